@@ -32,9 +32,9 @@ use recado_gateways::media::ObjectMedia;
 use recado_gateways::payment::PaymentApi;
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds,
-    PgFolders, PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed,
-    PgProfiles, PgRuns, PgSegments, PgSendSlots, PgSubscriptions, PgTags, PgTemplates, PgTestSends, PoolConfig,
+    OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgFileIds, PgFolders,
+    PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgProfiles, PgRuns,
+    PgSegments, PgSendSlots, PgStatusUpdates, PgSubscriptions, PgTags, PgTemplates, PgTestSends, PoolConfig,
     PoolRegistry, TenantPool,
 };
 use recado_redis::RedisRateLimiter;
@@ -224,7 +224,7 @@ impl Stores {
     pub fn callbacks(&self, shared: &Shared) -> Callbacks {
         let stores = CallbackStores {
             callbacks: Arc::new(PgCallbacks::new(self.owner.clone())),
-            deliveries: Arc::new(PgDeliveries::new(self.tenant.clone())),
+            status_updates: Arc::new(PgStatusUpdates::new(self.tenant.clone())),
             inbox: Arc::new(PgInbox::new(self.tenant.clone())),
             templates: Arc::new(self.templates()),
             runs: Arc::new(self.runs()),

@@ -24,7 +24,7 @@ use super::{
     SendRate, SendRateLimiter, SendResult, SlotTime, StartOutcome, pause_notification, prepare, settle, transition,
 };
 use crate::shared::{Cipher, Event, SendId, StoreError, TemplateId, Write};
-use crate::templates::{MetaStatus, TemplateStore, verdict_events, with_verdict};
+use crate::templates::{MetaStatus, TemplateStore, apply_review, review_events};
 use crate::whatsapp::{FileFault, MessageFiles, WhatsappGateway};
 
 /// How many sends are claimed together.
@@ -166,9 +166,11 @@ impl Dispatcher {
             return self.leave(run).await.map(Some);
         }
         if in_flight.take_throttled()
-            && let Some(line) = &context.line
+            && let Some(credentials) = &context.credentials
         {
-            let slowing = self.limiter.slow_down(&line.phone_number_id, context.send_rate.rate());
+            let slowing = self
+                .limiter
+                .slow_down(&credentials.phone_number_id, context.send_rate.rate());
             in_flight.meanwhile(slowing).await?;
         }
         if !in_flight.is_empty() {
@@ -246,16 +248,16 @@ impl Dispatcher {
         if inputs.campaign.simulated {
             return Ok(Ok(RunContext {
                 inputs,
-                line: None,
+                credentials: None,
                 send_rate: SendRate::Delay(Duration::ZERO),
                 files: HashMap::new(),
             }));
         }
-        let line = inputs
+        let credentials = inputs
             .profile
             .as_ref()
-            .and_then(|profile| profile.line(self.cipher.as_ref()));
-        let Some(line) = line else {
+            .and_then(|profile| profile.credentials(self.cipher.as_ref()));
+        let Some(credentials) = credentials else {
             self.pause(run, &inputs, "the WhatsApp number is not connected any more")
                 .await?;
             return self.leave(run).await.map(Err);
@@ -269,10 +271,10 @@ impl Dispatcher {
             None => SendRate::Delay(self.delay),
         };
         let gateway = self.gateway.as_ref();
-        match file_sources(&self.files, gateway, run.account_id, &line, &inputs.template).await {
+        match file_sources(&self.files, gateway, run.account_id, &credentials, &inputs.template).await {
             Ok(files) => Ok(Ok(RunContext {
                 inputs,
-                line: Some(line),
+                credentials: Some(credentials),
                 send_rate,
                 files,
             })),
@@ -355,9 +357,9 @@ impl Dispatcher {
     /// The send rate of the run's number, which throttling may have slowed down.
     fn send_rate(&self, context: &RunContext) -> SendRate {
         let limit = context
-            .line
+            .credentials
             .as_ref()
-            .and_then(|line| self.limiter.limit(&line.phone_number_id));
+            .and_then(|credentials| self.limiter.limit(&credentials.phone_number_id));
         context.send_rate.limited(limit)
     }
 
@@ -368,10 +370,10 @@ impl Dispatcher {
         burst: Burst,
         in_flight: &mut InFlightSends<'_>,
     ) -> Result<Option<SlotTime>, StoreError> {
-        let Some(line) = context.line.as_ref().filter(|_| burst.time.is_positive()) else {
+        let Some(credentials) = context.credentials.as_ref().filter(|_| burst.time.is_positive()) else {
             return Ok(None);
         };
-        let reserving = self.limiter.reserve(&line.phone_number_id, burst);
+        let reserving = self.limiter.reserve(&credentials.phone_number_id, burst);
         in_flight.meanwhile(reserving).await.map(Some)
     }
 
@@ -425,7 +427,7 @@ impl Dispatcher {
         if values.iter().any(String::is_empty) {
             return failed("a placeholder is empty for this contact");
         }
-        match &context.line {
+        match &context.credentials {
             None => (
                 send.id,
                 SendResult::Sent {
@@ -434,9 +436,9 @@ impl Dispatcher {
                 },
                 None,
             ),
-            Some(line) => {
+            Some(credentials) => {
                 let message = context.message(send.id, recipient, &values);
-                let mut outcome = self.gateway.send_template(line, &message).await;
+                let mut outcome = self.gateway.send_template(credentials, &message).await;
                 if let SendOutcome::Accepted { wa_id, .. } = &mut outcome {
                     // Only what is new: most recipients' id is their number.
                     wa_id
@@ -454,11 +456,11 @@ impl Dispatcher {
 
     /// Lets a run wait that the platform has stopped, and where that is because of its template, whoever else sends it.
     async fn block_run(&self, run: QueuedRun, inputs: &RunInputs, block: &RunBlock) -> Result<(), StoreError> {
-        if let Some(verdict) = block.verdict {
-            self.judge(run, inputs.template.id, verdict).await?;
+        if let Some(review) = block.review {
+            self.save_review(run, inputs.template.id, review).await?;
         }
         self.pause(run, inputs, &block.reason).await?;
-        if let Some(reason) = block.verdict.and_then(MetaStatus::stops) {
+        if let Some(reason) = block.review.and_then(MetaStatus::stops) {
             let template = inputs.template.id;
             self.runs.pause_template(run.account_id, template, reason).await?;
         }
@@ -466,7 +468,7 @@ impl Dispatcher {
     }
 
     /// Takes over what a refusal says of the run's template, unless that was changed since.
-    async fn judge(&self, run: QueuedRun, template: TemplateId, verdict: MetaStatus) -> Result<(), StoreError> {
+    async fn save_review(&self, run: QueuedRun, template: TemplateId, review: MetaStatus) -> Result<(), StoreError> {
         let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
             return Ok(());
         };
@@ -475,11 +477,11 @@ impl Dispatcher {
             let Some(template) = self.templates.find(run.account_id, template).await? else {
                 break;
             };
-            let Some(judged) = with_verdict(&template, verdict, None, facts.now) else {
+            let Some(reviewed) = apply_review(&template, review, None, facts.now) else {
                 break;
             };
-            let events = verdict_events(&template, &judged);
-            match self.templates.update(&judged, &template, &events).await? {
+            let events = review_events(&template, &reviewed);
+            match self.templates.update(&reviewed, &template, &events).await? {
                 Write::Stale(_) => {}
                 Write::Done | Write::Missing => break,
             }

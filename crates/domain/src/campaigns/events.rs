@@ -30,7 +30,7 @@ pub(super) fn cancelled_event(campaign: &Campaign, previous: CampaignStatus) -> 
 
 /// A message that left, and what is known of it since.
 #[derive(Clone, PartialEq, Eq, Serialize)]
-pub struct MessageNews {
+pub struct MessageStatusEvent {
     /// Of the send, or of the reply.
     pub id: Uuid,
     /// None: a reply.
@@ -49,16 +49,16 @@ pub struct MessageNews {
     pub error_message: Option<String>,
 }
 
-redacted_debug!(MessageNews {
+redacted_debug!(MessageStatusEvent {
     id,
     campaign_id,
     status,
     error_code
 });
 
-impl MessageNews {
+impl MessageStatusEvent {
     /// At most one event a kind, in the order of the statuses.
-    pub fn events(news: &[Self]) -> Vec<Event> {
+    pub fn events(messages: &[Self]) -> Vec<Event> {
         let kinds = [
             (SendStatus::Sent, WebhookKind::MessageSent),
             (SendStatus::Delivered, WebhookKind::MessageDelivered),
@@ -66,7 +66,7 @@ impl MessageNews {
             (SendStatus::Failed, WebhookKind::MessageFailed),
         ];
         let told = kinds.into_iter().map(|(status, kind)| {
-            let of_kind = news.iter().filter(|one| one.status == status);
+            let of_kind = messages.iter().filter(|one| one.status == status);
             (kind, of_kind.map(|one| json!(one)).collect::<Vec<Value>>())
         });
         told.filter(|(_, items)| !items.is_empty())
@@ -79,8 +79,8 @@ impl MessageNews {
 mod tests {
     use super::*;
 
-    fn news(id: u128, status: SendStatus) -> MessageNews {
-        MessageNews {
+    fn message(id: u128, status: SendStatus) -> MessageStatusEvent {
+        MessageStatusEvent {
             id: Uuid::from_u128(id),
             campaign_id: Some(CampaignId(Uuid::nil())),
             conversation_id: None,
@@ -95,12 +95,12 @@ mod tests {
     #[test]
     fn messages_are_told_by_kind_and_pending_ones_are_no_news() {
         use SendStatus::{Failed, Pending, Read, Sent};
-        let told = MessageNews::events(&[
-            news(1, Read),
-            news(2, Sent),
-            news(3, Pending),
-            news(4, Read),
-            news(5, Failed),
+        let told = MessageStatusEvent::events(&[
+            message(1, Read),
+            message(2, Sent),
+            message(3, Pending),
+            message(4, Read),
+            message(5, Failed),
         ]);
         let told: Vec<_> = told
             .iter()
@@ -119,7 +119,7 @@ mod tests {
     /// The statement `record_and_start.sql` writes this form itself.
     #[test]
     fn the_form_of_a_message() {
-        let told = MessageNews::events(&[news(1, SendStatus::Sent)]);
+        let told = MessageStatusEvent::events(&[message(1, SendStatus::Sent)]);
         assert_eq!(
             json!(told),
             json!([{ "kind": "webhook", "type": "message.sent", "items": [{

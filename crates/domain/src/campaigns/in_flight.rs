@@ -98,7 +98,7 @@ impl<'a> InFlightSends<'a> {
     pub(super) fn block(&self) -> Option<RunBlock> {
         let refused = || {
             let reason = self.refusals.pause_reason()?;
-            Some(RunBlock { reason, verdict: None })
+            Some(RunBlock { reason, review: None })
         };
         self.block.clone().or_else(refused)
     }

@@ -66,7 +66,7 @@ mod variables;
 pub use audience::{Audience, SegmentConfig};
 pub use content::RunContent;
 pub use dispatch::{Dispatcher, RunEnd, Worker};
-pub use events::{MessageNews, started_event};
+pub use events::{MessageStatusEvent, started_event};
 pub use failure::{Failure, FailureClass, LeftOut, LeftOutReason, NO_CODE, RETRY_RULES, RetryReport, RetryRule};
 pub use finish::finish;
 pub use model::*;

@@ -145,7 +145,7 @@ pub struct RunBlock {
     /// In words.
     pub reason: String,
     /// What the platform has done to the template, where it is that.
-    pub verdict: Option<MetaStatus>,
+    pub review: Option<MetaStatus>,
 }
 
 /// What follows from an outcome for the send (tried `attempts` times before) and, where it has to wait, for the run.
@@ -190,20 +190,20 @@ pub fn settle(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, Sen
         ),
         SendOutcome::RunBlocked { code, message } => {
             let reason = format!("{message} (code {code})");
-            let verdict = verdict(code);
-            (SendResult::Released, Some(RunBlock { reason, verdict }))
+            let review = review(code);
+            (SendResult::Released, Some(RunBlock { reason, review }))
         }
         SendOutcome::Unknown { .. } => (SendResult::Unknown, None),
         SendOutcome::OpaqueRejection { detail } => {
             let reason = format!("the messaging platform cannot be reached: {detail}");
-            (SendResult::Unknown, Some(RunBlock { reason, verdict: None }))
+            (SendResult::Unknown, Some(RunBlock { reason, review: None }))
         }
     };
     (send, result, block)
 }
 
 /// What a code says of the template.
-fn verdict(code: i64) -> Option<MetaStatus> {
+fn review(code: i64) -> Option<MetaStatus> {
     match code {
         132_015 => Some(MetaStatus::Paused),
         132_016 => Some(MetaStatus::Disabled),
@@ -365,17 +365,17 @@ mod tests {
             pause.unwrap(),
             RunBlock {
                 reason: "token expired (code 190)".into(),
-                verdict: None
+                review: None
             }
         );
-        for (code, verdict) in [
+        for (code, review) in [
             (132_015, Some(MetaStatus::Paused)),
             (132_016, Some(MetaStatus::Disabled)),
             (132_001, None),
         ] {
             let message = "template".into();
             let (_, block) = settled(0, SendOutcome::RunBlocked { code, message });
-            assert_eq!(block.unwrap().verdict, verdict);
+            assert_eq!(block.unwrap().review, review);
         }
     }
 }

@@ -84,11 +84,11 @@ impl StatusPricing {
     }
 
     /// Takes in what a status says; whether that changed the stored price.
-    pub fn learn(stored: &mut Option<Self>, news: Option<Self>) -> bool {
-        let Some(news) = news else { return false };
-        let changes = stored.as_ref().is_none_or(|stored| news.corrects(stored));
+    pub fn set_if_corrected(stored: &mut Option<Self>, incoming: Option<Self>) -> bool {
+        let Some(incoming) = incoming else { return false };
+        let changes = stored.as_ref().is_none_or(|stored| incoming.corrects(stored));
         if changes {
-            *stored = Some(news);
+            *stored = Some(incoming);
         }
         changes
     }
@@ -157,7 +157,7 @@ mod tests {
     fn a_later_status_corrects_and_the_same_price_changes_nothing() {
         use SendStatus::{Delivered, Sent};
         let stored = told(Delivered, 10, "marketing");
-        for (news, corrects) in [
+        for (incoming, corrects) in [
             (told(Sent, 9, "utility"), false),
             (told(Sent, 10, "utility"), false),
             (told(Delivered, 10, "utility"), true),
@@ -165,7 +165,7 @@ mod tests {
             (told(Sent, 11, "utility"), true),
             (told(Delivered, 11, "marketing"), false),
         ] {
-            assert_eq!(news.corrects(&stored), corrects, "{news:?}");
+            assert_eq!(incoming.corrects(&stored), corrects, "{incoming:?}");
         }
     }
 
@@ -180,7 +180,7 @@ mod tests {
             ];
             let mut stored: Option<StatusPricing> = None;
             for position in order {
-                StatusPricing::learn(&mut stored, Some(all[position].clone()));
+                StatusPricing::set_if_corrected(&mut stored, Some(all[position].clone()));
             }
             prop_assert_eq!(stored.as_ref(), Some(&all[2]));
         }

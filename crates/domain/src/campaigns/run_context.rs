@@ -6,13 +6,14 @@ use super::{Burst, Campaign, Recipient, RunInputs, SendRate};
 use crate::shared::{AccountId, SendId};
 use crate::templates::{HeaderType, Template};
 use crate::whatsapp::{
-    FileFault, FileSource, Line, MessageFiles, OutboundCard, OutboundFile, OutboundTemplate, WhatsappGateway,
+    FileFault, FileSource, MessageFiles, OutboundCard, OutboundFile, OutboundTemplate, WhatsappCredentials,
+    WhatsappGateway,
 };
 
 /// What all sends of a run share.
 pub(super) struct RunContext {
     pub(super) inputs: RunInputs,
-    pub(super) line: Option<Line>,
+    pub(super) credentials: Option<WhatsappCredentials>,
     pub(super) send_rate: SendRate,
     /// Where the platform has the files of the template from, by their addresses.
     pub(super) files: HashMap<String, FileSource>,
@@ -29,12 +30,12 @@ pub(super) async fn file_sources(
     files: &MessageFiles,
     gateway: &dyn WhatsappGateway,
     account: AccountId,
-    line: &Line,
+    credentials: &WhatsappCredentials,
     template: &Template,
 ) -> Result<HashMap<String, FileSource>, FileFault> {
     let mut sources = HashMap::new();
     for url in file_addresses(template) {
-        let source = files.source(gateway, account, line, &url).await?;
+        let source = files.source(gateway, account, credentials, &url).await?;
         sources.insert(url, source);
     }
     Ok(sources)
@@ -91,7 +92,7 @@ impl RunContext {
 
     /// How many sends to start together.
     pub(super) fn together(&self, burst: Burst) -> usize {
-        match self.line {
+        match self.credentials {
             Some(_) => usize::try_from(burst.messages).unwrap_or(usize::MAX),
             None => usize::MAX,
         }

@@ -32,11 +32,11 @@ pub const NEVER_CONFIRMED: &str = "the outcome is unknown: the platform never sa
 impl SendStatus {
     /// The status after news of it: forward along pending, sent, delivered, read; `failed` is final and comes only
     /// from pending or sent. None: the news is old and changes nothing.
-    pub fn advance(self, news: Self) -> Option<Self> {
+    pub fn advance(self, update: Self) -> Option<Self> {
         use SendStatus::{Delivered, Failed, Pending, Read, Sent};
-        match (self, news) {
+        match (self, update) {
             (Pending, Sent | Delivered | Read | Failed) | (Sent, Delivered | Read | Failed) | (Delivered, Read) => {
-                Some(news)
+                Some(update)
             }
             (Pending, Pending)
             | (Sent, Pending | Sent)
@@ -226,10 +226,10 @@ mod tests {
     proptest! {
         /// Whatever order the news comes in and however often, no status is ever taken back.
         #[test]
-        fn news_in_any_order_ends_at_the_furthest(news in prop::collection::vec(any_status(), 0..20)) {
+        fn news_in_any_order_ends_at_the_furthest(updates in prop::collection::vec(any_status(), 0..20)) {
             let mut status = SendStatus::Pending;
             let mut changes = Vec::new();
-            for item in news {
+            for item in updates {
                 if let Some(next) = status.advance(item) {
                     prop_assert_eq!(next.advance(status), None);
                     changes.push(CounterChange { from: status, to: next });

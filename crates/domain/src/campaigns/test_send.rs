@@ -24,7 +24,7 @@ use crate::shared::{
     Tenant, redacted_debug,
 };
 use crate::templates::Template;
-use crate::whatsapp::{FileFault, Line, MessageFiles, StoredProfile, WhatsappGateway};
+use crate::whatsapp::{FileFault, MessageFiles, StoredProfile, WhatsappCredentials, WhatsappGateway};
 
 /// Everything that decides whether a test may leave, of one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,29 +147,31 @@ impl TestSends {
         let (recipient, values, limit) = (test_send.recipient, test_send.values, test_send.monthly_limit);
         let context = self.run_context(tenant, test_send.inputs).await?;
         // The phone is somebody's, and the log is kept for good.
-        let changes = json!({ "simulated": context.line.is_none() });
+        let changes = json!({ "simulated": context.credentials.is_none() });
         let audit = tenant.audit(AuditAction::Create, "campaign_test", id);
         let events = [Event::Audit(audit.with_changes(changes))];
         let month = self.store.reserve_message(account, limit, &events).await?;
         let month = month.ok_or(Refusal::MonthUsedUp { limit })?;
-        let Some(line) = &context.line else {
+        let Some(credentials) = &context.credentials else {
             return Ok(sent(None));
         };
         let message = context.message(SendId(self.ids.next()), &recipient, &values);
-        let outcome = self.gateway.send_template(line, &message).await;
+        let outcome = self.gateway.send_template(credentials, &message).await;
         self.conclude(tenant, month, outcome).await
     }
 
     async fn run_context(&self, tenant: &Tenant, inputs: RunInputs) -> Result<RunContext, TestSendError> {
-        let line = self.line(&inputs)?;
+        let credentials = self.credentials(&inputs)?;
         let gateway = self.gateway.as_ref();
-        let files = match &line {
-            Some(line) => file_sources(&self.files, gateway, tenant.account_id, line, &inputs.template).await?,
+        let files = match &credentials {
+            Some(credentials) => {
+                file_sources(&self.files, gateway, tenant.account_id, credentials, &inputs.template).await?
+            }
             None => HashMap::new(),
         };
         Ok(RunContext {
             inputs,
-            line,
+            credentials,
             // One message has none to keep its distance from.
             send_rate: SendRate::Delay(Duration::ZERO),
             files,
@@ -177,13 +179,14 @@ impl TestSends {
     }
 
     /// None where it is simulated.
-    fn line(&self, inputs: &RunInputs) -> Result<Option<Line>, TestSendError> {
+    fn credentials(&self, inputs: &RunInputs) -> Result<Option<WhatsappCredentials>, TestSendError> {
         let Some(profile) = &inputs.profile else {
             return Ok(None);
         };
-        let line = profile.line(self.cipher.as_ref());
+        let credentials = profile.credentials(self.cipher.as_ref());
         let unreadable = "the WhatsApp number has to be given its access token again";
-        line.map(Some)
+        credentials
+            .map(Some)
             .ok_or_else(|| TestSendError::Unready(unreadable.to_owned()))
     }
 

@@ -152,8 +152,11 @@ impl Stage {
         self.gateway
             .expect_send_template()
             .times(1)
-            .return_once(move |line, message| {
-                assert_eq!((line.phone_number_id.as_str(), message.to.as_str()), ("1065", PHONE));
+            .return_once(move |credentials, message| {
+                assert_eq!(
+                    (credentials.phone_number_id.as_str(), message.to.as_str()),
+                    ("1065", PHONE)
+                );
                 assert_eq!(
                     (message.body.as_slice(), message.send_id.0),
                     (

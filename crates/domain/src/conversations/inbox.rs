@@ -5,17 +5,18 @@ use std::collections::{BTreeMap, HashSet};
 
 use time::OffsetDateTime;
 
-use super::people::{find, learn, move_to};
+use super::identity::{find, move_to, set_ids};
 use super::{
-    ConversationEvent, ConversationStatus, InboundMessage, InboundNews, Person, Sender, is_opt_out, transition,
+    ContactIdentity, ConversationEvent, ConversationStatus, InboundEvent, InboundMessage, Sender, is_opt_out,
+    transition,
 };
 use crate::shared::{ContactId, ConversationId, MessageId, ProfileId, redacted_debug};
 
-/// One piece of news, with ids for what it may make.
+/// One inbound event, with ids for what it may make.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Arrival {
-    /// The news.
-    pub news: InboundNews,
+pub struct InboundItem {
+    /// The event.
+    pub event: InboundEvent,
     /// Of the contact, if the sender is unknown.
     pub contact_id: ContactId,
     /// Of the conversation, if it is their first message.
@@ -26,7 +27,7 @@ pub struct Arrival {
 
 /// A conversation, as far as messages change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Thread {
+pub struct ConversationState {
     /// Its id.
     pub id: ConversationId,
     /// With whom.
@@ -57,17 +58,17 @@ pub struct InboxKeys {
 redacted_debug!(InboxKeys {});
 
 impl InboxKeys {
-    /// Of these arrivals.
-    pub fn of(arrivals: &[Arrival]) -> Self {
+    /// Of these items.
+    pub fn of(items: &[InboundItem]) -> Self {
         let mut keys = Self::default();
-        for arrival in arrivals {
-            match &arrival.news {
-                InboundNews::Message(message) => {
+        for item in items {
+            match &item.event {
+                InboundEvent::Message(message) => {
                     keys.messages.push(message.wa_message_id.clone());
                     keys.add(&message.sender);
                 }
-                InboundNews::Preference { sender, .. } => keys.add(sender),
-                InboundNews::Moved { sender, now } => {
+                InboundEvent::Preference { sender, .. } => keys.add(sender),
+                InboundEvent::NumberChanged { sender, now } => {
                     keys.add(sender);
                     keys.add(now);
                 }
@@ -95,8 +96,8 @@ impl InboxKeys {
 /// What of an account a batch of news may touch, as it stands.
 #[derive(Clone, Debug, Default)]
 pub struct Inbox {
-    people: Vec<Person>,
-    threads: BTreeMap<ContactId, Thread>,
+    contacts: Vec<ContactIdentity>,
+    conversations: BTreeMap<ContactId, ConversationState>,
     seen: HashSet<String>,
     changes: InboxChanges,
 }
@@ -105,25 +106,28 @@ pub struct Inbox {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InboxChanges {
     /// Contacts to be made.
-    pub met: Vec<Person>,
+    pub new_contacts: Vec<ContactIdentity>,
     /// Contacts that changed.
-    pub changed: Vec<Person>,
+    pub changed: Vec<ContactIdentity>,
     /// Those of them that give up an id which another contact of the batch takes over. The store clears their ids before
     /// it writes anybody's: ids are unique at every statement.
     pub released: Vec<ContactId>,
     /// Conversations that began or changed.
-    pub threads: Vec<Thread>,
+    pub conversations: Vec<ConversationState>,
     /// Messages to be kept: which, where, what.
     pub messages: Vec<(MessageId, ConversationId, InboundMessage)>,
 }
 
 impl Inbox {
-    /// `people` are those who bear any of the keys, oldest first, `threads` their conversations, `seen` the messages
-    /// that are here already.
-    pub fn new(people: Vec<Person>, threads: Vec<Thread>, seen: HashSet<String>) -> Self {
+    /// `contacts` are those who bear any of the keys, oldest first, `conversations` their conversations, `seen` the
+    /// messages that are here already.
+    pub fn new(contacts: Vec<ContactIdentity>, conversations: Vec<ConversationState>, seen: HashSet<String>) -> Self {
         Self {
-            people,
-            threads: threads.into_iter().map(|thread| (thread.contact_id, thread)).collect(),
+            contacts,
+            conversations: conversations
+                .into_iter()
+                .map(|conversation| (conversation.contact_id, conversation))
+                .collect(),
             seen,
             changes: InboxChanges::default(),
         }
@@ -132,37 +136,37 @@ impl Inbox {
     /// Takes in news that came to one number, in the order of its telling. A message that is here already, and news of
     /// somebody nobody knows and who said nothing, change nothing.
     #[must_use]
-    pub fn take_in(mut self, arrivals: Vec<Arrival>, profile: ProfileId) -> InboxChanges {
-        let (people, threads) = (self.people.clone(), self.threads.clone());
-        for arrival in arrivals {
-            match arrival.news {
-                InboundNews::Message(ref message) if self.seen.contains(&message.wa_message_id) => {}
-                InboundNews::Message(message) => {
-                    let ids = (arrival.contact_id, arrival.conversation_id, arrival.message_id);
+    pub fn take_in(mut self, items: Vec<InboundItem>, profile: ProfileId) -> InboxChanges {
+        let (contacts, conversations) = (self.contacts.clone(), self.conversations.clone());
+        for item in items {
+            match item.event {
+                InboundEvent::Message(ref message) if self.seen.contains(&message.wa_message_id) => {}
+                InboundEvent::Message(message) => {
+                    let ids = (item.contact_id, item.conversation_id, item.message_id);
                     self.take_message(message, ids, profile);
                 }
-                InboundNews::Preference { sender, wanted, at } => self.take_preference(&sender, wanted, at),
-                InboundNews::Moved { sender, now } => {
-                    if let Some(at) = find(&self.people, &sender) {
-                        move_to(&mut self.people, at, &now);
+                InboundEvent::Preference { sender, wanted, at } => self.take_preference(&sender, wanted, at),
+                InboundEvent::NumberChanged { sender, now } => {
+                    if let Some(at) = find(&self.contacts, &sender) {
+                        move_to(&mut self.contacts, at, &now);
                     }
                 }
             }
         }
-        let (known, met) = self.people.split_at(people.len().min(self.people.len()));
+        let (known, new_contacts) = self.contacts.split_at(contacts.len().min(self.contacts.len()));
         let mut changes = self.changes;
-        changes.met = met.to_vec();
+        changes.new_contacts = new_contacts.to_vec();
         changes.changed = known
             .iter()
-            .zip(&people)
+            .zip(&contacts)
             .filter(|(now, before)| now != before)
             .map(|(now, _)| now.clone())
             .collect();
-        changes.released = released(&people, &self.people);
-        changes.threads = self
-            .threads
+        changes.released = released(&contacts, &self.contacts);
+        changes.conversations = self
+            .conversations
             .into_values()
-            .filter(|now| threads.get(&now.contact_id) != Some(now))
+            .filter(|now| conversations.get(&now.contact_id) != Some(now))
             .collect();
         changes
     }
@@ -174,47 +178,53 @@ impl Inbox {
         profile: ProfileId,
     ) {
         self.seen.insert(message.wa_message_id.clone());
-        let at = find(&self.people, &message.sender).unwrap_or_else(|| {
-            self.people.push(Person::unknown(contact_id, &message.sender));
-            self.people.len() - 1
+        let at = find(&self.contacts, &message.sender).unwrap_or_else(|| {
+            self.contacts
+                .push(ContactIdentity::unknown(contact_id, &message.sender));
+            self.contacts.len() - 1
         });
-        learn(&mut self.people, at, &message.sender);
-        let Some(person) = self.people.get_mut(at) else { return };
+        set_ids(&mut self.contacts, at, &message.sender);
+        let Some(contact) = self.contacts.get_mut(at) else {
+            return;
+        };
         if message.said && message.text.as_deref().is_some_and(is_opt_out) {
-            person.consent = person.consent.withdrawn(message.at);
+            contact.consent = contact.consent.with_opt_out(message.at);
         }
-        let thread = self.threads.entry(person.id).or_insert_with(|| Thread {
-            id: conversation_id,
-            contact_id: person.id,
-            profile_id: None,
-            status: ConversationStatus::Open,
-            last_message_at: message.at,
-            last_inbound_at: None,
-        });
-        thread.status = transition(thread.status, ConversationEvent::Message);
-        thread.last_message_at = thread.last_message_at.max(message.at);
-        if thread.last_inbound_at <= Some(message.at) {
-            thread.last_inbound_at = Some(message.at);
-            thread.profile_id = Some(profile);
+        let conversation = self
+            .conversations
+            .entry(contact.id)
+            .or_insert_with(|| ConversationState {
+                id: conversation_id,
+                contact_id: contact.id,
+                profile_id: None,
+                status: ConversationStatus::Open,
+                last_message_at: message.at,
+                last_inbound_at: None,
+            });
+        conversation.status = transition(conversation.status, ConversationEvent::Message);
+        conversation.last_message_at = conversation.last_message_at.max(message.at);
+        if conversation.last_inbound_at <= Some(message.at) {
+            conversation.last_inbound_at = Some(message.at);
+            conversation.profile_id = Some(profile);
         }
-        self.changes.messages.push((message_id, thread.id, message));
+        self.changes.messages.push((message_id, conversation.id, message));
     }
 
     fn take_preference(&mut self, sender: &Sender, wanted: bool, at: OffsetDateTime) {
-        let position = find(&self.people, sender);
-        if let Some(person) = position.and_then(|position| self.people.get_mut(position)) {
-            person.consent = if wanted {
-                person.consent.given(at)
+        let position = find(&self.contacts, sender);
+        if let Some(contact) = position.and_then(|position| self.contacts.get_mut(position)) {
+            contact.consent = if wanted {
+                contact.consent.with_opt_in(at)
             } else {
-                person.consent.withdrawn(at)
+                contact.consent.with_opt_out(at)
             };
         }
     }
 }
 
 /// Who bore an id before that is somebody else's now.
-fn released(before: &[Person], now: &[Person]) -> Vec<ContactId> {
-    let taken_from = |(was, is): &(&Person, &Person)| {
+fn released(before: &[ContactIdentity], now: &[ContactIdentity]) -> Vec<ContactId> {
+    let taken_from = |(was, is): &(&ContactIdentity, &ContactIdentity)| {
         was != is && now.iter().any(|other| other.id != was.id && was.shares_id_with(other))
     };
     before
@@ -245,8 +255,8 @@ mod tests {
         }
     }
 
-    fn message(id: &str, wa_id: &str, text: &str, minutes: i64) -> InboundNews {
-        InboundNews::Message(InboundMessage {
+    fn message(id: &str, wa_id: &str, text: &str, minutes: i64) -> InboundEvent {
+        InboundEvent::Message(InboundMessage {
             wa_message_id: id.into(),
             sender: sender(wa_id),
             at: T + Duration::minutes(minutes),
@@ -258,19 +268,19 @@ mod tests {
         })
     }
 
-    fn arrivals(news: Vec<InboundNews>) -> Vec<Arrival> {
-        let numbered = news.into_iter().zip(1_u128..);
-        let arrival = |(news, n): (InboundNews, u128)| Arrival {
-            news,
+    fn items(events: Vec<InboundEvent>) -> Vec<InboundItem> {
+        let numbered = events.into_iter().zip(1_u128..);
+        let item = |(event, n): (InboundEvent, u128)| InboundItem {
+            event,
             contact_id: Uuid::from_u128(100 + n).into(),
             conversation_id: Uuid::from_u128(200 + n).into(),
             message_id: Uuid::from_u128(300 + n).into(),
         };
-        numbered.map(arrival).collect()
+        numbered.map(item).collect()
     }
 
-    fn take_in(inbox: Inbox, news: Vec<InboundNews>) -> InboxChanges {
-        inbox.take_in(arrivals(news), PROFILE)
+    fn take_in(inbox: Inbox, events: Vec<InboundEvent>) -> InboxChanges {
+        inbox.take_in(items(events), PROFILE)
     }
 
     #[test]
@@ -283,20 +293,23 @@ mod tests {
                 message("a", "553188887777", "oi", 1),
             ],
         );
-        let [person] = &changes.met[..] else {
+        let [contact] = &changes.new_contacts[..] else {
             panic!("{changes:?}")
         };
         assert_eq!(
-            (person.name.as_str(), person.phone.as_deref()),
+            (contact.name.as_str(), contact.phone.as_deref()),
             ("Ana", Some("+5531988887777"))
         );
-        let [thread] = &changes.threads[..] else {
+        let [conversation] = &changes.conversations[..] else {
             panic!("{changes:?}")
         };
-        assert_eq!((thread.contact_id, thread.profile_id), (person.id, Some(PROFILE)));
+        assert_eq!(
+            (conversation.contact_id, conversation.profile_id),
+            (contact.id, Some(PROFILE))
+        );
         // The later of the two, though it was told first.
         assert_eq!(
-            (thread.last_message_at, thread.last_inbound_at),
+            (conversation.last_message_at, conversation.last_inbound_at),
             (T + Duration::minutes(1), Some(T + Duration::minutes(1)))
         );
         let kept: Vec<&str> = changes
@@ -309,14 +322,14 @@ mod tests {
     }
 
     /// A contact with a closed conversation that holds message `a`.
-    fn known() -> (Inbox, Person, Thread) {
-        let person = Person {
+    fn known() -> (Inbox, ContactIdentity, ConversationState) {
+        let contact = ContactIdentity {
             consent: super::super::Consent::default(),
-            ..Person::unknown(Uuid::from_u128(1).into(), &sender("5511961234567"))
+            ..ContactIdentity::unknown(Uuid::from_u128(1).into(), &sender("5511961234567"))
         };
-        let thread = Thread {
+        let conversation = ConversationState {
             id: Uuid::from_u128(2).into(),
-            contact_id: person.id,
+            contact_id: contact.id,
             profile_id: None,
             status: ConversationStatus::Closed,
             last_message_at: T + Duration::minutes(9),
@@ -324,9 +337,9 @@ mod tests {
         };
         let seen = HashSet::from(["a".to_owned()]);
         (
-            Inbox::new(vec![person.clone()], vec![thread.clone()], seen),
-            person,
-            thread,
+            Inbox::new(vec![contact.clone()], vec![conversation.clone()], seen),
+            contact,
+            conversation,
         )
     }
 
@@ -341,24 +354,31 @@ mod tests {
 
     #[test]
     fn a_message_reopens_and_an_old_one_takes_no_moment_back() {
-        let (inbox, _, thread) = known();
+        let (inbox, _, conversation) = known();
         let changes = take_in(inbox.clone(), vec![message("b", "5511961234567", "oi", -5)]);
-        let reopened = Thread {
+        let reopened = ConversationState {
             status: ConversationStatus::Open,
-            ..thread.clone()
+            ..conversation.clone()
         };
-        assert_eq!((&changes.threads[..], changes.messages.len()), (&[reopened][..], 1));
+        assert_eq!(
+            (&changes.conversations[..], changes.messages.len()),
+            (&[reopened][..], 1)
+        );
         let changes = take_in(inbox, vec![message("b", "5511961234567", "oi", 5)]);
-        let now = &changes.threads[0];
+        let now = &changes.conversations[0];
         assert_eq!(
             (now.last_message_at, now.last_inbound_at, now.profile_id),
-            (thread.last_message_at, Some(T + Duration::minutes(5)), Some(PROFILE))
+            (
+                conversation.last_message_at,
+                Some(T + Duration::minutes(5)),
+                Some(PROFILE)
+            )
         );
     }
 
     #[test]
     fn words_opt_out_when_somebody_said_them() {
-        let (inbox, person, _) = known();
+        let (inbox, contact, _) = known();
         let changes = take_in(
             inbox.clone(),
             vec![
@@ -367,28 +387,28 @@ mod tests {
             ],
         );
         assert_eq!(changes.changed[0].consent.opted_out_at, Some(T + Duration::minutes(3)));
-        let InboundNews::Message(caption) = message("b", "5511961234567", "SAIR", 3) else {
+        let InboundEvent::Message(caption) = message("b", "5511961234567", "SAIR", 3) else {
             panic!()
         };
         let changes = take_in(
             inbox,
-            vec![InboundNews::Message(InboundMessage { said: false, ..caption })],
+            vec![InboundEvent::Message(InboundMessage { said: false, ..caption })],
         );
-        assert!(changes.changed.is_empty(), "{person:?}");
+        assert!(changes.changed.is_empty(), "{contact:?}");
     }
 
     #[test]
     fn preferences_and_moves_concern_known_people_alone() {
-        let preference = |wa_id: &str, wanted, minutes| InboundNews::Preference {
+        let preference = |wa_id: &str, wanted, minutes| InboundEvent::Preference {
             sender: sender(wa_id),
             wanted,
             at: T + Duration::minutes(minutes),
         };
-        let moved = |from: &str, to: &str| InboundNews::Moved {
+        let number_changed = |from: &str, to: &str| InboundEvent::NumberChanged {
             sender: sender(from),
             now: sender(to),
         };
-        let unknown = vec![preference("551196", false, 0), moved("551196", "551197")];
+        let unknown = vec![preference("551196", false, 0), number_changed("551196", "551197")];
         assert_eq!(take_in(Inbox::default(), unknown), InboxChanges::default());
         let (inbox, ..) = known();
         let changes = take_in(
@@ -403,39 +423,39 @@ mod tests {
         let changes = take_in(
             inbox,
             vec![
-                moved("5511961234567", "5511962222222"),
+                number_changed("5511961234567", "5511962222222"),
                 message("b", "5511962222222", "oi", 1),
             ],
         );
         assert_eq!(changes.changed[0].phone.as_deref(), Some("+5511962222222"));
-        assert!(changes.met.is_empty());
+        assert!(changes.new_contacts.is_empty());
     }
 
     #[test]
     fn ids_that_change_hands_are_released_first() {
-        let moved = |from: &str, to: &str| InboundNews::Moved {
+        let number_changed = |from: &str, to: &str| InboundEvent::NumberChanged {
             sender: sender(from),
             now: sender(to),
         };
-        let (inbox, person, _) = known();
-        let changes = take_in(inbox.clone(), vec![moved("5511961234567", "5511962222222")]);
+        let (inbox, contact, _) = known();
+        let changes = take_in(inbox.clone(), vec![number_changed("5511961234567", "5511962222222")]);
         assert_eq!(changes.released, []);
         let changes = take_in(
             inbox,
             vec![
-                moved("5511961234567", "5511962222222"),
+                number_changed("5511961234567", "5511962222222"),
                 message("b", "5511961234567", "oi", 1),
             ],
         );
-        assert_eq!((changes.released, changes.met.len()), (vec![person.id], 1));
+        assert_eq!((changes.released, changes.new_contacts.len()), (vec![contact.id], 1));
     }
 
     #[test]
     fn keys_are_of_everybody_named() {
-        let news = vec![
+        let events = vec![
             message("b", "553188887777", "oi", 0),
             message("b", "553188887777", "oi", 0),
-            InboundNews::Moved {
+            InboundEvent::NumberChanged {
                 sender: Sender {
                     user_id: Some("BR.1".into()),
                     ..Sender::default()
@@ -443,7 +463,7 @@ mod tests {
                 now: sender("5511961234567"),
             },
         ];
-        let keys = InboxKeys::of(&arrivals(news));
+        let keys = InboxKeys::of(&items(events));
         assert_eq!(keys.phones, ["+5511961234567", "+5531988887777"]);
         assert_eq!(keys.wa_ids, ["5511961234567", "553188887777"]);
         assert_eq!(

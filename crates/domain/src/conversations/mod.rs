@@ -3,17 +3,17 @@
 //! Owns conversations, their messages, the service window, and what news of a sender means for the contact it is of.
 //! Does not own contacts (`contacts` edits them) nor campaign sends: those stay in `campaigns` and are no messages here.
 
+mod identity;
 mod inbox;
 mod model;
-mod people;
 mod ports;
 mod reply;
 mod service;
 mod status;
 
-pub use inbox::{Arrival, Inbox, InboxChanges, InboxKeys, Thread};
+pub use identity::{Consent, ContactIdentity, Sender, is_opt_out};
+pub use inbox::{ConversationState, InboundItem, Inbox, InboxChanges, InboxKeys};
 pub use model::*;
-pub use people::{Consent, Person, Sender, is_opt_out};
 pub use ports::*;
 pub use reply::{REPLY_CHARS, ReplyFacts, ReplyRefusal, ReplyResult, WINDOW, prepare, settle};
 pub use service::Conversations;

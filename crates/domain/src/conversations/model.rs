@@ -84,7 +84,7 @@ pub struct ConversationQuery {
 
 /// What the platform tells of a sender, in the order of the telling.
 #[derive(Clone, Debug, PartialEq)]
-pub enum InboundNews {
+pub enum InboundEvent {
     /// They wrote.
     Message(InboundMessage),
     /// They want marketing messages no more, or again.
@@ -97,7 +97,7 @@ pub enum InboundNews {
         at: OffsetDateTime,
     },
     /// They have another number, or another user id.
-    Moved {
+    NumberChanged {
         /// Who, by what they were known as.
         sender: Sender,
         /// What they are known as now.

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use time::Duration;
 
-use super::{Arrival, Conversation, ConversationQuery, ConversationStatus, Message, ReplyFacts, ReplyResult};
+use super::{Conversation, ConversationQuery, ConversationStatus, InboundItem, Message, ReplyFacts, ReplyResult};
 use crate::shared::{AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, StoreError, TimeCursor};
 
 /// Conversations and their messages.
@@ -61,5 +61,6 @@ pub trait InboxStore: Send + Sync {
     /// Applies news that came to one of the account's numbers, in its order, by `Inbox::take_in`, in one transaction
     /// and a bounded number of statements. A number that is the account's no more changes nothing. Applying twice, or
     /// twice at once, is applying once.
-    async fn receive(&self, account: AccountId, phone_number_id: &str, arrivals: &[Arrival]) -> Result<(), StoreError>;
+    async fn receive(&self, account: AccountId, phone_number_id: &str, items: &[InboundItem])
+    -> Result<(), StoreError>;
 }

@@ -5,7 +5,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::campaigns::SendOutcome;
 use crate::shared::{Cipher, GatewayError, redacted_debug};
-use crate::whatsapp::{Addressee, Line, StoredProfile};
+use crate::whatsapp::{Addressee, StoredProfile, WhatsappCredentials};
 
 use super::Conversation;
 
@@ -53,16 +53,16 @@ pub enum ReplyRefusal {
     NoAddress,
 }
 
-/// The line and the addressee of a reply.
-pub fn prepare(facts: &ReplyFacts, cipher: &dyn Cipher) -> Result<(Line, Addressee), ReplyRefusal> {
+/// The credentials and the addressee of a reply.
+pub fn prepare(facts: &ReplyFacts, cipher: &dyn Cipher) -> Result<(WhatsappCredentials, Addressee), ReplyRefusal> {
     let ends = facts.last_inbound_at.and_then(|at| at.checked_add(WINDOW));
     if ends.is_none_or(|ends| facts.now >= ends) {
         return Err(ReplyRefusal::WindowClosed);
     }
-    let line = facts
+    let credentials = facts
         .profile
         .as_ref()
-        .and_then(|profile| profile.line(cipher))
+        .and_then(|profile| profile.credentials(cipher))
         .ok_or(ReplyRefusal::NoNumber)?;
     let number = facts
         .phone
@@ -71,7 +71,7 @@ pub fn prepare(facts: &ReplyFacts, cipher: &dyn Cipher) -> Result<(Line, Address
     let to = number
         .map(Addressee::Phone)
         .or_else(|| facts.wa_user_id.clone().map(Addressee::User));
-    Ok((line, to.ok_or(ReplyRefusal::NoAddress)?))
+    Ok((credentials, to.ok_or(ReplyRefusal::NoAddress)?))
 }
 
 /// What is written of a reply after its call.

@@ -9,7 +9,7 @@ use super::{
 use crate::shared::{
     Cipher, ConversationId, CursorPage, CursorQuery, ErrorReport, FieldErrors, Ids, SideStep, Tenant, TimeCursor,
 };
-use crate::whatsapp::{Addressee, Line, OutboundText, WhatsappGateway};
+use crate::whatsapp::{Addressee, OutboundText, WhatsappCredentials, WhatsappGateway};
 
 /// The use cases of conversations.
 pub struct Conversations {
@@ -78,7 +78,7 @@ impl Conversations {
             .reply_facts(account, id)
             .await?
             .ok_or(ConversationError::NotFound)?;
-        let (line, to) = prepare(&facts, self.cipher.as_ref())?;
+        let (credentials, to) = prepare(&facts, self.cipher.as_ref())?;
         let profile = facts
             .profile
             .as_ref()
@@ -88,7 +88,7 @@ impl Conversations {
         if !self.store.begin_reply(account, &reply, profile).await? {
             return Err(ConversationError::NotFound);
         }
-        let (result, refusal) = settle(self.call(&line, to, &reply).await);
+        let (result, refusal) = settle(self.call(&credentials, to, &reply).await);
         let recorded = self.store.record_reply(account, reply.id, &result).await;
         if let Err(error) = &recorded {
             self.report.swallowed(SideStep::RecordReply, error);
@@ -115,13 +115,18 @@ impl Conversations {
         }
     }
 
-    async fn call(&self, line: &Line, to: Addressee, reply: &Message) -> crate::campaigns::SendOutcome {
+    async fn call(
+        &self,
+        credentials: &WhatsappCredentials,
+        to: Addressee,
+        reply: &Message,
+    ) -> crate::campaigns::SendOutcome {
         let message = OutboundText {
             message_id: reply.id,
             to,
             text: reply.text.clone().unwrap_or_default(),
         };
-        self.gateway.send_text(line, &message).await
+        self.gateway.send_text(credentials, &message).await
     }
 }
 
@@ -182,7 +187,9 @@ mod tests {
             .expect_send_text()
             .times(1)
             .in_sequence(&mut order)
-            .withf(|line, message| line.phone_number_id == "1065" && message.message_id.0 == Uuid::from_u128(8))
+            .withf(|credentials, message| {
+                credentials.phone_number_id == "1065" && message.message_id.0 == Uuid::from_u128(8)
+            })
             .return_once(move |_, _| outcome);
         (store, gateway)
     }

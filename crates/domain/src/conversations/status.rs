@@ -74,7 +74,7 @@ string_enum! {
 impl MessageStatus {
     /// The status after news of it, by the rules of sends; none when the news is old. Nothing is news of an inbound
     /// message.
-    pub fn advance(self, news: SendStatus) -> Option<Self> {
+    pub fn advance(self, update: SendStatus) -> Option<Self> {
         let sent = match self {
             Self::Received => return None,
             Self::Pending => SendStatus::Pending,
@@ -83,7 +83,7 @@ impl MessageStatus {
             Self::Read => SendStatus::Read,
             Self::Failed => SendStatus::Failed,
         };
-        sent.advance(news).map(Self::from)
+        sent.advance(update).map(Self::from)
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
             .map(|&from| {
                 let cells = SendStatus::ALL
                     .iter()
-                    .map(|&news| from.advance(news).map_or("-", MessageStatus::as_str));
+                    .map(|&update| from.advance(update).map_or("-", MessageStatus::as_str));
                 format!("{from}: {}", cells.collect::<Vec<_>>().join(" "))
             })
             .collect();

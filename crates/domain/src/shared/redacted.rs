@@ -35,14 +35,14 @@ mod tests {
     use uuid::Uuid;
 
     use crate::accounts::Session;
-    use crate::campaigns::{MessageNews, Recipient, SendContact, SendOutcome, SendStatus};
+    use crate::campaigns::{MessageStatusEvent, Recipient, SendContact, SendOutcome, SendStatus};
     use crate::contacts::{Contact, ContactDraft, ContactInput, Phone, Referral};
-    use crate::conversations::{Direction, InboundMessage, InboundNews, Message, MessageStatus, ReplyResult, Sender};
+    use crate::conversations::{Direction, InboundEvent, InboundMessage, Message, MessageStatus, ReplyResult, Sender};
     use crate::egress::{AllowList, Target};
     use crate::mail::Mail;
     use crate::shared::{Actor, Audit, AuditAction, CallbackId, Event, WebhookKind};
     use crate::templates::TextParameter;
-    use crate::whatsapp::{Addressee, DeliveryNews, OutboundText, StoredCallback};
+    use crate::whatsapp::{Addressee, OutboundText, StatusUpdate, StoredCallback};
 
     /// What no `Debug` may show.
     const PLANTED: [&str; 3] = ["+5511961234567", "ana@example.com", "planted words"];
@@ -91,9 +91,9 @@ mod tests {
             })),
             payload: json!({ "location": PLANTED[2] }),
         };
-        hides(&InboundNews::Message(message));
+        hides(&InboundEvent::Message(message));
         let (sender, now) = (sender(), sender());
-        hides(&InboundNews::Moved { sender, now });
+        hides(&InboundEvent::NumberChanged { sender, now });
         hides(&StoredCallback {
             id: CallbackId(Uuid::nil()),
             body: words().into_bytes(),
@@ -107,7 +107,7 @@ mod tests {
             claims: 0,
         };
         assert!(!format!("{callback:?}").contains("112, 108"), "not as numbers either");
-        hides(&DeliveryNews {
+        hides(&StatusUpdate {
             send_id: None,
             message_id: words(),
             status: SendStatus::Failed,
@@ -146,7 +146,7 @@ mod tests {
             wa_id: Some(phone()),
         });
         hides(&ReplyResult::Failed { message: words() });
-        hides(&MessageNews {
+        hides(&MessageStatusEvent {
             id: Uuid::nil(),
             campaign_id: None,
             conversation_id: None,

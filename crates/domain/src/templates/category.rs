@@ -19,14 +19,14 @@ pub(super) fn with_category(template: &Template, category: Option<Category>) -> 
 }
 
 /// The template after news of its category. A draft says itself what it is for.
-pub fn with_category_news(template: &Template, news: &CategoryNews) -> Template {
+pub fn with_category_update(template: &Template, update: &CategoryUpdate) -> Template {
     if template.meta_status == MetaStatus::Draft {
         return template.clone();
     }
-    match news {
-        CategoryNews::Changed(category) => with_category(template, Some(*category)),
-        CategoryNews::Announced(change) if change.to == template.category => template.clone(),
-        CategoryNews::Announced(change) => Template {
+    match update {
+        CategoryUpdate::Changed(category) => with_category(template, Some(*category)),
+        CategoryUpdate::Announced(change) if change.to == template.category => template.clone(),
+        CategoryUpdate::Announced(change) => Template {
             category_change: Some(change.clone()),
             ..template.clone()
         },
@@ -35,7 +35,7 @@ pub fn with_category_news(template: &Template, news: &CategoryNews) -> Template 
 
 /// What WhatsApp says about the category of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CategoryNews {
+pub enum CategoryUpdate {
     /// It will be another one.
     Announced(CategoryChange),
     /// It is this one now.
@@ -89,30 +89,33 @@ mod tests {
     use super::super::tests::approved_template;
     use super::*;
 
-    fn announcement(to: Category) -> CategoryNews {
+    fn announcement(to: Category) -> CategoryUpdate {
         let at = datetime!(2026-03-02 12:00 UTC);
-        CategoryNews::Announced(CategoryChange { to, at })
+        CategoryUpdate::Announced(CategoryChange { to, at })
     }
 
     #[test]
     fn an_announcement_stays_until_the_category_changes() {
         let template = approved_template("Oi", &[]);
-        let warned = with_category_news(&template, &announcement(Category::Utility));
+        let warned = with_category_update(&template, &announcement(Category::Utility));
         assert_eq!(
             (warned.category, announced(&template, &warned).is_some()),
             (Category::Marketing, true)
         );
         assert_eq!(category_notifications(&template, &warned).len(), 1);
-        assert_eq!(with_category_news(&warned, &announcement(Category::Utility)), warned);
+        assert_eq!(with_category_update(&warned, &announcement(Category::Utility)), warned);
         assert_eq!(category_notifications(&warned, &warned), []);
         // The present category, told again, ends nothing.
-        let same = with_category_news(&warned, &CategoryNews::Changed(Category::Marketing));
+        let same = with_category_update(&warned, &CategoryUpdate::Changed(Category::Marketing));
         assert_eq!(same, warned);
-        let changed = with_category_news(&warned, &CategoryNews::Changed(Category::Utility));
+        let changed = with_category_update(&warned, &CategoryUpdate::Changed(Category::Utility));
         assert_eq!((changed.category, &changed.category_change), (Category::Utility, &None));
         assert_eq!(category_notifications(&warned, &changed).len(), 1);
         // The announcement comes once more, late.
-        assert_eq!(with_category_news(&changed, &announcement(Category::Utility)), changed);
+        assert_eq!(
+            with_category_update(&changed, &announcement(Category::Utility)),
+            changed
+        );
     }
 
     #[test]
@@ -121,11 +124,11 @@ mod tests {
             meta_status: MetaStatus::Draft,
             ..approved_template("Oi", &[])
         };
-        for news in [
+        for update in [
             announcement(Category::Utility),
-            CategoryNews::Changed(Category::Utility),
+            CategoryUpdate::Changed(Category::Utility),
         ] {
-            assert_eq!(with_category_news(&draft, &news), draft);
+            assert_eq!(with_category_update(&draft, &update), draft);
         }
         let edited = Template {
             category: Category::Utility,

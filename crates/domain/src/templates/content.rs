@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Category, HeaderType, ParameterFormat, Template, TemplateType};
 
-/// What every message of a template is made of: without its identity, WhatsApp's verdict and what WhatsApp says of parts
+/// What every message of a template is made of: without its identity, WhatsApp's review and what WhatsApp says of parts
 /// that no field holds. Stored as JSON, so that a field which is added later needs `#[serde(default)]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TemplateContent {

@@ -1,20 +1,21 @@
-//! Message templates: what may be said to a contact first, and the platform's verdict on it.
+//! Message templates: what may be said to a contact first, and the platform's review of it.
 //!
 //! Owns the template, its rules and its status. Does not own the wire form (the gateways crate) or the sending
 //! (`campaigns`).
 
 mod category;
+mod components;
 mod content;
+mod meta_review;
 mod model;
-mod parts;
 mod placeholders;
 mod ports;
 mod remote;
 mod rendered;
-mod review;
 mod sendable;
 mod service;
 mod status;
+mod submission_rules;
 mod submit;
 #[cfg(test)]
 mod submit_tests;
@@ -24,20 +25,19 @@ pub(crate) mod tests;
 mod validate;
 #[cfg(test)]
 mod validate_tests;
-mod verdict;
 
 pub use category::{
-    CategoryNews, announced, category_notifications, changed_notification, has_other_category, with_category_news,
+    CategoryUpdate, announced, category_notifications, changed_notification, has_other_category, with_category_update,
 };
+pub use components::{ButtonKind, ButtonValue};
 pub use content::TemplateContent;
+pub use meta_review::{apply_review, review_events};
 pub use model::*;
-pub use parts::{ButtonKind, ButtonValue};
 pub(crate) use placeholders::is_placeholder_name;
 pub use placeholders::{Placeholder, TextParameter, placeholders};
 pub use ports::*;
 pub use rendered::{Rendered, RenderedCard};
 pub use service::Templates;
-pub use status::{MetaStatus, TemplateCommand, platform_verdict, transition};
+pub use status::{MetaStatus, TemplateCommand, review_status, transition};
 pub use submit::{HeaderSubmission, Submission, TemplateSubmission};
 pub use sync::{SyncReport, SyncedTemplate, TemplateKey};
-pub use verdict::{verdict_events, with_verdict};

@@ -144,7 +144,7 @@ pub struct Template {
     /// WhatsApp's id of the template; null before it was submitted.
     #[schemars(example = "1795233629837000")]
     pub meta_template_id: Option<String>,
-    /// WhatsApp's verdict on it.
+    /// WhatsApp's review of it.
     pub meta_status: MetaStatus,
     /// Why WhatsApp refused it; null when it did not.
     #[schemars(example = serde_json::Value::Null)]
@@ -207,7 +207,7 @@ pub struct TemplateFilter {
     pub search: Option<String>,
     /// Of this category.
     pub category: Option<Category>,
-    /// With this verdict.
+    /// With this review.
     pub meta_status: Option<MetaStatus>,
     /// In this folder.
     pub folder_id: Option<FolderId>,

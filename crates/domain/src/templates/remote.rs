@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::parts::{body_examples, header_file, items, named_examples, text, word};
+use super::components::{body_examples, header_file, items, named_examples, text, word};
 use super::sendable::{header_type, unsupported_parts};
 use super::{HeaderType, ParameterFormat, Template, TemplateType, TextParameter, placeholders};
 use crate::whatsapp::RemoteTemplate;

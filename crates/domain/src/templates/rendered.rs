@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::parts::{component, items, text};
+use super::components::{component, items, text};
 use super::placeholders::fill;
 use super::{ButtonKind, ButtonValue, HeaderType, Template, TemplateType, TextParameter};
 

@@ -1,8 +1,8 @@
-//! Whether messages of a template can be made here at all: nothing of WhatsApp's verdict on it.
+//! Whether messages of a template can be made here at all: nothing of WhatsApp's review of it.
 
 use serde_json::Value;
 
-use super::parts::{component, example, has_card_examples, header_file, items, text, word};
+use super::components::{component, example, has_card_examples, header_file, items, text, word};
 use super::{HeaderType, ParameterFormat, Template, TemplateType};
 
 /// The buttons that a message needs nothing for, or whose value is known.

@@ -17,7 +17,7 @@ use crate::shared::{
     AccountId, AuditAction, Cipher, Clock, CursorPage, CursorQuery, Event, FieldErrors, Ids, NotificationDraft,
     NotificationKind, Page, PageQuery, ProfileId, TemplateId, Tenant, WRITE_ATTEMPTS, Write, retry_on_conflict,
 };
-use crate::whatsapp::{Line, ProfileStore, RemoteTemplate, SubmittedTemplate, WhatsappGateway};
+use crate::whatsapp::{ProfileStore, RemoteTemplate, SubmittedTemplate, WhatsappCredentials, WhatsappGateway};
 
 /// How many pages of the platform's list are read at most.
 const SYNC_PAGES: usize = 100;
@@ -172,13 +172,14 @@ impl Templates {
         let template = self.get(tenant, id).await?;
         let meta_status = command(template.meta_status, TemplateCommand::Submit)?;
         let mut submission = TemplateSubmission::of(&template)?;
-        let (profile_id, line) = self.line(tenant, profile).await?;
-        self.hand_over_files(tenant.account_id, &line, &mut submission).await?;
+        let (profile_id, credentials) = self.credentials(tenant, profile).await?;
+        self.hand_over_files(tenant.account_id, &credentials, &mut submission)
+            .await?;
         let known_as = template
             .meta_template_id
             .as_deref()
             .filter(|_| template.profile_id == Some(profile_id));
-        let answer = self.gateway.submit_template(&line, &submission, known_as).await;
+        let answer = self.gateway.submit_template(&credentials, &submission, known_as).await;
         let SubmittedTemplate {
             meta_template_id,
             status,
@@ -210,7 +211,7 @@ impl Templates {
     async fn hand_over_files(
         &self,
         account: AccountId,
-        line: &Line,
+        credentials: &WhatsappCredentials,
         submission: &mut TemplateSubmission,
     ) -> Result<(), TemplateError> {
         let (mut errors, mut files) = (FieldErrors::default(), Vec::new());
@@ -233,7 +234,7 @@ impl Templates {
         errors.into_result()?;
         let mut handles = Vec::with_capacity(files.len());
         for file in &files {
-            let handle = self.gateway.upload_header(line, file).await;
+            let handle = self.gateway.upload_header(credentials, file).await;
             handles.push(handle.map_err(TemplateError::Platform)?);
         }
         for (slot, handle) in submission.files().into_iter().zip(handles) {
@@ -244,12 +245,12 @@ impl Templates {
 
     /// Takes over what the platform knows of the templates of a number. Everything is read before anything is written.
     pub async fn sync(&self, tenant: &Tenant, profile: Option<ProfileId>) -> Result<SyncReport, TemplateError> {
-        let (profile_id, line) = self.line(tenant, profile).await?;
+        let (profile_id, credentials) = self.credentials(tenant, profile).await?;
         // By name and language, so that a template that is listed twice is written once.
         let mut synced = BTreeMap::new();
         let mut after = None;
         for _ in 0..SYNC_PAGES {
-            let page = self.gateway.list_templates(&line, after.as_deref()).await;
+            let page = self.gateway.list_templates(&credentials, after.as_deref()).await;
             let page = page.map_err(TemplateError::Platform)?;
             synced.extend(self.reconciled(tenant, profile_id, &page.templates).await?);
             after = page.next;
@@ -286,7 +287,11 @@ impl Templates {
         Ok(changes.collect())
     }
 
-    async fn line(&self, tenant: &Tenant, profile: Option<ProfileId>) -> Result<(ProfileId, Line), TemplateError> {
+    async fn credentials(
+        &self,
+        tenant: &Tenant,
+        profile: Option<ProfileId>,
+    ) -> Result<(ProfileId, WhatsappCredentials), TemplateError> {
         let stored = match profile {
             Some(id) => self.profiles.find(tenant.account_id, id).await?,
             None => self.profiles.default_profile(tenant.account_id).await?,
@@ -297,9 +302,10 @@ impl Templates {
             "is needed: no WhatsApp number is connected"
         };
         let stored = stored.ok_or_else(|| FieldErrors::one("profile_id", message))?;
-        let line = stored.line(self.cipher.as_ref());
-        let line = line.ok_or_else(|| FieldErrors::one("profile_id", "has to be given its access token again"))?;
-        Ok((stored.profile.id, line))
+        let credentials = stored.credentials(self.cipher.as_ref());
+        let credentials =
+            credentials.ok_or_else(|| FieldErrors::one("profile_id", "has to be given its access token again"))?;
+        Ok((stored.profile.id, credentials))
     }
 
     /// The template was changed while the platform took the former content: the change stays, and the platform's id of

@@ -3,11 +3,11 @@
 use crate::shared::string_enum;
 
 string_enum! {
-    /// The platform's verdict on a template.
+    /// The platform's review of a template.
     MetaStatus {
         /// Not submitted in its present form.
         Draft = "draft",
-        /// Submitted, no verdict yet.
+        /// Submitted, no review yet.
         Pending = "pending",
         /// May be sent.
         Approved = "approved",
@@ -28,7 +28,7 @@ pub enum TemplateCommand {
     /// It goes to the platform.
     Submit,
     /// The platform has spoken.
-    Verdict(MetaStatus),
+    Review(MetaStatus),
 }
 
 /// Where a command leads; the error says, for the caller, why it does not.
@@ -41,14 +41,14 @@ pub fn transition(status: MetaStatus, command: TemplateCommand) -> Result<MetaSt
         (TemplateCommand::Submit, Pending) => Err("is already submitted"),
         (TemplateCommand::Submit, Approved) => Err("is already approved"),
         (TemplateCommand::Submit, Paused | Disabled) => Err("was stopped by the platform; change it first"),
-        // What is a draft again has changed since: the verdict was on something else.
-        (TemplateCommand::Verdict(_), Draft) => Err("was changed since it was submitted"),
-        (TemplateCommand::Verdict(verdict), Pending | Approved | Rejected | Paused | Disabled) => Ok(verdict),
+        // What is a draft again has changed since: the review was on something else.
+        (TemplateCommand::Review(_), Draft) => Err("was changed since it was submitted"),
+        (TemplateCommand::Review(review), Pending | Approved | Rejected | Paused | Disabled) => Ok(review),
     }
 }
 
 /// The status that an event of the platform's template callback means; none for events that change nothing for us.
-pub fn platform_verdict(event: &str) -> Option<MetaStatus> {
+pub fn review_status(event: &str) -> Option<MetaStatus> {
     match event {
         "APPROVED" | "REINSTATED" => Some(MetaStatus::Approved),
         "REJECTED" => Some(MetaStatus::Rejected),
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_whole_table() {
-        let verdict = TemplateCommand::Verdict(MetaStatus::Approved);
+        let review = TemplateCommand::Review(MetaStatus::Approved);
         let row = |command| {
             let cell = |&status| transition(status, command).map_or("-", MetaStatus::as_str);
             MetaStatus::ALL.iter().map(cell).collect::<Vec<_>>().join(" ")
@@ -73,12 +73,12 @@ mod tests {
         // From:                                   draft   pending  approved rejected paused   disabled
         assert_eq!(row(TemplateCommand::Edit), "draft - draft draft draft draft");
         assert_eq!(row(TemplateCommand::Submit), "pending - - pending - -");
-        assert_eq!(row(verdict), "- approved approved approved approved approved");
+        assert_eq!(row(review), "- approved approved approved approved approved");
     }
 
     #[test]
     fn unknown_events_change_nothing() {
-        assert_eq!(platform_verdict("FLAGGED"), None);
-        assert_eq!(platform_verdict("REINSTATED"), Some(MetaStatus::Approved));
+        assert_eq!(review_status("FLAGGED"), None);
+        assert_eq!(review_status("REINSTATED"), Some(MetaStatus::Approved));
     }
 }

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::parts::word;
-use super::{Category, HeaderType, ParameterFormat, Template, TemplateType, TextParameter, review};
+use super::components::word;
+use super::{Category, HeaderType, ParameterFormat, Template, TemplateType, TextParameter, submission_rules};
 use crate::shared::FieldErrors;
 
 /// A template ready for the platform: every rule that the platform would refuse it for has been checked.
@@ -72,7 +72,7 @@ pub struct Submission {
 impl TemplateSubmission {
     /// Checks what only matters to the platform, naming the field. Its files still bear our addresses.
     pub fn of(template: &Template) -> Result<Self, FieldErrors> {
-        review::check(template)?;
+        submission_rules::check(template)?;
         let text = template.header_placeholder_text();
         let text = text.map(|text| HeaderSubmission::Text(text.to_owned(), template.examples_of(text)));
         let file = template.header_file().map(|(format, url)| HeaderSubmission::File {

@@ -3,7 +3,7 @@
 
 use super::category::with_category;
 use super::remote::with_components;
-use super::{MetaStatus, Template, TemplateCommand, platform_verdict, transition};
+use super::{MetaStatus, Template, TemplateCommand, review_status, transition};
 use crate::shared::ProfileId;
 use crate::whatsapp::RemoteTemplate;
 use schemars::JsonSchema;
@@ -88,20 +88,20 @@ pub(super) fn reconcile(
         quality_score: remote.quality_score.clone().or_else(|| local.quality_score.clone()),
         ..local.clone()
     };
-    let judged = judged(known, remote, new_draft);
-    (judged != *local).then_some(SyncedTemplate::Changed {
+    let reviewed = reviewed(known, remote, new_draft);
+    (reviewed != *local).then_some(SyncedTemplate::Changed {
         template: Template {
             updated_at: now,
-            ..judged
+            ..reviewed
         },
-        stops: platform_verdict(&remote.status).and_then(MetaStatus::stops),
+        stops: review_status(&remote.status).and_then(MetaStatus::stops),
     })
 }
 
-/// With the platform's verdict, unless it was on something that has changed since.
-fn judged(known: Template, remote: &RemoteTemplate, new_draft: Template) -> Template {
-    let verdict = platform_verdict(&remote.status).map(TemplateCommand::Verdict);
-    match verdict.map(|verdict| transition(known.meta_status, verdict)) {
+/// With the platform's review, unless it was on something that has changed since.
+fn reviewed(known: Template, remote: &RemoteTemplate, new_draft: Template) -> Template {
+    let review = review_status(&remote.status).map(TemplateCommand::Review);
+    match review.map(|review| transition(known.meta_status, review)) {
         Some(Ok(meta_status)) => Template {
             meta_status,
             rejection_reason: reason(remote, meta_status),
@@ -139,7 +139,7 @@ fn reason(remote: &RemoteTemplate, status: MetaStatus) -> Option<String> {
 /// A template that was written elsewhere, in our fields.
 fn taken_over(remote: &RemoteTemplate, profile: ProfileId, new_draft: Template) -> Template {
     // What cannot be told apart must not be sent.
-    let meta_status = platform_verdict(&remote.status).unwrap_or(MetaStatus::Disabled);
+    let meta_status = review_status(&remote.status).unwrap_or(MetaStatus::Disabled);
     Template {
         name: remote.name.clone(),
         language: remote.language.clone(),
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn the_platforms_word_is_taken_over_and_the_content_is_not() {
         let local = approved_template("Oi", &[]);
-        let news = RemoteTemplate {
+        let rejected = RemoteTemplate {
             status: "REJECTED".into(),
             rejected_reason: Some("SCAM".into()),
             category: "UTILITY".into(),
@@ -221,7 +221,7 @@ mod tests {
             components: vec![json!({ "type": "BODY", "text": "Outro" })],
             ..remote()
         };
-        let synced = changed(&local, &news).unwrap();
+        let synced = changed(&local, &rejected).unwrap();
         assert_eq!(
             (synced.meta_status, synced.rejection_reason.as_deref()),
             (MetaStatus::Rejected, Some("SCAM"))

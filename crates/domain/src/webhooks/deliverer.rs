@@ -10,11 +10,12 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::json;
 use time::Duration;
 
-use super::lines::Lines;
+use super::endpoint_queues::EndpointQueues;
 use super::service::ENTITY;
 use super::{
-    Attempt, Bell, Body, Claimed, DeliveryGateway, DeliveryQueue, DisabledReason, Fate, Health, HealthChange,
-    HealthNote, Jitter, Outcome, Request, Schedule, SecretBytes, Settlement, fate, health, sign,
+    Attempt, AttemptOutcome, ClaimedDelivery, DeliveryDecision, DeliveryGateway, DeliveryQueue, DeliveryRequest,
+    DeliveryState, DisabledReason, Health, HealthChange, HealthUpdate, Jitter, Schedule, SecretBytes, WebhookEvent,
+    WorkSignal, decide, health, sign,
 };
 use crate::shared::{
     AccountId, Audit, AuditAction, Cipher, Clock, Event, Ids, NotificationDraft, NotificationKind, StoreError,
@@ -51,17 +52,17 @@ const BATCH: usize = 500;
 const UNREADABLE_SECRET: &str = "secret_unreadable";
 
 /// A call that ended.
-struct Landed {
-    claimed: Claimed,
+struct CompletedAttempt {
+    claimed: ClaimedDelivery,
     attempt: Attempt,
-    fate: Fate,
+    decision: DeliveryDecision,
 }
 
 /// What a deliverer waits for.
-enum News {
-    Landed(Box<Landed>),
-    Claimed(Result<Vec<Claimed>, StoreError>, Duration),
-    Recorded(Vec<Landed>, Result<(), StoreError>),
+enum DelivererEvent {
+    Completed(Box<CompletedAttempt>),
+    Claimed(Result<Vec<ClaimedDelivery>, StoreError>, Duration),
+    Recorded(Vec<CompletedAttempt>, Result<(), StoreError>),
     /// A rest is over: of claiming, of recording.
     ClaimAgain,
     RecordAgain,
@@ -84,17 +85,17 @@ pub struct Deliverer {
     /// Spreads delays.
     pub jitter: Arc<dyn Jitter>,
     /// Wakes and stops.
-    pub bell: Arc<dyn Bell>,
+    pub signal: Arc<dyn WorkSignal>,
     /// The delays between attempts.
     pub schedule: Schedule,
 }
 
 /// What is under way.
-struct Work<'a> {
+struct DelivererState<'a> {
     deliverer: &'a Deliverer,
-    lines: Lines,
-    pending: FuturesUnordered<BoxFuture<'a, News>>,
-    results: Vec<Landed>,
+    queues: EndpointQueues,
+    pending: FuturesUnordered<BoxFuture<'a, DelivererEvent>>,
+    results: Vec<CompletedAttempt>,
     /// A claim, or the rest after one, is under way.
     claiming: bool,
     recording: bool,
@@ -105,58 +106,58 @@ impl Deliverer {
     /// Delivers until the server stops: then nothing begins any more, what was claimed is given back, and calls that
     /// are under way end and are recorded.
     pub async fn run(&self) {
-        let mut work = Work {
+        let mut state = DelivererState {
             deliverer: self,
-            lines: Lines::default(),
+            queues: EndpointQueues::default(),
             pending: FuturesUnordered::new(),
             results: Vec::new(),
             claiming: false,
             recording: false,
-            stopping: self.bell.stopping(),
+            stopping: self.signal.stopping(),
         };
-        work.spawn(async {
-            self.bell.stopped().await;
-            News::Stopped
+        state.spawn(async {
+            self.signal.stopped().await;
+            DelivererEvent::Stopped
         });
-        work.go_on();
-        while let Some(news) = work.pending.next().await {
-            work.take_in(news);
-            if work.stopping && work.is_over() {
+        state.go_on();
+        while let Some(event) = state.pending.next().await {
+            state.take_in(event);
+            if state.stopping && state.is_over() {
                 break;
             }
-            work.go_on();
+            state.go_on();
         }
-        self.give_back(work.lines.clear()).await;
+        self.give_back(state.queues.clear()).await;
     }
 
-    async fn give_back(&self, claimed: Vec<Claimed>) {
+    async fn give_back(&self, claimed: Vec<ClaimedDelivery>) {
         if claimed.is_empty() {
             return;
         }
         let claims: Vec<_> = claimed.iter().map(|claimed| (claimed.key, claimed.claim)).collect();
         if let Err(error) = self.queue.release(&claims).await {
             // The leases end by themselves.
-            self.bell.failed("giving deliveries back", &error);
+            self.signal.failed("giving deliveries back", &error);
         }
     }
 
     /// One attempt.
-    async fn attempt(&self, claimed: Claimed) -> Landed {
+    async fn attempt(&self, claimed: ClaimedDelivery) -> CompletedAttempt {
         let began = self.clock.now();
         let (outcome, error) = match self.request(&claimed, began.unix_timestamp()) {
             Some(request) => {
                 let outcome = self.gateway.deliver(&request).await;
                 let error = match outcome {
-                    Outcome::Answered { .. } => None,
-                    Outcome::Unreachable(failure) => Some(failure.as_str()),
+                    AttemptOutcome::Answered { .. } => None,
+                    AttemptOutcome::Unreachable(failure) => Some(failure.as_str()),
                 };
                 (Some(outcome), error)
             }
             None => (None, Some(UNREADABLE_SECRET)),
         };
         let number = claimed.attempts.saturating_add(1);
-        let failed = Outcome::Unreachable(super::Failure::Broken);
-        let fate = fate(outcome.unwrap_or(failed), number, &self.schedule, self.jitter.spread());
+        let failed = AttemptOutcome::Unreachable(super::Failure::Broken);
+        let decision = decide(outcome.unwrap_or(failed), number, &self.schedule, self.jitter.spread());
         let at = self.clock.now();
         let attempt = Attempt {
             key: claimed.key,
@@ -168,26 +169,30 @@ impl Deliverer {
             error: error.map(str::to_owned),
             duration: at - began,
             at,
-            settlement: settlement(fate),
+            state: delivery_state(decision),
         };
-        Landed { claimed, attempt, fate }
+        CompletedAttempt {
+            claimed,
+            attempt,
+            decision,
+        }
     }
 
     /// None when the endpoint's secret cannot be read: nobody could tell that it is us.
-    fn request(&self, claimed: &Claimed, timestamp: i64) -> Option<Request> {
+    fn request(&self, claimed: &ClaimedDelivery, timestamp: i64) -> Option<DeliveryRequest> {
         let open = |sealed| self.cipher.open(sealed).as_ref().and_then(SecretBytes::of_hex);
         let mut secrets = vec![open(&claimed.secrets.current)?];
         secrets.extend(claimed.secrets.previous.as_ref().and_then(|(sealed, _)| open(sealed)));
-        let body = Body {
+        let event = WebhookEvent {
             id: claimed.key.event_id,
             kind: claimed.kind.clone(),
             timestamp: claimed.occurred_at,
             account_id: claimed.key.account_id,
             data: claimed.data.clone(),
         };
-        let body = serde_json::to_vec(&body).ok()?;
+        let body = serde_json::to_vec(&event).ok()?;
         let message_id = claimed.key.event_id.to_string();
-        Some(Request {
+        Some(DeliveryRequest {
             url: claimed.url.clone(),
             signatures: sign(&secrets, &message_id, timestamp, &body),
             message_id,
@@ -196,100 +201,101 @@ impl Deliverer {
         })
     }
 
-    async fn record(&self, results: Vec<Landed>) -> News {
-        let attempts: Vec<Attempt> = results.iter().map(|landed| landed.attempt.clone()).collect();
-        let notes = self.notes(&results);
-        let done = self.queue.finish(&attempts, &notes).await;
-        News::Recorded(results, done)
+    async fn record(&self, results: Vec<CompletedAttempt>) -> DelivererEvent {
+        let attempts: Vec<Attempt> = results.iter().map(|completed| completed.attempt.clone()).collect();
+        let health_updates = self.health_updates(&results);
+        let done = self.queue.finish(&attempts, &health_updates).await;
+        DelivererEvent::Recorded(results, done)
     }
 
     /// What follows for the endpoints.
-    fn notes(&self, results: &[Landed]) -> Vec<(AccountId, WebhookId, HealthNote)> {
-        let mut endpoints: BTreeMap<WebhookId, (&Claimed, Vec<Fate>)> = BTreeMap::new();
-        for landed in results {
-            let claimed = &landed.claimed;
+    fn health_updates(&self, results: &[CompletedAttempt]) -> Vec<(AccountId, WebhookId, HealthUpdate)> {
+        let mut endpoints: BTreeMap<WebhookId, (&ClaimedDelivery, Vec<DeliveryDecision>)> = BTreeMap::new();
+        for completed in results {
+            let claimed = &completed.claimed;
             let entry = endpoints.entry(claimed.key.endpoint_id).or_insert((claimed, vec![]));
-            entry.1.push(landed.fate);
+            entry.1.push(completed.decision);
         }
         let now = self.clock.now();
-        let note = |claimed: &Claimed, fates: &[Fate]| match health(claimed.health, fates, now) {
-            HealthChange::Keep => None,
-            HealthChange::Recovered => Some(HealthNote::Recovered),
-            HealthChange::Failing(since) => Some(HealthNote::Failing {
-                known: claimed.health,
-                since,
-                at: now,
-            }),
-            HealthChange::Disable(reason) => Some(HealthNote::Disabled {
-                known: claimed.health,
-                reason,
-                events: vec![
-                    Event::Notification(told(claimed, reason)),
-                    Event::Audit(switched_off(claimed, reason)),
-                ],
-            }),
-        };
+        let health_update =
+            |claimed: &ClaimedDelivery, decisions: &[DeliveryDecision]| match health(claimed.health, decisions, now) {
+                HealthChange::Keep => None,
+                HealthChange::Recovered => Some(HealthUpdate::Recovered),
+                HealthChange::Failing(since) => Some(HealthUpdate::Failing {
+                    known: claimed.health,
+                    since,
+                    at: now,
+                }),
+                HealthChange::Disable(reason) => Some(HealthUpdate::Disabled {
+                    known: claimed.health,
+                    reason,
+                    events: vec![
+                        Event::Notification(told(claimed, reason)),
+                        Event::Audit(switched_off(claimed, reason)),
+                    ],
+                }),
+            };
         endpoints
             .into_values()
-            .filter_map(|(claimed, fates)| {
-                let note = note(claimed, &fates)?;
-                Some((claimed.key.account_id, claimed.key.endpoint_id, note))
+            .filter_map(|(claimed, decisions)| {
+                let health_update = health_update(claimed, &decisions)?;
+                Some((claimed.key.account_id, claimed.key.endpoint_id, health_update))
             })
             .collect()
     }
 }
 
-impl<'a> Work<'a> {
-    fn spawn(&mut self, news: impl Future<Output = News> + Send + 'a) {
-        self.pending.push(Box::pin(news));
+impl<'a> DelivererState<'a> {
+    fn spawn(&mut self, event: impl Future<Output = DelivererEvent> + Send + 'a) {
+        self.pending.push(Box::pin(event));
     }
 
     /// Whether, of a deliverer that stops, nothing is left to wait for.
     fn is_over(&self) -> bool {
-        self.lines.open() == 0 && self.results.is_empty() && !self.recording
+        self.queues.open() == 0 && self.results.is_empty() && !self.recording
     }
 
-    fn take_in(&mut self, news: News) {
+    fn take_in(&mut self, event: DelivererEvent) {
         let deliverer = self.deliverer;
-        match news {
-            News::Landed(landed) => {
-                let well = landed.fate == Fate::Delivered && landed.attempt.duration <= QUICK;
-                self.lines.landed(landed.claimed.key.endpoint_id, well);
-                self.results.push(*landed);
+        match event {
+            DelivererEvent::Completed(completed) => {
+                let well = completed.decision == DeliveryDecision::Delivered && completed.attempt.duration <= QUICK;
+                self.queues.completed(completed.claimed.key.endpoint_id, well);
+                self.results.push(*completed);
             }
-            News::Claimed(Ok(claimed), took) => {
+            DelivererEvent::Claimed(Ok(claimed), took) => {
                 let found = !claimed.is_empty();
-                self.lines.line_up(claimed, deliverer.clock.now() - took);
+                self.queues.enqueue(claimed, deliverer.clock.now() - took);
                 let rest = (took * CLAIM_REST).max(SHORTEST_REST).unsigned_abs();
                 self.spawn(async move {
                     match found {
-                        true => deliverer.bell.rest(rest).await,
-                        false => deliverer.bell.rung(IDLE).await,
+                        true => deliverer.signal.rest(rest).await,
+                        false => deliverer.signal.wait_for_work(IDLE).await,
                     }
-                    News::ClaimAgain
+                    DelivererEvent::ClaimAgain
                 });
             }
-            News::Claimed(Err(error), _) => {
-                deliverer.bell.failed("claiming deliveries", &error);
+            DelivererEvent::Claimed(Err(error), _) => {
+                deliverer.signal.failed("claiming deliveries", &error);
                 self.spawn(async {
-                    deliverer.bell.rest(FAULT).await;
-                    News::ClaimAgain
+                    deliverer.signal.rest(FAULT).await;
+                    DelivererEvent::ClaimAgain
                 });
             }
-            News::Recorded(_, Ok(())) => self.recording = false,
+            DelivererEvent::Recorded(_, Ok(())) => self.recording = false,
             // The calls were made: this must be written down, sooner or later.
-            News::Recorded(results, Err(error)) => {
-                deliverer.bell.failed("recording deliveries", &error);
+            DelivererEvent::Recorded(results, Err(error)) => {
+                deliverer.signal.failed("recording deliveries", &error);
                 self.results.extend(results);
                 self.spawn(async {
-                    deliverer.bell.rest(FAULT).await;
-                    News::RecordAgain
+                    deliverer.signal.rest(FAULT).await;
+                    DelivererEvent::RecordAgain
                 });
             }
-            News::ClaimAgain => self.claiming = false,
-            News::RecordAgain => self.recording = false,
-            News::GivenBack => {}
-            News::Stopped => self.stopping = true,
+            DelivererEvent::ClaimAgain => self.claiming = false,
+            DelivererEvent::RecordAgain => self.recording = false,
+            DelivererEvent::GivenBack => {}
+            DelivererEvent::Stopped => self.stopping = true,
         }
     }
 
@@ -299,14 +305,14 @@ impl<'a> Work<'a> {
         if !self.stopping {
             self.start_calls();
             if !self.claiming
-                && let Some(wanted) = self.lines.wanted()
+                && let Some(request) = self.queues.claim_request()
             {
                 self.claiming = true;
                 self.spawn(async move {
                     let began = deliverer.clock.now();
-                    let claimed = deliverer.queue.claim(&wanted, LEASE).await;
+                    let claimed = deliverer.queue.claim(&request, LEASE).await;
                     let took = (deliverer.clock.now() - began).max(Duration::ZERO);
-                    News::Claimed(claimed, took)
+                    DelivererEvent::Claimed(claimed, took)
                 });
             }
         }
@@ -322,42 +328,42 @@ impl<'a> Work<'a> {
         let now = deliverer.clock.now();
         let mut stale = Vec::new();
         while self.results.len() < UNRECORDED
-            && let Some((claimed, at)) = self.lines.start()
+            && let Some((claimed, at)) = self.queues.start()
         {
             // It waited too long behind slow ones of its endpoint: whoever claims it next has the time.
             if now - at > FRESH {
-                self.lines.dismissed(claimed.key.endpoint_id);
+                self.queues.dismissed(claimed.key.endpoint_id);
                 stale.push(claimed);
                 continue;
             }
-            self.spawn(async move { News::Landed(Box::new(deliverer.attempt(claimed).await)) });
+            self.spawn(async move { DelivererEvent::Completed(Box::new(deliverer.attempt(claimed).await)) });
         }
         if !stale.is_empty() {
             self.spawn(async move {
                 deliverer.give_back(stale).await;
-                News::GivenBack
+                DelivererEvent::GivenBack
             });
         }
     }
 }
 
-fn status(outcome: Outcome) -> Option<u16> {
+fn status(outcome: AttemptOutcome) -> Option<u16> {
     match outcome {
-        Outcome::Answered { status, .. } => Some(status),
-        Outcome::Unreachable(_) => None,
+        AttemptOutcome::Answered { status, .. } => Some(status),
+        AttemptOutcome::Unreachable(_) => None,
     }
 }
 
-fn settlement(fate: Fate) -> Settlement {
-    match fate {
-        Fate::Delivered => Settlement::Delivered,
-        Fate::Retry(delay) => Settlement::Waiting(delay),
-        Fate::Exhausted | Fate::Gone => Settlement::Failed,
+fn delivery_state(decision: DeliveryDecision) -> DeliveryState {
+    match decision {
+        DeliveryDecision::Delivered => DeliveryState::Delivered,
+        DeliveryDecision::Retry(delay) => DeliveryState::Waiting(delay),
+        DeliveryDecision::Exhausted | DeliveryDecision::Gone => DeliveryState::Failed,
     }
 }
 
 /// The entry of a change that nobody made: the log says of every webhook when it was switched off.
-fn switched_off(claimed: &Claimed, reason: DisabledReason) -> Audit {
+fn switched_off(claimed: &ClaimedDelivery, reason: DisabledReason) -> Audit {
     Audit {
         user_id: None,
         action: AuditAction::Update,
@@ -371,7 +377,7 @@ fn switched_off(claimed: &Claimed, reason: DisabledReason) -> Audit {
 
 /// What the account is told of an endpoint that was switched off: its name and host, since the rest of a URL may hold
 /// secrets.
-fn told(claimed: &Claimed, reason: DisabledReason) -> NotificationDraft {
+fn told(claimed: &ClaimedDelivery, reason: DisabledReason) -> NotificationDraft {
     let why = match reason {
         DisabledReason::Gone => "it answered 410 Gone".to_owned(),
         DisabledReason::Failing => match claimed.health {

@@ -27,14 +27,14 @@ const UNREADABLE: &str = "unreadable";
 
 /// A call, as it came.
 #[derive(Clone, Copy)]
-pub struct Call<'a> {
+pub struct InboundCall<'a> {
     /// `webhook-id`, `webhook-timestamp` and `webhook-signature`.
     pub headers: [Option<&'a str>; 3],
     /// What was signed.
     pub body: &'a [u8],
 }
 
-redacted_debug!(Call<'_> {});
+redacted_debug!(InboundCall<'_> {});
 
 /// An endpoint that is called.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub struct InboundEndpoint {
 
 /// A call that was answered, as it is logged.
 #[derive(Clone, PartialEq)]
-pub struct Receipt {
+pub struct InboundLogEntry {
     /// Its id.
     pub id: WebhookLogId,
     /// Where it came.
@@ -65,7 +65,7 @@ pub struct Receipt {
     pub at: OffsetDateTime,
 }
 
-redacted_debug!(Receipt {
+redacted_debug!(InboundLogEntry {
     id,
     endpoint_id,
     event_type,
@@ -76,7 +76,7 @@ redacted_debug!(Receipt {
 
 /// Why a call is not taken.
 #[derive(Debug, Error)]
-pub enum CallError {
+pub enum InboundCallError {
     /// There is no such inbound endpoint, or it is switched off.
     #[error("not found")]
     NotFound,
@@ -109,16 +109,16 @@ pub struct Inbound {
 
 impl Inbound {
     /// Finds the endpoint of a call, and refuses what its headers alone rule out: before any of the body is read.
-    pub async fn open(&self, id: WebhookId, headers: [Option<&str>; 3]) -> Result<InboundEndpoint, CallError> {
+    pub async fn open(&self, id: WebhookId, headers: [Option<&str>; 3]) -> Result<InboundEndpoint, InboundCallError> {
         let found = self.store.endpoint(id).await.map_err(WebhookError::from)?;
-        let (account, stored) = found.ok_or(CallError::NotFound)?;
+        let (account, stored) = found.ok_or(InboundCallError::NotFound)?;
         check_headers(headers, self.clock.now())?;
         Ok(InboundEndpoint { id, account, stored })
     }
 
     /// Takes a call. One that was taken before, by its `webhook-id`, changes nothing more. What it tells is carried out
     /// before it is logged, and under keys of its own: a crash between the two, or two calls at once, tell nothing twice.
-    pub async fn receive(&self, endpoint: InboundEndpoint, call: Call<'_>) -> Result<(), CallError> {
+    pub async fn receive(&self, endpoint: InboundEndpoint, call: InboundCall<'_>) -> Result<(), InboundCallError> {
         let InboundEndpoint { id, account, stored } = endpoint;
         let message_id = verify(&self.secrets(&stored), call.headers, call.body, self.clock.now())?;
         let taken = self.store.is_taken(account, id, message_id).await;
@@ -135,11 +135,11 @@ impl Inbound {
         };
         let (response_status, error) = match &outcome {
             Ok(()) => (200, None),
-            Err(CallError::Invalid(errors)) => (422, Some(told(errors))),
+            Err(InboundCallError::Invalid(errors)) => (422, Some(told(errors))),
             // Not answered for good: the sender comes again, and nothing was taken.
             Err(_) => return outcome,
         };
-        let receipt = Receipt {
+        let entry = InboundLogEntry {
             id: self.ids.next().into(),
             endpoint_id: id,
             message_id: message_id.to_owned(),
@@ -149,7 +149,7 @@ impl Inbound {
             error,
             at: self.clock.now(),
         };
-        let logged = self.store.log(account, &receipt).await;
+        let logged = self.store.log(account, &entry).await;
         logged.map_err(WebhookError::from)?;
         outcome
     }
@@ -172,7 +172,7 @@ impl Inbound {
         message_id: &str,
         kind: &str,
         payload: &Value,
-    ) -> Result<(), CallError> {
+    ) -> Result<(), InboundCallError> {
         match kind {
             "metric.recorded" => {
                 let mut event: EventInput = item(data(payload)?)?;
@@ -192,7 +192,7 @@ impl Inbound {
                 }
                 Err(ContactError::Conflict(conflict)) => Err(WebhookError::from(conflict).into()),
                 Err(ContactError::Store(error)) => Err(WebhookError::from(error).into()),
-                Err(ContactError::NotFound) => Err(CallError::NotFound),
+                Err(ContactError::NotFound) => Err(InboundCallError::NotFound),
             },
             _ => Ok(()),
         }
@@ -239,7 +239,7 @@ fn item<T: DeserializeOwned>(data: Map<String, Value>) -> Result<T, FieldErrors>
 }
 
 /// Faults of the one item of a batch, named by their place in the call.
-fn ingested<T>(result: Result<T, IngestionError>) -> Result<(), CallError> {
+fn ingested<T>(result: Result<T, IngestionError>) -> Result<(), InboundCallError> {
     match result {
         Ok(_) => Ok(()),
         Err(IngestionError::Invalid(FieldErrors(faults))) => {

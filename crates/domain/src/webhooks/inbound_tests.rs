@@ -9,8 +9,8 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{
-    Call, CallError, Direction, Inbound, MockInboundStore, Receipt, SealedSecrets, SecretBytes, StoredWebhook, Webhook,
-    sign,
+    Direction, Inbound, InboundCall, InboundCallError, InboundLogEntry, MockInboundStore, SealedSecrets, SecretBytes,
+    StoredWebhook, Webhook, sign,
 };
 use crate::contacts::{Contacts, MockContactStore, UpsertOutcome};
 use crate::ingestion::{Ingestion, MockIngestionStore, Recorded, Recording};
@@ -64,7 +64,7 @@ fn endpoint() -> StoredWebhook {
 
 #[derive(Default)]
 struct World {
-    receipts: Arc<Mutex<Vec<Receipt>>>,
+    entries: Arc<Mutex<Vec<InboundLogEntry>>>,
     taken: bool,
     broken: bool,
     event_ids: Arc<Mutex<Vec<MetricEventId>>>,
@@ -78,10 +78,10 @@ impl World {
             .returning(|id| Ok((id == ENDPOINT).then(|| (ACCOUNT, endpoint()))));
         let taken = self.taken;
         store.expect_is_taken().returning(move |_, _, _| Ok(taken));
-        let receipts = self.receipts.clone();
-        store.expect_log().returning(move |account, receipt| {
+        let entries = self.entries.clone();
+        store.expect_log().returning(move |account, entry| {
             assert_eq!(account, ACCOUNT);
-            receipts.lock().unwrap().push(receipt.clone());
+            entries.lock().unwrap().push(entry.clone());
             Ok(())
         });
         let mut ingested = MockIngestionStore::new();
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    async fn receive(&self, body: &Value) -> Result<(), CallError> {
+    async fn receive(&self, body: &Value) -> Result<(), InboundCallError> {
         self.receive_signed(body, SECRET, NOW, NOW).await
     }
 
@@ -122,11 +122,11 @@ impl World {
         secret: &str,
         at: OffsetDateTime,
         now: OffsetDateTime,
-    ) -> Result<(), CallError> {
+    ) -> Result<(), InboundCallError> {
         let body = body.to_string();
         let secret = SecretBytes::of_hex(&SecretString::from(secret)).unwrap();
         let signatures = sign(&[secret], "msg_1", at.unix_timestamp(), body.as_bytes());
-        let call = Call {
+        let call = InboundCall {
             headers: [
                 Some("msg_1"),
                 Some(&at.unix_timestamp().to_string()),
@@ -140,10 +140,10 @@ impl World {
     }
 
     fn logged(&self) -> Vec<(String, i32)> {
-        let receipts = self.receipts.lock().unwrap();
-        receipts
+        let entries = self.entries.lock().unwrap();
+        entries
             .iter()
-            .map(|receipt| (receipt.event_type.clone(), receipt.response_status))
+            .map(|entry| (entry.event_type.clone(), entry.response_status))
             .collect()
     }
 }
@@ -165,9 +165,9 @@ fn metric() -> Value {
         "data": { "metric_name": "visit", "contact_phone": "+5511961234567", "source": "site" } })
 }
 
-fn faults(error: CallError) -> Vec<String> {
+fn faults(error: InboundCallError) -> Vec<String> {
     match error {
-        CallError::Invalid(FieldErrors(faults)) => faults.into_keys().collect(),
+        InboundCallError::Invalid(FieldErrors(faults)) => faults.into_keys().collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -184,12 +184,12 @@ async fn what_is_proved_is_carried_out_and_logged() {
         .unwrap();
     let wanted = ["metric.recorded", "contact.upserted", "something.else"].map(|kind| (kind.to_owned(), 200));
     assert_eq!(world.logged(), wanted);
-    let receipt = world.receipts.lock().unwrap()[0].clone();
+    let entry = world.entries.lock().unwrap()[0].clone();
     assert_eq!(
-        (receipt.id, receipt.message_id.as_str()),
+        (entry.id, entry.message_id.as_str()),
         (WebhookLogId(Uuid::from_u128(1)), "msg_1")
     );
-    assert_eq!(receipt.payload, metric());
+    assert_eq!(entry.payload, metric());
 }
 
 #[tokio::test]
@@ -207,10 +207,10 @@ async fn of_kinds_that_mean_nothing_to_us_the_whole_call_is_logged() {
     // Without a type nobody knows what it is; what it says can be read in the log all the same.
     let nameless = json!({ "data": { "left": 3 } });
     assert_eq!(faults(world.receive(&nameless).await.unwrap_err()), ["type"]);
-    let receipts = world.receipts.lock().unwrap();
-    let payloads: Vec<&Value> = receipts.iter().map(|receipt| &receipt.payload).collect();
+    let entries = world.entries.lock().unwrap();
+    let payloads: Vec<&Value> = entries.iter().map(|entry| &entry.payload).collect();
     assert_eq!(payloads, calls.iter().chain([&nameless]).collect::<Vec<_>>());
-    let statuses: Vec<i32> = receipts.iter().map(|receipt| receipt.response_status).collect();
+    let statuses: Vec<i32> = entries.iter().map(|entry| entry.response_status).collect();
     assert_eq!(statuses, [200, 200, 200, 200, 422]);
 }
 
@@ -225,10 +225,10 @@ async fn of_a_large_call_the_log_shows_how_large_it_was() {
     for call in [&whole, &larger] {
         world.receive(call).await.unwrap();
     }
-    let receipts = world.receipts.lock().unwrap();
-    assert_eq!(receipts[0].payload, whole);
-    assert_eq!(receipts[1].payload, json!({ "omitted_bytes": 64 * 1024 + 1 }));
-    assert_eq!(receipts[1].event_type, "shop.list");
+    let entries = world.entries.lock().unwrap();
+    assert_eq!(entries[0].payload, whole);
+    assert_eq!(entries[1].payload, json!({ "omitted_bytes": 64 * 1024 + 1 }));
+    assert_eq!(entries[1].event_type, "shop.list");
 }
 
 #[tokio::test]
@@ -255,7 +255,7 @@ async fn who_does_not_know_the_secret_now_is_refused_and_leaves_no_trace() {
         (OLD_SECRET, NOW + Duration::HOUR, NOW + Duration::HOUR),
     ] {
         let refused = world.receive_signed(&metric(), secret, at, now).await;
-        assert!(matches!(refused, Err(CallError::Unverified(_))), "{refused:?}");
+        assert!(matches!(refused, Err(InboundCallError::Unverified(_))), "{refused:?}");
     }
     assert_eq!(world.logged(), []);
     for (secret, at) in [(OLD_SECRET, NOW), (SECRET, NOW - minutes), (SECRET, NOW + minutes)] {
@@ -265,13 +265,13 @@ async fn who_does_not_know_the_secret_now_is_refused_and_leaves_no_trace() {
 
 #[tokio::test]
 async fn an_unknown_endpoint_is_not_found() {
-    let call = Call {
+    let call = InboundCall {
         headers: [None; 3],
         body: b"",
     };
     let world = World::default();
     let unknown = world.inbound(NOW).open(WebhookId(Uuid::nil()), call.headers).await;
-    assert!(matches!(unknown, Err(CallError::NotFound)));
+    assert!(matches!(unknown, Err(InboundCallError::NotFound)));
 }
 
 #[tokio::test]
@@ -318,14 +318,14 @@ async fn wrong_input_is_named_and_logged() {
         (logged[0].0.as_str(), logged[1].0.as_str()),
         ("unreadable", "metric.recorded")
     );
-    let receipts = world.receipts.lock().unwrap();
+    let entries = world.entries.lock().unwrap();
     assert_eq!(
-        (&receipts[1].payload, &receipts[8].payload),
+        (&entries[1].payload, &entries[8].payload),
         (&json!({ "type": "metric.recorded" }), &taken)
     );
     // What is no object has no place in a log, and neither has what cannot be stored.
-    assert_eq!((&receipts[0].payload, &receipts[2].payload), (&json!({}), &json!({})));
-    let told = receipts[0].error.as_ref().unwrap();
+    assert_eq!((&entries[0].payload, &entries[2].payload), (&json!({}), &json!({})));
+    let told = entries[0].error.as_ref().unwrap();
     assert!(told.starts_with("type must be"), "{told}");
 }
 
@@ -336,6 +336,6 @@ async fn a_fault_of_ours_is_not_logged_as_an_answer() {
         ..World::default()
     };
     let failed = world.receive(&metric()).await;
-    assert!(matches!(failed, Err(CallError::Webhook(_))), "{failed:?}");
+    assert!(matches!(failed, Err(InboundCallError::Webhook(_))), "{failed:?}");
     assert_eq!(world.logged(), []);
 }

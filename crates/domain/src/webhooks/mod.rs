@@ -5,13 +5,13 @@
 
 mod deliverer;
 mod endpoint;
-mod fate;
+mod endpoint_queues;
 mod inbound;
 #[cfg(test)]
 mod inbound_tests;
-mod lines;
 mod model;
 mod ports;
+mod retry_policy;
 mod service;
 #[cfg(test)]
 mod service_tests;
@@ -21,10 +21,10 @@ mod tests;
 mod verification;
 
 pub use deliverer::Deliverer;
-pub use fate::{Fate, Health, HealthChange, Schedule, fate, health};
-pub use inbound::{Call, CallError, Inbound, InboundEndpoint, Receipt};
+pub use inbound::{Inbound, InboundCall, InboundCallError, InboundEndpoint, InboundLogEntry};
 pub use model::*;
 pub use ports::*;
+pub use retry_policy::{DeliveryDecision, Health, HealthChange, Schedule, decide, health};
 pub use service::{Sweeper, Webhooks};
 pub use signature::{SecretBytes, sign};
 pub use verification::{Unverified, check_headers, verify};

@@ -139,8 +139,7 @@ redacted_debug!(WebhookInput {});
 
 /// Something that happened, as it is delivered to endpoints and as it stands in the feed.
 #[derive(Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "WebhookEvent")]
-pub struct Body {
+pub struct WebhookEvent {
     /// Its id: the `webhook-id` of every delivery.
     pub id: WebhookEventId,
     /// What happened; further words may come.
@@ -158,7 +157,7 @@ pub struct Body {
     pub data: Value,
 }
 
-redacted_debug!(Body {
+redacted_debug!(WebhookEvent {
     id,
     kind,
     timestamp,

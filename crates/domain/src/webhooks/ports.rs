@@ -8,7 +8,8 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use super::{
-    Body, DisabledReason, FeedQuery, Health, LogQuery, Receipt, SealedSecrets, StoredWebhook, Webhook, WebhookLog,
+    DisabledReason, FeedQuery, Health, InboundLogEntry, LogQuery, SealedSecrets, StoredWebhook, Webhook, WebhookEvent,
+    WebhookLog,
 };
 use crate::shared::{
     AccountId, CursorPage, Event, Insert, Page, PageQuery, StoreError, UpdateOutcome, WebhookEventId, WebhookId,
@@ -17,7 +18,7 @@ use crate::shared::{
 
 /// One attempt to deliver, as it leaves.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct DeliveryRequest {
     /// Where to.
     pub url: String,
     /// The header `webhook-id`: the same in every attempt.
@@ -30,11 +31,11 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-redacted_debug!(Request {});
+redacted_debug!(DeliveryRequest {});
 
 /// What came of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AttemptOutcome {
     /// The receiver answered.
     Answered {
         /// With this status.
@@ -81,12 +82,12 @@ impl Failure {
 /// Calls receivers.
 ///
 /// Contract: connects to no address that is not allowed, whatever the name resolves to; follows no redirect; gives up
-/// after 15 seconds at most; keeps nothing of the answer but what [`Outcome`] says.
+/// after 15 seconds at most; keeps nothing of the answer but what [`AttemptOutcome`] says.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait DeliveryGateway: Send + Sync {
     /// Makes one attempt.
-    async fn deliver(&self, request: &Request) -> Outcome;
+    async fn deliver(&self, request: &DeliveryRequest) -> AttemptOutcome;
 }
 
 /// Draws what is to be spread.
@@ -146,10 +147,10 @@ pub trait WebhookStore: Send + Sync {
     /// What happened after the last thing that was seen, in the order in which it became visible: whoever goes on from
     /// `next_cursor` misses nothing, and `next_cursor` is there also at the end. A slice may hold less than asked for,
     /// or nothing, where more follows.
-    async fn feed(&self, account: AccountId, query: &FeedQuery) -> Result<CursorPage<Body>, StoreError>;
+    async fn feed(&self, account: AccountId, query: &FeedQuery) -> Result<CursorPage<WebhookEvent>, StoreError>;
 
     /// Writes an event that is in nobody's feed, and its delivery to this endpoint. False when there is no such one.
-    async fn ping(&self, account: AccountId, id: WebhookId, body: &Body) -> Result<bool, StoreError>;
+    async fn ping(&self, account: AccountId, id: WebhookId, event: &WebhookEvent) -> Result<bool, StoreError>;
 
     /// Queues the delivery of an event again, from the first attempt, unless it is being made right now. False when the
     /// event or the endpoint is gone.
@@ -178,7 +179,7 @@ pub trait InboundStore: Send + Sync {
     async fn is_taken(&self, account: AccountId, id: WebhookId, message_id: &str) -> Result<bool, StoreError>;
 
     /// Logs a call that was answered. One that was taken is logged once.
-    async fn log(&self, account: AccountId, receipt: &Receipt) -> Result<(), StoreError>;
+    async fn log(&self, account: AccountId, entry: &InboundLogEntry) -> Result<(), StoreError>;
 }
 
 /// Which delivery.
@@ -194,7 +195,7 @@ pub struct DeliveryKey {
 
 /// A delivery that this process may attempt.
 #[derive(Clone, PartialEq)]
-pub struct Claimed {
+pub struct ClaimedDelivery {
     /// Which one.
     pub key: DeliveryKey,
     /// Which claim of it.
@@ -217,13 +218,13 @@ pub struct Claimed {
     pub data: Value,
 }
 
-redacted_debug!(Claimed { key });
+redacted_debug!(ClaimedDelivery { key });
 
 /// How much may be claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ClaimRequest {
     /// Of these endpoints so many each.
-    pub lines: Vec<(WebhookId, i64)>,
+    pub endpoints: Vec<(WebhookId, i64)>,
     /// Of every other one.
     pub others: i64,
     /// In all.
@@ -232,7 +233,7 @@ pub struct Wanted {
 
 /// What becomes of a delivery in the store.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Settlement {
+pub enum DeliveryState {
     /// It is over and well: its log tells of it.
     Delivered,
     /// It waits again, for so long.
@@ -263,12 +264,12 @@ pub struct Attempt {
     /// When it ended.
     pub at: OffsetDateTime,
     /// What becomes of the delivery.
-    pub settlement: Settlement,
+    pub state: DeliveryState,
 }
 
 /// What becomes of an endpoint's health.
 #[derive(Clone, Debug, PartialEq)]
-pub enum HealthNote {
+pub enum HealthUpdate {
     /// It works.
     Recovered,
     /// It fails since this moment, if what was known of it is still what is known.
@@ -300,14 +301,14 @@ pub enum HealthNote {
 #[async_trait]
 pub trait DeliveryQueue: Send + Sync {
     /// Takes due deliveries, the oldest of each endpoint first.
-    async fn claim(&self, wanted: &Wanted, lease: time::Duration) -> Result<Vec<Claimed>, StoreError>;
+    async fn claim(&self, request: &ClaimRequest, lease: time::Duration) -> Result<Vec<ClaimedDelivery>, StoreError>;
 
     /// Writes attempts, their logs and what follows for their endpoints, all or nothing. Done twice, it is as if it was
     /// done once.
     async fn finish(
         &self,
         attempts: &[Attempt],
-        notes: &[(AccountId, WebhookId, HealthNote)],
+        health_updates: &[(AccountId, WebhookId, HealthUpdate)],
     ) -> Result<(), StoreError>;
 
     /// Gives claims back that no attempt was made for.
@@ -320,9 +321,9 @@ pub trait DeliveryQueue: Send + Sync {
 /// What a deliverer hears of the server.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
-pub trait Bell: Send + Sync {
+pub trait WorkSignal: Send + Sync {
     /// Returns when deliveries may have come, or after this time.
-    async fn rung(&self, longest: Duration);
+    async fn wait_for_work(&self, longest: Duration);
 
     /// Returns after this time.
     async fn rest(&self, time: Duration);

@@ -9,8 +9,8 @@ use time::{Duration, OffsetDateTime};
 use super::endpoint::{Addresses, Content, merge};
 use super::signature::SECRET_BYTES;
 use super::{
-    Body, DeliveryQueue, Direction, FeedQuery, LogQuery, NewWebhook, RedeliveryRefusal, SealedSecrets, SecretBytes,
-    StoredWebhook, Webhook, WebhookError, WebhookInput, WebhookLog, WebhookStore,
+    DeliveryQueue, Direction, FeedQuery, LogQuery, NewWebhook, RedeliveryRefusal, SealedSecrets, SecretBytes,
+    StoredWebhook, Webhook, WebhookError, WebhookEvent, WebhookInput, WebhookLog, WebhookStore,
 };
 use crate::egress::AllowList;
 use crate::shared::{
@@ -210,7 +210,7 @@ impl Webhooks {
     }
 
     /// What happened, oldest first.
-    pub async fn feed(&self, tenant: &Tenant, query: &FeedQuery) -> Result<CursorPage<Body>, WebhookError> {
+    pub async fn feed(&self, tenant: &Tenant, query: &FeedQuery) -> Result<CursorPage<WebhookEvent>, WebhookError> {
         Ok(self.store.feed(tenant.account_id, query).await?)
     }
 
@@ -227,15 +227,15 @@ impl Webhooks {
     /// Delivers a test event to an endpoint, whatever kinds it wants; the event's id.
     pub async fn test(&self, tenant: &Tenant, id: WebhookId) -> Result<WebhookEventId, WebhookError> {
         let webhook = self.deliverable(tenant, id).await?;
-        let body = Body {
+        let event = WebhookEvent {
             id: self.ids.next().into(),
             kind: WebhookKind::TestPing.as_str().to_owned(),
             timestamp: self.clock.now(),
             account_id: tenant.account_id,
             data: json!({ "webhook_id": webhook.id, "name": webhook.name }),
         };
-        match self.store.ping(tenant.account_id, id, &body).await? {
-            true => Ok(body.id),
+        match self.store.ping(tenant.account_id, id, &event).await? {
+            true => Ok(event.id),
             false => Err(WebhookError::NotFound),
         }
     }

@@ -18,8 +18,8 @@ use crate::shared::{AccountId, Event, Ids, MockCipher, Sealed, StoreError, Webho
 
 pub(super) const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 
-pub(super) fn claimed(endpoint: WebhookId) -> Claimed {
-    Claimed {
+pub(super) fn claimed(endpoint: WebhookId) -> ClaimedDelivery {
+    ClaimedDelivery {
         key: DeliveryKey {
             account_id: AccountId(Uuid::from_u128(1)),
             event_id: WebhookEventId(Uuid::now_v7()),
@@ -43,7 +43,7 @@ pub(super) fn claimed(endpoint: WebhookId) -> Claimed {
 /// What a row of the queue knows.
 #[derive(Clone)]
 struct Row {
-    claimed: Claimed,
+    claimed: ClaimedDelivery,
     leased: bool,
 }
 
@@ -51,7 +51,7 @@ struct Row {
 struct Queue {
     rows: Mutex<HashMap<WebhookEventId, Row>>,
     attempts: Mutex<Vec<Attempt>>,
-    notes: Mutex<Vec<HealthNote>>,
+    health_updates: Mutex<Vec<HealthUpdate>>,
     released: AtomicUsize,
     /// So many times, recording fails.
     faults: AtomicUsize,
@@ -73,13 +73,13 @@ impl Queue {
 
 #[async_trait]
 impl DeliveryQueue for Queue {
-    async fn claim(&self, wanted: &Wanted, _: Duration) -> Result<Vec<Claimed>, StoreError> {
-        let mut room: HashMap<WebhookId, i64> = wanted.lines.iter().copied().collect();
+    async fn claim(&self, request: &ClaimRequest, _: Duration) -> Result<Vec<ClaimedDelivery>, StoreError> {
+        let mut room: HashMap<WebhookId, i64> = request.endpoints.iter().copied().collect();
         let mut rows = self.rows.lock().unwrap();
         let mut taken = Vec::new();
         for row in rows.values_mut().filter(|row| !row.leased) {
-            let room = room.entry(row.claimed.key.endpoint_id).or_insert(wanted.others);
-            if *room > 0 && i64::try_from(taken.len()).unwrap() < wanted.limit {
+            let room = room.entry(row.claimed.key.endpoint_id).or_insert(request.others);
+            if *room > 0 && i64::try_from(taken.len()).unwrap() < request.limit {
                 *room -= 1;
                 row.leased = true;
                 taken.push(row.claimed.clone());
@@ -91,7 +91,7 @@ impl DeliveryQueue for Queue {
     async fn finish(
         &self,
         attempts: &[Attempt],
-        notes: &[(AccountId, WebhookId, HealthNote)],
+        health_updates: &[(AccountId, WebhookId, HealthUpdate)],
     ) -> Result<(), StoreError> {
         let fault = |left: usize| left.checked_sub(1);
         if self
@@ -105,10 +105,10 @@ impl DeliveryQueue for Queue {
             self.rows.lock().unwrap().remove(&attempt.key.event_id);
             self.attempts.lock().unwrap().push(attempt.clone());
         }
-        self.notes
+        self.health_updates
             .lock()
             .unwrap()
-            .extend(notes.iter().map(|(.., note)| note.clone()));
+            .extend(health_updates.iter().map(|(.., health_update)| health_update.clone()));
         Ok(())
     }
 
@@ -128,24 +128,24 @@ impl DeliveryQueue for Queue {
 }
 
 /// Answers by endpoint: a status, or none, which hangs for 15 seconds.
-struct Receivers(HashMap<String, u16>, Mutex<Vec<Request>>);
+struct Receivers(HashMap<String, u16>, Mutex<Vec<DeliveryRequest>>);
 
 #[async_trait]
 impl DeliveryGateway for Receivers {
-    async fn deliver(&self, request: &Request) -> Outcome {
+    async fn deliver(&self, request: &DeliveryRequest) -> AttemptOutcome {
         self.1.lock().unwrap().push(request.clone());
         let endpoint = request.url.rsplit('/').next().unwrap();
         match self.0.get(endpoint) {
             Some(&status) => {
                 tokio::time::sleep(StdDuration::from_millis(1)).await;
-                Outcome::Answered {
+                AttemptOutcome::Answered {
                     status,
                     retry_after: None,
                 }
             }
             None => {
                 tokio::time::sleep(StdDuration::from_secs(15)).await;
-                Outcome::Unreachable(Failure::TimedOut)
+                AttemptOutcome::Unreachable(Failure::TimedOut)
             }
         }
     }
@@ -175,15 +175,15 @@ impl Jitter for Even {
     }
 }
 
-struct Doorbell {
-    ring: Notify,
+struct TestWorkSignal {
+    notify: Notify,
     stop: watch::Sender<bool>,
 }
 
 #[async_trait]
-impl Bell for Doorbell {
-    async fn rung(&self, longest: StdDuration) {
-        drop(tokio::time::timeout(longest, self.ring.notified()).await);
+impl WorkSignal for TestWorkSignal {
+    async fn wait_for_work(&self, longest: StdDuration) {
+        drop(tokio::time::timeout(longest, self.notify.notified()).await);
     }
 
     async fn rest(&self, time: StdDuration) {
@@ -205,7 +205,7 @@ impl Bell for Doorbell {
 struct Stage {
     queue: Arc<Queue>,
     receivers: Arc<Receivers>,
-    bell: Arc<Doorbell>,
+    signal: Arc<TestWorkSignal>,
     running: tokio::task::JoinHandle<()>,
 }
 
@@ -213,10 +213,10 @@ impl Stage {
     fn new(queue: Queue, answers: &[(u128, u16)]) -> Self {
         let answers = answers.iter().map(|(id, status)| (id.to_string(), *status));
         let receivers = Arc::new(Receivers(answers.collect(), Mutex::default()));
-        let (queue, bell) = (
+        let (queue, signal) = (
             Arc::new(queue),
-            Arc::new(Doorbell {
-                ring: Notify::new(),
+            Arc::new(TestWorkSignal {
+                notify: Notify::new(),
                 stop: watch::channel(false).0,
             }),
         );
@@ -231,20 +231,20 @@ impl Stage {
             clock: Arc::new(Clock(tokio::time::Instant::now())),
             ids: Arc::new(SevenIds),
             jitter: Arc::new(Even),
-            bell: bell.clone(),
+            signal: signal.clone(),
             schedule: Schedule::default(),
         };
         let running = tokio::spawn(async move { deliverer.run().await });
         Self {
             queue,
             receivers,
-            bell,
+            signal,
             running,
         }
     }
 
     async fn stop(self) -> Arc<Queue> {
-        self.bell.stop.send_replace(true);
+        self.signal.stop.send_replace(true);
         self.running.await.unwrap();
         self.queue
     }
@@ -275,8 +275,8 @@ async fn what_is_delivered_is_signed_and_logged_once() {
         assert_eq!(request.signatures, signatures);
         assert!(!request.message_id.contains('.') && request.timestamp >= NOW.unix_timestamp());
     }
-    let recovered = |note: &HealthNote| *note == HealthNote::Recovered;
-    assert!(queue.notes.lock().unwrap().iter().all(recovered));
+    let recovered = |health_update: &HealthUpdate| *health_update == HealthUpdate::Recovered;
+    assert!(queue.health_updates.lock().unwrap().iter().all(recovered));
 }
 
 #[tokio::test(start_paused = true)]
@@ -311,18 +311,18 @@ async fn failures_wait_as_planned_and_who_is_gone_is_switched_off() {
         (
             one.status,
             one.error.clone(),
-            one.settlement,
+            one.state,
             one.number,
             one.duration.whole_seconds(),
         )
     };
-    let later = Settlement::Waiting(Duration::seconds(5));
+    let later = DeliveryState::Waiting(Duration::seconds(5));
     assert_eq!(of(1), (Some(500), None, later, 1, 0));
-    assert_eq!(of(2), (Some(410), None, Settlement::Failed, 1, 0));
+    assert_eq!(of(2), (Some(410), None, DeliveryState::Failed, 1, 0));
     assert_eq!(of(3), (None, Some("timed_out".into()), later, 1, 15));
-    let notes = queue.notes.lock().unwrap();
-    let gone = notes.iter().filter(|note| match note {
-        HealthNote::Disabled {
+    let health_updates = queue.health_updates.lock().unwrap();
+    let gone = health_updates.iter().filter(|health_update| match health_update {
+        HealthUpdate::Disabled {
             reason: DisabledReason::Gone,
             events,
             ..
@@ -330,7 +330,9 @@ async fn failures_wait_as_planned_and_who_is_gone_is_switched_off() {
             && told.message == "Deliveries of CI to e.example were switched off: it answered 410 Gone."),
         _ => false,
     });
-    let failing = notes.iter().filter(|note| matches!(note, HealthNote::Failing { .. }));
+    let failing = health_updates
+        .iter()
+        .filter(|health_update| matches!(health_update, HealthUpdate::Failing { .. }));
     assert_eq!((gone.count(), failing.count()), (1, 2));
 }
 
@@ -388,5 +390,5 @@ async fn a_secret_that_cannot_be_read_calls_nobody() {
     let queue = stage.stop().await;
     let attempts = queue.attempts.lock().unwrap();
     assert_eq!(attempts[0].error.as_deref(), Some("secret_unreadable"));
-    assert!(matches!(attempts[0].settlement, Settlement::Waiting(_)));
+    assert!(matches!(attempts[0].state, DeliveryState::Waiting(_)));
 }

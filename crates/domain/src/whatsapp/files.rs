@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use time::Duration;
 
-use super::{FileIdStore, FileSource, Line, WhatsappGateway};
+use super::{FileIdStore, FileSource, WhatsappCredentials, WhatsappGateway};
 use crate::media::{Media, MediaFile, MediaStoreError};
 use crate::shared::{AccountId, GatewayError, StoreError};
 
@@ -57,11 +57,11 @@ impl MessageFiles {
         &self,
         gateway: &dyn WhatsappGateway,
         account: AccountId,
-        line: &Line,
+        credentials: &WhatsappCredentials,
         url: &str,
     ) -> Result<FileSource, FileFault> {
         match self.media.own(account, url).await.map_err(FileFault::Media)? {
-            Some(file) => self.id(gateway, account, line, &file).await.map(FileSource::Id),
+            Some(file) => self.id(gateway, account, credentials, &file).await.map(FileSource::Id),
             None if self.media.publishes(url) => Err(FileFault::Unusable(
                 "the file of a header is not there any more".to_owned(),
             )),
@@ -76,14 +76,17 @@ impl MessageFiles {
         &self,
         gateway: &dyn WhatsappGateway,
         account: AccountId,
-        line: &Line,
+        credentials: &WhatsappCredentials,
         file: &MediaFile,
     ) -> Result<String, FileFault> {
-        let number = &line.phone_number_id;
+        let number = &credentials.phone_number_id;
         if let Some(id) = self.ids.find(account, number, &file.path).await? {
             return Ok(id);
         }
-        let id = gateway.upload_file(line, file).await.map_err(FileFault::Platform)?;
+        let id = gateway
+            .upload_file(credentials, file)
+            .await
+            .map_err(FileFault::Platform)?;
         self.ids.keep(account, number, &file.path, &id, KEPT).await?;
         Ok(id)
     }
@@ -98,8 +101,8 @@ mod tests {
     use crate::media::tests::{ACCOUNT, Shelf, media};
     use crate::media::{MediaPath, MediaType};
 
-    fn line() -> Line {
-        Line {
+    fn credentials() -> WhatsappCredentials {
+        WhatsappCredentials {
             phone_number_id: "1065".into(),
             waba_id: "1022".into(),
             token: "token".into(),
@@ -128,7 +131,7 @@ mod tests {
             .returning(|_, _, _, _, _| Ok(()));
         let files = MessageFiles::new(media(&shelf), Arc::new(ids));
         for _ in 0..2 {
-            let source = files.source(&gateway, ACCOUNT, &line(), &url).await.unwrap();
+            let source = files.source(&gateway, ACCOUNT, &credentials(), &url).await.unwrap();
             assert_eq!(source, FileSource::Id("55".into()));
         }
     }
@@ -138,7 +141,7 @@ mod tests {
         let (shelf, url) = shelf();
         let files = MessageFiles::new(media(&shelf), Arc::new(MockFileIdStore::new()));
         let gateway = MockWhatsappGateway::new();
-        let source = async |account, url: &str| files.source(&gateway, account, &line(), url).await;
+        let source = async |account, url: &str| files.source(&gateway, account, &credentials(), url).await;
         let link = "https://cdn.example/a.png";
         assert_eq!(source(ACCOUNT, link).await.unwrap(), FileSource::Link(link.into()));
         let other = AccountId(Uuid::from_u128(8));

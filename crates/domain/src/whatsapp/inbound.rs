@@ -1,11 +1,11 @@
-//! Reading what senders do: their messages, their moves, their wishes.
+//! Reading what senders do: their messages, their changes of number, their changes of consent.
 
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
-use super::callback::{id, moment};
+use super::callback_payload::{id, moment};
 use crate::contacts::Referral;
-use crate::conversations::{InboundMessage, InboundNews, Sender};
+use crate::conversations::{InboundEvent, InboundMessage, Sender};
 use crate::shared::text;
 
 /// The longest text kept of a message, in characters, and the largest rest of it, in bytes.
@@ -65,17 +65,17 @@ fn is_move(kind: &str) -> bool {
 }
 
 /// The news of senders in one change of a number.
-pub(super) fn news(value: &Value) -> impl Iterator<Item = InboundNews> + '_ {
+pub(super) fn inbound_events(value: &Value) -> impl Iterator<Item = InboundEvent> + '_ {
     let items = |list: &str| value.get(list).and_then(Value::as_array).into_iter().flatten();
     let messages = items("messages").filter_map(move |item| message(item, value));
     messages.chain(items("user_preferences").filter_map(move |item| preference(item, value)))
 }
 
-fn message(item: &Value, value: &Value) -> Option<InboundNews> {
+fn message(item: &Value, value: &Value) -> Option<InboundEvent> {
     let sender = sender(item, "from", "from_user_id", value)?;
     let kind = item.get("type")?.as_str()?;
     if kind == "system" {
-        return moved(item, sender);
+        return number_changed(item, sender);
     }
     let known = kind.len() <= KIND_CHARS && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let places = WORDS
@@ -83,7 +83,7 @@ fn message(item: &Value, value: &Value) -> Option<InboundNews> {
         .find(|(word, _)| *word == kind)
         .map_or(&[][..], |(_, places)| places);
     let text = places.iter().find_map(|place| item.pointer(place)?.as_str()).map(words);
-    Some(InboundNews::Message(InboundMessage {
+    Some(InboundEvent::Message(InboundMessage {
         wa_message_id: id(item, "id")?,
         sender,
         at: at(item)?,
@@ -118,7 +118,7 @@ fn referral(item: &Value) -> Option<Box<Referral>> {
 }
 
 /// A changed number brings a new user id with it.
-fn moved(item: &Value, sender: Sender) -> Option<InboundNews> {
+fn number_changed(item: &Value, sender: Sender) -> Option<InboundEvent> {
     let system = item.get("system")?;
     if !is_move(system.get("type")?.as_str()?) {
         return None;
@@ -128,10 +128,10 @@ fn moved(item: &Value, sender: Sender) -> Option<InboundNews> {
         user_id: user_id(system, "user_id").or_else(|| user_id(system, "new_user_id")),
         name: None,
     };
-    Some(InboundNews::Moved { sender, now })
+    Some(InboundEvent::NumberChanged { sender, now })
 }
 
-fn preference(item: &Value, value: &Value) -> Option<InboundNews> {
+fn preference(item: &Value, value: &Value) -> Option<InboundEvent> {
     let wanted = match item.get("value")?.as_str()? {
         "stop" => false,
         "resume" => true,
@@ -141,7 +141,7 @@ fn preference(item: &Value, value: &Value) -> Option<InboundNews> {
     if category.is_some_and(|category| category != "marketing_messages") {
         return None;
     }
-    Some(InboundNews::Preference {
+    Some(InboundEvent::Preference {
         sender: sender(item, "wa_id", "user_id", value)?,
         wanted,
         at: at(item)?,
@@ -233,8 +233,8 @@ mod tests {
 
     use super::*;
 
-    fn read(value: &Value) -> Vec<InboundNews> {
-        news(value).collect()
+    fn read(value: &Value) -> Vec<InboundEvent> {
+        inbound_events(value).collect()
     }
 
     fn messages(items: &Value) -> Value {
@@ -245,7 +245,7 @@ mod tests {
 
     fn one(item: &Value) -> InboundMessage {
         match read(&messages(&json!([item]))).remove(0) {
-            InboundNews::Message(message) => message,
+            InboundEvent::Message(message) => message,
             other => panic!("{other:?}"),
         }
     }
@@ -289,7 +289,7 @@ mod tests {
         );
         let alone = json!({ "contacts": [{ "wa_id": "5511961234567" }],
             "messages": [{ "id": "m", "timestamp": "1", "type": "text", "text": { "body": "Oi" } }] });
-        let InboundNews::Message(message) = &read(&alone)[0] else {
+        let InboundEvent::Message(message) = &read(&alone)[0] else {
             panic!()
         };
         assert_eq!(message.sender.wa_id.as_deref(), Some("5511961234567"));
@@ -353,12 +353,12 @@ mod tests {
 
     #[test]
     fn wishes_and_moves() {
-        let wish = |value: &str, category: &str| json!({ "wa_id": "553188887777", "value": value, "category": category, "timestamp": 1_750_030_073 });
-        let value = json!({ "user_preferences": [wish("stop", "marketing_messages"), wish("resume", "marketing_messages"),
-            wish("pause", "marketing_messages"), wish("stop", "other"), { "value": "stop", "timestamp": 1 }] });
+        let consent_change = |value: &str, category: &str| json!({ "wa_id": "553188887777", "value": value, "category": category, "timestamp": 1_750_030_073 });
+        let value = json!({ "user_preferences": [consent_change("stop", "marketing_messages"), consent_change("resume", "marketing_messages"),
+            consent_change("pause", "marketing_messages"), consent_change("stop", "other"), { "value": "stop", "timestamp": 1 }] });
         let wanted: Vec<bool> = read(&value)
             .iter()
-            .map(|news| matches!(news, InboundNews::Preference { wanted: true, .. }))
+            .map(|event| matches!(event, InboundEvent::Preference { wanted: true, .. }))
             .collect();
         assert_eq!(wanted, [false, true]);
         let system = |content: Value| json!({ "from": "5511961111111", "id": "m", "timestamp": "1", "type": "system", "system": content });
@@ -369,8 +369,8 @@ mod tests {
         ]));
         let now: Vec<Sender> = read(&value)
             .into_iter()
-            .map(|news| match news {
-                InboundNews::Moved { now, .. } => now,
+            .map(|event| match event {
+                InboundEvent::NumberChanged { now, .. } => now,
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -401,12 +401,12 @@ mod tests {
             { "from": "551133334444", "id": "a", "timestamp": "soon", "type": "text", "text": text },
             { "from": "551133334444", "id": "b", "timestamp": "1", "type": "text" }]);
         let read = read(&messages(&items));
-        let [InboundNews::Message(only)] = &read[..] else {
+        let [InboundEvent::Message(only)] = &read[..] else {
             panic!("{read:?}")
         };
         assert_eq!((only.wa_message_id.as_str(), &only.text), ("b", &None));
         assert_eq!(
-            super::news(&json!({ "messages": 7, "contacts": {}, "user_preferences": "x" })).count(),
+            super::inbound_events(&json!({ "messages": 7, "contacts": {}, "user_preferences": "x" })).count(),
             0
         );
     }

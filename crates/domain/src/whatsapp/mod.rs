@@ -4,7 +4,7 @@
 //! status means for a campaign's send (`campaigns`) or a template (`templates`), nor what a sender's message changes
 //! (`conversations`): it only delivers the news.
 
-mod callback;
+mod callback_payload;
 mod callbacks;
 mod files;
 mod inbound;
@@ -13,7 +13,10 @@ mod ports;
 mod pricing;
 mod service;
 
-pub use callback::{CallbackBody, Delivery, DeliveryNews, Inbound, News, TemplateChange, TemplateNews, Unread};
+pub use callback_payload::{
+    CallbackChange, CallbackPayload, ReceivedInbound, ReceivedStatus, StatusUpdate, TemplateChange, TemplateUpdate,
+    Unread,
+};
 pub use callbacks::{CallbackStores, Callbacks, MAX_CLAIMS, PROCESSING_LEASE};
 pub use files::{FileFault, MessageFiles};
 pub use model::*;

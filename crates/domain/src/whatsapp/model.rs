@@ -53,7 +53,7 @@ pub struct StoredProfile {
 
 /// What a call to the platform is made with.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct WhatsappCredentials {
     /// The platform's id of the number.
     pub phone_number_id: String,
     /// The platform's id of the business account.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use time::Duration;
 
-use super::{DeliveryNews, Line, StoredProfile, Unread};
+use super::{StatusUpdate, StoredProfile, Unread, WhatsappCredentials};
 use crate::campaigns::SendOutcome;
 use crate::media::{MediaFile, MediaPath};
 use crate::shared::{
@@ -100,15 +100,15 @@ pub trait CallbackReport: Send + Sync {
     fn set_aside(&self, id: CallbackId, error: &StoreError);
 }
 
-/// Applies delivery news to campaign sends and to replies.
+/// Applies status updates to campaign sends and to replies.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
-pub trait DeliveryStore: Send + Sync {
+pub trait StatusUpdateStore: Send + Sync {
     /// Applies the news to the account's sends and replies (found by our id, else by the platform's message id), in one
     /// transaction with the counters, each by `SendStatus::advance`, and each send at most once forward. Learns
     /// `wa_message_id` where it was missing; a contact who stopped marketing (`STOPPED_MARKETING`) is opted out.
-    /// Returns the positions in `news` of those whose subject the account has not.
-    async fn apply(&self, account: AccountId, news: &[DeliveryNews]) -> Result<Vec<usize>, StoreError>;
+    /// Returns the positions in `updates` of those whose subject the account has not.
+    async fn apply(&self, account: AccountId, updates: &[StatusUpdate]) -> Result<Vec<usize>, StoreError>;
 }
 
 /// One template message to one person.
@@ -228,28 +228,32 @@ pub trait FileIdStore: Send + Sync {
 pub trait WhatsappGateway: Send + Sync {
     /// Sends one template message. Every way this can end is an outcome, by the error classes of the platform:
     /// a request that may have reached it and was not clearly answered is `Unknown`, never an error to retry.
-    async fn send_template(&self, line: &Line, message: &OutboundTemplate) -> SendOutcome;
+    async fn send_template(&self, credentials: &WhatsappCredentials, message: &OutboundTemplate) -> SendOutcome;
 
     /// Sends one text. Every way this can end is an outcome, as of `send_template`.
-    async fn send_text(&self, line: &Line, message: &OutboundText) -> SendOutcome;
+    async fn send_text(&self, credentials: &WhatsappCredentials, message: &OutboundText) -> SendOutcome;
 
     /// Submits a template, or replaces the content of the one known by `meta_template_id`.
     async fn submit_template<'a>(
         &self,
-        line: &Line,
+        credentials: &WhatsappCredentials,
         submission: &TemplateSubmission,
         meta_template_id: Option<&'a str>,
     ) -> Result<SubmittedTemplate, GatewayError>;
 
     /// Gives the platform a file as an example of a template's header; answers its handle. The file is passed on as it
     /// is read, never held whole.
-    async fn upload_header(&self, line: &Line, file: &MediaFile) -> Result<String, GatewayError>;
+    async fn upload_header(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError>;
 
     /// Gives the platform a file for the messages of a number; answers its id, which is good for 30 days.
-    async fn upload_file(&self, line: &Line, file: &MediaFile) -> Result<String, GatewayError>;
+    async fn upload_file(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError>;
 
     /// A page of the templates of the number's business account, at most 100; `after` is the page before's `next`.
-    async fn list_templates<'a>(&self, line: &Line, after: Option<&'a str>) -> Result<RemotePage, GatewayError>;
+    async fn list_templates<'a>(
+        &self,
+        credentials: &WhatsappCredentials,
+        after: Option<&'a str>,
+    ) -> Result<RemotePage, GatewayError>;
 }
 
 /// A page of the platform's templates.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{Line, Profile, ProfileError, ProfileInput, ProfileStore, StoredProfile};
+use super::{Profile, ProfileError, ProfileInput, ProfileStore, StoredProfile, WhatsappCredentials};
 use crate::shared::{
     Cipher, Clock, CursorPage, CursorQuery, FieldErrors, Ids, ProfileId, Tenant, WRITE_ATTEMPTS, retry_on_conflict,
     text,
@@ -119,8 +119,8 @@ impl Profiles {
 
 impl StoredProfile {
     /// What a call to the platform is made with; none when the token cannot be decrypted any more.
-    pub fn line(&self, cipher: &dyn Cipher) -> Option<Line> {
-        Some(Line {
+    pub fn credentials(&self, cipher: &dyn Cipher) -> Option<WhatsappCredentials> {
+        Some(WhatsappCredentials {
             phone_number_id: self.profile.phone_number_id.clone(),
             waba_id: self.profile.waba_id.clone(),
             token: cipher.open(&self.token)?,

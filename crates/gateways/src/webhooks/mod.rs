@@ -9,7 +9,7 @@ use hyper::Method;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, USER_AGENT};
 use recado_domain::egress::Target;
-use recado_domain::webhooks::{DeliveryGateway, Failure, Outcome, Request};
+use recado_domain::webhooks::{AttemptOutcome, DeliveryGateway, DeliveryRequest, Failure};
 use tracing::Instrument as _;
 
 use crate::egress::{Egress, EgressError, EgressRequest};
@@ -52,7 +52,7 @@ impl WebhookClient {
         Self { timeout, ..self }
     }
 
-    async fn attempt(&self, request: &Request) -> Result<Outcome, EgressError> {
+    async fn attempt(&self, request: &DeliveryRequest) -> Result<AttemptOutcome, EgressError> {
         let target = Target::parse(&request.url, self.egress.allow_list()).map_err(EgressError::Refused)?;
         let call = EgressRequest {
             method: Method::POST,
@@ -62,7 +62,7 @@ impl WebhookClient {
         };
         let (head, body) = self.egress.call(call).await?.into_parts();
         read(body).await?;
-        Ok(Outcome::Answered {
+        Ok(AttemptOutcome::Answered {
             status: head.status.as_u16(),
             retry_after: retry_after(&head.headers),
         })
@@ -71,31 +71,31 @@ impl WebhookClient {
 
 #[async_trait]
 impl DeliveryGateway for WebhookClient {
-    async fn deliver(&self, request: &Request) -> Outcome {
+    async fn deliver(&self, request: &DeliveryRequest) -> AttemptOutcome {
         let call = self.meter.begin();
         let attempt = self.attempt(request).instrument(call.span());
         let outcome = match tokio::time::timeout(self.timeout, attempt).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(error)) => {
                 tracing::debug!(message_id = request.message_id, cause = %error, "a webhook was not delivered");
-                Outcome::Unreachable(failure(&error))
+                AttemptOutcome::Unreachable(failure(&error))
             }
-            Err(_) => Outcome::Unreachable(Failure::TimedOut),
+            Err(_) => AttemptOutcome::Unreachable(Failure::TimedOut),
         };
         call.end(end(outcome));
         outcome
     }
 }
 
-fn end(outcome: Outcome) -> CallOutcome {
+fn end(outcome: AttemptOutcome) -> CallOutcome {
     match outcome {
         // A redirect is not followed: the receiver did not take it.
-        Outcome::Answered { status: 300..=399, .. } => CallOutcome::Refused,
-        Outcome::Answered { status, .. } => CallOutcome::of(status),
-        Outcome::Unreachable(Failure::Refused | Failure::Resolution | Failure::Connection | Failure::Tls) => {
+        AttemptOutcome::Answered { status: 300..=399, .. } => CallOutcome::Refused,
+        AttemptOutcome::Answered { status, .. } => CallOutcome::of(status),
+        AttemptOutcome::Unreachable(Failure::Refused | Failure::Resolution | Failure::Connection | Failure::Tls) => {
             CallOutcome::NotSent
         }
-        Outcome::Unreachable(Failure::TimedOut | Failure::Broken) => CallOutcome::NoAnswer,
+        AttemptOutcome::Unreachable(Failure::TimedOut | Failure::Broken) => CallOutcome::NoAnswer,
     }
 }
 
@@ -110,7 +110,7 @@ fn failure(error: &EgressError) -> Failure {
     }
 }
 
-fn headers(request: &Request) -> Result<HeaderMap, InvalidHeaderValue> {
+fn headers(request: &DeliveryRequest) -> Result<HeaderMap, InvalidHeaderValue> {
     Ok(HeaderMap::from_iter([
         (USER_AGENT, AGENT),
         (CONTENT_TYPE, JSON),

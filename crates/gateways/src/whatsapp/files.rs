@@ -8,7 +8,7 @@ use futures_util::{StreamExt as _, stream};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use recado_domain::media::MediaFile;
 use recado_domain::shared::GatewayError;
-use recado_domain::whatsapp::Line;
+use recado_domain::whatsapp::WhatsappCredentials;
 use secrecy::SecretString;
 use serde_json::Value;
 use uuid::Uuid;
@@ -33,7 +33,11 @@ enum Attempt {
 
 impl CloudApi {
     /// `POST /{app_id}/uploads`, then the bytes; once more from where the platform has them when that breaks.
-    pub(super) async fn header_handle(&self, line: &Line, file: &MediaFile) -> Result<String, GatewayError> {
+    pub(super) async fn header_handle(
+        &self,
+        credentials: &WhatsappCredentials,
+        file: &MediaFile,
+    ) -> Result<String, GatewayError> {
         let base = self.base.as_ref().ok_or(GatewayError::NotConfigured(NAME))?;
         let app = self
             .app_id
@@ -43,40 +47,42 @@ impl CloudApi {
         let (app, size, mime) = (segment(app), file.size, segment(kind.as_str()));
         let name = format!("{}.{}", file.path.id, kind.extension());
         let open = format!("{base}/{app}/uploads?file_name={name}&file_length={size}&file_type={mime}");
-        let answer = self.ask(GatewayRequest::post_nothing(open), &line.token).await?;
-        let id = graph::id(read(&answer, &line.token)?.get("id"));
+        let answer = self.ask(GatewayRequest::post_nothing(open), &credentials.token).await?;
+        let id = graph::id(read(&answer, &credentials.token)?.get("id"));
         let id = id.ok_or_else(|| GatewayError::Unavailable("an upload without an id".into()))?;
         let url = format!("{base}/{}", upload_segment(&id));
-        let fault = match self.send_from(&url, line, file, 0).await {
+        let fault = match self.send_from(&url, credentials, file, 0).await {
             Attempt::Handle(handle) => return Ok(handle),
             Attempt::Refused(error) => return Err(error),
             Attempt::Broken(error) => error,
         };
         tracing::info!(%fault, "an upload broke and goes on where it stopped");
-        let answer = self.ask(GatewayRequest::get(url.clone()), &line.token).await?;
-        let offset = read(&answer, &line.token)?.get("file_offset").and_then(Value::as_u64);
+        let answer = self.ask(GatewayRequest::get(url.clone()), &credentials.token).await?;
+        let offset = read(&answer, &credentials.token)?
+            .get("file_offset")
+            .and_then(Value::as_u64);
         let offset = offset.filter(|offset| *offset <= size).ok_or(fault)?;
-        match self.send_from(&url, line, file, offset).await {
+        match self.send_from(&url, credentials, file, offset).await {
             Attempt::Handle(handle) => Ok(handle),
             Attempt::Broken(error) | Attempt::Refused(error) => Err(error),
         }
     }
 
-    async fn send_from(&self, url: &str, line: &Line, file: &MediaFile, from: u64) -> Attempt {
+    async fn send_from(&self, url: &str, credentials: &WhatsappCredentials, file: &MediaFile, from: u64) -> Attempt {
         let sent = async {
             let length = file.size.saturating_sub(from);
             let pieces = pieces(file, from).await?;
             let request = GatewayRequest::post_stream(url, length, pieces)
                 .header(FILE_OFFSET, HeaderValue::from(from))
                 .timeout(self.time_for(length))
-                .oauth(&line.token)?;
+                .oauth(&credentials.token)?;
             self.http.call(request).await
         };
         let answer = match sent.await {
             Ok(answer) => answer,
             Err(error) => return Attempt::Broken(GatewayError::Unavailable(error.to_string())),
         };
-        match read(&answer, &line.token) {
+        match read(&answer, &credentials.token) {
             Ok(body) => match graph::id(body.get("h")) {
                 Some(handle) => Attempt::Handle(handle),
                 None => Attempt::Broken(GatewayError::Unavailable("an upload without a handle".into())),
@@ -87,9 +93,13 @@ impl CloudApi {
     }
 
     /// `POST /{phone_number_id}/media`, a form of three parts.
-    pub(super) async fn file_id(&self, line: &Line, file: &MediaFile) -> Result<String, GatewayError> {
+    pub(super) async fn file_id(
+        &self,
+        credentials: &WhatsappCredentials,
+        file: &MediaFile,
+    ) -> Result<String, GatewayError> {
         let base = self.base.as_ref().ok_or(GatewayError::NotConfigured(NAME))?;
-        let url = format!("{base}/{}/media", segment(&line.phone_number_id));
+        let url = format!("{base}/{}/media", segment(&credentials.phone_number_id));
         let boundary = format!(
             "recado-{}",
             Uuid::from_u128(file.path.id.as_u128().rotate_left(64)).simple()
@@ -106,9 +116,9 @@ impl CloudApi {
         let request = GatewayRequest::post_stream(url, length, whole.boxed())
             .header(CONTENT_TYPE, media_type)
             .timeout(self.time_for(length));
-        let request = request.bearer(&line.token).map_err(unavailable)?;
+        let request = request.bearer(&credentials.token).map_err(unavailable)?;
         let answer = self.http.call(request).await.map_err(unavailable)?;
-        let body = read(&answer, &line.token).map_err(|error| passing(&answer, error))?;
+        let body = read(&answer, &credentials.token).map_err(|error| passing(&answer, error))?;
         graph::id(body.get("id")).ok_or_else(|| GatewayError::Unavailable("a file without an id".into()))
     }
 

@@ -1,7 +1,7 @@
 //! The platform's list of templates, page by page.
 
 use recado_domain::shared::GatewayError;
-use recado_domain::whatsapp::{Line, RemotePage, RemoteTemplate};
+use recado_domain::whatsapp::{RemotePage, RemoteTemplate, WhatsappCredentials};
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -15,9 +15,13 @@ const PAGE_BYTES: usize = 16 * 1024 * 1024;
 
 impl CloudApi {
     /// `GET /{waba_id}/message_templates`
-    pub(super) async fn page(&self, line: &Line, after: Option<&str>) -> Result<RemotePage, GatewayError> {
+    pub(super) async fn page(
+        &self,
+        credentials: &WhatsappCredentials,
+        after: Option<&str>,
+    ) -> Result<RemotePage, GatewayError> {
         let base = self.base.as_ref().ok_or(GatewayError::NotConfigured(NAME))?;
-        let waba = segment(&line.waba_id);
+        let waba = segment(&credentials.waba_id);
         let mut url = format!("{base}/{waba}/message_templates?limit=100&fields={FIELDS}");
         if let Some(after) = after {
             url.push_str("&after=");
@@ -27,13 +31,13 @@ impl CloudApi {
         let request = GatewayRequest::get(url)
             .cap(PAGE_BYTES)
             .timeout(self.timeout)
-            .bearer(&line.token);
+            .bearer(&credentials.token);
         let answer = self
             .http
             .call(request.map_err(unavailable)?)
             .await
             .map_err(unavailable)?;
-        page(&answer, after, &line.token)
+        page(&answer, after, &credentials.token)
     }
 }
 

@@ -17,7 +17,9 @@ use recado_domain::campaigns::SendOutcome;
 use recado_domain::media::MediaFile;
 use recado_domain::shared::GatewayError;
 use recado_domain::templates::TemplateSubmission;
-use recado_domain::whatsapp::{Line, OutboundTemplate, OutboundText, RemotePage, SubmittedTemplate, WhatsappGateway};
+use recado_domain::whatsapp::{
+    OutboundTemplate, OutboundText, RemotePage, SubmittedTemplate, WhatsappCredentials, WhatsappGateway,
+};
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -78,28 +80,28 @@ impl CloudApi {
         Self { timeout, ..self }
     }
 
-    /// A call with the line's token. Fails when no header can hold it.
+    /// A call with the token of the credentials. Fails when no header can hold it.
     fn post(&self, url: String, token: &SecretString, body: &Value) -> Result<GatewayRequest, CallError> {
         GatewayRequest::post(url, body).timeout(self.timeout).bearer(token)
     }
 
     /// Sends one message, once, and counts what came of it.
-    async fn send(&self, line: &Line, body: &Value, metrics: &SendMetrics) -> SendOutcome {
-        let outcome = self.attempt(line, body).await;
+    async fn send(&self, credentials: &WhatsappCredentials, body: &Value, metrics: &SendMetrics) -> SendOutcome {
+        let outcome = self.attempt(credentials, body).await;
         metrics.count(&outcome);
         outcome
     }
 
-    async fn attempt(&self, line: &Line, body: &Value) -> SendOutcome {
+    async fn attempt(&self, credentials: &WhatsappCredentials, body: &Value) -> SendOutcome {
         let Some(base) = &self.base else {
             return SendOutcome::RunBlocked {
                 code: 0,
                 message: format!("{NAME} is not configured"),
             };
         };
-        let url = format!("{base}/{}/messages", segment(&line.phone_number_id));
-        match self.post(url, &line.token, body) {
-            Ok(request) => answer::outcome(self.http.call(request).await, &line.token),
+        let url = format!("{base}/{}/messages", segment(&credentials.phone_number_id));
+        match self.post(url, &credentials.token, body) {
+            Ok(request) => answer::outcome(self.http.call(request).await, &credentials.token),
             Err(error) => SendOutcome::RunBlocked {
                 code: TOKEN_INVALID,
                 message: error.to_string(),
@@ -110,17 +112,17 @@ impl CloudApi {
 
 #[async_trait]
 impl WhatsappGateway for CloudApi {
-    async fn send_template(&self, line: &Line, message: &OutboundTemplate) -> SendOutcome {
-        self.send(line, &message::body(message), &self.templates).await
+    async fn send_template(&self, credentials: &WhatsappCredentials, message: &OutboundTemplate) -> SendOutcome {
+        self.send(credentials, &message::body(message), &self.templates).await
     }
 
-    async fn send_text(&self, line: &Line, message: &OutboundText) -> SendOutcome {
-        self.send(line, &message::text(message), &self.texts).await
+    async fn send_text(&self, credentials: &WhatsappCredentials, message: &OutboundText) -> SendOutcome {
+        self.send(credentials, &message::text(message), &self.texts).await
     }
 
     async fn submit_template<'a>(
         &self,
-        line: &Line,
+        credentials: &WhatsappCredentials,
         submission: &TemplateSubmission,
         meta_template_id: Option<&'a str>,
     ) -> Result<SubmittedTemplate, GatewayError> {
@@ -128,7 +130,7 @@ impl WhatsappGateway for CloudApi {
         let (url, body) = match meta_template_id {
             Some(id) => (format!("{base}/{}", segment(id)), template::edit(submission)),
             None => {
-                let waba = segment(&line.waba_id);
+                let waba = segment(&credentials.waba_id);
                 (
                     format!("{base}/{waba}/message_templates"),
                     template::creation(submission),
@@ -136,21 +138,25 @@ impl WhatsappGateway for CloudApi {
             }
         };
         let unavailable = |error: CallError| GatewayError::Unavailable(error.to_string());
-        let request = self.post(url, &line.token, &body).map_err(unavailable)?;
+        let request = self.post(url, &credentials.token, &body).map_err(unavailable)?;
         let answer = self.http.call(request).await.map_err(unavailable)?;
-        template::submitted(&answer, submission, meta_template_id, &line.token)
+        template::submitted(&answer, submission, meta_template_id, &credentials.token)
     }
 
-    async fn upload_header(&self, line: &Line, file: &MediaFile) -> Result<String, GatewayError> {
-        self.header_handle(line, file).await
+    async fn upload_header(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError> {
+        self.header_handle(credentials, file).await
     }
 
-    async fn upload_file(&self, line: &Line, file: &MediaFile) -> Result<String, GatewayError> {
-        self.file_id(line, file).await
+    async fn upload_file(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError> {
+        self.file_id(credentials, file).await
     }
 
-    async fn list_templates<'a>(&self, line: &Line, after: Option<&'a str>) -> Result<RemotePage, GatewayError> {
-        self.page(line, after).await
+    async fn list_templates<'a>(
+        &self,
+        credentials: &WhatsappCredentials,
+        after: Option<&'a str>,
+    ) -> Result<RemotePage, GatewayError> {
+        self.page(credentials, after).await
     }
 }
 

@@ -14,7 +14,7 @@ use recado_simulators::whatsapp::{Fault, FaultKind, On, Whatsapp};
 use serde_json::json;
 
 use crate::media::{Directory, content, in_directory, path, put};
-use crate::whatsapp::{api, line, message, platform, submission};
+use crate::whatsapp::{api, credentials, message, platform, submission};
 
 const LENGTH: usize = 3_000_000;
 
@@ -41,7 +41,7 @@ async fn a_file_becomes_a_handle_and_the_handle_a_template() {
     let (platform, directory) = (platform(), Directory::new());
     let (file, _store) = file(&directory).await;
     let gateway = gateway(&platform);
-    let handle = gateway.upload_header(&line("token"), &file).await.unwrap();
+    let handle = gateway.upload_header(&credentials("token"), &file).await.unwrap();
     assert!(handle.starts_with("4::"), "{handle}");
     assert_eq!(pieces(&platform), [3_000_000]);
     let opened = platform.ledger().remove(0).request;
@@ -65,11 +65,11 @@ async fn a_file_becomes_a_handle_and_the_handle_a_template() {
         ..submission()
     };
     let unknown = gateway
-        .submit_template(&line("token"), &header("4::none".into()), None)
+        .submit_template(&credentials("token"), &header("4::none".into()), None)
         .await;
     assert!(matches!(unknown, Err(GatewayError::Refused { .. })), "{unknown:?}");
     gateway
-        .submit_template(&line("token"), &header(handle), None)
+        .submit_template(&credentials("token"), &header(handle), None)
         .await
         .unwrap();
 }
@@ -87,14 +87,14 @@ async fn a_broken_upload_goes_on_where_it_stopped_once() {
     ] {
         let platform = platform();
         platform.script(vec![Fault::of(On::Upload, kind.clone())]);
-        let handle = gateway(&platform).upload_header(&line("token"), &file).await;
+        let handle = gateway(&platform).upload_header(&credentials("token"), &file).await;
         assert!(handle.is_ok(), "{kind:?}: {handle:?}");
         assert_eq!(pieces(&platform), sent, "{kind:?}");
     }
     let platform = platform();
     let twice = [1_000_000, 2_000_000].map(|bytes| Fault::of(On::Upload, FaultKind::BreakAfter { bytes }));
     platform.script(twice.to_vec());
-    let failed = gateway(&platform).upload_header(&line("token"), &file).await;
+    let failed = gateway(&platform).upload_header(&credentials("token"), &file).await;
     assert!(matches!(failed, Err(GatewayError::Unavailable(_))), "{failed:?}");
     assert_eq!(pieces(&platform).len(), 2);
 }
@@ -105,25 +105,25 @@ async fn an_upload_that_is_refused_is_not_tried_again() {
     let (file, store) = file(&directory).await;
     let kind = FaultKind::error(100, "no");
     platform.script(vec![Fault::of(On::Upload, kind)]);
-    let refused = gateway(&platform).upload_header(&line("token"), &file).await;
+    let refused = gateway(&platform).upload_header(&credentials("token"), &file).await;
     assert!(
         matches!(refused, Err(GatewayError::Refused { code: 100, .. })),
         "{refused:?}"
     );
     assert_eq!(pieces(&platform).len(), 1);
-    let expired = gateway(&platform).upload_header(&line("expired"), &file).await;
+    let expired = gateway(&platform).upload_header(&credentials("expired"), &file).await;
     assert!(
         matches!(expired, Err(GatewayError::Refused { code: 190, .. })),
         "{expired:?}"
     );
     let nobody = CloudApi::new(Http::new().unwrap(), Some(&platform.base_url())).unwrap();
-    let nobody = nobody.upload_header(&line("token"), &file).await;
+    let nobody = nobody.upload_header(&credentials("token"), &file).await;
     assert!(
         matches!(nobody, Err(GatewayError::NotConfigured("WHATSAPP_APP_ID"))),
         "{nobody:?}"
     );
     store.delete(&file.path).await.unwrap();
-    let gone = gateway(&platform).upload_header(&line("token"), &file).await;
+    let gone = gateway(&platform).upload_header(&credentials("token"), &file).await;
     assert!(matches!(gone, Err(GatewayError::Unavailable(_))), "{gone:?}");
 }
 
@@ -159,7 +159,7 @@ async fn a_message_names_a_file_that_the_number_was_given() {
     let (platform, directory) = (platform(), Directory::new());
     let (file, _store) = file(&directory).await;
     let gateway = gateway(&platform);
-    let id = gateway.upload_file(&line("token"), &file).await.unwrap();
+    let id = gateway.upload_file(&credentials("token"), &file).await.unwrap();
     let form = platform.ledger().remove(0).request;
     assert_eq!(form.path, "/v25.0/1065/media");
     assert!(
@@ -168,16 +168,16 @@ async fn a_message_names_a_file_that_the_number_was_given() {
         form.body
     );
     let message = with_files(&platform, &FileSource::Id(id));
-    let sent = gateway.send_template(&line("token"), &message).await;
+    let sent = gateway.send_template(&credentials("token"), &message).await;
     assert!(matches!(sent, SendOutcome::Accepted { .. }), "{sent:?}");
     let unknown = with_files(&platform, &FileSource::Id("7".into()));
-    let failed = gateway.send_template(&line("token"), &unknown).await;
+    let failed = gateway.send_template(&credentials("token"), &unknown).await;
     assert!(
         matches!(failed, SendOutcome::Failed { code: 131_053, .. }),
         "{failed:?}"
     );
     let link = with_files(&platform, &FileSource::Link("https://l.example/a.mp4".into()));
-    let sent = gateway.send_template(&line("token"), &link).await;
+    let sent = gateway.send_template(&credentials("token"), &link).await;
     assert!(matches!(sent, SendOutcome::Accepted { .. }), "{sent:?}");
 }
 
@@ -192,7 +192,7 @@ async fn a_file_that_does_not_arrive_is_told() {
     ] {
         let platform = platform();
         platform.script(vec![Fault::of(On::Media, kind.clone())]);
-        let failed = gateway(&platform).upload_file(&line("token"), &file).await;
+        let failed = gateway(&platform).upload_file(&credentials("token"), &file).await;
         let expected = matches!(
             failed,
             Err(GatewayError::Unavailable(_) | GatewayError::Refused { code: 131_000, .. })
@@ -213,7 +213,10 @@ async fn every_page_of_the_list_is_reached() {
     let gateway = gateway(&platform);
     let (mut names, mut after, mut pages) = (Vec::new(), None, 0);
     loop {
-        let page = gateway.list_templates(&line("token"), after.as_deref()).await.unwrap();
+        let page = gateway
+            .list_templates(&credentials("token"), after.as_deref())
+            .await
+            .unwrap();
         names.extend(page.templates.into_iter().map(|template| template.name));
         pages += 1;
         after = page.next;
@@ -236,12 +239,12 @@ async fn a_list_that_does_not_come_is_told() {
         FaultKind::Hang { ms: 60_000 },
     ] {
         platform.script(vec![Fault::of(On::List, kind.clone())]);
-        let failed = gateway(&platform).list_templates(&line("token"), None).await;
+        let failed = gateway(&platform).list_templates(&credentials("token"), None).await;
         assert!(
             matches!(failed, Err(GatewayError::Unavailable(_))),
             "{kind:?}: {failed:?}"
         );
     }
-    let unset = api(None).list_templates(&line("token"), None).await;
+    let unset = api(None).list_templates(&credentials("token"), None).await;
     assert!(matches!(unset, Err(GatewayError::NotConfigured(_))), "{unset:?}");
 }

@@ -7,7 +7,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt as _;
-use recado_domain::webhooks::{DeliveryGateway as _, Failure, Outcome, Request};
+use recado_domain::webhooks::{AttemptOutcome, DeliveryGateway as _, DeliveryRequest, Failure};
 use recado_gateways::webhooks::WebhookClient;
 use recado_simulators::fault::{Fault, FaultKind};
 use recado_simulators::raw::{ANYWHERE, RawServer, Reply, closed_address};
@@ -33,7 +33,7 @@ fn receiver() -> Receiver {
 }
 
 /// An event, signed now.
-fn request(url: &str, id: &str) -> Request {
+fn request(url: &str, id: &str) -> DeliveryRequest {
     let timestamp = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap()
@@ -45,7 +45,7 @@ fn request(url: &str, id: &str) -> Request {
         &hmac::Key::new(hmac::HMAC_SHA256, &KEY),
         format!("{id}.{timestamp}.{body}").as_bytes(),
     );
-    Request {
+    DeliveryRequest {
         url: url.to_owned(),
         message_id: id.to_owned(),
         timestamp,
@@ -54,8 +54,8 @@ fn request(url: &str, id: &str) -> Request {
     }
 }
 
-fn answered(status: u16) -> Outcome {
-    Outcome::Answered {
+fn answered(status: u16) -> AttemptOutcome {
+    AttemptOutcome::Answered {
         status,
         retry_after: None,
     }
@@ -100,7 +100,7 @@ async fn the_published_library_accepts_what_arrives() {
 #[tokio::test]
 async fn whatever_status_is_answered_is_told() {
     let receiver = receiver();
-    let wait = Outcome::Answered {
+    let wait = AttemptOutcome::Answered {
         status: 429,
         retry_after: Some(Duration::from_secs(120)),
     };
@@ -153,7 +153,7 @@ async fn what_is_no_answer_is_told_apart() {
         receiver.script(vec![Fault::new(kind.clone())]);
         let begun = Instant::now();
         let got = client.deliver(&request(&receiver.url("/x"), "msg_1")).await;
-        assert_eq!(got, Outcome::Unreachable(failure), "{kind:?}");
+        assert_eq!(got, AttemptOutcome::Unreachable(failure), "{kind:?}");
         assert!(
             begun.elapsed() < Duration::from_secs(30),
             "{kind:?}: {:?}",
@@ -184,7 +184,7 @@ async fn what_is_no_answer_is_told_apart() {
     for (reply, failure) in replies {
         let server = RawServer::replying(vec![reply]).unwrap();
         let got = client.deliver(&request(server.origin(), "msg_1")).await;
-        assert_eq!(got, Outcome::Unreachable(failure), "{:?}", server.heads());
+        assert_eq!(got, AttemptOutcome::Unreachable(failure), "{:?}", server.heads());
     }
 }
 
@@ -205,7 +205,7 @@ async fn an_endless_answer_is_left_after_its_status() {
     let retry_after = Some(Duration::ZERO);
     assert_eq!(
         got,
-        Outcome::Answered {
+        AttemptOutcome::Answered {
             status: 503,
             retry_after
         }
@@ -231,7 +231,7 @@ async fn where_nobody_is_reached_it_says_why() {
         (plain.url("/").replace("http:", "https:"), Failure::Tls),
     ] {
         let got = client.deliver(&request(&url, "msg_1")).await;
-        assert_eq!(got, Outcome::Unreachable(failure), "{url}");
+        assert_eq!(got, AttemptOutcome::Unreachable(failure), "{url}");
     }
 }
 
@@ -240,7 +240,7 @@ async fn without_a_list_this_machine_is_out_of_reach() {
     let receiver = receiver();
     let client = WebhookClient::new(egress(&[], Dns::default()));
     let got = client.deliver(&request(&receiver.url("/x"), "msg_1")).await;
-    assert_eq!(got, Outcome::Unreachable(Failure::Refused));
+    assert_eq!(got, AttemptOutcome::Unreachable(Failure::Refused));
     assert_eq!(receiver.count(), 0);
 }
 
@@ -252,7 +252,7 @@ async fn many_deliveries_share_few_connections() {
         let (client, request) = (client.clone(), request(&url, &format!("msg_{at}")));
         async move { client.deliver(&request).await }
     });
-    let outcomes: Vec<Outcome> = futures_util::stream::iter(deliveries)
+    let outcomes: Vec<AttemptOutcome> = futures_util::stream::iter(deliveries)
         .buffer_unordered(16)
         .collect()
         .await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use recado_domain::campaigns::SendOutcome;
 use recado_domain::shared::{GatewayError, MessageId, SendId};
 use recado_domain::templates::{ButtonKind, ButtonValue, Category, ParameterFormat, TemplateSubmission, TextParameter};
-use recado_domain::whatsapp::{Addressee, Line, OutboundTemplate, OutboundText, WhatsappGateway};
+use recado_domain::whatsapp::{Addressee, OutboundTemplate, OutboundText, WhatsappCredentials, WhatsappGateway};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
 use recado_simulators::raw::{ANYWHERE, closed_address};
@@ -28,8 +28,8 @@ pub(crate) fn api(base: Option<&str>) -> CloudApi {
         .app(Some("102938".into()))
 }
 
-pub(crate) fn line(token: &str) -> Line {
-    Line {
+pub(crate) fn credentials(token: &str) -> WhatsappCredentials {
+    WhatsappCredentials {
         phone_number_id: "1065".into(),
         waba_id: "100000000000001".into(),
         token: SecretString::from(token),
@@ -76,7 +76,7 @@ pub(crate) fn submission() -> TemplateSubmission {
 
 async fn sent(platform: &Whatsapp) -> SendOutcome {
     api(Some(&platform.base_url()))
-        .send_template(&line("token"), &message())
+        .send_template(&credentials("token"), &message())
         .await
 }
 
@@ -95,7 +95,7 @@ async fn faulted(kind: FaultKind) -> SendOutcome {
     let platform = platform();
     let api = patient(&platform, &kind);
     platform.script(vec![Fault::send(kind)]);
-    let outcome = api.send_template(&line("token"), &message()).await;
+    let outcome = api.send_template(&credentials("token"), &message()).await;
     assert_eq!(platform.sends().len(), 1, "{outcome:?}");
     outcome
 }
@@ -129,14 +129,16 @@ type Fits = fn(&SendOutcome) -> bool;
 async fn a_text_goes_out_once_and_ends_as_a_template_does() {
     let platform = platform();
     let gateway = api(Some(&platform.base_url())).timeout(Duration::from_secs(1));
-    let line = line("token");
+    let credentials = credentials("token");
     let to_phone = words(Addressee::Phone("+5531988887777".into()));
-    let outcome = gateway.send_text(&line, &to_phone).await;
+    let outcome = gateway.send_text(&credentials, &to_phone).await;
     assert!(
         matches!(&outcome, SendOutcome::Accepted { wa_id: Some(id), .. } if id == "553188887777"),
         "{outcome:?}"
     );
-    let outcome = gateway.send_text(&line, &words(Addressee::User("BR.1".into()))).await;
+    let outcome = gateway
+        .send_text(&credentials, &words(Addressee::User("BR.1".into())))
+        .await;
     assert!(
         matches!(outcome, SendOutcome::Accepted { wa_id: None, .. }),
         "{outcome:?}"
@@ -161,11 +163,11 @@ async fn a_text_goes_out_once_and_ends_as_a_template_does() {
     ];
     for (position, (kind, fits)) in ends.into_iter().enumerate() {
         platform.script(vec![Fault::send(kind.clone())]);
-        let outcome = gateway.send_text(&line, &to_phone).await;
+        let outcome = gateway.send_text(&credentials, &to_phone).await;
         assert!(fits(&outcome), "{kind:?}: {outcome:?}");
         assert_eq!(platform.sends().len(), position + 3);
     }
-    let unset = api(None).send_text(&line, &to_phone).await;
+    let unset = api(None).send_text(&credentials, &to_phone).await;
     assert!(matches!(unset, SendOutcome::RunBlocked { code: 0, .. }), "{unset:?}");
 }
 
@@ -232,7 +234,7 @@ async fn one_recipients_refusal_fails_that_one() {
 async fn what_concerns_every_message_blocks_the_run() {
     let platform = platform();
     let gateway = api(Some(&platform.base_url()));
-    let outcome = gateway.send_template(&line("expired"), &message()).await;
+    let outcome = gateway.send_template(&credentials("expired"), &message()).await;
     assert!(
         matches!(outcome, SendOutcome::RunBlocked { code: 190, .. }),
         "{outcome:?}"
@@ -243,12 +245,12 @@ async fn what_concerns_every_message_blocks_the_run() {
         matches!(outcome, SendOutcome::RunBlocked { code: 132_001, .. }),
         "{outcome:?}"
     );
-    let outcome = gateway.send_template(&line("a\nb"), &message()).await;
+    let outcome = gateway.send_template(&credentials("a\nb"), &message()).await;
     assert!(
         matches!(outcome, SendOutcome::RunBlocked { code: 190, .. }),
         "no header can hold it: {outcome:?}"
     );
-    let outcome = api(None).send_template(&line("token"), &message()).await;
+    let outcome = api(None).send_template(&credentials("token"), &message()).await;
     assert!(
         matches!(outcome, SendOutcome::RunBlocked { code: 0, .. }),
         "{outcome:?}"
@@ -259,7 +261,7 @@ async fn what_concerns_every_message_blocks_the_run() {
 async fn a_platform_that_is_not_there_is_tried_later() {
     let refusing = closed_address(ANYWHERE).unwrap();
     let outcome = api(Some(&format!("http://{refusing}/v25.0")))
-        .send_template(&line("token"), &message())
+        .send_template(&credentials("token"), &message())
         .await;
     assert!(
         matches!(outcome, SendOutcome::Throttled { code: None, .. }),
@@ -272,7 +274,7 @@ async fn a_submitted_template_can_be_sent_once_approved() {
     let platform = platform();
     let gateway = api(Some(&platform.base_url()));
     let created = gateway
-        .submit_template(&line("token"), &submission(), None)
+        .submit_template(&credentials("token"), &submission(), None)
         .await
         .unwrap();
     assert_eq!(
@@ -292,18 +294,20 @@ async fn an_edit_goes_to_the_template_itself() {
     let platform = platform();
     let gateway = api(Some(&platform.base_url()));
     let created = gateway
-        .submit_template(&line("token"), &submission(), None)
+        .submit_template(&credentials("token"), &submission(), None)
         .await
         .unwrap();
     let id = created.meta_template_id.as_str();
-    let refused = gateway.submit_template(&line("token"), &submission(), Some(id)).await;
+    let refused = gateway
+        .submit_template(&credentials("token"), &submission(), Some(id))
+        .await;
     assert!(
         matches!(refused, Err(GatewayError::Refused { code: 100, .. })),
         "a pending one: {refused:?}"
     );
     assert!(platform.set_template_status(id, "REJECTED", Some("INVALID_FORMAT")));
     let edited = gateway
-        .submit_template(&line("token"), &submission(), Some(id))
+        .submit_template(&credentials("token"), &submission(), Some(id))
         .await
         .unwrap();
     assert_eq!(
@@ -320,7 +324,9 @@ async fn a_submission_that_goes_wrong_says_how() {
     let details = "Message body format is incorrect";
     let refusal = FaultKind::error(2_388_072, details);
     platform.script(vec![Fault::template(refusal)]);
-    let refused = gateway.submit_template(&line("token"), &submission(), None).await;
+    let refused = gateway
+        .submit_template(&credentials("token"), &submission(), None)
+        .await;
     assert!(matches!(refused, Err(GatewayError::Refused { code: 2_388_072, message }) if message == details));
     let silent = [
         FaultKind::GarbageJson,
@@ -331,18 +337,24 @@ async fn a_submission_that_goes_wrong_says_how() {
         platform.reset();
         platform.script(vec![Fault::template(kind.clone())]);
         let gateway = patient(&platform, &kind);
-        let result = gateway.submit_template(&line("token"), &submission(), None).await;
+        let result = gateway
+            .submit_template(&credentials("token"), &submission(), None)
+            .await;
         assert!(
             matches!(result, Err(GatewayError::Unavailable(_))),
             "{kind:?}: {result:?}"
         );
     }
-    let expired = gateway.submit_template(&line("expired"), &submission(), None).await;
+    let expired = gateway
+        .submit_template(&credentials("expired"), &submission(), None)
+        .await;
     assert!(
         matches!(expired, Err(GatewayError::Refused { code: 190, .. })),
         "{expired:?}"
     );
-    let unset = api(None).submit_template(&line("token"), &submission(), None).await;
+    let unset = api(None)
+        .submit_template(&credentials("token"), &submission(), None)
+        .await;
     assert!(
         matches!(unset, Err(GatewayError::NotConfigured("the messaging platform"))),
         "{unset:?}"

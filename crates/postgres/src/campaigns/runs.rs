@@ -23,7 +23,7 @@ use super::contents::Contents;
 use super::record_and_start::is_plain;
 use super::sends::{Settlement, lock_sends};
 use super::{audience, claims, contents, end, record_and_start, retries, rows, start, usage};
-use crate::contacts::{learn_wa_ids, withdraw};
+use crate::contacts::{opt_out, set_wa_ids};
 use crate::errors::DbResult;
 use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::{Answer, Id, sql, uuids};
@@ -305,8 +305,8 @@ async fn record(conn: &mut AsyncPgConnection, run: QueuedRun, results: &[(SendId
             refusals.push((send.contact(), send.now()));
         }
     }
-    learn_wa_ids(conn, run.account_id, contacts, wa_ids).await?;
-    withdraw(conn, run.account_id, &refusals).await?;
+    set_wa_ids(conn, run.account_id, contacts, wa_ids).await?;
+    opt_out(conn, run.account_id, &refusals).await?;
     Settlement::of(sends).write(conn, run.account_id).await
 }
 

@@ -8,7 +8,7 @@ use diesel::sql_types::{
     Array, BigInt, Bool, Date as SqlDate, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid,
 };
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{CounterChange, MessageNews, SendCounts, SendResult, SendStatus, StatusPricing};
+use recado_domain::campaigns::{CounterChange, MessageStatusEvent, SendCounts, SendResult, SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, CampaignId, SendId};
 use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
@@ -78,7 +78,7 @@ pub(crate) struct LockedSend {
     held_before: bool,
     changed: bool,
     /// Whether its message's id is new.
-    learned: bool,
+    message_id_is_new: bool,
 }
 
 impl LockedSend {
@@ -101,8 +101,8 @@ impl LockedSend {
         Some(self.row.unknown_at.unwrap_or(started))
     }
 
-    fn news(&self) -> MessageNews {
-        MessageNews {
+    fn status_event(&self) -> MessageStatusEvent {
+        MessageStatusEvent {
             id: self.row.id,
             campaign_id: Some(self.campaign()),
             conversation_id: None,
@@ -119,28 +119,28 @@ impl LockedSend {
         self.status == SendStatus::Pending && (self.row.sending || self.row.started_at.is_some())
     }
 
-    pub(crate) fn learn_message(&mut self, message_id: &str) {
+    pub(crate) fn set_message_id(&mut self, message_id: &str) {
         if self.row.wa_message_id.is_none() {
             self.row.wa_message_id = Some(message_id.to_owned());
-            self.learned = true;
+            self.message_id_is_new = true;
             self.changed = true;
         }
     }
 
     /// Takes in what a status says about the price.
-    pub(crate) fn price(&mut self, news: Option<StatusPricing>) {
-        self.changed |= StatusPricing::learn(&mut self.pricing, news);
+    pub(crate) fn price(&mut self, pricing: Option<StatusPricing>) {
+        self.changed |= StatusPricing::set_if_corrected(&mut self.pricing, pricing);
     }
 
     /// Takes in news of its status, unless it is old.
     pub(crate) fn advance(
         &mut self,
-        news: SendStatus,
+        status: SendStatus,
         at: OffsetDateTime,
         error_code: Option<i64>,
         error_message: Option<&str>,
     ) {
-        let Some(next) = self.status.advance(news) else {
+        let Some(next) = self.status.advance(status) else {
             return;
         };
         self.status = next;
@@ -179,7 +179,7 @@ impl LockedSend {
         match result {
             SendResult::Sent { message_id, .. } => {
                 if let Some(message_id) = message_id {
-                    self.learn_message(message_id);
+                    self.set_message_id(message_id);
                 }
                 self.advance(SendStatus::Sent, now, None, None);
             }
@@ -266,7 +266,7 @@ pub(crate) async fn lock_sends(
             before: status,
             held_before: false,
             changed: false,
-            learned: false,
+            message_id_is_new: false,
         };
         send.held_before = send.holds_reservation();
         sends.push(send);
@@ -310,7 +310,7 @@ pub(crate) struct Settlement {
     sends: Vec<LockedSend>,
     counts: BTreeMap<Uuid, SendCounts>,
     usage: BTreeMap<Date, UsageDelta>,
-    news: Vec<MessageNews>,
+    events: Vec<MessageStatusEvent>,
 }
 
 impl Settlement {
@@ -318,10 +318,10 @@ impl Settlement {
         let sends: Vec<LockedSend> = sends.into_iter().filter(|send| send.changed).collect();
         let mut moves: BTreeMap<Uuid, Vec<CounterChange>> = BTreeMap::new();
         let mut usage: BTreeMap<Date, UsageDelta> = BTreeMap::new();
-        let mut news = vec![];
+        let mut events = vec![];
         for send in &sends {
             if send.before != send.status {
-                news.push(send.news());
+                events.push(send.status_event());
                 let moved = CounterChange {
                     from: send.before,
                     to: send.status,
@@ -343,7 +343,7 @@ impl Settlement {
             sends,
             counts,
             usage,
-            news,
+            events,
         }
     }
 
@@ -376,7 +376,7 @@ impl Settlement {
         for (month, delta) in self.usage {
             usage::change(conn, account, month, delta.sent, delta.reserved).await?;
         }
-        outbox::append(conn, account, &MessageNews::events(&self.news)).await
+        outbox::append(conn, account, &MessageStatusEvent::events(&self.events)).await
     }
 }
 
@@ -436,11 +436,11 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
     name_messages(conn, account, &sends).await
 }
 
-/// Keeps the platform's ids of messages that were learned just now.
+/// Keeps the platform's ids of messages that have just become known.
 async fn name_messages(conn: &mut AsyncPgConnection, account: AccountId, sends: &[LockedSend]) -> DbResult<()> {
     let (messages, ids): (Vec<String>, Vec<Uuid>) = sends
         .iter()
-        .filter(|send| send.learned)
+        .filter(|send| send.message_id_is_new)
         .filter_map(|send| Some((send.row.wa_message_id.clone()?, send.row.id)))
         .unzip();
     if ids.is_empty() {

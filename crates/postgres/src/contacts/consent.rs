@@ -10,7 +10,7 @@ use recado_domain::shared::AccountId;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::told::telling;
+use super::events::with_contact_events;
 use crate::errors::DbResult;
 use crate::sql::{collect_column, key_rows, sql};
 
@@ -23,19 +23,19 @@ pub(super) struct Decided {
 }
 
 pub(super) fn decided(opted_out_at: &str, consent_at: &str, opted_out: &str) -> Decided {
-    let heard = format!("greatest({consent_at}, {opted_out_at})");
+    let last_change_at = format!("greatest({consent_at}, {opted_out_at})");
     let second = "date_trunc('second', now())";
     Decided {
         opted_out_at: format!(
-            "CASE WHEN {opted_out} THEN coalesce({opted_out_at}, greatest(now(), {heard}))
+            "CASE WHEN {opted_out} THEN coalesce({opted_out_at}, greatest(now(), {last_change_at}))
                WHEN ({opted_out}) IS NULL THEN {opted_out_at} END"
         ),
         consent_at: format!(
-            "CASE WHEN {opted_out} THEN greatest(now(), {heard})
+            "CASE WHEN {opted_out} THEN greatest(now(), {last_change_at})
                WHEN ({opted_out}) IS NULL THEN {consent_at}
-               WHEN {opted_out_at} IS NOT NULL AND {heard} >= {second}
-                 THEN greatest(now(), {heard} + interval '1 microsecond')
-               ELSE greatest({second}, {heard}) END"
+               WHEN {opted_out_at} IS NOT NULL AND {last_change_at} >= {second}
+                 THEN greatest(now(), {last_change_at} + interval '1 microsecond')
+               ELSE greatest({second}, {last_change_at}) END"
         ),
     }
 }
@@ -43,7 +43,7 @@ pub(super) fn decided(opted_out_at: &str, consent_at: &str, opted_out: &str) -> 
 /// Learns the contacts' ids with the platform, one each; one that another contact has is left there. Of several that
 /// learn the same one, the oldest gets it. Where another transaction teaches it to somebody else meanwhile, the unique
 /// index makes this one a conflict, which is tried again.
-pub(crate) async fn learn_wa_ids(
+pub(crate) async fn set_wa_ids(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     contacts: Vec<Uuid>,
@@ -82,7 +82,7 @@ struct ConsentRow {
 }
 
 /// Notes that these contacts want no more messages, since when each says.
-pub(crate) async fn withdraw(
+pub(crate) async fn opt_out(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     refusals: &[(Uuid, OffsetDateTime)],
@@ -111,7 +111,7 @@ pub(crate) async fn withdraw(
     let mut consents: BTreeMap<Uuid, (Consent, Consent)> = rows.into_iter().map(consent).collect();
     for (contact, at) in refusals {
         if let Some((_, now)) = consents.get_mut(contact) {
-            *now = now.withdrawn(*at);
+            *now = now.with_opt_out(*at);
         }
     }
     consents.retain(|_, (before, now)| now != before);
@@ -127,7 +127,7 @@ pub(crate) async fn withdraw(
              FROM {keys} w WHERE c.account_id = $1 AND c.id = w.id",
             keys = key_rows("$2, $3, $4", "id, opted_out_at, consent_at"),
         );
-        sql(telling(&statement, "c", "contact.updated", "c.id", "id"))
+        sql(with_contact_events(&statement, "c", "contact.updated", "c.id", "id"))
             .bind(account)
             .bind(collect_column(&changed, |(contact, ..)| *contact))
             .bind(collect_column(&changed, |(_, consent, _)| consent.opted_out_at))

@@ -1,13 +1,13 @@
 //! Contacts and tags.
 
 mod consent;
+mod events;
 mod limits;
 mod store;
 mod tags;
-mod told;
 mod upsert;
 
-pub(crate) use consent::{learn_wa_ids, withdraw};
+pub(crate) use consent::{opt_out, set_wa_ids};
+pub(crate) use events::with_contact_events;
 pub use store::PgContacts;
 pub use tags::PgTags;
-pub(crate) use told::telling;

@@ -17,7 +17,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::consent::{Decided, decided};
-use super::told::telling;
+use super::events::with_contact_events;
 use super::upsert;
 use crate::analytics::{count_contacts, count_conversations};
 use crate::errors::{DbResult, corrupt, parse_enum};
@@ -228,7 +228,7 @@ pub(super) async fn insert(
            (account_id, id, name, phone, email, wa_user_id, attributes, opted_out_at, consent_at, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, {opted_out_at}, {consent_at}, $9, $9)"
     );
-    let text = telling(&statement, "contacts", "contact.created", COLUMNS, COLUMNS);
+    let text = with_contact_events(&statement, "contacts", "contact.created", COLUMNS, COLUMNS);
     let row: ContactRow = written(text, account, id, draft, now).get_result(&mut *conn).await?;
     let contact = if tags.is_empty() {
         row.with(vec![])?
@@ -261,23 +261,29 @@ async fn update(
            opted_out_at = {opted_out_at}, consent_at = {consent_at}
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND version = coalesce($3, version)"
     );
-    let row: Option<ContactRow> = sql(telling(&statement, "contacts", "contact.updated", COLUMNS, COLUMNS))
-        .bind(account)
-        .bind(id)
-        .bind(version)
-        .bind(change.name.as_deref())
-        .bind(change.phone.is_some())
-        .bind(change.phone.as_ref().and_then(Option::as_ref).map(Phone::as_str))
-        .bind(change.email.is_some())
-        .bind(change.email.as_ref().and_then(Option::as_deref))
-        .bind(change.wa_user_id.is_some())
-        .bind(change.wa_user_id.as_ref().and_then(Option::as_deref))
-        .bind(change.attributes.clone().map(Value::Object))
-        .bind(change.opted_out)
-        .bind(now)
-        .get_result(&mut *conn)
-        .await
-        .optional()?;
+    let row: Option<ContactRow> = sql(with_contact_events(
+        &statement,
+        "contacts",
+        "contact.updated",
+        COLUMNS,
+        COLUMNS,
+    ))
+    .bind(account)
+    .bind(id)
+    .bind(version)
+    .bind(change.name.as_deref())
+    .bind(change.phone.is_some())
+    .bind(change.phone.as_ref().and_then(Option::as_ref).map(Phone::as_str))
+    .bind(change.email.is_some())
+    .bind(change.email.as_ref().and_then(Option::as_deref))
+    .bind(change.wa_user_id.is_some())
+    .bind(change.wa_user_id.as_ref().and_then(Option::as_deref))
+    .bind(change.attributes.clone().map(Value::Object))
+    .bind(change.opted_out)
+    .bind(now)
+    .get_result(&mut *conn)
+    .await
+    .optional()?;
     let Some(row) = row else {
         let found: Option<Id> = sql("SELECT id FROM contacts WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL")
             .bind(account)
@@ -310,7 +316,7 @@ async fn delete(
 ) -> DbResult<bool> {
     let statement = "UPDATE contacts SET deleted_at = $3, updated_at = $3, version = version + 1
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL";
-    let text = telling(statement, "contacts", "contact.deleted", "created_at", "created_at");
+    let text = with_contact_events(statement, "contacts", "contact.deleted", "created_at", "created_at");
     let gone: Option<MadeAt> = sql(text)
         .bind(account)
         .bind(id)

@@ -15,9 +15,9 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::consent::{Decided, decided};
+use super::events::with_contact_events;
 use super::limits::merge_fits;
 use super::store::{insert, written};
-use super::told::telling;
 use crate::analytics::count_contacts;
 use crate::deterministic_ids;
 use crate::errors::{DbError, DbResult, concurrent_insert, corrupt};
@@ -303,7 +303,7 @@ async fn add_to(
            opted_out_at = {opted_out_at}, consent_at = {consent_at}
          WHERE account_id = $1 AND id = $2 AND {fits}"
     );
-    let text = telling(&statement, "contacts", "contact.updated", "id", "id");
+    let text = with_contact_events(&statement, "contacts", "contact.updated", "id", "id");
     let changed = written(text, account, id, draft, now)
         .execute(conn)
         .await

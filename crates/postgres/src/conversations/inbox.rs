@@ -8,8 +8,8 @@ use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageTally;
 use recado_domain::conversations::{
-    Arrival, Consent, ConversationStatus, Direction, Inbox, InboxChanges, InboxKeys, InboxStore, MessageStatus, Person,
-    Thread,
+    Consent, ContactIdentity, ConversationState, ConversationStatus, Direction, InboundItem, Inbox, InboxChanges,
+    InboxKeys, InboxStore, MessageStatus,
 };
 use recado_domain::shared::{AccountId, ConversationId, ProfileId, StoreError};
 use serde_json::json;
@@ -17,7 +17,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::analytics::{count_contacts, count_conversations, count_messages};
-use crate::contacts::telling;
+use crate::contacts::with_contact_events;
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::TenantPool;
 use crate::sql::{Word, collect_column, key_rows, sql, uuids};
@@ -38,15 +38,15 @@ impl PgInbox {
 
 #[async_trait]
 impl InboxStore for PgInbox {
-    async fn receive(&self, account: AccountId, phone_number_id: &str, arrivals: &[Arrival]) -> Result<(), StoreError> {
+    async fn receive(
+        &self,
+        account: AccountId,
+        phone_number_id: &str,
+        items: &[InboundItem],
+    ) -> Result<(), StoreError> {
         let mut left = ATTEMPTS;
         loop {
-            let received = in_tenant!(self.0, account, |conn| receive(
-                conn,
-                account,
-                phone_number_id,
-                arrivals
-            ));
+            let received = in_tenant!(self.0, account, |conn| receive(conn, account, phone_number_id, items));
             left -= 1;
             match received {
                 Err(StoreError::Duplicate { .. }) if left > 0 => {}
@@ -65,7 +65,7 @@ struct ProfileRow {
 }
 
 #[derive(QueryableByName)]
-struct PersonRow {
+struct ContactIdentityRow {
     #[diesel(sql_type = SqlUuid)]
     id: Uuid,
     #[diesel(sql_type = Text)]
@@ -82,8 +82,8 @@ struct PersonRow {
     consent_at: Option<OffsetDateTime>,
 }
 
-impl From<PersonRow> for Person {
-    fn from(row: PersonRow) -> Self {
+impl From<ContactIdentityRow> for ContactIdentity {
+    fn from(row: ContactIdentityRow) -> Self {
         Self {
             id: row.id.into(),
             name: row.name,
@@ -99,7 +99,7 @@ impl From<PersonRow> for Person {
 }
 
 #[derive(QueryableByName)]
-struct ThreadRow {
+struct ConversationStateRow {
     #[diesel(sql_type = SqlUuid)]
     id: Uuid,
     #[diesel(sql_type = SqlUuid)]
@@ -114,10 +114,10 @@ struct ThreadRow {
     last_inbound_at: Option<OffsetDateTime>,
 }
 
-impl TryFrom<ThreadRow> for Thread {
+impl TryFrom<ConversationStateRow> for ConversationState {
     type Error = StoreError;
 
-    fn try_from(row: ThreadRow) -> Result<Self, StoreError> {
+    fn try_from(row: ConversationStateRow) -> Result<Self, StoreError> {
         Ok(Self {
             id: row.id.into(),
             contact_id: row.contact_id.into(),
@@ -133,27 +133,27 @@ async fn receive(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     phone_number_id: &str,
-    arrivals: &[Arrival],
+    items: &[InboundItem],
 ) -> DbResult<()> {
-    let Some(profile) = queue_up(conn, account, phone_number_id).await? else {
+    let Some(profile) = lock_inbox(conn, account, phone_number_id).await? else {
         return Ok(());
     };
-    let (inbox, before) = load(conn, account, &InboxKeys::of(arrivals)).await?;
-    let changes = inbox.take_in(arrivals.to_vec(), profile);
+    let (inbox, before) = load(conn, account, &InboxKeys::of(items)).await?;
+    let changes = inbox.take_in(items.to_vec(), profile);
     release(conn, account, &changes).await?;
-    meet(conn, account, &changes).await?;
+    insert_contacts(conn, account, &changes).await?;
     change(conn, account, &changes).await?;
-    write_threads(conn, account, &changes).await?;
+    write_conversations(conn, account, &changes).await?;
     let counted = Counted::of(&changes, &before);
     write_messages(conn, account, changes).await?;
-    count_contacts(conn, account, None, counted.met).await?;
+    count_contacts(conn, account, None, counted.new_contacts).await?;
     count_conversations(conn, account, &counted.conversations).await?;
     count_messages(conn, account, &counted.messages).await
 }
 
 /// What a batch adds to what is kept counted.
 struct Counted {
-    met: i64,
+    new_contacts: i64,
     conversations: Vec<(ConversationStatus, i64)>,
     messages: MessageTally,
 }
@@ -162,16 +162,16 @@ impl Counted {
     /// `before`: the statuses of the conversations that were there.
     fn of(changes: &InboxChanges, before: &HashMap<ConversationId, ConversationStatus>) -> Self {
         let mut conversations = Vec::new();
-        for thread in &changes.threads {
-            conversations.extend(before.get(&thread.id).map(|&status| (status, -1)));
-            conversations.push((thread.status, 1));
+        for conversation in &changes.conversations {
+            conversations.extend(before.get(&conversation.id).map(|&status| (status, -1)));
+            conversations.push((conversation.status, 1));
         }
         let mut messages = MessageTally::default();
         for (.., message) in &changes.messages {
             messages.add(message.at, MessageStatus::Received);
         }
         Self {
-            met: i64::try_from(changes.met.len()).unwrap_or(i64::MAX),
+            new_contacts: i64::try_from(changes.new_contacts.len()).unwrap_or(i64::MAX),
             conversations,
             messages,
         }
@@ -180,7 +180,7 @@ impl Counted {
 
 /// Locks the account's numbers, so that its news is applied one batch after the other: two batches of one unknown
 /// sender, or one batch twice, must not both find that nobody knows it.
-async fn queue_up(
+async fn lock_inbox(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     phone_number_id: &str,
@@ -195,7 +195,7 @@ async fn queue_up(
 }
 
 /// Contacts by phone, by WhatsApp id or by user id, which another transaction may change until they are locked.
-fn people() -> String {
+fn contacts_by_keys() -> String {
     let by = |array: &str, column: &str| {
         format!(
             "SELECT c.id FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.{column} = k.value
@@ -222,27 +222,30 @@ async fn load(
     account: AccountId,
     keys: &InboxKeys,
 ) -> DbResult<(Inbox, HashMap<ConversationId, ConversationStatus>)> {
-    let people: Vec<PersonRow> = sql(people())
+    let contacts: Vec<ContactIdentityRow> = sql(contacts_by_keys())
         .bind(account)
         .bind(keys.phones.clone())
         .bind(keys.wa_ids.clone())
         .bind(keys.user_ids.clone())
         .load(&mut *conn)
         .await?;
-    let people: Vec<Person> = people.into_iter().map(Person::from).collect();
-    let threads: Vec<ThreadRow> = sql(format!(
+    let contacts: Vec<ContactIdentity> = contacts.into_iter().map(ContactIdentity::from).collect();
+    let conversations: Vec<ConversationStateRow> = sql(format!(
         "SELECT v.id, v.contact_id, v.profile_id, v.status, v.last_message_at, v.last_inbound_at
          FROM {keys} k JOIN conversations v ON v.account_id = $1 AND v.contact_id = k.contact_id
          ORDER BY v.id FOR NO KEY UPDATE OF v",
         keys = key_rows("$2", "contact_id"),
     ))
     .bind(account)
-    .bind(people.iter().map(|person| person.id.0).collect::<Vec<_>>())
+    .bind(contacts.iter().map(|contact| contact.id.0).collect::<Vec<_>>())
     .load(&mut *conn)
     .await?;
-    let threads = threads.into_iter().map(Thread::try_from);
-    let threads: Vec<Thread> = threads.collect::<Result<_, StoreError>>()?;
-    let statuses = threads.iter().map(|thread| (thread.id, thread.status)).collect();
+    let conversations = conversations.into_iter().map(ConversationState::try_from);
+    let conversations: Vec<ConversationState> = conversations.collect::<Result<_, StoreError>>()?;
+    let statuses = conversations
+        .iter()
+        .map(|conversation| (conversation.id, conversation.status))
+        .collect();
     let seen: Vec<Word> = sql(format!(
         "SELECT m.wa_message_id AS word FROM {keys} k
          JOIN messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id",
@@ -253,7 +256,7 @@ async fn load(
     .load(conn)
     .await?;
     let seen: HashSet<String> = seen.into_iter().map(|row| row.word).collect();
-    Ok((Inbox::new(people, threads, seen), statuses))
+    Ok((Inbox::new(contacts, conversations, seen), statuses))
 }
 
 /// Clears the ids that change hands within the batch. What their contacts bear now is written with all that changed.
@@ -277,28 +280,34 @@ async fn release(
     Ok(())
 }
 
-async fn meet(
+async fn insert_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    InboxChanges { met, .. }: &InboxChanges,
+    InboxChanges { new_contacts, .. }: &InboxChanges,
 ) -> DbResult<()> {
-    if met.is_empty() {
+    if new_contacts.is_empty() {
         return Ok(());
     }
     let statement = "INSERT INTO contacts (account_id, id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)
          SELECT $1, m.* FROM unnest($2, $3, $4, $5, $6, $7, $8)
            AS m (id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)";
-    sql(telling(statement, "contacts", "contact.created", "id", "id"))
-        .bind(account)
-        .bind(collect_column(met, |person| person.id.0))
-        .bind(collect_column(met, |person| person.name.clone()))
-        .bind(collect_column(met, |person| person.phone.clone()))
-        .bind(collect_column(met, |person| person.wa_id.clone()))
-        .bind(collect_column(met, |person| person.wa_user_id.clone()))
-        .bind(collect_column(met, |person| person.consent.opted_out_at))
-        .bind(collect_column(met, |person| person.consent.said_at))
-        .execute(conn)
-        .await?;
+    sql(with_contact_events(
+        statement,
+        "contacts",
+        "contact.created",
+        "id",
+        "id",
+    ))
+    .bind(account)
+    .bind(collect_column(new_contacts, |contact| contact.id.0))
+    .bind(collect_column(new_contacts, |contact| contact.name.clone()))
+    .bind(collect_column(new_contacts, |contact| contact.phone.clone()))
+    .bind(collect_column(new_contacts, |contact| contact.wa_id.clone()))
+    .bind(collect_column(new_contacts, |contact| contact.wa_user_id.clone()))
+    .bind(collect_column(new_contacts, |contact| contact.consent.opted_out_at))
+    .bind(collect_column(new_contacts, |contact| contact.consent.said_at))
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -319,25 +328,25 @@ async fn change(
             "id, phone, wa_id, wa_user_id, opted_out_at, consent_at"
         )
     );
-    sql(telling(&statement, "c", "contact.updated", "c.id", "id"))
+    sql(with_contact_events(&statement, "c", "contact.updated", "c.id", "id"))
         .bind(account)
-        .bind(collect_column(changed, |person| person.id.0))
-        .bind(collect_column(changed, |person| person.phone.clone()))
-        .bind(collect_column(changed, |person| person.wa_id.clone()))
-        .bind(collect_column(changed, |person| person.wa_user_id.clone()))
-        .bind(collect_column(changed, |person| person.consent.opted_out_at))
-        .bind(collect_column(changed, |person| person.consent.said_at))
+        .bind(collect_column(changed, |contact| contact.id.0))
+        .bind(collect_column(changed, |contact| contact.phone.clone()))
+        .bind(collect_column(changed, |contact| contact.wa_id.clone()))
+        .bind(collect_column(changed, |contact| contact.wa_user_id.clone()))
+        .bind(collect_column(changed, |contact| contact.consent.opted_out_at))
+        .bind(collect_column(changed, |contact| contact.consent.said_at))
         .execute(conn)
         .await?;
     Ok(())
 }
 
-async fn write_threads(
+async fn write_conversations(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    InboxChanges { threads, .. }: &InboxChanges,
+    InboxChanges { conversations, .. }: &InboxChanges,
 ) -> DbResult<()> {
-    if threads.is_empty() {
+    if conversations.is_empty() {
         return Ok(());
     }
     sql(
@@ -348,12 +357,20 @@ async fn write_threads(
            last_message_at = excluded.last_message_at, last_inbound_at = excluded.last_inbound_at, updated_at = now()",
     )
     .bind(account)
-    .bind(collect_column(threads, |thread| thread.id.0))
-    .bind(collect_column(threads, |thread| thread.contact_id.0))
-    .bind(collect_column(threads, |thread| thread.profile_id.map(Uuid::from)))
-    .bind(collect_column(threads, |thread| thread.status.as_str().to_owned()))
-    .bind(collect_column(threads, |thread| thread.last_message_at))
-    .bind(collect_column(threads, |thread| thread.last_inbound_at))
+    .bind(collect_column(conversations, |conversation| conversation.id.0))
+    .bind(collect_column(conversations, |conversation| conversation.contact_id.0))
+    .bind(collect_column(conversations, |conversation| {
+        conversation.profile_id.map(Uuid::from)
+    }))
+    .bind(collect_column(conversations, |conversation| {
+        conversation.status.as_str().to_owned()
+    }))
+    .bind(collect_column(conversations, |conversation| {
+        conversation.last_message_at
+    }))
+    .bind(collect_column(conversations, |conversation| {
+        conversation.last_inbound_at
+    }))
     .execute(conn)
     .await?;
     Ok(())

@@ -5,7 +5,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageTally;
-use recado_domain::campaigns::{MessageNews, SendStatus, StatusPricing};
+use recado_domain::campaigns::{MessageStatusEvent, SendStatus, StatusPricing};
 use recado_domain::conversations::{Message, MessageStatus};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
 use serde_json::Value;
@@ -84,11 +84,11 @@ pub(crate) struct LockedMessage {
     error_message: Option<String>,
     changed: bool,
     /// What it became.
-    news: Option<SendStatus>,
+    new_status: Option<SendStatus>,
 }
 
 impl LockedMessage {
-    pub(crate) fn learn(&mut self, wa_message_id: &str) {
+    pub(crate) fn set_message_id(&mut self, wa_message_id: &str) {
         if self.message.wa_message_id.is_none() {
             self.message.wa_message_id = Some(wa_message_id.to_owned());
             self.changed = true;
@@ -96,21 +96,21 @@ impl LockedMessage {
     }
 
     /// Takes in what a status says about the price.
-    pub(crate) fn price(&mut self, news: Option<StatusPricing>) {
-        if StatusPricing::learn(&mut self.pricing, news) {
+    pub(crate) fn price(&mut self, pricing: Option<StatusPricing>) {
+        if StatusPricing::set_if_corrected(&mut self.pricing, pricing) {
             self.message.pricing = self.pricing.as_ref().map(|known| known.pricing.clone());
             self.changed = true;
         }
     }
 
     /// Takes in news of its status, unless it is old.
-    pub(crate) fn advance(&mut self, news: SendStatus, error_message: Option<&str>) {
-        let Some(next) = self.message.status.advance(news) else {
+    pub(crate) fn advance(&mut self, status: SendStatus, error_message: Option<&str>) {
+        let Some(next) = self.message.status.advance(status) else {
             return;
         };
         self.message.status = next;
         self.changed = true;
-        self.news = Some(news);
+        self.new_status = Some(status);
         if next == MessageStatus::Failed {
             self.error_message = error_message.map(str::to_owned);
         }
@@ -120,14 +120,14 @@ impl LockedMessage {
         self.message.status == MessageStatus::Pending
     }
 
-    fn news(&self) -> Option<MessageNews> {
-        Some(MessageNews {
+    fn status_event(&self) -> Option<MessageStatusEvent> {
+        Some(MessageStatusEvent {
             id: self.message.id.0,
             campaign_id: None,
             conversation_id: Some(self.message.conversation_id),
             contact_id: self.contact_id,
             wa_message_id: self.message.wa_message_id.clone(),
-            status: self.news?,
+            status: self.new_status?,
             error_code: None,
             error_message: self.error_message.clone(),
         })
@@ -171,7 +171,7 @@ pub(crate) async fn lock_messages(
             contact_id: row.contact_id.into(),
             error_message: None,
             changed: false,
-            news: None,
+            new_status: None,
         })
     });
     Ok(locked.collect::<Result<_, StoreError>>()?)
@@ -237,6 +237,6 @@ pub(crate) async fn write_messages(
         tally.advance(message.created_at, *was, message.status);
     }
     count_messages(conn, account, &tally).await?;
-    let news: Vec<MessageNews> = changed.into_iter().filter_map(LockedMessage::news).collect();
-    outbox::append(conn, account, &MessageNews::events(&news)).await
+    let events: Vec<MessageStatusEvent> = changed.into_iter().filter_map(LockedMessage::status_event).collect();
+    outbox::append(conn, account, &MessageStatusEvent::events(&events)).await
 }

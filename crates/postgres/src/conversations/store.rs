@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use super::messages::{COLUMNS, MessageRow, find, lock_messages, write_messages};
 use crate::analytics::{count_conversations_of, count_messages};
-use crate::contacts::learn_wa_ids;
+use crate::contacts::set_wa_ids;
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::{Sql, limit_hint, sql};
@@ -268,7 +268,7 @@ async fn record_reply(
     };
     match result {
         ReplyResult::Sent { message_id, .. } => {
-            message.learn(message_id);
+            message.set_message_id(message_id);
             message.advance(SendStatus::Sent, None);
         }
         ReplyResult::Failed { message: why } => message.advance(SendStatus::Failed, Some(why)),
@@ -279,7 +279,7 @@ async fn record_reply(
     if let (ReplyResult::Sent { wa_id: Some(wa_id), .. }, Some(message)) = (result, &message)
         && let Some(conversation) = find_one(conn, account, message.conversation_id, "").await?
     {
-        learn_wa_ids(conn, account, vec![conversation.contact_id.0], vec![wa_id.clone()]).await?;
+        set_wa_ids(conn, account, vec![conversation.contact_id.0], vec![wa_id.clone()]).await?;
     }
     Ok(message)
 }

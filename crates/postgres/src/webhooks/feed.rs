@@ -3,7 +3,7 @@
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use recado_domain::shared::{AccountId, CursorPage, StoreError};
-use recado_domain::webhooks::{Body, Direction, FeedQuery, LogQuery, LogStatus, WebhookLog};
+use recado_domain::webhooks::{Direction, FeedQuery, LogQuery, LogStatus, WebhookEvent, WebhookLog};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -53,7 +53,7 @@ impl LogRow {
     fn log(self, account_id: AccountId) -> Result<WebhookLog, StoreError> {
         let sent = self.event_id.zip(self.data).zip(self.occurred_at);
         let sent = sent.map(|((id, data), timestamp)| {
-            json!(Body {
+            json!(WebhookEvent {
                 id: id.into(),
                 kind: self.event_type.clone(),
                 timestamp,
@@ -183,7 +183,7 @@ pub(super) async fn cursor_page(
     pool: &TenantPool,
     account: AccountId,
     query: &FeedQuery,
-) -> Result<CursorPage<Body>, StoreError> {
+) -> Result<CursorPage<WebhookEvent>, StoreError> {
     let after = query.after.map_or(Uuid::nil(), Uuid::from);
     let mut statement = sql(looking(query.kind.is_some()))
         .bind(account)
@@ -203,7 +203,7 @@ pub(super) async fn cursor_page(
         data: rows
             .into_iter()
             .filter(|row| row.matches)
-            .map(|row| Body {
+            .map(|row| WebhookEvent {
                 id: row.id.into(),
                 kind: row.kind,
                 timestamp: row.occurred_at,

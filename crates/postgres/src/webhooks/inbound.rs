@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::Uuid as SqlUuid;
 use recado_domain::shared::{AccountId, StoreError, WebhookId};
-use recado_domain::webhooks::{InboundStore, Receipt, StoredWebhook};
+use recado_domain::webhooks::{InboundLogEntry, InboundStore, StoredWebhook};
 use uuid::Uuid;
 
 use super::store::{COLUMNS, Row};
@@ -58,20 +58,20 @@ impl InboundStore for PgInbound {
         Ok(self.tenants.read_row::<Answer, _>(account, query).await?.yes)
     }
 
-    async fn log(&self, account: AccountId, receipt: &Receipt) -> Result<(), StoreError> {
+    async fn log(&self, account: AccountId, entry: &InboundLogEntry) -> Result<(), StoreError> {
         let statement = sql("INSERT INTO webhook_logs
                    (account_id, id, endpoint_id, direction, event_type, message_id, payload, response_status, error,
                     created_at)
                  VALUES ($1, $2, $3, 'inbound', $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING")
         .bind(account)
-        .bind(receipt.id)
-        .bind(receipt.endpoint_id)
-        .bind(receipt.event_type.as_str())
-        .bind(receipt.message_id.as_str())
-        .bind(receipt.payload.clone())
-        .bind(receipt.response_status)
-        .bind(receipt.error.as_deref())
-        .bind(receipt.at);
+        .bind(entry.id)
+        .bind(entry.endpoint_id)
+        .bind(entry.event_type.as_str())
+        .bind(entry.message_id.as_str())
+        .bind(entry.payload.clone())
+        .bind(entry.response_status)
+        .bind(entry.error.as_deref())
+        .bind(entry.at);
         self.tenants.run(account, statement).await.map(drop)
     }
 }

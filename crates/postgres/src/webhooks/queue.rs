@@ -6,7 +6,8 @@ use diesel::sql_types::{BigInt, Binary, Integer, Jsonb, Nullable, Text, Timestam
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, Sealed, StoreError, WebhookId};
 use recado_domain::webhooks::{
-    Attempt as Made, Claimed, DeliveryKey, DeliveryQueue, Health, HealthNote, SealedSecrets, Settlement, Wanted,
+    Attempt as Made, ClaimRequest, ClaimedDelivery, DeliveryKey, DeliveryQueue, DeliveryState, Health, HealthUpdate,
+    SealedSecrets,
 };
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
@@ -100,8 +101,8 @@ struct Row {
 }
 
 impl Row {
-    fn claimed(self) -> Claimed {
-        Claimed {
+    fn claimed(self) -> ClaimedDelivery {
+        ClaimedDelivery {
             key: DeliveryKey {
                 account_id: self.account_id.into(),
                 event_id: self.event_id.into(),
@@ -180,18 +181,18 @@ const FINISH: &str = concat!(
 /// How often a record is repeated for rows that others keep changing.
 const FINISH_TRIES: usize = 5;
 
-fn delay(settlement: Settlement) -> i64 {
-    match settlement {
-        Settlement::Waiting(delay) => delay.value(),
-        Settlement::Delivered | Settlement::Failed => 0,
+fn delay(state: DeliveryState) -> i64 {
+    match state {
+        DeliveryState::Waiting(delay) => delay.value(),
+        DeliveryState::Delivered | DeliveryState::Failed => 0,
     }
 }
 
-fn state(settlement: Settlement) -> String {
-    let word = match settlement {
-        Settlement::Delivered => "delivered",
-        Settlement::Waiting(_) => "waiting",
-        Settlement::Failed => "failed",
+fn state_name(state: DeliveryState) -> String {
+    let word = match state {
+        DeliveryState::Delivered => "delivered",
+        DeliveryState::Waiting(_) => "waiting",
+        DeliveryState::Failed => "failed",
     };
     word.to_owned()
 }
@@ -203,16 +204,18 @@ fn since(health: Health) -> Option<OffsetDateTime> {
     }
 }
 
-type Note = (AccountId, WebhookId, HealthNote);
+type EndpointHealthUpdate = (AccountId, WebhookId, HealthUpdate);
 
-fn finish<'a>(made: &[Made], notes: &[Note]) -> Sql<'a> {
-    let recovered = notes.iter().filter(|(.., note)| *note == HealthNote::Recovered);
-    let recovered: Vec<(Uuid, Uuid)> = recovered.map(|(account, id, _)| (account.0, id.0)).collect();
-    let failing: Vec<_> = notes
+fn finish<'a>(made: &[Made], health_updates: &[EndpointHealthUpdate]) -> Sql<'a> {
+    let recovered = health_updates
         .iter()
-        .filter_map(|(account, id, note)| match note {
-            HealthNote::Failing { known, since: from, at } => Some((account.0, id.0, since(*known), *from, *at)),
-            HealthNote::Recovered | HealthNote::Disabled { .. } => None,
+        .filter(|(.., health_update)| *health_update == HealthUpdate::Recovered);
+    let recovered: Vec<(Uuid, Uuid)> = recovered.map(|(account, id, _)| (account.0, id.0)).collect();
+    let failing: Vec<_> = health_updates
+        .iter()
+        .filter_map(|(account, id, health_update)| match health_update {
+            HealthUpdate::Failing { known, since: from, at } => Some((account.0, id.0, since(*known), *from, *at)),
+            HealthUpdate::Recovered | HealthUpdate::Disabled { .. } => None,
         })
         .collect();
     let milliseconds = |made: &Made| i32::try_from(made.duration.whole_milliseconds()).ok();
@@ -230,8 +233,8 @@ fn finish<'a>(made: &[Made], notes: &[Note]) -> Sql<'a> {
         .bind(collect_column(made, |made| made.error.clone()))
         .bind(collect_column(made, milliseconds))
         .bind(collect_column(made, |made| made.at))
-        .bind(collect_column(made, |made| state(made.settlement)))
-        .bind(collect_column(made, |made| delay(made.settlement)))
+        .bind(collect_column(made, |made| state_name(made.state)))
+        .bind(collect_column(made, |made| delay(made.state)))
         .bind(collect_column(&recovered, |(account, _)| *account))
         .bind(collect_column(&recovered, |(_, id)| *id))
         .bind(collect_column(&failing, |row| row.0))
@@ -247,9 +250,9 @@ const DISABLE: &str = "UPDATE webhook_endpoints
        updated_at = now(), version = version + 1
      WHERE account_id = $1 AND id = $2 AND is_active AND ($3 = 'gone' OR failing_since IS NOT DISTINCT FROM $4)";
 
-async fn disable(conn: &mut AsyncPgConnection, notes: &[Note]) -> DbResult<()> {
-    for (account, id, note) in notes {
-        let HealthNote::Disabled { known, reason, events } = note else {
+async fn disable(conn: &mut AsyncPgConnection, health_updates: &[EndpointHealthUpdate]) -> DbResult<()> {
+    for (account, id, health_update) in health_updates {
+        let HealthUpdate::Disabled { known, reason, events } = health_update else {
             continue;
         };
         let statement = sql(DISABLE)
@@ -265,14 +268,18 @@ async fn disable(conn: &mut AsyncPgConnection, notes: &[Note]) -> DbResult<()> {
     Ok(())
 }
 
-async fn finish_all(conn: &mut AsyncPgConnection, made: &[Made], notes: &[Note]) -> DbResult<()> {
-    settle(conn, made, notes).await?;
-    disable(conn, notes).await
+async fn finish_all(
+    conn: &mut AsyncPgConnection,
+    made: &[Made],
+    health_updates: &[EndpointHealthUpdate],
+) -> DbResult<()> {
+    settle(conn, made, health_updates).await?;
+    disable(conn, health_updates).await
 }
 
-async fn settle(conn: &mut AsyncPgConnection, made: &[Made], notes: &[Note]) -> DbResult<()> {
+async fn settle(conn: &mut AsyncPgConnection, made: &[Made], health_updates: &[EndpointHealthUpdate]) -> DbResult<()> {
     for _ in 0..FINISH_TRIES {
-        let missed: Number = finish(made, notes).get_result(&mut *conn).await?;
+        let missed: Number = finish(made, health_updates).get_result(&mut *conn).await?;
         if missed.n == 0 {
             return Ok(());
         }
@@ -306,25 +313,25 @@ const SWEEP_EVENTS: &str = "WITH old AS MATERIALIZED (
 
 #[async_trait]
 impl DeliveryQueue for PgDeliveryQueue {
-    async fn claim(&self, wanted: &Wanted, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+    async fn claim(&self, request: &ClaimRequest, lease: Duration) -> Result<Vec<ClaimedDelivery>, StoreError> {
         let query = sql(CLAIM)
-            .bind(collect_column(&wanted.lines, |(id, _)| id.0))
-            .bind(collect_column(&wanted.lines, |(_, n)| *n))
-            .bind(wanted.others)
-            .bind(wanted.limit)
+            .bind(collect_column(&request.endpoints, |(id, _)| id.0))
+            .bind(collect_column(&request.endpoints, |(_, n)| *n))
+            .bind(request.others)
+            .bind(request.limit)
             .bind(lease);
         let rows = self.0.rows::<Row>(query).await?;
         Ok(rows.into_iter().map(Row::claimed).collect())
     }
 
-    async fn finish(&self, attempts: &[Made], notes: &[Note]) -> Result<(), StoreError> {
-        let disables = notes
+    async fn finish(&self, attempts: &[Made], health_updates: &[EndpointHealthUpdate]) -> Result<(), StoreError> {
+        let disables = health_updates
             .iter()
-            .any(|(.., note)| matches!(note, HealthNote::Disabled { .. }));
+            .any(|(.., health_update)| matches!(health_update, HealthUpdate::Disabled { .. }));
         if disables {
-            in_owner!(self.0, |conn| finish_all(conn, attempts, notes))
+            in_owner!(self.0, |conn| finish_all(conn, attempts, health_updates))
         } else {
-            on_owner!(self.0, |conn| settle(conn, attempts, notes))
+            on_owner!(self.0, |conn| settle(conn, attempts, health_updates))
         }
     }
 

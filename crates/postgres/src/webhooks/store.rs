@@ -10,7 +10,7 @@ use recado_domain::shared::{
     WebhookId, WebhookLogId,
 };
 use recado_domain::webhooks::{
-    Body, FeedQuery, LogQuery, LoggedDelivery, SealedSecrets, StoredWebhook, Webhook, WebhookLog, WebhookStore,
+    FeedQuery, LogQuery, LoggedDelivery, SealedSecrets, StoredWebhook, Webhook, WebhookEvent, WebhookLog, WebhookStore,
 };
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -222,16 +222,16 @@ async fn queue(
     Ok(queued > 0)
 }
 
-async fn ping(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, body: &Body) -> DbResult<bool> {
+async fn ping(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, event: &WebhookEvent) -> DbResult<bool> {
     sql("INSERT INTO webhook_events (account_id, id, type, payload, occurred_at) VALUES ($1, $2, $3, $4, $5)")
         .bind(account)
-        .bind(body.id)
-        .bind(body.kind.as_str())
-        .bind(body.data.clone())
-        .bind(body.timestamp)
+        .bind(event.id)
+        .bind(event.kind.as_str())
+        .bind(event.data.clone())
+        .bind(event.timestamp)
         .execute(&mut *conn)
         .await?;
-    queue(conn, account, id, body.id).await
+    queue(conn, account, id, event.id).await
 }
 
 /// A place among what was given up of an endpoint.
@@ -340,13 +340,13 @@ impl WebhookStore for PgWebhooks {
         }))
     }
 
-    async fn feed(&self, account: AccountId, query: &FeedQuery) -> Result<CursorPage<Body>, StoreError> {
+    async fn feed(&self, account: AccountId, query: &FeedQuery) -> Result<CursorPage<WebhookEvent>, StoreError> {
         feed::cursor_page(&self.0, account, query).await
     }
 
-    async fn ping(&self, account: AccountId, id: WebhookId, body: &Body) -> Result<bool, StoreError> {
+    async fn ping(&self, account: AccountId, id: WebhookId, event: &WebhookEvent) -> Result<bool, StoreError> {
         // The endpoint went meanwhile: its test goes with it.
-        in_tenant!(self.0, account, |conn| ping(conn, account, id, body), unless false)
+        in_tenant!(self.0, account, |conn| ping(conn, account, id, event), unless false)
     }
 
     async fn redeliver(&self, account: AccountId, id: WebhookId, event: WebhookEventId) -> Result<bool, StoreError> {

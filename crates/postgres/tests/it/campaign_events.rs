@@ -2,11 +2,11 @@
 
 use recado_domain::campaigns::{Campaign, CampaignStatus, RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::{DeliveryNews, DeliveryStore};
+use recado_domain::whatsapp::{StatusUpdate, StatusUpdateStore};
 use serde_json::{Value, json};
 
-use crate::deliveries::news;
 use crate::retries::retry_of;
+use crate::status_updates::status_update;
 use crate::support::{World, id};
 use crate::webhook_events::endpoint;
 
@@ -80,10 +80,10 @@ async fn a_run_tells_of_its_beginning_its_end_and_each_message() {
     let mut messages = told(&world).await;
     messages.sort_by_key(|(_, items)| wanted.iter().position(|(_, known)| known == items));
     assert_eq!(messages, wanted);
-    let read: Vec<DeliveryNews> = [SendStatus::Read, SendStatus::Delivered, SendStatus::Read]
-        .map(|status| news(None, "m0", status))
+    let read: Vec<StatusUpdate> = [SendStatus::Read, SendStatus::Delivered, SendStatus::Read]
+        .map(|status| status_update(None, "m0", status))
         .into();
-    world.deliveries().apply(world.account, &read).await.unwrap();
+    world.status_updates().apply(world.account, &read).await.unwrap();
     let wanted = json!([item(&world, sends[0], "read").await]);
     assert_eq!(told(&world).await, [("message.read".to_owned(), wanted)]);
     runs.finish(run).await.unwrap();

@@ -3,12 +3,12 @@
 use recado_domain::contacts::{ContactChange, ContactDraft, ContactStore, ContactUpsert};
 use recado_domain::conversations::Consent;
 use recado_domain::shared::ContactId;
-use recado_domain::whatsapp::{DeliveryNews, DeliveryStore};
+use recado_domain::whatsapp::{StatusUpdate, StatusUpdateStore};
 use time::{Duration, OffsetDateTime};
 
 use crate::contact_updates::update;
 use crate::contacts::{add, draft, row, upserted};
-use crate::deliveries::{in_flight, news};
+use crate::status_updates::{in_flight, status_update};
 use crate::support::{NOW, World, id};
 
 const PHONE: &str = "+5511961234567";
@@ -162,19 +162,23 @@ async fn refusal_of_the_same_second_is_older_than_the_opt_in_that_takes_it_back(
 async fn repeated_refusals_of_whatsapp_emit_nothing() {
     let (world, _, sends) = in_flight().await;
     crate::webhook_events::endpoint(&world, world.account, "{contact.updated}", true).await;
-    let stopped = |seconds: i64| DeliveryNews {
+    let stopped = |seconds: i64| StatusUpdate {
         error_code: Some(131_050),
         at: NOW + Duration::seconds(seconds),
-        ..news(Some(sends[0]), "m0", recado_domain::campaigns::SendStatus::Failed)
+        ..status_update(Some(sends[0]), "m0", recado_domain::campaigns::SendStatus::Failed)
     };
     let emitted = "SELECT count(*) FROM outbox_events WHERE payload->>'type' = 'contact.updated'";
     let contact = "FROM contacts WHERE opted_out_at IS NOT NULL";
-    world.deliveries().apply(world.account, &[stopped(0)]).await.unwrap();
+    world
+        .status_updates()
+        .apply(world.account, &[stopped(0)])
+        .await
+        .unwrap();
     let updated = time(&world, "updated_at", contact).await;
     assert_eq!(world.number(emitted).await, 1);
     for seconds in [0, -5, 5, 5] {
         world
-            .deliveries()
+            .status_updates()
             .apply(world.account, &[stopped(seconds)])
             .await
             .unwrap();

@@ -5,17 +5,17 @@ use std::collections::HashSet;
 use futures_util::future::join_all;
 use recado_domain::campaigns::SendStatus;
 use recado_domain::conversations::{
-    Arrival, Conversation, ConversationQuery, ConversationStatus, ConversationStore, Direction, InboundMessage,
-    InboundNews, InboxStore, Message, MessageStatus, ReplyResult, Sender,
+    Conversation, ConversationQuery, ConversationStatus, ConversationStore, Direction, InboundEvent, InboundItem,
+    InboundMessage, InboxStore, Message, MessageStatus, ReplyResult, Sender,
 };
 use recado_domain::shared::{AccountId, ContactId, ConversationId, CursorQuery, MessageId, ProfileId, TimeCursor};
-use recado_domain::whatsapp::{DeliveryNews, DeliveryStore, ProfileStore};
+use recado_domain::whatsapp::{ProfileStore, StatusUpdate, StatusUpdateStore};
 use recado_postgres::{PgConversations, PgInbox, PgProfiles};
 use serde_json::json;
 use time::Duration;
 
 use crate::campaign_events;
-use crate::deliveries::news;
+use crate::status_updates::status_update;
 use crate::support::{NOW, World, id, position};
 use crate::webhook_events::endpoint;
 use crate::whatsapp::profile;
@@ -37,22 +37,22 @@ pub(crate) fn conversations(world: &World) -> PgConversations {
     PgConversations::new(world.tenants.clone(), world.owner.clone())
 }
 
-pub(crate) async fn receive(world: &World, account: AccountId, news: Vec<InboundNews>) {
-    let arrivals = arrivals(news);
+pub(crate) async fn receive(world: &World, account: AccountId, events: Vec<InboundEvent>) {
+    let inbound_items = inbound_items(events);
     PgInbox::new(world.tenants.clone())
-        .receive(account, NUMBER, &arrivals)
+        .receive(account, NUMBER, &inbound_items)
         .await
         .unwrap();
 }
 
-pub(crate) fn arrivals(news: Vec<InboundNews>) -> Vec<Arrival> {
-    let arrival = |news| Arrival {
-        news,
+pub(crate) fn inbound_items(events: Vec<InboundEvent>) -> Vec<InboundItem> {
+    let item = |event| InboundItem {
+        event,
         contact_id: id().into(),
         conversation_id: id().into(),
         message_id: id().into(),
     };
-    news.into_iter().map(arrival).collect()
+    events.into_iter().map(item).collect()
 }
 
 pub(crate) fn sender(wa_id: &str) -> Sender {
@@ -63,8 +63,8 @@ pub(crate) fn sender(wa_id: &str) -> Sender {
     }
 }
 
-pub(crate) fn message(wamid: &str, sender: Sender, text: &str, minutes: i64) -> InboundNews {
-    InboundNews::Message(InboundMessage {
+pub(crate) fn message(wamid: &str, sender: Sender, text: &str, minutes: i64) -> InboundEvent {
+    InboundEvent::Message(InboundMessage {
         wa_message_id: wamid.into(),
         sender,
         at: NOW + Duration::minutes(minutes),
@@ -196,12 +196,12 @@ async fn the_same_batch_ten_times_at_once_is_taken_in_once() {
         )]
     };
     join_all((0..10).map(|round| {
-        let mut news = batch();
+        let mut events = batch();
         if round % 2 == 0 {
-            news.reverse();
+            events.reverse();
         }
-        news.extend(odd());
-        receive(&world, world.account, news)
+        events.extend(odd());
+        receive(&world, world.account, events)
     }))
     .await;
     assert_eq!(world.number("SELECT count(*) FROM contacts").await, 3);
@@ -264,27 +264,27 @@ async fn ids_are_learned_only_where_nobody_has_them() {
         world.text(known).await.unwrap(),
         "Ana +5531988887777 553188887777, Bia BR.2"
     );
-    let moved = InboundNews::Moved {
+    let number_changed = InboundEvent::NumberChanged {
         sender: Sender {
             user_id: Some("BR.2".into()),
             ..Sender::default()
         },
         now: sender("553188887777"),
     };
-    receive(&world, account, vec![moved]).await;
+    receive(&world, account, vec![number_changed]).await;
     assert_eq!(
         world.text(known).await.unwrap(),
         "Ana +5531988887777 553188887777, Bia BR.2",
         "nobody is merged"
     );
-    let moved = InboundNews::Moved {
+    let number_changed = InboundEvent::NumberChanged {
         sender: sender("553188887777"),
         now: Sender {
             user_id: Some("BR.3".into()),
             ..sender("5511961234567")
         },
     };
-    receive(&world, account, vec![moved.clone(), moved]).await;
+    receive(&world, account, vec![number_changed.clone(), number_changed]).await;
     assert_eq!(
         world.text(known).await.unwrap(),
         "Ana +5511961234567 5511961234567 BR.3, Bia BR.2"
@@ -295,7 +295,7 @@ async fn ids_are_learned_only_where_nobody_has_them() {
 async fn wishes_count_by_their_moment_and_repeated_words_not_at_all() {
     let (world, _) = connected().await;
     let account = world.account;
-    let wish = |wanted, minutes| InboundNews::Preference {
+    let consent_change = |wanted, minutes| InboundEvent::Preference {
         sender: sender("5511961234567"),
         wanted,
         at: NOW + Duration::minutes(minutes),
@@ -309,12 +309,17 @@ async fn wishes_count_by_their_moment_and_repeated_words_not_at_all() {
     .await;
     let out = "SELECT count(*) FROM contacts WHERE opted_out_at = '2026-03-01 12:01:00.123456Z'";
     assert_eq!(world.number(out).await, 1, "the first time wins");
-    receive(&world, account, vec![wish(true, 1)]).await;
+    receive(&world, account, vec![consent_change(true, 1)]).await;
     assert_eq!(world.number(out).await, 1, "older than the last word");
-    receive(&world, account, vec![wish(true, 5), wish(false, 4), sair()]).await;
+    receive(
+        &world,
+        account,
+        vec![consent_change(true, 5), consent_change(false, 4), sair()],
+    )
+    .await;
     receive(&world, account, vec![sair()]).await;
     assert_eq!(contact(&world, "opted_out_at").await, None);
-    receive(&world, account, vec![wish(false, 6)]).await;
+    receive(&world, account, vec![consent_change(false, 6)]).await;
     assert_eq!(
         world
             .number("SELECT count(*) FROM contacts WHERE opted_out_at IS NOT NULL")
@@ -378,8 +383,8 @@ async fn a_message_reopens_and_the_contact_of_a_removed_one_is_new() {
 async fn lists_are_walked_by_moment_and_id_whatever_is_equal() {
     let (world, _) = connected().await;
     let account = world.account;
-    let news = (0..7_i64).map(|n| message(&format!("m{n}"), sender(&format!("551196123456{n}")), "oi", n / 3));
-    receive(&world, account, news.collect()).await;
+    let events = (0..7_i64).map(|n| message(&format!("m{n}"), sender(&format!("551196123456{n}")), "oi", n / 3));
+    receive(&world, account, events.collect()).await;
     let store = conversations(&world);
     let (mut seen, mut cursor) = (Vec::new(), None);
     loop {
@@ -510,10 +515,10 @@ async fn the_facts_of_a_reply_and_its_beginning() {
     assert_eq!(store.record_reply(other, reply.id, &sent("w")).await.unwrap(), None);
 }
 
-fn told(id: Option<MessageId>, wamid: &str, status: SendStatus) -> DeliveryNews {
-    DeliveryNews {
+fn told(id: Option<MessageId>, wamid: &str, status: SendStatus) -> StatusUpdate {
+    StatusUpdate {
         send_id: id.map(|id| id.0.into()),
-        ..news(None, wamid, status)
+        ..status_update(None, wamid, status)
     }
 }
 
@@ -526,15 +531,15 @@ async fn a_reply_goes_forward_only_whoever_comes_first() {
     let none: [usize; 0] = [];
     // By the platform's id alone it is not known yet; by ours it is, before its record.
     let batch = [told(None, "w", SendStatus::Read)];
-    assert_eq!(world.deliveries().apply(account, &batch).await.unwrap(), [0]);
+    assert_eq!(world.status_updates().apply(account, &batch).await.unwrap(), [0]);
     for _ in 0..10 {
         let batch = [
             told(Some(reply.id), "w", SendStatus::Read),
             told(None, "w", SendStatus::Delivered),
             told(Some(reply.id), "w", SendStatus::Sent),
         ];
-        assert_eq!(world.deliveries().apply(account, &batch[..1]).await.unwrap(), none);
-        assert_eq!(world.deliveries().apply(account, &batch).await.unwrap(), none);
+        assert_eq!(world.status_updates().apply(account, &batch[..1]).await.unwrap(), none);
+        assert_eq!(world.status_updates().apply(account, &batch).await.unwrap(), none);
     }
     let recorded = store
         .record_reply(account, reply.id, &sent("w"))
@@ -580,10 +585,10 @@ async fn a_reply_is_moved_by_nobody_elses_news_and_takes_no_other_messages_id() 
         told(None, "a", SendStatus::Failed),
         told(Some(reply.id), "w", SendStatus::Failed),
     ];
-    assert_eq!(world.deliveries().apply(account, &foreign[..1]).await.unwrap(), [0]);
+    assert_eq!(world.status_updates().apply(account, &foreign[..1]).await.unwrap(), [0]);
     assert_eq!(
         world
-            .deliveries()
+            .status_updates()
             .apply(world.another_account().await, &foreign)
             .await
             .unwrap(),
@@ -635,11 +640,11 @@ async fn a_refused_reply_says_why_and_a_forgotten_one_fails_in_time() {
     assert_eq!(store.fail_unknown(Duration::ZERO, 10).await.unwrap(), 0);
     let errors = "SELECT string_agg(left(error_message, 22), ', ' ORDER BY id) FROM messages WHERE status = 'failed'";
     assert_eq!(world.text(errors).await.unwrap(), "the outcome is unknown, closed");
-    let late = [DeliveryNews {
+    let late = [StatusUpdate {
         send_id: Some(reply.id.0.into()),
-        ..news(None, "w", SendStatus::Delivered)
+        ..status_update(None, "w", SendStatus::Delivered)
     }];
-    world.deliveries().apply(account, &late).await.unwrap();
+    world.status_updates().apply(account, &late).await.unwrap();
     let kept = messages(&world, reply.conversation_id).await;
     assert!(kept.iter().all(|message| message.status != MessageStatus::Delivered));
     let contact: ContactId = only(&world, account).await.contact_id;

@@ -6,19 +6,19 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use recado_domain::campaigns::{Campaign, CampaignStatus, CampaignStore, QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::DeliveryStore;
+use recado_domain::whatsapp::StatusUpdateStore;
 use time::Duration;
 use uuid::Uuid;
 
-use crate::deliveries::news;
 use crate::model::variable;
+use crate::status_updates::status_update;
 use crate::support::{LEASE, World, id};
 
 #[derive(Clone, Debug)]
 enum Step {
     Begin(i64),
     Record(Vec<(usize, u8)>),
-    News(Vec<(usize, SendStatus)>),
+    StatusUpdates(Vec<(usize, SendStatus)>),
     Retake,
     Doubt,
     Pause,
@@ -31,7 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (1..6_i64).prop_map(Step::Begin),
         4 => prop::collection::vec((which.clone(), 0..5_u8), 1..6).prop_map(Step::Record),
-        4 => prop::collection::vec((which, prop::sample::select(SendStatus::ALL)), 1..6).prop_map(Step::News),
+        4 => prop::collection::vec((which, prop::sample::select(SendStatus::ALL)), 1..6).prop_map(Step::StatusUpdates),
         1 => Just(Step::Retake),
         1 => Just(Step::Doubt),
         1 => Just(Step::Pause),
@@ -77,12 +77,12 @@ async fn play(world: &World, worker: Uuid, campaign: &Campaign, run: QueuedRun, 
             }
             runs.record(run, &started).await.unwrap();
         }
-        Step::News(items) => {
+        Step::StatusUpdates(items) => {
             let batch: Vec<_> = items
                 .into_iter()
-                .map(|(at, status)| news(Some(pick(at)), &pick(at).to_string(), status))
+                .map(|(at, status)| status_update(Some(pick(at)), &pick(at).to_string(), status))
                 .collect();
-            world.deliveries().apply(world.account, &batch).await.unwrap();
+            world.status_updates().apply(world.account, &batch).await.unwrap();
         }
         Step::Retake => {
             runs.release(run, worker).await.unwrap();

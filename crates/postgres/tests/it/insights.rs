@@ -10,18 +10,18 @@ use recado_domain::analytics::{HeatCell, InsightStore, MessageCounts, Newness, P
 use recado_domain::campaigns::{RunStore, SendResult, SendStatus};
 use recado_domain::contacts::{ContactDraft, ContactStore, ImportRow, Phone};
 use recado_domain::conversations::{
-    Arrival, ConversationStatus, ConversationStore, Direction, InboundMessage, InboundNews, InboxStore, Message,
+    ConversationStatus, ConversationStore, Direction, InboundEvent, InboundItem, InboundMessage, InboxStore, Message,
     MessageStatus, ReplyResult, Sender,
 };
 use recado_domain::rollups::RollupStore;
 use recado_domain::shared::{ContactId, ConversationId, ProfileId};
-use recado_domain::whatsapp::{DeliveryStore, ProfileStore};
+use recado_domain::whatsapp::{ProfileStore, StatusUpdateStore};
 use recado_postgres::{PgConversations, PgInbox, PgInsights, PgProfiles, PgRollups};
 use time::macros::datetime;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use crate::deliveries::news;
+use crate::status_updates::status_update;
 use crate::support::{World, id};
 use crate::whatsapp::profile;
 
@@ -36,7 +36,7 @@ enum Step {
     Told(u8, i64),
     Reply(usize, i64),
     Record(usize, u8),
-    News(usize, SendStatus),
+    StatusUpdate(usize, SendStatus),
     Set(usize, ConversationStatus),
     Add(u8, i64),
     Import(Vec<u8>, i64),
@@ -53,7 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (0..6_u8, ago()).prop_map(|(who, ago)| Step::Told(who, ago)),
         4 => (which(), ago()).prop_map(|(at, ago)| Step::Reply(at, ago)),
         2 => (which(), 0..3_u8).prop_map(|(at, result)| Step::Record(at, result)),
-        5 => (which(), prop::sample::select(SendStatus::ALL)).prop_map(|(at, status)| Step::News(at, status)),
+        5 => (which(), prop::sample::select(SendStatus::ALL)).prop_map(|(at, status)| Step::StatusUpdate(at, status)),
         2 => (which(), prop::sample::select(ConversationStatus::ALL)).prop_map(|(at, status)| Step::Set(at, status)),
         1 => (0..9_u8, ago()).prop_map(|(who, ago)| Step::Add(who, ago)),
         1 => (prop::collection::vec(0..9_u8, 1..4), ago()).prop_map(|(who, ago)| Step::Import(who, ago)),
@@ -88,7 +88,7 @@ fn draft(who: u8) -> ContactDraft {
     }
 }
 
-fn inbound(who: u8, ago: i64) -> Arrival {
+fn inbound(who: u8, ago: i64) -> InboundItem {
     let message = InboundMessage {
         wa_message_id: id().to_string(),
         sender: Sender {
@@ -103,8 +103,8 @@ fn inbound(who: u8, ago: i64) -> Arrival {
         referral: None,
         payload: serde_json::Value::Null,
     };
-    Arrival {
-        news: InboundNews::Message(message),
+    InboundItem {
+        event: InboundEvent::Message(message),
         contact_id: id().into(),
         conversation_id: id().into(),
         message_id: id().into(),
@@ -175,12 +175,12 @@ impl History<'_> {
                     .await
                     .unwrap();
             }
-            Step::News(at, status) => {
+            Step::StatusUpdate(at, status) => {
                 let Some(message) = self.pick("messages", "direction = 'outbound'", at).await else {
                     return;
                 };
-                let news = news(Some(message.into()), &message.to_string(), status);
-                world.deliveries().apply(account, &[news]).await.unwrap();
+                let update = status_update(Some(message.into()), &message.to_string(), status);
+                world.status_updates().apply(account, &[update]).await.unwrap();
             }
             Step::Set(at, status) => {
                 let Some(conversation) = self.pick("conversations", "true", at).await else {
@@ -248,8 +248,8 @@ impl History<'_> {
                 wa_id: None,
             };
             world.runs().record(run, &[(send, sent)]).await.unwrap();
-            let news = news(Some(send), &send.to_string(), status);
-            world.deliveries().apply(account, &[news]).await.unwrap();
+            let update = status_update(Some(send), &send.to_string(), status);
+            world.status_updates().apply(account, &[update]).await.unwrap();
         }
         let (id, at) = (campaign.id, moment(ago));
         // As if it had been then; nobody takes it up again.

@@ -3,9 +3,9 @@
 
 use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::DeliveryStore;
+use recado_domain::whatsapp::StatusUpdateStore;
 
-use crate::deliveries::news;
+use crate::status_updates::status_update;
 use crate::support::{LEASE, World, id};
 
 const UP: &str = include_str!("../../../../migrations/2026-11-21-000025_slots/up.sql");
@@ -70,8 +70,8 @@ async fn what_a_large_run_writes_all_the_time_is_no_row_of_its_beginning() {
     assert_eq!(world.usage().await, "1/1");
     world.assert_recount().await;
     world.runs().record(run, &[accepted(sends[1])]).await.unwrap();
-    let read = news(Some(sends[1]), &sends[1].to_string(), SendStatus::Read);
-    world.deliveries().apply(world.account, &[read]).await.unwrap();
+    let read = status_update(Some(sends[1]), &sends[1].to_string(), SendStatus::Read);
+    world.status_updates().apply(world.account, &[read]).await.unwrap();
     assert_eq!(world.usage().await, "2/0");
     world.assert_recount().await;
     assert_eq!(world.text(first).await, before);

@@ -5,10 +5,10 @@ use recado_domain::campaigns::{
     RunRetry, RunStore, SendResult, SendStatus, Trigger,
 };
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::DeliveryStore as _;
+use recado_domain::whatsapp::StatusUpdateStore as _;
 use time::Duration;
 
-use crate::deliveries::news;
+use crate::status_updates::status_update;
 use crate::support::{LEASE, World, id};
 
 /// A retry of the campaign's failed sends, decided on the campaign as it is stored.
@@ -112,8 +112,8 @@ async fn late_news_of_what_was_never_confirmed_keeps_its_retry_from_leaving() {
     let (campaign, run, sends) = finished(&world).await;
     let (runs, worker) = (world.runs(), id());
     runs.retry(&retry_of(&world, &campaign).await).await.unwrap();
-    let late = [news(Some(sends[4]), "w4", SendStatus::Delivered)];
-    world.deliveries().apply(world.account, &late).await.unwrap();
+    let late = [status_update(Some(sends[4]), "w4", SendStatus::Delivered)];
+    world.status_updates().apply(world.account, &late).await.unwrap();
     runs.take(worker, LEASE).await.unwrap();
     let again = world.in_flight(run, worker, 10).await;
     assert_eq!((again.len(), again.contains(&sends[4])), (2, false));
@@ -186,21 +186,21 @@ async fn late_news_of_any_earlier_try_says_nothing_of_this_one() {
     let mut sends = world.in_flight(run, worker, 1).await;
     for message in ["w0", "w1"] {
         runs.record(run, &[(sends[0], sent(message))]).await.unwrap();
-        let failure = [news(Some(sends[0]), message, SendStatus::Failed)];
-        world.deliveries().apply(world.account, &failure).await.unwrap();
+        let failure = [status_update(Some(sends[0]), message, SendStatus::Failed)];
+        world.status_updates().apply(world.account, &failure).await.unwrap();
         runs.finish(run).await.unwrap();
         runs.retry(&retry_of(&world, &campaign).await).await.unwrap();
         runs.take(worker, LEASE).await.unwrap();
         sends = world.in_flight(run, worker, 1).await;
         assert_eq!(sends.len(), 1);
     }
-    let late = ["w0", "w1"].map(|message| news(Some(sends[0]), message, SendStatus::Failed));
-    let unmatched = world.deliveries().apply(world.account, &late).await.unwrap();
+    let late = ["w0", "w1"].map(|message| status_update(Some(sends[0]), message, SendStatus::Failed));
+    let unmatched = world.status_updates().apply(world.account, &late).await.unwrap();
     assert_eq!(unmatched, [0, 1]);
     let row = "SELECT status || ' ' || coalesce(wa_message_id, '-') FROM campaign_sends";
     assert_eq!(world.text(row).await.unwrap(), "pending -");
-    let own = [news(Some(sends[0]), "w2", SendStatus::Read)];
-    world.deliveries().apply(world.account, &own).await.unwrap();
+    let own = [status_update(Some(sends[0]), "w2", SendStatus::Read)];
+    world.status_updates().apply(world.account, &own).await.unwrap();
     assert_eq!(world.text(row).await.unwrap(), "read w2");
     world.assert_recount().await;
 }

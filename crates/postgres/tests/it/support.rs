@@ -13,7 +13,7 @@ use recado_domain::templates::{
 };
 use recado_postgres::testing::TestDatabase;
 use recado_postgres::{
-    OwnerPool, PgAccounts, PgAudit, PgCampaigns, PgContacts, PgDeliveries, PgOutbox, PgRuns, PgTemplates, TenantPool,
+    OwnerPool, PgAccounts, PgAudit, PgCampaigns, PgContacts, PgOutbox, PgRuns, PgStatusUpdates, PgTemplates, TenantPool,
 };
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
@@ -141,8 +141,8 @@ impl World {
         PgRuns::new(self.tenants.clone(), self.owner.clone())
     }
 
-    pub(crate) fn deliveries(&self) -> PgDeliveries {
-        PgDeliveries::new(self.tenants.clone())
+    pub(crate) fn status_updates(&self) -> PgStatusUpdates {
+        PgStatusUpdates::new(self.tenants.clone())
     }
 
     pub(crate) fn outbox(&self) -> PgOutbox {

@@ -4,12 +4,12 @@ use recado_domain::campaigns::{
     Burst, Claim, PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, SendSlotStore as _, SendStatus,
 };
 use recado_domain::shared::{ContactId, SendId};
-use recado_domain::whatsapp::{DeliveryStore as _, ProfileStore as _};
+use recado_domain::whatsapp::{ProfileStore as _, StatusUpdateStore as _};
 use recado_postgres::{PgProfiles, PgSendSlots};
 use time::Duration;
 use uuid::Uuid;
 
-use crate::deliveries::news;
+use crate::status_updates::status_update;
 use crate::support::{LEASE, World, id};
 use crate::whatsapp::profile;
 
@@ -128,10 +128,10 @@ async fn news_that_was_faster_than_the_turn_stays() {
     let (_, run) = world.started(worker).await;
     let sends = world.in_flight(run, worker, 2).await;
     let batch = [
-        news(Some(sends[0]), "m0", SendStatus::Read),
-        news(Some(sends[1]), "m1", SendStatus::Failed),
+        status_update(Some(sends[0]), "m0", SendStatus::Read),
+        status_update(Some(sends[1]), "m1", SendStatus::Failed),
     ];
-    world.deliveries().apply(world.account, &batch).await.unwrap();
+    world.status_updates().apply(world.account, &batch).await.unwrap();
     let results = [(sends[0], accepted("m0")), (sends[1], accepted("m1"))];
     world.runs().record_and_start(run, worker, &results, &[]).await.unwrap();
     let statuses = world
@@ -154,18 +154,18 @@ async fn the_platforms_news_finds_a_send_by_its_message_alone() {
         .unwrap();
     runs.record(run, &[(sends[1], accepted("slow"))]).await.unwrap();
     let batch = [
-        news(None, "fast", SendStatus::Delivered),
-        news(None, "slow", SendStatus::Delivered),
-        news(None, "nobody's", SendStatus::Delivered),
+        status_update(None, "fast", SendStatus::Delivered),
+        status_update(None, "slow", SendStatus::Delivered),
+        status_update(None, "nobody's", SendStatus::Delivered),
     ];
-    world.deliveries().apply(world.account, &batch).await.unwrap();
+    world.status_updates().apply(world.account, &batch).await.unwrap();
     let delivered = world
         .number("SELECT count(*) FROM campaign_sends WHERE status = 'delivered'")
         .await;
     assert_eq!(delivered, 2);
     // Another account has nothing of it.
     let other = world.another_account().await;
-    let unknown = world.deliveries().apply(other, &batch[..1]).await.unwrap();
+    let unknown = world.status_updates().apply(other, &batch[..1]).await.unwrap();
     assert_eq!(unknown.len(), 1);
 }
 

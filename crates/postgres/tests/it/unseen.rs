@@ -10,14 +10,15 @@ use recado_domain::contacts::{
     BatchOutcome, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, MAX_ATTRIBUTES, Phone,
 };
 use recado_domain::conversations::{
-    Arrival, ConversationQuery, ConversationStatus, ConversationStore, InboundMessage, InboundNews, InboxStore, Sender,
+    ConversationQuery, ConversationStatus, ConversationStore, InboundEvent, InboundItem, InboundMessage, InboxStore,
+    Sender,
 };
 use recado_domain::ingestion::{CartDraft, CartStatus, EventDraft, IngestionStore, OrderDraft, OrderStatus, Who};
 use recado_domain::notifications::{NotificationQuery, NotificationStore};
 use recado_domain::segments::{MembersAdded, SegmentStore};
 use recado_domain::shared::{Amount, ContactId, SendId};
-use recado_domain::webhooks::{DeliveryQueue, FeedQuery, LogQuery, Settlement, Wanted, WebhookStore};
-use recado_domain::whatsapp::{DeliveryStore, ProfileStore, STOPPED_MARKETING};
+use recado_domain::webhooks::{ClaimRequest, DeliveryQueue, DeliveryState, FeedQuery, LogQuery, WebhookStore};
+use recado_domain::whatsapp::{ProfileStore, STOPPED_MARKETING, StatusUpdateStore};
 use recado_postgres::{
     PgConversations, PgDeliveryQueue, PgInbox, PgIngestion, PgNotifications, PgProfiles, PgSegments, PgWebhooks,
 };
@@ -26,8 +27,8 @@ use uuid::Uuid;
 use world::{FIRST_PAGE, Known, PART, newest, unseen};
 
 use crate::contacts::{draft, upserted};
-use crate::deliveries::news;
 use crate::ingestion::{event, order};
+use crate::status_updates::status_update;
 use crate::support::{LEASE, NOW, World, id};
 use crate::webhooks::made;
 use crate::whatsapp::profile;
@@ -59,25 +60,25 @@ fn phone(i: usize) -> Phone {
 async fn statuses_of_messages(mut world: World) {
     world.count_reads().await;
     let by_message: Vec<_> = (1..=PART)
-        .map(|i| news(None, &format!("s{i}"), SendStatus::Read))
+        .map(|i| status_update(None, &format!("s{i}"), SendStatus::Read))
         .collect();
-    let unknown = world.deliveries().apply(world.account, &by_message).await.unwrap();
+    let unknown = world.status_updates().apply(world.account, &by_message).await.unwrap();
     assert_eq!(unknown, [0_usize; 0]);
     world.assert_looked_up("statuses by the message's id").await;
     let keys = world.keys().await;
     world.count_reads().await;
     let by_send: Vec<_> = keys
         .iter()
-        .map(|&key| news(Some(SendId(key)), "x", SendStatus::Failed))
+        .map(|&key| status_update(Some(SendId(key)), "x", SendStatus::Failed))
         .collect();
-    let unknown = world.deliveries().apply(world.account, &by_send).await.unwrap();
+    let unknown = world.status_updates().apply(world.account, &by_send).await.unwrap();
     assert_eq!(unknown, [0_usize; 0]);
     world.assert_looked_up("statuses by the send's id").await;
     world.count_reads().await;
     let of_replies: Vec<_> = (1..=PART)
-        .map(|i| news(None, &format!("m{i}"), SendStatus::Read))
+        .map(|i| status_update(None, &format!("m{i}"), SendStatus::Read))
         .collect();
-    let unknown = world.deliveries().apply(world.account, &of_replies).await.unwrap();
+    let unknown = world.status_updates().apply(world.account, &of_replies).await.unwrap();
     assert_eq!(unknown, [0_usize; 0]);
     world.assert_looked_up("statuses of replies").await;
 }
@@ -168,8 +169,8 @@ async fn messages_that_arrive(mut world: World) {
         .insert(world.account, &profile("111"))
         .await
         .unwrap();
-    let arrival = |i: usize| Arrival {
-        news: InboundNews::Message(InboundMessage {
+    let item = |i: usize| InboundItem {
+        event: InboundEvent::Message(InboundMessage {
             wa_message_id: format!("in{i}"),
             sender: Sender {
                 wa_id: Some(format!("55119{i:08}")),
@@ -187,10 +188,10 @@ async fn messages_that_arrive(mut world: World) {
         conversation_id: id().into(),
         message_id: id().into(),
     };
-    let arrivals: Vec<_> = (1..=PART).map(arrival).collect();
+    let inbound_items: Vec<_> = (1..=PART).map(item).collect();
     world.count_reads().await;
     PgInbox::new(world.tenants.clone())
-        .receive(world.account, "111", &arrivals)
+        .receive(world.account, "111", &inbound_items)
         .await
         .unwrap();
     world.assert_looked_up("messages that arrive").await;
@@ -204,8 +205,8 @@ async fn messages_that_arrive(mut world: World) {
         user_id: None,
         name: None,
     };
-    let moves = (1..=PART).rev().map(|i| Arrival {
-        news: InboundNews::Moved {
+    let moves = (1..=PART).rev().map(|i| InboundItem {
+        event: InboundEvent::NumberChanged {
             sender: sender(i),
             now: sender(i + 1),
         },
@@ -354,18 +355,22 @@ async fn pages_of_what_happened(mut world: World) {
 async fn deliveries_of_webhooks(mut world: World) {
     let queue = |world: &World| PgDeliveryQueue::new(world.owner.clone());
     for (account, rows) in world.both().await {
-        let line = world.text(&format!("key('{account}', 1)")).await.unwrap();
-        let wanted = Wanted {
-            lines: vec![(line.parse::<Uuid>().unwrap().into(), 2 * FIRST_PAGE.limit)],
+        let endpoint = world.text(&format!("key('{account}', 1)")).await.unwrap();
+        let request = ClaimRequest {
+            endpoints: vec![(endpoint.parse::<Uuid>().unwrap().into(), 2 * FIRST_PAGE.limit)],
             others: 0,
             limit: 2 * FIRST_PAGE.limit,
         };
         world.count_reads().await;
-        let claimed = queue(&world).claim(&wanted, LEASE).await.unwrap();
+        let claimed = queue(&world).claim(&request, LEASE).await.unwrap();
         world.assert_few_of(rows, "deliveries that are claimed").await;
         assert_eq!(claimed.len(), 2 * PART);
         let (tried, left) = claimed.split_at(PART);
-        let outcomes = [Settlement::Delivered, Settlement::Waiting(LEASE), Settlement::Failed];
+        let outcomes = [
+            DeliveryState::Delivered,
+            DeliveryState::Waiting(LEASE),
+            DeliveryState::Failed,
+        ];
         let attempts: Vec<_> = (tried.iter().zip(outcomes.into_iter().cycle()))
             .map(|(claimed, outcome)| made(claimed, Some(200), outcome))
             .collect();

@@ -1,12 +1,12 @@
 //! One id with WhatsApp is one contact's, whoever learns it at the same time.
 
 use recado_domain::campaigns::{RunStore, SendResult};
-use recado_domain::conversations::{ConversationStore, InboundNews, InboxStore};
+use recado_domain::conversations::{ConversationStore, InboundEvent, InboxStore};
 use recado_domain::shared::SendId;
 use recado_postgres::PgInbox;
 
-use crate::conversations::{arrivals, connected, conversations, message, receive, replied, sender, sent};
-use crate::deliveries::in_flight;
+use crate::conversations::{connected, conversations, inbound_items, message, receive, replied, sender, sent};
+use crate::status_updates::in_flight;
 use crate::support::{World, id};
 
 /// The ids of living contacts, by name.
@@ -107,7 +107,7 @@ async fn message_of_a_sender_whose_wa_id_is_learned_meanwhile_arrives() {
     world.sql(&insert).await;
     // The number is none of the plan: the sender is found by its `wa_id` alone.
     let other = teaching(&world, "551", "name = 'Bia'").await;
-    let told = arrivals(vec![message("a", sender("551"), "oi", 0)]);
+    let told = inbound_items(vec![message("a", sender("551"), "oi", 0)]);
     let inbox = PgInbox::new(world.tenants.clone());
     let (received, ()) = tokio::join!(
         inbox.receive(world.account, "111", &told),
@@ -123,7 +123,7 @@ async fn message_of_a_sender_whose_wa_id_is_learned_meanwhile_arrives() {
 #[tokio::test]
 async fn ids_that_change_hands_within_a_batch_arrive() {
     let (world, _) = connected().await;
-    let moved = |from: &str, to: &str| InboundNews::Moved {
+    let number_changed = |from: &str, to: &str| InboundEvent::NumberChanged {
         sender: sender(from),
         now: sender(to),
     };
@@ -139,7 +139,7 @@ async fn ids_that_change_hands_within_a_batch_arrive() {
     )
     .await;
     let batch = vec![
-        moved("5511961111111", "5511962222222"),
+        number_changed("5511961111111", "5511962222222"),
         message("b", named("Bia", "5511961111111"), "oi", 1),
     ];
     receive(&world, world.account, batch).await;
@@ -148,8 +148,8 @@ async fn ids_that_change_hands_within_a_batch_arrive() {
         "Ana +5511962222222 5511962222222, Bia +5511961111111 5511961111111"
     );
     let batch = vec![
-        moved("5511962222222", "5511963333333"),
-        moved("5511961111111", "5511962222222"),
+        number_changed("5511962222222", "5511963333333"),
+        number_changed("5511961111111", "5511962222222"),
         message("c", named("Caio", "5511961111111"), "oi", 2),
     ];
     receive(&world, world.account, batch).await;

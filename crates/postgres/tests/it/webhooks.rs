@@ -8,8 +8,8 @@ use recado_domain::shared::{
     WebhookId, WebhookKind, WebhookLogId,
 };
 use recado_domain::webhooks::{
-    Attempt, Body, Claimed, DeliveryQueue, Direction, DisabledReason, FeedQuery, Health, HealthNote, InboundStore,
-    LogQuery, LogStatus, SealedSecrets, Settlement, StoredWebhook, Wanted, Webhook, WebhookStore,
+    Attempt, ClaimRequest, ClaimedDelivery, DeliveryQueue, DeliveryState, Direction, DisabledReason, FeedQuery, Health,
+    HealthUpdate, InboundStore, LogQuery, LogStatus, SealedSecrets, StoredWebhook, Webhook, WebhookEvent, WebhookStore,
 };
 use recado_postgres::{PgDeliveryQueue, PgInbound, PgWebhooks};
 use serde_json::json;
@@ -56,16 +56,16 @@ async fn happen(world: &World, account: AccountId, kind: WebhookKind, count: usi
     world.relay().await;
 }
 
-async fn claim(world: &World, lines: &[(WebhookId, i64)], others: i64) -> Vec<Claimed> {
-    let wanted = Wanted {
-        lines: lines.to_vec(),
+async fn claim(world: &World, endpoints: &[(WebhookId, i64)], others: i64) -> Vec<ClaimedDelivery> {
+    let request = ClaimRequest {
+        endpoints: endpoints.to_vec(),
         others,
         limit: 1000,
     };
-    queue(world).claim(&wanted, LEASE).await.unwrap()
+    queue(world).claim(&request, LEASE).await.unwrap()
 }
 
-pub(crate) fn made(claimed: &Claimed, status: Option<u16>, settlement: Settlement) -> Attempt {
+pub(crate) fn made(claimed: &ClaimedDelivery, status: Option<u16>, state: DeliveryState) -> Attempt {
     Attempt {
         key: claimed.key,
         claim: claimed.claim,
@@ -76,7 +76,7 @@ pub(crate) fn made(claimed: &Claimed, status: Option<u16>, settlement: Settlemen
         error: status.is_none().then(|| "timed_out".to_owned()),
         duration: Duration::milliseconds(7),
         at: OffsetDateTime::now_utc(),
-        settlement,
+        state,
     }
 }
 
@@ -236,9 +236,9 @@ async fn what_became_of_attempts_is_written_once_with_a_log_each() {
     happen(&world, world.account, WebhookKind::MessageSent, 3).await;
     let claimed = claim(&world, &[], 9).await;
     let attempts = [
-        made(&claimed[0], Some(204), Settlement::Delivered),
-        made(&claimed[1], Some(500), Settlement::Waiting(Duration::hours(1))),
-        made(&claimed[2], None, Settlement::Failed),
+        made(&claimed[0], Some(204), DeliveryState::Delivered),
+        made(&claimed[1], Some(500), DeliveryState::Waiting(Duration::hours(1))),
+        made(&claimed[2], None, DeliveryState::Failed),
     ];
     for _ in 0..2 {
         finish(&world, &attempts).await;
@@ -284,10 +284,10 @@ async fn whoever_lost_the_claim_changes_nothing_but_is_logged() {
     let late = claim(&world, &[], 9).await;
     due(&world).await;
     let second = claim(&world, &[], 9).await;
-    finish(&world, &[made(&late[0], Some(200), Settlement::Delivered)]).await;
-    finish(&world, &[made(&late[0], None, Settlement::Failed)]).await;
+    finish(&world, &[made(&late[0], Some(200), DeliveryState::Delivered)]).await;
+    finish(&world, &[made(&late[0], None, DeliveryState::Failed)]).await;
     assert_eq!(states(&world).await, "waiting0");
-    finish(&world, &[made(&second[0], Some(200), Settlement::Delivered)]).await;
+    finish(&world, &[made(&second[0], Some(200), DeliveryState::Delivered)]).await;
     assert_eq!(states(&world).await, "");
     assert_eq!(world.number("SELECT count(*) FROM webhook_logs").await, 3);
 }
@@ -310,7 +310,7 @@ async fn what_changes_while_a_delivery_is_recorded_does_not_bring_it_back() {
             .batch_execute(&format!("BEGIN; UPDATE webhook_deliveries SET {others}"))
             .await
             .unwrap();
-        let delivered = [made(&claimed[0], Some(200), Settlement::Delivered)];
+        let delivered = [made(&claimed[0], Some(200), DeliveryState::Delivered)];
         let commit = async {
             world.blocked(1).await;
             meanwhile.batch_execute("COMMIT").await.unwrap();
@@ -325,8 +325,8 @@ async fn what_changes_while_a_delivery_is_recorded_does_not_bring_it_back() {
     );
 }
 
-fn failing(known: Health, since: OffsetDateTime) -> HealthNote {
-    HealthNote::Failing {
+fn failing(known: Health, since: OffsetDateTime) -> HealthUpdate {
+    HealthUpdate::Failing {
         known,
         since,
         at: since,
@@ -337,16 +337,21 @@ fn failing(known: Health, since: OffsetDateTime) -> HealthNote {
 async fn an_endpoints_failures_are_remembered_as_long_as_nothing_else_happened() {
     let world = World::new().await;
     let one = WebhookId(endpoint(&world, world.account, "{*}", true).await);
-    let note = async |note: HealthNote| queue(&world).finish(&[], &[(world.account, one, note)]).await.unwrap();
+    let health_update = async |health_update: HealthUpdate| {
+        queue(&world)
+            .finish(&[], &[(world.account, one, health_update)])
+            .await
+            .unwrap()
+    };
     let since = async || world.text("SELECT failing_since::text FROM webhook_endpoints").await;
-    note(failing(Health::Well, NOW)).await;
+    health_update(failing(Health::Well, NOW)).await;
     let first = since().await;
     assert!(first.is_some());
-    note(failing(Health::Well, NOW + Duration::HOUR)).await;
+    health_update(failing(Health::Well, NOW + Duration::HOUR)).await;
     assert_eq!(since().await, first, "somebody noted another beginning");
     let known = Health::Failing { since: NOW, last: NOW };
-    note(failing(known, NOW)).await;
-    note(HealthNote::Recovered).await;
+    health_update(failing(known, NOW)).await;
+    health_update(HealthUpdate::Recovered).await;
     assert_eq!(since().await, None);
     let told = Event::Notification(NotificationDraft {
         kind: NotificationKind::Warning,
@@ -354,17 +359,17 @@ async fn an_endpoints_failures_are_remembered_as_long_as_nothing_else_happened()
         message: "m".into(),
         data: json!({}),
     });
-    let disabled = |reason, known| HealthNote::Disabled {
+    let disabled = |reason, known| HealthUpdate::Disabled {
         known,
         reason,
         events: vec![told.clone()],
     };
-    note(disabled(DisabledReason::Failing, known)).await;
+    health_update(disabled(DisabledReason::Failing, known)).await;
     let active = "SELECT count(*) FROM webhook_endpoints WHERE is_active";
     assert_eq!(world.number(active).await, 1, "it recovered meanwhile");
     happen(&world, world.account, WebhookKind::MessageSent, 2).await;
     for _ in 0..2 {
-        note(disabled(DisabledReason::Gone, known)).await;
+        health_update(disabled(DisabledReason::Gone, known)).await;
     }
     let found = store(&world).find(world.account, one).await.unwrap().unwrap().webhook;
     assert_eq!(
@@ -388,9 +393,9 @@ async fn switching_off_drops_what_waits_and_recovering_brings_it_back() {
     finish(
         &world,
         &[
-            made(&claimed[0], Some(200), Settlement::Delivered),
-            made(&claimed[1], Some(500), Settlement::Failed),
-            made(&claimed[2], Some(500), Settlement::Waiting(Duration::HOUR)),
+            made(&claimed[0], Some(200), DeliveryState::Delivered),
+            made(&claimed[1], Some(500), DeliveryState::Failed),
+            made(&claimed[2], Some(500), DeliveryState::Waiting(Duration::HOUR)),
         ],
     )
     .await;
@@ -400,8 +405,12 @@ async fn switching_off_drops_what_waits_and_recovering_brings_it_back() {
     webhook.version += 1;
     assert_eq!(states(&world).await, "dropped0 dropped0 dropped1 failed1");
     // An attempt that was under way ends: what arrived needs no recovery.
-    finish(&world, &[made(&claimed[3], Some(200), Settlement::Delivered)]).await;
-    finish(&world, &[made(&claimed[4], None, Settlement::Waiting(Duration::HOUR))]).await;
+    finish(&world, &[made(&claimed[3], Some(200), DeliveryState::Delivered)]).await;
+    finish(
+        &world,
+        &[made(&claimed[4], None, DeliveryState::Waiting(Duration::HOUR))],
+    )
+    .await;
     assert_eq!(states(&world).await, "dropped0 dropped1 failed1");
     webhook.webhook.is_active = true;
     webhook.webhook.updated_at = NOW + Duration::seconds(2);
@@ -473,7 +482,7 @@ async fn redelivering_and_testing_queue_one_delivery_for_one_endpoint() {
     // What is being attempted right now is not queued beside itself.
     assert!(store.redeliver(account, one, event).await.unwrap());
     assert_eq!(claim(&world, &[], 9).await.len(), 0);
-    finish(&world, &[made(&claimed[0], None, Settlement::Failed)]).await;
+    finish(&world, &[made(&claimed[0], None, DeliveryState::Failed)]).await;
     assert!(store.redeliver(account, one, event).await.unwrap());
     assert_eq!(claim(&world, &[], 9).await[0].attempts, 0);
     let log = world.text("SELECT id FROM webhook_logs").await.unwrap();
@@ -481,7 +490,7 @@ async fn redelivering_and_testing_queue_one_delivery_for_one_endpoint() {
     let logged = store.logged(account, log).await.unwrap().unwrap();
     assert_eq!((logged.endpoint_id, logged.event_id), (one, Some(event)));
     assert!(store.logged(other, log).await.unwrap().is_none());
-    let ping = Body {
+    let ping = WebhookEvent {
         id: id().into(),
         kind: "test.ping".into(),
         timestamp: NOW,
@@ -678,7 +687,7 @@ async fn what_is_past_its_days_is_forgotten_in_portions() {
     let claimed = claim(&world, &[], 9).await;
     let attempts: Vec<Attempt> = claimed
         .iter()
-        .map(|one| made(one, Some(500), Settlement::Failed))
+        .map(|one| made(one, Some(500), DeliveryState::Failed))
         .collect();
     finish(&world, &attempts).await;
     assert_eq!(queue(&world).sweep(Duration::days(30), 100).await.unwrap(), 0);

@@ -1,6 +1,6 @@
 //! How webhooks refuse.
 
-use recado_domain::webhooks::{CallError, WebhookError};
+use recado_domain::webhooks::{InboundCallError, WebhookError};
 
 use super::ApiError;
 
@@ -16,13 +16,13 @@ impl From<WebhookError> for ApiError {
     }
 }
 
-impl From<CallError> for ApiError {
-    fn from(error: CallError) -> Self {
+impl From<InboundCallError> for ApiError {
+    fn from(error: InboundCallError) -> Self {
         match error {
-            CallError::NotFound => Self::NotFound,
-            CallError::Unverified(error) => Self::Auth(error.to_string()),
-            CallError::Invalid(errors) => errors.into(),
-            CallError::Webhook(error) => error.into(),
+            InboundCallError::NotFound => Self::NotFound,
+            InboundCallError::Unverified(error) => Self::Auth(error.to_string()),
+            InboundCallError::Invalid(errors) => errors.into(),
+            InboundCallError::Webhook(error) => error.into(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the reference says of webhooks.
 
 use recado_domain::shared::{CursorPage, WebhookKind};
-use recado_domain::webhooks::{Body as Event, Direction, LogStatus, Webhook, WebhookLog};
+use recado_domain::webhooks::{Direction, LogStatus, Webhook, WebhookEvent, WebhookLog};
 use serde_json::{Value, json};
 
 use super::operation::{
@@ -127,7 +127,9 @@ pub(crate) fn events() -> Operation {
         .takes(id("cursor", cursor))
         .takes(string_enum::<WebhookKind>("type", "Only events of this kind.").example("message.received"))
         .takes(limit_of((20, 100)))
-        .answers(data::<CursorPage<Event>>("Events, and where the later ones begin."))
+        .answers(data::<CursorPage<WebhookEvent>>(
+            "Events, and where the later ones begin.",
+        ))
 }
 
 pub(crate) fn receive() -> Operation {

@@ -8,7 +8,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{WebhookEventId, WebhookId, WebhookKind, WebhookLogId, timestamp};
-use recado_domain::webhooks::{Call, Direction, FeedQuery, LogQuery, LogStatus, NewWebhook, Webhook, WebhookInput};
+use recado_domain::webhooks::{
+    Direction, FeedQuery, InboundCall, LogQuery, LogStatus, NewWebhook, Webhook, WebhookInput,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::ExposeSecret as _;
 use serde::de::value::SeqAccessDeserializer;
@@ -311,7 +313,7 @@ pub(super) async fn receive(
     let endpoint = services.inbound.open(id, headers).await?;
     let memory = &services.shared.callback_memory;
     let body = memory.read(&request, payload.into_inner()).await?;
-    let call = Call { headers, body: &body };
+    let call = InboundCall { headers, body: &body };
     services.inbound.receive(endpoint, call).await?;
     Ok(responses::ok(InboundReceipt { received: true }))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use recado_domain::contacts::Contacts;
-use recado_domain::webhooks::{Bell, Deliverer, Inbound, Sweeper, Webhooks};
+use recado_domain::webhooks::{Deliverer, Inbound, Sweeper, Webhooks, WorkSignal};
 use recado_gateways::egress::{Egress, EgressConfig};
 use recado_gateways::webhooks::WebhookClient;
 use recado_postgres::{OwnerPool, PgContacts, PgDeliveryQueue, PgInbound, PgWebhooks};
@@ -55,7 +55,7 @@ impl Shared {
     }
 
     /// What delivers, with connections of its own.
-    pub fn deliverer(&self, bell: Arc<dyn Bell>) -> anyhow::Result<Deliverer> {
+    pub fn deliverer(&self, signal: Arc<dyn WorkSignal>) -> anyhow::Result<Deliverer> {
         let pool =
             OwnerPool::new(&self.pool("deliveries", DELIVERY_CONNECTIONS)).context("DATABASE_URL cannot be used")?;
         let egress = self.egress().map_err(anyhow::Error::msg)?;
@@ -66,7 +66,7 @@ impl Shared {
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             jitter: Arc::new(SystemJitter),
-            bell,
+            signal,
             schedule: self.config.webhook_retry_schedule.clone(),
         })
     }

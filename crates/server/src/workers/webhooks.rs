@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_domain::shared::StoreError;
-use recado_domain::webhooks::Bell;
+use recado_domain::webhooks::WorkSignal;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,18 +18,18 @@ use crate::wiring::{Shared, Stores};
 const DELIVERER: &str = "deliverer";
 
 /// Rings when something was queued, and when the server stops.
-struct WorkerBell {
-    ring: Arc<Notify>,
+struct TokioWorkSignal {
+    notify: Arc<Notify>,
     stop: CancellationToken,
     metrics: Arc<WorkerMetrics>,
     /// Something failed since it last rested.
     failed: AtomicBool,
 }
 
-impl WorkerBell {
-    fn new(ring: Arc<Notify>, stop: CancellationToken) -> Self {
+impl TokioWorkSignal {
+    fn new(notify: Arc<Notify>, stop: CancellationToken) -> Self {
         Self {
-            ring,
+            notify,
             stop,
             metrics: Arc::new(WorkerMetrics::of(DELIVERER)),
             failed: AtomicBool::new(false),
@@ -38,11 +38,11 @@ impl WorkerBell {
 }
 
 #[async_trait]
-impl Bell for WorkerBell {
-    async fn rung(&self, longest: Duration) {
+impl WorkSignal for TokioWorkSignal {
+    async fn wait_for_work(&self, longest: Duration) {
         self.metrics.idle();
         tokio::select! {
-            () = self.ring.notified() => {}
+            () = self.notify.notified() => {}
             () = tokio::time::sleep(longest) => {}
         }
     }
@@ -75,9 +75,9 @@ pub(super) fn start(
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
-    let bell = WorkerBell::new(shared.relays.deliveries.clone(), stop.clone());
-    let metrics = bell.metrics.clone();
-    let deliverer = shared.deliverer(Arc::new(bell))?;
+    let signal = TokioWorkSignal::new(shared.relays.deliveries.clone(), stop.clone());
+    let metrics = signal.metrics.clone();
+    let deliverer = shared.deliverer(Arc::new(signal))?;
     tasks.spawn(async move { worker_loop::keep_up(DELIVERER, &metrics, || deliverer.run()).await });
     let sweeper = Arc::new(stores.webhook_sweeper());
     let swept = move || {

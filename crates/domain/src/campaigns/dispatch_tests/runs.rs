@@ -252,7 +252,7 @@ impl State {
         let now = self.now;
         for (id, result) in results {
             let at = self.rows.iter().position(|row| row.id == *id).unwrap();
-            let news = match result {
+            let status = match result {
                 SendResult::Sent { .. } => SendStatus::Sent,
                 SendResult::Failed { .. } => SendStatus::Failed,
                 SendResult::Unknown
@@ -260,7 +260,7 @@ impl State {
                 | SendResult::Throttled { .. }
                 | SendResult::Released => SendStatus::Pending,
             };
-            self.learn(at, news);
+            self.apply_status(at, status);
             self.change(at, |row| match result {
                 SendResult::Failed { code, message } => row.error = Some((*code, message.clone())),
                 SendResult::Unknown => row.unknown = true,
@@ -280,10 +280,10 @@ impl State {
         }
     }
 
-    /// News of a send, from whoever has it.
-    pub(super) fn learn(&mut self, at: usize, news: SendStatus) {
+    /// A status of a send, from whoever has it.
+    pub(super) fn apply_status(&mut self, at: usize, status: SendStatus) {
         let from = self.rows[at].status;
-        if let Some(to) = from.advance(news) {
+        if let Some(to) = from.advance(status) {
             self.counts = add(self.counts, CounterChange { from, to });
             self.change(at, |row| row.status = to);
         }
@@ -313,7 +313,7 @@ impl State {
         let open = |row: &Row| row.started && row.status == SendStatus::Pending;
         let late: Vec<usize> = (0..self.rows.len()).filter(|&at| open(&self.rows[at])).collect();
         for &at in &late {
-            self.learn(at, SendStatus::Failed);
+            self.apply_status(at, SendStatus::Failed);
             self.rows[at].error = Some((None, "the outcome is unknown".to_owned()));
         }
         late.len().try_into().unwrap()

@@ -72,7 +72,7 @@ impl World {
             6 => self.cancel(),
             7 => self.stage.runs.resume(),
             8 => self.stage.stop_after(Some(self.seeded.below(6))),
-            _ => self.news(),
+            _ => self.status_update(),
         }
     }
 
@@ -132,7 +132,7 @@ impl World {
     }
 
     /// The platform tells of a message that it has.
-    fn news(&mut self) {
+    fn status_update(&mut self) {
         let at = self.seeded.below(self.stage.runs.state().rows.len());
         let has = self
             .stage
@@ -140,13 +140,13 @@ impl World {
             .get(&phone(at))
             .is_some_and(|outcomes| outcomes.iter().any(may_have_arrived));
         if has {
-            let news = [
+            let statuses = [
                 SendStatus::Sent,
                 SendStatus::Delivered,
                 SendStatus::Read,
                 SendStatus::Failed,
             ];
-            self.stage.runs.state().learn(at, news[self.seeded.below(4)]);
+            self.stage.runs.state().apply_status(at, statuses[self.seeded.below(4)]);
         }
     }
 

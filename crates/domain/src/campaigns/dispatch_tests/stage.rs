@@ -23,8 +23,8 @@ use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, 
 use crate::templates::tests::approved_template;
 use crate::templates::{MockTemplateStore, TemplateStore, TemplateSubmission};
 use crate::whatsapp::{
-    FileIdStore, Line, MessageFiles, MockFileIdStore, OutboundTemplate, OutboundText, Profile, RemotePage,
-    StoredProfile, SubmittedTemplate, WhatsappGateway,
+    FileIdStore, MessageFiles, MockFileIdStore, OutboundTemplate, OutboundText, Profile, RemotePage, StoredProfile,
+    SubmittedTemplate, WhatsappCredentials as Credentials, WhatsappGateway,
 };
 
 pub(super) const RUN: QueuedRun = QueuedRun {
@@ -72,7 +72,7 @@ impl Platform {
 
 #[async_trait]
 impl WhatsappGateway for Platform {
-    async fn send_template(&self, _: &Line, message: &OutboundTemplate) -> SendOutcome {
+    async fn send_template(&self, _: &Credentials, message: &OutboundTemplate) -> SendOutcome {
         let outcome = self.fuse.called(|| self.answer(message)).await;
         if let Some(hook) = self.hook_now() {
             hook();
@@ -80,25 +80,25 @@ impl WhatsappGateway for Platform {
         outcome
     }
 
-    async fn send_text(&self, _: &Line, _: &OutboundText) -> SendOutcome {
+    async fn send_text(&self, _: &Credentials, _: &OutboundText) -> SendOutcome {
         unreachable!("runs send templates")
     }
 
     async fn submit_template<'a>(
         &self,
-        _: &Line,
+        _: &Credentials,
         _: &TemplateSubmission,
         _: Option<&'a str>,
     ) -> Result<SubmittedTemplate, GatewayError> {
         Err(GatewayError::NotConfigured("submission"))
     }
 
-    async fn upload_header(&self, _: &Line, _: &MediaFile) -> Result<String, GatewayError> {
+    async fn upload_header(&self, _: &Credentials, _: &MediaFile) -> Result<String, GatewayError> {
         Err(GatewayError::NotConfigured("submission"))
     }
 
     /// Refuses as long as it is told to, then answers `media-1`, `media-2`, ...
-    async fn upload_file(&self, _: &Line, _: &MediaFile) -> Result<String, GatewayError> {
+    async fn upload_file(&self, _: &Credentials, _: &MediaFile) -> Result<String, GatewayError> {
         let mut uploads = self.uploads.lock().unwrap();
         uploads.0 += 1;
         if uploads.0 <= uploads.1 {
@@ -107,7 +107,7 @@ impl WhatsappGateway for Platform {
         Ok(format!("media-{}", uploads.0))
     }
 
-    async fn list_templates<'a>(&self, _: &Line, _: Option<&'a str>) -> Result<RemotePage, GatewayError> {
+    async fn list_templates<'a>(&self, _: &Credentials, _: Option<&'a str>) -> Result<RemotePage, GatewayError> {
         Err(GatewayError::NotConfigured("lists"))
     }
 }

@@ -57,13 +57,13 @@ async fn what_a_refusal_says_of_the_template_is_kept_before_the_run_waits() {
     templates
         .expect_update()
         .times(2)
-        .withf(move |judged, expected, events| {
+        .withf(move |reviewed, expected, events| {
             let waits = runs.state().campaign().paused_at.is_some();
             assert!(!waits, "the run waits, and the template is still approved");
-            judged.meta_status == MetaStatus::Paused
-                && judged.updated_at > expected.updated_at
+            reviewed.meta_status == MetaStatus::Paused
+                && reviewed.updated_at > expected.updated_at
                 && *expected == stored
-                && judged.content() == stored.content()
+                && reviewed.content() == stored.content()
                 && matches!(events, [Event::Notification(told)] if told.title.starts_with("Template paused"))
         })
         .returning(move |_, _, _| Ok(answers.next().unwrap()));

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use time::Duration;
 
 use self::progress::Progress;
-use super::callback::Unreadable;
+use super::callback_payload::Unreadable;
 use super::{
-    CallbackBody, CallbackReport, CallbackStore, Delivery, DeliveryNews, DeliveryStore, Inbound, News, StoredCallback,
-    TemplateChange, TemplateNews,
+    CallbackChange, CallbackPayload, CallbackReport, CallbackStore, ReceivedInbound, ReceivedStatus, StatusUpdate,
+    StatusUpdateStore, StoredCallback, TemplateChange, TemplateUpdate,
 };
 use crate::campaigns::RunStore;
-use crate::conversations::{Arrival, InboundNews, InboxStore};
+use crate::conversations::{InboundEvent, InboundItem, InboxStore};
 use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, Write};
 use crate::templates::{
-    MetaStatus, Template, TemplateStore, category_notifications, verdict_events, with_category_news, with_verdict,
+    MetaStatus, Template, TemplateStore, apply_review, category_notifications, review_events, with_category_update,
 };
 
 /// How long a worker may take for one callback before another one takes it over.
@@ -26,12 +26,12 @@ pub const PROCESSING_LEASE: Duration = Duration::seconds(30);
 /// How often news without a subject is tried again (after 1, 2, 4, ... seconds) before it counts as foreign.
 const RETRIES: u32 = 6;
 
-/// How often a verdict on a draft is tried again: it may be faster than the answer to the submission it is on, which
+/// How often a review of a draft is tried again: it may be faster than the answer to the submission it is on, which
 /// makes the draft a pending one. Later it is on something that was changed since.
 const EARLY_RETRIES: u32 = 2;
 
-/// How often a template's verdict is tried when the template changes at the same time.
-const VERDICT_ATTEMPTS: u32 = 3;
+/// How often a template's review is tried when the template changes at the same time.
+const REVIEW_ATTEMPTS: u32 = 3;
 
 /// How often a callback is claimed, with up to `LONGEST_BACKOFF` between, before it is set aside: more than an hour.
 pub const MAX_CLAIMS: u32 = 20;
@@ -40,7 +40,7 @@ const LONGEST_BACKOFF: Duration = Duration::minutes(5);
 /// What callbacks are stored in, and what they change.
 pub struct CallbackStores {
     pub callbacks: Arc<dyn CallbackStore>,
-    pub deliveries: Arc<dyn DeliveryStore>,
+    pub status_updates: Arc<dyn StatusUpdateStore>,
     pub inbox: Arc<dyn InboxStore>,
     pub templates: Arc<dyn TemplateStore>,
     pub runs: Arc<dyn RunStore>,
@@ -121,63 +121,66 @@ impl Callbacks {
     }
 
     /// What the callback says; what of it is not read is counted, the first time.
-    fn read(&self, callback: &StoredCallback) -> Vec<News> {
-        let body = CallbackBody::read(&callback.body);
+    fn read(&self, callback: &StoredCallback) -> Vec<CallbackChange> {
+        let body = CallbackPayload::read(&callback.body);
         if callback.attempts == 0 && callback.claims == 0 {
             match &body {
                 Ok(body) => body.unread.iter().for_each(|unread| self.report.unread(unread)),
                 Err(Unreadable) => self.report.unreadable(callback.id),
             }
         }
-        body.unwrap_or_default().news
+        body.unwrap_or_default().changes
     }
 
     /// Whether all news found its subject. One item that cannot be applied holds up no other.
     async fn apply(&self, callback: &StoredCallback) -> Result<bool, StoreError> {
         let may_be_early = callback.attempts < EARLY_RETRIES;
         let mut progress = Progress::new(callback.claims > 0);
-        let mut by_number: BTreeMap<String, Vec<DeliveryNews>> = BTreeMap::new();
-        let mut inbound: BTreeMap<String, Vec<InboundNews>> = BTreeMap::new();
+        let mut by_number: BTreeMap<String, Vec<StatusUpdate>> = BTreeMap::new();
+        let mut inbound: BTreeMap<String, Vec<InboundEvent>> = BTreeMap::new();
         for item in self.read(callback) {
             match item {
-                News::Delivery(Delivery { phone_number_id, news }) => {
-                    by_number.entry(phone_number_id).or_default().push(news);
+                CallbackChange::Status(ReceivedStatus {
+                    phone_number_id,
+                    update,
+                }) => {
+                    by_number.entry(phone_number_id).or_default().push(update);
                 }
-                News::Inbound(Inbound { phone_number_id, news }) => {
-                    inbound.entry(phone_number_id).or_default().push(news);
+                CallbackChange::Inbound(ReceivedInbound { phone_number_id, event }) => {
+                    inbound.entry(phone_number_id).or_default().push(event);
                 }
-                News::Template(news) => {
-                    let found = self.apply_to_template(&news, may_be_early).await;
+                CallbackChange::Template(update) => {
+                    let found = self.apply_to_template(&update, may_be_early).await;
                     progress.complete &= progress.note(found)?.unwrap_or(true);
                 }
             }
         }
-        for (number, news) in inbound {
-            self.take_in(&number, &news, &mut progress).await?;
+        for (number, events) in inbound {
+            self.take_in(&number, &events, &mut progress).await?;
         }
-        for (number, news) in by_number {
-            progress.complete &= self.apply_deliveries(&number, news, &mut progress).await?;
+        for (number, updates) in by_number {
+            progress.complete &= self.apply_status_updates(&number, updates, &mut progress).await?;
         }
         progress.end()
     }
 
     /// Whoever writes to a number writes to every account that connected it.
-    async fn take_in(&self, number: &str, news: &[InboundNews], progress: &mut Progress) -> Result<(), StoreError> {
+    async fn take_in(&self, number: &str, events: &[InboundEvent], progress: &mut Progress) -> Result<(), StoreError> {
         for account in self.stores.callbacks.accounts_of_number(number).await? {
-            let arrival = |news: &InboundNews| Arrival {
-                news: news.clone(),
+            let item = |event: &InboundEvent| InboundItem {
+                event: event.clone(),
                 contact_id: self.ids.next().into(),
                 conversation_id: self.ids.next().into(),
                 message_id: self.ids.next().into(),
             };
-            let arrivals: Vec<Arrival> = news.iter().map(arrival).collect();
-            let received = self.stores.inbox.receive(account, number, &arrivals).await;
-            if !progress.splits(&received, arrivals.len()) {
+            let items: Vec<InboundItem> = events.iter().map(item).collect();
+            let received = self.stores.inbox.receive(account, number, &items).await;
+            if !progress.splits(&received, items.len()) {
                 progress.note(received)?;
                 continue;
             }
-            for arrival in arrivals {
-                let received = self.stores.inbox.receive(account, number, &[arrival]).await;
+            for item in items {
+                let received = self.stores.inbox.receive(account, number, &[item]).await;
                 progress.note(received)?;
             }
         }
@@ -186,10 +189,10 @@ impl Callbacks {
 
     /// A number is usually one account's. Where several connected it, each is offered what the others had not: a send
     /// belongs to one account, so nobody's news reaches anybody else.
-    async fn apply_deliveries(
+    async fn apply_status_updates(
         &self,
         number: &str,
-        mut news: Vec<DeliveryNews>,
+        mut updates: Vec<StatusUpdate>,
         progress: &mut Progress,
     ) -> Result<bool, StoreError> {
         // Also those that disconnected it since: a status is matched by our id or the platform's, never by the number.
@@ -198,8 +201,8 @@ impl Callbacks {
             return Ok(true);
         }
         for account in accounts {
-            news = self.apply_to_sends(account, news, progress).await?;
-            if news.is_empty() {
+            updates = self.apply_to_sends(account, updates, progress).await?;
+            if updates.is_empty() {
                 return Ok(true);
             }
         }
@@ -211,20 +214,24 @@ impl Callbacks {
     async fn apply_to_sends(
         &self,
         account: AccountId,
-        news: Vec<DeliveryNews>,
+        updates: Vec<StatusUpdate>,
         progress: &mut Progress,
-    ) -> Result<Vec<DeliveryNews>, StoreError> {
-        let applied = self.stores.deliveries.apply(account, &news).await;
-        if !progress.splits(&applied, news.len()) {
+    ) -> Result<Vec<StatusUpdate>, StoreError> {
+        let applied = self.stores.status_updates.apply(account, &updates).await;
+        if !progress.splits(&applied, updates.len()) {
             let unmatched = progress.note(applied)?.unwrap_or_default();
             return Ok(unmatched
                 .into_iter()
-                .filter_map(|position| news.get(position).cloned())
+                .filter_map(|position| updates.get(position).cloned())
                 .collect());
         }
         let mut left = Vec::new();
-        for item in news {
-            let applied = self.stores.deliveries.apply(account, std::slice::from_ref(&item)).await;
+        for item in updates {
+            let applied = self
+                .stores
+                .status_updates
+                .apply(account, std::slice::from_ref(&item))
+                .await;
             if progress.note(applied)?.is_some_and(|unmatched| !unmatched.is_empty()) {
                 left.push(item);
             }
@@ -232,11 +239,11 @@ impl Callbacks {
         Ok(left)
     }
 
-    async fn apply_to_template(&self, news: &TemplateNews, may_be_early: bool) -> Result<bool, StoreError> {
-        let accounts = self.stores.callbacks.accounts_of_business(&news.waba_id).await?;
+    async fn apply_to_template(&self, update: &TemplateUpdate, may_be_early: bool) -> Result<bool, StoreError> {
+        let accounts = self.stores.callbacks.accounts_of_business(&update.waba_id).await?;
         let mut found = accounts.is_empty();
         for account in accounts {
-            found |= self.apply_to_template_of(account, news, may_be_early).await?;
+            found |= self.apply_to_template_of(account, update, may_be_early).await?;
         }
         Ok(found)
     }
@@ -245,30 +252,30 @@ impl Callbacks {
     async fn apply_to_template_of(
         &self,
         account: AccountId,
-        news: &TemplateNews,
+        update: &TemplateUpdate,
         may_be_early: bool,
     ) -> Result<bool, StoreError> {
-        for _ in 0..VERDICT_ATTEMPTS {
+        for _ in 0..REVIEW_ATTEMPTS {
             let Some(template) = self
                 .stores
                 .templates
-                .find_by_meta_id(account, &news.meta_template_id)
+                .find_by_meta_id(account, &update.meta_template_id)
                 .await?
             else {
                 return Ok(false);
             };
             // First, and also where nothing else changes: whoever was interrupted between the two does both again.
-            if let Some(reason) = stops(&news.change) {
+            if let Some(reason) = stops(&update.change) {
                 self.stores.runs.pause_template(account, template.id, reason).await?;
             }
-            let is_verdict = matches!(news.change, TemplateChange::Verdict { .. });
-            if is_verdict && template.meta_status == MetaStatus::Draft {
+            let is_review = matches!(update.change, TemplateChange::Review { .. });
+            if is_review && template.meta_status == MetaStatus::Draft {
                 return Ok(!may_be_early);
             }
-            let Some(changed) = after(&template, &news.change, self.clock.now()) else {
+            let Some(changed) = after(&template, &update.change, self.clock.now()) else {
                 return Ok(true);
             };
-            let mut events = verdict_events(&template, &changed);
+            let mut events = review_events(&template, &changed);
             events.extend(category_notifications(&template, &changed));
             match self.stores.templates.update(&changed, &template, &events).await? {
                 Write::Done => return Ok(true),
@@ -283,7 +290,7 @@ impl Callbacks {
 /// Why campaigns with the template cannot go on; none when they can.
 fn stops(change: &TemplateChange) -> Option<&'static str> {
     match change {
-        TemplateChange::Verdict { status, .. } => status.stops(),
+        TemplateChange::Review { status, .. } => status.stops(),
         TemplateChange::Quality(_) | TemplateChange::Category(_) => None,
     }
 }
@@ -291,12 +298,12 @@ fn stops(change: &TemplateChange) -> Option<&'static str> {
 /// The template after news of it; none when they change nothing.
 fn after(template: &Template, change: &TemplateChange, now: time::OffsetDateTime) -> Option<Template> {
     let changed = match change {
-        TemplateChange::Verdict { status, reason } => return with_verdict(template, *status, reason.clone(), now),
+        TemplateChange::Review { status, reason } => return apply_review(template, *status, reason.clone(), now),
         TemplateChange::Quality(score) => Template {
             quality_score: Some(score.clone()),
             ..template.clone()
         },
-        TemplateChange::Category(news) => with_category_news(template, news),
+        TemplateChange::Category(update) => with_category_update(template, update),
     };
     (changed != *template).then_some(Template {
         updated_at: now,

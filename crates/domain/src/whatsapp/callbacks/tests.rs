@@ -4,7 +4,7 @@ use serde_json::json;
 use time::macros::datetime;
 use uuid::Uuid;
 
-use super::super::{MockCallbackReport, MockCallbackStore, MockDeliveryStore};
+use super::super::{MockCallbackReport, MockCallbackStore, MockStatusUpdateStore};
 use super::*;
 use crate::campaigns::MockRunStore;
 use crate::conversations::MockInboxStore;
@@ -35,13 +35,23 @@ fn statuses(attempts: u32) -> StoredCallback {
     )
 }
 
-fn callbacks(store: MockCallbackStore, deliveries: MockDeliveryStore, templates: MockTemplateStore) -> Callbacks {
-    wired(store, deliveries, MockInboxStore::new(), templates, MockRunStore::new())
+fn callbacks(
+    store: MockCallbackStore,
+    status_updates: MockStatusUpdateStore,
+    templates: MockTemplateStore,
+) -> Callbacks {
+    wired(
+        store,
+        status_updates,
+        MockInboxStore::new(),
+        templates,
+        MockRunStore::new(),
+    )
 }
 
 fn wired(
     store: MockCallbackStore,
-    deliveries: MockDeliveryStore,
+    status_updates: MockStatusUpdateStore,
     inbox: MockInboxStore,
     templates: MockTemplateStore,
     runs: MockRunStore,
@@ -49,12 +59,12 @@ fn wired(
     let mut report = MockCallbackReport::new();
     report.expect_unread().returning(|_| ());
     report.expect_unreadable().returning(|_| ());
-    reporting(store, deliveries, inbox, templates, runs, report)
+    reporting(store, status_updates, inbox, templates, runs, report)
 }
 
 fn reporting(
     store: MockCallbackStore,
-    deliveries: MockDeliveryStore,
+    status_updates: MockStatusUpdateStore,
     inbox: MockInboxStore,
     templates: MockTemplateStore,
     runs: MockRunStore,
@@ -70,7 +80,7 @@ fn reporting(
     clock.expect_now().return_const(datetime!(2026-03-01 12:00 UTC));
     let stores = CallbackStores {
         callbacks: Arc::new(store),
-        deliveries: Arc::new(deliveries),
+        status_updates: Arc::new(status_updates),
         inbox: Arc::new(inbox),
         templates: Arc::new(templates),
         runs: Arc::new(runs),
@@ -83,18 +93,18 @@ async fn each_account_of_a_number_sees_only_what_the_others_had_not() {
     let mut store = MockCallbackStore::new();
     store.expect_accounts_that_had_number().returning(|_| Ok(vec![A, B]));
     store.expect_forget().times(1).returning(|_| Ok(()));
-    let mut deliveries = MockDeliveryStore::new();
-    deliveries
+    let mut status_updates = MockStatusUpdateStore::new();
+    status_updates
         .expect_apply()
         .times(1)
-        .withf(|a, news| *a == A && news.len() == 2)
+        .withf(|a, updates| *a == A && updates.len() == 2)
         .returning(|_, _| Ok(vec![1]));
-    deliveries
+    status_updates
         .expect_apply()
         .times(1)
-        .withf(|a, news| *a == B && news.len() == 1 && news[0].message_id == "b")
+        .withf(|a, updates| *a == B && updates.len() == 1 && updates[0].message_id == "b")
         .returning(|_, _| Ok(vec![]));
-    callbacks(store, deliveries, MockTemplateStore::new())
+    callbacks(store, status_updates, MockTemplateStore::new())
         .process(&statuses(0))
         .await
         .unwrap();
@@ -116,21 +126,21 @@ async fn a_message_reaches_every_account_of_its_number_in_order() {
         inbox
             .expect_receive()
             .times(1)
-            .withf(move |a, number, arrivals| {
-                let ids: std::collections::BTreeSet<Uuid> = arrivals
+            .withf(move |a, number, items| {
+                let ids: std::collections::BTreeSet<Uuid> = items
                     .iter()
                     .flat_map(|one| [one.contact_id.0, one.conversation_id.0, one.message_id.0])
                     .collect();
-                let told = arrivals
+                let told = items
                     .iter()
-                    .map(|one| matches!(&one.news, InboundNews::Message(message) if message.wa_message_id == "a"));
+                    .map(|one| matches!(&one.event, InboundEvent::Message(message) if message.wa_message_id == "a"));
                 *a == account && number == "1065" && ids.len() == 6 && told.eq([true, false])
             })
             .returning(|_, _, _| Ok(()));
     }
     let callbacks = wired(
         store,
-        MockDeliveryStore::new(),
+        MockStatusUpdateStore::new(),
         inbox,
         MockTemplateStore::new(),
         MockRunStore::new(),
@@ -150,9 +160,9 @@ async fn news_without_a_subject_waits_and_is_forgotten_in_the_end() {
             .withf(move |_, d| *d == delay)
             .returning(|_, _| Ok(()));
         store.expect_forget().times(forgotten).returning(|_| Ok(()));
-        let mut deliveries = MockDeliveryStore::new();
-        deliveries.expect_apply().returning(|_, _| Ok(vec![0, 1]));
-        callbacks(store, deliveries, MockTemplateStore::new())
+        let mut status_updates = MockStatusUpdateStore::new();
+        status_updates.expect_apply().returning(|_, _| Ok(vec![0, 1]));
+        callbacks(store, status_updates, MockTemplateStore::new())
             .process(&statuses(attempts))
             .await
             .unwrap();
@@ -164,7 +174,7 @@ async fn a_foreign_number_and_a_broken_body_are_forgotten() {
     let mut store = MockCallbackStore::new();
     store.expect_accounts_that_had_number().returning(|_| Ok(vec![]));
     store.expect_forget().times(2).returning(|_| Ok(()));
-    let callbacks = callbacks(store, MockDeliveryStore::new(), MockTemplateStore::new());
+    let callbacks = callbacks(store, MockStatusUpdateStore::new(), MockTemplateStore::new());
     callbacks.process(&statuses(0)).await.unwrap();
     let broken = StoredCallback {
         body: b"{".to_vec(),
@@ -186,22 +196,22 @@ async fn an_item_that_cannot_be_applied_holds_up_no_other() {
         .times(1)
         .withf(|_, delay| *delay == Duration::seconds(8))
         .returning(|_, _| Ok(()));
-    let mut deliveries = MockDeliveryStore::new();
-    deliveries
+    let mut status_updates = MockStatusUpdateStore::new();
+    status_updates
         .expect_apply()
         .times(2)
-        .withf(|_, news| news.iter().any(|item| item.message_id == "a"))
+        .withf(|_, updates| updates.iter().any(|item| item.message_id == "a"))
         .returning(|_, _| Err(corrupt()));
-    deliveries
+    status_updates
         .expect_apply()
         .times(1)
-        .withf(|_, news| news.len() == 1 && news[0].message_id == "b")
+        .withf(|_, updates| updates.len() == 1 && updates[0].message_id == "b")
         .returning(|_, _| Ok(vec![]));
     let failed = StoredCallback {
         claims: 3,
         ..statuses(0)
     };
-    callbacks(store, deliveries, MockTemplateStore::new())
+    callbacks(store, status_updates, MockTemplateStore::new())
         .process(&failed)
         .await
         .unwrap_err();
@@ -213,13 +223,13 @@ async fn an_unavailable_database_ends_the_first_attempt_at_once() {
         let mut store = MockCallbackStore::new();
         store.expect_accounts_that_had_number().returning(|_| Ok(vec![A]));
         store.expect_postpone().times(1).returning(|_, _| Ok(()));
-        let mut deliveries = MockDeliveryStore::new();
-        deliveries
+        let mut status_updates = MockStatusUpdateStore::new();
+        status_updates
             .expect_apply()
             .times(calls)
             .returning(|_, _| Err(StoreError::Unavailable("away".into())));
         let callback = StoredCallback { claims, ..statuses(0) };
-        let callbacks = callbacks(store, deliveries, MockTemplateStore::new());
+        let callbacks = callbacks(store, status_updates, MockTemplateStore::new());
         callbacks.process(&callback).await.unwrap_err();
     }
 }
@@ -230,8 +240,8 @@ async fn a_callback_that_always_fails_is_set_aside() {
         let mut store = MockCallbackStore::new();
         store.expect_accounts_that_had_number().returning(|_| Ok(vec![A]));
         store.expect_set_aside().times(1).returning(|_| Ok(()));
-        let mut deliveries = MockDeliveryStore::new();
-        deliveries
+        let mut status_updates = MockStatusUpdateStore::new();
+        status_updates
             .expect_apply()
             .times(applied)
             .returning(|_, _| Err(corrupt()));
@@ -243,7 +253,7 @@ async fn a_callback_that_always_fails_is_set_aside() {
             .returning(|_, _| ());
         let callbacks = reporting(
             store,
-            deliveries,
+            status_updates,
             MockInboxStore::new(),
             MockTemplateStore::new(),
             MockRunStore::new(),
@@ -268,7 +278,7 @@ async fn what_is_not_read_is_counted_the_first_time() {
         report.expect_unreadable().times(counted).returning(|_| ());
         let callbacks = reporting(
             store,
-            MockDeliveryStore::new(),
+            MockStatusUpdateStore::new(),
             MockInboxStore::new(),
             MockTemplateStore::new(),
             MockRunStore::new(),
@@ -317,9 +327,9 @@ async fn a_verdict_reaches_the_template_also_when_it_changes_meanwhile() {
                 && expected.meta_status == MetaStatus::Pending
         })
         .returning(|_, _, _| Ok(Write::Done));
-    let news = json!({ "event": "REJECTED", "message_template_id": 9, "reason": "SCAM" });
-    let callback = callback(0, "message_template_status_update", &news);
-    callbacks(store, MockDeliveryStore::new(), templates)
+    let update = json!({ "event": "REJECTED", "message_template_id": 9, "reason": "SCAM" });
+    let callback = callback(0, "message_template_status_update", &update);
+    callbacks(store, MockStatusUpdateStore::new(), templates)
         .process(&callback)
         .await
         .unwrap();
@@ -347,10 +357,16 @@ async fn follows(field: &str, value: &serde_json::Value) -> (Option<Template>, V
         kept.lock().unwrap().2 = Some(reason.to_owned());
         Ok(())
     });
-    wired(store, MockDeliveryStore::new(), MockInboxStore::new(), templates, runs)
-        .process(&callback(0, field, value))
-        .await
-        .unwrap();
+    wired(
+        store,
+        MockStatusUpdateStore::new(),
+        MockInboxStore::new(),
+        templates,
+        runs,
+    )
+    .process(&callback(0, field, value))
+    .await
+    .unwrap();
     written.lock().unwrap().clone()
 }
 
@@ -358,8 +374,8 @@ async fn follows(field: &str, value: &serde_json::Value) -> (Option<Template>, V
 async fn a_stopped_template_pauses_its_campaigns_and_is_told() {
     let status = "message_template_status_update";
     for (event, status_after) in [("PAUSED", MetaStatus::Paused), ("DISABLED", MetaStatus::Disabled)] {
-        let news = json!({ "event": event, "message_template_id": 77 });
-        let (template, events, paused) = follows(status, &news).await;
+        let update = json!({ "event": event, "message_template_id": 77 });
+        let (template, events, paused) = follows(status, &update).await;
         assert_eq!(template.unwrap().meta_status, status_after);
         assert!(matches!(&events[..], [Event::Notification(n)] if n.kind == NotificationKind::Warning));
         assert_eq!(
@@ -375,8 +391,8 @@ async fn a_stopped_template_pauses_its_campaigns_and_is_told() {
     );
     assert_eq!(paused, None);
     for same in ["APPROVED", "REINSTATED", "FLAGGED"] {
-        let news = json!({ "event": same, "message_template_id": 77 });
-        assert_eq!(follows(status, &news).await, (None, vec![], None), "{same}");
+        let update = json!({ "event": same, "message_template_id": 77 });
+        assert_eq!(follows(status, &update).await, (None, vec![], None), "{same}");
     }
 }
 
@@ -409,9 +425,9 @@ async fn a_verdict_on_a_draft_may_be_early_and_counts_as_old_later() {
                 ..approved_template("Oi", &[])
             }))
         });
-        let news = json!({ "event": "APPROVED", "message_template_id": 77 });
-        let callback = callback(attempts, "message_template_status_update", &news);
-        let callbacks = callbacks(store, MockDeliveryStore::new(), templates);
+        let update = json!({ "event": "APPROVED", "message_template_id": 77 });
+        let callback = callback(attempts, "message_template_status_update", &update);
+        let callbacks = callbacks(store, MockStatusUpdateStore::new(), templates);
         callbacks.process(&callback).await.unwrap();
     }
 }

@@ -5,14 +5,14 @@ use recado_domain::campaigns::{
     RunRetry, RunStart, RunStore as _, SendResult, StartOutcome, Started, Trigger,
 };
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::{DeliveryNews, STOPPED_MARKETING};
+use recado_domain::whatsapp::{STOPPED_MARKETING, StatusUpdate};
 use time::Duration;
 
 use super::mutant;
 use super::state::{Answer, CAMPAIGNS, Key, Kind, State, message_of};
 use super::steps::{Item, Results};
 use super::system::{LONG, System, number};
-use crate::deliveries::news;
+use crate::status_updates::status_update;
 
 impl System {
     pub(super) async fn start_of(&self, state: &State, campaign: usize, expected: CampaignStatus) -> RunStart {
@@ -172,11 +172,11 @@ impl System {
         }
     }
 
-    pub(super) fn news_of(&self, item: &Item) -> DeliveryNews {
+    pub(super) fn status_update_of(&self, item: &Item) -> StatusUpdate {
         let message = message_of(item.key, item.attempt);
-        DeliveryNews {
+        StatusUpdate {
             error_code: item.stopped.then_some(STOPPED_MARKETING),
-            ..news(item.named.then(|| self.id(item.key)), &message, item.status)
+            ..status_update(item.named.then(|| self.id(item.key)), &message, item.status)
         }
     }
 }

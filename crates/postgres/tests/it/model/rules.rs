@@ -54,7 +54,7 @@ impl State {
                 }
                 Answer::Nothing
             }
-            Step::News(account, items) => self.learn(*account, items),
+            Step::StatusUpdates(account, items) => self.apply_status_updates(*account, items),
             Step::FailUnknown => self.fail_unknown(),
             Step::Consent { account, contact, out } => self.consent(*account, *contact, *out),
             Step::Suspend { account, suspended } => {
@@ -308,10 +308,10 @@ impl State {
         }
     }
 
-    /// Whether the news changed something.
-    fn advance(&mut self, key: Key, news: SendStatus) -> bool {
+    /// Whether the update changed something.
+    fn advance(&mut self, key: Key, update: SendStatus) -> bool {
         let send = self.send(key);
-        let next = send.status.advance(news);
+        let next = send.status.advance(update);
         if let Some(next) = next {
             (send.status, send.unknown) = (next, false);
         }
@@ -419,7 +419,7 @@ impl State {
     }
 
     /// What the platform tells, of what it names by a send that is there or by a message that is known.
-    fn learn(&mut self, account: usize, items: &[Item]) -> Answer {
+    fn apply_status_updates(&mut self, account: usize, items: &[Item]) -> Answer {
         let message = |item: &Item| message_of(item.key, item.attempt);
         let named = items.iter().filter(|item| item.named).map(|item| item.key);
         let known = &self.accounts[account].messages;

@@ -77,7 +77,7 @@ pub(super) enum Step {
     },
     Release(usize, usize),
     Abandon(usize, usize),
-    News(usize, Vec<Item>),
+    StatusUpdates(usize, Vec<Item>),
     FailUnknown,
     Consent {
         account: usize,
@@ -228,7 +228,7 @@ fn claim(state: &State) -> BoxedStrategy<Step> {
 }
 
 /// News of tries that the platform may have got.
-fn news(state: &State) -> Option<BoxedStrategy<Step>> {
+fn status_updates(state: &State) -> Option<BoxedStrategy<Step>> {
     let of = |account: usize| {
         let sends = state.sends.iter().filter(move |((at, _), _)| CAMPAIGNS[*at] == account);
         sends.flat_map(|(key, send)| send.possible.iter().map(|attempt| (*key, *attempt)))
@@ -245,7 +245,7 @@ fn news(state: &State) -> Option<BoxedStrategy<Step>> {
         SendStatus::Failed,
         SendStatus::Failed,
     ];
-    let news = select(accounts).prop_flat_map(move |account| {
+    let updates = select(accounts).prop_flat_map(move |account| {
         let item = (
             select(tries[account].clone()),
             any::<bool>(),
@@ -259,9 +259,9 @@ fn news(state: &State) -> Option<BoxedStrategy<Step>> {
             status,
             stopped: status == SendStatus::Failed && stopped == 0,
         });
-        prop::collection::vec(item, 1..4).prop_map(move |items| Step::News(account, items))
+        prop::collection::vec(item, 1..4).prop_map(move |items| Step::StatusUpdates(account, items))
     });
-    Some(news.boxed())
+    Some(updates.boxed())
 }
 
 fn start(state: &State) -> BoxedStrategy<Step> {
@@ -396,7 +396,7 @@ pub(super) fn any_step(state: &State) -> BoxedStrategy<Step> {
             .prop_map(move |expected| Step::EnqueueStart { campaign, expected })
     });
     let finish = busy(state).prop_map(|campaign| Step::Finish { campaign });
-    let news = news(state).unwrap_or_else(|| record_and_start(state));
+    let updates = status_updates(state).unwrap_or_else(|| record_and_start(state));
     prop_oneof![
         16 => progress(state),
         2 => start(state),
@@ -404,7 +404,7 @@ pub(super) fn any_step(state: &State) -> BoxedStrategy<Step> {
         9 => record_and_start(state),
         4 => record(state),
         3 => claim(state),
-        9 => news,
+        9 => updates,
         3 => finish,
         4 => retry(state),
         6 => handing_over(state),
@@ -449,7 +449,7 @@ pub(super) fn is_allowed(state: &State, step: &Step) -> bool {
             let mut sends = state.sends_of(*campaign);
             !state.is_held_by(*campaign, *worker) || !sends.any(|(_, send)| send.is_open() && send.reported.is_none())
         }
-        Step::News(_, items) => items.iter().all(|item| {
+        Step::StatusUpdates(_, items) => items.iter().all(|item| {
             let send = state.sends.get(&item.key);
             send.is_some_and(|send| send.possible.contains(&item.attempt))
         }),

@@ -11,7 +11,7 @@ use recado_domain::campaigns::{
 };
 use recado_domain::shared::{AccountId, CampaignId, ProfileId, SendId, TemplateId};
 use recado_domain::templates::{Template, TemplateStore as _};
-use recado_domain::whatsapp::{DeliveryNews, DeliveryStore as _, ProfileStore as _};
+use recado_domain::whatsapp::{ProfileStore as _, StatusUpdate, StatusUpdateStore as _};
 use recado_postgres::{PgProfiles, PgTestSends};
 use time::Duration;
 use tokio::runtime::Runtime;
@@ -326,11 +326,11 @@ impl System {
             }
             Step::Finish { campaign } => Answer::Report(runs.finish(stage.run(*campaign)).await.unwrap().unwrap()),
             Step::Retry { campaign, expected } => self.retry(state, *campaign, *expected).await,
-            Step::News(account, items) => {
-                let batch: Vec<DeliveryNews> = items.iter().map(|item| self.news_of(item)).collect();
+            Step::StatusUpdates(account, items) => {
+                let batch: Vec<StatusUpdate> = items.iter().map(|item| self.status_update_of(item)).collect();
                 Answer::Unmatched(
                     world
-                        .deliveries()
+                        .status_updates()
                         .apply(stage.accounts[*account], &batch)
                         .await
                         .unwrap(),

@@ -4,7 +4,7 @@ use std::time::Duration as StdDuration;
 
 use time::{Duration, OffsetDateTime};
 
-use super::{DisabledReason, Outcome};
+use super::{AttemptOutcome, DisabledReason};
 
 /// How much longer or shorter than planned a delay may be, as a share of it.
 const SPREAD: f64 = 0.2;
@@ -13,10 +13,10 @@ const SPREAD: f64 = 0.2;
 const LONGEST_WAIT: Duration = Duration::hours(24);
 
 /// An endpoint with nothing but failures for so long is switched off.
-const PATIENCE: Duration = Duration::hours(120);
+const DISABLE_AFTER: Duration = Duration::hours(120);
 
 /// A failure that was followed by nothing for so long is forgotten.
-const MEMORY: Duration = Duration::hours(240);
+const FAILURE_RESET_AFTER: Duration = Duration::hours(240);
 
 /// The last failure is noted so often.
 const NOTE_EVERY: Duration = Duration::minutes(10);
@@ -41,7 +41,7 @@ impl Default for Schedule {
 
 /// What becomes of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Fate {
+pub enum DeliveryDecision {
     /// It arrived.
     Delivered,
     /// It is tried again after this time.
@@ -54,29 +54,29 @@ pub enum Fate {
 
 /// What follows for a delivery from its attempt number `attempt`, counted from 1. `spread` is a random number between
 /// -1 and 1.
-pub fn fate(outcome: Outcome, attempt: u32, schedule: &Schedule, spread: f64) -> Fate {
-    let wish = match outcome {
-        Outcome::Answered { status: 200..=299, .. } => return Fate::Delivered,
-        Outcome::Answered { status: 410, .. } => return Fate::Gone,
-        Outcome::Answered {
+pub fn decide(outcome: AttemptOutcome, attempt: u32, schedule: &Schedule, spread: f64) -> DeliveryDecision {
+    let requested = match outcome {
+        AttemptOutcome::Answered { status: 200..=299, .. } => return DeliveryDecision::Delivered,
+        AttemptOutcome::Answered { status: 410, .. } => return DeliveryDecision::Gone,
+        AttemptOutcome::Answered {
             status: 429 | 500..=599,
             retry_after,
         } => retry_after,
-        Outcome::Answered { .. } | Outcome::Unreachable(_) => None,
+        AttemptOutcome::Answered { .. } | AttemptOutcome::Unreachable(_) => None,
     };
     let index = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
     match schedule.0.get(index) {
-        None => Fate::Exhausted,
+        None => DeliveryDecision::Exhausted,
         Some(planned) => {
             let planned = *planned * (1.0 + SPREAD * spread.clamp(-1.0, 1.0));
-            Fate::Retry(planned.max(bounded(wish)))
+            DeliveryDecision::Retry(planned.max(bounded(requested)))
         }
     }
 }
 
-fn bounded(wish: Option<StdDuration>) -> Duration {
-    let wish = wish.unwrap_or_default();
-    Duration::try_from(wish).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
+fn bounded(requested: Option<StdDuration>) -> Duration {
+    let requested = requested.unwrap_or_default();
+    Duration::try_from(requested).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
 }
 
 /// The failures of an endpoint since its last success.
@@ -108,17 +108,17 @@ pub enum HealthChange {
 
 /// What follows for an endpoint from attempts that ended together. Any success counts more than any failure; but who
 /// says that it is gone, is.
-pub fn health(known: Health, fates: &[Fate], now: OffsetDateTime) -> HealthChange {
-    if fates.contains(&Fate::Gone) {
+pub fn health(known: Health, decisions: &[DeliveryDecision], now: OffsetDateTime) -> HealthChange {
+    if decisions.contains(&DeliveryDecision::Gone) {
         return HealthChange::Disable(DisabledReason::Gone);
     }
-    if fates.contains(&Fate::Delivered) {
+    if decisions.contains(&DeliveryDecision::Delivered) {
         return HealthChange::Recovered;
     }
     match known {
-        _ if fates.is_empty() => HealthChange::Keep,
-        Health::Failing { since, last } if now - last < MEMORY => match (now - since, now - last) {
-            (failing, _) if failing >= PATIENCE => HealthChange::Disable(DisabledReason::Failing),
+        _ if decisions.is_empty() => HealthChange::Keep,
+        Health::Failing { since, last } if now - last < FAILURE_RESET_AFTER => match (now - since, now - last) {
+            (failing, _) if failing >= DISABLE_AFTER => HealthChange::Disable(DisabledReason::Failing),
             (_, noted) if noted >= NOTE_EVERY => HealthChange::Failing(since),
             _ => HealthChange::Keep,
         },
@@ -136,30 +136,30 @@ mod tests {
 
     const NOW: OffsetDateTime = datetime!(2026-03-10 12:00 UTC);
 
-    fn answered(status: u16, retry_after: Option<u64>) -> Outcome {
-        Outcome::Answered {
+    fn answered(status: u16, retry_after: Option<u64>) -> AttemptOutcome {
+        AttemptOutcome::Answered {
             status,
             retry_after: retry_after.map(StdDuration::from_secs),
         }
     }
 
-    fn seconds(attempt: u32, outcome: Outcome) -> Option<i64> {
-        match fate(outcome, attempt, &Schedule::default(), 0.0) {
-            Fate::Retry(delay) => Some(delay.whole_seconds()),
+    fn seconds(attempt: u32, outcome: AttemptOutcome) -> Option<i64> {
+        match decide(outcome, attempt, &Schedule::default(), 0.0) {
+            DeliveryDecision::Retry(delay) => Some(delay.whole_seconds()),
             _ => None,
         }
     }
 
     #[test]
-    fn every_answer_has_one_fate() {
+    fn every_answer_has_one_decision() {
         for status in 0..=u16::MAX {
             let expected = match status {
-                200..=299 => Fate::Delivered,
-                410 => Fate::Gone,
-                _ => Fate::Retry(Duration::seconds(5)),
+                200..=299 => DeliveryDecision::Delivered,
+                410 => DeliveryDecision::Gone,
+                _ => DeliveryDecision::Retry(Duration::seconds(5)),
             };
             assert_eq!(
-                fate(answered(status, None), 1, &Schedule::default(), 0.0),
+                decide(answered(status, None), 1, &Schedule::default(), 0.0),
                 expected,
                 "{status}"
             );
@@ -172,8 +172,8 @@ mod tests {
             Failure::TimedOut,
             Failure::Broken,
         ] {
-            let first = fate(Outcome::Unreachable(failure), 1, &Schedule::default(), 0.0);
-            assert_eq!(first, Fate::Retry(Duration::seconds(5)), "{failure:?}");
+            let first = decide(AttemptOutcome::Unreachable(failure), 1, &Schedule::default(), 0.0);
+            assert_eq!(first, DeliveryDecision::Retry(Duration::seconds(5)), "{failure:?}");
         }
     }
 
@@ -193,13 +193,19 @@ mod tests {
             None,
         ];
         assert_eq!(delays, expected);
-        assert_eq!(fate(answered(500, None), 8, &Schedule::default(), 0.0), Fate::Exhausted);
-        assert_eq!(fate(answered(500, None), 1, &Schedule(vec![]), 0.0), Fate::Exhausted);
+        assert_eq!(
+            decide(answered(500, None), 8, &Schedule::default(), 0.0),
+            DeliveryDecision::Exhausted
+        );
+        assert_eq!(
+            decide(answered(500, None), 1, &Schedule(vec![]), 0.0),
+            DeliveryDecision::Exhausted
+        );
     }
 
     #[test]
     fn a_wish_to_wait_is_heard_where_it_means_something() {
-        for (status, wish, expected) in [
+        for (status, requested, expected) in [
             (429, Some(60), 60),
             (503, Some(60), 60),
             (429, Some(1), 5),
@@ -215,7 +221,11 @@ mod tests {
             (301, Some(60), 5),
             (429, None, 5),
         ] {
-            assert_eq!(seconds(1, answered(status, wish)), Some(expected), "{status} {wish:?}");
+            assert_eq!(
+                seconds(1, answered(status, requested)),
+                Some(expected),
+                "{status} {requested:?}"
+            );
         }
         // The end of the schedule is its end.
         assert_eq!(seconds(8, answered(429, Some(60))), None);
@@ -227,43 +237,51 @@ mod tests {
             since: NOW - Duration::hours(since),
             last: NOW - Duration::hours(last),
         };
-        let retry = Fate::Retry(Duration::SECOND);
+        let retry = DeliveryDecision::Retry(Duration::SECOND);
         let at = |hours: i64| HealthChange::Failing(NOW - Duration::hours(hours));
         let off = HealthChange::Disable(DisabledReason::Failing);
         let gone = HealthChange::Disable(DisabledReason::Gone);
-        for (known, fates, expected) in [
+        for (known, decisions, expected) in [
             (Health::Well, vec![], HealthChange::Keep),
-            (Health::Well, vec![Fate::Delivered], HealthChange::Recovered),
+            (Health::Well, vec![DeliveryDecision::Delivered], HealthChange::Recovered),
             (Health::Well, vec![retry], at(0)),
-            (Health::Well, vec![Fate::Exhausted], at(0)),
+            (Health::Well, vec![DeliveryDecision::Exhausted], at(0)),
             (
                 Health::Well,
-                vec![retry, Fate::Delivered, retry],
+                vec![retry, DeliveryDecision::Delivered, retry],
                 HealthChange::Recovered,
             ),
-            (Health::Well, vec![Fate::Delivered, Fate::Gone], gone),
+            (
+                Health::Well,
+                vec![DeliveryDecision::Delivered, DeliveryDecision::Gone],
+                gone,
+            ),
             (failing(1, 0), vec![retry], HealthChange::Keep),
             (failing(1, 1), vec![retry], at(1)),
             (failing(119, 1), vec![retry], at(119)),
             (failing(120, 1), vec![retry], off),
-            (failing(120, 1), vec![Fate::Exhausted], off),
+            (failing(120, 1), vec![DeliveryDecision::Exhausted], off),
             (failing(500, 239), vec![retry], off),
             (failing(500, 240), vec![retry], at(0)),
-            (failing(500, 1), vec![Fate::Delivered], HealthChange::Recovered),
+            (
+                failing(500, 1),
+                vec![DeliveryDecision::Delivered],
+                HealthChange::Recovered,
+            ),
             (failing(500, 1), vec![], HealthChange::Keep),
         ] {
-            assert_eq!(health(known, &fates, NOW), expected, "{known:?} {fates:?}");
+            assert_eq!(health(known, &decisions, NOW), expected, "{known:?} {decisions:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn no_delay_leaves_its_bounds(attempt in 0_u32..20, spread in -5.0_f64..5.0, wish: Option<u32>) {
+        fn no_delay_leaves_its_bounds(attempt in 0_u32..20, spread in -5.0_f64..5.0, requested: Option<u32>) {
             let schedule = Schedule::default();
-            let outcome = answered(429, wish.map(u64::from));
-            if let Fate::Retry(delay) = fate(outcome, attempt, &schedule, spread) {
+            let outcome = answered(429, requested.map(u64::from));
+            if let DeliveryDecision::Retry(delay) = decide(outcome, attempt, &schedule, spread) {
                 let planned = schedule.0[usize::try_from(attempt.max(1)).unwrap() - 1];
-                prop_assert!(delay >= planned * 0.8 && delay >= bounded(outcome_wish(wish)));
+                prop_assert!(delay >= planned * 0.8 && delay >= bounded(requested_wait(requested)));
                 let longest: Duration = planned * 1.2;
                 prop_assert!(delay <= longest.max(LONGEST_WAIT));
             } else {
@@ -272,7 +290,7 @@ mod tests {
         }
     }
 
-    fn outcome_wish(wish: Option<u32>) -> Option<StdDuration> {
-        wish.map(|wish| StdDuration::from_secs(u64::from(wish)))
+    fn requested_wait(requested: Option<u32>) -> Option<StdDuration> {
+        requested.map(|requested| StdDuration::from_secs(u64::from(requested)))
     }
 }

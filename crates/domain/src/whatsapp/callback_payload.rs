@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::{inbound, pricing};
 use crate::campaigns::{Pricing, SendStatus, StatusPricing};
-use crate::conversations::InboundNews;
+use crate::conversations::InboundEvent;
 use crate::shared::{SendId, redacted_debug};
-use crate::templates::{CategoryChange, CategoryNews, MetaStatus, platform_verdict};
+use crate::templates::{CategoryChange, CategoryUpdate, MetaStatus, review_status};
 
 /// The longest id, in bytes: whatever is longer is none of the platform's.
 const ID_BYTES: usize = 512;
@@ -22,38 +22,38 @@ const TEMPLATE_FIELDS: [&str; 3] = [
     "template_category_update",
 ];
 
-/// A piece of news.
+/// One change that a callback reports.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
+pub enum CallbackChange {
     /// Of a message that left.
-    Delivery(Delivery),
+    Status(ReceivedStatus),
     /// Of a sender.
-    Inbound(Inbound),
+    Inbound(ReceivedInbound),
     /// Of a template.
-    Template(TemplateNews),
+    Template(TemplateUpdate),
 }
 
 /// News of a message, and the number it left from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery {
+pub struct ReceivedStatus {
     /// The platform's id of the number.
     pub phone_number_id: String,
-    /// The news.
-    pub news: DeliveryNews,
+    /// The update.
+    pub update: StatusUpdate,
 }
 
 /// News of a sender, and the number it came to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Inbound {
+pub struct ReceivedInbound {
     /// The platform's id of the number.
     pub phone_number_id: String,
-    /// The news.
-    pub news: InboundNews,
+    /// The event.
+    pub event: InboundEvent,
 }
 
 /// What became of a message.
 #[derive(Clone, PartialEq, Eq)]
-pub struct DeliveryNews {
+pub struct StatusUpdate {
     /// Our id of the send, echoed by the platform.
     pub send_id: Option<SendId>,
     /// The platform's id of the message.
@@ -70,7 +70,7 @@ pub struct DeliveryNews {
     pub pricing: Option<Pricing>,
 }
 
-redacted_debug!(DeliveryNews {
+redacted_debug!(StatusUpdate {
     send_id,
     status,
     at,
@@ -78,7 +78,7 @@ redacted_debug!(DeliveryNews {
     pricing
 });
 
-impl DeliveryNews {
+impl StatusUpdate {
     /// The price together with the status that names it.
     pub fn status_pricing(&self) -> Option<StatusPricing> {
         let pricing = self.pricing.clone()?;
@@ -91,7 +91,7 @@ impl DeliveryNews {
 
 /// What the platform decided about a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TemplateNews {
+pub struct TemplateUpdate {
     /// The platform's id of the business account.
     pub waba_id: String,
     /// The platform's id of the template.
@@ -104,8 +104,8 @@ pub struct TemplateNews {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplateChange {
     /// Its status.
-    Verdict {
-        /// The verdict.
+    Review {
+        /// The review.
         status: MetaStatus,
         /// Why, when it was refused.
         reason: Option<String>,
@@ -113,7 +113,7 @@ pub enum TemplateChange {
     /// How it is rated.
     Quality(String),
     /// What it is for, or will be.
-    Category(CategoryNews),
+    Category(CategoryUpdate),
 }
 
 /// The body is not a callback at all.
@@ -121,11 +121,11 @@ pub enum TemplateChange {
 #[error("the body is not a callback of the platform")]
 pub struct Unreadable;
 
-/// A callback's news.
+/// A callback's changes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct CallbackBody {
+pub struct CallbackPayload {
     /// In the order given.
-    pub news: Vec<News>,
+    pub changes: Vec<CallbackChange>,
     /// What it holds that nothing here reads.
     pub unread: Vec<Unread>,
 }
@@ -139,27 +139,27 @@ pub struct Unread {
     pub kind: Option<String>,
 }
 
-impl CallbackBody {
+impl CallbackPayload {
     /// Reads a body.
     pub fn read(body: &[u8]) -> Result<Self, Unreadable> {
         let json: Value = serde_json::from_slice(body).map_err(|_| Unreadable)?;
         let entries = json.get("entry").and_then(Value::as_array).ok_or(Unreadable)?;
-        let (mut news, mut unread) = (Vec::new(), Vec::new());
+        let (mut changes, mut unread) = (Vec::new(), Vec::new());
         for entry in entries {
             let waba_id = id(entry, "id").unwrap_or_default();
             for change in entry.get("changes").and_then(Value::as_array).into_iter().flatten() {
                 let Some(value) = change.get("value") else { continue };
                 match change.get("field").and_then(Value::as_str) {
                     Some(field @ ("messages" | "user_preferences")) => {
-                        news.extend(deliveries(value).map(News::Delivery));
-                        news.extend(arrivals(value).map(News::Inbound));
+                        changes.extend(received_statuses(value).map(CallbackChange::Status));
+                        changes.extend(received_events(value).map(CallbackChange::Inbound));
                         unread.extend(inbound::unread_kinds(value).map(|kind| Unread {
                             field: field.to_owned(),
                             kind: Some(kind),
                         }));
                     }
                     Some(field) if TEMPLATE_FIELDS.contains(&field) => {
-                        news.extend(template_news(&waba_id, field, value).map(News::Template));
+                        changes.extend(template_update(&waba_id, field, value).map(CallbackChange::Template));
                     }
                     Some(field) => unread.push(Unread {
                         field: field.to_owned(),
@@ -169,7 +169,7 @@ impl CallbackBody {
                 }
             }
         }
-        Ok(Self { news, unread })
+        Ok(Self { changes, unread })
     }
 }
 
@@ -180,28 +180,28 @@ fn number(value: &Value) -> Option<String> {
         .and_then(|metadata| id(metadata, "phone_number_id"))
 }
 
-fn arrivals(value: &Value) -> impl Iterator<Item = Inbound> + '_ {
+fn received_events(value: &Value) -> impl Iterator<Item = ReceivedInbound> + '_ {
     let phone_number_id = number(value);
-    inbound::news(value).filter_map(move |news| {
-        Some(Inbound {
+    inbound::inbound_events(value).filter_map(move |event| {
+        Some(ReceivedInbound {
             phone_number_id: phone_number_id.clone()?,
-            news,
+            event,
         })
     })
 }
 
-fn deliveries(value: &Value) -> impl Iterator<Item = Delivery> + '_ {
+fn received_statuses(value: &Value) -> impl Iterator<Item = ReceivedStatus> + '_ {
     let phone_number_id = number(value);
     let statuses = value.get("statuses").and_then(Value::as_array).into_iter().flatten();
     statuses.filter_map(move |status| {
-        Some(Delivery {
+        Some(ReceivedStatus {
             phone_number_id: phone_number_id.clone()?,
-            news: delivery_news(status)?,
+            update: status_update(status)?,
         })
     })
 }
 
-fn delivery_news(status: &Value) -> Option<DeliveryNews> {
+fn status_update(status: &Value) -> Option<StatusUpdate> {
     let word = status.get("status")?.as_str()?;
     let known = word.parse().ok().filter(|status| *status != SendStatus::Pending)?;
     let error = status.get("errors").and_then(|errors| errors.get(0));
@@ -212,7 +212,7 @@ fn delivery_news(status: &Value) -> Option<DeliveryNews> {
             .or_else(|| text(error, "title"))
     });
     let at = moment(status, "timestamp")?;
-    Some(DeliveryNews {
+    Some(StatusUpdate {
         send_id: id(status, "biz_opaque_callback_data")
             .and_then(|id| Uuid::parse_str(&id).ok())
             .map(SendId),
@@ -225,37 +225,37 @@ fn delivery_news(status: &Value) -> Option<DeliveryNews> {
     })
 }
 
-fn template_news(waba_id: &str, field: &str, value: &Value) -> Option<TemplateNews> {
+fn template_update(waba_id: &str, field: &str, value: &Value) -> Option<TemplateUpdate> {
     let change = match field {
-        "message_template_status_update" => verdict(value)?,
+        "message_template_status_update" => review(value)?,
         "message_template_quality_update" => TemplateChange::Quality(quality(value)?),
         "template_category_update" => TemplateChange::Category(category(value)?),
         _ => return None,
     };
-    Some(TemplateNews {
+    Some(TemplateUpdate {
         waba_id: waba_id.to_owned(),
         meta_template_id: id(value, "message_template_id")?,
         change,
     })
 }
 
-fn verdict(value: &Value) -> Option<TemplateChange> {
-    let status = platform_verdict(value.get("event")?.as_str()?)?;
+fn review(value: &Value) -> Option<TemplateChange> {
+    let status = review_status(value.get("event")?.as_str()?)?;
     let rejection = value.get("rejection_info").and_then(|info| text(info, "reason"));
     let reason = text(value, "reason").filter(|reason| reason != "NONE").or(rejection);
-    Some(TemplateChange::Verdict {
+    Some(TemplateChange::Review {
         status,
         reason: reason.filter(|_| status == MetaStatus::Rejected),
     })
 }
 
 /// An announcement names the category to come, and when; its `new_category` is the present one.
-fn category(value: &Value) -> Option<CategoryNews> {
+fn category(value: &Value) -> Option<CategoryUpdate> {
     let word = |field: &str| text(value, field)?.parse().ok();
     if value.get("correct_category").is_none_or(Value::is_null) {
-        return word("new_category").map(CategoryNews::Changed);
+        return word("new_category").map(CategoryUpdate::Changed);
     }
-    Some(CategoryNews::Announced(CategoryChange {
+    Some(CategoryUpdate::Announced(CategoryChange {
         to: word("correct_category")?,
         at: moment(value, "category_update_timestamp")?,
     }))
@@ -301,8 +301,8 @@ mod tests {
     use super::*;
     use crate::templates::Category;
 
-    fn read(body: &Value) -> Vec<News> {
-        CallbackBody::read(body.to_string().as_bytes()).unwrap().news
+    fn read(body: &Value) -> Vec<CallbackChange> {
+        CallbackPayload::read(body.to_string().as_bytes()).unwrap().changes
     }
 
     fn messages(statuses: &Value) -> Value {
@@ -313,12 +313,12 @@ mod tests {
     #[test]
     fn a_failed_status_tells_why_and_whose() {
         let send = Uuid::from_u128(5);
-        let news = read(&messages(
+        let changes = read(&messages(
             &json!([{ "id": "wamid.1", "status": "failed", "timestamp": "1750030073",
             "biz_opaque_callback_data": send, "errors": [{ "code": 131049, "message": "m",
             "error_data": { "details": "too many" } }] }]),
         ));
-        let expected = DeliveryNews {
+        let expected = StatusUpdate {
             send_id: Some(SendId(send)),
             message_id: "wamid.1".into(),
             status: SendStatus::Failed,
@@ -328,10 +328,10 @@ mod tests {
             pricing: None,
         };
         assert_eq!(
-            news,
-            [News::Delivery(Delivery {
+            changes,
+            [CallbackChange::Status(ReceivedStatus {
                 phone_number_id: "1065".into(),
-                news: expected
+                update: expected
             })]
         );
     }
@@ -341,11 +341,14 @@ mod tests {
         let statuses = json!([{ "id": "a", "status": "played", "timestamp": "1" }, 7, { "status": "read" },
             { "id": "b", "status": "pending", "timestamp": "1" }, { "id": "c", "status": "read", "timestamp": "x" },
             { "id": "d", "status": "read", "timestamp": "1", "biz_opaque_callback_data": "not ours" }]);
-        let news = read(&messages(&statuses));
-        let [News::Delivery(delivery)] = &news[..] else {
-            panic!("{news:?}")
+        let changes = read(&messages(&statuses));
+        let [CallbackChange::Status(received)] = &changes[..] else {
+            panic!("{changes:?}")
         };
-        assert_eq!((delivery.news.message_id.as_str(), delivery.news.send_id), ("d", None));
+        assert_eq!(
+            (received.update.message_id.as_str(), received.update.send_id),
+            ("d", None)
+        );
     }
 
     #[test]
@@ -355,9 +358,9 @@ mod tests {
             "messages": [{ "from": "5511961234567", "id": "m", "timestamp": "1", "type": "text", "text": { "body": "Oi" } }] });
         let mut body = messages(&json!([]));
         body["entry"][0]["changes"][0]["value"] = value;
-        let news = read(&body);
-        let [News::Delivery(_), News::Inbound(inbound)] = &news[..] else {
-            panic!("{news:?}")
+        let changes = read(&body);
+        let [CallbackChange::Status(_), CallbackChange::Inbound(inbound)] = &changes[..] else {
+            panic!("{changes:?}")
         };
         assert_eq!(inbound.phone_number_id, "1065");
         body["entry"][0]["changes"][0]["value"]["metadata"] = json!({});
@@ -366,13 +369,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_stored_is_left_out() {
-        let news = read(&messages(&json!([
+        let changes = read(&messages(&json!([
             { "id": "a\u{0}", "status": "read", "timestamp": "1" },
             { "id": "b", "status": "failed", "timestamp": "1", "errors": [{ "code": 1, "message": "x\u{0}y" }] }])));
-        let [News::Delivery(only)] = &news[..] else {
-            panic!("{news:?}")
+        let [CallbackChange::Status(only)] = &changes[..] else {
+            panic!("{changes:?}")
         };
-        assert_eq!(only.news.error_message.as_deref(), Some("xy"));
+        assert_eq!(only.update.error_message.as_deref(), Some("xy"));
     }
 
     #[test]
@@ -383,26 +386,26 @@ mod tests {
             json!({ "entry": [{ "id": "102", "changes": [
             { "field": "message_template_status_update", "value": value(event) }] }] })
         };
-        let News::Template(news) = read(&body("REJECTED")).remove(0) else {
+        let CallbackChange::Template(update) = read(&body("REJECTED")).remove(0) else {
             panic!()
         };
         assert_eq!(
-            (news.waba_id.as_str(), news.meta_template_id.as_str()),
+            (update.waba_id.as_str(), update.meta_template_id.as_str()),
             ("102", "1689556908129835")
         );
-        let rejected = TemplateChange::Verdict {
+        let rejected = TemplateChange::Review {
             status: MetaStatus::Rejected,
             reason: Some("SCAM".into()),
         };
-        assert_eq!(news.change, rejected);
-        let News::Template(news) = read(&body("APPROVED")).remove(0) else {
+        assert_eq!(update.change, rejected);
+        let CallbackChange::Template(update) = read(&body("APPROVED")).remove(0) else {
             panic!()
         };
-        let approved = TemplateChange::Verdict {
+        let approved = TemplateChange::Review {
             status: MetaStatus::Approved,
             reason: None,
         };
-        assert_eq!(news.change, approved);
+        assert_eq!(update.change, approved);
         for event in ["FLAGGED", "LOCKED", "ARCHIVED", "SOMETHING_NEW", ""] {
             assert_eq!(read(&body(event)), [], "{event}");
         }
@@ -413,7 +416,7 @@ mod tests {
         let change = |field: &str, value: Value| {
             let body = json!({ "entry": [{ "id": "102", "changes": [{ "field": field, "value": value }] }] });
             match read(&body).pop() {
-                Some(News::Template(news)) => Some(news.change),
+                Some(CallbackChange::Template(update)) => Some(update.change),
                 _ => None,
             }
         };
@@ -432,14 +435,14 @@ mod tests {
             let value = json!({ "message_template_id": "1", "previous_category": "MARKETING", "new_category": word });
             change("template_category_update", value)
         };
-        let utility = TemplateChange::Category(CategoryNews::Changed(Category::Utility));
+        let utility = TemplateChange::Category(CategoryUpdate::Changed(Category::Utility));
         assert_eq!(category("UTILITY"), Some(utility));
         let announced = |to: &str, at: Value| {
             let value = json!({ "message_template_id": 1, "new_category": "MARKETING", "correct_category": to,
                 "category_update_timestamp": at });
             change("template_category_update", value)
         };
-        let coming = TemplateChange::Category(CategoryNews::Announced(CategoryChange {
+        let coming = TemplateChange::Category(CategoryUpdate::Announced(CategoryChange {
             to: Category::Utility,
             at: datetime!(2025-06-15 23:27:53 UTC),
         }));
@@ -461,9 +464,9 @@ mod tests {
 
     #[test]
     fn what_is_no_callback_is_told_apart_from_one_without_news() {
-        assert_eq!(CallbackBody::read(b"{\"entry\":[]}"), Ok(CallbackBody::default()));
+        assert_eq!(CallbackPayload::read(b"{\"entry\":[]}"), Ok(CallbackPayload::default()));
         for body in [&b"{"[..], b"[]", b"{}", b"{\"entry\":3}", b""] {
-            assert_eq!(CallbackBody::read(body), Err(Unreadable));
+            assert_eq!(CallbackPayload::read(body), Err(Unreadable));
         }
     }
 }

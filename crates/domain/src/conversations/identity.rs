@@ -47,9 +47,9 @@ pub fn is_opt_out(said: &str) -> bool {
     OPT_OUT.contains(&said.trim().to_uppercase().as_str())
 }
 
-/// Whether somebody wants messages: the state machine of every writer. The latest wish counts, in whatever order and
-/// however often it is reported; of two of the same second the refusal. `opted_out_at` is the time of the refusal that
-/// was reported first.
+/// Whether somebody wants messages: the state machine of every writer. The latest consent change counts, in whatever
+/// order and however often it is reported; of two of the same second the refusal. `opted_out_at` is the time of the
+/// refusal that was reported first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Consent {
     /// When they asked for no more messages, and have not asked for them again.
@@ -61,8 +61,8 @@ pub struct Consent {
 impl Consent {
     /// They asked to be left alone. Asked again, the first time is kept; said together with the opposite, it stands.
     #[must_use]
-    pub fn withdrawn(self, at: OffsetDateTime) -> Self {
-        if self.heard() > Some(at) {
+    pub fn with_opt_out(self, at: OffsetDateTime) -> Self {
+        if self.last_change_at() > Some(at) {
             return self;
         }
         Self {
@@ -73,8 +73,8 @@ impl Consent {
 
     /// They want messages again.
     #[must_use]
-    pub fn given(self, at: OffsetDateTime) -> Self {
-        if self.heard() >= Some(at) {
+    pub fn with_opt_in(self, at: OffsetDateTime) -> Self {
+        if self.last_change_at() >= Some(at) {
             return self;
         }
         Self {
@@ -87,9 +87,9 @@ impl Consent {
     /// recorded, whatever the clocks say. The store does the same in SQL, with the database's now.
     #[must_use]
     pub fn decided(self, opted_out: bool, now: OffsetDateTime) -> Self {
-        let heard = self.heard();
+        let last_change_at = self.last_change_at();
         if opted_out {
-            let at = heard.map_or(now, |heard| heard.max(now));
+            let at = last_change_at.map_or(now, |last_change_at| last_change_at.max(now));
             return Self {
                 opted_out_at: self.opted_out_at.or(Some(at)),
                 said_at: Some(at),
@@ -97,9 +97,11 @@ impl Consent {
         }
         // WhatsApp's times are whole seconds: a refusal of this second is older if it is recorded, else it may be newer.
         let second = now.replace_nanosecond(0).unwrap_or(now);
-        let at = match heard {
-            Some(heard) if self.opted_out_at.is_some() && heard >= second => now.max(heard + Duration::MICROSECOND),
-            Some(heard) => heard.max(second),
+        let at = match last_change_at {
+            Some(last_change_at) if self.opted_out_at.is_some() && last_change_at >= second => {
+                now.max(last_change_at + Duration::MICROSECOND)
+            }
+            Some(last_change_at) => last_change_at.max(second),
             None => second,
         };
         Self {
@@ -108,14 +110,14 @@ impl Consent {
         }
     }
 
-    fn heard(self) -> Option<OffsetDateTime> {
+    fn last_change_at(self) -> Option<OffsetDateTime> {
         self.said_at.max(self.opted_out_at)
     }
 }
 
 /// A contact, as far as news of senders can change it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Person {
+pub struct ContactIdentity {
     /// Its id.
     pub id: ContactId,
     /// Its name.
@@ -130,9 +132,9 @@ pub struct Person {
     pub consent: Consent,
 }
 
-redacted_debug!(Person { id, consent });
+redacted_debug!(ContactIdentity { id, consent });
 
-impl Person {
+impl ContactIdentity {
     /// Somebody nobody knew.
     pub fn unknown(id: ContactId, sender: &Sender) -> Self {
         Self {
@@ -153,64 +155,64 @@ impl Person {
 }
 
 /// The sender's contact: by the canonical number, else by the number as written, else by the user id. Positions, so
-/// that the people can be changed.
-pub(super) fn find(people: &[Person], sender: &Sender) -> Option<usize> {
+/// that the contacts can be changed.
+pub(super) fn find(contacts: &[ContactIdentity], sender: &Sender) -> Option<usize> {
     let phone = sender.phone();
-    let by = |same: &dyn Fn(&Person) -> bool| people.iter().position(same);
+    let by = |same: &dyn Fn(&ContactIdentity) -> bool| contacts.iter().position(same);
     phone
         .as_ref()
-        .and_then(|phone| by(&|person| person.phone.as_deref() == Some(phone.as_str())))
+        .and_then(|phone| by(&|contact| contact.phone.as_deref() == Some(phone.as_str())))
         .or_else(|| {
             sender
                 .wa_id
                 .as_ref()
-                .and_then(|id| by(&|person| person.wa_id.as_ref() == Some(id)))
+                .and_then(|id| by(&|contact| contact.wa_id.as_ref() == Some(id)))
         })
         .or_else(|| {
             sender
                 .user_id
                 .as_ref()
-                .and_then(|id| by(&|person| person.wa_user_id.as_ref() == Some(id)))
+                .and_then(|id| by(&|contact| contact.wa_user_id.as_ref() == Some(id)))
         })
 }
 
 /// What the sender of a message shows of themselves is learned where it is missing; the ids, also where they are
 /// others now. Nothing is taken from another contact.
-pub(super) fn learn(people: &mut [Person], at: usize, sender: &Sender) {
+pub(super) fn set_ids(contacts: &mut [ContactIdentity], at: usize, sender: &Sender) {
     let phone = sender.phone().map(|phone| phone.to_string());
-    let phone = phone.filter(|phone| is_free(people, at, |person| person.phone.as_ref() == Some(phone)));
+    let phone = phone.filter(|phone| is_free(contacts, at, |contact| contact.phone.as_ref() == Some(phone)));
     let wa_id = sender.wa_id.clone();
-    let wa_id = wa_id.filter(|id| is_free(people, at, |person| person.wa_id.as_ref() == Some(id)));
+    let wa_id = wa_id.filter(|id| is_free(contacts, at, |contact| contact.wa_id.as_ref() == Some(id)));
     let user_id = sender.user_id.clone();
-    let user_id = user_id.filter(|id| is_free(people, at, |person| person.wa_user_id.as_ref() == Some(id)));
-    let Some(person) = people.get_mut(at) else { return };
-    person.phone = person.phone.take().or(phone);
-    person.wa_id = wa_id.or_else(|| person.wa_id.take());
-    person.wa_user_id = user_id.or_else(|| person.wa_user_id.take());
+    let user_id = user_id.filter(|id| is_free(contacts, at, |contact| contact.wa_user_id.as_ref() == Some(id)));
+    let Some(contact) = contacts.get_mut(at) else { return };
+    contact.phone = contact.phone.take().or(phone);
+    contact.wa_id = wa_id.or_else(|| contact.wa_id.take());
+    contact.wa_user_id = user_id.or_else(|| contact.wa_user_id.take());
 }
 
 /// Somebody is known by other ids now. All of it happens or, where any of it is another contact's, nothing.
-pub(super) fn move_to(people: &mut [Person], at: usize, now: &Sender) {
+pub(super) fn move_to(contacts: &mut [ContactIdentity], at: usize, now: &Sender) {
     let phone = now.phone().map(|phone| phone.to_string());
-    let free = is_free(people, at, |person| {
-        (phone.is_some() && person.phone == phone)
-            || (now.wa_id.is_some() && person.wa_id == now.wa_id)
-            || (now.user_id.is_some() && person.wa_user_id == now.user_id)
+    let free = is_free(contacts, at, |contact| {
+        (phone.is_some() && contact.phone == phone)
+            || (now.wa_id.is_some() && contact.wa_id == now.wa_id)
+            || (now.user_id.is_some() && contact.wa_user_id == now.user_id)
     });
-    let Some(person) = people.get_mut(at).filter(|_| free) else {
+    let Some(contact) = contacts.get_mut(at).filter(|_| free) else {
         return;
     };
-    person.phone = phone.or_else(|| person.phone.take());
-    person.wa_id = now.wa_id.clone().or_else(|| person.wa_id.take());
-    person.wa_user_id = now.user_id.clone().or_else(|| person.wa_user_id.take());
+    contact.phone = phone.or_else(|| contact.phone.take());
+    contact.wa_id = now.wa_id.clone().or_else(|| contact.wa_id.take());
+    contact.wa_user_id = now.user_id.clone().or_else(|| contact.wa_user_id.take());
 }
 
 /// Whether nobody else bears it.
-fn is_free(people: &[Person], at: usize, bears: impl Fn(&Person) -> bool) -> bool {
-    !people
+fn is_free(contacts: &[ContactIdentity], at: usize, bears: impl Fn(&ContactIdentity) -> bool) -> bool {
+    !contacts
         .iter()
         .enumerate()
-        .any(|(position, person)| position != at && bears(person))
+        .any(|(position, contact)| position != at && bears(contact))
 }
 
 #[cfg(test)]
@@ -229,8 +231,8 @@ mod tests {
         }
     }
 
-    fn person(id: u128, phone: Option<&str>, wa_id: Option<&str>, user_id: Option<&str>) -> Person {
-        Person {
+    fn contact(id: u128, phone: Option<&str>, wa_id: Option<&str>, user_id: Option<&str>) -> ContactIdentity {
+        ContactIdentity {
             id: ContactId(Uuid::from_u128(id)),
             name: "Ana".into(),
             phone: phone.map(str::to_owned),
@@ -252,13 +254,13 @@ mod tests {
 
     #[test]
     fn a_sender_is_found_by_canonical_number_then_raw_then_user_id() {
-        let people = [
-            person(1, None, Some("553188887777"), None),
-            person(2, Some("+5531988887777"), None, None),
-            person(3, None, Some("999"), Some("BR.1")),
-            person(4, None, None, Some("BR.2")),
+        let contacts = [
+            contact(1, None, Some("553188887777"), None),
+            contact(2, Some("+5531988887777"), None, None),
+            contact(3, None, Some("999"), Some("BR.1")),
+            contact(4, None, None, Some("BR.2")),
         ];
-        let found = |wa_id, user_id| find(&people, &sender(wa_id, user_id));
+        let found = |wa_id, user_id| find(&contacts, &sender(wa_id, user_id));
         assert_eq!(found(Some("553188887777"), Some("BR.1")), Some(1));
         assert_eq!(found(Some("5531988887777"), None), Some(1));
         assert_eq!(found(Some("999"), Some("BR.2")), Some(2));
@@ -270,46 +272,49 @@ mod tests {
 
     #[test]
     fn ids_are_learned_only_when_free() {
-        let mut people = [
-            person(1, Some("+5531988887777"), None, None),
-            person(2, None, None, Some("BR.2")),
+        let mut contacts = [
+            contact(1, Some("+5531988887777"), None, None),
+            contact(2, None, None, Some("BR.2")),
         ];
-        learn(&mut people, 0, &sender(Some("553188887777"), Some("BR.2")));
+        set_ids(&mut contacts, 0, &sender(Some("553188887777"), Some("BR.2")));
         assert_eq!(
-            (people[0].wa_id.as_deref(), people[0].wa_user_id.as_deref()),
+            (contacts[0].wa_id.as_deref(), contacts[0].wa_user_id.as_deref()),
             (Some("553188887777"), None)
         );
-        learn(&mut people, 0, &sender(None, Some("BR.1")));
-        assert_eq!(people[0].wa_user_id.as_deref(), Some("BR.1"));
+        set_ids(&mut contacts, 0, &sender(None, Some("BR.1")));
+        assert_eq!(contacts[0].wa_user_id.as_deref(), Some("BR.1"));
         // A number that somebody has is not learned by anybody else; a free one is, and never replaces one.
-        learn(&mut people, 1, &sender(Some("553188887777"), Some("BR.2")));
-        assert_eq!((people[1].phone.as_deref(), people[1].wa_id.as_deref()), (None, None));
-        learn(&mut people, 1, &sender(Some("5511961234567"), None));
-        learn(&mut people, 1, &sender(Some("5511961234568"), None));
+        set_ids(&mut contacts, 1, &sender(Some("553188887777"), Some("BR.2")));
         assert_eq!(
-            (people[1].phone.as_deref(), people[1].wa_id.as_deref()),
+            (contacts[1].phone.as_deref(), contacts[1].wa_id.as_deref()),
+            (None, None)
+        );
+        set_ids(&mut contacts, 1, &sender(Some("5511961234567"), None));
+        set_ids(&mut contacts, 1, &sender(Some("5511961234568"), None));
+        assert_eq!(
+            (contacts[1].phone.as_deref(), contacts[1].wa_id.as_deref()),
             (Some("+5511961234567"), Some("5511961234568"))
         );
     }
 
     #[test]
     fn somebody_moves_whole_or_not_at_all() {
-        let mut people = [
-            person(1, Some("+5511961111111"), Some("5511961111111"), Some("BR.1")),
-            person(2, Some("+5511962222222"), None, Some("BR.2")),
+        let mut contacts = [
+            contact(1, Some("+5511961111111"), Some("5511961111111"), Some("BR.1")),
+            contact(2, Some("+5511962222222"), None, Some("BR.2")),
         ];
-        let before = people.clone();
-        move_to(&mut people, 0, &sender(Some("5511962222222"), Some("BR.9")));
-        move_to(&mut people, 0, &sender(None, Some("BR.2")));
-        assert_eq!(people, before);
-        move_to(&mut people, 0, &sender(Some("553188887777"), Some("BR.9")));
+        let before = contacts.clone();
+        move_to(&mut contacts, 0, &sender(Some("5511962222222"), Some("BR.9")));
+        move_to(&mut contacts, 0, &sender(None, Some("BR.2")));
+        assert_eq!(contacts, before);
+        move_to(&mut contacts, 0, &sender(Some("553188887777"), Some("BR.9")));
         assert_eq!(
-            people[0],
-            person(1, Some("+5531988887777"), Some("553188887777"), Some("BR.9"))
+            contacts[0],
+            contact(1, Some("+5531988887777"), Some("553188887777"), Some("BR.9"))
         );
-        move_to(&mut people, 0, &sender(None, Some("BR.10")));
-        assert_eq!(people[0].wa_user_id.as_deref(), Some("BR.10"));
-        assert_eq!(people[0].phone.as_deref(), Some("+5531988887777"));
+        move_to(&mut contacts, 0, &sender(None, Some("BR.10")));
+        assert_eq!(contacts[0].wa_user_id.as_deref(), Some("BR.10"));
+        assert_eq!(contacts[0].phone.as_deref(), Some("+5531988887777"));
     }
 
     #[test]
@@ -337,13 +342,13 @@ mod tests {
         EPOCH + Duration::seconds(second)
     }
 
-    /// A wish as WhatsApp reports it: whether they want messages, and since which second.
-    type Wish = (bool, i64);
+    /// A consent change as WhatsApp reports it: whether they want messages, and since which second.
+    type ConsentChange = (bool, i64);
 
-    fn reported(consent: Consent, (wanted, second): Wish) -> Consent {
+    fn reported(consent: Consent, (wanted, second): ConsentChange) -> Consent {
         match wanted {
-            true => consent.given(at(second)),
-            false => consent.withdrawn(at(second)),
+            true => consent.with_opt_in(at(second)),
+            false => consent.with_opt_out(at(second)),
         }
     }
 
@@ -355,18 +360,18 @@ mod tests {
     #[test]
     fn decision_of_the_account_is_not_undone_by_older_events() {
         let now = at(10) + Duration::milliseconds(500);
-        let out = Consent::default().withdrawn(at(3));
+        let out = Consent::default().with_opt_out(at(3));
         let back = out.decided(false, now);
         assert_eq!(back.opted_out_at, None);
-        assert_eq!(back.withdrawn(at(3)), back);
-        assert_eq!(back.withdrawn(at(9)), back);
-        assert_eq!(back.withdrawn(at(10)).opted_out_at, Some(at(10)), "it may be newer");
+        assert_eq!(back.with_opt_out(at(3)), back);
+        assert_eq!(back.with_opt_out(at(9)), back);
+        assert_eq!(back.with_opt_out(at(10)).opted_out_at, Some(at(10)), "it may be newer");
         // Known already, it is older.
-        let back = out.withdrawn(at(10)).decided(false, now);
-        assert_eq!((back.opted_out_at, back.withdrawn(at(10))), (None, back));
-        let out = Consent::default().given(at(3)).decided(true, now);
-        assert_eq!((out.opted_out_at, out.given(at(10))), (Some(now), out));
-        assert_eq!(out.given(at(11)).opted_out_at, None);
+        let back = out.with_opt_out(at(10)).decided(false, now);
+        assert_eq!((back.opted_out_at, back.with_opt_out(at(10))), (None, back));
+        let out = Consent::default().with_opt_in(at(3)).decided(true, now);
+        assert_eq!((out.opted_out_at, out.with_opt_in(at(10))), (Some(now), out));
+        assert_eq!(out.with_opt_in(at(11)).opted_out_at, None);
         assert_eq!(
             out.decided(true, at(12)).opted_out_at,
             Some(now),
@@ -374,42 +379,43 @@ mod tests {
         );
     }
 
-    fn wishes() -> impl Strategy<Value = Vec<Wish>> {
+    fn changes() -> impl Strategy<Value = Vec<ConsentChange>> {
         prop::collection::vec((any::<bool>(), 0_i64..6), 0..8)
     }
 
     proptest! {
-        /// Whatever order the wishes come in, and however often, the latest one stands. Of one second, the refusal does.
+        /// Whatever order the consent changes come in, and however often, the latest one stands. Of one second, the
+        /// refusal does.
         #[test]
-        fn latest_wish_stands(mut wishes in prop::collection::vec((any::<bool>(), 0_i64..6), 1..8), seed in any::<prop::sample::Index>()) {
-            let copied = wishes[seed.index(wishes.len())];
-            wishes.push(copied);
-            let consent = wishes.iter().copied().fold(Consent::default(), reported);
-            let latest = |which: bool| wishes.iter().filter(|(wanted, _)| *wanted == which).map(|(_, second)| *second).max();
+        fn latest_consent_change_stands(mut changes in prop::collection::vec((any::<bool>(), 0_i64..6), 1..8), seed in any::<prop::sample::Index>()) {
+            let copied = changes[seed.index(changes.len())];
+            changes.push(copied);
+            let consent = changes.iter().copied().fold(Consent::default(), reported);
+            let latest = |which: bool| changes.iter().filter(|(wanted, _)| *wanted == which).map(|(_, second)| *second).max();
             let (refused, wanted) = (latest(false), latest(true));
-            prop_assert_eq!(standing(consent), (refused >= wanted && refused.is_some(), refused.max(wanted).map(at)), "{:?}", wishes);
+            prop_assert_eq!(standing(consent), (refused >= wanted && refused.is_some(), refused.max(wanted).map(at)), "{:?}", changes);
         }
 
         /// Events before and after a decision of the account may come in any order and any number of times; decisions
         /// count in their own order, also where the account's clock is behind.
         #[test]
         fn order_of_events_around_decisions_changes_nothing(
-            rounds in prop::collection::vec((wishes(), any::<bool>(), 0_i64..60), 1..4), last in wishes(), reverse in any::<bool>(),
+            rounds in prop::collection::vec((changes(), any::<bool>(), 0_i64..60), 1..4), last in changes(), reverse in any::<bool>(),
         ) {
             let run = |shuffled: bool| {
-                let told = |consent: Consent, wishes: &[Wish]| {
-                    let mut wishes = wishes.to_vec();
+                let told = |consent: Consent, changes: &[ConsentChange]| {
+                    let mut changes = changes.to_vec();
                     if shuffled {
-                        wishes.sort_unstable();
-                        wishes.extend(wishes.clone());
+                        changes.sort_unstable();
+                        changes.extend(changes.clone());
                     }
                     if shuffled && reverse {
-                        wishes.reverse();
+                        changes.reverse();
                     }
-                    wishes.into_iter().fold(consent, reported)
+                    changes.into_iter().fold(consent, reported)
                 };
-                let decided = rounds.iter().fold(Consent::default(), |consent, (wishes, opted_out, tenths)| {
-                    told(consent, wishes).decided(*opted_out, EPOCH + Duration::milliseconds(tenths * 100))
+                let decided = rounds.iter().fold(Consent::default(), |consent, (changes, opted_out, tenths)| {
+                    told(consent, changes).decided(*opted_out, EPOCH + Duration::milliseconds(tenths * 100))
                 });
                 (decided, told(decided, &last))
             };
@@ -418,7 +424,7 @@ mod tests {
             let (_, opted_out, _) = &rounds[rounds.len() - 1];
             prop_assert_eq!(decided.opted_out_at.is_some(), *opted_out, "a decision counts at once");
             // What was reported before the decision, reported again, does not undo it.
-            let known: Vec<Wish> = rounds.iter().flat_map(|(wishes, ..)| wishes.clone()).collect();
+            let known: Vec<ConsentChange> = rounds.iter().flat_map(|(changes, ..)| changes.clone()).collect();
             let newest = known.iter().map(|(_, second)| at(*second)).max();
             if newest < decided.said_at {
                 prop_assert_eq!(known.iter().copied().fold(decided, reported), decided, "{:?}", known);

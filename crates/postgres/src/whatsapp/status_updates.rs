@@ -1,50 +1,50 @@
-//! Delivery news, applied to campaign sends and to replies.
+//! Status updates, applied to campaign sends and to replies.
 
 use async_trait::async_trait;
 use diesel_async::AsyncPgConnection;
 use recado_domain::shared::{AccountId, StoreError};
-use recado_domain::whatsapp::{DeliveryNews, DeliveryStore, STOPPED_MARKETING};
+use recado_domain::whatsapp::{STOPPED_MARKETING, StatusUpdate, StatusUpdateStore};
 use uuid::Uuid;
 
 use crate::campaigns::{Settlement, lock_sends};
-use crate::contacts::withdraw;
+use crate::contacts::opt_out;
 use crate::conversations::{find_message, lock_messages, write_messages};
 use crate::errors::DbResult;
 use crate::pool::TenantPool;
 use crate::transactions::in_transaction;
 
-/// Delivery news, applied to campaign sends and to replies.
+/// Status updates, applied to campaign sends and to replies.
 #[derive(Clone, Debug)]
-pub struct PgDeliveries(TenantPool);
+pub struct PgStatusUpdates(TenantPool);
 
-impl PgDeliveries {
+impl PgStatusUpdates {
     pub fn new(pool: TenantPool) -> Self {
         Self(pool)
     }
 }
 
 #[async_trait]
-impl DeliveryStore for PgDeliveries {
-    async fn apply(&self, account: AccountId, news: &[DeliveryNews]) -> Result<Vec<usize>, StoreError> {
-        if news.is_empty() {
+impl StatusUpdateStore for PgStatusUpdates {
+    async fn apply(&self, account: AccountId, updates: &[StatusUpdate]) -> Result<Vec<usize>, StoreError> {
+        if updates.is_empty() {
             return Ok(vec![]);
         }
         // Its callback is kept until this is done, and news that is told twice changes nothing.
-        in_transaction!(self.0.begin_async_commit(account), |conn| apply(conn, account, news))
+        in_transaction!(self.0.begin_async_commit(account), |conn| apply(conn, account, updates))
     }
 }
 
 /// A fixed number of statements, one more for each campaign and month.
-async fn apply(conn: &mut AsyncPgConnection, account: AccountId, news: &[DeliveryNews]) -> DbResult<Vec<usize>> {
-    let ids: Vec<Uuid> = news.iter().filter_map(|item| item.send_id).map(Uuid::from).collect();
-    let messages: Vec<String> = news.iter().map(|item| item.message_id.clone()).collect();
+async fn apply(conn: &mut AsyncPgConnection, account: AccountId, updates: &[StatusUpdate]) -> DbResult<Vec<usize>> {
+    let ids: Vec<Uuid> = updates.iter().filter_map(|item| item.send_id).map(Uuid::from).collect();
+    let messages: Vec<String> = updates.iter().map(|item| item.message_id.clone()).collect();
     let mut sends = lock_sends(conn, account, ids, messages).await?;
     let (mut others, mut refusals) = (Vec::new(), Vec::new());
-    for (position, item) in news.iter().enumerate() {
+    for (position, item) in updates.iter().enumerate() {
         match sends.find(item.send_id, &item.message_id) {
             None => others.push((position, item)),
             Some(send) => {
-                send.learn_message(&item.message_id);
+                send.set_message_id(&item.message_id);
                 send.advance(item.status, item.at, item.error_code, item.error_message.as_deref());
                 send.price(item.status_pricing());
                 if item.error_code == Some(STOPPED_MARKETING) {
@@ -53,7 +53,7 @@ async fn apply(conn: &mut AsyncPgConnection, account: AccountId, news: &[Deliver
             }
         }
     }
-    withdraw(conn, account, &refusals).await?;
+    opt_out(conn, account, &refusals).await?;
     Settlement::of(sends).write(conn, account).await?;
     apply_to_replies(conn, account, others).await
 }
@@ -62,20 +62,20 @@ async fn apply(conn: &mut AsyncPgConnection, account: AccountId, news: &[Deliver
 async fn apply_to_replies(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    news: Vec<(usize, &DeliveryNews)>,
+    updates: Vec<(usize, &StatusUpdate)>,
 ) -> DbResult<Vec<usize>> {
-    if news.is_empty() {
+    if updates.is_empty() {
         return Ok(vec![]);
     }
-    let ids = news.iter().filter_map(|(_, item)| item.send_id).map(Uuid::from);
-    let messages = news.iter().map(|(_, item)| item.message_id.clone());
+    let ids = updates.iter().filter_map(|(_, item)| item.send_id).map(Uuid::from);
+    let messages = updates.iter().map(|(_, item)| item.message_id.clone());
     let mut replies = lock_messages(conn, account, ids.collect(), messages.collect()).await?;
     let mut unmatched = Vec::new();
-    for (position, item) in news {
+    for (position, item) in updates {
         match find_message(&mut replies, item.send_id.map(Uuid::from), &item.message_id) {
             None => unmatched.push(position),
             Some(reply) => {
-                reply.learn(&item.message_id);
+                reply.set_message_id(&item.message_id);
                 reply.advance(item.status, item.error_message.as_deref());
                 reply.price(item.status_pricing());
             }

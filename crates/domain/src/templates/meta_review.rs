@@ -26,26 +26,26 @@ impl MetaStatus {
     }
 }
 
-/// The template after a verdict; none when that changes nothing, or is on something that was changed since.
-pub fn with_verdict(
+/// The template after a review; none when that changes nothing, or is on something that was changed since.
+pub fn apply_review(
     template: &Template,
-    verdict: MetaStatus,
+    review: MetaStatus,
     reason: Option<String>,
     now: OffsetDateTime,
 ) -> Option<Template> {
-    let judged = Template {
-        meta_status: transition(template.meta_status, TemplateCommand::Verdict(verdict)).ok()?,
+    let reviewed = Template {
+        meta_status: transition(template.meta_status, TemplateCommand::Review(review)).ok()?,
         rejection_reason: reason,
         ..template.clone()
     };
-    (judged != *template).then_some(Template {
+    (reviewed != *template).then_some(Template {
         updated_at: now,
-        ..judged
+        ..reviewed
     })
 }
 
 /// What people are told of a template that cannot be sent any more, or never could.
-pub fn verdict_events(before: &Template, after: &Template) -> Vec<Event> {
+pub fn review_events(before: &Template, after: &Template) -> Vec<Event> {
     let (title, message) = match after.meta_status {
         status if status == before.meta_status => return vec![],
         MetaStatus::Draft | MetaStatus::Pending | MetaStatus::Approved => return vec![],
@@ -82,19 +82,19 @@ mod tests {
     #[test]
     fn a_verdict_changes_what_is_with_the_platform_and_is_told_once() {
         let approved = approved_template("Oi", &[]);
-        let paused = with_verdict(&approved, MetaStatus::Paused, None, LATER).unwrap();
+        let paused = apply_review(&approved, MetaStatus::Paused, None, LATER).unwrap();
         assert_eq!((paused.meta_status, paused.updated_at), (MetaStatus::Paused, LATER));
         assert!(
-            matches!(&verdict_events(&approved, &paused)[..], [Event::Notification(told)]
+            matches!(&review_events(&approved, &paused)[..], [Event::Notification(told)]
             if told.title.starts_with("Template paused"))
         );
-        assert_eq!(verdict_events(&paused, &paused), []);
-        assert_eq!(with_verdict(&paused, MetaStatus::Paused, None, LATER), None);
+        assert_eq!(review_events(&paused, &paused), []);
+        assert_eq!(apply_review(&paused, MetaStatus::Paused, None, LATER), None);
         let draft = Template {
             meta_status: MetaStatus::Draft,
             ..approved
         };
-        assert_eq!(with_verdict(&draft, MetaStatus::Disabled, None, LATER), None);
+        assert_eq!(apply_review(&draft, MetaStatus::Disabled, None, LATER), None);
     }
 
     #[test]

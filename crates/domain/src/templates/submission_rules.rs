@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::parts::{component, example, has_card_examples, header_file, items, text, word};
+use super::components::{component, example, has_card_examples, header_file, items, text, word};
 use super::placeholders::{count as placeholder_count, no_name};
 use super::{Category, HeaderType, ParameterFormat, Template, TemplateType, placeholders};
 use crate::shared::FieldErrors;

@@ -31,7 +31,7 @@ redacted_debug!(ButtonValue {});
 
 /// What one card of a carousel is filled with: the examples it came with, since a campaign maps the placeholders of
 /// header and body alone.
-pub(crate) struct CardParts {
+pub(crate) struct CardComponents {
     pub(crate) header: (HeaderType, String),
     pub(crate) body: Vec<TextParameter>,
     pub(crate) buttons: Vec<ButtonValue>,
@@ -51,7 +51,7 @@ impl Template {
     }
 
     /// The cards of a carousel.
-    pub(crate) fn cards(&self) -> Vec<CardParts> {
+    pub(crate) fn cards(&self) -> Vec<CardComponents> {
         match self.template_type {
             TemplateType::Standard => vec![],
             TemplateType::Carousel => {
@@ -67,7 +67,7 @@ impl Template {
     }
 }
 
-fn card(card: &Value, parameters: ParameterFormat) -> CardParts {
+fn card(card: &Value, parameters: ParameterFormat) -> CardComponents {
     let header = component(card, "HEADER").map(|(_, header)| header);
     let format = match header.map(|header| word(header, "format")).as_deref() {
         Some("VIDEO") => HeaderType::Video,
@@ -78,7 +78,7 @@ fn card(card: &Value, parameters: ParameterFormat) -> CardParts {
         .map(|(_, body)| card_parameters(body, parameters))
         .unwrap_or_default();
     let buttons = component(card, "BUTTONS").map(|(_, buttons)| items(buttons, "buttons"));
-    CardParts {
+    CardComponents {
         header: (format, url.to_owned()),
         body,
         buttons: button_values(buttons.unwrap_or_default(), None),

@@ -3,7 +3,7 @@
 
 /// A statement that changes contacts (known to it by `alias`; `$1` is the account), which tells of each, and then
 /// answers `answer` for each. It must not end in RETURNING.
-pub(crate) fn telling(statement: &str, alias: &str, kind: &str, columns: &str, answer: &str) -> String {
+pub(crate) fn with_contact_events(statement: &str, alias: &str, kind: &str, columns: &str, answer: &str) -> String {
     format!(
         "WITH written AS (
            {statement}

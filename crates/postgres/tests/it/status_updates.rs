@@ -1,15 +1,15 @@
-//! Delivery news, applied to sends.
+//! Status updates, applied to sends.
 
 use recado_domain::campaigns::{RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::{CallbackStore, DeliveryNews, DeliveryStore, STOPPED_MARKETING};
-use recado_postgres::{PgCallbacks, PgDeliveries, PgRuns, PoolConfig, TenantPool};
+use recado_domain::whatsapp::{CallbackStore, STOPPED_MARKETING, StatusUpdate, StatusUpdateStore};
+use recado_postgres::{PgCallbacks, PgRuns, PgStatusUpdates, PoolConfig, TenantPool};
 use time::Duration;
 
 use crate::support::{NOW, World, id};
 
-pub(crate) fn news(send: Option<SendId>, message: &str, status: SendStatus) -> DeliveryNews {
-    DeliveryNews {
+pub(crate) fn status_update(send: Option<SendId>, message: &str, status: SendStatus) -> StatusUpdate {
+    StatusUpdate {
         send_id: send,
         message_id: message.into(),
         status,
@@ -48,13 +48,16 @@ async fn news_finds_its_send_by_either_id_and_the_rest_is_named() {
     };
     world.runs().record(run, &[(sends[0], sent)]).await.unwrap();
     let batch = [
-        news(None, "nobody", SendStatus::Read),
-        news(None, "m0", SendStatus::Delivered),
-        news(Some(sends[1]), "m1", SendStatus::Sent),
-        news(Some(SendId(id())), "m0", SendStatus::Read),
-        news(Some(SendId(id())), "other", SendStatus::Read),
+        status_update(None, "nobody", SendStatus::Read),
+        status_update(None, "m0", SendStatus::Delivered),
+        status_update(Some(sends[1]), "m1", SendStatus::Sent),
+        status_update(Some(SendId(id())), "m0", SendStatus::Read),
+        status_update(Some(SendId(id())), "other", SendStatus::Read),
     ];
-    assert_eq!(world.deliveries().apply(world.account, &batch).await.unwrap(), [0, 4]);
+    assert_eq!(
+        world.status_updates().apply(world.account, &batch).await.unwrap(),
+        [0, 4]
+    );
     assert_eq!(statuses(&world, &sends).await, ["read", "sent", "pending"]);
     let learned = format!("SELECT wa_message_id FROM campaign_sends WHERE id = '{}'", sends[1]);
     assert_eq!(world.text(&learned).await.unwrap(), "m1");
@@ -62,27 +65,27 @@ async fn news_finds_its_send_by_either_id_and_the_rest_is_named() {
     world.assert_recount().await;
     // Another account's news reaches nothing here.
     let other = world.another_account().await;
-    let foreign = [news(Some(sends[2]), "m2", SendStatus::Read)];
-    assert_eq!(world.deliveries().apply(other, &foreign).await.unwrap(), [0]);
+    let foreign = [status_update(Some(sends[2]), "m2", SendStatus::Read)];
+    assert_eq!(world.status_updates().apply(other, &foreign).await.unwrap(), [0]);
     assert_eq!(statuses(&world, &sends[2..]).await, ["pending"]);
     let none: [usize; 0] = [];
-    assert_eq!(world.deliveries().apply(world.account, &[]).await.unwrap(), none);
+    assert_eq!(world.status_updates().apply(world.account, &[]).await.unwrap(), none);
 }
 
 #[tokio::test]
 async fn old_news_changes_nothing_and_order_within_a_batch_counts() {
     let (world, run, sends) = in_flight().await;
     let batch = [
-        news(Some(sends[0]), "m0", SendStatus::Read),
-        news(Some(sends[0]), "m0", SendStatus::Sent),
-        news(Some(sends[0]), "m0", SendStatus::Delivered),
-        news(Some(sends[1]), "m1", SendStatus::Sent),
-        news(Some(sends[1]), "m1", SendStatus::Delivered),
-        news(Some(sends[1]), "m1", SendStatus::Failed),
+        status_update(Some(sends[0]), "m0", SendStatus::Read),
+        status_update(Some(sends[0]), "m0", SendStatus::Sent),
+        status_update(Some(sends[0]), "m0", SendStatus::Delivered),
+        status_update(Some(sends[1]), "m1", SendStatus::Sent),
+        status_update(Some(sends[1]), "m1", SendStatus::Delivered),
+        status_update(Some(sends[1]), "m1", SendStatus::Failed),
     ];
     for _ in 0..2 {
         let none: [usize; 0] = [];
-        assert_eq!(world.deliveries().apply(world.account, &batch).await.unwrap(), none);
+        assert_eq!(world.status_updates().apply(world.account, &batch).await.unwrap(), none);
         assert_eq!(statuses(&world, &sends).await, ["read", "delivered", "pending"]);
         // What was read was sent and delivered, whatever came of that news.
         let whole = "SELECT count(*) FROM campaign_sends
@@ -115,18 +118,18 @@ async fn failures_give_the_place_back_whenever_they_come() {
         .record(run, &[(sends[0], SendResult::Unknown)])
         .await
         .unwrap();
-    let failure = |send, message| DeliveryNews {
+    let failure = |send, message| StatusUpdate {
         error_code: Some(131_047),
         error_message: Some("re-engagement".into()),
         at: NOW + Duration::SECOND,
-        ..news(Some(send), message, SendStatus::Failed)
+        ..status_update(Some(send), message, SendStatus::Failed)
     };
     let batch = [
-        news(Some(sends[1]), "m1", SendStatus::Sent),
+        status_update(Some(sends[1]), "m1", SendStatus::Sent),
         failure(sends[1], "m1"),
         failure(sends[0], "m0"),
     ];
-    world.deliveries().apply(world.account, &batch).await.unwrap();
+    world.status_updates().apply(world.account, &batch).await.unwrap();
     assert_eq!(statuses(&world, &sends).await, ["failed", "failed", "pending"]);
     assert_eq!(world.usage().await, "0/1");
     world.assert_recount().await;
@@ -146,7 +149,7 @@ async fn news_from_several_sides_at_once_is_counted_once() {
     let (_, run) = world.started(worker).await;
     let sends = world.in_flight(run, worker, 40).await;
     let batches = (0..8).map(|n| {
-        let (deliveries, account, mut sends) = (world.deliveries(), world.account, sends.clone());
+        let (store, account, mut sends) = (world.status_updates(), world.account, sends.clone());
         if n % 2 == 0 {
             sends.reverse();
         }
@@ -159,9 +162,9 @@ async fn news_from_several_sides_at_once_is_counted_once() {
         async move {
             let batch: Vec<_> = sends
                 .iter()
-                .map(|&send| news(Some(send), &send.to_string(), status))
+                .map(|&send| status_update(Some(send), &send.to_string(), status))
                 .collect();
-            deliveries.apply(account, &batch).await.unwrap();
+            store.apply(account, &batch).await.unwrap();
         }
     });
     futures_util::future::join_all(batches).await;
@@ -186,13 +189,13 @@ async fn who_stopped_marketing_is_opted_out_by_the_answer_or_the_news() {
         .record(run, &[(sends[0], refused), (sends[1], other)])
         .await
         .unwrap();
-    let stopped = DeliveryNews {
+    let stopped = StatusUpdate {
         error_code: Some(131_050),
-        ..news(Some(sends[2]), "m2", SendStatus::Failed)
+        ..status_update(Some(sends[2]), "m2", SendStatus::Failed)
     };
     for _ in 0..2 {
         world
-            .deliveries()
+            .status_updates()
             .apply(world.account, std::slice::from_ref(&stopped))
             .await
             .unwrap();
@@ -212,7 +215,7 @@ async fn who_stopped_marketing_is_opted_out_by_the_answer_or_the_news() {
     world
         .sql("UPDATE contacts SET opted_out_at = NULL, consent_at = now()")
         .await;
-    world.deliveries().apply(world.account, &[stopped]).await.unwrap();
+    world.status_updates().apply(world.account, &[stopped]).await.unwrap();
     assert_eq!(
         world
             .number("SELECT count(*) FROM contacts WHERE opted_out_at IS NOT NULL")
@@ -232,8 +235,8 @@ async fn news_of_a_kept_callback_does_not_wait_for_the_disk() {
     let callbacks = PgCallbacks::new(world.owner.clone());
     let callback = id().into();
     callbacks.store(callback, b"{}", Duration::minutes(1)).await.unwrap();
-    let batch = [news(Some(sends[0]), "m0", SendStatus::Delivered)];
-    world.deliveries().apply(world.account, &batch).await.unwrap();
+    let batch = [status_update(Some(sends[0]), "m0", SendStatus::Delivered)];
+    world.status_updates().apply(world.account, &batch).await.unwrap();
     assert_eq!(world.commits_seen().await, "campaign_sends off, whatsapp_callbacks on");
     world
         .sql(
@@ -261,20 +264,20 @@ async fn statuses_of_others_do_not_wait_for_a_contact_that_is_held() {
         ..world.db.config()
     };
     let patient = TenantPool::new(&config).unwrap();
-    let (deliveries, runs) = (
-        PgDeliveries::new(patient.clone()),
+    let (store, runs) = (
+        PgStatusUpdates::new(patient.clone()),
         PgRuns::new(patient, world.owner.clone()),
     );
-    let status = DeliveryNews {
+    let status = StatusUpdate {
         error_code: Some(STOPPED_MARKETING),
-        ..news(Some(sends[0]), "m0", SendStatus::Failed)
+        ..status_update(Some(sends[0]), "m0", SendStatus::Failed)
     };
     let result = SendResult::Failed {
         code: Some(STOPPED_MARKETING),
         message: "no".into(),
     };
     let (account, recorded) = (world.account, sends[2]);
-    let status = async move { deliveries.apply(account, &[status]).await };
+    let status = async move { store.apply(account, &[status]).await };
     let result = async move { runs.record(run, &[(recorded, result)]).await };
     let holder = world.db.client().await;
     let hold = async |send: SendId| {
@@ -286,15 +289,15 @@ async fn statuses_of_others_do_not_wait_for_a_contact_that_is_held() {
     hold(sends[0]).await;
     let status = tokio::spawn(status);
     world.blocked(1).await;
-    let other = news(Some(sends[1]), "m1", SendStatus::Delivered);
-    world.deliveries().apply(account, &[other]).await.unwrap();
+    let other = status_update(Some(sends[1]), "m1", SendStatus::Delivered);
+    world.status_updates().apply(account, &[other]).await.unwrap();
     holder.batch_execute("COMMIT").await.unwrap();
     status.await.unwrap().unwrap();
     hold(recorded).await;
     let result = tokio::spawn(result);
     world.blocked(1).await;
-    let other = news(Some(sends[1]), "m1", SendStatus::Read);
-    world.deliveries().apply(account, &[other]).await.unwrap();
+    let other = status_update(Some(sends[1]), "m1", SendStatus::Read);
+    world.status_updates().apply(account, &[other]).await.unwrap();
     holder.batch_execute("COMMIT").await.unwrap();
     result.await.unwrap().unwrap();
     assert_eq!(statuses(&world, &sends).await, ["failed", "read", "failed"]);
