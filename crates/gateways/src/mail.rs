@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What cannot be used. The text names no value: the address may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ThisError)]
-pub enum SmtpFault {
+pub enum SmtpConfigError {
     /// The server's address.
     #[error("must be smtp://user:password@host:port, with ?tls=required or ?tls=opportunistic, or smtps://")]
     Url,
@@ -42,10 +42,10 @@ pub struct SmtpMailer {
 
 impl SmtpMailer {
     /// `url` names the server, `from` the sender. Connects when there is a mail, and not before.
-    pub fn new(url: &SecretString, from: &str) -> Result<Self, SmtpFault> {
-        let from: Mailbox = from.trim().parse().map_err(|_| SmtpFault::From)?;
+    pub fn new(url: &SecretString, from: &str) -> Result<Self, SmtpConfigError> {
+        let from: Mailbox = from.trim().parse().map_err(|_| SmtpConfigError::From)?;
         let url = url.expose_secret().trim();
-        let mut builder = AsyncSmtpTransport::<Tokio1Executor>::from_url(url).map_err(|_| SmtpFault::Url)?;
+        let mut builder = AsyncSmtpTransport::<Tokio1Executor>::from_url(url).map_err(|_| SmtpConfigError::Url)?;
         // A path in the address is the name to greet with.
         if !url.parse::<Uri>().is_ok_and(|uri| uri.path().len() > 1) {
             builder = builder.hello_name(greeting(from.email.domain()));
@@ -139,7 +139,7 @@ fn cause(error: &Error) -> String {
 mod tests {
     use super::*;
 
-    fn mailer(url: &str, from: &str) -> Result<SmtpMailer, SmtpFault> {
+    fn mailer(url: &str, from: &str) -> Result<SmtpMailer, SmtpConfigError> {
         SmtpMailer::new(&SecretString::from(url), from)
     }
 
@@ -172,13 +172,13 @@ mod tests {
             "smtp://u:hunter2@mail.example:port",
         ] {
             let fault = mailer(url, "a@b.example").err().unwrap();
-            assert_eq!(fault, SmtpFault::Url, "{url}");
+            assert_eq!(fault, SmtpConfigError::Url, "{url}");
             assert!(!format!("{fault} {fault:?}").contains("hunter2"));
         }
         for from in ["", "Recado", "Recado <>", "a b@c d", "a@[127.0.0.1]"] {
             assert_eq!(
                 mailer("smtp://mail.example", from).err(),
-                Some(SmtpFault::From),
+                Some(SmtpConfigError::From),
                 "{from}"
             );
         }

@@ -6,7 +6,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Binary, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::api_keys::{ApiKey, ApiKeyDirectory, ApiKeyStore, KeyGrant, KeyRecord};
-use recado_domain::shared::{AccountId, ApiKeyId, Event, Insert, StoreError};
+use recado_domain::shared::{AccountId, ApiKeyId, Event, InsertOutcome, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -72,7 +72,12 @@ impl From<KeyRow> for ApiKey {
 }
 
 /// The account's row is locked first, so that two inserts do not both find the last free place.
-async fn insert(conn: &mut AsyncPgConnection, record: &KeyRecord, at_most: i64, events: &[Event]) -> DbResult<Insert> {
+async fn insert(
+    conn: &mut AsyncPgConnection,
+    record: &KeyRecord,
+    at_most: i64,
+    events: &[Event],
+) -> DbResult<InsertOutcome> {
     let (account, key) = (record.account_id, &record.key);
     sql("SELECT FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
         .bind(account)
@@ -81,7 +86,7 @@ async fn insert(conn: &mut AsyncPgConnection, record: &KeyRecord, at_most: i64, 
     let present = sql("SELECT count(*) AS n FROM api_keys WHERE account_id = $1").bind(account);
     let present: Number = present.get_result(&mut *conn).await?;
     if present.n >= at_most {
-        return Ok(Insert::Full);
+        return Ok(InsertOutcome::Full);
     }
     sql(
         "INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by, created_at)
@@ -104,7 +109,7 @@ async fn insert(conn: &mut AsyncPgConnection, record: &KeyRecord, at_most: i64, 
         .execute(&mut *conn)
         .await?;
     outbox::append(conn, account, events).await?;
-    Ok(Insert::Done)
+    Ok(InsertOutcome::Done)
 }
 
 async fn delete(conn: &mut AsyncPgConnection, account: AccountId, key: ApiKeyId, events: &[Event]) -> DbResult<bool> {
@@ -180,7 +185,7 @@ impl ApiKeyStore for PgApiKeys {
         Ok(rows.into_iter().map(ApiKey::from).collect())
     }
 
-    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<Insert, StoreError> {
+    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<InsertOutcome, StoreError> {
         in_owner!(self.0, |conn| insert(conn, record, at_most, events))
     }
 

@@ -9,7 +9,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::automations::{
     Automation, AutomationChange, AutomationStatus, AutomationStore, Execution, ExecutionStatus,
 };
-use recado_domain::ingestion::{Grain, Recorded};
+use recado_domain::ingestion::{Granularity, IngestionResult};
 use recado_domain::shared::{AccountId, AutomationId, CursorPage, CursorQuery, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -75,7 +75,7 @@ async fn record(
     automation: AutomationId,
     executions: &[Execution],
     now: OffsetDateTime,
-) -> DbResult<Option<Recorded>> {
+) -> DbResult<Option<IngestionResult>> {
     let known: Answer = sql("SELECT EXISTS (SELECT 1 FROM automations WHERE account_id = $1 AND id = $2) AS yes")
         .bind(account)
         .bind(automation)
@@ -111,11 +111,11 @@ async fn record(
         .into_iter()
         .filter(|execution| inserted.contains(&execution.id.into()));
     count(conn, account, automation, new).await?;
-    Ok(Some(Recorded::of(executions.len(), inserted.len())))
+    Ok(Some(IngestionResult::of(executions.len(), inserted.len())))
 }
 
 /// Completed, failed, and microseconds.
-type Figures = (i64, i64, i64);
+type ExecutionSums = (i64, i64, i64);
 
 async fn count<'a>(
     conn: &mut AsyncPgConnection,
@@ -123,12 +123,14 @@ async fn count<'a>(
     automation: AutomationId,
     executions: impl Iterator<Item = &'a Execution>,
 ) -> DbResult<()> {
-    let mut sums: BTreeMap<(Grain, OffsetDateTime), Figures> = BTreeMap::new();
+    let mut sums: BTreeMap<(Granularity, OffsetDateTime), ExecutionSums> = BTreeMap::new();
     for execution in executions {
         let latency = (execution.finished_at - execution.started_at).whole_microseconds();
         let latency = i64::try_from(latency).unwrap_or(i64::MAX);
-        for grain in Grain::TOTALS {
-            let (completed, failed, total) = sums.entry((grain, grain.begin(execution.started_at))).or_default();
+        for granularity in Granularity::TOTALS {
+            let (completed, failed, total) = sums
+                .entry((granularity, granularity.begin(execution.started_at)))
+                .or_default();
             match execution.status {
                 ExecutionStatus::Completed => *completed += 1,
                 ExecutionStatus::Failed => *failed += 1,
@@ -150,11 +152,11 @@ async fn count<'a>(
     )
     .bind(account)
     .bind(automation)
-    .bind(collect_column(&rows, |((grain, _), _)| grain.minutes()))
+    .bind(collect_column(&rows, |((granularity, _), _)| granularity.minutes()))
     .bind(collect_column(&rows, |((_, at), _)| *at))
-    .bind(collect_column(&rows, |(_, figures)| figures.0))
-    .bind(collect_column(&rows, |(_, figures)| figures.1))
-    .bind(collect_column(&rows, |(_, figures)| figures.2))
+    .bind(collect_column(&rows, |(_, sums)| sums.0))
+    .bind(collect_column(&rows, |(_, sums)| sums.1))
+    .bind(collect_column(&rows, |(_, sums)| sums.2))
     .execute(conn)
     .await?;
     Ok(())
@@ -206,7 +208,7 @@ impl AutomationStore for PgAutomations {
         id: AutomationId,
         executions: &[Execution],
         now: OffsetDateTime,
-    ) -> Result<Option<Recorded>, StoreError> {
+    ) -> Result<Option<IngestionResult>, StoreError> {
         in_tenant!(self.0, account, |conn| record(conn, account, id, executions, now))
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::ingestion::Grain;
+use recado_domain::ingestion::Granularity;
 use recado_domain::links::{ClickBatch, Link, LinkStore, LinkTarget};
 use recado_domain::shared::{AccountId, CursorPage, CursorQuery, LinkId, StoreError};
 use time::OffsetDateTime;
@@ -193,8 +193,13 @@ fn totals(batch: &ClickBatch) -> Vec<((AccountId, LinkId), i64)> {
 fn sums(batch: &ClickBatch) -> Vec<((AccountId, LinkId, i32, OffsetDateTime), i64)> {
     let mut sums = BTreeMap::new();
     for (key, clicks) in &batch.clicks {
-        for grain in Grain::MANY {
-            let row = (key.account_id, key.link_id, grain.minutes(), grain.begin(key.quarter));
+        for granularity in Granularity::MANY {
+            let row = (
+                key.account_id,
+                key.link_id,
+                granularity.minutes(),
+                granularity.begin(key.quarter),
+            );
             *sums.entry(row).or_default() += clicks;
         }
     }

@@ -8,7 +8,7 @@ use actix_web::{HttpResponse, ResponseError};
 use recado_domain::accounts::{AccountError, SessionError};
 use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
-use recado_domain::billing::{Description, GatewayFault};
+use recado_domain::billing::{Description, PaymentGatewayError};
 use recado_domain::brand::ExtractError;
 use recado_domain::campaigns::{CampaignError, Refusal, TestSendError};
 use recado_domain::contacts::ContactError;
@@ -69,7 +69,7 @@ pub enum ApiError {
     /// 422 `VALIDATION_ERROR`: the payment gateway refused the input, in its own words.
     RefusedPayment(Vec<Description>),
     /// 502 `PAYMENT_ERROR`.
-    Payment(GatewayFault),
+    Payment(PaymentGatewayError),
     /// 502 `VPS_ERROR`: the AI service.
     Extraction(ExtractError),
     /// 502 `STORAGE_ERROR`: the store of files.
@@ -150,7 +150,7 @@ impl ApiError {
                 let texts: Vec<&str> = texts.iter().map(|text| text.description.as_str()).collect();
                 format!("The payment gateway refused: {}", texts.join(" "))
             }
-            Self::Payment(GatewayFault::NotConfigured) => "The payment gateway is not configured".to_owned(),
+            Self::Payment(PaymentGatewayError::NotConfigured) => "The payment gateway is not configured".to_owned(),
             Self::Payment(_) => "The payment gateway is unavailable".to_owned(),
             Self::Extraction(fault) => brand::told(fault).to_owned(),
             Self::Storage(MediaStoreError::NotConfigured) => "The media store is not configured".to_owned(),

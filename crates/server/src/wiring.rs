@@ -8,7 +8,7 @@ use recado_domain::analytics::{Analytics, Exports, Insights, Rfm};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
 use recado_domain::automations::Automations;
-use recado_domain::billing::{Billing, GatewayEvents, Settlement};
+use recado_domain::billing::{Billing, GatewayEvents, SubscriptionReconciler};
 use recado_domain::brand::Brand;
 use recado_domain::campaigns::{Campaigns, TestSends};
 use recado_domain::contacts::{Contacts, Tags};
@@ -248,12 +248,12 @@ impl Stores {
     }
 
     /// What billing does by itself.
-    pub fn settlement(&self, shared: &Shared) -> anyhow::Result<Settlement> {
+    pub fn subscription_reconciler(&self, shared: &Shared) -> anyhow::Result<SubscriptionReconciler> {
         let store = Arc::new(PgSubscriptions::new(self.tenant.clone()));
         let work = Arc::new(PgBillingWork::new(self.owner.clone()));
         let gateway = Arc::new(shared.payment()?);
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
-        Ok(Settlement::new(store, work, gateway, clock, ids))
+        Ok(SubscriptionReconciler::new(store, work, gateway, clock, ids))
     }
 
     /// Idempotency keys.

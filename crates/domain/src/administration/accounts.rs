@@ -8,10 +8,10 @@ use time::Duration;
 use super::{
     AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, Admin, Administered, AdministrationError,
     AdministrationStats, AdministrationStore, ChurnDay, Days, PlatformRevenueDay, PlatformRevenueOverview,
-    SubscriptionFigures,
+    SubscriptionTotals,
 };
 use crate::accounts::{Account, AccountStatus};
-use crate::billing::{self, Change, FREE_PLAN, SubscriptionStatus, SubscriptionStore, Writing};
+use crate::billing::{self, Change, ChangeOutcome, FREE_PLAN, SubscriptionStatus, SubscriptionStore};
 use crate::shared::{
     AccountId, AuditAction, Clock, Event, FieldErrors, Ids, Page, PageQuery, StoreError, WRITE_ATTEMPTS,
     retry_on_conflict, text,
@@ -254,7 +254,7 @@ impl Administration {
                 events,
                 ..Change::of(subscription)
             };
-            Ok((self.subscriptions.write(&change).await? == Writing::Done).then_some(()))
+            Ok((self.subscriptions.write(&change).await? == ChangeOutcome::Done).then_some(()))
         })
         .await
     }
@@ -262,17 +262,17 @@ impl Administration {
     /// The platform at a glance.
     pub async fn stats(&self) -> Result<AdministrationStats, AdministrationError> {
         let totals = self.store.totals().await?;
-        Ok(AdministrationStats::new(totals, self.figures().await?))
+        Ok(AdministrationStats::new(totals, self.subscription_totals().await?))
     }
 
     /// What comes in.
     pub async fn revenue(&self) -> Result<PlatformRevenueOverview, AdministrationError> {
-        Ok(self.figures().await?.into())
+        Ok(self.subscription_totals().await?.into())
     }
 
-    async fn figures(&self) -> Result<SubscriptionFigures, StoreError> {
+    async fn subscription_totals(&self) -> Result<SubscriptionTotals, StoreError> {
         let now = self.clock.now();
-        let since = now - Duration::days(SubscriptionFigures::CHURN_DAYS);
+        let since = now - Duration::days(SubscriptionTotals::CHURN_DAYS);
         self.store.subscriptions(since, now).await
     }
 

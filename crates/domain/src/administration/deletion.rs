@@ -9,7 +9,7 @@ use std::sync::Arc;
 use time::Duration;
 
 use super::{AdministrationError, DeletionStore, GatewayCancellation};
-use crate::billing::{GatewayFault, PaymentGateway};
+use crate::billing::{PaymentGateway, PaymentGatewayError};
 use crate::media::{MediaStore, MediaStoreError};
 use crate::shared::{AccountId, Clock, ErrorReport, SideStep};
 
@@ -94,17 +94,17 @@ impl Deletions {
 
     async fn cancel(&self, cancellation: &GatewayCancellation) -> Result<(), AdministrationError> {
         match self.cancelled(cancellation).await {
-            Ok(true) | Err(GatewayFault::Missing) => {
+            Ok(true) | Err(PaymentGatewayError::Missing) => {
                 Ok(self.store.forget_cancellation(cancellation.subscription_id).await?)
             }
             // It may turn up yet; or nobody will answer before a gateway is configured again.
-            Ok(false) | Err(GatewayFault::NotConfigured) => Ok(()),
-            Err(fault) => Err(fault.into()),
+            Ok(false) | Err(PaymentGatewayError::NotConfigured) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// Whether nothing more is to be expected.
-    async fn cancelled(&self, cancellation: &GatewayCancellation) -> Result<bool, GatewayFault> {
+    async fn cancelled(&self, cancellation: &GatewayCancellation) -> Result<bool, PaymentGatewayError> {
         if let Some(id) = &cancellation.gateway_subscription_id {
             return self.gateway.cancel(id).await.map(|()| true);
         }

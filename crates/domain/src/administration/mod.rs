@@ -6,9 +6,9 @@
 
 mod accounts;
 mod deletion;
-mod figures;
 mod model;
 mod ports;
+mod stats;
 mod support;
 
 #[cfg(test)]
@@ -16,10 +16,10 @@ mod tests;
 
 pub use accounts::{AccountInput, AccountPatch, ActionInput, Administration};
 pub use deletion::{CANCELLATION_PAUSE, DELETION_LEASE, Deletions, WATCHED_FOR};
-pub use figures::{
-    AdministrationStats, ChurnDay, DayChurn, DayRevenue, Days, Percent, PlatformRevenueDay, PlatformRevenueOverview,
-    Revenue, SubscriptionFigures, Totals, arr, monthly_value,
-};
 pub use model::*;
 pub use ports::*;
+pub use stats::{
+    AdministrationStats, ChurnDay, DayChurn, DayRevenue, Days, Percent, PlatformRevenueDay, PlatformRevenueOverview,
+    Revenue, SubscriptionTotals, Totals, arr, monthly_value,
+};
 pub use support::{SUPPORT_LASTS, Support, SupportStarted};

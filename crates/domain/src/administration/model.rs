@@ -6,7 +6,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::accounts::{Account, AccountStatus};
-use crate::billing::{Cents, GatewayFault};
+use crate::billing::{Cents, PaymentGatewayError};
 use crate::media::MediaStoreError;
 use crate::shared::schema::Timestamp;
 use crate::shared::{
@@ -187,7 +187,7 @@ pub enum AdministrationError {
     Conflict(#[from] Conflict),
     /// The payment gateway cannot be asked now.
     #[error(transparent)]
-    Gateway(#[from] GatewayFault),
+    Gateway(#[from] PaymentGatewayError),
     /// The files of the account cannot be removed now.
     #[error(transparent)]
     Media(#[from] MediaStoreError),

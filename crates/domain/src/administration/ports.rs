@@ -5,7 +5,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::{
     AccountChange, AccountDetail, AccountFilter, AccountRow, Admin, DayChurn, DayRevenue, Days, GatewayCancellation,
-    SubscriptionFigures, Totals,
+    SubscriptionTotals, Totals,
 };
 use crate::accounts::{Account, AccountStatus};
 use crate::shared::{AccountId, Event, Page, PageQuery, StoreError, SubscriptionId, UserId};
@@ -74,11 +74,8 @@ pub trait AdministrationStore: Send + Sync {
     async fn totals(&self) -> Result<Totals, StoreError>;
 
     /// What subscriptions amount to; churn since `since`.
-    async fn subscriptions(
-        &self,
-        since: OffsetDateTime,
-        now: OffsetDateTime,
-    ) -> Result<SubscriptionFigures, StoreError>;
+    async fn subscriptions(&self, since: OffsetDateTime, now: OffsetDateTime)
+    -> Result<SubscriptionTotals, StoreError>;
 
     /// What was paid on each of these days; those without a payment may be missing.
     async fn revenue(&self, days: Days) -> Result<Vec<DayRevenue>, StoreError>;

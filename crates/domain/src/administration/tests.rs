@@ -12,8 +12,8 @@ use uuid::Uuid;
 use super::*;
 use crate::accounts::AccountStatus;
 use crate::billing::{
-    BillingType, Cents, Cycle, GatewayFault, GatewaySubscription, MockPaymentGateway, MockSubscriptionStore, Overview,
-    Subscription, SubscriptionStatus, Usage, Writing,
+    BillingType, Cents, ChangeOutcome, Cycle, GatewaySubscription, MockPaymentGateway, MockSubscriptionStore, Overview,
+    PaymentGatewayError, Subscription, SubscriptionStatus, Usage,
 };
 use crate::media::{MediaStoreError, MockMediaStore};
 use crate::shared::{
@@ -228,8 +228,8 @@ async fn a_plan_changes_what_is_active_or_past_due_and_never_what_is_paid() {
                 assert!(change.withdraws_grant, "what was granted before is not to outdo it");
                 // Somebody else was faster once.
                 Ok(match std::mem::take(&mut *lost.lock().unwrap()) {
-                    true => Writing::Stale,
-                    false => Writing::Done,
+                    true => ChangeOutcome::Stale,
+                    false => ChangeOutcome::Done,
                 })
             });
         let all = administration(store, subscriptions);
@@ -243,7 +243,7 @@ async fn a_subscription_that_never_rests_is_a_conflict() {
     let mut store = MockAdministrationStore::new();
     store.expect_account().returning(|_| Ok(Some(account())));
     let mut subscriptions = subscribed(Some(SubscriptionStatus::Active));
-    subscriptions.expect_write().returning(|_| Ok(Writing::Stale));
+    subscriptions.expect_write().returning(|_| Ok(ChangeOutcome::Stale));
     let all = administration(store, subscriptions);
     let input = action("change_plan", Some("growth"));
     let refused = all.act(&admin(false), ACCOUNT, &input).await;

@@ -4,19 +4,19 @@
 //! `automations`, `links`), and is kept counted by them.
 
 mod exports;
-mod figures;
 mod insights;
 mod model;
 mod period;
 mod ports;
 mod rfm;
 mod service;
+mod totals;
 
 pub use exports::*;
-pub use figures::*;
 pub use insights::*;
 pub use model::*;
-pub use period::{Period, Piece, Stretch, Window, Zone};
+pub use period::{OffsetInterval, Period, RollupRange, Window, Zone};
 pub use ports::*;
 pub use rfm::*;
-pub use service::{Analytics, Span};
+pub use service::{Analytics, ReportPeriod};
+pub use totals::*;

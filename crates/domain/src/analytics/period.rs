@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use time::{Date, Duration, Month, OffsetDateTime, Time};
 
-use crate::ingestion::Grain;
+use crate::ingestion::Granularity;
 use crate::shared::string_enum;
 
 string_enum! {
@@ -63,7 +63,7 @@ impl FromStr for Zone {
 
 /// A time in which the clocks of a zone do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct OffsetInterval {
     /// Its first moment.
     pub start: OffsetDateTime,
     /// The first moment after it.
@@ -74,10 +74,10 @@ pub struct Stretch {
 
 impl Zone {
     /// A window, cut wherever the zone's clocks change.
-    pub fn stretches(&self, window: &Window) -> Vec<Stretch> {
-        let (mut stretches, mut start) = (Vec::new(), window.start);
+    pub fn offset_intervals(&self, window: &Window) -> Vec<OffsetInterval> {
+        let (mut offset_intervals, mut start) = (Vec::new(), window.start);
         let Ok(first) = jiff::Timestamp::from_second(start.unix_timestamp()) else {
-            return stretches;
+            return offset_intervals;
         };
         let mut offset = self.0.to_offset(first);
         for change in self.0.following(first) {
@@ -87,24 +87,24 @@ impl Zone {
             if at >= window.end {
                 break;
             }
-            stretches.push(stretch(start, at, offset));
+            offset_intervals.push(offset_interval(start, at, offset));
             (start, offset) = (at, change.offset());
         }
-        stretches.push(stretch(start, window.end, offset));
-        stretches
+        offset_intervals.push(offset_interval(start, window.end, offset));
+        offset_intervals
     }
 }
 
-fn stretch(start: OffsetDateTime, end: OffsetDateTime, offset: jiff::tz::Offset) -> Stretch {
+fn offset_interval(start: OffsetDateTime, end: OffsetDateTime, offset: jiff::tz::Offset) -> OffsetInterval {
     let offset = Duration::seconds(offset.seconds().into());
-    Stretch { start, end, offset }
+    OffsetInterval { start, end, offset }
 }
 
-/// A part of a window, as the sums of one grain have it.
+/// A part of a window, as the sums of one granularity have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct RollupRange {
     /// Both of its ends are where one of its sums begins.
-    pub grain: Grain,
+    pub granularity: Granularity,
     pub start: OffsetDateTime,
     pub end: OffsetDateTime,
     /// Or else they are taken off.
@@ -124,8 +124,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// The most pieces: weeks, and at each end days and quarters.
-    pub const PIECES: usize = 5;
+    /// The most ranges: weeks, and at each end days and quarters.
+    pub const MAX_RANGES: usize = 5;
 
     /// The period that ends with the day of `now`. None where the calendar ends.
     pub fn new(period: Period, zone: &Zone, now: OffsetDateTime) -> Option<Self> {
@@ -172,37 +172,45 @@ impl Window {
         midnight(self.end)
     }
 
-    /// The window as few sums of [`Grain::MANY`], in no more than [`Self::PIECES`]. Its weeks are those from and to where
-    /// one begins nearest; what they have too much is taken off again, what they lack is added, both day by day, and of
-    /// days by the quarter of an hour.
-    pub fn pieces(&self) -> Vec<Piece> {
-        let mut pieces = Vec::new();
-        cover(self.start, self.end, true, &Grain::MANY, &mut pieces);
-        pieces
+    /// The window as few sums of [`Granularity::MANY`], in no more than [`Self::MAX_RANGES`]. Its weeks are those from
+    /// and to where one begins nearest; what they have too much is taken off again, what they lack is added, both
+    /// day by day, and of days by the quarter of an hour.
+    pub fn ranges(&self) -> Vec<RollupRange> {
+        let mut ranges = Vec::new();
+        cover(self.start, self.end, true, &Granularity::MANY, &mut ranges);
+        ranges
     }
 
     /// The longest that all of its days are made of.
-    pub fn grain(&self) -> Grain {
-        let fits = |grain: &Grain| self.bounds.iter().all(|bound| grain.begins_at(*bound));
-        [Grain::Day, Grain::ThreeHours]
+    pub fn granularity(&self) -> Granularity {
+        let fits = |granularity: &Granularity| self.bounds.iter().all(|bound| granularity.begins_at(*bound));
+        [Granularity::Day, Granularity::ThreeHours]
             .into_iter()
             .find(fits)
-            .unwrap_or(Grain::Quarter)
+            .unwrap_or(Granularity::Quarter)
     }
 }
 
 /// Nothing where `end` is not after `start`.
-fn cover(start: OffsetDateTime, end: OffsetDateTime, adds: bool, grains: &[Grain], pieces: &mut Vec<Piece>) {
-    let [finer @ .., grain] = grains else { return };
+fn cover(
+    start: OffsetDateTime,
+    end: OffsetDateTime,
+    adds: bool,
+    granularities: &[Granularity],
+    ranges: &mut Vec<RollupRange>,
+) {
+    let [finer @ .., granularity] = granularities else {
+        return;
+    };
     if start >= end {
         return;
     }
-    let (first, last) = (grain.nearest(start), grain.nearest(end));
+    let (first, last) = (granularity.nearest(start), granularity.nearest(end));
     if first >= last {
-        return cover(start, end, adds, finer, pieces);
+        return cover(start, end, adds, finer, ranges);
     }
-    pieces.push(Piece {
-        grain: *grain,
+    ranges.push(RollupRange {
+        granularity: *granularity,
         start: first,
         end: last,
         adds,
@@ -213,7 +221,7 @@ fn cover(start: OffsetDateTime, end: OffsetDateTime, adds: bool, grains: &[Grain
         (last, end, adds),
         (end, last, !adds),
     ] {
-        cover(start, end, adds, finer, pieces);
+        cover(start, end, adds, finer, ranges);
     }
 }
 
@@ -252,7 +260,7 @@ mod tests {
             (week.first_whole_day(), week.end_of_whole_days()),
             (week.start(), week.end())
         );
-        assert_eq!(week.grain(), Grain::Day);
+        assert_eq!(week.granularity(), Granularity::Day);
     }
 
     #[test]
@@ -265,33 +273,33 @@ mod tests {
             window("America/Sao_Paulo", now).bounds[6],
             datetime!(2026-03-01 3:00 UTC)
         );
-        let grain = |zone: &str| window(zone, now).grain();
-        assert_eq!(kathmandu.grain(), Grain::Quarter);
-        assert_eq!(grain("America/Sao_Paulo"), Grain::ThreeHours);
-        assert_eq!(grain("America/Manaus"), Grain::Quarter);
+        let granularity = |zone: &str| window(zone, now).granularity();
+        assert_eq!(kathmandu.granularity(), Granularity::Quarter);
+        assert_eq!(granularity("America/Sao_Paulo"), Granularity::ThreeHours);
+        assert_eq!(granularity("America/Manaus"), Granularity::Quarter);
         assert_eq!(kathmandu.first_whole_day(), datetime!(2026-02-24 0:00 UTC));
         assert_eq!(kathmandu.end_of_whole_days(), datetime!(2026-03-02 0:00 UTC));
     }
 
     #[test]
     fn a_window_is_its_nearest_weeks_and_what_these_lack_or_have_too_much() {
-        let pieces = |period, zone: &str, now| -> Vec<String> {
+        let ranges = |period, zone: &str, now| -> Vec<String> {
             let window = Window::new(period, &zone.parse().unwrap(), now).unwrap();
-            let pieces = window.pieces().into_iter().map(|piece| {
-                let Piece {
-                    grain,
+            let ranges = window.ranges().into_iter().map(|range| {
+                let RollupRange {
+                    granularity,
                     start,
                     end,
                     adds,
-                } = piece;
-                let sums = (end - start).whole_minutes() / i64::from(grain.minutes());
-                format!("{} {sums} {grain:?} from {start}", if adds { '+' } else { '-' })
+                } = range;
+                let sums = (end - start).whole_minutes() / i64::from(granularity.minutes());
+                format!("{} {sums} {granularity:?} from {start}", if adds { '+' } else { '-' })
             });
-            pieces.map(|piece| piece.replace(":00.0 +00:00:00", "")).collect()
+            ranges.map(|range| range.replace(":00.0 +00:00:00", "")).collect()
         };
         // Tuesday to Sunday; the weeks begin on Thursdays.
         assert_eq!(
-            pieces(Period::Quarter, "UTC", datetime!(2026-03-01 12:00 UTC)),
+            ranges(Period::Quarter, "UTC", datetime!(2026-03-01 12:00 UTC)),
             [
                 "+ 13 Week from 2025-12-04 0:00",
                 "+ 2 Day from 2025-12-02 0:00",
@@ -300,7 +308,7 @@ mod tests {
         );
         // Thursday to Tuesday, whose days begin three hours late.
         assert_eq!(
-            pieces(Period::Quarter, "America/Sao_Paulo", datetime!(2026-11-24 12:00 UTC)),
+            ranges(Period::Quarter, "America/Sao_Paulo", datetime!(2026-11-24 12:00 UTC)),
             [
                 "+ 13 Week from 2026-08-27 0:00",
                 "- 12 Quarter from 2026-08-27 0:00",
@@ -309,7 +317,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            pieces(Period::Week, "UTC", datetime!(2026-03-01 12:00 UTC)),
+            ranges(Period::Week, "UTC", datetime!(2026-03-01 12:00 UTC)),
             [
                 "+ 1 Week from 2026-02-26 0:00",
                 "+ 3 Day from 2026-02-23 0:00",
@@ -343,17 +351,17 @@ mod tests {
         let now = datetime!(2026-04-06 12:00 UTC);
         let zone = "Australia/Lord_Howe".parse().unwrap();
         let window = Window::new(Period::Week, &zone, now).unwrap();
-        let stretches = zone.stretches(&window);
+        let offset_intervals = zone.offset_intervals(&window);
         let change = datetime!(2026-04-04 15:00 UTC);
         assert_eq!(
-            stretches,
+            offset_intervals,
             [
-                Stretch {
+                OffsetInterval {
                     start: window.start(),
                     end: change,
                     offset: Duration::hours(11)
                 },
-                Stretch {
+                OffsetInterval {
                     start: change,
                     end: window.end(),
                     offset: Duration::minutes(630)
@@ -361,12 +369,12 @@ mod tests {
             ]
         );
         let utc = Window::new(Period::Quarter, &Zone::UTC, now).unwrap();
-        let whole = Stretch {
+        let whole = OffsetInterval {
             start: utc.start(),
             end: utc.end(),
             offset: Duration::ZERO,
         };
-        assert_eq!(Zone::UTC.stretches(&utc), [whole]);
+        assert_eq!(Zone::UTC.offset_intervals(&utc), [whole]);
     }
 
     #[test]
@@ -403,12 +411,12 @@ mod tests {
             prop_assert!(window.bounds[window.dates.len() - 1] <= now && now < window.end());
             prop_assert!(window.start() <= window.first_whole_day());
             prop_assert!(window.first_whole_day() <= window.end_of_whole_days());
-            prop_assert!(window.bounds.iter().all(|bound| window.grain().begins_at(*bound)));
+            prop_assert!(window.bounds.iter().all(|bound| window.granularity().begins_at(*bound)));
         }
 
-        /// All ends of pieces cancel each other but those of the window.
+        /// All ends of ranges cancel each other but those of the window.
         #[test]
-        fn pieces_make_up_the_window(
+        fn ranges_make_up_the_window(
             seconds in 1_577_836_800_i64..1_956_528_000,
             zone in prop::sample::select(vec!["UTC", "America/Sao_Paulo", "Asia/Kathmandu", "Australia/Lord_Howe"]),
             period in prop::sample::select(Period::ALL),
@@ -417,18 +425,20 @@ mod tests {
             let window = Window::new(period, &zone.parse().unwrap(), now).unwrap();
             let mut ends = BTreeMap::new();
             let mut rows = BTreeMap::new();
-            prop_assert!(window.pieces().len() <= Window::PIECES);
-            for Piece { grain, start, end, adds } in window.pieces() {
-                prop_assert!(start < end && grain.begins_at(start) && grain.begins_at(end));
+            prop_assert!(window.ranges().len() <= Window::MAX_RANGES);
+            for RollupRange { granularity, start, end, adds } in window.ranges() {
+                prop_assert!(start < end && granularity.begins_at(start) && granularity.begins_at(end));
                 let sign = if adds { 1 } else { -1 };
                 *ends.entry(start).or_insert(0) += sign;
                 *ends.entry(end).or_insert(0) -= sign;
-                *rows.entry(grain).or_insert(0) += (end - start).whole_minutes() / i64::from(grain.minutes());
+                let minutes = i64::from(granularity.minutes());
+                *rows.entry(granularity).or_insert(0) += (end - start).whole_minutes() / minutes;
             }
             ends.retain(|_, count| *count != 0);
             prop_assert_eq!(ends.into_iter().collect::<Vec<_>>(), [(window.start(), 1), (window.end(), -1)]);
-            let most = |grain: Grain, most: i64| rows.get(&grain).is_none_or(|rows| *rows <= most);
-            prop_assert!(most(Grain::Week, 13) && most(Grain::Day, 8) && most(Grain::Quarter, 96), "{:?}", rows);
+            let most = |granularity: Granularity, most: i64| rows.get(&granularity).is_none_or(|rows| *rows <= most);
+            prop_assert!(most(Granularity::Week, 13) && most(Granularity::Day, 8), "{:?}", rows);
+            prop_assert!(most(Granularity::Quarter, 96), "{:?}", rows);
         }
     }
 }

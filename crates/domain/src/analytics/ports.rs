@@ -3,16 +3,16 @@
 use async_trait::async_trait;
 
 use super::{
-    ActivityRead, AutomationsFigures, EcommerceFigures, Metric, MetricFigures, RevenueFigures, TopContact, Window,
+    ActivityRead, AutomationsTotals, EcommerceTotals, Metric, MetricPeriodTotals, RevenueTotals, TopContact, Window,
 };
 use crate::shared::{AccountId, MetricEventId, StoreError};
 
-/// Figures, summed from what was recorded; none is rounded.
+/// Totals, summed from what was recorded; none is rounded.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait AnalyticsStore: Send + Sync {
     /// Revenue. What it is owed to is sorted by revenue, largest first, then by id; of the links the first `links`.
-    async fn revenue(&self, account: AccountId, window: &Window, links: i64) -> Result<RevenueFigures, StoreError>;
+    async fn revenue(&self, account: AccountId, window: &Window, links: i64) -> Result<RevenueTotals, StoreError>;
 
     /// Orders and carts. Platforms and products are sorted by revenue, largest first, then by themselves; of the
     /// products the first `products`.
@@ -21,7 +21,7 @@ pub trait AnalyticsStore: Send + Sync {
         account: AccountId,
         window: &Window,
         products: i64,
-    ) -> Result<EcommerceFigures, StoreError>;
+    ) -> Result<EcommerceTotals, StoreError>;
 
     /// Executions that started in the window, by automation, most first; of the automations the first `automations`.
     async fn automations(
@@ -29,7 +29,7 @@ pub trait AnalyticsStore: Send + Sync {
         account: AccountId,
         window: &Window,
         automations: i64,
-    ) -> Result<AutomationsFigures, StoreError>;
+    ) -> Result<AutomationsTotals, StoreError>;
 
     /// Every metric that has the source (or any), by its number of events, most first; and every source of the
     /// account, sorted.
@@ -46,7 +46,7 @@ pub trait AnalyticsStore: Send + Sync {
         account: AccountId,
         name: &str,
         window: &Window,
-    ) -> Result<Option<MetricFigures>, StoreError>;
+    ) -> Result<Option<MetricPeriodTotals>, StoreError>;
 
     /// The contacts with the largest total value, largest first, then by id; deleted ones are left out. None when the
     /// metric has no event at all.

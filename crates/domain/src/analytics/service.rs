@@ -1,4 +1,4 @@
-//! The use cases of analytics: figures become reports.
+//! The use cases of analytics: totals become reports.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const MICROSECONDS: i64 = 1_000_000;
 
 /// Which days a report is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct ReportPeriod {
     /// How many.
     pub period: Period,
     /// Whose days.
@@ -33,30 +33,42 @@ impl Analytics {
         Self { store, clock }
     }
 
-    fn window(&self, span: &Span) -> Result<Window, FieldErrors> {
-        let window = Window::new(span.period, &span.zone, self.clock.now());
+    fn window(&self, report_period: &ReportPeriod) -> Result<Window, FieldErrors> {
+        let window = Window::new(report_period.period, &report_period.zone, self.clock.now());
         window.ok_or_else(|| FieldErrors::one("tz", "has no such days"))
     }
 
     /// Revenue, costs, and what the revenue is owed to.
-    pub async fn revenue(&self, tenant: &Tenant, span: &Span) -> Result<RevenueReport, AnalyticsError> {
-        let window = self.window(span)?;
-        let figures = self.store.revenue(tenant.account_id, &window, LINKS).await?;
-        Ok(revenue(&window, figures))
+    pub async fn revenue(
+        &self,
+        tenant: &Tenant,
+        report_period: &ReportPeriod,
+    ) -> Result<RevenueReport, AnalyticsError> {
+        let window = self.window(report_period)?;
+        let totals = self.store.revenue(tenant.account_id, &window, LINKS).await?;
+        Ok(revenue(&window, totals))
     }
 
     /// Orders, carts, platforms and products.
-    pub async fn ecommerce(&self, tenant: &Tenant, span: &Span) -> Result<EcommerceReport, AnalyticsError> {
-        let window = self.window(span)?;
-        let figures = self.store.ecommerce(tenant.account_id, &window, PRODUCTS).await?;
-        Ok(ecommerce(&window, figures))
+    pub async fn ecommerce(
+        &self,
+        tenant: &Tenant,
+        report_period: &ReportPeriod,
+    ) -> Result<EcommerceReport, AnalyticsError> {
+        let window = self.window(report_period)?;
+        let totals = self.store.ecommerce(tenant.account_id, &window, PRODUCTS).await?;
+        Ok(ecommerce(&window, totals))
     }
 
     /// What automations did.
-    pub async fn automations(&self, tenant: &Tenant, span: &Span) -> Result<AutomationsReport, AnalyticsError> {
-        let window = self.window(span)?;
-        let figures = self.store.automations(tenant.account_id, &window, AUTOMATIONS).await?;
-        Ok(automations(figures))
+    pub async fn automations(
+        &self,
+        tenant: &Tenant,
+        report_period: &ReportPeriod,
+    ) -> Result<AutomationsReport, AnalyticsError> {
+        let window = self.window(report_period)?;
+        let totals = self.store.automations(tenant.account_id, &window, AUTOMATIONS).await?;
+        Ok(automations(totals))
     }
 
     /// Every metric, or those that have the source.
@@ -72,11 +84,16 @@ impl Analytics {
     }
 
     /// One metric over a period.
-    pub async fn metric(&self, tenant: &Tenant, name: &str, span: &Span) -> Result<MetricReport, AnalyticsError> {
-        let window = self.window(span)?;
-        let figures = self.store.metric(tenant.account_id, name, &window).await?;
-        let figures = figures.ok_or(AnalyticsError::NotFound)?;
-        Ok(metric(&window, span.period, figures))
+    pub async fn metric(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        report_period: &ReportPeriod,
+    ) -> Result<MetricReport, AnalyticsError> {
+        let window = self.window(report_period)?;
+        let totals = self.store.metric(tenant.account_id, name, &window).await?;
+        let totals = totals.ok_or(AnalyticsError::NotFound)?;
+        Ok(metric(&window, report_period.period, totals))
     }
 
     /// Whom a metric counts most of.
@@ -116,29 +133,29 @@ impl Analytics {
     }
 }
 
-fn revenue(window: &Window, figures: RevenueFigures) -> RevenueReport {
-    let overview = revenue_overview(&figures);
-    let days = window.dates.iter().zip(&figures.days);
+fn revenue(window: &Window, totals: RevenueTotals) -> RevenueReport {
+    let overview = revenue_overview(&totals);
+    let days = window.dates.iter().zip(&totals.days);
     let daily = days.map(|(&date, day)| RevenueDay {
         date,
         total_revenue: day.revenue.rounded(),
         attributed_revenue: day.attributed_revenue.rounded(),
         order_count: day.orders,
     });
-    let by_automation = figures.automations.into_iter().map(|credit| AutomationRevenue {
-        automation_id: credit.id.into(),
-        automation_name: credit.name,
-        revenue: credit.revenue.rounded(),
-        order_count: credit.orders,
-        avg_order_value: credit.revenue.ratio(credit.orders),
+    let by_automation = totals.automations.into_iter().map(|attributed| AutomationRevenue {
+        automation_id: attributed.id.into(),
+        automation_name: attributed.name,
+        revenue: attributed.revenue.rounded(),
+        order_count: attributed.orders,
+        avg_order_value: attributed.revenue.ratio(attributed.orders),
     });
-    let by_campaign = figures.campaigns.into_iter().map(|credit| CampaignRevenue {
-        campaign_id: credit.id.into(),
-        campaign_name: credit.name,
-        revenue: credit.revenue.rounded(),
-        order_count: credit.orders,
+    let by_campaign = totals.campaigns.into_iter().map(|attributed| CampaignRevenue {
+        campaign_id: attributed.id.into(),
+        campaign_name: attributed.name,
+        revenue: attributed.revenue.rounded(),
+        order_count: attributed.orders,
     });
-    let by_link = figures.links.into_iter().map(|link| LinkRevenue {
+    let by_link = totals.links.into_iter().map(|link| LinkRevenue {
         link_id: link.id,
         short_code: link.short_code,
         original_url: link.original_url,
@@ -157,51 +174,51 @@ fn revenue(window: &Window, figures: RevenueFigures) -> RevenueReport {
 }
 
 /// From exact sums, and only then rounded: the parts of a difference are never rounded before it is taken.
-fn revenue_overview(figures: &RevenueFigures) -> RevenueOverview {
-    let sum = |part: fn(&DayFigures) -> Amount| figures.days.iter().map(part).sum::<Amount>();
+fn revenue_overview(totals: &RevenueTotals) -> RevenueOverview {
+    let sum = |part: fn(&DayTotals) -> Amount| totals.days.iter().map(part).sum::<Amount>();
     let revenue = sum(|day| day.revenue);
     let attributed = sum(|day| day.attributed_revenue);
     let costs = sum(|day| day.product_costs);
     let fees = sum(|day| day.gateway_fees);
-    let orders: i64 = figures.days.iter().map(|day| day.orders).sum();
+    let orders: i64 = totals.days.iter().map(|day| day.orders).sum();
     RevenueOverview {
         total_revenue: revenue.rounded(),
         attributed_revenue: attributed.rounded(),
         product_costs: costs.rounded(),
         gateway_fees: fees.rounded(),
-        ad_spend: figures.ad_spend.rounded(),
-        profit: (revenue - costs - fees - figures.ad_spend).rounded(),
-        roas: attributed.ratio(figures.ad_spend),
+        ad_spend: totals.ad_spend.rounded(),
+        profit: (revenue - costs - fees - totals.ad_spend).rounded(),
+        roas: attributed.ratio(totals.ad_spend),
         total_orders: orders,
-        attributed_orders: figures.days.iter().map(|day| day.attributed_orders).sum(),
+        attributed_orders: totals.days.iter().map(|day| day.attributed_orders).sum(),
         avg_order_value: revenue.ratio(orders),
     }
 }
 
-fn ecommerce(window: &Window, figures: EcommerceFigures) -> EcommerceReport {
-    let revenue: Amount = figures.days.iter().map(|day| day.revenue).sum();
-    let paid: i64 = figures.days.iter().map(|day| day.orders).sum();
+fn ecommerce(window: &Window, totals: EcommerceTotals) -> EcommerceReport {
+    let revenue: Amount = totals.days.iter().map(|day| day.revenue).sum();
+    let paid: i64 = totals.days.iter().map(|day| day.orders).sum();
     let overview = EcommerceOverview {
-        total_orders: figures.placed,
+        total_orders: totals.placed,
         total_revenue: revenue.rounded(),
         avg_ticket: revenue.ratio(paid),
-        pending_orders: figures.pending,
-        cancelled_orders: figures.cancelled,
-        refunded_orders: figures.refunded,
-        total_carts: figures.carts,
-        recovered_carts: figures.recovered,
-        recovery_rate: Amount::from(figures.recovered).percent_of(figures.carts),
+        pending_orders: totals.pending,
+        cancelled_orders: totals.cancelled,
+        refunded_orders: totals.refunded,
+        total_carts: totals.carts,
+        recovered_carts: totals.recovered,
+        recovery_rate: Amount::from(totals.recovered).percent_of(totals.carts),
     };
-    let daily = window.dates.iter().zip(&figures.days).map(|(&date, day)| SalesDay {
+    let daily = window.dates.iter().zip(&totals.days).map(|(&date, day)| SalesDay {
         date,
         orders: day.orders,
         revenue: day.revenue.rounded(),
     });
-    let platforms = figures.platforms.into_iter().map(|platform| PlatformSales {
+    let platforms = totals.platforms.into_iter().map(|platform| PlatformSales {
         revenue: platform.revenue.rounded(),
         ..platform
     });
-    let products = figures.products.into_iter().map(|product| ProductSales {
+    let products = totals.products.into_iter().map(|product| ProductSales {
         revenue: product.revenue.rounded(),
         ..product
     });
@@ -213,10 +230,10 @@ fn ecommerce(window: &Window, figures: EcommerceFigures) -> EcommerceReport {
     }
 }
 
-fn automations(figures: AutomationsFigures) -> AutomationsReport {
+fn automations(totals: AutomationsTotals) -> AutomationsReport {
     let seconds = |latency: Amount, executions: i64| latency.ratio(executions.saturating_mul(MICROSECONDS));
-    let total = figures.completed + figures.failed;
-    let data = figures.automations.into_iter().map(|automation| {
+    let total = totals.completed + totals.failed;
+    let data = totals.automations.into_iter().map(|automation| {
         let executions = automation.completed + automation.failed;
         AutomationExecutions {
             automation_id: automation.id,
@@ -231,29 +248,29 @@ fn automations(figures: AutomationsFigures) -> AutomationsReport {
         data: data.collect(),
         summary: ExecutionsSummary {
             total_executions: total,
-            success_rate: Amount::from(figures.completed).percent_of(total),
-            avg_latency: seconds(figures.latency, total),
+            success_rate: Amount::from(totals.completed).percent_of(total),
+            avg_latency: seconds(totals.latency, total),
         },
     }
 }
 
-fn metric(window: &Window, period: Period, figures: MetricFigures) -> MetricReport {
-    let events: i64 = figures.days.iter().map(|day| day.events).sum();
-    let value: Amount = figures.days.iter().map(|day| day.value).sum();
-    let daily = window.dates.iter().zip(&figures.days).map(|(&date, day)| MetricDay {
+fn metric(window: &Window, period: Period, totals: MetricPeriodTotals) -> MetricReport {
+    let events: i64 = totals.days.iter().map(|day| day.events).sum();
+    let value: Amount = totals.days.iter().map(|day| day.value).sum();
+    let daily = window.dates.iter().zip(&totals.days).map(|(&date, day)| MetricDay {
         date,
         count: day.events,
         value: day.value.rounded(),
     });
     MetricReport {
-        metric_name: figures.metric_name,
-        display_name: figures.display_name,
+        metric_name: totals.metric_name,
+        display_name: totals.display_name,
         period,
         summary: MetricSummary {
             total_events: events,
             total_value: value.rounded(),
             avg_value: value.ratio(events),
-            unique_contacts: figures.unique_contacts,
+            unique_contacts: totals.unique_contacts,
         },
         daily: daily.collect(),
     }
@@ -275,7 +292,7 @@ mod tests {
 
     #[test]
     fn profit_is_what_is_left_and_rounding_comes_last() {
-        let day = DayFigures {
+        let day = DayTotals {
             orders: 3,
             revenue: amount("10.005"),
             attributed_orders: 1,
@@ -283,12 +300,12 @@ mod tests {
             product_costs: amount("3.001"),
             gateway_fees: amount("0.001"),
         };
-        let figures = RevenueFigures {
+        let totals = RevenueTotals {
             days: vec![day; 7],
             ad_spend: amount("3"),
-            ..RevenueFigures::default()
+            ..RevenueTotals::default()
         };
-        let report = revenue(&week(), figures);
+        let report = revenue(&week(), totals);
         let overview = &report.overview;
         assert_eq!(overview.total_revenue, amount("70.04"));
         assert_eq!(overview.profit, amount("46.02"));
@@ -299,19 +316,19 @@ mod tests {
 
     #[test]
     fn without_anything_every_rate_is_zero() {
-        let report = revenue(&week(), RevenueFigures::default());
+        let report = revenue(&week(), RevenueTotals::default());
         assert_eq!(report.overview, RevenueOverview::default());
-        let report = ecommerce(&week(), EcommerceFigures::default());
+        let report = ecommerce(&week(), EcommerceTotals::default());
         assert_eq!(report.overview, EcommerceOverview::default());
         assert_eq!(
-            automations(AutomationsFigures::default()).summary,
+            automations(AutomationsTotals::default()).summary,
             ExecutionsSummary::default()
         );
     }
 
     #[test]
     fn latency_is_in_seconds() {
-        let report = automations(AutomationsFigures {
+        let report = automations(AutomationsTotals {
             automations: vec![],
             completed: 2,
             failed: 1,

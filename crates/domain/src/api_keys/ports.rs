@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::{ApiKey, KeyGrant, KeyRecord};
-use crate::shared::{AccountId, ApiKeyId, Event, Insert, StoreError};
+use crate::shared::{AccountId, ApiKeyId, Event, InsertOutcome, StoreError};
 
 /// Looks up keys by the SHA-256 of the whole key, as [`ApiKeyStore::find`] does, many with one statement.
 #[async_trait]
@@ -30,7 +30,7 @@ pub trait ApiKeyStore: Send + Sync {
 
     /// Writes the key, its place in the directory and the events in one transaction, unless the account already has
     /// `at_most` keys, also counting those that are being made at the same moment.
-    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<Insert, StoreError>;
+    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<InsertOutcome, StoreError>;
 
     /// Removes the key, its place in the directory, and writes the events, in one transaction; false when the account
     /// has no such key.

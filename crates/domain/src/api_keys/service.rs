@@ -9,7 +9,8 @@ use time::Duration;
 use super::{ApiKey, ApiKeyError, ApiKeyStore, KEY_PREFIX, KeyRecord, NewApiKey};
 use crate::accounts::AccountStatus;
 use crate::shared::{
-    Actor, ApiKeyId, AuditAction, Clock, Event, FieldErrors, Ids, Insert, Role, Secrets, Tenant, secret_hash, text,
+    Actor, ApiKeyId, AuditAction, Clock, Event, FieldErrors, Ids, InsertOutcome, Role, Secrets, Tenant, secret_hash,
+    text,
 };
 
 /// `last_used_at` is written at most this often.
@@ -109,11 +110,11 @@ impl ApiKeys {
             hash: secret_hash(&full_key),
         };
         match self.store.insert(&record, KEYS, &[Event::Audit(audit)]).await? {
-            Insert::Done => Ok(NewApiKey {
+            InsertOutcome::Done => Ok(NewApiKey {
                 key: record.key,
                 full_key,
             }),
-            Insert::Full => Err(FieldErrors::one("name", too_many()).into()),
+            InsertOutcome::Full => Err(FieldErrors::one("name", too_many()).into()),
         }
     }
 
@@ -247,7 +248,7 @@ mod tests {
                 *at_most == 100 && record.account_id == owner().account_id && record.created_by.0.as_u128() == 3
             })
             .times(1)
-            .returning(|_, _, _| Ok(Insert::Done));
+            .returning(|_, _, _| Ok(InsertOutcome::Done));
         let made = keys(store).create(&owner(), " Loja <b>CI</b> ").await.unwrap();
         assert_eq!(made.full_key.expose_secret(), format!("svc_live_sk_{RANDOM}"));
         assert!(
@@ -270,7 +271,7 @@ mod tests {
             assert_eq!(errors.0.keys().collect::<Vec<_>>(), ["name"]);
         }
         let mut store = MockApiKeyStore::new();
-        store.expect_insert().returning(|_, _, _| Ok(Insert::Done));
+        store.expect_insert().returning(|_, _, _| Ok(InsertOutcome::Done));
         let longest = "é".repeat(100);
         let made = keys(store).create(&owner(), &longest).await.unwrap();
         assert_eq!(made.key.name, longest);
@@ -279,7 +280,7 @@ mod tests {
     #[tokio::test]
     async fn one_key_too_many_is_a_fault_of_the_input() {
         let mut store = MockApiKeyStore::new();
-        store.expect_insert().returning(|_, _, _| Ok(Insert::Full));
+        store.expect_insert().returning(|_, _, _| Ok(InsertOutcome::Full));
         let Err(ApiKeyError::Invalid(errors)) = keys(store).create(&owner(), "CI").await else {
             panic!()
         };

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::{Automation, AutomationChange, Execution};
-use crate::ingestion::Recorded;
+use crate::ingestion::IngestionResult;
 use crate::shared::{AccountId, AutomationId, CursorPage, CursorQuery, StoreError};
 
 /// Automations.
@@ -33,5 +33,5 @@ pub trait AutomationStore: Send + Sync {
         id: AutomationId,
         executions: &[Execution],
         now: OffsetDateTime,
-    ) -> Result<Option<Recorded>, StoreError>;
+    ) -> Result<Option<IngestionResult>, StoreError>;
 }

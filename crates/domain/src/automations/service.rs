@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::ingestion::{Recorded, checked_batch};
+use crate::ingestion::{IngestionResult, checked_batch};
 use crate::shared::{AutomationId, Clock, CursorPage, CursorQuery, FieldErrors, Ids, Tenant, text};
 
 const NAME_CHARS: usize = 200;
@@ -66,7 +66,7 @@ impl Automations {
         tenant: &Tenant,
         id: AutomationId,
         inputs: Vec<ExecutionInput>,
-    ) -> Result<Recorded, AutomationError> {
+    ) -> Result<IngestionResult, AutomationError> {
         let executions = checked_batch("executions", inputs, |input, item| {
             let status = item.parse_enum("status", input.status.as_deref());
             let started_at = item.required("started_at", input.started_at);

@@ -1,18 +1,19 @@
 //! Cancelling: written down, carried out at the gateway, then made true here.
 
 use super::change::CHANGE_LEASE;
-use super::completion::bare;
-use super::{Billing, BillingError, By, Cancelled, GatewayFault, Intent, Subscription};
+use super::{Billing, BillingError, Cancelled, Change, Initiator, Intent, PaymentGatewayError, Subscription};
 use crate::shared::Tenant;
 
 impl Billing {
     /// Ends the subscription; what was paid can be used to its end.
     pub async fn cancel(&self, tenant: &Tenant) -> Result<Cancelled, BillingError> {
         let current = self.live(tenant).await?;
-        let intent = Intent::Cancel { by: By::from(tenant) };
+        let intent = Intent::Cancel {
+            by: Initiator::from(tenant),
+        };
         let intended = self
             .core
-            .intend(&current, intent, bare(current.clone()), CHANGE_LEASE)
+            .intend(&current, intent, Change::of(current.clone()), CHANGE_LEASE)
             .await?;
         self.cancel_at_gateway(&intended).await?;
         let cancelled = self
@@ -29,19 +30,23 @@ impl Billing {
         let Some(id) = subscription.gateway_subscription_id.as_deref() else {
             return Ok(());
         };
-        let fault = match self.core.gateway.cancel(id).await {
+        let error = match self.core.gateway.cancel(id).await {
             Ok(()) => return Ok(()),
-            Err(fault @ (GatewayFault::Failed(_) | GatewayFault::Unanswered(_))) => fault,
-            Err(fault) => {
+            Err(error @ (PaymentGatewayError::Failed(_) | PaymentGatewayError::Unanswered(_))) => error,
+            Err(error) => {
                 self.core.clear(subscription).await?;
-                return Err(fault.into());
+                return Err(error.into());
             }
         };
         match self.core.gateway.subscription(id).await {
             Ok(None) => return Ok(()),
             Ok(Some(known)) if known.deleted => return Ok(()),
-            looked => self.core.undone(subscription, &fault, looked.is_ok()).await?,
+            looked => {
+                self.core
+                    .resolve_failed_intent(subscription, &error, looked.is_ok())
+                    .await?
+            }
         }
-        Err(fault.into())
+        Err(error.into())
     }
 }

@@ -2,9 +2,8 @@
 
 use time::Duration;
 
-use super::completion::bare;
 use super::input::{paid_plan, parse_enum};
-use super::{Billing, BillingError, By, Change, Cycle, GatewayFault, Intent, Subscription, exceeded};
+use super::{Billing, BillingError, Change, Cycle, Initiator, Intent, PaymentGatewayError, Subscription, exceeded};
 use crate::shared::{FieldErrors, Tenant};
 
 /// How long a change is left to whoever began it: longer than its call and the look after it may take.
@@ -56,7 +55,7 @@ impl Billing {
             exceeded(&usage, limits)?;
         }
         let intent = Intent::Change {
-            by: By::from(tenant),
+            by: Initiator::from(tenant),
             plan: plan.id.to_owned(),
             cycle,
             value: plan.price(cycle),
@@ -64,7 +63,7 @@ impl Billing {
         // Counted again where nobody can add anything in between.
         let change = Change {
             limits,
-            ..bare(current.clone())
+            ..Change::of(current.clone())
         };
         let intended = self.core.intend(&current, intent, change, CHANGE_LEASE).await?;
         self.change_at_gateway(&intended, plan.price(cycle), cycle).await?;
@@ -85,19 +84,23 @@ impl Billing {
         let Some(id) = subscription.gateway_subscription_id.as_deref() else {
             return Ok(());
         };
-        let fault = match self.core.gateway.change(id, value, cycle).await {
+        let error = match self.core.gateway.change(id, value, cycle).await {
             Ok(()) => return Ok(()),
-            Err(fault @ (GatewayFault::Failed(_) | GatewayFault::Unanswered(_))) => fault,
-            Err(fault) => {
+            Err(error @ (PaymentGatewayError::Failed(_) | PaymentGatewayError::Unanswered(_))) => error,
+            Err(error) => {
                 self.core.clear(subscription).await?;
-                return Err(fault.into());
+                return Err(error.into());
             }
         };
         match self.core.gateway.subscription(id).await {
             Ok(Some(known)) if known.value == Some(value) && known.cycle == cycle.as_str() => return Ok(()),
-            looked => self.core.undone(subscription, &fault, looked.is_ok()).await?,
+            looked => {
+                self.core
+                    .resolve_failed_intent(subscription, &error, looked.is_ok())
+                    .await?
+            }
         }
-        Err(fault.into())
+        Err(error.into())
     }
 
     /// The live subscription without an intent. One that it has is settled first: its answer may be lost, or its server
@@ -109,7 +112,7 @@ impl Billing {
             if current.pending.is_none() {
                 return Ok(current);
             }
-            if !self.core.settle(&current).await? {
+            if !self.core.reconcile(&current).await? {
                 return Err(BillingError::Contended);
             }
         }

@@ -11,17 +11,17 @@ use time::{Duration, OffsetDateTime};
 use super::calendar::one_cycle_on;
 use super::plans::cycle_of_price;
 use super::{
-    Cents, Change, Cycle, GatewayNews, NewsKind, Payment, PaymentNews, Subscription, SubscriptionCommand,
-    SubscriptionState, SubscriptionStatus, plan, remaining_plan, transition,
+    Cents, Change, Cycle, GatewayEventData, GatewayEventKind, Payment, PaymentSnapshot, Subscription,
+    SubscriptionCommand, SubscriptionState, SubscriptionStatus, plan, remaining_plan, transition,
 };
 use crate::shared::{Event, GatewayEventId, NotificationDraft, NotificationKind, PaymentId};
 
 /// How long a payment may be open without news before the gateway is asked.
-pub(super) const SILENCE: Duration = Duration::days(1);
+pub(super) const RECONCILE_AFTER: Duration = Duration::days(1);
 
 /// What news meets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct SubscriptionFacts {
     /// The subscription.
     pub subscription: Subscription,
     /// The payment, if it was heard of before.
@@ -34,39 +34,39 @@ pub struct Facts {
 
 /// What told news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct EventReceipt {
     /// The event.
     pub event: GatewayEventId,
     /// When it arrived.
     pub received_at: OffsetDateTime,
 }
 
-/// What follows from news; none where nothing does. `told` is by what; none where the gateway was asked.
+/// What follows from an event's data; none where nothing does. `receipt` is none where the gateway was asked.
 pub fn effect(
-    facts: &Facts,
-    news: &GatewayNews,
-    told: Option<Told>,
+    facts: &SubscriptionFacts,
+    data: &GatewayEventData,
+    receipt: Option<EventReceipt>,
     new_id: PaymentId,
     now: OffsetDateTime,
 ) -> Option<Change> {
     let before = &facts.subscription;
     let known = facts.payment.as_ref();
-    let event = told.map(|told| told.event);
-    let told_before = event.is_some() && before.last_event == event;
-    if told_before || is_older(known, news) || (event.is_none() && says_nothing_new(known, news)) {
+    let event = receipt.map(|receipt| receipt.event);
+    let applied_before = event.is_some() && before.last_event == event;
+    if applied_before || is_older(known, data) || (event.is_none() && says_nothing_new(known, data)) {
         return None;
     }
-    let command = command(known, news.kind);
+    let command = command(known, data.kind);
     // The order is that of arrival: what ended since stays ended, whenever this is applied.
-    let overtaken = told.is_some_and(|told| ended_since(before, told.received_at));
+    let overtaken = receipt.is_some_and(|receipt| ended_since(before, receipt.received_at));
     let next = command.and_then(|command| match overtaken {
         true if command != SubscriptionCommand::Inactivate => (!facts.other_live).then_some(before.status),
         _ => transition(before.status, command, facts.other_live),
     });
-    let mut payment = news
+    let mut payment = data
         .payment
         .as_ref()
-        .map(|told| written(before, known, told, news, event.is_none(), new_id, now));
+        .map(|snapshot| written(before, known, snapshot, data, event.is_none(), new_id, now));
     if payment.is_none() && next.is_none_or(|next| next == before.status) {
         return None;
     }
@@ -99,7 +99,7 @@ pub fn effect(
     Some(Change {
         events: payment
             .as_ref()
-            .and_then(|payment| notice(&after, payment, news.kind))
+            .and_then(|payment| notice(&after, payment, data.kind))
             .into_iter()
             .collect(),
         account_plan,
@@ -110,7 +110,7 @@ pub fn effect(
 }
 
 /// The plan goes with the end of what was paid, unless another subscription gives the account one.
-pub(super) fn lapse(facts: &Facts, now: OffsetDateTime) -> Change {
+pub(super) fn lapse(facts: &SubscriptionFacts, now: OffsetDateTime) -> Change {
     let mut after = facts.subscription.clone();
     after.lapsed_at = Some(now);
     after.updated_at = now;
@@ -137,24 +137,26 @@ fn ended_since(subscription: &Subscription, moment: OffsetDateTime) -> bool {
 
 /// The gateway's times are whole seconds, ours (of an answer to our asking) are not: what it says of a second may have
 /// happened until that second was over.
-fn is_older(known: Option<&Payment>, news: &GatewayNews) -> bool {
+fn is_older(known: Option<&Payment>, data: &GatewayEventData) -> bool {
     let last = known.and_then(|payment| payment.last_event_at);
-    let until = news.created_at.map(|created| created + Duration::SECOND);
+    let until = data.created_at.map(|created| created + Duration::SECOND);
     until.zip(last).is_some_and(|(until, last)| until <= last)
 }
 
-fn says_nothing_new(known: Option<&Payment>, news: &GatewayNews) -> bool {
-    let told = news.payment.as_ref().and_then(|payment| payment.status.as_deref());
-    known.is_some_and(|known| Some(known.status.as_str()) == told)
+fn says_nothing_new(known: Option<&Payment>, data: &GatewayEventData) -> bool {
+    let status = data.payment.as_ref().and_then(|payment| payment.status.as_deref());
+    known.is_some_and(|known| Some(known.status.as_str()) == status)
 }
 
-fn command(known: Option<&Payment>, kind: NewsKind) -> Option<SubscriptionCommand> {
+fn command(known: Option<&Payment>, kind: GatewayEventKind) -> Option<SubscriptionCommand> {
     match kind {
-        NewsKind::Received if known.is_some_and(|payment| payment.confirmed) => Some(SubscriptionCommand::Settle),
-        NewsKind::Confirmed | NewsKind::Received => Some(SubscriptionCommand::Pay),
-        NewsKind::Overdue => Some(SubscriptionCommand::Overdue),
-        NewsKind::Inactivated => Some(SubscriptionCommand::Inactivate),
-        NewsKind::Other => None,
+        GatewayEventKind::Received if known.is_some_and(|payment| payment.confirmed) => {
+            Some(SubscriptionCommand::Settle)
+        }
+        GatewayEventKind::Confirmed | GatewayEventKind::Received => Some(SubscriptionCommand::Pay),
+        GatewayEventKind::Overdue => Some(SubscriptionCommand::Overdue),
+        GatewayEventKind::Inactivated => Some(SubscriptionCommand::Inactivate),
+        GatewayEventKind::Other => None,
     }
 }
 
@@ -220,8 +222,8 @@ pub(super) fn credit(subscription: &mut Subscription, cycle: Cycle, now: OffsetD
 /// When the gateway is asked next, unless it tells before.
 fn next_check(subscription: &Subscription, now: OffsetDateTime) -> Option<OffsetDateTime> {
     match subscription.status {
-        SubscriptionStatus::Active => Some(subscription.current_period_end.unwrap_or(now).max(now) + SILENCE),
-        SubscriptionStatus::Pending | SubscriptionStatus::PastDue => Some(now + SILENCE),
+        SubscriptionStatus::Active => Some(subscription.current_period_end.unwrap_or(now).max(now) + RECONCILE_AFTER),
+        SubscriptionStatus::Pending | SubscriptionStatus::PastDue => Some(now + RECONCILE_AFTER),
         SubscriptionStatus::Inactive | SubscriptionStatus::Cancelled => None,
     }
 }
@@ -230,8 +232,8 @@ fn next_check(subscription: &Subscription, now: OffsetDateTime) -> Option<Offset
 fn written(
     subscription: &Subscription,
     known: Option<&Payment>,
-    told: &PaymentNews,
-    news: &GatewayNews,
+    snapshot: &PaymentSnapshot,
+    data: &GatewayEventData,
     asked: bool,
     new_id: PaymentId,
     now: OffsetDateTime,
@@ -239,7 +241,7 @@ fn written(
     let mut payment = known.cloned().unwrap_or_else(|| Payment {
         id: new_id,
         subscription_id: subscription.id,
-        gateway_payment_id: told.id.clone(),
+        gateway_payment_id: snapshot.id.clone(),
         billing_type: subscription.billing_type.as_str().to_owned(),
         value: subscription.value,
         cycle: None,
@@ -253,44 +255,44 @@ fn written(
         last_event_at: None,
         created_at: now,
     });
-    let of_kind = || news.kind.as_str().trim_start_matches("PAYMENT_").to_owned();
-    payment.cycle = Some(paid_cycle(subscription, known, told.value));
-    payment.status = told.status.clone().unwrap_or_else(of_kind);
-    payment.billing_type = told.billing_type.clone().unwrap_or(payment.billing_type);
-    payment.value = told.value.unwrap_or(payment.value);
-    payment.invoice_url = told.invoice_url.clone().or(payment.invoice_url);
-    payment.bank_slip_url = told.bank_slip_url.clone().or(payment.bank_slip_url);
-    payment.due_date = told.due_date.or(payment.due_date);
-    let paid = matches!(news.kind, NewsKind::Confirmed | NewsKind::Received);
+    let of_kind = || data.kind.as_str().trim_start_matches("PAYMENT_").to_owned();
+    payment.cycle = Some(paid_cycle(subscription, known, snapshot.value));
+    payment.status = snapshot.status.clone().unwrap_or_else(of_kind);
+    payment.billing_type = snapshot.billing_type.clone().unwrap_or(payment.billing_type);
+    payment.value = snapshot.value.unwrap_or(payment.value);
+    payment.invoice_url = snapshot.invoice_url.clone().or(payment.invoice_url);
+    payment.bank_slip_url = snapshot.bank_slip_url.clone().or(payment.bank_slip_url);
+    payment.due_date = snapshot.due_date.or(payment.due_date);
+    let paid = matches!(data.kind, GatewayEventKind::Confirmed | GatewayEventKind::Received);
     payment.paid_at = payment.paid_at.or(paid.then_some(now));
-    payment.confirmed |= news.kind == NewsKind::Confirmed;
+    payment.confirmed |= data.kind == GatewayEventKind::Confirmed;
     // Who was asked spoke now.
-    let spoken = if asked { Some(now) } else { news.created_at };
+    let spoken = if asked { Some(now) } else { data.created_at };
     payment.last_event_at = spoken.max(payment.last_event_at);
     payment
 }
 
 /// What people are told.
-fn notice(subscription: &Subscription, payment: &Payment, kind: NewsKind) -> Option<Event> {
+fn notice(subscription: &Subscription, payment: &Payment, kind: GatewayEventKind) -> Option<Event> {
     let plan = plan(&subscription.plan).map_or(subscription.plan.as_str(), |plan| plan.name);
     let value = payment.value;
     let (kind, title, message) = match kind {
-        NewsKind::Confirmed => (
+        GatewayEventKind::Confirmed => (
             NotificationKind::Success,
             "Payment confirmed",
             format!("The payment of {value} for the plan {plan} was confirmed."),
         ),
-        NewsKind::Received => (
+        GatewayEventKind::Received => (
             NotificationKind::Success,
             "Payment received",
             format!("The payment of {value} for the plan {plan} was received."),
         ),
-        NewsKind::Overdue => (
+        GatewayEventKind::Overdue => (
             NotificationKind::Warning,
             "Payment overdue",
             format!("The payment of {value} for the plan {plan} is late."),
         ),
-        NewsKind::Inactivated | NewsKind::Other => return None,
+        GatewayEventKind::Inactivated | GatewayEventKind::Other => return None,
     };
     Some(Event::Notification(NotificationDraft {
         kind,

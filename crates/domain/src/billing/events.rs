@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use time::{Duration, OffsetDateTime};
 
-use super::completion::ATTEMPTS;
-use super::{EventStore, GatewayEvent, Recorded, StoredEvent, SubscriptionStore, Told, Writing, effect};
+use super::workflow::ATTEMPTS;
+use super::{
+    ChangeOutcome, EventReceipt, GatewayEvent, GatewayEventStore, RecordOutcome, StoredEvent, SubscriptionStore, effect,
+};
 use crate::shared::{Clock, Ids, StoreError};
 
 /// How long applying one event may take before somebody else does it.
 pub const EVENT_LEASE: Duration = Duration::seconds(30);
 
 /// How often an event of a subscription that nobody knows is tried (after 1, 2, 4, ... seconds): it may be faster than
-/// the answer to the subscribe, or than the settlement of one that somebody died on.
+/// the answer to the subscribe, or than the reconciliation of one that somebody died on.
 const UNKNOWN_TRIES: u32 = 9;
 
 /// How long finished events are known again: the gateway repeats one for 14 days.
@@ -20,7 +22,7 @@ const KEPT_FOR: Duration = Duration::days(60);
 
 /// The use cases of events.
 pub struct GatewayEvents {
-    events: Arc<dyn EventStore>,
+    events: Arc<dyn GatewayEventStore>,
     store: Arc<dyn SubscriptionStore>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
@@ -28,7 +30,7 @@ pub struct GatewayEvents {
 
 impl GatewayEvents {
     pub fn new(
-        events: Arc<dyn EventStore>,
+        events: Arc<dyn GatewayEventStore>,
         store: Arc<dyn SubscriptionStore>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
@@ -62,11 +64,11 @@ impl GatewayEvents {
         let claimed = || StoredEvent {
             id,
             subject: event.subject.clone().unwrap_or_default(),
-            news: event.news.clone(),
+            data: event.data.clone(),
             received_at,
             attempts: 0,
         };
-        Ok((recorded == Recorded::Claimed).then(claimed))
+        Ok((recorded == RecordOutcome::Claimed).then(claimed))
     }
 
     /// Applies an event that was received, and what waits behind it, as far as nobody else is at it.
@@ -106,25 +108,25 @@ impl GatewayEvents {
         let Some((account, subscription)) = self.events.owner(&event.subject).await? else {
             return self.unknown(event).await;
         };
-        let payment = event.news.payment.as_ref().map(|payment| payment.id.clone());
+        let payment = event.data.payment.as_ref().map(|payment| payment.id.clone());
         for _ in 0..ATTEMPTS {
             let facts = self.store.facts(account, subscription, payment.clone()).await?;
             let change = facts.and_then(|facts| {
                 let (new_id, now) = (self.ids.next().into(), self.clock.now());
-                let told = Told {
+                let receipt = EventReceipt {
                     event: event.id,
                     received_at: event.received_at,
                 };
-                effect(&facts, &event.news, Some(told), new_id, now)
+                effect(&facts, &event.data, Some(receipt), new_id, now)
             });
             let written = match &change {
                 Some(change) => self.store.write(change).await?,
                 None => {
                     self.store.mark_applied(account, event.id).await?;
-                    Writing::Done
+                    ChangeOutcome::Done
                 }
             };
-            if written != Writing::Stale {
+            if written != ChangeOutcome::Stale {
                 self.events.finish(event.id).await?;
                 return Ok(true);
             }

@@ -19,7 +19,7 @@ pub struct Description {
 
 /// Why the gateway did not do as asked. What matters is what may have happened there all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum GatewayFault {
+pub enum PaymentGatewayError {
     /// It has no address or key.
     #[error("the payment gateway is not configured")]
     NotConfigured,
@@ -42,7 +42,7 @@ pub enum GatewayFault {
 
 /// Who pays.
 #[derive(Clone, PartialEq, Eq)]
-pub struct CustomerOrder {
+pub struct GatewayCustomerInput {
     /// The account: what the gateway knows the customer by.
     pub account_id: AccountId,
     /// The account's name.
@@ -53,11 +53,11 @@ pub struct CustomerOrder {
     pub tax_number: TaxNumber,
 }
 
-redacted_debug!(CustomerOrder {});
+redacted_debug!(GatewayCustomerInput {});
 
 /// What is to be paid.
 #[derive(Debug)]
-pub struct SubscriptionOrder {
+pub struct GatewaySubscriptionInput {
     /// Our subscription: what the gateway knows it by.
     pub reference: SubscriptionId,
     /// The gateway's customer.
@@ -135,30 +135,30 @@ pub struct PaymentData {
 pub trait PaymentGateway: Send + Sync {
     /// The gateway's id of the account's customer: found by the account's id, brought up to date, or made. Made twice
     /// it would be two customers, so that it is looked for again after an answer that was lost.
-    async fn customer(&self, order: &CustomerOrder) -> Result<String, GatewayFault>;
+    async fn customer(&self, input: &GatewayCustomerInput) -> Result<String, PaymentGatewayError>;
 
     /// Makes a subscription; asked once.
-    async fn subscribe(&self, order: &SubscriptionOrder) -> Result<GatewaySubscription, GatewayFault>;
+    async fn subscribe(&self, input: &GatewaySubscriptionInput) -> Result<GatewaySubscription, PaymentGatewayError>;
 
     /// The subscription that was made for ours, if it was and is still there.
-    async fn find(&self, reference: SubscriptionId) -> Result<Option<GatewaySubscription>, GatewayFault>;
+    async fn find(&self, reference: SubscriptionId) -> Result<Option<GatewaySubscription>, PaymentGatewayError>;
 
     /// A subscription by the gateway's id.
-    async fn subscription(&self, id: &str) -> Result<Option<GatewaySubscription>, GatewayFault>;
+    async fn subscription(&self, id: &str) -> Result<Option<GatewaySubscription>, PaymentGatewayError>;
 
     /// Another price and cycle, for open payments too.
-    async fn change(&self, id: &str, value: Cents, cycle: Cycle) -> Result<(), GatewayFault>;
+    async fn change(&self, id: &str, value: Cents, cycle: Cycle) -> Result<(), PaymentGatewayError>;
 
     /// Ends a subscription, with its open payments; one that is gone already is fine.
-    async fn cancel(&self, id: &str) -> Result<(), GatewayFault>;
+    async fn cancel(&self, id: &str) -> Result<(), PaymentGatewayError>;
 
     /// The first payment of a new subscription and how to pay it: waits a little for the gateway to make it. What cannot
     /// be had is missing.
     async fn first_payment(&self, id: &str, billing_type: BillingType) -> PaymentData;
 
     /// The newest payments of a subscription, a hundred at most.
-    async fn payments(&self, id: &str) -> Result<Vec<GatewayPayment>, GatewayFault>;
+    async fn payments(&self, id: &str) -> Result<Vec<GatewayPayment>, PaymentGatewayError>;
 
     /// One payment.
-    async fn payment(&self, id: &str) -> Result<Option<GatewayPayment>, GatewayFault>;
+    async fn payment(&self, id: &str) -> Result<Option<GatewayPayment>, PaymentGatewayError>;
 }

@@ -35,7 +35,7 @@ pub struct Subscribed {
 }
 
 /// A subscribe that makes sense.
-pub(super) struct Order {
+pub(super) struct ValidatedSubscribe {
     pub(super) plan: &'static Plan,
     pub(super) billing_type: BillingType,
     pub(super) cycle: Cycle,
@@ -45,7 +45,7 @@ pub(super) struct Order {
 }
 
 impl SubscribeInput {
-    pub(super) fn checked(&self) -> Result<Order, FieldErrors> {
+    pub(super) fn checked(&self) -> Result<ValidatedSubscribe, FieldErrors> {
         let mut errors = FieldErrors::default();
         let plan = paid_plan(&mut errors, self.plan.as_deref());
         let billing_type: Option<BillingType> = parse_enum(&mut errors, "billing_type", self.billing_type.as_deref());
@@ -59,8 +59,8 @@ impl SubscribeInput {
             Some(BillingType::CreditCard) => self.card(&mut errors),
             Some(BillingType::Pix | BillingType::Boleto) | None => None,
         };
-        let order = || {
-            Some(Order {
+        let validated = || {
+            Some(ValidatedSubscribe {
                 plan: plan?,
                 billing_type: billing_type?,
                 cycle: cycle?,
@@ -69,8 +69,8 @@ impl SubscribeInput {
                 card,
             })
         };
-        match errors.0.is_empty().then(order).flatten() {
-            Some(order) => Ok(order),
+        match errors.0.is_empty().then(validated).flatten() {
+            Some(validated) => Ok(validated),
             None => Err(errors),
         }
     }
@@ -98,7 +98,7 @@ pub(super) fn paid_plan(errors: &mut FieldErrors, id: Option<&str>) -> Option<&'
         Some(FREE_PLAN) => Err("free needs no subscription"),
         Some(id) => plan(id).ok_or("must be starter, growth or scale"),
     };
-    wanted.map_err(|fault| errors.add("plan", fault)).ok()
+    wanted.map_err(|error| errors.add("plan", error)).ok()
 }
 
 /// A word of a closed set.
@@ -108,7 +108,7 @@ pub(super) fn parse_enum<T: std::str::FromStr<Err = String>>(
     typed: Option<&str>,
 ) -> Option<T> {
     let word = typed.ok_or("is required".to_owned()).and_then(str::parse);
-    word.map_err(|fault| errors.add(field, fault)).ok()
+    word.map_err(|error| errors.add(field, error)).ok()
 }
 
 fn email(errors: &mut FieldErrors, typed: Option<&str>) -> Option<String> {

@@ -8,23 +8,23 @@ mod calendar;
 mod cancel;
 mod card;
 mod change;
-mod completion;
 mod effects;
+mod entitlement;
 mod events;
 mod gateway;
+mod gateway_event;
 mod input;
 mod model;
 mod money;
-mod news;
 mod plans;
 mod ports;
+mod reconciler;
 mod service;
-mod settlement;
-mod standing;
 mod status;
 mod subscribe;
 mod tax_number;
 mod usage;
+mod workflow;
 
 #[cfg(test)]
 mod tests;
@@ -32,29 +32,32 @@ mod tests;
 pub use calendar::{gateway_date, gateway_day, gateway_moment};
 pub use card::{Card, CardHolder, CardInput, CardPayment, HolderInput};
 pub use change::{PlanChange, PlanChangeInput};
-pub use completion::UNANSWERED_DOUBT;
-pub use effects::{Facts, Told, effect};
+pub use effects::{EventReceipt, SubscriptionFacts, effect};
+pub use entitlement::{PlanEntitlement, SubscriptionState, remaining_plan};
 pub use events::{EVENT_LEASE, GatewayEvents};
 pub use gateway::{
-    CustomerOrder, Description, GatewayFault, GatewayPayment, GatewaySubscription, PaymentData, PaymentGateway,
-    SubscriptionOrder,
+    Description, GatewayCustomerInput, GatewayPayment, GatewaySubscription, GatewaySubscriptionInput, PaymentData,
+    PaymentGateway, PaymentGatewayError,
+};
+pub use gateway_event::{
+    GatewayEvent, GatewayEventData, GatewayEventKind, PaymentSnapshot, RecordOutcome, StoredEvent,
 };
 pub use input::{SubscribeInput, Subscribed};
 pub use model::{
-    BillingType, By, Cancelled, Cycle, INTENT_CHECK_PAUSE, Intent, Overview, Payment, PendingIntent, Subscription,
+    BillingType, Cancelled, Cycle, INTENT_CHECK_PAUSE, Initiator, Intent, Overview, Payment, PendingIntent,
+    Subscription,
 };
 pub use money::Cents;
-pub use news::{GatewayEvent, GatewayNews, NewsKind, PaymentNews, Recorded, StoredEvent};
 pub use plans::{FREE_PLAN, PLANS, Plan, PlanLimits, better_plan, plan, plan_limits};
-pub use ports::{Change, EventStore, Reserved, SubscriptionStore, WorkStore, Writing};
+pub use ports::{Change, ChangeOutcome, GatewayEventStore, ReserveOutcome, SubscriptionStore, SubscriptionWorkStore};
+pub use reconciler::{ReconcileError, SubscriptionReconciler};
 pub use service::{Billing, BillingError};
-pub use settlement::{Settlement, SettlementError};
-pub use standing::{Standing, SubscriptionState, remaining_plan};
 pub use status::{SubscriptionCommand, SubscriptionStatus, transition};
 pub use tax_number::TaxNumber;
 pub use usage::{Usage, exceeded};
+pub use workflow::UNANSWERED_DOUBT;
 
 #[cfg(any(test, feature = "mocks"))]
 pub use gateway::MockPaymentGateway;
 #[cfg(any(test, feature = "mocks"))]
-pub use ports::{MockEventStore, MockSubscriptionStore, MockWorkStore};
+pub use ports::{MockGatewayEventStore, MockSubscriptionStore, MockSubscriptionWorkStore};

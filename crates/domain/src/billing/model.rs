@@ -32,7 +32,7 @@ string_enum! {
 
 /// Who began what may be finished by somebody else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct By {
+pub struct Initiator {
     /// The person.
     pub user_id: UserId,
     /// From which address.
@@ -42,7 +42,7 @@ pub struct By {
     pub support_admin: Option<String>,
 }
 
-impl From<&Tenant> for By {
+impl From<&Tenant> for Initiator {
     fn from(tenant: &Tenant) -> Self {
         Self {
             user_id: tenant.actor.user_id,
@@ -52,7 +52,7 @@ impl From<&Tenant> for By {
     }
 }
 
-impl By {
+impl Initiator {
     /// An audit entry about a subscription, in their name.
     pub fn audit(&self, action: AuditAction, subscription: SubscriptionId) -> Audit {
         Audit {
@@ -74,14 +74,14 @@ pub enum Intent {
     /// The subscription is being made; until then the row is a reservation.
     Subscribe {
         /// By whom.
-        by: By,
+        by: Initiator,
     },
     /// It was not found at the gateway. Should it turn up there after all, it is removed there.
     Abandoned,
     /// Its plan or cycle is being changed.
     Change {
         /// By whom.
-        by: By,
+        by: Initiator,
         /// The new plan.
         plan: String,
         /// The new cycle.
@@ -92,7 +92,7 @@ pub enum Intent {
     /// It is being cancelled.
     Cancel {
         /// By whom.
-        by: By,
+        by: Initiator,
     },
 }
 

@@ -3,7 +3,10 @@
 use async_trait::async_trait;
 use time::{Duration, OffsetDateTime};
 
-use super::{Facts, GatewayEvent, GatewayPayment, Overview, Payment, PlanLimits, Recorded, StoredEvent, Subscription};
+use super::{
+    GatewayEvent, GatewayPayment, Overview, Payment, PlanLimits, RecordOutcome, StoredEvent, Subscription,
+    SubscriptionFacts,
+};
 use crate::shared::{AccountId, Event, FieldErrors, GatewayEventId, Page, PageQuery, StoreError, SubscriptionId};
 
 /// A change of a subscription, and all that commits with it. Every change of a subscription is one of these.
@@ -43,7 +46,7 @@ impl Change {
 
 /// How a change ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Writing {
+pub enum ChangeOutcome {
     /// Written.
     Done,
     /// The subscription, or the account's other ones, changed since: nothing was written.
@@ -58,7 +61,7 @@ pub enum Writing {
 
 /// How a reservation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reserved {
+pub enum ReserveOutcome {
     /// The place is taken by this attempt.
     Done,
     /// Another subscription, or another attempt, has the place.
@@ -73,7 +76,7 @@ pub trait SubscriptionStore: Send + Sync {
     async fn overview(&self, account: AccountId) -> Result<Overview, StoreError>;
 
     /// Takes the account's one place for a live subscription. Of concurrent callers one gets it.
-    async fn reserve(&self, attempt: &Subscription) -> Result<Reserved, StoreError>;
+    async fn reserve(&self, attempt: &Subscription) -> Result<ReserveOutcome, StoreError>;
 
     /// One subscription, also an attempt.
     async fn find(&self, account: AccountId, id: SubscriptionId) -> Result<Option<Subscription>, StoreError>;
@@ -84,12 +87,12 @@ pub trait SubscriptionStore: Send + Sync {
         account: AccountId,
         id: SubscriptionId,
         gateway_payment_id: Option<String>,
-    ) -> Result<Option<Facts>, StoreError>;
+    ) -> Result<Option<SubscriptionFacts>, StoreError>;
 
     /// Writes a change, provided the subscription still has the version that was decided on. A new gateway id also
     /// enters the directory by which events find the account. The event that the change applies MUST be marked as
     /// applied in the same transaction, and a change whose event is marked MUST NOT be written.
-    async fn write(&self, change: &Change) -> Result<Writing, StoreError>;
+    async fn write(&self, change: &Change) -> Result<ChangeOutcome, StoreError>;
 
     /// Marks an event that changes nothing as applied, so that it changes nothing later either.
     async fn mark_applied(&self, account: AccountId, event: GatewayEventId) -> Result<(), StoreError>;
@@ -107,7 +110,7 @@ pub trait SubscriptionStore: Send + Sync {
 /// Events of the gateway as they were received; across accounts.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
-pub trait EventStore: Send + Sync {
+pub trait GatewayEventStore: Send + Sync {
     /// Keeps an event that arrived at a moment, to be applied unless it can change nothing. Where no other event of its
     /// subject waits it is claimed at the same time.
     async fn record(
@@ -116,7 +119,7 @@ pub trait EventStore: Send + Sync {
         event: &GatewayEvent,
         received_at: OffsetDateTime,
         lease: Duration,
-    ) -> Result<Recorded, StoreError>;
+    ) -> Result<RecordOutcome, StoreError>;
 
     /// Takes the first waiting event that is due and that no older waiting event of the same subject stands before: of
     /// this subject, or of any. Nobody else gets it before the lease is over.
@@ -138,7 +141,7 @@ pub trait EventStore: Send + Sync {
 /// What has to be done about subscriptions by themselves; across accounts.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
-pub trait WorkStore: Send + Sync {
+pub trait SubscriptionWorkStore: Send + Sync {
     /// Takes a subscription with an intent that the gateway is to be asked about; it comes up again after the pause. Its
     /// version and its lease MUST stay: the request that makes the call may still be first to write.
     async fn claim_intent(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;

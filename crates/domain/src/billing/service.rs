@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::completion::Completion;
+use super::workflow::SubscriptionWorkflow;
 use super::{
-    Description, GatewayFault, GatewayPayment, Overview, Payment, PaymentGateway, SettlementError, SubscriptionStore,
+    Description, GatewayPayment, Overview, Payment, PaymentGateway, PaymentGatewayError, ReconcileError,
+    SubscriptionStore,
 };
 use crate::shared::{Clock, FieldErrors, Ids, Page, PageQuery, StoreError, Tenant};
 
@@ -24,7 +25,7 @@ pub enum BillingError {
     Refused(Vec<Description>),
     /// The gateway cannot be used now.
     #[error(transparent)]
-    Gateway(GatewayFault),
+    Gateway(PaymentGatewayError),
     /// Somebody else changes the subscription.
     #[error("The subscription is being changed at the same time; try again")]
     Contended,
@@ -33,32 +34,32 @@ pub enum BillingError {
     Store(#[from] StoreError),
 }
 
-impl From<GatewayFault> for BillingError {
-    fn from(fault: GatewayFault) -> Self {
-        match fault {
-            GatewayFault::Refused(descriptions) => Self::Refused(descriptions),
-            fault @ (GatewayFault::NotConfigured
-            | GatewayFault::NotDone(_)
-            | GatewayFault::Failed(_)
-            | GatewayFault::Unanswered(_)
-            | GatewayFault::Missing) => Self::Gateway(fault),
+impl From<PaymentGatewayError> for BillingError {
+    fn from(error: PaymentGatewayError) -> Self {
+        match error {
+            PaymentGatewayError::Refused(descriptions) => Self::Refused(descriptions),
+            error @ (PaymentGatewayError::NotConfigured
+            | PaymentGatewayError::NotDone(_)
+            | PaymentGatewayError::Failed(_)
+            | PaymentGatewayError::Unanswered(_)
+            | PaymentGatewayError::Missing) => Self::Gateway(error),
         }
     }
 }
 
-impl From<SettlementError> for BillingError {
+impl From<ReconcileError> for BillingError {
     /// What the gateway refuses here is a question of ours, not the caller's input.
-    fn from(error: SettlementError) -> Self {
+    fn from(error: ReconcileError) -> Self {
         match error {
-            SettlementError::Gateway(fault) => Self::Gateway(fault),
-            SettlementError::Store(error) => Self::Store(error),
+            ReconcileError::Gateway(error) => Self::Gateway(error),
+            ReconcileError::Store(error) => Self::Store(error),
         }
     }
 }
 
 /// The use cases of billing.
 pub struct Billing {
-    pub(super) core: Completion,
+    pub(super) core: SubscriptionWorkflow,
 }
 
 impl Billing {
@@ -69,7 +70,7 @@ impl Billing {
         ids: Arc<dyn Ids>,
     ) -> Self {
         Self {
-            core: Completion {
+            core: SubscriptionWorkflow {
                 store,
                 gateway,
                 clock,

@@ -3,13 +3,13 @@
 
 use time::{Duration, OffsetDateTime};
 
-use super::completion::{UNANSWERED_DOUBT, plan_name};
-use super::effects::SILENCE;
-use super::input::Order;
+use super::effects::RECONCILE_AFTER;
+use super::input::ValidatedSubscribe;
+use super::workflow::{UNANSWERED_DOUBT, plan_name};
 use super::{
-    Billing, BillingError, BillingType, By, CardPayment, CustomerOrder, GatewayFault, GatewaySubscription, Intent,
-    PendingIntent, Reserved, SubscribeInput, Subscribed, Subscription, SubscriptionOrder, SubscriptionStatus,
-    gateway_day,
+    Billing, BillingError, BillingType, CardPayment, GatewayCustomerInput, GatewaySubscription,
+    GatewaySubscriptionInput, Initiator, Intent, PaymentGatewayError, PendingIntent, ReserveOutcome, SubscribeInput,
+    Subscribed, Subscription, SubscriptionStatus, gateway_day,
 };
 use crate::shared::{FieldErrors, Tenant};
 
@@ -28,18 +28,18 @@ fn days_to_pay(billing_type: BillingType) -> Duration {
 impl Billing {
     /// Subscribes the account to a plan.
     pub async fn subscribe(&self, tenant: &Tenant, input: SubscribeInput) -> Result<Subscribed, BillingError> {
-        let order = input.checked()?;
+        let validated = input.checked()?;
         // The typed card is wiped before anybody waits for anything.
         drop(input);
         // Before anything is reserved or asked: the gateway's customer must never bear another name than the account's.
         let payer = self.core.store.overview(tenant.account_id).await?.account_name;
-        let attempt = self.reserve(tenant, &order).await?;
-        let made = match self.make(tenant, &attempt, payer, order).await {
+        let attempt = self.reserve(tenant, &validated).await?;
+        let made = match self.make(tenant, &attempt, payer, validated).await {
             Ok(made) => made,
-            Err(fault) => return Err(self.give_up(&attempt, fault).await?),
+            Err(error) => return Err(self.give_up(&attempt, error).await?),
         };
         let payment_data = self.core.gateway.first_payment(&made.id, attempt.billing_type).await;
-        let check_at = self.core.clock.now() + SILENCE;
+        let check_at = self.core.clock.now() + RECONCILE_AFTER;
         let first = payment_data.payment.as_ref();
         match self.core.complete(&attempt, &made, first, check_at).await? {
             Some(subscription) => Ok(Subscribed {
@@ -56,19 +56,19 @@ impl Billing {
 
     /// Takes the account's place. An attempt that has it already is settled first: its answer may be lost, or its server
     /// dead.
-    async fn reserve(&self, tenant: &Tenant, order: &Order) -> Result<Subscription, BillingError> {
+    async fn reserve(&self, tenant: &Tenant, validated: &ValidatedSubscribe) -> Result<Subscription, BillingError> {
         for _ in 0..2 {
             let now = self.core.clock.now();
-            let attempt = attempt(tenant, order, self.core.ids.next(), now);
+            let attempt = attempt(tenant, validated, self.core.ids.next(), now);
             match self.core.store.reserve(&attempt).await? {
-                Reserved::Done => return Ok(attempt),
-                Reserved::Taken(other) if other.is_attempt() => {
-                    if !self.core.settle(&other).await? {
+                ReserveOutcome::Done => return Ok(attempt),
+                ReserveOutcome::Taken(other) if other.is_attempt() => {
+                    if !self.core.reconcile(&other).await? {
                         let text = "is being subscribed to already; try again in a minute";
                         return Err(FieldErrors::one("plan", text).into());
                     }
                 }
-                Reserved::Taken(_) => break,
+                ReserveOutcome::Taken(_) => break,
             }
         }
         let text = "cannot be subscribed to: the account has a subscription already";
@@ -81,27 +81,27 @@ impl Billing {
         tenant: &Tenant,
         attempt: &Subscription,
         name: String,
-        order: Order,
-    ) -> Result<GatewaySubscription, (GatewayFault, Sent)> {
-        let not_yet = |fault| (fault, Sent::No);
+        validated: ValidatedSubscribe,
+    ) -> Result<GatewaySubscription, (PaymentGatewayError, Sent)> {
+        let not_yet = |error| (error, Sent::No);
         let remote_address = tenant.actor.ip_address.clone().unwrap_or_default();
-        let holder_email = order.card.as_ref().map(|(_, holder)| holder.email.clone());
-        let customer = CustomerOrder {
+        let holder_email = validated.card.as_ref().map(|(_, holder)| holder.email.clone());
+        let customer = GatewayCustomerInput {
             account_id: tenant.account_id,
             name,
-            email: order.billing_email.or(holder_email),
-            tax_number: order.tax_number,
+            email: validated.billing_email.or(holder_email),
+            tax_number: validated.tax_number,
         };
         let customer = self.core.gateway.customer(&customer).await.map_err(not_yet)?;
-        let wanted = SubscriptionOrder {
+        let wanted = GatewaySubscriptionInput {
             reference: attempt.id,
             customer,
-            billing_type: order.billing_type,
+            billing_type: validated.billing_type,
             value: attempt.value,
-            cycle: order.cycle,
-            first_due: gateway_day(attempt.created_at + days_to_pay(order.billing_type)),
-            description: format!("Recado {}", plan_name(order.plan.id)),
-            card: order.card.map(|(card, holder)| CardPayment {
+            cycle: validated.cycle,
+            first_due: gateway_day(attempt.created_at + days_to_pay(validated.billing_type)),
+            description: format!("Recado {}", plan_name(validated.plan.id)),
+            card: validated.card.map(|(card, holder)| CardPayment {
                 card,
                 holder,
                 remote_address,
@@ -109,8 +109,10 @@ impl Billing {
         };
         match self.core.gateway.subscribe(&wanted).await {
             Ok(made) => Ok(made),
-            Err(fault @ (GatewayFault::Failed(_) | GatewayFault::Unanswered(_))) => self.look(attempt, fault).await,
-            Err(fault) => Err((fault, Sent::No)),
+            Err(error @ (PaymentGatewayError::Failed(_) | PaymentGatewayError::Unanswered(_))) => {
+                self.look(attempt, error).await
+            }
+            Err(error) => Err((error, Sent::No)),
         }
     }
 
@@ -118,13 +120,13 @@ impl Billing {
     async fn look(
         &self,
         attempt: &Subscription,
-        fault: GatewayFault,
-    ) -> Result<GatewaySubscription, (GatewayFault, Sent)> {
+        error: PaymentGatewayError,
+    ) -> Result<GatewaySubscription, (PaymentGatewayError, Sent)> {
         match self.core.gateway.find(attempt.id).await {
             Ok(Some(made)) => Ok(made),
-            Ok(None) if matches!(fault, GatewayFault::Failed(_)) => Err((fault, Sent::AndOver)),
-            Err(_) if matches!(fault, GatewayFault::Failed(_)) => Err((fault, Sent::Perhaps(Duration::ZERO))),
-            Ok(None) | Err(_) => Err((fault, Sent::Perhaps(UNANSWERED_DOUBT))),
+            Ok(None) if matches!(error, PaymentGatewayError::Failed(_)) => Err((error, Sent::AndOver)),
+            Err(_) if matches!(error, PaymentGatewayError::Failed(_)) => Err((error, Sent::Perhaps(Duration::ZERO))),
+            Ok(None) | Err(_) => Err((error, Sent::Perhaps(UNANSWERED_DOUBT))),
         }
     }
 
@@ -132,14 +134,14 @@ impl Billing {
     async fn give_up(
         &self,
         attempt: &Subscription,
-        (fault, sent): (GatewayFault, Sent),
+        (error, sent): (PaymentGatewayError, Sent),
     ) -> Result<BillingError, BillingError> {
         match sent {
             Sent::No => self.core.release(attempt).await?,
             Sent::AndOver => self.core.abandon(attempt).await?,
             Sent::Perhaps(pause) => self.core.leave(attempt, pause).await?,
         }
-        Ok(fault.into())
+        Ok(error.into())
     }
 }
 
@@ -155,17 +157,19 @@ enum Sent {
 }
 
 /// The row that holds the place.
-fn attempt(tenant: &Tenant, order: &Order, id: uuid::Uuid, now: OffsetDateTime) -> Subscription {
-    let intent = Intent::Subscribe { by: By::from(tenant) };
+fn attempt(tenant: &Tenant, validated: &ValidatedSubscribe, id: uuid::Uuid, now: OffsetDateTime) -> Subscription {
+    let intent = Intent::Subscribe {
+        by: Initiator::from(tenant),
+    };
     Subscription {
         account_id: tenant.account_id,
         id: id.into(),
-        plan: order.plan.id.to_owned(),
-        cycle: order.cycle,
+        plan: validated.plan.id.to_owned(),
+        cycle: validated.cycle,
         status: SubscriptionStatus::Pending,
-        billing_type: order.billing_type,
-        value: order.plan.price(order.cycle),
-        billing_email: order.billing_email.clone(),
+        billing_type: validated.billing_type,
+        value: validated.plan.price(validated.cycle),
+        billing_email: validated.billing_email.clone(),
         gateway_customer_id: None,
         gateway_subscription_id: None,
         current_period_start: None,

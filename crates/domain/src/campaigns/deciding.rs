@@ -1,7 +1,7 @@
 //! Commands that are decided on anew when the campaign changes between its reading and its writing.
 
 use super::{Campaign, CampaignError, CampaignStatus, Campaigns, Command, transition};
-use crate::shared::{CampaignId, Tenant, WRITE_ATTEMPTS, Write, retry_on_conflict};
+use crate::shared::{CampaignId, Tenant, WRITE_ATTEMPTS, WriteOutcome, retry_on_conflict};
 
 /// How often the start of a run is decided on: each attempt freezes the audience.
 pub(super) const ATTEMPTS: u32 = 3;
@@ -15,13 +15,13 @@ impl Campaigns {
         tenant: &Tenant,
         id: CampaignId,
         command: Command,
-        attempt: impl AsyncFn(Campaign, CampaignStatus) -> Result<(Write<CampaignStatus>, T), CampaignError>,
+        attempt: impl AsyncFn(Campaign, CampaignStatus) -> Result<(WriteOutcome<CampaignStatus>, T), CampaignError>,
     ) -> Result<T, CampaignError> {
         retry_on_conflict(WRITE_ATTEMPTS, async || {
             let stored = self.get(tenant, id).await?;
             let status = transition(stored.status, command)?;
             let (write, decided) = attempt(stored, status).await?;
-            if let Write::Stale(found) = write {
+            if let WriteOutcome::Stale(found) = write {
                 transition(found, command)?;
             }
             Ok(write.or_missing(CampaignError::NotFound)?.map(|()| decided))
@@ -75,14 +75,18 @@ mod tests {
         (campaigns, written)
     }
 
-    fn write(lives: &Mutex<Vec<Campaign>>, log: &Mutex<Vec<Campaign>>, campaign: &Campaign) -> Write<CampaignStatus> {
+    fn write(
+        lives: &Mutex<Vec<Campaign>>,
+        log: &Mutex<Vec<Campaign>>,
+        campaign: &Campaign,
+    ) -> WriteOutcome<CampaignStatus> {
         let mut lives = lives.lock().unwrap();
         if lives.len() > 1 {
             lives.remove(0);
-            return Write::Stale(lives[0].status);
+            return WriteOutcome::Stale(lives[0].status);
         }
         log.lock().unwrap().push(campaign.clone());
-        Write::Done
+        WriteOutcome::Done
     }
 
     fn named(name: &str) -> CampaignInput {
@@ -190,7 +194,7 @@ mod tests {
             .expect_update()
             .times(1)
             .withf(|_, expected, _| expected.status == CampaignStatus::Scheduled)
-            .returning(|_, _, _| Ok(Write::Stale(CampaignStatus::Sending)));
+            .returning(|_, _, _| Ok(WriteOutcome::Stale(CampaignStatus::Sending)));
         store
             .expect_update()
             .times(1)
@@ -202,7 +206,7 @@ mod tests {
                 expected.status == CampaignStatus::Sending
                     && previous(events) == Some(serde_json::json!({ "previousStatus": "sending" }))
             })
-            .returning(|_, _, _| Ok(Write::Done));
+            .returning(|_, _, _| Ok(WriteOutcome::Done));
         let mut clock = MockClock::new();
         clock.expect_now().return_const(NOW);
         let (runs, ids) = (Arc::new(MockRunStore::new()), Arc::new(MockIds::new()));

@@ -23,9 +23,9 @@ use super::{
     Burst, Claim, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunReport, RunStore, SendOutcome,
     SendRate, SendRateLimiter, SendResult, SlotTime, StartOutcome, pause_notification, prepare, settle, transition,
 };
-use crate::shared::{Cipher, Event, SendId, StoreError, TemplateId, Write};
+use crate::shared::{Cipher, Event, SendId, StoreError, TemplateId, WriteOutcome};
 use crate::templates::{MetaStatus, TemplateStore, apply_review, review_events};
-use crate::whatsapp::{FileFault, MessageFiles, WhatsappGateway};
+use crate::whatsapp::{MessageFileError, MessageFiles, WhatsappGateway};
 
 /// How many sends are claimed together.
 const CLAIM: i64 = 1000;
@@ -278,14 +278,19 @@ impl Dispatcher {
                 send_rate,
                 files,
             })),
-            Err(FileFault::Store(error)) => Err(error),
+            Err(MessageFileError::Store(error)) => Err(error),
             Err(fault) => self.without_files(run, &inputs, &fault).await.map(Err),
         }
     }
 
     /// Exponential backoff: postpones a run whose files are not available. A file that is missing or refused, or not
     /// available for hours, pauses the run.
-    async fn without_files(&self, run: QueuedRun, inputs: &RunInputs, fault: &FileFault) -> Result<RunEnd, StoreError> {
+    async fn without_files(
+        &self,
+        run: QueuedRun,
+        inputs: &RunInputs,
+        fault: &MessageFileError,
+    ) -> Result<RunEnd, StoreError> {
         let reason = fault.to_string();
         let delay = match fault.is_temporary() {
             true => next_delay(self.runs.postponed(run).await?),
@@ -482,8 +487,8 @@ impl Dispatcher {
             };
             let events = review_events(&template, &reviewed);
             match self.templates.update(&reviewed, &template, &events).await? {
-                Write::Stale(_) => {}
-                Write::Done | Write::Missing => break,
+                WriteOutcome::Stale(_) => {}
+                WriteOutcome::Done | WriteOutcome::Missing => break,
             }
         }
         Ok(())

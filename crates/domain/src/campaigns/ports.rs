@@ -11,7 +11,8 @@ use super::{
 };
 use crate::contacts::Phone;
 use crate::shared::{
-    AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, Write, redacted_debug,
+    AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WriteOutcome,
+    redacted_debug,
 };
 
 /// Campaigns and their figures.
@@ -40,7 +41,7 @@ pub trait CampaignStore: Send + Sync {
         campaign: &Campaign,
         expected: &Campaign,
         events: &[Event],
-    ) -> Result<Write<CampaignStatus>, StoreError>;
+    ) -> Result<WriteOutcome<CampaignStatus>, StoreError>;
 
     /// Soft-deletes, provided the stored status still is `expected`; commits the events with it. A scheduled retry ends.
     async fn delete(
@@ -48,7 +49,7 @@ pub trait CampaignStore: Send + Sync {
         campaign: &Campaign,
         expected: CampaignStatus,
         events: &[Event],
-    ) -> Result<Write<CampaignStatus>, StoreError>;
+    ) -> Result<WriteOutcome<CampaignStatus>, StoreError>;
 
     /// What a preview is made of, all of one moment: the facts; how many contacts a run would freeze now; the `first` of
     /// them, by id; and which placeholders stay empty for somebody. None when there is no such campaign. Changes
@@ -145,7 +146,7 @@ pub trait RunStore: Send + Sync {
     async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError>;
 
     /// The guarded move to `sending` and a queue entry, in one transaction with the events; nothing is prepared.
-    async fn enqueue_start(&self, start_request: &EnqueueStart) -> Result<Write<CampaignStatus>, StoreError>;
+    async fn enqueue_start(&self, start_request: &EnqueueStart) -> Result<WriteOutcome<CampaignStatus>, StoreError>;
 
     /// How a run began that was announced and is not prepared yet; none for every other one.
     async fn queued_start(&self, run: QueuedRun) -> Result<Option<QueuedStart>, StoreError>;
@@ -167,7 +168,7 @@ pub trait RunStore: Send + Sync {
     async fn schedule_retry(
         &self,
         schedule: &RetrySchedule,
-    ) -> Result<(Write<CampaignStatus>, RetryReport), StoreError>;
+    ) -> Result<(WriteOutcome<CampaignStatus>, RetryReport), StoreError>;
 
     /// Up to `limit` scheduled retries of accounts that may work whose time has come by the store's clock, across
     /// tenants, the longest due first.

@@ -157,7 +157,7 @@ mod tests {
     use super::super::service::tests::{NOW, campaign};
     use super::super::{Campaign, CampaignStatus, Variables};
     use super::*;
-    use crate::billing::Standing;
+    use crate::billing::PlanEntitlement;
     use crate::templates::tests::approved_template;
     use crate::templates::{MetaStatus, Template};
 
@@ -185,7 +185,7 @@ mod tests {
                 template: Some(template),
                 content_frozen: false,
                 profile_id: None,
-                billing: Standing {
+                billing: PlanEntitlement {
                     plan: "free".into(),
                     granted: None,
                     subscriptions: vec![],

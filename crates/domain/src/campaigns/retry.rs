@@ -11,8 +11,8 @@ use super::{
     Trigger, prepare_retry,
 };
 use crate::shared::{
-    Actor, AuditAction, CampaignId, Event, FieldErrors, NotificationDraft, NotificationKind, StoreError, Tenant, Write,
-    timestamp,
+    Actor, AuditAction, CampaignId, Event, FieldErrors, NotificationDraft, NotificationKind, StoreError, Tenant,
+    WriteOutcome, timestamp,
 };
 
 /// How many codes a request names at most.
@@ -226,7 +226,7 @@ impl Campaigns {
             ..stored.clone()
         };
         let events = [Event::Notification(not_retried(&ended, &refusal))];
-        Ok(self.store.update(&ended, &stored, &events).await? == Write::Done)
+        Ok(self.store.update(&ended, &stored, &events).await? == WriteOutcome::Done)
     }
 }
 
@@ -342,7 +342,7 @@ mod tests {
                     && schedule.scheduler.user_id == tenant().actor.user_id
                     && matches!(&schedule.events[..], [Event::Audit(audit)] if audit.changes == Some(audited))
             })
-            .returning(|_| Ok((Write::Done, RetryReport::default())));
+            .returning(|_| Ok((WriteOutcome::Done, RetryReport::default())));
         let scheduled = campaigns(store, runs)
             .retry_failed(&tenant(), ended().id, at(time))
             .await
@@ -370,7 +370,10 @@ mod tests {
                 ..ended()
             }))
         });
-        store.expect_update().times(1).returning(|_, _, _| Ok(Write::Done));
+        store
+            .expect_update()
+            .times(1)
+            .returning(|_, _, _| Ok(WriteOutcome::Done));
         let left = campaigns(store, MockRunStore::new())
             .unschedule(&tenant(), ended().id)
             .await
@@ -426,7 +429,7 @@ mod tests {
             store.expect_update().returning(move |campaign, _, events| {
                 assert_eq!(campaign.retry_scheduled_at, None);
                 log.lock().unwrap().extend(events.to_vec());
-                Ok(Write::Done)
+                Ok(WriteOutcome::Done)
             });
             let started = campaigns(store, runs).start_due_retries(10).await.unwrap();
             let told = told.lock().unwrap();

@@ -8,7 +8,7 @@ use super::{
     Campaign, Command, Refusal, RequiredPlaceholder, RetryReport, RetryRequest, RunContent, failed_preconditions,
     may_be_sent, required_placeholders, transition,
 };
-use crate::billing::Standing;
+use crate::billing::PlanEntitlement;
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, NotificationDraft, NotificationKind, ProfileId};
 use crate::templates::Template;
 use crate::whatsapp::StoredProfile;
@@ -63,7 +63,7 @@ pub struct RunFacts {
     /// The number it leaves from: the run's own, else the one the template was submitted with, else the account's default.
     pub profile_id: Option<ProfileId>,
     /// The account's plan and subscription.
-    pub billing: Standing,
+    pub billing: PlanEntitlement,
     /// The store's time.
     pub now: OffsetDateTime,
 }

@@ -6,7 +6,7 @@ use super::{Burst, Campaign, Recipient, RunInputs, SendRate};
 use crate::shared::{AccountId, SendId};
 use crate::templates::{HeaderType, Template};
 use crate::whatsapp::{
-    FileFault, FileSource, MessageFiles, OutboundCard, OutboundFile, OutboundTemplate, WhatsappCredentials,
+    FileSource, MessageFileError, MessageFiles, OutboundCard, OutboundFile, OutboundTemplate, WhatsappCredentials,
     WhatsappGateway,
 };
 
@@ -32,7 +32,7 @@ pub(super) async fn file_sources(
     account: AccountId,
     credentials: &WhatsappCredentials,
     template: &Template,
-) -> Result<HashMap<String, FileSource>, FileFault> {
+) -> Result<HashMap<String, FileSource>, MessageFileError> {
     let mut sources = HashMap::new();
     for url in file_addresses(template) {
         let source = files.source(gateway, account, credentials, &url).await?;

@@ -283,7 +283,7 @@ pub(crate) mod tests {
 
     use super::super::{MockCampaignStore, MockRunStore, Refusal, SegmentConfig, Variables};
     use super::*;
-    use crate::shared::{AccountId, MockClock, MockIds, Role, StoreError, TagId, UserId, WebhookKind, Write};
+    use crate::shared::{AccountId, MockClock, MockIds, Role, StoreError, TagId, UserId, WebhookKind, WriteOutcome};
 
     pub(crate) const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 
@@ -382,7 +382,7 @@ pub(crate) mod tests {
         let mut store = stored(CampaignStatus::Draft);
         store
             .expect_update()
-            .returning(|_, _, _| Ok(Write::Stale(CampaignStatus::Sending)));
+            .returning(|_, _, _| Ok(WriteOutcome::Stale(CampaignStatus::Sending)));
         let raced = campaigns(store)
             .update(&tenant(), CampaignId(Uuid::nil()), named("x"))
             .await;
@@ -405,7 +405,7 @@ pub(crate) mod tests {
                     && matches!(events, [_, Event::Notification(told), Event::Webhook(webhook)]
                         if told.kind == NotificationKind::Info && webhook.kind == WebhookKind::CampaignCancelled)
             })
-            .returning(|_, _, _| Ok(Write::Done));
+            .returning(|_, _, _| Ok(WriteOutcome::Done));
         let status = campaigns(store)
             .cancel(&tenant(), CampaignId(Uuid::nil()))
             .await
@@ -429,7 +429,7 @@ pub(crate) mod tests {
                     ..campaign(CampaignStatus::Scheduled)
                 }))
             });
-            store.expect_update().returning(|_, _, _| Ok(Write::Done));
+            store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
             let input = CampaignInput {
                 scheduled_at,
                 ..CampaignInput::default()

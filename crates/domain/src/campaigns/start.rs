@@ -11,7 +11,7 @@ use super::{
     Campaign, CampaignError, CampaignStatus, Campaigns, Command, EnqueueStart, QueuedRun, QueuedStart, Refusal,
     Scheduler, StartOutcome, Trigger, prepare, transition,
 };
-use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, Write};
+use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, WriteOutcome};
 
 /// What a run waits for that somebody paused.
 pub(super) const PAUSED_BY_HAND: &str = "paused by a member of the account";
@@ -97,7 +97,7 @@ impl Campaigns {
             support_admin: actor.as_ref().and_then(|actor| actor.support_admin.clone()),
         };
         match start_request(stored, Trigger::Schedule, actor, audit, self.clock.now()) {
-            Ok(start_request) => Ok(self.runs.enqueue_start(&start_request).await? == Write::Done),
+            Ok(start_request) => Ok(self.runs.enqueue_start(&start_request).await? == WriteOutcome::Done),
             Err(_) => Ok(false),
         }
     }
@@ -148,7 +148,7 @@ impl Campaigns {
     pub async fn pause(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
         self.decided(tenant, id, Command::PauseOrResume, async |stored, status| {
             if stored.paused_at.is_some() {
-                return Ok((Write::Done, stored));
+                return Ok((WriteOutcome::Done, stored));
             }
             let now = self.clock.now();
             let paused = Campaign {
@@ -168,7 +168,7 @@ impl Campaigns {
     pub async fn resume(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
         self.decided(tenant, id, Command::PauseOrResume, async |stored, status| {
             if stored.paused_at.is_none() {
-                return Ok((Write::Done, stored));
+                return Ok((WriteOutcome::Done, stored));
             }
             let facts = self.runs.resume_facts(tenant.account_id, id).await?;
             if let Some(refusal) = failed_resume_precondition(&facts.ok_or(CampaignError::NotFound)?) {
@@ -192,7 +192,7 @@ impl Campaigns {
         tenant: &Tenant,
         campaign: Campaign,
         expected: &Campaign,
-    ) -> Result<(Write<CampaignStatus>, Campaign), CampaignError> {
+    ) -> Result<(WriteOutcome<CampaignStatus>, Campaign), CampaignError> {
         let changes = json!({ "status": campaign.status, "previousStatus": expected.status,
                               "paused": campaign.paused_at.is_some() });
         let audit = tenant.audit(AuditAction::Update, "campaign", campaign.id);
@@ -258,7 +258,7 @@ mod tests {
     use super::super::service::tests::{NOW, campaign, tenant};
     use super::super::{MockCampaignStore, MockRunStore, ResumeFacts, RunFacts};
     use super::*;
-    use crate::billing::Standing;
+    use crate::billing::PlanEntitlement;
     use crate::shared::{MockClock, MockIds};
     use crate::templates::tests::approved_template;
 
@@ -291,7 +291,7 @@ mod tests {
             template: Some(template),
             content_frozen: false,
             profile_id: None,
-            billing: Standing {
+            billing: PlanEntitlement {
                 plan: "free".into(),
                 granted: None,
                 subscriptions: vec![],
@@ -330,7 +330,7 @@ mod tests {
                     && start_request.expected == CampaignStatus::Draft
                     && (audit.action, audit.entity_type.as_str()) == (AuditAction::Create, "campaign_send")
             })
-            .returning(|_| Ok(Write::Done));
+            .returning(|_| Ok(WriteOutcome::Done));
         let sent = campaigns(stored(campaign(CampaignStatus::Draft)), runs)
             .enqueue_start(&tenant(), ID)
             .await;
@@ -349,9 +349,9 @@ mod tests {
 
     #[tokio::test]
     async fn due_campaigns_are_enqueued_unless_they_changed_meanwhile() {
-        let stale = Write::Stale(CampaignStatus::Draft);
+        let stale = WriteOutcome::Stale(CampaignStatus::Draft);
         for (status, asked, written, enqueued) in [
-            (CampaignStatus::Scheduled, 1, Write::Done, 1),
+            (CampaignStatus::Scheduled, 1, WriteOutcome::Done, 1),
             (CampaignStatus::Scheduled, 1, stale, 0),
             (CampaignStatus::Cancelled, 0, stale, 0),
         ] {
@@ -379,7 +379,9 @@ mod tests {
                 .returning(|_, _| Ok(Some(campaign(CampaignStatus::Scheduled))));
             let mut runs = MockRunStore::new();
             runs.expect_due().returning(move |_| Ok(vec![due_run(); 1 + good]));
-            runs.expect_enqueue_start().times(good).returning(|_| Ok(Write::Done));
+            runs.expect_enqueue_start()
+                .times(good)
+                .returning(|_| Ok(WriteOutcome::Done));
             let due = campaigns(store, runs).enqueue_due_starts(10).await;
             assert_eq!(due.is_ok(), goes, "{due:?}");
         }
@@ -393,7 +395,7 @@ mod tests {
                 scheduled_at: own,
                 ..campaign(status)
             });
-            store.expect_update().returning(|_, _, _| Ok(Write::Done));
+            store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
             campaigns(store, MockRunStore::new())
                 .schedule(&tenant(), ID, given)
                 .await
@@ -431,7 +433,10 @@ mod tests {
         };
         let with = |campaign: Campaign, writes| {
             let mut store = stored(campaign);
-            store.expect_update().times(writes).returning(|_, _, _| Ok(Write::Done));
+            store
+                .expect_update()
+                .times(writes)
+                .returning(|_, _, _| Ok(WriteOutcome::Done));
             let mut runs = MockRunStore::new();
             runs.expect_resume_facts().returning(|_, _| Ok(Some(going_on())));
             campaigns(store, runs)

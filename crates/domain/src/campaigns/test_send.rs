@@ -24,7 +24,7 @@ use crate::shared::{
     Tenant, redacted_debug,
 };
 use crate::templates::Template;
-use crate::whatsapp::{FileFault, MessageFiles, StoredProfile, WhatsappCredentials, WhatsappGateway};
+use crate::whatsapp::{MessageFileError, MessageFiles, StoredProfile, WhatsappCredentials, WhatsappGateway};
 
 /// Everything that decides whether a test may leave, of one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,13 +90,13 @@ pub enum TestSendError {
     Store(#[from] StoreError),
 }
 
-impl From<FileFault> for TestSendError {
-    fn from(fault: FileFault) -> Self {
+impl From<MessageFileError> for TestSendError {
+    fn from(fault: MessageFileError) -> Self {
         match fault {
-            FileFault::Unusable(message) => Self::Unready(message),
-            FileFault::Media(error) => Self::Media(error),
-            FileFault::Platform(error) => Self::Platform(error),
-            FileFault::Store(error) => Self::Store(error),
+            MessageFileError::Unusable(message) => Self::Unready(message),
+            MessageFileError::Media(error) => Self::Media(error),
+            MessageFileError::Platform(error) => Self::Platform(error),
+            MessageFileError::Store(error) => Self::Store(error),
         }
     }
 }

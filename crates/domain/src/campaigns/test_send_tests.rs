@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::service::tests::{NOW, campaign, tenant};
 use super::*;
-use crate::billing::Standing;
+use crate::billing::PlanEntitlement;
 use crate::media::tests::{Shelf, media};
 use crate::media::{MediaPath, MediaType};
 use crate::shared::{
@@ -64,7 +64,7 @@ fn facts() -> TestSendFacts {
             template: Some(template),
             content_frozen: false,
             profile_id: Some(ProfileId(Uuid::from_u128(4))),
-            billing: Standing {
+            billing: PlanEntitlement {
                 plan: "free".into(),
                 granted: None,
                 subscriptions: vec![],

@@ -94,11 +94,11 @@ impl Item<'_> {
 
     /// Any amount.
     pub fn optional_signed(&mut self, field: &str, value: Option<Amount>) -> Option<Amount> {
-        let told = value?.told();
-        if told.is_none() {
+        let amount = value?.validated();
+        if amount.is_none() {
             self.fault(field, "must be below 100 billion, with at most 4 decimals");
         }
-        told
+        amount
     }
 }
 

@@ -4,17 +4,17 @@
 
 mod batch;
 mod check;
-mod event_tally;
+mod metric_rollup_delta;
 mod model;
 mod order;
 mod ports;
+mod rollup_delta;
 mod service;
-mod tally;
 
 pub use batch::{Item as BatchItem, checked_batch};
-pub use event_tally::{ContactFigures, EventTally, MetricFigures, MetricTotals};
+pub use metric_rollup_delta::{ContactSums, MetricRollupDelta, MetricSums, MetricTotals};
 pub use model::*;
-pub use order::{ATTRIBUTION_WINDOW, Order, Origin};
+pub use order::{ATTRIBUTION_WINDOW, Attribution, Order};
 pub use ports::*;
+pub use rollup_delta::{AttributionKind, AttributionSums, CartSums, Granularity, OrderSums, ProductSums, RollupDelta};
 pub use service::Ingestion;
-pub use tally::{CartFigures, Grain, OrderFigures, OriginFigures, OriginKind, ProductFigures, Tally};

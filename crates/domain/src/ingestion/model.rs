@@ -178,7 +178,7 @@ pub struct Cart {
 
 impl Cart {
     /// The cart after it was told; a contact that is not told again stays.
-    pub fn told(id: CartId, draft: &CartDraft, contact: Option<ContactId>, known: Option<&Self>) -> Self {
+    pub fn merged(id: CartId, draft: &CartDraft, contact: Option<ContactId>, known: Option<&Self>) -> Self {
         Self {
             id: known.map_or(id, |known| known.id),
             contact_id: contact.or_else(|| known.and_then(|known| known.contact_id)),
@@ -276,7 +276,7 @@ pub struct EventDraft {
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Recorded {
+pub struct IngestionResult {
     /// How many items were new or changed something.
     #[schemars(example = 2)]
     pub accepted: usize,
@@ -285,7 +285,7 @@ pub struct Recorded {
     pub duplicates: usize,
 }
 
-impl Recorded {
+impl IngestionResult {
     /// Of so many items, so many had an effect.
     pub fn of(items: usize, accepted: usize) -> Self {
         Self {

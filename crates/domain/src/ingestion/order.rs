@@ -11,7 +11,7 @@ pub const ATTRIBUTION_WINDOW: Duration = Duration::days(7);
 /// What an order is owed to: whatever it was told to be last; else, decided once when it is first recorded, the last
 /// message, so that it does not move with messages that are sent later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct Attribution {
     /// A campaign: named, or the link's, or that of the last message before the order.
     pub campaign_id: Option<CampaignId>,
     /// A named automation.
@@ -20,7 +20,7 @@ pub struct Origin {
     pub link_id: Option<LinkId>,
 }
 
-impl Origin {
+impl Attribution {
     /// What an order names.
     pub fn named(draft: &OrderDraft, link: Option<(LinkId, Option<CampaignId>)>) -> Self {
         Self {
@@ -54,7 +54,7 @@ pub struct Order {
     pub total: Amount,
     pub gateway_fee: Amount,
     pub items: Vec<OrderItem>,
-    pub origin: Origin,
+    pub attribution: Attribution,
     pub placed_at: OffsetDateTime,
     /// Never none when it is paid.
     pub paid_at: Option<OffsetDateTime>,
@@ -62,14 +62,14 @@ pub struct Order {
 
 impl Order {
     /// The order after it was told. What the telling leaves out (contact, fee, moment of payment, what it is owed to)
-    /// stays as it is known: so `origin` is what it names, and of a new one that names nothing that of its message.
+    /// stays as it is known: so `attribution` is what it names; of a new one that names nothing that of its message.
     /// What names anything is owed to that alone. A paid order whose moment of payment nobody told was paid when it was
     /// placed.
-    pub fn told(
+    pub fn merged(
         id: OrderId,
         draft: &OrderDraft,
         contact: Option<ContactId>,
-        origin: Origin,
+        attribution: Attribution,
         known: Option<&Self>,
     ) -> Self {
         let paid_at = draft.paid_at.or_else(|| known.and_then(|known| known.paid_at));
@@ -83,7 +83,13 @@ impl Order {
             total: draft.total,
             gateway_fee: fee.unwrap_or_default(),
             items: draft.items.clone(),
-            origin: known.map_or(origin, |known| if origin.is_known() { origin } else { known.origin }),
+            attribution: known.map_or(attribution, |known| {
+                if attribution.is_known() {
+                    attribution
+                } else {
+                    known.attribution
+                }
+            }),
             placed_at: draft.placed_at,
             paid_at: paid_at.or(placed),
         }
@@ -106,7 +112,7 @@ mod tests {
     use time::macros::datetime;
     use uuid::Uuid;
 
-    use super::super::{Grain, Tally};
+    use super::super::{Granularity, RollupDelta};
     use super::*;
 
     fn draft(status: OrderStatus) -> OrderDraft {
@@ -132,9 +138,9 @@ mod tests {
         }
     }
 
-    fn told(draft: &OrderDraft, known: Option<&Order>) -> Order {
+    fn merged(draft: &OrderDraft, known: Option<&Order>) -> Order {
         let id = OrderId(Uuid::from_u128(u128::from(known.is_none())));
-        Order::told(id, draft, None, Origin::default(), known)
+        Order::merged(id, draft, None, Attribution::default(), known)
     }
 
     #[test]
@@ -142,22 +148,22 @@ mod tests {
         let mut first = draft(OrderStatus::Pending);
         first.gateway_fee = Some(Amount::from(1));
         let contact = ContactId(Uuid::from_u128(7));
-        let origin = Origin {
+        let attribution = Attribution {
             campaign_id: Some(CampaignId(Uuid::from_u128(8))),
-            ..Origin::default()
+            ..Attribution::default()
         };
-        let known = Order::told(OrderId(Uuid::from_u128(1)), &first, Some(contact), origin, None);
+        let known = Order::merged(OrderId(Uuid::from_u128(1)), &first, Some(contact), attribution, None);
         assert_eq!((known.paid_at, known.earned_at()), (None, None));
-        let paid = told(&draft(OrderStatus::Paid), Some(&known));
+        let paid = merged(&draft(OrderStatus::Paid), Some(&known));
         assert_eq!(
-            (paid.id, paid.contact_id, paid.origin),
-            (known.id, Some(contact), origin)
+            (paid.id, paid.contact_id, paid.attribution),
+            (known.id, Some(contact), attribution)
         );
         assert_eq!(paid.gateway_fee, Amount::from(1));
         assert_eq!(paid.earned_at(), Some(first.placed_at));
-        let refunded = told(&draft(OrderStatus::Refunded), Some(&paid));
+        let refunded = merged(&draft(OrderStatus::Refunded), Some(&paid));
         assert_eq!((refunded.paid_at, refunded.earned_at()), (paid.paid_at, None));
-        assert_eq!(told(&draft(OrderStatus::Refunded), Some(&refunded)), refunded);
+        assert_eq!(merged(&draft(OrderStatus::Refunded), Some(&refunded)), refunded);
     }
 
     #[test]
@@ -165,13 +171,16 @@ mod tests {
         let campaign = |number| CampaignId(Uuid::from_u128(number));
         let link = |campaign| Some((LinkId(Uuid::from_u128(9)), campaign));
         let plain = draft(OrderStatus::Paid);
-        assert!(!Origin::named(&plain, None).is_known());
-        assert!(!Origin::of_message(None).is_known());
-        assert_eq!(Origin::of_message(Some(campaign(1))).campaign_id, Some(campaign(1)));
-        let bare = Origin::named(&plain, link(None));
+        assert!(!Attribution::named(&plain, None).is_known());
+        assert!(!Attribution::of_message(None).is_known());
+        assert_eq!(
+            Attribution::of_message(Some(campaign(1))).campaign_id,
+            Some(campaign(1))
+        );
+        let bare = Attribution::named(&plain, link(None));
         assert_eq!((bare.campaign_id, bare.is_known()), (None, true));
         assert_eq!(
-            Origin::named(&plain, link(Some(campaign(2)))).campaign_id,
+            Attribution::named(&plain, link(Some(campaign(2)))).campaign_id,
             Some(campaign(2))
         );
         let named = OrderDraft {
@@ -179,47 +188,45 @@ mod tests {
             ..plain
         };
         assert_eq!(
-            Origin::named(&named, link(Some(campaign(2)))).campaign_id,
+            Attribution::named(&named, link(Some(campaign(2)))).campaign_id,
             Some(campaign(3))
         );
     }
 
     #[test]
-    fn what_a_later_telling_names_takes_the_revenue_along() {
+    fn what_a_later_batch_names_takes_the_revenue_along() {
         let paid = draft(OrderStatus::Paid);
-        let tell = |origin, known: Option<&Order>| Order::told(OrderId(Uuid::nil()), &paid, None, origin, known);
+        let merge =
+            |attribution, known: Option<&Order>| Order::merged(OrderId(Uuid::nil()), &paid, None, attribution, known);
         let (campaign, automation) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let by_message = tell(Origin::of_message(Some(CampaignId(campaign))), None);
-        let named = Origin {
+        let by_message = merge(Attribution::of_message(Some(CampaignId(campaign))), None);
+        let named = Attribution {
             automation_id: Some(AutomationId(automation)),
-            ..Origin::default()
+            ..Attribution::default()
         };
-        let moved = tell(named, Some(&by_message));
-        assert_eq!(moved.origin, named, "the message counts no more");
-        assert_eq!(tell(Origin::default(), Some(&moved)), moved);
-        let mut tally = Tally::default();
-        tally.order(Some(&by_message), &moved);
-        tally.retain_changes();
-        assert!(tally.orders.is_empty() && tally.products.is_empty(), "{tally:?}");
-        let day = |kind, id| tally.origins[&(Grain::Day, datetime!(2026-03-01 0:00 UTC), (kind, id))].orders;
+        let moved = merge(named, Some(&by_message));
+        assert_eq!(moved.attribution, named, "the message counts no more");
+        assert_eq!(merge(Attribution::default(), Some(&moved)), moved);
+        let mut delta = RollupDelta::default();
+        delta.order(Some(&by_message), &moved);
+        delta.retain_changes();
+        assert!(delta.orders.is_empty() && delta.products.is_empty(), "{delta:?}");
+        let day = |kind, id| delta.attributions[&(Granularity::Day, datetime!(2026-03-01 0:00 UTC), (kind, id))].orders;
         assert_eq!((day("campaign", campaign), day("automation", automation)), (-1, 1));
     }
 
     #[test]
     fn a_change_there_and_back_changes_nothing() {
-        let pending = told(&draft(OrderStatus::Pending), None);
-        let paid = told(&draft(OrderStatus::Paid), Some(&pending));
-        let mut tally = Tally::default();
-        tally.order(Some(&pending), &paid);
-        let key = (Grain::Quarter, datetime!(2026-03-01 12:00 UTC), "loja".to_owned());
-        let figures = tally.orders[&key];
-        assert_eq!((figures.placed, figures.pending, figures.paid), (0, -1, 1));
-        assert_eq!(
-            (figures.revenue, figures.product_costs),
-            (Amount::from(10), Amount::from(2))
-        );
-        tally.order(Some(&paid), &pending);
-        tally.retain_changes();
-        assert_eq!(tally, Tally::default());
+        let pending = merged(&draft(OrderStatus::Pending), None);
+        let paid = merged(&draft(OrderStatus::Paid), Some(&pending));
+        let mut delta = RollupDelta::default();
+        delta.order(Some(&pending), &paid);
+        let key = (Granularity::Quarter, datetime!(2026-03-01 12:00 UTC), "loja".to_owned());
+        let sums = delta.orders[&key];
+        assert_eq!((sums.placed, sums.pending, sums.paid), (0, -1, 1));
+        assert_eq!((sums.revenue, sums.product_costs), (Amount::from(10), Amount::from(2)));
+        delta.order(Some(&paid), &pending);
+        delta.retain_changes();
+        assert_eq!(delta, RollupDelta::default());
     }
 }

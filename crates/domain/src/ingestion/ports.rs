@@ -3,12 +3,12 @@
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{AdSpend, CartDraft, EventDraft, OrderDraft, Recorded};
+use super::{AdSpend, CartDraft, EventDraft, IngestionResult, OrderDraft};
 use crate::shared::{AccountId, CartId, OrderId, StoreError};
 
 /// A reference that names no row of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dangling {
+pub struct UnknownReference {
     /// Of which item.
     pub index: usize,
     /// Which field of it.
@@ -17,35 +17,35 @@ pub struct Dangling {
 
 /// What became of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Recording {
+pub enum IngestionOutcome {
     /// It is recorded, with everything that counts it.
-    Done(Recorded),
+    Done(IngestionResult),
     /// Nothing is: these references name nothing. Deleted contacts and campaigns are nothing, too.
-    Dangling(Vec<Dangling>),
+    UnknownReferences(Vec<UnknownReference>),
 }
 
 /// What is told of an account's customers. The roll-ups are written in the transaction of the rows.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait IngestionStore: Send + Sync {
-    /// Upserts orders by platform and external id, as `Order::told` says; of several of one order the last counts. New
-    /// ones get the id in their place.
+    /// Upserts orders by platform and external id, as `Order::merged` says; of several of one order the last counts.
+    /// New ones get the id in their place.
     async fn orders(
         &self,
         account: AccountId,
         ids: &[OrderId],
         drafts: &[OrderDraft],
         now: OffsetDateTime,
-    ) -> Result<Recording, StoreError>;
+    ) -> Result<IngestionOutcome, StoreError>;
 
-    /// Upserts carts by platform and external id, as `Cart::told` says; of several of one cart the last counts.
+    /// Upserts carts by platform and external id, as `Cart::merged` says; of several of one cart the last counts.
     async fn carts(
         &self,
         account: AccountId,
         ids: &[CartId],
         drafts: &[CartDraft],
         now: OffsetDateTime,
-    ) -> Result<Recorded, StoreError>;
+    ) -> Result<IngestionResult, StoreError>;
 
     /// Upserts spend by date and source; of several of one day and source the last counts.
     async fn ad_spend(
@@ -53,7 +53,7 @@ pub trait IngestionStore: Send + Sync {
         account: AccountId,
         entries: &[AdSpend],
         now: OffsetDateTime,
-    ) -> Result<Recorded, StoreError>;
+    ) -> Result<IngestionResult, StoreError>;
 
     /// Inserts the events whose ids the account does not know yet.
     async fn events(
@@ -61,5 +61,5 @@ pub trait IngestionStore: Send + Sync {
         account: AccountId,
         drafts: &[EventDraft],
         now: OffsetDateTime,
-    ) -> Result<Recording, StoreError>;
+    ) -> Result<IngestionOutcome, StoreError>;
 }

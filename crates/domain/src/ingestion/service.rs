@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{
-    AdSpendInput, CartInput, EventInput, IngestionError, IngestionStore, OrderInput, Recorded, Recording, check,
-    checked_batch,
+    AdSpendInput, CartInput, EventInput, IngestionError, IngestionOutcome, IngestionResult, IngestionStore, OrderInput,
+    check, checked_batch,
 };
 use crate::shared::{AccountId, Clock, FieldErrors, Ids};
 
@@ -26,45 +26,49 @@ impl Ingestion {
     }
 
     /// Orders: all of them, or none.
-    pub async fn orders(&self, account: AccountId, inputs: Vec<OrderInput>) -> Result<Recorded, IngestionError> {
+    pub async fn orders(&self, account: AccountId, inputs: Vec<OrderInput>) -> Result<IngestionResult, IngestionError> {
         let drafts = checked_batch("orders", inputs, check::order)?;
         let ids = self.ids(drafts.len());
-        let recording = self.store.orders(account, &ids, &drafts, self.clock.now()).await?;
-        recorded("orders", recording)
+        let outcome = self.store.orders(account, &ids, &drafts, self.clock.now()).await?;
+        recorded("orders", outcome)
     }
 
     /// Carts: all of them, or none.
-    pub async fn carts(&self, account: AccountId, inputs: Vec<CartInput>) -> Result<Recorded, IngestionError> {
+    pub async fn carts(&self, account: AccountId, inputs: Vec<CartInput>) -> Result<IngestionResult, IngestionError> {
         let drafts = checked_batch("carts", inputs, check::cart)?;
         let ids = self.ids(drafts.len());
         Ok(self.store.carts(account, &ids, &drafts, self.clock.now()).await?)
     }
 
     /// Ad spend: all of it, or none.
-    pub async fn ad_spend(&self, account: AccountId, inputs: Vec<AdSpendInput>) -> Result<Recorded, IngestionError> {
+    pub async fn ad_spend(
+        &self,
+        account: AccountId,
+        inputs: Vec<AdSpendInput>,
+    ) -> Result<IngestionResult, IngestionError> {
         let entries = checked_batch("entries", inputs, check::ad_spend)?;
         Ok(self.store.ad_spend(account, &entries, self.clock.now()).await?)
     }
 
     /// Events of metrics: all of them, or none.
-    pub async fn events(&self, account: AccountId, inputs: Vec<EventInput>) -> Result<Recorded, IngestionError> {
+    pub async fn events(&self, account: AccountId, inputs: Vec<EventInput>) -> Result<IngestionResult, IngestionError> {
         let now = self.clock.now();
         let drafts = checked_batch("events", inputs, |input, item| {
             let id = input.id.unwrap_or_else(|| self.ids.next().into());
             check::event(input, item, id, now)
         })?;
-        let recording = self.store.events(account, &drafts, now).await?;
-        recorded("events", recording)
+        let outcome = self.store.events(account, &drafts, now).await?;
+        recorded("events", outcome)
     }
 }
 
-fn recorded(list: &str, recording: Recording) -> Result<Recorded, IngestionError> {
-    let dangling = match recording {
-        Recording::Done(recorded) => return Ok(recorded),
-        Recording::Dangling(dangling) => dangling,
+fn recorded(list: &str, outcome: IngestionOutcome) -> Result<IngestionResult, IngestionError> {
+    let unknown_references = match outcome {
+        IngestionOutcome::Done(recorded) => return Ok(recorded),
+        IngestionOutcome::UnknownReferences(unknown_references) => unknown_references,
     };
     let mut errors = FieldErrors::default();
-    for reference in dangling {
+    for reference in unknown_references {
         errors.add(
             format!("{list}[{}].{}", reference.index, reference.field),
             "does not exist",

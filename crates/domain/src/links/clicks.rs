@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::LinkTarget;
-use crate::ingestion::Grain;
+use crate::ingestion::Granularity;
 use crate::shared::{AccountId, LinkId};
 
 /// Links and quarters of an hour that are counted apart in memory. Clicks beyond them are dropped.
@@ -73,7 +73,7 @@ impl PendingClicks {
         let key = ClickKey {
             account_id: target.account_id,
             link_id: target.link_id,
-            quarter: Grain::Quarter.begin(now),
+            quarter: Granularity::Quarter.begin(now),
         };
         self.state().add(key, 1);
     }

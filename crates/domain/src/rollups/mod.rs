@@ -18,9 +18,9 @@ pub struct Difference {
     /// What it is the sum of.
     pub key: String,
     /// What is kept.
-    pub kept: String,
+    pub stored: String,
     /// What the rows say.
-    pub counted: String,
+    pub recomputed: String,
 }
 
 impl fmt::Display for Difference {
@@ -29,12 +29,12 @@ impl fmt::Display for Difference {
             rollup,
             account,
             key,
-            kept,
-            counted,
+            stored,
+            recomputed,
         } = self;
         write!(
             f,
-            "{rollup} of account {account}: {key}: kept {kept}, counted {counted}"
+            "{rollup} of account {account}: {key}: stored {stored}, recomputed {recomputed}"
         )
     }
 }

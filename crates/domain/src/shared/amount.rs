@@ -43,7 +43,7 @@ impl Amount {
 
     /// What somebody may tell: below 100 billion, with at most four decimals. What binary floats make of such a number
     /// (59.699999999999996) is taken for it.
-    pub fn told(self) -> Option<Self> {
+    pub fn validated(self) -> Option<Self> {
         let value = self
             .0
             .round_dp_with_strategy(DECIMALS, RoundingStrategy::MidpointNearestEven);
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_size_that_may_be_told() {
         for fine in ["0", "-3", "99999999999.9999", "1.20000000", "0.0001"] {
-            assert_eq!(amount(fine).told(), Some(amount(fine)), "{fine}");
+            assert_eq!(amount(fine).validated(), Some(amount(fine)), "{fine}");
         }
         for wrong in [
             "100000000000",
@@ -254,7 +254,7 @@ mod tests {
             "0.00000002",
             "7.12345",
         ] {
-            assert_eq!(amount(wrong).told(), None, "{wrong}");
+            assert_eq!(amount(wrong).validated(), None, "{wrong}");
         }
     }
 
@@ -267,7 +267,7 @@ mod tests {
             (4.35 * 100.0, "435"),
         ] {
             let read: Amount = serde_json::from_value(json!(float)).unwrap();
-            assert_eq!(read.told(), Some(amount(meant)), "{float}");
+            assert_eq!(read.validated(), Some(amount(meant)), "{float}");
         }
     }
 
@@ -288,7 +288,7 @@ mod tests {
             let text = format!("{whole}.{decimals:04}");
             let read: Amount = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(read, amount(&text));
-            prop_assert_eq!(read.told(), Some(read));
+            prop_assert_eq!(read.validated(), Some(read));
             let written = serde_json::to_string(&read).unwrap();
             prop_assert_eq!(serde_json::from_str::<Amount>(&written).unwrap(), read);
         }

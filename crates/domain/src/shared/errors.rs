@@ -113,7 +113,7 @@ pub enum GatewayError {
 
 /// How an insert ended of something of which an account may have so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Insert {
+pub enum InsertOutcome {
     /// Written.
     Done,
     /// The account has as many as it may: nothing was written.
@@ -122,7 +122,7 @@ pub enum Insert {
 
 /// How a guarded write ended. `S` is the state that the write expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write<S> {
+pub enum WriteOutcome<S> {
     /// Written.
     Done,
     /// The state was another one by then: nothing was written.

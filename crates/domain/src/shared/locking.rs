@@ -3,7 +3,7 @@
 
 use thiserror::Error;
 
-use super::Write;
+use super::WriteOutcome;
 
 /// How often a change is decided on before its caller is refused. Each attempt that fails lost to a change that was
 /// written, so that this many changes of one row have to come in between.
@@ -36,7 +36,7 @@ impl<T> UpdateOutcome<T> {
     }
 }
 
-impl<S> Write<S> {
+impl<S> WriteOutcome<S> {
     /// None for a write that has to be decided on again, as [`retry_on_conflict`] takes it.
     pub fn or_missing<E>(self, missing: E) -> Result<Option<()>, E> {
         match self {

@@ -17,7 +17,7 @@ pub mod text;
 pub mod timestamp;
 
 pub use amount::Amount;
-pub use errors::{FieldErrors, GatewayError, Insert, StoreError, Write};
+pub use errors::{FieldErrors, GatewayError, InsertOutcome, StoreError, WriteOutcome};
 pub use events::{
     Audit, AuditAction, Event, EventKind, NotificationDraft, NotificationKind, WebhookEventBatch, WebhookKind,
 };

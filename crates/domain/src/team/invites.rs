@@ -13,8 +13,8 @@ use super::{
 };
 use crate::mail::OutgoingMail;
 use crate::shared::{
-    AccountId, Cipher, CursorPage, CursorQuery, FieldErrors, Ids, InviteId, Role, Secrets, Tenant, UserId, Write,
-    secret_hash, text,
+    AccountId, Cipher, CursorPage, CursorQuery, FieldErrors, Ids, InviteId, Role, Secrets, Tenant, UserId,
+    WriteOutcome, secret_hash, text,
 };
 
 /// How long an invite is good when nothing is said, and the bounds of what can be said, in hours.
@@ -133,9 +133,9 @@ impl Invites {
         let invite = self.store.invite(tenant.account_id, id).await?;
         let (from, to) = revocation(invite.ok_or(TeamError::NotFound)?.status)?;
         match self.store.move_on(tenant.account_id, id, from, to).await? {
-            Write::Done => Ok(()),
+            WriteOutcome::Done => Ok(()),
             // No way leads back to pending, so whatever came first ended it.
-            Write::Stale(_) | Write::Missing => Err(TeamError::NotFound),
+            WriteOutcome::Stale(_) | WriteOutcome::Missing => Err(TeamError::NotFound),
         }
     }
 }

@@ -5,7 +5,9 @@ use time::OffsetDateTime;
 
 use super::{Invite, InviteStatus, Member, MemberFacts, MemberStep};
 use crate::mail::OutgoingMail;
-use crate::shared::{AccountId, CursorPage, CursorQuery, Event, InviteId, Role, StoreError, TimeCursor, UserId, Write};
+use crate::shared::{
+    AccountId, CursorPage, CursorQuery, Event, InviteId, Role, StoreError, TimeCursor, UserId, WriteOutcome,
+};
 
 /// A decided change of a member.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,7 +137,7 @@ pub trait InviteStore: Send + Sync {
         id: InviteId,
         from: InviteStatus,
         to: InviteStatus,
-    ) -> Result<Write<InviteStatus>, StoreError>;
+    ) -> Result<WriteOutcome<InviteStatus>, StoreError>;
 
     /// The invite with this token, as `user` would find it.
     async fn presented(&self, token_hash: &[u8], user: UserId) -> Result<Option<PresentedInvite>, StoreError>;

@@ -13,7 +13,7 @@ use super::*;
 use crate::accounts::Session;
 use crate::shared::{
     AccountId, AuditAction, Cipher, Event, InviteId, MockCipher, MockIds, MockSecrets, Role, Sealed, Tenant, UserId,
-    Write, secret_hash,
+    WriteOutcome, secret_hash,
 };
 
 const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
@@ -305,14 +305,14 @@ async fn only_a_pending_invite_can_be_taken_back() {
         store
             .expect_move_on()
             .withf(|_, _, from, to| (*from, *to) == (InviteStatus::Pending, InviteStatus::Revoked))
-            .returning(|_, _, _, _| Ok(Write::Done));
+            .returning(|_, _, _, _| Ok(WriteOutcome::Done));
         let revoked = inviting(store, false).revoke(&tenant(Role::Admin), INVITE).await;
         match status {
             InviteStatus::Pending => revoked.unwrap(),
             _ => assert!(matches!(revoked, Err(TeamError::NotFound)), "{status}"),
         }
     }
-    for outcome in [Write::Missing, Write::Stale(InviteStatus::Accepted)] {
+    for outcome in [WriteOutcome::Missing, WriteOutcome::Stale(InviteStatus::Accepted)] {
         let mut late = MockInviteStore::new();
         late.expect_invite()
             .returning(|_, _| Ok(Some(invite(InviteStatus::Pending))));

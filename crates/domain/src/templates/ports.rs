@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::{MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey};
-use crate::shared::{AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, StoreError, TemplateId, Write};
+use crate::shared::{AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, StoreError, TemplateId, WriteOutcome};
 
 /// Templates.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -41,7 +41,7 @@ pub trait TemplateStore: Send + Sync {
         template: &Template,
         expected: &Template,
         events: &[Event],
-    ) -> Result<Write<MetaStatus>, StoreError>;
+    ) -> Result<WriteOutcome<MetaStatus>, StoreError>;
 
     /// Soft-deletes and commits the events with it; false when there is no such template.
     async fn delete(

@@ -15,7 +15,7 @@ use super::{
 use crate::media::Media;
 use crate::shared::{
     AccountId, AuditAction, Cipher, Clock, CursorPage, CursorQuery, Event, FieldErrors, Ids, NotificationDraft,
-    NotificationKind, Page, PageQuery, ProfileId, TemplateId, Tenant, WRITE_ATTEMPTS, Write, retry_on_conflict,
+    NotificationKind, Page, PageQuery, ProfileId, TemplateId, Tenant, WRITE_ATTEMPTS, WriteOutcome, retry_on_conflict,
 };
 use crate::whatsapp::{ProfileStore, RemoteTemplate, SubmittedTemplate, WhatsappCredentials, WhatsappGateway};
 
@@ -195,9 +195,9 @@ impl Templates {
         };
         let event = Event::Notification(submitted_notification(&submitted));
         match self.store.update(&submitted, &template, &[event]).await? {
-            Write::Done => {}
-            Write::Missing => return Err(TemplateError::NotFound),
-            Write::Stale(_) => return Err(self.overtaken(tenant, &submitted).await),
+            WriteOutcome::Done => {}
+            WriteOutcome::Missing => return Err(TemplateError::NotFound),
+            WriteOutcome::Stale(_) => return Err(self.overtaken(tenant, &submitted).await),
         }
         Ok(Submission {
             meta_template_id,

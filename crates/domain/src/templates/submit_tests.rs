@@ -9,7 +9,7 @@ use super::tests::{approved_template, number, tenant, with_files};
 use super::*;
 use crate::media::tests::{ACCOUNT, Shelf};
 use crate::media::{MediaPath, MediaType};
-use crate::shared::{AccountId, GatewayError, TemplateId, Write};
+use crate::shared::{AccountId, GatewayError, TemplateId, WriteOutcome};
 use crate::whatsapp::{MockProfileStore, MockWhatsappGateway, RemotePage, RemoteTemplate, SubmittedTemplate};
 
 fn draft() -> Template {
@@ -233,7 +233,7 @@ fn shelf() -> (Arc<Shelf>, impl Fn(AccountId, MediaType) -> String) {
 async fn submitted(template: Template, shelf: &Arc<Shelf>) -> Result<(TemplateSubmission, Vec<String>), TemplateError> {
     let mut store = MockTemplateStore::new();
     store.expect_find().return_once(move |_, _| Ok(Some(template)));
-    store.expect_update().returning(|_, _, _| Ok(Write::Done));
+    store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
     let mut profiles = MockProfileStore::new();
     profiles.expect_default_profile().returning(|_| Ok(Some(number())));
     let mut gateway = MockWhatsappGateway::new();

@@ -9,7 +9,7 @@ use super::*;
 use crate::media::tests::{Shelf, media};
 use crate::shared::{
     AccountId, Event, FolderId, GatewayError, MockCipher, MockClock, MockIds, ProfileId, Role, Sealed, StoreError,
-    TemplateId, Tenant, UserId, WRITE_ATTEMPTS, Write,
+    TemplateId, Tenant, UserId, WRITE_ATTEMPTS, WriteOutcome,
 };
 use crate::whatsapp::{MockProfileStore, MockWhatsappGateway, Profile, StoredProfile, SubmittedTemplate};
 
@@ -111,7 +111,7 @@ async fn changed_content_is_a_draft_again_and_a_moved_template_is_not() {
     let update = async |stored: Template, input: TemplateInput| {
         let mut store = MockTemplateStore::new();
         store.expect_find().return_once(move |_, _| Ok(Some(stored)));
-        store.expect_update().returning(|_, _, _| Ok(Write::Done));
+        store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
         let templates = templates(store, MockProfileStore::new(), MockWhatsappGateway::new());
         templates.update(&tenant(), TemplateId(Uuid::from_u128(3)), input).await
     };
@@ -177,7 +177,7 @@ async fn submit(
     template: Template,
     profile: Option<StoredProfile>,
     answer: Result<SubmittedTemplate, GatewayError>,
-    write: Result<Write<MetaStatus>, StoreError>,
+    write: Result<WriteOutcome<MetaStatus>, StoreError>,
 ) -> Result<Submission, TemplateError> {
     let mut store = MockTemplateStore::new();
     store.expect_find().return_once(move |_, _| Ok(Some(template)));
@@ -210,7 +210,7 @@ fn accepted() -> Result<SubmittedTemplate, GatewayError> {
 
 #[tokio::test]
 async fn a_submitted_template_is_pending_and_notified() {
-    let submission = submit(draft(), Some(number()), accepted(), Ok(Write::Done))
+    let submission = submit(draft(), Some(number()), accepted(), Ok(WriteOutcome::Done))
         .await
         .unwrap();
     assert_eq!(
@@ -221,7 +221,7 @@ async fn a_submitted_template_is_pending_and_notified() {
 
 #[tokio::test]
 async fn what_stops_a_submission() {
-    let done = || Ok(Write::Done);
+    let done = || Ok(WriteOutcome::Done);
     let no_number = submit(draft(), None, accepted(), done()).await;
     assert!(matches!(no_number, Err(TemplateError::Invalid(e)) if e.0.contains_key("profile_id")));
     let approved = submit(approved_template("Oi", &[]), Some(number()), accepted(), done()).await;
@@ -255,7 +255,7 @@ async fn a_change_during_the_submission_stays_and_the_platforms_id_is_kept() {
     let mut store = MockTemplateStore::new();
     store.expect_find().times(1).return_once(|_, _| Ok(Some(draft())));
     store.expect_find().returning(move |_, _| Ok(Some(changed())));
-    let stale = Write::Stale(MetaStatus::Draft);
+    let stale = WriteOutcome::Stale(MetaStatus::Draft);
     store.expect_update().times(1).return_once(move |_, _, _| Ok(stale));
     store
         .expect_update()
@@ -268,7 +268,7 @@ async fn a_change_during_the_submission_stays_and_the_platforms_id_is_kept() {
             };
             *template == kept && *expected == changed() && events.is_empty()
         })
-        .return_once(|_, _, _| Ok(Write::Done));
+        .return_once(|_, _, _| Ok(WriteOutcome::Done));
     let mut profiles = MockProfileStore::new();
     profiles.expect_default_profile().return_once(|_| Ok(Some(number())));
     let mut gateway = MockWhatsappGateway::new();
@@ -287,9 +287,9 @@ async fn a_change_that_comes_second_is_made_to_what_the_first_one_left() {
             .expect_find()
             .times(WRITE_ATTEMPTS)
             .returning(|_, _| Ok(Some(draft())));
-        let lost = || Ok(Write::Stale(MetaStatus::Draft));
+        let lost = || Ok(WriteOutcome::Stale(MetaStatus::Draft));
         store.expect_update().times(stale).returning(move |_, _, _| lost());
-        store.expect_update().returning(|_, _, _| Ok(Write::Done));
+        store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
         let templates = templates(store, MockProfileStore::new(), MockWhatsappGateway::new());
         let input = TemplateInput {
             footer_text: Some(Some("Loja".into())),

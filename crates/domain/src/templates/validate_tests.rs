@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::tests::{approved_template, input, templates, tenant};
 use super::*;
-use crate::shared::{FolderId, TemplateId, Write};
+use crate::shared::{FolderId, TemplateId, WriteOutcome};
 use crate::whatsapp::{MockProfileStore, MockWhatsappGateway};
 
 async fn faults_of(input: TemplateInput) -> Vec<String> {
@@ -122,7 +122,7 @@ async fn a_change_is_checked_in_what_it_gives() {
         };
         let mut store = MockTemplateStore::new();
         store.expect_find().return_once(move |_, _| Ok(Some(synced)));
-        store.expect_update().returning(|_, _, _| Ok(Write::Done));
+        store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
         let templates = templates(store, MockProfileStore::new(), MockWhatsappGateway::new());
         templates.update(&tenant(), TemplateId(Uuid::from_u128(3)), input).await
     };

@@ -13,7 +13,7 @@ use super::{
     StoredWebhook, Webhook, sign,
 };
 use crate::contacts::{Contacts, MockContactStore, UpsertOutcome};
-use crate::ingestion::{Ingestion, MockIngestionStore, Recorded, Recording};
+use crate::ingestion::{Ingestion, IngestionOutcome, IngestionResult, MockIngestionStore};
 use crate::shared::{
     AccountId, Cipher, FieldErrors, MetricEventId, MockClock, MockIds, Sealed, StoreError, WebhookId, WebhookLogId,
 };
@@ -91,7 +91,7 @@ impl World {
                 return Err(StoreError::Unavailable("gone".into()));
             }
             seen.lock().unwrap().extend(drafts.iter().map(|draft| draft.id));
-            Ok(Recording::Done(Recorded::of(1, 1)))
+            Ok(IngestionOutcome::Done(IngestionResult::of(1, 1)))
         });
         let mut contacts = MockContactStore::new();
         contacts.expect_upsert_one().returning(|account, _, upsert, _| {

@@ -12,7 +12,7 @@ use super::{
     WebhookLog,
 };
 use crate::shared::{
-    AccountId, CursorPage, Event, Insert, Page, PageQuery, StoreError, UpdateOutcome, WebhookEventId, WebhookId,
+    AccountId, CursorPage, Event, InsertOutcome, Page, PageQuery, StoreError, UpdateOutcome, WebhookEventId, WebhookId,
     WebhookLogId, redacted_debug,
 };
 
@@ -124,7 +124,7 @@ pub trait WebhookStore: Send + Sync {
         webhook: &StoredWebhook,
         at_most: i64,
         events: &[Event],
-    ) -> Result<Insert, StoreError>;
+    ) -> Result<InsertOutcome, StoreError>;
 
     /// Replaces an endpoint, provided that it still has the version of `webhook`, with the events, in one transaction.
     /// What waits for an endpoint that is switched off is dropped; one that is switched on forgets its failures.

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::egress::AllowList;
 use crate::shared::{
-    AuditAction, Cipher, Clock, CursorPage, Event, FieldErrors, Ids, Insert, Page, PageQuery, Secrets, Tenant,
+    AuditAction, Cipher, Clock, CursorPage, Event, FieldErrors, Ids, InsertOutcome, Page, PageQuery, Secrets, Tenant,
     WRITE_ATTEMPTS, WebhookEventId, WebhookId, WebhookKind, WebhookLogId, retry_on_conflict,
 };
 
@@ -108,8 +108,8 @@ impl Webhooks {
         };
         let events = [Event::Audit(audit)];
         match self.store.insert(tenant.account_id, &stored, WEBHOOKS, &events).await? {
-            Insert::Done => Ok(shown_once(stored.webhook, &secret)),
-            Insert::Full => Err(FieldErrors::one("name", too_many()).into()),
+            InsertOutcome::Done => Ok(shown_once(stored.webhook, &secret)),
+            InsertOutcome::Full => Err(FieldErrors::one("name", too_many()).into()),
         }
     }
 

@@ -13,8 +13,8 @@ use super::tests::NOW;
 use super::*;
 use crate::egress::AllowList;
 use crate::shared::{
-    AccountId, Event, Insert, MockCipher, MockClock, MockIds, MockSecrets, Role, Sealed, Tenant, UpdateOutcome, UserId,
-    WebhookEventId, WebhookId, WebhookLogId,
+    AccountId, Event, InsertOutcome, MockCipher, MockClock, MockIds, MockSecrets, Role, Sealed, Tenant, UpdateOutcome,
+    UserId, WebhookEventId, WebhookId, WebhookLogId,
 };
 
 fn tenant() -> Tenant {
@@ -100,7 +100,7 @@ async fn a_secret_is_shown_once_and_kept_sealed() {
         );
         assert!(!format!("{events:?}").contains("abab"));
         assert!(stored.secrets.current.0.starts_with(b"sealed abab") && stored.secrets.previous.is_none());
-        Ok(Insert::Done)
+        Ok(InsertOutcome::Done)
     });
     let made = webhooks(store).create(&tenant(), input()).await.unwrap();
     assert_eq!(made.secret.expose_secret(), "ab".repeat(32));
@@ -108,7 +108,7 @@ async fn a_secret_is_shown_once_and_kept_sealed() {
     assert_eq!(made.webhook.secret_hint, "abab");
     assert!(!format!("{made:?}").contains(&"ab".repeat(32)) && !json!(made.webhook).to_string().contains("ababab"));
     let mut full = MockWebhookStore::new();
-    full.expect_insert().returning(|_, _, _, _| Ok(Insert::Full));
+    full.expect_insert().returning(|_, _, _, _| Ok(InsertOutcome::Full));
     let refused = webhooks(full).create(&tenant(), input()).await;
     assert!(matches!(refused, Err(WebhookError::Invalid(errors)) if errors.0.contains_key("name")));
 }

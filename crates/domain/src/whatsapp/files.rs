@@ -21,7 +21,7 @@ pub struct MessageFiles {
 
 /// Why a message cannot have its file.
 #[derive(Debug, Error)]
-pub enum FileFault {
+pub enum MessageFileError {
     /// It is not there, or nothing the platform could fetch. The text is for the caller.
     #[error("{0}")]
     Unusable(String),
@@ -36,7 +36,7 @@ pub enum FileFault {
     Store(#[from] StoreError),
 }
 
-impl FileFault {
+impl MessageFileError {
     /// Whether a later try may succeed without any action of a person.
     pub fn is_temporary(&self) -> bool {
         matches!(
@@ -59,14 +59,14 @@ impl MessageFiles {
         account: AccountId,
         credentials: &WhatsappCredentials,
         url: &str,
-    ) -> Result<FileSource, FileFault> {
-        match self.media.own(account, url).await.map_err(FileFault::Media)? {
+    ) -> Result<FileSource, MessageFileError> {
+        match self.media.own(account, url).await.map_err(MessageFileError::Media)? {
             Some(file) => self.id(gateway, account, credentials, &file).await.map(FileSource::Id),
-            None if self.media.publishes(url) => Err(FileFault::Unusable(
+            None if self.media.publishes(url) => Err(MessageFileError::Unusable(
                 "the file of a header is not there any more".to_owned(),
             )),
             None if url.starts_with("https://") => Ok(FileSource::Link(url.to_owned())),
-            None => Err(FileFault::Unusable(
+            None => Err(MessageFileError::Unusable(
                 "a header of the template has no file that can be sent".to_owned(),
             )),
         }
@@ -78,7 +78,7 @@ impl MessageFiles {
         account: AccountId,
         credentials: &WhatsappCredentials,
         file: &MediaFile,
-    ) -> Result<String, FileFault> {
+    ) -> Result<String, MessageFileError> {
         let number = &credentials.phone_number_id;
         if let Some(id) = self.ids.find(account, number, &file.path).await? {
             return Ok(id);
@@ -86,7 +86,7 @@ impl MessageFiles {
         let id = gateway
             .upload_file(credentials, file)
             .await
-            .map_err(FileFault::Platform)?;
+            .map_err(MessageFileError::Platform)?;
         self.ids.keep(account, number, &file.path, &id, KEPT).await?;
         Ok(id)
     }
@@ -147,7 +147,7 @@ mod tests {
         let other = AccountId(Uuid::from_u128(8));
         for (account, url) in [(other, url.as_str()), (ACCOUNT, "http://10.0.0.1/a.png"), (ACCOUNT, "")] {
             let fault = source(account, url).await;
-            assert!(matches!(fault, Err(FileFault::Unusable(_))), "{url}: {fault:?}");
+            assert!(matches!(fault, Err(MessageFileError::Unusable(_))), "{url}: {fault:?}");
         }
     }
 }

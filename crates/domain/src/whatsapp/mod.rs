@@ -18,7 +18,7 @@ pub use callback_payload::{
     Unread,
 };
 pub use callbacks::{CallbackStores, Callbacks, MAX_CLAIMS, PROCESSING_LEASE};
-pub use files::{FileFault, MessageFiles};
+pub use files::{MessageFileError, MessageFiles};
 pub use model::*;
 pub use ports::*;
 pub use service::Profiles;

@@ -21,7 +21,7 @@ const TRIED: usize = 4;
 
 /// Why there is no connection.
 #[derive(Debug, Error)]
-pub(super) enum ConnectFault {
+pub(super) enum ConnectError {
     #[error("refused: {0}")]
     Refused(TargetRefusal),
     #[error("no address: {0}")]
@@ -54,7 +54,7 @@ impl Connector {
 
 impl Service<Uri> for Connector {
     type Response = TokioIo<TcpStream>;
-    type Error = ConnectFault;
+    type Error = ConnectError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -70,34 +70,34 @@ impl Service<Uri> for Connector {
 impl ConnectorInner {
     /// The deadline is kept here too: the pool goes on connecting when nobody waits for the answer any more. A fifth of
     /// the time is left for the handshake.
-    async fn connect(&self, origin: &str) -> Result<TcpStream, ConnectFault> {
+    async fn connect(&self, origin: &str) -> Result<TcpStream, ConnectError> {
         let deadline = Instant::now() + self.timeout * 4 / 5;
         // Judged again, whoever judged it before: nothing leaves but through here.
-        let target = Target::parse(origin, &self.allow).map_err(ConnectFault::Refused)?;
+        let target = Target::parse(origin, &self.allow).map_err(ConnectError::Refused)?;
         let addresses = self.addresses(&target, deadline).await?;
         for address in &addresses {
-            target.may_be_at(*address, &self.allow).map_err(ConnectFault::Refused)?;
+            target.may_be_at(*address, &self.allow).map_err(ConnectError::Refused)?;
         }
         open(&addresses, target.port(), deadline).await
     }
 
-    async fn addresses(&self, target: &Target, deadline: Instant) -> Result<Vec<IpAddr>, ConnectFault> {
+    async fn addresses(&self, target: &Target, deadline: Instant) -> Result<Vec<IpAddr>, ConnectError> {
         if let Some(address) = target.address() {
             return Ok(vec![address]);
         }
         let found = timeout_at(deadline, self.resolver.resolve(target.host())).await;
-        match found.map_err(|_| ConnectFault::Resolution("not answered in time".into()))? {
-            Ok(found) if found.is_empty() => Err(ConnectFault::Resolution("there is none".into())),
+        match found.map_err(|_| ConnectError::Resolution("not answered in time".into()))? {
+            Ok(found) if found.is_empty() => Err(ConnectError::Resolution("there is none".into())),
             Ok(found) => Ok(found),
-            Err(error) => Err(ConnectFault::Resolution(error.to_string())),
+            Err(error) => Err(ConnectError::Resolution(error.to_string())),
         }
     }
 }
 
 /// Tries one address after the other, each for its share of the time that is left.
-async fn open(addresses: &[IpAddr], port: u16, deadline: Instant) -> Result<TcpStream, ConnectFault> {
+async fn open(addresses: &[IpAddr], port: u16, deadline: Instant) -> Result<TcpStream, ConnectError> {
     let mut left = u32::try_from(addresses.len().min(TRIED)).unwrap_or(1);
-    let mut fault = ConnectFault::TimedOut;
+    let mut fault = ConnectError::TimedOut;
     for address in addresses.iter().take(TRIED) {
         let share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
         left = left.saturating_sub(1);
@@ -107,8 +107,8 @@ async fn open(addresses: &[IpAddr], port: u16, deadline: Instant) -> Result<TcpS
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
-            Ok(Err(error)) => fault = ConnectFault::Connection(error.to_string()),
-            Err(_) => fault = ConnectFault::TimedOut,
+            Ok(Err(error)) => fault = ConnectError::Connection(error.to_string()),
+            Err(_) => fault = ConnectError::TimedOut,
         }
     }
     Err(fault)

@@ -26,7 +26,7 @@ use recado_domain::egress::{AllowList, Target, TargetRefusal};
 use rustls::{ClientConfig, RootCertStore};
 use thiserror::Error;
 
-use self::connector::{ConnectFault, Connector};
+use self::connector::{ConnectError, Connector};
 pub use self::resolver::{Resolver, SystemResolver};
 use crate::http::{causes, chain, connected_within};
 
@@ -171,11 +171,11 @@ fn egress_error(error: &legacy::Error) -> EgressError {
     if !error.is_connect() {
         return EgressError::Broken(chain(error));
     }
-    match causes(error).find_map(<dyn Error>::downcast_ref::<ConnectFault>) {
-        Some(ConnectFault::Refused(refusal)) => EgressError::Refused(*refusal),
-        Some(ConnectFault::Resolution(detail)) => EgressError::Resolution(detail.clone()),
-        Some(ConnectFault::Connection(detail)) => EgressError::Connection(detail.clone()),
-        Some(ConnectFault::TimedOut) => EgressError::TimedOut,
+    match causes(error).find_map(<dyn Error>::downcast_ref::<ConnectError>) {
+        Some(ConnectError::Refused(refusal)) => EgressError::Refused(*refusal),
+        Some(ConnectError::Resolution(detail)) => EgressError::Resolution(detail.clone()),
+        Some(ConnectError::Connection(detail)) => EgressError::Connection(detail.clone()),
+        Some(ConnectError::TimedOut) => EgressError::TimedOut,
         // Whatever else happens before there is a connection happens in the handshake.
         None => EgressError::Tls(chain(error)),
     }

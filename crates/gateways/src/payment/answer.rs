@@ -1,7 +1,7 @@
 //! What an answer of the gateway means, and which of its words may be passed on.
 
 use recado_domain::billing::{
-    CardPayment, Cents, Description, GatewayFault, GatewayPayment, GatewaySubscription, gateway_date,
+    CardPayment, Cents, Description, GatewayPayment, GatewaySubscription, PaymentGatewayError, gateway_date,
 };
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
@@ -21,31 +21,31 @@ const LONG_TEXT_CHARS: usize = 256 * 1024;
 /// The fewest digits in a row that could be a card number.
 const CARD_DIGITS: usize = 12;
 
-pub(super) fn unreadable(what: &str) -> GatewayFault {
-    GatewayFault::Failed(format!("it answered with {what}"))
+pub(super) fn unreadable(what: &str) -> PaymentGatewayError {
+    PaymentGatewayError::Failed(format!("it answered with {what}"))
 }
 
 /// How a call ended.
-pub(super) fn read(result: Result<GatewayResponse, CallError>) -> Result<Value, GatewayFault> {
+pub(super) fn read(result: Result<GatewayResponse, CallError>) -> Result<Value, PaymentGatewayError> {
     let answer = match result {
         Ok(answer) => answer,
-        Err(CallError::NotSent(detail)) => return Err(GatewayFault::NotDone(detail)),
-        Err(CallError::MaybeSent(detail)) => return Err(GatewayFault::Unanswered(detail)),
+        Err(CallError::NotSent(detail)) => return Err(PaymentGatewayError::NotDone(detail)),
+        Err(CallError::MaybeSent(detail)) => return Err(PaymentGatewayError::Unanswered(detail)),
     };
     let status = answer.status;
     let body: Option<Value> = answer.json();
     match status {
         200..=299 => body.filter(Value::is_object).ok_or_else(|| unreadable("no object")),
-        404 => Err(GatewayFault::Missing),
+        404 => Err(PaymentGatewayError::Missing),
         // Somebody on the way gave up waiting for it.
-        408 | 504 => Err(GatewayFault::Unanswered(format!("HTTP {status}"))),
+        408 | 504 => Err(PaymentGatewayError::Unanswered(format!("HTTP {status}"))),
         400 | 409 | 422 => match body.as_ref().map(descriptions).filter(|texts| !texts.is_empty()) {
-            Some(texts) => Err(GatewayFault::Refused(texts)),
-            None => Err(GatewayFault::NotDone(format!("HTTP {status} without a reason"))),
+            Some(texts) => Err(PaymentGatewayError::Refused(texts)),
+            None => Err(PaymentGatewayError::NotDone(format!("HTTP {status} without a reason"))),
         },
         // Our key, our quota, our address: nothing that the caller could do better.
-        401..=499 => Err(GatewayFault::NotDone(format!("HTTP {status}"))),
-        _ => Err(GatewayFault::Failed(format!("HTTP {status}"))),
+        401..=499 => Err(PaymentGatewayError::NotDone(format!("HTTP {status}"))),
+        _ => Err(PaymentGatewayError::Failed(format!("HTTP {status}"))),
     }
 }
 
@@ -67,15 +67,15 @@ fn descriptions(body: &Value) -> Vec<Description> {
 }
 
 /// The same fault, not repeating what the gateway may have repeated of the card.
-pub(super) fn without_card(fault: GatewayFault, payment: Option<&CardPayment>) -> GatewayFault {
+pub(super) fn without_card(error: PaymentGatewayError, payment: Option<&CardPayment>) -> PaymentGatewayError {
     let ccv = payment.map(|payment| payment.card.ccv.expose_secret());
-    match fault {
-        GatewayFault::Refused(texts) => {
+    match error {
+        PaymentGatewayError::Refused(texts) => {
             let bare = |text: Description| Description {
                 code: without_numbers(&text.code, ccv),
                 description: without_numbers(&text.description, ccv),
             };
-            GatewayFault::Refused(texts.into_iter().map(bare).collect())
+            PaymentGatewayError::Refused(texts.into_iter().map(bare).collect())
         }
         other => other,
     }
@@ -112,7 +112,7 @@ fn has_group(run: &str, wanted: &str) -> bool {
 }
 
 /// `data` of a list.
-pub(super) fn items(list: &Value) -> Result<Vec<Value>, GatewayFault> {
+pub(super) fn items(list: &Value) -> Result<Vec<Value>, PaymentGatewayError> {
     let data = list.get("data").and_then(Value::as_array).cloned();
     data.ok_or_else(|| unreadable("no list"))
 }
@@ -145,7 +145,7 @@ pub(super) fn is_deleted(value: &Value) -> bool {
 }
 
 /// A subscription as the gateway shows it.
-pub(super) fn subscription(value: &Value) -> Result<GatewaySubscription, GatewayFault> {
+pub(super) fn subscription(value: &Value) -> Result<GatewaySubscription, PaymentGatewayError> {
     Ok(GatewaySubscription {
         id: text(value, "id").ok_or_else(|| unreadable("a subscription without an id"))?,
         customer: text(value, "customer").unwrap_or_default(),
@@ -156,7 +156,7 @@ pub(super) fn subscription(value: &Value) -> Result<GatewaySubscription, Gateway
 }
 
 /// A payment as the gateway shows it.
-pub(super) fn payment(value: &Value) -> Result<GatewayPayment, GatewayFault> {
+pub(super) fn payment(value: &Value) -> Result<GatewayPayment, PaymentGatewayError> {
     Ok(GatewayPayment {
         id: text(value, "id").ok_or_else(|| unreadable("a payment without an id"))?,
         subscription: text(value, "subscription"),
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    fn answered(status: u16, body: &str) -> Result<Value, GatewayFault> {
+    fn answered(status: u16, body: &str) -> Result<Value, PaymentGatewayError> {
         read(Ok(GatewayResponse {
             status,
             headers: HeaderMap::new(),
@@ -206,11 +206,11 @@ mod tests {
             (503, "", "Failed"),
             (504, "", "Unanswered"),
         ] {
-            let fault = answered(status, body).unwrap_err();
-            assert!(format!("{fault:?}").starts_with(wanted), "{status} {body}: {fault:?}");
+            let error = answered(status, body).unwrap_err();
+            assert!(format!("{error:?}").starts_with(wanted), "{status} {body}: {error:?}");
         }
         let not_sent = read(Err(CallError::NotSent("x".into())));
-        assert_eq!(not_sent, Err(GatewayFault::NotDone("x".into())));
+        assert_eq!(not_sent, Err(PaymentGatewayError::NotDone("x".into())));
     }
 
     #[test]

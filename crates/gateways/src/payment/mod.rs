@@ -2,7 +2,7 @@
 //! is lost is looked for by our own reference.
 
 mod answer;
-mod order;
+mod bodies;
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
 use recado_domain::billing::{
-    BillingType, Cents, CustomerOrder, Cycle, GatewayFault, GatewayPayment, GatewaySubscription, PaymentData,
-    PaymentGateway, SubscriptionOrder, gateway_moment,
+    BillingType, Cents, Cycle, GatewayCustomerInput, GatewayPayment, GatewaySubscription, GatewaySubscriptionInput,
+    PaymentData, PaymentGateway, PaymentGatewayError, gateway_moment,
 };
 use recado_domain::shared::SubscriptionId;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -77,25 +77,25 @@ impl PaymentApi {
         }
     }
 
-    fn access(&self) -> Result<&Access, GatewayFault> {
-        self.access.as_ref().ok_or(GatewayFault::NotConfigured)
+    fn access(&self) -> Result<&Access, PaymentGatewayError> {
+        self.access.as_ref().ok_or(PaymentGatewayError::NotConfigured)
     }
 
-    fn url(&self, path: &str) -> Result<String, GatewayFault> {
+    fn url(&self, path: &str) -> Result<String, PaymentGatewayError> {
         Ok(format!("{}{path}", self.access()?.base))
     }
 
-    async fn call(&self, request: GatewayRequest, timeout: Duration) -> Result<Value, GatewayFault> {
+    async fn call(&self, request: GatewayRequest, timeout: Duration) -> Result<Value, PaymentGatewayError> {
         let request = request.timeout(timeout).header(KEY, self.access()?.key.clone());
         answer::read(self.http.call(request).await)
     }
 
-    async fn get(&self, path: &str) -> Result<Value, GatewayFault> {
+    async fn get(&self, path: &str) -> Result<Value, PaymentGatewayError> {
         self.call(GatewayRequest::get(self.url(path)?), self.timeout).await
     }
 
     /// The one that is not deleted, of those with a reference of ours.
-    async fn by_reference(&self, list: &str, reference: &str) -> Result<Option<Value>, GatewayFault> {
+    async fn by_reference(&self, list: &str, reference: &str) -> Result<Option<Value>, PaymentGatewayError> {
         let path = format!("/{list}?externalReference={}&limit={LIST}", segment(reference));
         let found = answer::items(&self.get(&path).await?)?;
         // Whoever ignores the filter must not give us somebody else's.
@@ -103,9 +103,13 @@ impl PaymentApi {
         Ok(found.into_iter().find(|item| ours(item) && !answer::is_deleted(item)))
     }
 
-    async fn update_customer(&self, known: &Value, order: &CustomerOrder) -> Result<String, GatewayFault> {
+    async fn update_customer(
+        &self,
+        known: &Value,
+        input: &GatewayCustomerInput,
+    ) -> Result<String, PaymentGatewayError> {
         let id = answer::text(known, "id").ok_or_else(|| answer::unreadable("a customer without an id"))?;
-        let wanted = order::customer(order);
+        let wanted = bodies::customer(input);
         let same = ["name", "email", "cpfCnpj"]
             .iter()
             .all(|field| wanted.get(*field).is_none_or(|value| known.get(*field) == Some(value)));
@@ -127,8 +131,8 @@ impl PaymentApi {
                         return Some(first);
                     }
                 }
-                Err(fault) => {
-                    tracing::warn!(cause = %fault, "the first payment of a subscription cannot be had");
+                Err(error) => {
+                    tracing::warn!(cause = %error, "the first payment of a subscription cannot be had");
                     return None;
                 }
             }
@@ -139,8 +143,8 @@ impl PaymentApi {
     /// What may be missing: the payer finds it at the gateway too.
     async fn part(&self, payment: &GatewayPayment, part: &str) -> Value {
         let path = format!("/payments/{}/{part}", segment(&payment.id));
-        self.get(&path).await.unwrap_or_else(|fault| {
-            tracing::warn!(cause = %fault, part, "a part of a payment cannot be had");
+        self.get(&path).await.unwrap_or_else(|error| {
+            tracing::warn!(cause = %error, part, "a part of a payment cannot be had");
             Value::Null
         })
     }
@@ -165,52 +169,52 @@ impl Access {
 
 #[async_trait]
 impl PaymentGateway for PaymentApi {
-    async fn customer(&self, order: &CustomerOrder) -> Result<String, GatewayFault> {
-        let reference = order.account_id.to_string();
+    async fn customer(&self, input: &GatewayCustomerInput) -> Result<String, PaymentGatewayError> {
+        let reference = input.account_id.to_string();
         if let Some(known) = self.by_reference("customers", &reference).await? {
-            return self.update_customer(&known, order).await;
+            return self.update_customer(&known, input).await;
         }
-        let request = GatewayRequest::post(self.url("/customers")?, &order::customer(order));
+        let request = GatewayRequest::post(self.url("/customers")?, &bodies::customer(input));
         let made = match self.call(request, self.timeout).await {
-            Err(fault @ (GatewayFault::Failed(_) | GatewayFault::Unanswered(_))) => {
-                self.by_reference("customers", &reference).await?.ok_or(fault)?
+            Err(error @ (PaymentGatewayError::Failed(_) | PaymentGatewayError::Unanswered(_))) => {
+                self.by_reference("customers", &reference).await?.ok_or(error)?
             }
             answered => answered?,
         };
         answer::text(&made, "id").ok_or_else(|| answer::unreadable("a customer without an id"))
     }
 
-    async fn subscribe(&self, order: &SubscriptionOrder) -> Result<GatewaySubscription, GatewayFault> {
-        let request = GatewayRequest::post_secret(self.url("/subscriptions")?, order::subscription(order)?);
+    async fn subscribe(&self, input: &GatewaySubscriptionInput) -> Result<GatewaySubscription, PaymentGatewayError> {
+        let request = GatewayRequest::post_secret(self.url("/subscriptions")?, bodies::subscription(input)?);
         let made = self.call(request, self.subscribe_timeout).await;
-        let made = made.map_err(|fault| answer::without_card(fault, order.card.as_ref()))?;
+        let made = made.map_err(|error| answer::without_card(error, input.card.as_ref()))?;
         answer::subscription(&made)
     }
 
-    async fn find(&self, reference: SubscriptionId) -> Result<Option<GatewaySubscription>, GatewayFault> {
+    async fn find(&self, reference: SubscriptionId) -> Result<Option<GatewaySubscription>, PaymentGatewayError> {
         let found = self.by_reference("subscriptions", &reference.to_string()).await?;
         found.as_ref().map(answer::subscription).transpose()
     }
 
-    async fn subscription(&self, id: &str) -> Result<Option<GatewaySubscription>, GatewayFault> {
+    async fn subscription(&self, id: &str) -> Result<Option<GatewaySubscription>, PaymentGatewayError> {
         match self.get(&format!("/subscriptions/{}", segment(id))).await {
             Ok(found) => answer::subscription(&found).map(Some),
-            Err(GatewayFault::Missing) => Ok(None),
-            Err(fault) => Err(fault),
+            Err(PaymentGatewayError::Missing) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    async fn change(&self, id: &str, value: Cents, cycle: Cycle) -> Result<(), GatewayFault> {
+    async fn change(&self, id: &str, value: Cents, cycle: Cycle) -> Result<(), PaymentGatewayError> {
         let body = json!({ "value": value.reais(), "cycle": cycle.as_str(), "updatePendingPayments": true });
         let request = GatewayRequest::put(self.url(&format!("/subscriptions/{}", segment(id)))?, &body);
         self.call(request, self.timeout).await.map(|_| ())
     }
 
-    async fn cancel(&self, id: &str) -> Result<(), GatewayFault> {
+    async fn cancel(&self, id: &str) -> Result<(), PaymentGatewayError> {
         let request = GatewayRequest::delete(self.url(&format!("/subscriptions/{}", segment(id)))?);
         match self.call(request, self.timeout).await {
-            Ok(_) | Err(GatewayFault::Missing) => Ok(()),
-            Err(fault) => Err(fault),
+            Ok(_) | Err(PaymentGatewayError::Missing) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
@@ -236,17 +240,17 @@ impl PaymentGateway for PaymentApi {
         data
     }
 
-    async fn payments(&self, id: &str) -> Result<Vec<GatewayPayment>, GatewayFault> {
+    async fn payments(&self, id: &str) -> Result<Vec<GatewayPayment>, PaymentGatewayError> {
         let path = format!("/subscriptions/{}/payments?limit={LIST}", segment(id));
         let found = answer::items(&self.get(&path).await?)?;
         found.iter().map(answer::payment).collect()
     }
 
-    async fn payment(&self, id: &str) -> Result<Option<GatewayPayment>, GatewayFault> {
+    async fn payment(&self, id: &str) -> Result<Option<GatewayPayment>, PaymentGatewayError> {
         match self.get(&format!("/payments/{}", segment(id))).await {
             Ok(found) => answer::payment(&found).map(Some),
-            Err(GatewayFault::Missing) => Ok(None),
-            Err(fault) => Err(fault),
+            Err(PaymentGatewayError::Missing) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }
@@ -267,7 +271,7 @@ mod tests {
         for bad in ["h/v3", "ftp://h/v3", "https://h/v3?x=1"] {
             assert!(made(Some(bad), Some("k")).is_err(), "{bad}");
         }
-        let fault = made(Some("https://h"), Some("se\ncret")).unwrap_err();
-        assert!(!fault.contains("cret"), "{fault}");
+        let error = made(Some("https://h"), Some("se\ncret")).unwrap_err();
+        assert!(!error.contains("cret"), "{error}");
     }
 }

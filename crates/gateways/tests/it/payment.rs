@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use recado_domain::billing::{
-    BillingType, Cents, CustomerOrder, Cycle, GatewayFault, PaymentGateway, SubscriptionOrder, TaxNumber,
+    BillingType, Cents, Cycle, GatewayCustomerInput, GatewaySubscriptionInput, PaymentGateway, PaymentGatewayError,
+    TaxNumber,
 };
 use recado_domain::shared::{AccountId, SubscriptionId};
 use recado_gateways::http::Http;
@@ -26,8 +27,8 @@ fn start() -> (Payment, PaymentApi) {
     (gateway, api)
 }
 
-fn customer(tax_number: &str) -> CustomerOrder {
-    CustomerOrder {
+fn customer(tax_number: &str) -> GatewayCustomerInput {
+    GatewayCustomerInput {
         account_id: AccountId(Uuid::from_u128(7)),
         name: "Loja".into(),
         email: Some("ana@example.com".into()),
@@ -35,8 +36,8 @@ fn customer(tax_number: &str) -> CustomerOrder {
     }
 }
 
-async fn order(api: &PaymentApi, billing_type: BillingType) -> SubscriptionOrder {
-    SubscriptionOrder {
+async fn subscription_input(api: &PaymentApi, billing_type: BillingType) -> GatewaySubscriptionInput {
+    GatewaySubscriptionInput {
         reference: SubscriptionId(Uuid::from_u128(9)),
         customer: api.customer(&customer("529.982.247-25")).await.unwrap(),
         billing_type,
@@ -77,7 +78,7 @@ async fn one_account_is_one_customer_and_its_number_is_kept_up() {
 #[tokio::test]
 async fn a_subscription_by_pix_and_by_boleto() {
     let (gateway, api) = start();
-    let pix = order(&api, BillingType::Pix).await;
+    let pix = subscription_input(&api, BillingType::Pix).await;
     let made = api.subscribe(&pix).await.unwrap();
     assert_eq!(
         (made.value, made.cycle.as_str(), made.deleted),
@@ -121,7 +122,7 @@ async fn a_subscription_by_pix_and_by_boleto() {
     );
     assert_eq!(api.find(pix.reference).await.unwrap(), None);
 
-    let mut boleto = order(&api, BillingType::Boleto).await;
+    let mut boleto = subscription_input(&api, BillingType::Boleto).await;
     boleto.reference = SubscriptionId(Uuid::from_u128(10));
     let made = api.subscribe(&boleto).await.unwrap();
     let data = api.first_payment(&made.id, BillingType::Boleto).await;
@@ -132,7 +133,10 @@ async fn a_subscription_by_pix_and_by_boleto() {
 async fn the_first_payment_is_waited_for() {
     let (gateway, api) = start();
     gateway.set_options(|options| options.first_charge_after_ms = 600);
-    let made = api.subscribe(&order(&api, BillingType::Pix).await).await.unwrap();
+    let made = api
+        .subscribe(&subscription_input(&api, BillingType::Pix).await)
+        .await
+        .unwrap();
     assert!(api.first_payment(&made.id, BillingType::Pix).await.payment.is_some());
     gateway.set_options(|options| options.first_charge_after_ms = 3_600_000);
     assert!(api.first_payment(&made.id, BillingType::Pix).await.payment.is_none());
@@ -141,7 +145,7 @@ async fn the_first_payment_is_waited_for() {
 #[tokio::test]
 async fn faults_say_what_may_have_happened() {
     let (gateway, api) = start();
-    let pix = order(&api, BillingType::Pix).await;
+    let pix = subscription_input(&api, BillingType::Pix).await;
     let status = |http_status: u16| {
         FaultKind::status(
             http_status,
@@ -171,13 +175,16 @@ async fn faults_say_what_may_have_happened() {
         );
     }
     let wrong = self::api(&gateway, "wrong").subscribe(&pix).await.unwrap_err();
-    assert!(matches!(wrong, GatewayFault::NotDone(_)), "{wrong:?}");
+    assert!(matches!(wrong, PaymentGatewayError::NotDone(_)), "{wrong:?}");
     let nobody = PaymentApi::new(Http::new().unwrap(), None, None).unwrap();
-    assert_eq!(nobody.subscribe(&pix).await, Err(GatewayFault::NotConfigured));
+    assert_eq!(nobody.subscribe(&pix).await, Err(PaymentGatewayError::NotConfigured));
     drop(gateway);
     let gone = api.subscribe(&pix).await.unwrap_err();
     assert!(
-        matches!(gone, GatewayFault::NotDone(_) | GatewayFault::Unanswered(_)),
+        matches!(
+            gone,
+            PaymentGatewayError::NotDone(_) | PaymentGatewayError::Unanswered(_)
+        ),
         "{gone:?}"
     );
 }

@@ -153,10 +153,10 @@ pub(super) async fn grant_plan(
     if changed == 0 {
         return Ok(false);
     }
-    let (standing, now) = billing::standing(&mut *conn, id).await?;
+    let (entitlement, now) = billing::entitlement(&mut *conn, id).await?;
     sql("UPDATE accounts SET plan = $2 WHERE id = $1")
         .bind(id)
-        .bind(better_plan(plan, standing.paid_plan(now)))
+        .bind(better_plan(plan, entitlement.paid_plan(now)))
         .execute(&mut *conn)
         .await?;
     outbox::append(conn, id, events).await?;

@@ -3,16 +3,16 @@
 
 mod accounts;
 mod deletion;
-mod figures;
 mod overview;
 mod purge;
+mod stats;
 mod support;
 
 use async_trait::async_trait;
 use recado_domain::accounts::{Account, AccountStatus};
 use recado_domain::administration::{
     AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, AdministrationStore, DayChurn, DayRevenue,
-    Days, SubscriptionFigures, Totals,
+    Days, SubscriptionTotals, Totals,
 };
 use recado_domain::shared::{AccountId, Event, Page, PageQuery, StoreError};
 use recado_domain::team::InviteInsert;
@@ -81,22 +81,22 @@ impl AdministrationStore for PgAdministration {
     }
 
     async fn totals(&self) -> Result<Totals, StoreError> {
-        on_owner!(self.0, |conn| figures::totals(conn))
+        on_owner!(self.0, |conn| stats::totals(conn))
     }
 
     async fn subscriptions(
         &self,
         since: OffsetDateTime,
         now: OffsetDateTime,
-    ) -> Result<SubscriptionFigures, StoreError> {
-        on_owner!(self.0, |conn| figures::subscriptions(conn, since, now))
+    ) -> Result<SubscriptionTotals, StoreError> {
+        on_owner!(self.0, |conn| stats::subscriptions(conn, since, now))
     }
 
     async fn revenue(&self, days: Days) -> Result<Vec<DayRevenue>, StoreError> {
-        on_owner!(self.0, |conn| figures::revenue(conn, days))
+        on_owner!(self.0, |conn| stats::revenue(conn, days))
     }
 
     async fn churn(&self, days: Days) -> Result<Vec<DayChurn>, StoreError> {
-        on_owner!(self.0, |conn| figures::churn(conn, days))
+        on_owner!(self.0, |conn| stats::churn(conn, days))
     }
 }

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::accounts;
-use super::figures::monthly_value;
+use super::stats::monthly_value;
 use crate::errors::{DbResult, parse_enum};
 use crate::sql::{like_contains, sql};
 use crate::team::MemberRow;

@@ -2,7 +2,7 @@
 //! whoever writes these.
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::analytics::MessageTally;
+use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::conversations::ConversationStatus;
 use recado_domain::shared::{AccountId, ContactId};
 use time::OffsetDateTime;
@@ -29,9 +29,9 @@ pub(crate) use replies_of_month;
 pub(crate) async fn count_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    tally: &MessageTally,
+    delta: &MessageRollupDelta,
 ) -> DbResult<()> {
-    let changes = tally.changes();
+    let changes = delta.changes();
     if changes.is_empty() {
         return Ok(());
     }
@@ -46,7 +46,7 @@ pub(crate) async fn count_messages(
            failed = r.failed + excluded.failed, received = r.received + excluded.received",
     )
     .bind(account)
-    .bind(collect_column(&changes, |(grain, ..)| grain.minutes()))
+    .bind(collect_column(&changes, |(granularity, ..)| granularity.minutes()))
     .bind(collect_column(&changes, |(_, at, _)| *at))
     .bind(collect_column(&changes, |(.., counts)| counts.sent))
     .bind(collect_column(&changes, |(.., counts)| counts.delivered))

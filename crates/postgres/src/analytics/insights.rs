@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 use recado_domain::analytics::{
-    CampaignFigures, DashboardFigures, HeatCell, InsightStore, MessageCounts, Newness, Stretch, Window,
+    CampaignTotals, DashboardTotals, HeatCell, InsightStore, MessageCounts, NewSince, OffsetInterval, Window,
 };
 use recado_domain::shared::{AccountId, StoreError};
 use serde::de::DeserializeOwned;
 
-use super::window::Figures;
+use super::window::TotalsRow;
 use crate::pool::TenantPool;
 use crate::sql::{Sql, sql};
 
@@ -21,7 +21,7 @@ impl PgInsights {
     }
 
     async fn read<T: DeserializeOwned>(&self, account: AccountId, statement: Sql<'static>) -> Result<T, StoreError> {
-        let row: Figures = self.0.read_row(account, statement).await?;
+        let row: TotalsRow = self.0.read_row(account, statement).await?;
         row.read()
     }
 }
@@ -54,7 +54,7 @@ fn dashboard() -> String {
     )
 }
 
-/// `$2`: the bounds of the days; `$3`: the grain that those are made of; `$4` to `$5`: the window.
+/// `$2`: the bounds of the days; `$3`: the granularity that those are made of; `$4` to `$5`: the window.
 fn messages() -> String {
     format!(
         "SELECT json_agg(coalesce(d.sums, '{{\"sent\":0,\"delivered\":0,\"read\":0,\"failed\":0,\"received\":0}}')
@@ -85,7 +85,7 @@ const CAMPAIGNS: &str = "
       LEFT JOIN LATERAL (SELECT * FROM campaign_counters WHERE account_id = $1 AND campaign_id = c.id OFFSET 0) n
         ON true) c";
 
-/// `$2`, `$3`, `$4`: stretches of time, from, to, and by how many seconds their clocks are ahead of UTC. The hours of the
+/// `$2`, `$3`, `$4`: intervals, from, to, and by how many seconds their clocks are ahead of UTC. The hours of the
 /// week are counted from the beginning of the epoch, which was a Thursday: in whole numbers, as there are many rows.
 const HEAT_MAP: &str = "
     SELECT coalesce(json_agg(json_build_object('day', day, 'hour', hour, 'count', received) ORDER BY day, hour), '[]')::text
@@ -99,8 +99,11 @@ const HEAT_MAP: &str = "
 
 #[async_trait]
 impl InsightStore for PgInsights {
-    async fn dashboard(&self, account: AccountId, newness: &Newness) -> Result<DashboardFigures, StoreError> {
-        let statement = sql(dashboard()).bind(account).bind(newness.week).bind(newness.month);
+    async fn dashboard(&self, account: AccountId, new_since: &NewSince) -> Result<DashboardTotals, StoreError> {
+        let statement = sql(dashboard())
+            .bind(account)
+            .bind(new_since.week)
+            .bind(new_since.month);
         self.read(account, statement).await
     }
 
@@ -108,7 +111,7 @@ impl InsightStore for PgInsights {
         let statement = sql(messages())
             .bind(account)
             .bind(window.bounds.clone())
-            .bind(window.grain().minutes())
+            .bind(window.granularity().minutes())
             .bind(window.start())
             .bind(window.end());
         self.read(account, statement).await
@@ -119,7 +122,7 @@ impl InsightStore for PgInsights {
         account: AccountId,
         window: &Window,
         limit: i64,
-    ) -> Result<Vec<CampaignFigures>, StoreError> {
+    ) -> Result<Vec<CampaignTotals>, StoreError> {
         let statement = sql(CAMPAIGNS)
             .bind(account)
             .bind(window.start())
@@ -128,15 +131,29 @@ impl InsightStore for PgInsights {
         self.read(account, statement).await
     }
 
-    async fn heat_map(&self, account: AccountId, stretches: &[Stretch]) -> Result<Vec<HeatCell>, StoreError> {
+    async fn heat_map(
+        &self,
+        account: AccountId,
+        offset_intervals: &[OffsetInterval],
+    ) -> Result<Vec<HeatCell>, StoreError> {
         let statement = sql(HEAT_MAP)
             .bind(account)
-            .bind(stretches.iter().map(|stretch| stretch.start).collect::<Vec<_>>())
-            .bind(stretches.iter().map(|stretch| stretch.end).collect::<Vec<_>>())
             .bind(
-                stretches
+                offset_intervals
                     .iter()
-                    .map(|stretch| stretch.offset.whole_seconds())
+                    .map(|offset_interval| offset_interval.start)
+                    .collect::<Vec<_>>(),
+            )
+            .bind(
+                offset_intervals
+                    .iter()
+                    .map(|offset_interval| offset_interval.end)
+                    .collect::<Vec<_>>(),
+            )
+            .bind(
+                offset_intervals
+                    .iter()
+                    .map(|offset_interval| offset_interval.offset.whole_seconds())
                     .collect::<Vec<_>>(),
             );
         self.read(account, statement).await

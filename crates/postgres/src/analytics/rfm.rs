@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Json, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use recado_domain::analytics::{RfmClaim, RfmFigures, RfmSegment, RfmStore};
+use recado_domain::analytics::{RfmClaim, RfmSegment, RfmStore, RfmTotals};
 use recado_domain::shared::{AccountId, StoreError};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
@@ -36,7 +36,7 @@ impl PgRfm {
 }
 
 #[derive(QueryableByName)]
-struct FiguresRow {
+struct RfmTotalsRow {
     #[diesel(sql_type = BigInt)]
     orders: i64,
     #[diesel(sql_type = Nullable<Timestamptz>)]
@@ -132,10 +132,10 @@ async fn conclude(
 
 #[async_trait]
 impl RfmStore for PgRfm {
-    async fn figures(&self, account: AccountId) -> Result<RfmFigures, StoreError> {
+    async fn totals(&self, account: AccountId) -> Result<RfmTotals, StoreError> {
         let statement = sql(FIGURES).bind(account);
-        let row: FiguresRow = self.tenants.read_row(account, statement).await?;
-        Ok(RfmFigures {
+        let row: RfmTotalsRow = self.tenants.read_row(account, statement).await?;
+        Ok(RfmTotals {
             orders: row.orders,
             calculated_at: row.calculated_at,
             sizes: serde_json::from_value(row.sizes).map_err(corrupt)?,

@@ -1,6 +1,6 @@
 //! The statements of revenue, of e-commerce and of automations.
 
-use super::window::{count, daily, in_pieces, money, whole};
+use super::window::{count, daily, money, range_sums, whole};
 
 /// The names of those that something is owed to. Ids go by time, so that these are neighbours in a table: they are read
 /// at one go, since looking up each by itself costs the height of an index each time.
@@ -12,18 +12,18 @@ fn named(kind: &str, table: &str) -> String {
     )
 }
 
-/// What is owed to campaigns, or to automations, with their names: the fields of a `Credit` without their names, since
-/// there may be many.
-fn credits(kind: &str) -> String {
+/// What is owed to campaigns, or to automations, with their names: the fields of an
+/// `AttributedRevenue` without their names, since there may be many.
+fn attributed_revenues(kind: &str) -> String {
     format!(
         "coalesce(json_agg(json_build_array(id, name, orders, revenue::text)
            ORDER BY revenue DESC, id) FILTER (WHERE kind = '{kind}'), '[]')"
     )
 }
 
-/// `$8` to `$9`: the dates of the window; `$10`: how many links; from `$11`: the pieces.
+/// `$8` to `$9`: the dates of the window; `$10`: how many links; from `$11`: the ranges.
 pub(super) fn revenue() -> String {
-    const PIECES: [&str; 4] = ["$11", "$12", "$13", "$14"];
+    const RANGES: [&str; 4] = ["$11", "$12", "$13", "$14"];
     let shown = [
         count("orders", "paid"),
         money("revenue", "revenue"),
@@ -62,16 +62,16 @@ pub(super) fn revenue() -> String {
                ORDER BY revenue DESC, clicks DESC, id), '[]') FROM links_shown))::text AS figures
          FROM (SELECT {owed_campaigns} AS campaigns, {owed_automations} AS automations
            FROM owed JOIN named USING (kind, id)) AS c",
-        attributions = in_pieces("attribution_rollups", "kind, origin_id", &["orders", "revenue"], PIECES),
-        clicked = in_pieces("link_rollups", "link_id", &["clicks"], PIECES),
+        attributions = range_sums("attribution_rollups", "kind, origin_id", &["orders", "revenue"], RANGES),
+        clicked = range_sums("link_rollups", "link_id", &["clicks"], RANGES),
         campaigns = named("campaign", "campaigns"),
         automations = named("automation", "automations"),
-        owed_campaigns = credits("campaign"),
-        owed_automations = credits("automation"),
+        owed_campaigns = attributed_revenues("campaign"),
+        owed_automations = attributed_revenues("automation"),
     )
 }
 
-/// `$8`: how many products; from `$9`: the pieces.
+/// `$8`: how many products; from `$9`: the ranges.
 pub(super) fn ecommerce() -> String {
     let shown = [count("orders", "paid"), money("revenue", "revenue")];
     let days = daily(
@@ -101,7 +101,7 @@ pub(super) fn ecommerce() -> String {
              sum(refunded) AS refunded FROM sold) AS s,
            (SELECT sum(carts) AS carts, sum(recovered) AS recovered FROM {all_carts}) AS c",
         orders = whole("order_rollups"),
-        products = in_pieces(
+        products = range_sums(
             "product_rollups",
             "product_id",
             &["quantity", "revenue"],

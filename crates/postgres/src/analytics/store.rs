@@ -1,15 +1,15 @@
-//! The port: statements become figures.
+//! The port: statements become totals.
 
 use async_trait::async_trait;
 use recado_domain::analytics::{
-    ActivityRead, AnalyticsStore, AutomationsFigures, EcommerceFigures, Metric, MetricEvent, MetricFigures,
-    RevenueFigures, TopContact, Window,
+    ActivityRead, AnalyticsStore, AutomationsTotals, EcommerceTotals, Metric, MetricEvent, MetricPeriodTotals,
+    RevenueTotals, TopContact, Window,
 };
 use recado_domain::shared::{AccountId, MetricEventId, StoreError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::window::{Figures, over, with_pieces};
+use super::window::{TotalsRow, over, with_ranges};
 use super::{metrics, sales};
 use crate::pool::TenantPool;
 use crate::sql::{Sql, sql};
@@ -43,24 +43,24 @@ impl PgAnalytics {
         account: AccountId,
         statement: Sql<'static>,
     ) -> Result<Option<T>, StoreError> {
-        let row: Option<Figures> = self.0.read_row_if_any(account, statement).await?;
-        row.map(Figures::read).transpose()
+        let row: Option<TotalsRow> = self.0.read_row_if_any(account, statement).await?;
+        row.map(TotalsRow::read).transpose()
     }
 
     async fn always<T: DeserializeOwned>(&self, account: AccountId, statement: Sql<'static>) -> Result<T, StoreError> {
-        let figures = self.read(account, statement).await?;
-        figures.ok_or_else(|| StoreError::Corrupt("a report without a row".to_owned()))
+        let totals = self.read(account, statement).await?;
+        totals.ok_or_else(|| StoreError::Corrupt("a report without a row".to_owned()))
     }
 }
 
 #[async_trait]
 impl AnalyticsStore for PgAnalytics {
-    async fn revenue(&self, account: AccountId, window: &Window, links: i64) -> Result<RevenueFigures, StoreError> {
+    async fn revenue(&self, account: AccountId, window: &Window, links: i64) -> Result<RevenueTotals, StoreError> {
         let statement = over(sales::revenue(), account, window)
             .bind(window.dates.as_slice().first().copied())
             .bind(window.dates.as_slice().last().copied())
             .bind(links);
-        self.always(account, with_pieces(statement, window)).await
+        self.always(account, with_ranges(statement, window)).await
     }
 
     async fn ecommerce(
@@ -68,9 +68,9 @@ impl AnalyticsStore for PgAnalytics {
         account: AccountId,
         window: &Window,
         products: i64,
-    ) -> Result<EcommerceFigures, StoreError> {
+    ) -> Result<EcommerceTotals, StoreError> {
         let statement = over(sales::ecommerce(), account, window).bind(products);
-        self.always(account, with_pieces(statement, window)).await
+        self.always(account, with_ranges(statement, window)).await
     }
 
     async fn automations(
@@ -78,7 +78,7 @@ impl AnalyticsStore for PgAnalytics {
         account: AccountId,
         window: &Window,
         automations: i64,
-    ) -> Result<AutomationsFigures, StoreError> {
+    ) -> Result<AutomationsTotals, StoreError> {
         let statement = over(sales::automations(), account, window).bind(automations);
         self.always(account, statement).await
     }
@@ -98,7 +98,7 @@ impl AnalyticsStore for PgAnalytics {
         account: AccountId,
         name: &str,
         window: &Window,
-    ) -> Result<Option<MetricFigures>, StoreError> {
+    ) -> Result<Option<MetricPeriodTotals>, StoreError> {
         let statement = over(metrics::one(), account, window).bind(name.to_owned());
         self.read(account, statement).await
     }

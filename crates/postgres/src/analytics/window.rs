@@ -1,8 +1,8 @@
-//! A window as parameters, and the pieces of SQL that read a roll-up over it.
+//! A window as parameters, and the parts of SQL that read a roll-up over it.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::Text;
-use recado_domain::analytics::{Piece, Window};
+use recado_domain::analytics::{RollupRange, Window};
 use recado_domain::shared::{AccountId, StoreError};
 use serde::de::DeserializeOwned;
 
@@ -12,24 +12,24 @@ use crate::sql::{Sql, sql};
 /// All figures of a report, in one JSON text, which is made and read without being a `jsonb` in between; sums as strings,
 /// so that no number becomes a float on its way.
 #[derive(QueryableByName)]
-pub(super) struct Figures {
+pub(super) struct TotalsRow {
     #[diesel(sql_type = Text)]
     pub(super) figures: String,
 }
 
-impl Figures {
+impl TotalsRow {
     pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, StoreError> {
         serde_json::from_str(&self.figures).map_err(corrupt)
     }
 }
 
-/// A statement about `$1` = account over `$2` = the bounds of the days, `$3` = the grain that these are made of, `$4` =
-/// the start, `$5` = the end, and between them `$6` to `$7` = the whole days of UTC.
+/// A statement about `$1` = account over `$2` = the bounds of the days, `$3` = the granularity that these are made of,
+/// `$4` = the start, `$5` = the end, and between them `$6` to `$7` = the whole days of UTC.
 pub(super) fn over<'a>(text: String, account: AccountId, window: &Window) -> Sql<'a> {
     sql(text)
         .bind(account)
         .bind(window.bounds.clone())
-        .bind(window.grain().minutes())
+        .bind(window.granularity().minutes())
         .bind(window.start())
         .bind(window.end())
         .bind(window.first_whole_day())
@@ -46,25 +46,30 @@ pub(super) fn whole(table: &str) -> String {
     )
 }
 
-/// Binds the window's pieces, for [`in_pieces`].
-pub(super) fn with_pieces<'a>(statement: Sql<'a>, window: &Window) -> Sql<'a> {
-    let pieces = window.pieces();
-    let sign = |piece: &Piece| if piece.adds { 1_i32 } else { -1 };
+/// Binds the window's ranges, for [`range_sums`].
+pub(super) fn with_ranges<'a>(statement: Sql<'a>, window: &Window) -> Sql<'a> {
+    let ranges = window.ranges();
+    let sign = |range: &RollupRange| if range.adds { 1_i32 } else { -1 };
     statement
-        .bind(pieces.iter().map(|piece| piece.grain.minutes()).collect::<Vec<_>>())
-        .bind(pieces.iter().map(|piece| piece.start).collect::<Vec<_>>())
-        .bind(pieces.iter().map(|piece| piece.end).collect::<Vec<_>>())
-        .bind(pieces.iter().map(sign).collect::<Vec<_>>())
+        .bind(
+            ranges
+                .iter()
+                .map(|range| range.granularity.minutes())
+                .collect::<Vec<_>>(),
+        )
+        .bind(ranges.iter().map(|range| range.start).collect::<Vec<_>>())
+        .bind(ranges.iter().map(|range| range.end).collect::<Vec<_>>())
+        .bind(ranges.iter().map(sign).collect::<Vec<_>>())
 }
 
 /// The rows of a roll-up that is kept by the week, too: `keys` as they are, and each of `sums` with the sign that it has
 /// in the window's, by which it is not multiplied: that takes almost as long as adding it up. `bound`: the parameters of
-/// its pieces. Each piece is a query of its own, since a join with all of them is planned as if it read most of the
+/// its ranges. Each range is a query of its own, since a join with all of them is planned as if it read most of the
 /// roll-up, and then does.
-pub(super) fn in_pieces(table: &str, keys: &str, sums: &[&str], bound: [&str; 4]) -> String {
+pub(super) fn range_sums(table: &str, keys: &str, sums: &[&str], bound: [&str; 4]) -> String {
     let [spans, starts, ends, signs] = bound;
     // What is beyond the end of an array is null, of which there are no rows.
-    let piece = |at: usize| {
+    let range = |at: usize| {
         let signed: String = sums
             .iter()
             .map(|sum| format!(", CASE WHEN ({signs})[{at}] > 0 THEN {sum} ELSE -{sum} END AS {sum}"))
@@ -74,8 +79,8 @@ pub(super) fn in_pieces(table: &str, keys: &str, sums: &[&str], bound: [&str; 4]
              WHERE account_id = $1 AND span = ({spans})[{at}] AND at >= ({starts})[{at}] AND at < ({ends})[{at}]"
         )
     };
-    let pieces: Vec<String> = (1..=Window::PIECES).map(piece).collect();
-    format!("({}) AS t", pieces.join(" UNION ALL "))
+    let ranges: Vec<String> = (1..=Window::MAX_RANGES).map(range).collect();
+    format!("({}) AS t", ranges.join(" UNION ALL "))
 }
 
 /// An array with an object for every day of the window: `sums` are SQL expressions over a day's rows, which are null

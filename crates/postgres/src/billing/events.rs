@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Integer, Jsonb, Text, Timestamptz, Uuid as SqlUuid};
-use recado_domain::billing::{EventStore, GatewayEvent, Recorded, StoredEvent};
+use recado_domain::billing::{GatewayEvent, GatewayEventStore, RecordOutcome, StoredEvent};
 use recado_domain::shared::{AccountId, GatewayEventId, StoreError, SubscriptionId};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
@@ -50,7 +50,7 @@ impl TryFrom<EventRow> for StoredEvent {
         Ok(Self {
             id: row.id.into(),
             subject: row.subject,
-            news: serde_json::from_value(row.news).map_err(corrupt)?,
+            data: serde_json::from_value(row.news).map_err(corrupt)?,
             received_at: row.received_at,
             attempts: row.attempts.unsigned_abs(),
         })
@@ -72,15 +72,15 @@ impl From<OwnerRow> for (AccountId, SubscriptionId) {
 }
 
 #[async_trait]
-impl EventStore for PgGatewayEvents {
+impl GatewayEventStore for PgGatewayEvents {
     async fn record(
         &self,
         id: GatewayEventId,
         event: &GatewayEvent,
         received_at: OffsetDateTime,
         lease: Duration,
-    ) -> Result<Recorded, StoreError> {
-        let news = serde_json::to_value(&event.news).map_err(corrupt)?;
+    ) -> Result<RecordOutcome, StoreError> {
+        let data = serde_json::to_value(&event.data).map_err(corrupt)?;
         let statement = sql(
             "INSERT INTO gateway_events (id, key, event, subject, news, received_at, due_at)
              VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $7 THEN
@@ -92,14 +92,14 @@ impl EventStore for PgGatewayEvents {
         .bind(event.key.as_str())
         .bind(event.event.as_str())
         .bind(event.subject.as_deref())
-        .bind(news)
+        .bind(data)
         .bind(received_at)
-        .bind(event.is_news())
+        .bind(event.has_effect())
         .bind(lease);
         Ok(match self.0.row_if_any::<ClaimedRow>(statement).await? {
-            None => Recorded::Known,
-            Some(row) if row.claimed => Recorded::Claimed,
-            Some(_) => Recorded::Kept,
+            None => RecordOutcome::Known,
+            Some(row) if row.claimed => RecordOutcome::Claimed,
+            Some(_) => RecordOutcome::Stored,
         })
     }
 

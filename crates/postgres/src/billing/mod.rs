@@ -1,12 +1,12 @@
 //! Subscriptions and their payments, the gateway's events, and what is due by itself.
 
+mod entitlement;
 mod events;
 mod rows;
-mod standing;
 mod store;
 mod work;
 
-pub(crate) use standing::standing;
+pub(crate) use entitlement::entitlement;
 
 pub use events::PgGatewayEvents;
 pub use store::PgSubscriptions;

@@ -6,8 +6,8 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{
-    Change, Cycle, Facts, GatewayPayment, Overview, Payment, Reserved, Subscription, SubscriptionState,
-    SubscriptionStore, Usage, Writing, better_plan, exceeded,
+    Change, ChangeOutcome, Cycle, GatewayPayment, Overview, Payment, ReserveOutcome, Subscription, SubscriptionFacts,
+    SubscriptionState, SubscriptionStore, Usage, better_plan, exceeded,
 };
 use recado_domain::shared::{AccountId, GatewayEventId, Page, PageQuery, StoreError, SubscriptionId};
 use serde_json::Value;
@@ -143,7 +143,7 @@ fn by_id<'a>(account: AccountId, id: SubscriptionId) -> Sql<'a> {
 }
 
 /// The place is the partial unique index over live subscriptions.
-async fn reserve(conn: &mut AsyncPgConnection, attempt: &Subscription) -> DbResult<Option<Reserved>> {
+async fn reserve(conn: &mut AsyncPgConnection, attempt: &Subscription) -> DbResult<Option<ReserveOutcome>> {
     let intent = intent(attempt)?;
     let inserted = sql(
         "INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, billing_email, intent,
@@ -167,7 +167,7 @@ async fn reserve(conn: &mut AsyncPgConnection, attempt: &Subscription) -> DbResu
     .execute(&mut *conn)
     .await?;
     if inserted > 0 {
-        return Ok(Some(Reserved::Done));
+        return Ok(Some(ReserveOutcome::Done));
     }
     let holder = sql(concat!(
         "SELECT ",
@@ -175,7 +175,7 @@ async fn reserve(conn: &mut AsyncPgConnection, attempt: &Subscription) -> DbResu
         " FROM subscriptions WHERE account_id = $1 AND status IN ('active', 'pending', 'past_due')"
     ));
     let holder = one(conn, holder.bind(attempt.account_id)).await?;
-    Ok(holder.map(|holder| Reserved::Taken(Box::new(holder))))
+    Ok(holder.map(|holder| ReserveOutcome::Taken(Box::new(holder))))
 }
 
 fn intent(subscription: &Subscription) -> Result<Option<Value>, StoreError> {
@@ -189,7 +189,7 @@ async fn facts(
     account: AccountId,
     id: SubscriptionId,
     gateway_payment_id: Option<&str>,
-) -> DbResult<Option<Facts>> {
+) -> DbResult<Option<SubscriptionFacts>> {
     let Some(subscription) = one(&mut *conn, by_id(account, id)).await? else {
         return Ok(None);
     };
@@ -209,7 +209,7 @@ async fn facts(
     .bind(id)
     .get_result(&mut *conn)
     .await?;
-    Ok(Some(Facts {
+    Ok(Some(SubscriptionFacts {
         subscription,
         payment: payment.map(Payment::try_from).transpose()?,
         other_live: other.yes,
@@ -240,12 +240,12 @@ async fn others(
 }
 
 /// The one way in which a subscription changes, with all that commits with it.
-async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<Writing> {
+async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<ChangeOutcome> {
     let (account, id) = (change.subscription.account_id, change.subscription.id);
     if let Some(event) = change.applies
         && mark_applied(account, event).execute(&mut *conn).await? == 0
     {
-        return Ok(Writing::Repeated);
+        return Ok(ChangeOutcome::Repeated);
     }
     if let Some(limits) = &change.limits {
         // Held until the change is written.
@@ -255,7 +255,7 @@ async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<Writin
             .load::<Number>(&mut *conn)
             .await?;
         if let Err(errors) = exceeded(&usage(&mut *conn, account).await?, limits) {
-            return Ok(Writing::Exceeds(errors));
+            return Ok(ChangeOutcome::Exceeds(errors));
         }
     }
     if update(&change.subscription)?.execute(&mut *conn).await? == 0 {
@@ -265,7 +265,7 @@ async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<Writin
             .get_result(conn)
             .await
             .optional()?;
-        return Ok(known.map_or(Writing::Missing, |_| Writing::Stale));
+        return Ok(known.map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Stale));
     }
     if let Some(gateway_id) = &change.subscription.gateway_subscription_id {
         sql("INSERT INTO gateway_subscriptions VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
@@ -282,7 +282,7 @@ async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<Writin
         set_account_plan(&mut *conn, account, plan, change.withdraws_grant).await?;
     }
     outbox::append(conn, account, &change.events).await?;
-    Ok(Writing::Done)
+    Ok(ChangeOutcome::Done)
 }
 
 /// Inbox: no row is inserted when the event is marked already, or another transaction is about to mark it and commits.
@@ -413,7 +413,7 @@ impl SubscriptionStore for PgSubscriptions {
         })
     }
 
-    async fn reserve(&self, attempt: &Subscription) -> Result<Reserved, StoreError> {
+    async fn reserve(&self, attempt: &Subscription) -> Result<ReserveOutcome, StoreError> {
         for _ in 0..RESERVE_TRIES {
             let reserved = in_tenant!(self.0, attempt.account_id, |conn| reserve(conn, attempt))?;
             if let Some(reserved) = reserved {
@@ -435,7 +435,7 @@ impl SubscriptionStore for PgSubscriptions {
         account: AccountId,
         id: SubscriptionId,
         gateway_payment_id: Option<String>,
-    ) -> Result<Option<Facts>, StoreError> {
+    ) -> Result<Option<SubscriptionFacts>, StoreError> {
         in_tenant!(self.0, account, |conn| facts(
             conn,
             account,
@@ -444,12 +444,12 @@ impl SubscriptionStore for PgSubscriptions {
         ))
     }
 
-    async fn write(&self, change: &Change) -> Result<Writing, StoreError> {
+    async fn write(&self, change: &Change) -> Result<ChangeOutcome, StoreError> {
         let written = in_tenant!(self.0, change.subscription.account_id, |conn| write(conn, change),
-            unless Writing::Stale | Writing::Missing | Writing::Exceeds(_) | Writing::Repeated);
+            unless ChangeOutcome::Stale | ChangeOutcome::Missing | ChangeOutcome::Exceeds(_) | ChangeOutcome::Repeated);
         match written {
             // Another subscription of the account lives by now.
-            Err(StoreError::Duplicate { .. }) => Ok(Writing::Stale),
+            Err(StoreError::Duplicate { .. }) => Ok(ChangeOutcome::Stale),
             written => written,
         }
     }

@@ -1,7 +1,7 @@
 //! What is due about subscriptions by itself, over all accounts.
 
 use async_trait::async_trait;
-use recado_domain::billing::WorkStore;
+use recado_domain::billing::SubscriptionWorkStore;
 use recado_domain::shared::{AccountId, StoreError, SubscriptionId};
 use time::Duration;
 
@@ -24,7 +24,7 @@ impl PgBillingWork {
 }
 
 #[async_trait]
-impl WorkStore for PgBillingWork {
+impl SubscriptionWorkStore for PgBillingWork {
     async fn claim_intent(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
         // Servers of the version before write no `intent_check_at`: theirs are due when the lease is over.
         let query = sql(

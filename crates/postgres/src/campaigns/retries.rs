@@ -8,7 +8,7 @@ use recado_domain::campaigns::{
     CampaignStatus, DueRetry, LeftOut, NO_CODE, QueuedRun, RETRY_RULES, RetryReport, RetryRequest, RetryRule,
     RetrySchedule, Scheduler,
 };
-use recado_domain::shared::{AccountId, CampaignId, Write};
+use recado_domain::shared::{AccountId, CampaignId, WriteOutcome};
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
@@ -209,7 +209,7 @@ pub(super) async fn renew_untried(
 pub(super) async fn schedule(
     conn: &mut AsyncPgConnection,
     schedule: &RetrySchedule,
-) -> DbResult<(Write<CampaignStatus>, RetryReport)> {
+) -> DbResult<(WriteOutcome<CampaignStatus>, RetryReport)> {
     let (campaign, request, scheduler) = (&schedule.campaign, &schedule.request, &schedule.scheduler);
     let (account, id) = (campaign.account_id, campaign.id);
     let moved = sql(
@@ -245,7 +245,7 @@ pub(super) async fn schedule(
     .await?;
     outbox::append(conn, account, &schedule.events).await?;
     let report = forecast(conn, account, id, campaign.retry_scheduled_at, request).await?;
-    Ok((Write::Done, report))
+    Ok((WriteOutcome::Done, report))
 }
 
 /// Ends the scheduled retry of a campaign that shows none any more.

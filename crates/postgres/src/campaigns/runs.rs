@@ -13,7 +13,7 @@ use recado_domain::campaigns::{
     SendResult, StartOutcome, Started,
 };
 use recado_domain::shared::{
-    AccountId, CampaignId, ContactId, Event, ProfileId, SendId, StoreError, TemplateId, Write,
+    AccountId, CampaignId, ContactId, Event, ProfileId, SendId, StoreError, TemplateId, WriteOutcome,
 };
 use recado_domain::whatsapp::STOPPED_MARKETING;
 use time::{Date, Duration};
@@ -64,7 +64,7 @@ impl RunStore for PgRuns {
             unless StartOutcome::Refused(_) | StartOutcome::Changed | StartOutcome::Missing)
     }
 
-    async fn enqueue_start(&self, start_request: &EnqueueStart) -> Result<Write<CampaignStatus>, StoreError> {
+    async fn enqueue_start(&self, start_request: &EnqueueStart) -> Result<WriteOutcome<CampaignStatus>, StoreError> {
         let account = start_request.campaign.account_id;
         in_tenant!(self.tenants, account, |conn| start::enqueue_start(conn, start_request))
     }
@@ -89,7 +89,7 @@ impl RunStore for PgRuns {
     async fn schedule_retry(
         &self,
         schedule: &RetrySchedule,
-    ) -> Result<(Write<CampaignStatus>, RetryReport), StoreError> {
+    ) -> Result<(WriteOutcome<CampaignStatus>, RetryReport), StoreError> {
         let account = schedule.campaign.account_id;
         in_tenant!(self.tenants, account, |conn| retries::schedule(conn, schedule))
     }
@@ -367,7 +367,7 @@ pub(super) async fn facts(
         Some(profile) => Some(profile),
         None => default_profile(conn, account).await?,
     };
-    let (billing, now) = billing::standing(conn, account).await?;
+    let (billing, now) = billing::entitlement(conn, account).await?;
     Ok(Some(RunFacts {
         campaign,
         template,
@@ -437,6 +437,6 @@ async fn default_profile(conn: &mut AsyncPgConnection, account: AccountId) -> Db
 /// The month's limit that a run keeps to: the one that it was decided on, or the present plan's where that is smaller.
 /// None: the account has no active plan any more.
 pub(super) async fn limit_now(conn: &mut AsyncPgConnection, account: AccountId, decided: i64) -> DbResult<Option<i64>> {
-    let (standing, now) = billing::standing(conn, account).await?;
-    Ok(standing.messages_per_month(now).map(|limit| limit.min(decided)))
+    let (entitlement, now) = billing::entitlement(conn, account).await?;
+    Ok(entitlement.messages_per_month(now).map(|limit| limit.min(decided)))
 }

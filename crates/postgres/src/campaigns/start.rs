@@ -5,7 +5,7 @@ use recado_domain::campaigns::{
     Campaign, CampaignStatus, Command, EnqueueStart, QueuedRun, Refusal, RetryOutcome, RunRetry, RunStart,
     StartOutcome, Trigger, started_event, transition,
 };
-use recado_domain::shared::{AccountId, Actor, CampaignId, Event, Write};
+use recado_domain::shared::{AccountId, Actor, CampaignId, Event, WriteOutcome};
 use time::{Date, Duration};
 use uuid::Uuid;
 
@@ -88,7 +88,7 @@ pub(super) async fn start(
 pub(super) async fn enqueue_start(
     conn: &mut AsyncPgConnection,
     start_request: &EnqueueStart,
-) -> DbResult<Write<CampaignStatus>> {
+) -> DbResult<WriteOutcome<CampaignStatus>> {
     let campaign = &start_request.campaign;
     let (account, id) = (campaign.account_id, campaign.id);
     let moved = sql(
@@ -117,7 +117,7 @@ pub(super) async fn enqueue_start(
     };
     enqueue(conn, account, id, entry).await?;
     outbox::append(conn, account, &start_request.events).await?;
-    Ok(Write::Done)
+    Ok(WriteOutcome::Done)
 }
 
 /// The queue entry of a start that is not prepared yet.

@@ -10,7 +10,7 @@ use recado_domain::campaigns::{
     Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, Failure, PreviewFacts,
     SendContact, SendCounts, SendStatus,
 };
-use recado_domain::shared::{AccountId, CampaignId, Event, Page, PageQuery, StoreError, Write};
+use recado_domain::shared::{AccountId, CampaignId, Event, Page, PageQuery, StoreError, WriteOutcome};
 use serde_json::Value;
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
@@ -117,7 +117,7 @@ pub(super) async fn stale(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
-) -> DbResult<Write<CampaignStatus>> {
+) -> DbResult<WriteOutcome<CampaignStatus>> {
     let status: Option<String> = campaigns::table
         .filter(campaigns::account_id.eq(account.0))
         .filter(campaigns::id.eq(id.0))
@@ -127,8 +127,8 @@ pub(super) async fn stale(
         .await
         .optional()?;
     Ok(match status {
-        Some(status) => Write::Stale(parse_enum(&status)?),
-        None => Write::Missing,
+        Some(status) => WriteOutcome::Stale(parse_enum(&status)?),
+        None => WriteOutcome::Missing,
     })
 }
 
@@ -137,7 +137,7 @@ async fn update(
     campaign: &Campaign,
     expected: &Campaign,
     events: &[Event],
-) -> DbResult<Write<CampaignStatus>> {
+) -> DbResult<WriteOutcome<CampaignStatus>> {
     let (account, id) = (campaign.account_id, campaign.id);
     let guarded = campaigns::table
         .filter(campaigns::account_id.eq(account.0))
@@ -167,7 +167,7 @@ async fn update(
         retries::unschedule(conn, account, id).await?;
     }
     outbox::append(conn, account, events).await?;
-    Ok(Write::Done)
+    Ok(WriteOutcome::Done)
 }
 
 async fn delete(
@@ -175,7 +175,7 @@ async fn delete(
     campaign: &Campaign,
     expected: CampaignStatus,
     events: &[Event],
-) -> DbResult<Write<CampaignStatus>> {
+) -> DbResult<WriteOutcome<CampaignStatus>> {
     let (account, id) = (campaign.account_id, campaign.id);
     let guarded = campaigns::table
         .filter(campaigns::account_id.eq(account.0))
@@ -192,7 +192,7 @@ async fn delete(
     }
     retries::unschedule(conn, account, id).await?;
     outbox::append(conn, account, events).await?;
-    Ok(Write::Done)
+    Ok(WriteOutcome::Done)
 }
 
 #[derive(QueryableByName)]
@@ -335,7 +335,7 @@ impl CampaignStore for PgCampaigns {
         campaign: &Campaign,
         expected: &Campaign,
         events: &[Event],
-    ) -> Result<Write<CampaignStatus>, StoreError> {
+    ) -> Result<WriteOutcome<CampaignStatus>, StoreError> {
         in_tenant!(self.0, campaign.account_id, |conn| update(
             conn, campaign, expected, events
         ))
@@ -346,7 +346,7 @@ impl CampaignStore for PgCampaigns {
         campaign: &Campaign,
         expected: CampaignStatus,
         events: &[Event],
-    ) -> Result<Write<CampaignStatus>, StoreError> {
+    ) -> Result<WriteOutcome<CampaignStatus>, StoreError> {
         in_tenant!(self.0, campaign.account_id, |conn| delete(
             conn, campaign, expected, events
         ))

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::analytics::MessageTally;
+use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::conversations::{
     Consent, ContactIdentity, ConversationState, ConversationStatus, Direction, InboundItem, Inbox, InboxChanges,
     InboxKeys, InboxStore, MessageStatus,
@@ -155,7 +155,7 @@ async fn receive(
 struct Counted {
     new_contacts: i64,
     conversations: Vec<(ConversationStatus, i64)>,
-    messages: MessageTally,
+    messages: MessageRollupDelta,
 }
 
 impl Counted {
@@ -166,7 +166,7 @@ impl Counted {
             conversations.extend(before.get(&conversation.id).map(|&status| (status, -1)));
             conversations.push((conversation.status, 1));
         }
-        let mut messages = MessageTally::default();
+        let mut messages = MessageRollupDelta::default();
         for (.., message) in &changes.messages {
             messages.add(message.at, MessageStatus::Received);
         }

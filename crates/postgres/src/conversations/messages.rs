@@ -4,7 +4,7 @@
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::analytics::MessageTally;
+use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::{MessageStatusEvent, SendStatus, StatusPricing};
 use recado_domain::conversations::{Message, MessageStatus};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
@@ -232,11 +232,11 @@ pub(crate) async fn write_messages(
     .bind(prices.collect::<Vec<_>>())
     .execute(&mut *conn)
     .await?;
-    let mut tally = MessageTally::default();
+    let mut delta = MessageRollupDelta::default();
     for LockedMessage { message, was, .. } in &changed {
-        tally.advance(message.created_at, *was, message.status);
+        delta.advance(message.created_at, *was, message.status);
     }
-    count_messages(conn, account, &tally).await?;
+    count_messages(conn, account, &delta).await?;
     let events: Vec<MessageStatusEvent> = changed.into_iter().filter_map(LockedMessage::status_event).collect();
     outbox::append(conn, account, &MessageStatusEvent::events(&events)).await
 }

@@ -7,7 +7,7 @@ use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::analytics::MessageTally;
+use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::{NEVER_CONFIRMED, SendStatus};
 use recado_domain::conversations::{
     Conversation, ConversationEvent, ConversationQuery, ConversationStatus, ConversationStore, Message, ReplyFacts,
@@ -250,9 +250,9 @@ async fn begin_reply(
     .bind(reply.created_at)
     .execute(&mut *conn)
     .await?;
-    let mut tally = MessageTally::default();
-    tally.add(reply.created_at, reply.status);
-    count_messages(conn, account, &tally).await?;
+    let mut delta = MessageRollupDelta::default();
+    delta.add(reply.created_at, reply.status);
+    count_messages(conn, account, &delta).await?;
     Ok(true)
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::ingestion::{Cart, CartDraft, Recorded, Tally};
+use recado_domain::ingestion::{Cart, CartDraft, IngestionResult, RollupDelta};
 use recado_domain::shared::{AccountId, CartId};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -55,11 +55,11 @@ pub(super) async fn record(
     ids: &[CartId],
     drafts: &[CartDraft],
     now: OffsetDateTime,
-) -> DbResult<Recorded> {
+) -> DbResult<IngestionResult> {
     let phones = collect_column(drafts, |draft| draft.phone.as_ref().map(ToString::to_string));
     let contacts = references::by_phone(conn, account, phones).await?;
     // Of several of one cart the last counts.
-    let told: BTreeMap<Key, _> = drafts
+    let incoming: BTreeMap<Key, _> = drafts
         .iter()
         .zip(contacts)
         .zip(ids)
@@ -68,16 +68,16 @@ pub(super) async fn record(
             (key, (draft, contact, *id))
         })
         .collect();
-    let keys: Vec<&Key> = told.keys().collect();
+    let keys: Vec<&Key> = incoming.keys().collect();
     let known = known(conn, account, &keys).await?;
-    let (mut made, mut changed, mut tally) = (Vec::new(), Vec::new(), Tally::default());
-    for (key, (draft, contact, id)) in &told {
+    let (mut made, mut changed, mut delta) = (Vec::new(), Vec::new(), RollupDelta::default());
+    for (key, (draft, contact, id)) in &incoming {
         let before = known.get(key);
-        let cart = Cart::told(*id, draft, *contact, before);
+        let cart = Cart::merged(*id, draft, *contact, before);
         if before == Some(&cart) {
             continue;
         }
-        tally.cart(before, &cart);
+        delta.cart(before, &cart);
         match before {
             None => made.push((key, cart)),
             Some(_) => changed.push((key, cart)),
@@ -85,8 +85,8 @@ pub(super) async fn record(
     }
     insert(conn, account, &made, now).await?;
     update(conn, account, &changed, now).await?;
-    rollups::write(conn, account, &mut tally).await?;
-    Ok(Recorded::of(drafts.len(), made.len() + changed.len()))
+    rollups::write(conn, account, &mut delta).await?;
+    Ok(IngestionResult::of(drafts.len(), made.len() + changed.len()))
 }
 
 async fn known(conn: &mut AsyncPgConnection, account: AccountId, keys: &[&Key]) -> DbResult<HashMap<Key, Cart>> {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::ingestion::{EventDraft, EventTally, Recorded, Recording};
+use recado_domain::ingestion::{EventDraft, IngestionOutcome, IngestionResult, MetricRollupDelta};
 use recado_domain::shared::{AccountId, ContactId, Event, WebhookKind, timestamp};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -22,32 +22,35 @@ pub(super) async fn record(
     account: AccountId,
     drafts: &[EventDraft],
     now: OffsetDateTime,
-) -> DbResult<Recording> {
+) -> DbResult<IngestionOutcome> {
     let contacts = match references::of_events(conn, account, drafts).await? {
         Ok(contacts) => contacts,
-        Err(dangling) => return Ok(Recording::Dangling(dangling)),
+        Err(unknown_references) => return Ok(IngestionOutcome::UnknownReferences(unknown_references)),
     };
     // Of several of one event the first counts.
     let mut seen = HashSet::new();
-    let told = drafts.iter().zip(contacts).filter(|(draft, _)| seen.insert(draft.id));
-    let told: Vec<(&EventDraft, Option<ContactId>)> = told.collect();
+    let incoming = drafts.iter().zip(contacts).filter(|(draft, _)| seen.insert(draft.id));
+    let incoming: Vec<(&EventDraft, Option<ContactId>)> = incoming.collect();
     lock(conn, account, drafts).await?;
-    let inserted = insert(conn, account, &told, now).await?;
-    let mut tally = EventTally::default();
-    for (draft, contact) in told.iter().filter(|(draft, _)| inserted.contains(&draft.id.into())) {
-        tally.count(draft, *contact);
+    let inserted = insert(conn, account, &incoming, now).await?;
+    let mut delta = MetricRollupDelta::default();
+    for (draft, contact) in incoming.iter().filter(|(draft, _)| inserted.contains(&draft.id.into())) {
+        delta.count(draft, *contact);
     }
-    let before = last_events(conn, account, &tally).await?;
-    tally.move_contacts(&before);
-    write(conn, account, &tally).await?;
-    let new = told.iter().filter(|(draft, _)| inserted.contains(&draft.id.into()));
-    let items = new.map(|(draft, contact)| told_item(draft, *contact)).collect();
+    let before = last_events(conn, account, &delta).await?;
+    delta.move_contacts(&before);
+    write(conn, account, &delta).await?;
+    let new = incoming.iter().filter(|(draft, _)| inserted.contains(&draft.id.into()));
+    let items = new.map(|(draft, contact)| recorded_item(draft, *contact)).collect();
     outbox::append(conn, account, &[Event::webhook(WebhookKind::MetricRecorded, items)]).await?;
-    Ok(Recording::Done(Recorded::of(drafts.len(), inserted.len())))
+    Ok(IngestionOutcome::Done(IngestionResult::of(
+        drafts.len(),
+        inserted.len(),
+    )))
 }
 
 /// What webhook endpoints are told of an event.
-fn told_item(draft: &EventDraft, contact: Option<ContactId>) -> Value {
+fn recorded_item(draft: &EventDraft, contact: Option<ContactId>) -> Value {
     json!({ "id": draft.id, "metric_name": draft.metric_name, "contact_id": contact, "value": draft.value,
             "currency": draft.currency, "source": draft.source, "occurred_at": timestamp::format(draft.occurred_at) })
 }
@@ -70,7 +73,7 @@ async fn lock(conn: &mut AsyncPgConnection, account: AccountId, drafts: &[EventD
 async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    told: &[(&EventDraft, Option<ContactId>)],
+    incoming: &[(&EventDraft, Option<ContactId>)],
     now: OffsetDateTime,
 ) -> DbResult<HashSet<Uuid>> {
     let rows: Vec<Id> = sql("INSERT INTO metric_events
@@ -82,16 +85,16 @@ async fn insert(
          ON CONFLICT (account_id, id) DO NOTHING
          RETURNING id")
     .bind(account)
-    .bind(collect_column(told, |(draft, _)| Uuid::from(draft.id)))
-    .bind(collect_column(told, |(draft, _)| draft.metric_name.clone()))
-    .bind(collect_column(told, |(_, contact)| contact.map(Uuid::from)))
-    .bind(collect_column(told, |(draft, _)| draft.value))
-    .bind(collect_column(told, |(draft, _)| draft.currency.clone()))
-    .bind(collect_column(told, |(draft, _)| draft.source.clone()))
-    .bind(collect_column(told, |(draft, _)| {
+    .bind(collect_column(incoming, |(draft, _)| Uuid::from(draft.id)))
+    .bind(collect_column(incoming, |(draft, _)| draft.metric_name.clone()))
+    .bind(collect_column(incoming, |(_, contact)| contact.map(Uuid::from)))
+    .bind(collect_column(incoming, |(draft, _)| draft.value))
+    .bind(collect_column(incoming, |(draft, _)| draft.currency.clone()))
+    .bind(collect_column(incoming, |(draft, _)| draft.source.clone()))
+    .bind(collect_column(incoming, |(draft, _)| {
         Value::Object(draft.properties.clone())
     }))
-    .bind(collect_column(told, |(draft, _)| draft.occurred_at))
+    .bind(collect_column(incoming, |(draft, _)| draft.occurred_at))
     .bind(now)
     .load(conn)
     .await?;
@@ -112,9 +115,9 @@ struct LastEvent {
 async fn last_events(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    tally: &EventTally,
+    delta: &MetricRollupDelta,
 ) -> DbResult<BTreeMap<(String, ContactId), OffsetDateTime>> {
-    let keys: Vec<_> = tally.contacts.keys().collect();
+    let keys: Vec<_> = delta.contacts.keys().collect();
     if keys.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -135,18 +138,18 @@ async fn last_events(
     Ok(known.collect())
 }
 
-async fn write(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> DbResult<()> {
-    if tally.metrics.is_empty() {
+async fn write(conn: &mut AsyncPgConnection, account: AccountId, delta: &MetricRollupDelta) -> DbResult<()> {
+    if delta.metrics.is_empty() {
         return Ok(());
     }
-    write_metrics(conn, account, tally).await?;
-    write_sources(conn, account, tally).await?;
-    write_contacts(conn, account, tally).await?;
-    write_rollups(conn, account, tally).await
+    write_metrics(conn, account, delta).await?;
+    write_sources(conn, account, delta).await?;
+    write_contacts(conn, account, delta).await?;
+    write_rollups(conn, account, delta).await
 }
 
-async fn write_metrics(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> DbResult<()> {
-    let rows: Vec<_> = tally.metrics.iter().collect();
+async fn write_metrics(conn: &mut AsyncPgConnection, account: AccountId, delta: &MetricRollupDelta) -> DbResult<()> {
+    let rows: Vec<_> = delta.metrics.iter().collect();
     sql(format!(
         "UPDATE metrics m SET total_events = m.total_events + d.events, total_value = m.total_value + d.value::numeric,
            last_event_at = greatest(m.last_event_at, d.last_event_at),
@@ -169,8 +172,8 @@ async fn write_metrics(conn: &mut AsyncPgConnection, account: AccountId, tally: 
     Ok(())
 }
 
-async fn write_sources(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> DbResult<()> {
-    let rows: Vec<_> = tally.sources.iter().collect();
+async fn write_sources(conn: &mut AsyncPgConnection, account: AccountId, delta: &MetricRollupDelta) -> DbResult<()> {
+    let rows: Vec<_> = delta.sources.iter().collect();
     sql("INSERT INTO metric_sources (account_id, metric_name, source)
          SELECT $1, d.name, d.source FROM unnest($2, $3) WITH ORDINALITY AS d (name, source, position)
          ORDER BY d.position
@@ -183,8 +186,8 @@ async fn write_sources(conn: &mut AsyncPgConnection, account: AccountId, tally: 
     Ok(())
 }
 
-async fn write_contacts(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> DbResult<()> {
-    let rows: Vec<_> = tally.contacts.iter().collect();
+async fn write_contacts(conn: &mut AsyncPgConnection, account: AccountId, delta: &MetricRollupDelta) -> DbResult<()> {
+    let rows: Vec<_> = delta.contacts.iter().collect();
     if rows.is_empty() {
         return Ok(());
     }
@@ -200,16 +203,16 @@ async fn write_contacts(conn: &mut AsyncPgConnection, account: AccountId, tally:
     .bind(account)
     .bind(collect_column(&rows, |((name, _), _)| name.clone()))
     .bind(collect_column(&rows, |((_, contact), _)| Uuid::from(*contact)))
-    .bind(collect_column(&rows, |(_, figures)| figures.events))
-    .bind(collect_column(&rows, |(_, figures)| figures.value))
-    .bind(collect_column(&rows, |(_, figures)| figures.last_event_at))
+    .bind(collect_column(&rows, |(_, sums)| sums.events))
+    .bind(collect_column(&rows, |(_, sums)| sums.value))
+    .bind(collect_column(&rows, |(_, sums)| sums.last_event_at))
     .execute(conn)
     .await?;
     Ok(())
 }
 
-async fn write_rollups(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> DbResult<()> {
-    let rows: Vec<_> = tally.rollups.iter().collect();
+async fn write_rollups(conn: &mut AsyncPgConnection, account: AccountId, delta: &MetricRollupDelta) -> DbResult<()> {
+    let rows: Vec<_> = delta.rollups.iter().collect();
     sql(
         "INSERT INTO metric_rollups AS r (account_id, metric_name, span, at, events, value, last_contacts)
          SELECT $1, d.name, d.span, d.at, d.events, d.value::numeric, d.last_contacts
@@ -221,11 +224,11 @@ async fn write_rollups(conn: &mut AsyncPgConnection, account: AccountId, tally: 
     )
     .bind(account)
     .bind(collect_column(&rows, |((name, _, _), _)| name.clone()))
-    .bind(collect_column(&rows, |((_, grain, _), _)| grain.minutes()))
+    .bind(collect_column(&rows, |((_, granularity, _), _)| granularity.minutes()))
     .bind(collect_column(&rows, |((_, _, at), _)| *at))
-    .bind(collect_column(&rows, |(_, figures)| figures.events))
-    .bind(collect_column(&rows, |(_, figures)| figures.value))
-    .bind(collect_column(&rows, |(_, figures)| figures.last_contacts))
+    .bind(collect_column(&rows, |(_, sums)| sums.events))
+    .bind(collect_column(&rows, |(_, sums)| sums.value))
+    .bind(collect_column(&rows, |(_, sums)| sums.last_contacts))
     .execute(conn)
     .await?;
     Ok(())

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::ingestion::{Order, OrderDraft, OrderItem, Origin, Recorded, Recording, Tally};
+use recado_domain::ingestion::{
+    Attribution, IngestionOutcome, IngestionResult, Order, OrderDraft, OrderItem, RollupDelta,
+};
 use recado_domain::shared::{AccountId, Amount, Event, OrderId, WebhookKind, timestamp};
 use serde_json::json;
 use time::OffsetDateTime;
@@ -26,19 +28,19 @@ pub(super) async fn record(
     ids: &[OrderId],
     drafts: &[OrderDraft],
     now: OffsetDateTime,
-) -> DbResult<Recording> {
+) -> DbResult<IngestionOutcome> {
     let references = match references::of_orders(conn, account, drafts).await? {
         Ok(references) => references,
-        Err(dangling) => return Ok(Recording::Dangling(dangling)),
+        Err(unknown_references) => return Ok(IngestionOutcome::UnknownReferences(unknown_references)),
     };
     // Of several of one order the last counts.
-    let told = drafts.iter().zip(&references).zip(ids);
-    let told: BTreeMap<Key, Telling<'_>> = told
+    let incoming = drafts.iter().zip(&references).zip(ids);
+    let incoming: BTreeMap<Key, IncomingOrder<'_>> = incoming
         .map(|((draft, references), id)| {
             let key = (draft.platform.clone(), draft.external_id.clone());
             (
                 key,
-                Telling {
+                IncomingOrder {
                     id: *id,
                     draft,
                     references,
@@ -46,24 +48,24 @@ pub(super) async fn record(
             )
         })
         .collect();
-    let known = known(conn, account, &told).await?;
-    let origins = origins(conn, account, &told, &known).await?;
+    let known = known(conn, account, &incoming).await?;
+    let attributions = attributions(conn, account, &incoming, &known).await?;
     let mut written = Written::default();
-    for (key, telling) in &told {
+    for (key, incoming_order) in &incoming {
         let before = known.get(key);
-        let origin = origins.get(key).copied().unwrap_or_default();
-        let contact = telling.references.contact();
-        let order = Order::told(telling.id, telling.draft, contact, origin, before);
-        written.take(telling.draft, before, order);
+        let attribution = attributions.get(key).copied().unwrap_or_default();
+        let contact = incoming_order.references.contact();
+        let order = Order::merged(incoming_order.id, incoming_order.draft, contact, attribution, before);
+        written.take(incoming_order.draft, before, order);
     }
     write(conn, account, &mut written, now).await?;
     let accepted = written.made.len() + written.changed.len();
-    outbox::append(conn, account, &[told_event(&written)]).await?;
-    Ok(Recording::Done(Recorded::of(drafts.len(), accepted)))
+    outbox::append(conn, account, &[recorded_event(&written)]).await?;
+    Ok(IngestionOutcome::Done(IngestionResult::of(drafts.len(), accepted)))
 }
 
 /// An order as it was told, and what it names.
-struct Telling<'a> {
+struct IncomingOrder<'a> {
     id: OrderId,
     draft: &'a OrderDraft,
     references: &'a OrderReferences,
@@ -74,7 +76,7 @@ struct Telling<'a> {
 struct Written<'a> {
     made: Vec<(&'a OrderDraft, Order)>,
     changed: Vec<(&'a OrderDraft, Order)>,
-    tally: Tally,
+    delta: RollupDelta,
 }
 
 impl<'a> Written<'a> {
@@ -82,7 +84,7 @@ impl<'a> Written<'a> {
         if before == Some(&order) {
             return;
         }
-        self.tally.order(before, &order);
+        self.delta.order(before, &order);
         match before {
             None => self.made.push((draft, order)),
             Some(_) => self.changed.push((draft, order)),
@@ -91,13 +93,13 @@ impl<'a> Written<'a> {
 }
 
 /// What webhook endpoints are told: orders that are new or changed, as they are now.
-fn told_event(written: &Written<'_>) -> Event {
+fn recorded_event(written: &Written<'_>) -> Event {
     let orders = written.made.iter().chain(&written.changed);
     let item = |(draft, order): &(&OrderDraft, Order)| {
         json!({ "id": order.id, "external_id": draft.external_id, "platform": order.platform,
                 "status": order.status, "total": order.total, "contact_id": order.contact_id,
-                "campaign_id": order.origin.campaign_id, "automation_id": order.origin.automation_id,
-                "link_id": order.origin.link_id, "placed_at": timestamp::format(order.placed_at),
+                "campaign_id": order.attribution.campaign_id, "automation_id": order.attribution.automation_id,
+                "link_id": order.attribution.link_id, "placed_at": timestamp::format(order.placed_at),
                 "paid_at": order.paid_at.map(timestamp::format) })
     };
     Event::webhook(WebhookKind::OrderRecorded, orders.map(item).collect())
@@ -161,7 +163,7 @@ impl OrderRow {
             total: amount(&self.total)?,
             gateway_fee: amount(&self.gateway_fee)?,
             items,
-            origin: Origin {
+            attribution: Attribution {
                 campaign_id: self.campaign_id.map(Into::into),
                 automation_id: self.automation_id.map(Into::into),
                 link_id: self.link_id.map(Into::into),
@@ -177,9 +179,9 @@ impl OrderRow {
 async fn known(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    told: &BTreeMap<Key, Telling<'_>>,
+    incoming: &BTreeMap<Key, IncomingOrder<'_>>,
 ) -> DbResult<HashMap<Key, Order>> {
-    let keys: Vec<&Key> = told.keys().collect();
+    let keys: Vec<&Key> = incoming.keys().collect();
     let rows: Vec<OrderRow> = sql(format!(
         "SELECT o.id, o.platform, o.external_id, o.contact_id, o.status, o.total::text AS total,
            o.gateway_fee::text AS gateway_fee, o.campaign_id, o.automation_id, o.link_id, o.placed_at, o.paid_at
@@ -235,28 +237,28 @@ async fn items(
 }
 
 /// What they name; of new ones that name nothing, the message.
-async fn origins(
+async fn attributions(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    told: &BTreeMap<Key, Telling<'_>>,
+    incoming: &BTreeMap<Key, IncomingOrder<'_>>,
     known: &HashMap<Key, Order>,
-) -> DbResult<HashMap<Key, Origin>> {
-    let mut origins = HashMap::new();
+) -> DbResult<HashMap<Key, Attribution>> {
+    let mut attributions = HashMap::new();
     let (mut keys, mut asked) = (Vec::new(), Vec::new());
-    for (key, telling) in told {
-        let origin = Origin::named(telling.draft, telling.references.link());
-        let is_decided = origin.is_known() || known.contains_key(key);
-        origins.insert(key.clone(), origin);
-        if let Some(contact) = telling.references.contact().filter(|_| !is_decided) {
+    for (key, incoming_order) in incoming {
+        let attribution = Attribution::named(incoming_order.draft, incoming_order.references.link());
+        let is_decided = attribution.is_known() || known.contains_key(key);
+        attributions.insert(key.clone(), attribution);
+        if let Some(contact) = incoming_order.references.contact().filter(|_| !is_decided) {
             keys.push(key);
-            asked.push((contact, telling.draft.placed_at));
+            asked.push((contact, incoming_order.draft.placed_at));
         }
     }
     let campaigns = references::last_messages(conn, account, &asked).await?;
     for (key, campaign) in keys.into_iter().zip(campaigns) {
-        origins.insert(key.clone(), Origin::of_message(campaign));
+        attributions.insert(key.clone(), Attribution::of_message(campaign));
     }
-    Ok(origins)
+    Ok(attributions)
 }
 
 async fn write(
@@ -275,7 +277,7 @@ async fn write(
         .collect();
     insert_items(conn, account, &orders).await?;
     rollups::name_products(conn, account, &orders).await?;
-    rollups::write(conn, account, &mut written.tally).await
+    rollups::write(conn, account, &mut written.delta).await
 }
 
 /// Another writer may have made one of them meanwhile: then everything is decided again.
@@ -308,12 +310,14 @@ async fn insert(
     .bind(collect_column(made, |(_, order)| order.total))
     .bind(collect_column(made, |(_, order)| order.gateway_fee))
     .bind(collect_column(made, |(_, order)| {
-        order.origin.campaign_id.map(Uuid::from)
+        order.attribution.campaign_id.map(Uuid::from)
     }))
     .bind(collect_column(made, |(_, order)| {
-        order.origin.automation_id.map(Uuid::from)
+        order.attribution.automation_id.map(Uuid::from)
     }))
-    .bind(collect_column(made, |(_, order)| order.origin.link_id.map(Uuid::from)))
+    .bind(collect_column(made, |(_, order)| {
+        order.attribution.link_id.map(Uuid::from)
+    }))
     .bind(collect_column(made, |(_, order)| order.placed_at))
     .bind(collect_column(made, |(_, order)| order.paid_at))
     .bind(now)
@@ -351,13 +355,13 @@ async fn update(
     .bind(collect_column(changed, |(_, order)| order.total))
     .bind(collect_column(changed, |(_, order)| order.gateway_fee))
     .bind(collect_column(changed, |(_, order)| {
-        order.origin.campaign_id.map(Uuid::from)
+        order.attribution.campaign_id.map(Uuid::from)
     }))
     .bind(collect_column(changed, |(_, order)| {
-        order.origin.automation_id.map(Uuid::from)
+        order.attribution.automation_id.map(Uuid::from)
     }))
     .bind(collect_column(changed, |(_, order)| {
-        order.origin.link_id.map(Uuid::from)
+        order.attribution.link_id.map(Uuid::from)
     }))
     .bind(collect_column(changed, |(_, order)| order.placed_at))
     .bind(collect_column(changed, |(_, order)| order.paid_at))

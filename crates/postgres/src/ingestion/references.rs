@@ -4,7 +4,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Nullable, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::Phone;
-use recado_domain::ingestion::{ATTRIBUTION_WINDOW, Dangling, EventDraft, OrderDraft, Who};
+use recado_domain::ingestion::{ATTRIBUTION_WINDOW, EventDraft, OrderDraft, UnknownReference, Who};
 use recado_domain::shared::{AccountId, CampaignId, ContactId, LinkId};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -38,14 +38,14 @@ impl OrderReferences {
         Some((self.link_id?.into(), self.link_campaign_id.map(Into::into)))
     }
 
-    fn dangling(&self, index: usize) -> impl Iterator<Item = Dangling> {
+    fn unknown_references(&self, index: usize) -> impl Iterator<Item = UnknownReference> {
         let fields = [
             (self.campaign_dangles, "campaign_id"),
             (self.automation_dangles, "automation_id"),
             (self.link_dangles, "link_code"),
         ];
-        let dangling = fields.into_iter().filter(|(dangles, _)| *dangles);
-        dangling.map(move |(_, field)| Dangling { index, field })
+        let unknown_references = fields.into_iter().filter(|(dangles, _)| *dangles);
+        unknown_references.map(move |(_, field)| UnknownReference { index, field })
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) async fn of_orders(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     drafts: &[OrderDraft],
-) -> DbResult<Result<Vec<OrderReferences>, Vec<Dangling>>> {
+) -> DbResult<Result<Vec<OrderReferences>, Vec<UnknownReference>>> {
     let references: Vec<OrderReferences> = sql(format!(
         "SELECT c.id AS contact_id, l.id AS link_id, l.campaign_id AS link_campaign_id,
            d.campaign_id IS NOT NULL AND k.id IS NULL AS campaign_dangles,
@@ -79,12 +79,14 @@ pub(super) async fn of_orders(
     .bind(collect_column(drafts, |draft| draft.link_code.clone()))
     .load(conn)
     .await?;
-    let dangling = references.iter().enumerate();
-    let dangling: Vec<Dangling> = dangling.flat_map(|(index, row)| row.dangling(index)).collect();
-    Ok(if dangling.is_empty() {
+    let unknown_references = references.iter().enumerate();
+    let unknown_references: Vec<UnknownReference> = unknown_references
+        .flat_map(|(index, row)| row.unknown_references(index))
+        .collect();
+    Ok(if unknown_references.is_empty() {
         Ok(references)
     } else {
-        Err(dangling)
+        Err(unknown_references)
     })
 }
 
@@ -118,7 +120,7 @@ pub(super) async fn of_events(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     drafts: &[EventDraft],
-) -> DbResult<Result<Vec<Option<ContactId>>, Vec<Dangling>>> {
+) -> DbResult<Result<Vec<Option<ContactId>>, Vec<UnknownReference>>> {
     let id = |draft: &EventDraft| match &draft.who {
         Who::Contact(id) => Some(Uuid::from(*id)),
         Who::Phone(_) => None,
@@ -141,17 +143,17 @@ pub(super) async fn of_events(
     .await?;
     let contacts: Vec<Option<ContactId>> = found.into_iter().map(|row| row.contact_id.map(Into::into)).collect();
     let named = drafts.iter().zip(&contacts).enumerate();
-    let dangling: Vec<Dangling> = named
+    let unknown_references: Vec<UnknownReference> = named
         .filter(|(_, (draft, contact))| matches!(draft.who, Who::Contact(_)) && contact.is_none())
-        .map(|(index, _)| Dangling {
+        .map(|(index, _)| UnknownReference {
             index,
             field: "contact_id",
         })
         .collect();
-    Ok(if dangling.is_empty() {
+    Ok(if unknown_references.is_empty() {
         Ok(contacts)
     } else {
-        Err(dangling)
+        Err(unknown_references)
     })
 }
 

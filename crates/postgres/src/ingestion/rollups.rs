@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::ingestion::{Order, Tally};
+use recado_domain::ingestion::{Order, RollupDelta};
 use recado_domain::shared::AccountId;
 
 use crate::errors::DbResult;
 use crate::sql::{collect_column, sql};
 
-pub(super) async fn write(conn: &mut AsyncPgConnection, account: AccountId, tally: &mut Tally) -> DbResult<()> {
-    tally.retain_changes();
-    write_orders(conn, account, tally).await?;
-    write_products(conn, account, tally).await?;
-    write_origins(conn, account, tally).await?;
-    write_carts(conn, account, tally).await
+pub(super) async fn write(conn: &mut AsyncPgConnection, account: AccountId, delta: &mut RollupDelta) -> DbResult<()> {
+    delta.retain_changes();
+    write_orders(conn, account, delta).await?;
+    write_products(conn, account, delta).await?;
+    write_attributions(conn, account, delta).await?;
+    write_carts(conn, account, delta).await
 }
 
-async fn write_orders(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> DbResult<()> {
-    let rows: Vec<_> = tally.orders.iter().collect();
+async fn write_orders(conn: &mut AsyncPgConnection, account: AccountId, delta: &RollupDelta) -> DbResult<()> {
+    let rows: Vec<_> = delta.orders.iter().collect();
     if rows.is_empty() {
         return Ok(());
     }
@@ -40,26 +40,26 @@ async fn write_orders(conn: &mut AsyncPgConnection, account: AccountId, tally: &
            attributed_revenue = r.attributed_revenue + excluded.attributed_revenue",
     )
     .bind(account)
-    .bind(collect_column(&rows, |((grain, _, _), _)| grain.minutes()))
+    .bind(collect_column(&rows, |((granularity, _, _), _)| granularity.minutes()))
     .bind(collect_column(&rows, |((_, at, _), _)| *at))
     .bind(collect_column(&rows, |((_, _, platform), _)| platform.clone()))
-    .bind(collect_column(&rows, |(_, figures)| figures.placed))
-    .bind(collect_column(&rows, |(_, figures)| figures.pending))
-    .bind(collect_column(&rows, |(_, figures)| figures.cancelled))
-    .bind(collect_column(&rows, |(_, figures)| figures.refunded))
-    .bind(collect_column(&rows, |(_, figures)| figures.paid))
-    .bind(collect_column(&rows, |(_, figures)| figures.revenue))
-    .bind(collect_column(&rows, |(_, figures)| figures.product_costs))
-    .bind(collect_column(&rows, |(_, figures)| figures.gateway_fees))
-    .bind(collect_column(&rows, |(_, figures)| figures.attributed_orders))
-    .bind(collect_column(&rows, |(_, figures)| figures.attributed_revenue))
+    .bind(collect_column(&rows, |(_, sums)| sums.placed))
+    .bind(collect_column(&rows, |(_, sums)| sums.pending))
+    .bind(collect_column(&rows, |(_, sums)| sums.cancelled))
+    .bind(collect_column(&rows, |(_, sums)| sums.refunded))
+    .bind(collect_column(&rows, |(_, sums)| sums.paid))
+    .bind(collect_column(&rows, |(_, sums)| sums.revenue))
+    .bind(collect_column(&rows, |(_, sums)| sums.product_costs))
+    .bind(collect_column(&rows, |(_, sums)| sums.gateway_fees))
+    .bind(collect_column(&rows, |(_, sums)| sums.attributed_orders))
+    .bind(collect_column(&rows, |(_, sums)| sums.attributed_revenue))
     .execute(conn)
     .await?;
     Ok(())
 }
 
-async fn write_products(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> DbResult<()> {
-    let rows: Vec<_> = tally.products.iter().collect();
+async fn write_products(conn: &mut AsyncPgConnection, account: AccountId, delta: &RollupDelta) -> DbResult<()> {
+    let rows: Vec<_> = delta.products.iter().collect();
     if rows.is_empty() {
         return Ok(());
     }
@@ -72,18 +72,18 @@ async fn write_products(conn: &mut AsyncPgConnection, account: AccountId, tally:
            revenue = r.revenue + excluded.revenue",
     )
     .bind(account)
-    .bind(collect_column(&rows, |((grain, _, _), _)| grain.minutes()))
+    .bind(collect_column(&rows, |((granularity, _, _), _)| granularity.minutes()))
     .bind(collect_column(&rows, |((_, at, _), _)| *at))
     .bind(collect_column(&rows, |((_, _, product), _)| product.clone()))
-    .bind(collect_column(&rows, |(_, figures)| figures.quantity))
-    .bind(collect_column(&rows, |(_, figures)| figures.revenue))
+    .bind(collect_column(&rows, |(_, sums)| sums.quantity))
+    .bind(collect_column(&rows, |(_, sums)| sums.revenue))
     .execute(conn)
     .await?;
     Ok(())
 }
 
-async fn write_origins(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> DbResult<()> {
-    let rows: Vec<_> = tally.origins.iter().collect();
+async fn write_attributions(conn: &mut AsyncPgConnection, account: AccountId, delta: &RollupDelta) -> DbResult<()> {
+    let rows: Vec<_> = delta.attributions.iter().collect();
     if rows.is_empty() {
         return Ok(());
     }
@@ -96,19 +96,19 @@ async fn write_origins(conn: &mut AsyncPgConnection, account: AccountId, tally: 
            revenue = r.revenue + excluded.revenue",
     )
     .bind(account)
-    .bind(collect_column(&rows, |((grain, _, _), _)| grain.minutes()))
+    .bind(collect_column(&rows, |((granularity, _, _), _)| granularity.minutes()))
     .bind(collect_column(&rows, |((_, at, _), _)| *at))
     .bind(collect_column(&rows, |((_, _, (kind, _)), _)| (*kind).to_owned()))
     .bind(collect_column(&rows, |((_, _, (_, id)), _)| *id))
-    .bind(collect_column(&rows, |(_, figures)| figures.orders))
-    .bind(collect_column(&rows, |(_, figures)| figures.revenue))
+    .bind(collect_column(&rows, |(_, sums)| sums.orders))
+    .bind(collect_column(&rows, |(_, sums)| sums.revenue))
     .execute(conn)
     .await?;
     Ok(())
 }
 
-async fn write_carts(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> DbResult<()> {
-    let rows: Vec<_> = tally.carts.iter().collect();
+async fn write_carts(conn: &mut AsyncPgConnection, account: AccountId, delta: &RollupDelta) -> DbResult<()> {
+    let rows: Vec<_> = delta.carts.iter().collect();
     if rows.is_empty() {
         return Ok(());
     }
@@ -119,10 +119,10 @@ async fn write_carts(conn: &mut AsyncPgConnection, account: AccountId, tally: &T
          ON CONFLICT (account_id, span, at) DO UPDATE SET carts = r.carts + excluded.carts,
            recovered = r.recovered + excluded.recovered")
     .bind(account)
-    .bind(collect_column(&rows, |((grain, _, ()), _)| grain.minutes()))
+    .bind(collect_column(&rows, |((granularity, _, ()), _)| granularity.minutes()))
     .bind(collect_column(&rows, |((_, at, ()), _)| *at))
-    .bind(collect_column(&rows, |(_, figures)| figures.carts))
-    .bind(collect_column(&rows, |(_, figures)| figures.recovered))
+    .bind(collect_column(&rows, |(_, sums)| sums.carts))
+    .bind(collect_column(&rows, |(_, sums)| sums.recovered))
     .execute(conn)
     .await?;
     Ok(())

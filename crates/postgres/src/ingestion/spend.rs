@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::ingestion::{AdSpend, Recorded};
+use recado_domain::ingestion::{AdSpend, IngestionResult};
 use recado_domain::shared::AccountId;
 use time::OffsetDateTime;
 
@@ -15,7 +15,7 @@ pub(super) async fn record(
     account: AccountId,
     entries: &[AdSpend],
     now: OffsetDateTime,
-) -> DbResult<Recorded> {
+) -> DbResult<IngestionResult> {
     let last: BTreeMap<_, _> = entries
         .iter()
         .map(|entry| ((entry.date, &entry.source), entry))
@@ -35,5 +35,5 @@ pub(super) async fn record(
     .bind(now)
     .execute(conn)
     .await?;
-    Ok(Recorded::of(entries.len(), accepted))
+    Ok(IngestionResult::of(entries.len(), accepted))
 }

@@ -1,7 +1,9 @@
 //! The port: one transaction a batch, tried again when another one got in its way.
 
 use async_trait::async_trait;
-use recado_domain::ingestion::{AdSpend, CartDraft, EventDraft, IngestionStore, OrderDraft, Recorded, Recording};
+use recado_domain::ingestion::{
+    AdSpend, CartDraft, EventDraft, IngestionOutcome, IngestionResult, IngestionStore, OrderDraft,
+};
 use recado_domain::shared::{AccountId, CartId, OrderId, StoreError};
 use time::OffsetDateTime;
 
@@ -27,7 +29,7 @@ impl IngestionStore for PgIngestion {
         ids: &[OrderId],
         drafts: &[OrderDraft],
         now: OffsetDateTime,
-    ) -> Result<Recording, StoreError> {
+    ) -> Result<IngestionOutcome, StoreError> {
         in_tenant!(self.0, account, |conn| orders::record(conn, account, ids, drafts, now))
     }
 
@@ -37,7 +39,7 @@ impl IngestionStore for PgIngestion {
         ids: &[CartId],
         drafts: &[CartDraft],
         now: OffsetDateTime,
-    ) -> Result<Recorded, StoreError> {
+    ) -> Result<IngestionResult, StoreError> {
         in_tenant!(self.0, account, |conn| carts::record(conn, account, ids, drafts, now))
     }
 
@@ -46,7 +48,7 @@ impl IngestionStore for PgIngestion {
         account: AccountId,
         entries: &[AdSpend],
         now: OffsetDateTime,
-    ) -> Result<Recorded, StoreError> {
+    ) -> Result<IngestionResult, StoreError> {
         in_tenant!(self.0, account, |conn| spend::record(conn, account, entries, now))
     }
 
@@ -55,7 +57,7 @@ impl IngestionStore for PgIngestion {
         account: AccountId,
         drafts: &[EventDraft],
         now: OffsetDateTime,
-    ) -> Result<Recording, StoreError> {
+    ) -> Result<IngestionOutcome, StoreError> {
         in_tenant!(self.0, account, |conn| events::record(conn, account, drafts, now))
     }
 }

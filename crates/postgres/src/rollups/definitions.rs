@@ -2,20 +2,20 @@
 
 use super::Rollup;
 
-/// Every grain of a moment, of a roll-up of totals, of days, or of many things; or all but the quarters, where these are
-/// the record.
-macro_rules! by_time {
+/// Every granularity of a moment, of a roll-up of totals, of days, or of many things; or all but the quarters, where
+/// these are the record.
+macro_rules! bucketed {
     (totals, $columns:literal, $rows:literal) => {
-        by_time!("(15), (1440)", $columns, $rows)
+        bucketed!("(15), (1440)", $columns, $rows)
     };
     (series, $columns:literal, $rows:literal) => {
-        by_time!("(15), (180), (1440)", $columns, $rows)
+        bucketed!("(15), (180), (1440)", $columns, $rows)
     };
     (many, $columns:literal, $rows:literal) => {
-        by_time!("(15), (1440), (10080)", $columns, $rows)
+        bucketed!("(15), (1440), (10080)", $columns, $rows)
     };
-    (kept_quarters, $columns:literal, $rows:literal) => {
-        by_time!("(1440), (10080)", $columns, $rows)
+    (stored_quarters, $columns:literal, $rows:literal) => {
+        bucketed!("(1440), (10080)", $columns, $rows)
     };
     ($spans:literal, $columns:literal, $rows:literal) => {
         concat!(
@@ -32,7 +32,7 @@ macro_rules! by_time {
 }
 
 const ORDERS: &str = concat!(
-    by_time!(
+    bucketed!(
         series,
         "c.platform, sum(c.placed)::bigint AS placed, sum(c.pending)::bigint AS pending,
          sum(c.cancelled)::bigint AS cancelled, sum(c.refunded)::bigint AS refunded, sum(c.paid)::bigint AS paid,
@@ -53,7 +53,7 @@ const ORDERS: &str = concat!(
 );
 
 const PRODUCTS: &str = concat!(
-    by_time!(
+    bucketed!(
         many,
         "c.product_id, sum(c.quantity) AS quantity, sum(c.quantity * c.price) AS revenue",
         "SELECT i.product_id, o.paid_at AS moment, i.quantity, i.price
@@ -63,8 +63,8 @@ const PRODUCTS: &str = concat!(
     " GROUP BY 1, 2, 3"
 );
 
-const ORIGINS: &str = concat!(
-    by_time!(
+const ATTRIBUTIONS: &str = concat!(
+    bucketed!(
         many,
         "c.kind, c.origin_id, count(*) AS orders, sum(c.total) AS revenue",
         "SELECT k.kind, k.origin_id, o.paid_at AS moment, o.total FROM orders o
@@ -76,7 +76,7 @@ const ORIGINS: &str = concat!(
 );
 
 const CARTS: &str = concat!(
-    by_time!(
+    bucketed!(
         totals,
         "count(*) AS carts, sum(c.recovered)::bigint AS recovered",
         "SELECT created_at AS moment, (status = 'recovered')::int AS recovered FROM carts WHERE account_id = $1"
@@ -85,7 +85,7 @@ const CARTS: &str = concat!(
 );
 
 const EXECUTIONS: &str = concat!(
-    by_time!(
+    bucketed!(
         totals,
         "c.automation_id, sum(c.completed)::bigint AS completed, count(*) - sum(c.completed)::bigint AS failed,
          sum(c.latency) AS latency",
@@ -97,8 +97,8 @@ const EXECUTIONS: &str = concat!(
 );
 
 const CLICKS: &str = concat!(
-    by_time!(
-        kept_quarters,
+    bucketed!(
+        stored_quarters,
         "c.link_id, sum(c.clicks)::bigint AS clicks",
         "SELECT link_id, at AS moment, clicks FROM link_rollups WHERE account_id = $1 AND span = 15"
     ),
@@ -106,7 +106,7 @@ const CLICKS: &str = concat!(
 );
 
 const METRICS: &str = concat!(
-    by_time!(
+    bucketed!(
         series,
         "c.metric_name, sum(c.events)::bigint AS events, sum(c.value) AS value,
          sum(c.last)::bigint AS last_contacts",
@@ -120,7 +120,7 @@ const METRICS: &str = concat!(
 );
 
 const MESSAGES: &str = concat!(
-    by_time!(
+    bucketed!(
         series,
         "sum(c.sent)::bigint AS sent, sum(c.delivered)::bigint AS delivered, sum(c.read)::bigint AS read,
          sum(c.failed)::bigint AS failed, sum(c.received)::bigint AS received",
@@ -177,7 +177,7 @@ pub(super) const ALL: &[Rollup] = &[
         ],
         last: None,
         makes_rows: true,
-        counted: ORDERS,
+        recomputed: ORDERS,
     },
     Rollup {
         table: "product_rollups",
@@ -186,7 +186,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["quantity", "revenue"],
         last: None,
         makes_rows: true,
-        counted: PRODUCTS,
+        recomputed: PRODUCTS,
     },
     Rollup {
         table: "attribution_rollups",
@@ -195,7 +195,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["orders", "revenue"],
         last: None,
         makes_rows: true,
-        counted: ORIGINS,
+        recomputed: ATTRIBUTIONS,
     },
     Rollup {
         table: "cart_rollups",
@@ -204,7 +204,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["carts", "recovered"],
         last: None,
         makes_rows: true,
-        counted: CARTS,
+        recomputed: CARTS,
     },
     Rollup {
         table: "automation_rollups",
@@ -213,7 +213,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["completed", "failed", "latency"],
         last: None,
         makes_rows: true,
-        counted: EXECUTIONS,
+        recomputed: EXECUTIONS,
     },
     Rollup {
         table: "link_rollups",
@@ -222,7 +222,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["clicks"],
         last: None,
         makes_rows: true,
-        counted: CLICKS,
+        recomputed: CLICKS,
     },
     Rollup {
         table: "links",
@@ -231,7 +231,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["clicks"],
         last: None,
         makes_rows: false,
-        counted: "SELECT link_id AS id, sum(clicks)::bigint AS clicks
+        recomputed: "SELECT link_id AS id, sum(clicks)::bigint AS clicks
             FROM link_rollups WHERE account_id = $1 AND span = 15 GROUP BY 1",
     },
     Rollup {
@@ -241,7 +241,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["total_events", "total_value"],
         last: Some("last_event_at"),
         makes_rows: true,
-        counted: "SELECT metric_name, count(*) AS total_events, coalesce(sum(value), 0) AS total_value,
+        recomputed: "SELECT metric_name, count(*) AS total_events, coalesce(sum(value), 0) AS total_value,
               max(occurred_at) AS last_event_at
             FROM metric_events WHERE account_id = $1 GROUP BY 1",
     },
@@ -252,7 +252,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["event_count", "total_value"],
         last: Some("last_event_at"),
         makes_rows: true,
-        counted: "SELECT metric_name, contact_id, count(*) AS event_count, coalesce(sum(value), 0) AS total_value,
+        recomputed: "SELECT metric_name, contact_id, count(*) AS event_count, coalesce(sum(value), 0) AS total_value,
               max(occurred_at) AS last_event_at
             FROM metric_events WHERE account_id = $1 AND contact_id IS NOT NULL GROUP BY 1, 2",
     },
@@ -263,7 +263,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["events", "value", "last_contacts"],
         last: None,
         makes_rows: true,
-        counted: METRICS,
+        recomputed: METRICS,
     },
     Rollup {
         table: "message_rollups",
@@ -272,7 +272,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["sent", "delivered", "read", "failed", "received"],
         last: None,
         makes_rows: true,
-        counted: MESSAGES,
+        recomputed: MESSAGES,
     },
     Rollup {
         table: "campaign_counters",
@@ -281,7 +281,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["total", "pending", "sent", "delivered", "read", "failed"],
         last: Some("created_at"),
         makes_rows: true,
-        counted: SENDS,
+        recomputed: SENDS,
     },
     Rollup {
         table: "message_usage",
@@ -290,7 +290,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["sent", "reserved"],
         last: None,
         makes_rows: true,
-        counted: USAGE,
+        recomputed: USAGE,
     },
     Rollup {
         table: "contact_counts",
@@ -299,7 +299,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["contacts"],
         last: None,
         makes_rows: true,
-        counted: "SELECT (created_at AT TIME ZONE 'UTC')::date AS day, count(*) AS contacts
+        recomputed: "SELECT (created_at AT TIME ZONE 'UTC')::date AS day, count(*) AS contacts
             FROM contacts WHERE account_id = $1 AND deleted_at IS NULL GROUP BY 1",
     },
     Rollup {
@@ -309,7 +309,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["conversations"],
         last: None,
         makes_rows: true,
-        counted: "SELECT v.status, count(*) AS conversations
+        recomputed: "SELECT v.status, count(*) AS conversations
             FROM conversations v
             JOIN contacts c ON c.account_id = v.account_id AND c.id = v.contact_id AND c.deleted_at IS NULL
             WHERE v.account_id = $1 GROUP BY 1",
@@ -321,7 +321,7 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["contacts"],
         last: None,
         makes_rows: true,
-        counted: "SELECT segment, count(*) AS contacts FROM contact_rfm WHERE account_id = $1 GROUP BY 1",
+        recomputed: "SELECT segment, count(*) AS contacts FROM contact_rfm WHERE account_id = $1 GROUP BY 1",
     },
     Rollup {
         table: "audit_counts",
@@ -330,6 +330,6 @@ pub(super) const ALL: &[Rollup] = &[
         sums: &["n"],
         last: None,
         makes_rows: true,
-        counted: "SELECT entity_type, action, count(*) AS n FROM audit_logs WHERE account_id = $1 GROUP BY 1, 2",
+        recomputed: "SELECT entity_type, action, count(*) AS n FROM audit_logs WHERE account_id = $1 GROUP BY 1, 2",
     },
 ];

@@ -23,5 +23,5 @@ struct Rollup {
     /// Whether a row that is missing can be made of keys and sums alone.
     makes_rows: bool,
     /// The query that answers keys, sums and last moment, of the account `$1`.
-    counted: &'static str,
+    recomputed: &'static str,
 }

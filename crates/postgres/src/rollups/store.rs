@@ -75,7 +75,7 @@ impl Rollup {
              WHERE ({kept}) IS DISTINCT FROM ({counted_sums})",
             columns = columns.join(", "),
             table = self.table,
-            counted = self.counted,
+            counted = self.recomputed,
             kept = side("k"),
             counted_sums = side("c"),
         )
@@ -201,8 +201,8 @@ impl RollupStore for PgRollups {
                 rollup: rollup.table,
                 account,
                 key: row.key,
-                kept: row.kept,
-                counted: row.counted,
+                stored: row.kept,
+                recomputed: row.counted,
             }));
         }
         Ok(differences)

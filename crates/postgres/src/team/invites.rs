@@ -5,7 +5,7 @@ use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{AccountId, CursorPage, CursorQuery, InviteId, StoreError, UserId, Write};
+use recado_domain::shared::{AccountId, CursorPage, CursorQuery, InviteId, StoreError, UserId, WriteOutcome};
 use recado_domain::team::{
     Acceptance, InvitationFacts, Invite, InviteInsert, InviteStatus, InviteStore, PresentedInvite,
 };
@@ -158,7 +158,7 @@ impl InviteStore for PgInvites {
         id: InviteId,
         from: InviteStatus,
         to: InviteStatus,
-    ) -> Result<Write<InviteStatus>, StoreError> {
+    ) -> Result<WriteOutcome<InviteStatus>, StoreError> {
         in_owner!(self.0, |conn| move_on(conn, account, id, from, to))
     }
 
@@ -282,7 +282,7 @@ async fn move_on(
     id: InviteId,
     from: InviteStatus,
     to: InviteStatus,
-) -> DbResult<Write<InviteStatus>> {
+) -> DbResult<WriteOutcome<InviteStatus>> {
     let moved = sql("UPDATE team_invites SET status = $4, updated_at = now()
          WHERE account_id = $1 AND id = $2 AND status = $3")
     .bind(account)
@@ -293,7 +293,7 @@ async fn move_on(
     .await?;
     if moved > 0 {
         forget_token(conn, account, id).await?;
-        return Ok(Write::Done);
+        return Ok(WriteOutcome::Done);
     }
     let stored: Option<Word> = sql("SELECT status AS word FROM team_invites WHERE account_id = $1 AND id = $2")
         .bind(account)
@@ -302,8 +302,8 @@ async fn move_on(
         .await
         .optional()?;
     Ok(match stored {
-        Some(stored) => Write::Stale(parse_enum(&stored.word)?),
-        None => Write::Missing,
+        Some(stored) => WriteOutcome::Stale(parse_enum(&stored.word)?),
+        None => WriteOutcome::Missing,
     })
 }
 

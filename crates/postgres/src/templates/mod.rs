@@ -14,7 +14,8 @@ use diesel::sql_types::{Array, Bool, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::folders::FolderKind;
 use recado_domain::shared::{
-    AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, StoreError, TemplateId, WebhookKind, Write, timestamp,
+    AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, StoreError, TemplateId, WebhookKind, WriteOutcome,
+    timestamp,
 };
 use recado_domain::templates::{
     CategoryChange, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort,
@@ -276,7 +277,7 @@ async fn update(
     template: &Template,
     expected: &Template,
     events: &[Event],
-) -> DbResult<Write<MetaStatus>> {
+) -> DbResult<WriteOutcome<MetaStatus>> {
     folders::check(conn, template.account_id, template.folder_id, FolderKind::Template).await?;
     let live = message_templates::table
         .filter(message_templates::account_id.eq(template.account_id.0))
@@ -297,7 +298,7 @@ async fn update(
         outbox::append(conn, template.account_id, events).await?;
         let told = told(conn, template, expected).await?;
         outbox::append(conn, template.account_id, &told).await?;
-        return Ok(Write::Done);
+        return Ok(WriteOutcome::Done);
     }
     let status: Option<String> = live
         .select(message_templates::meta_status)
@@ -305,8 +306,8 @@ async fn update(
         .await
         .optional()?;
     Ok(match status {
-        Some(status) => Write::Stale(parse_enum(&status)?),
-        None => Write::Missing,
+        Some(status) => WriteOutcome::Stale(parse_enum(&status)?),
+        None => WriteOutcome::Missing,
     })
 }
 
@@ -420,7 +421,7 @@ impl TemplateStore for PgTemplates {
         template: &Template,
         expected: &Template,
         events: &[Event],
-    ) -> Result<Write<MetaStatus>, StoreError> {
+    ) -> Result<WriteOutcome<MetaStatus>, StoreError> {
         in_tenant!(self.0, template.account_id, |conn| update(
             conn, template, expected, events
         ))

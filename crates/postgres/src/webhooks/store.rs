@@ -6,7 +6,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{
-    AccountId, CursorPage, Event, Insert, Page, PageQuery, Sealed, StoreError, UpdateOutcome, WebhookEventId,
+    AccountId, CursorPage, Event, InsertOutcome, Page, PageQuery, Sealed, StoreError, UpdateOutcome, WebhookEventId,
     WebhookId, WebhookLogId,
 };
 use recado_domain::webhooks::{
@@ -129,12 +129,12 @@ async fn insert(
     stored: &StoredWebhook,
     at_most: i64,
     events: &[Event],
-) -> DbResult<Insert> {
+) -> DbResult<InsertOutcome> {
     sql(LOCK).bind(account).execute(&mut *conn).await?;
     let present = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
     let present: Number = present.get_result(&mut *conn).await?;
     if present.n >= at_most {
-        return Ok(Insert::Full);
+        return Ok(InsertOutcome::Full);
     }
     bound(INSERT, account, stored).execute(&mut *conn).await?;
     // A caller of an inbound endpoint names its id alone.
@@ -144,7 +144,7 @@ async fn insert(
         .execute(&mut *conn)
         .await?;
     outbox::append(conn, account, events).await?;
-    Ok(Insert::Done)
+    Ok(InsertOutcome::Done)
 }
 
 const UPDATE: &str = "UPDATE webhook_endpoints SET name = $3, url = $4, events = $5, direction = $6, is_active = $7,
@@ -308,7 +308,7 @@ impl WebhookStore for PgWebhooks {
         webhook: &StoredWebhook,
         at_most: i64,
         events: &[Event],
-    ) -> Result<Insert, StoreError> {
+    ) -> Result<InsertOutcome, StoreError> {
         in_tenant!(self.0, account, |conn| insert(conn, account, webhook, at_most, events))
     }
 

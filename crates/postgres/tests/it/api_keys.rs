@@ -5,7 +5,7 @@ use std::time::Instant;
 use futures_util::future::join_all;
 use recado_domain::accounts::AccountStatus;
 use recado_domain::api_keys::{ApiKey, ApiKeyDirectory, ApiKeyStore, KeyRecord};
-use recado_domain::shared::{AccountId, ApiKeyId, Insert};
+use recado_domain::shared::{AccountId, ApiKeyId, InsertOutcome};
 use recado_postgres::PgApiKeys;
 use time::Duration;
 
@@ -93,7 +93,7 @@ async fn a_key_lives_in_both_tables_or_in_none() {
     let record = record(&world, world.account, "CI", &[1; 32]);
     let key = record.key.id;
     let made = keys.insert(&record, 100, &[event(key.0)]).await.unwrap();
-    assert_eq!(made, Insert::Done);
+    assert_eq!(made, InsertOutcome::Done);
     let grant = keys.find(&[1; 32]).await.unwrap().unwrap();
     assert_eq!(
         (grant.id, grant.account_id, grant.created_by),
@@ -160,11 +160,14 @@ async fn inserts_at_once_do_not_slip_over_the_limit() {
     let keys = PgApiKeys::new(world.owner.clone());
     let records: Vec<KeyRecord> = (0..20).map(|n| record(&world, world.account, "k", &[n; 32])).collect();
     let made = join_all(records.iter().map(|record| keys.insert(record, 5, &[]))).await;
-    let done = made.into_iter().filter(|made| matches!(made, Ok(Insert::Done))).count();
+    let done = made
+        .into_iter()
+        .filter(|made| matches!(made, Ok(InsertOutcome::Done)))
+        .count();
     assert_eq!(done, 5);
     assert_eq!(world.number("SELECT count(*) FROM api_key_hashes").await, 5);
     let elsewhere = keys.insert(&record(&world, other, "k", &[99; 32]), 5, &[]).await;
-    assert_eq!(elsewhere.unwrap(), Insert::Done);
+    assert_eq!(elsewhere.unwrap(), InsertOutcome::Done);
 }
 
 #[tokio::test]

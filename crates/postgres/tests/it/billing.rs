@@ -2,9 +2,9 @@
 
 use futures_util::future::join_all;
 use recado_domain::billing::{
-    BillingType, By, Cents, Change, Cycle, EventStore, GatewayEvent, GatewayPayment, Intent, Payment, PendingIntent,
-    PlanLimits, Recorded, Reserved, Subscription, SubscriptionState, SubscriptionStatus, SubscriptionStore, WorkStore,
-    Writing, plan_limits,
+    BillingType, Cents, Change, ChangeOutcome, Cycle, GatewayEvent, GatewayEventStore, GatewayPayment, Initiator,
+    Intent, Payment, PendingIntent, PlanLimits, RecordOutcome, ReserveOutcome, Subscription, SubscriptionState,
+    SubscriptionStatus, SubscriptionStore, SubscriptionWorkStore, plan_limits,
 };
 use recado_domain::shared::{AccountId, PageQuery, Role, Tenant};
 use recado_postgres::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
@@ -22,7 +22,7 @@ fn events(world: &World) -> PgGatewayEvents {
 }
 
 pub(crate) fn attempt(world: &World, account: AccountId) -> Subscription {
-    let by = By {
+    let by = Initiator {
         user_id: world.user,
         ip_address: Some("203.0.113.9".into()),
         support_admin: None,
@@ -95,9 +95,9 @@ pub(crate) fn payment(subscription: &Subscription, gateway_id: &str, at: OffsetD
 
 pub(crate) async fn subscribed(world: &World, account: AccountId, gateway_id: &str) -> Subscription {
     let attempt = attempt(world, account);
-    assert_eq!(store(world).reserve(&attempt).await.unwrap(), Reserved::Done);
+    assert_eq!(store(world).reserve(&attempt).await.unwrap(), ReserveOutcome::Done);
     let written = store(world).write(&completed(&attempt, gateway_id)).await.unwrap();
-    assert_eq!(written, Writing::Done);
+    assert_eq!(written, ChangeOutcome::Done);
     store(world).find(account, attempt.id).await.unwrap().unwrap()
 }
 
@@ -118,12 +118,15 @@ async fn of_many_attempts_at_once_one_has_the_place() {
     let mut done = 0;
     for reserved in &reserved {
         match reserved.as_ref().unwrap() {
-            Reserved::Done => done += 1,
-            Reserved::Taken(holder) => assert!(holder.is_attempt()),
+            ReserveOutcome::Done => done += 1,
+            ReserveOutcome::Taken(holder) => assert!(holder.is_attempt()),
         }
     }
     assert_eq!((done, world.number("SELECT count(*) FROM subscriptions").await), (1, 1));
-    assert_eq!(store.reserve(&attempt(&world, other)).await.unwrap(), Reserved::Done);
+    assert_eq!(
+        store.reserve(&attempt(&world, other)).await.unwrap(),
+        ReserveOutcome::Done
+    );
     // An attempt is no subscription to anybody.
     assert_eq!(store.overview(world.account).await.unwrap().subscription, None);
     assert_eq!(plan(&world, world.account).await, "free");
@@ -155,7 +158,7 @@ async fn what_is_written_is_read_back_with_all_that_commits_with_it() {
         account_id: other,
         ..row.clone()
     };
-    assert_eq!(store(&world).write(&to(foreign)).await.unwrap(), Writing::Missing);
+    assert_eq!(store(&world).write(&to(foreign)).await.unwrap(), ChangeOutcome::Missing);
     assert_eq!(plan(&world, other).await, "free");
     let mut theirs = GatewayPayment {
         id: "pay_1".into(),
@@ -201,8 +204,20 @@ async fn a_decision_is_good_for_one_version() {
         async move { store.write(&change).await.unwrap() }
     });
     let written = join_all(writes).await;
-    assert_eq!(written.iter().filter(|writing| **writing == Writing::Done).count(), 1);
-    assert_eq!(written.iter().filter(|writing| **writing == Writing::Stale).count(), 7);
+    assert_eq!(
+        written
+            .iter()
+            .filter(|writing| **writing == ChangeOutcome::Done)
+            .count(),
+        1
+    );
+    assert_eq!(
+        written
+            .iter()
+            .filter(|writing| **writing == ChangeOutcome::Stale)
+            .count(),
+        7
+    );
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
     assert!(!store.remove(&row).await.unwrap(), "a subscription is no attempt");
 }
@@ -244,7 +259,7 @@ async fn an_ended_subscription_cannot_live_again_beside_a_live_one() {
     assert_eq!(facts.others, [other]);
     let mut again = facts.subscription;
     again.status = SubscriptionStatus::Active;
-    assert_eq!(store.write(&to(again)).await.unwrap(), Writing::Stale);
+    assert_eq!(store.write(&to(again)).await.unwrap(), ChangeOutcome::Stale);
     assert_eq!(store.overview(world.account).await.unwrap().subscription, Some(second));
 }
 
@@ -295,13 +310,13 @@ async fn usage_is_counted_where_the_change_is_written() {
         ..to(row.clone())
     };
     change.subscription.plan = "starter".into();
-    let Writing::Exceeds(errors) = store(&world).write(&change).await.unwrap() else {
+    let ChangeOutcome::Exceeds(errors) = store(&world).write(&change).await.unwrap() else {
         panic!()
     };
     assert!(errors.0["plan"][0].contains("5 contacts"), "{errors:?}");
     assert_eq!(store(&world).find(account, row.id).await.unwrap(), Some(row));
     change.limits = Some(within(6));
-    assert_eq!(store(&world).write(&change).await.unwrap(), Writing::Done);
+    assert_eq!(store(&world).write(&change).await.unwrap(), ChangeOutcome::Done);
 }
 
 #[tokio::test]
@@ -317,7 +332,7 @@ async fn a_payment_has_one_row_and_keeps_its_place() {
             payment: Some(payment),
             ..to(row.clone())
         };
-        assert_eq!(store(&world).write(&change).await.unwrap(), Writing::Done);
+        assert_eq!(store(&world).write(&change).await.unwrap(), ChangeOutcome::Done);
         row.version += 1;
     }
     let all = store(&world)
@@ -358,14 +373,14 @@ async fn a_payment_has_one_row_and_keeps_its_place() {
     assert_eq!(facts.payment, Some(all.data[0].clone()));
 }
 
-fn told(event: &str, id: &str, subject: &str) -> GatewayEvent {
+fn gateway_event(event: &str, id: &str, subject: &str) -> GatewayEvent {
     let body =
         json!({ "id": id, "event": event, "payment": { "id": "pay_1", "subscription": subject, "status": "X" } });
     GatewayEvent::read(body.to_string().as_bytes())
 }
 
 /// Kept, to be taken by anybody.
-async fn record(events: &PgGatewayEvents, event: &GatewayEvent) -> Recorded {
+async fn record(events: &PgGatewayEvents, event: &GatewayEvent) -> RecordOutcome {
     let now = OffsetDateTime::now_utc();
     events.record(id().into(), event, now, Duration::ZERO).await.unwrap()
 }
@@ -375,17 +390,17 @@ async fn who_keeps_an_event_may_have_it_at_once() {
     let world = World::new().await;
     let events = events(&world);
     let keep = async |name: &str, subject: &str| {
-        let event = told("PAYMENT_CONFIRMED", name, subject);
+        let event = gateway_event("PAYMENT_CONFIRMED", name, subject);
         events.record(id().into(), &event, NOW, LEASE).await.unwrap()
     };
-    assert_eq!(keep("evt_1", "sub_1").await, Recorded::Claimed);
-    assert_eq!(keep("evt_1", "sub_1").await, Recorded::Known);
+    assert_eq!(keep("evt_1", "sub_1").await, RecordOutcome::Claimed);
+    assert_eq!(keep("evt_1", "sub_1").await, RecordOutcome::Known);
     assert_eq!(
         keep("evt_2", "sub_1").await,
-        Recorded::Kept,
+        RecordOutcome::Stored,
         "it stands behind the first"
     );
-    assert_eq!(keep("evt_3", "sub_2").await, Recorded::Claimed);
+    assert_eq!(keep("evt_3", "sub_2").await, RecordOutcome::Claimed);
     assert_eq!(events.claim(None, LEASE).await.unwrap(), None, "nobody else gets them");
     world
         .sql("UPDATE gateway_events SET due_at = now() WHERE key = 'id:evt_1'")
@@ -402,20 +417,20 @@ async fn an_event_is_kept_once_and_taken_in_the_order_of_its_subject() {
     let tries = names.iter().flat_map(|name| {
         let events = &events;
         (0..5).map(move |_| async move {
-            let event = told("PAYMENT_CONFIRMED", name, "sub_0");
+            let event = gateway_event("PAYMENT_CONFIRMED", name, "sub_0");
             record(events, &event).await
         })
     });
     let kept = join_all(tries).await;
-    assert_eq!(kept.iter().filter(|kept| **kept != Recorded::Known).count(), 3);
+    assert_eq!(kept.iter().filter(|kept| **kept != RecordOutcome::Known).count(), 3);
     for (subject, name) in [("sub_1", "a"), ("sub_2", "b"), ("sub_1", "c")] {
-        assert!(record(&events, &told("PAYMENT_CONFIRMED", name, subject)).await != Recorded::Known);
+        assert!(record(&events, &gateway_event("PAYMENT_CONFIRMED", name, subject)).await != RecordOutcome::Known);
     }
-    let odd = told("PAYMENT_REFUNDED", "odd", "sub_1");
-    assert_eq!(record(&events, &odd).await, Recorded::Kept);
+    let odd = gateway_event("PAYMENT_REFUNDED", "odd", "sub_1");
+    assert_eq!(record(&events, &odd).await, RecordOutcome::Stored);
     let claim = |subject: &str| events.claim(Some(subject.to_owned()), LEASE);
     let first = claim("sub_1").await.unwrap().unwrap();
-    assert_eq!(first.news, told("PAYMENT_CONFIRMED", "a", "sub_1").news);
+    assert_eq!(first.data, gateway_event("PAYMENT_CONFIRMED", "a", "sub_1").data);
     assert_eq!(claim("sub_1").await.unwrap(), None, "the next one waits for the first");
     let other = claim("sub_2").await.unwrap().unwrap();
     events.defer(other.id, Duration::hours(1)).await.unwrap();
@@ -442,7 +457,7 @@ async fn what_came_before_its_subscription_is_due_with_it() {
     let events = events(&world);
     let mut early = Vec::new();
     for subject in ["sub_1", "sub_2"] {
-        record(&events, &told("PAYMENT_OVERDUE", subject, subject)).await;
+        record(&events, &gateway_event("PAYMENT_OVERDUE", subject, subject)).await;
         let event = events.claim(Some(subject.into()), LEASE).await.unwrap().unwrap();
         events.defer(event.id, Duration::hours(1)).await.unwrap();
         early.push(event.id);
@@ -464,7 +479,7 @@ async fn what_is_due_is_taken_by_one() {
     let mut after = row.clone();
     after.check_at = Some(NOW);
     // The lease is not over: what the gateway has done is asked for all the same.
-    let by = By::from(&Tenant::for_tests(world.account, world.user, Role::Owner));
+    let by = Initiator::from(&Tenant::for_tests(world.account, world.user, Role::Owner));
     after.pending = Some(PendingIntent {
         intent: Intent::Cancel { by },
         until: OffsetDateTime::now_utc() + Duration::days(1),

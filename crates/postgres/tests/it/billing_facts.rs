@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use recado_domain::administration::{AccountChange, AdministrationStore};
 use recado_domain::billing::{
-    Change, Cycle, EventStore, GatewayEvent, GatewayEvents, Payment, Subscription, SubscriptionStatus,
-    SubscriptionStore, Writing,
+    Change, ChangeOutcome, Cycle, GatewayEvent, GatewayEventStore, GatewayEvents, Payment, Subscription,
+    SubscriptionStatus, SubscriptionStore,
 };
 use recado_domain::shared::{AccountId, Clock, Ids};
 use recado_postgres::{PgAdministration, PgGatewayEvents, PgSubscriptions};
@@ -68,13 +68,13 @@ async fn an_event_has_its_effect_once_whoever_still_holds_it() {
     assert!(service.apply_next().await.unwrap());
     let paid = store(&world).find(world.account, row.id).await.unwrap().unwrap();
     assert_eq!(paid.status, SubscriptionStatus::Active);
-    let told = world.number("SELECT count(*) FROM outbox_events").await;
+    let emitted = world.number("SELECT count(*) FROM outbox_events").await;
     for event in [&stalled, &idle] {
         service.apply_kept(Some(event), "sub_1").await.unwrap();
         let after = store(&world).find(world.account, row.id).await.unwrap();
         assert_eq!(after, Some(paid.clone()));
     }
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, told);
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, emitted);
     // A worker that stalled brings no finished event back.
     events.defer(stalled.id, Duration::ZERO).await.unwrap();
     assert_eq!(events.claim(None, LEASE).await.unwrap(), None);
@@ -94,13 +94,13 @@ async fn a_change_that_is_not_written_marks_no_event() {
     };
     let (one, other) = (id(), id());
     let written = async |change: Change| store(&world).write(&change).await.unwrap();
-    assert_eq!(written(applying(row.version + 1, one)).await, Writing::Stale);
+    assert_eq!(written(applying(row.version + 1, one)).await, ChangeOutcome::Stale);
     assert_eq!(world.number("SELECT count(*) FROM applied_gateway_events").await, 0);
-    assert_eq!(written(applying(row.version, one)).await, Writing::Done);
-    assert_eq!(written(applying(row.version + 1, one)).await, Writing::Repeated);
+    assert_eq!(written(applying(row.version, one)).await, ChangeOutcome::Done);
+    assert_eq!(written(applying(row.version + 1, one)).await, ChangeOutcome::Repeated);
     store(&world).mark_applied(world.account, other.into()).await.unwrap();
     store(&world).mark_applied(world.account, other.into()).await.unwrap();
-    assert_eq!(written(applying(row.version + 1, other)).await, Writing::Repeated);
+    assert_eq!(written(applying(row.version + 1, other)).await, ChangeOutcome::Repeated);
     let kept = store(&world).find(world.account, row.id).await.unwrap().unwrap();
     assert_eq!(kept.version, row.version + 1);
 }
@@ -117,7 +117,7 @@ async fn a_payment_keeps_the_cycle_that_it_is_for() {
             payment: Some(written.clone()),
             ..Change::of(current)
         };
-        assert_eq!(store(&world).write(&change).await.unwrap(), Writing::Done);
+        assert_eq!(store(&world).write(&change).await.unwrap(), ChangeOutcome::Done);
         let facts = store(&world).facts(world.account, row.id, Some("pay_1".into())).await;
         let kept: Payment = facts.unwrap().unwrap().payment.unwrap();
         assert_eq!(kept, written);

@@ -6,7 +6,9 @@ use recado_domain::campaigns::{
     SendCounts, SendResult, Variables,
 };
 use recado_domain::contacts::{ContactStore, Tag, TagStore};
-use recado_domain::shared::{CampaignId, FolderId, PageQuery, SegmentId, SendId, StoreError, TagId, TemplateId, Write};
+use recado_domain::shared::{
+    CampaignId, FolderId, PageQuery, SegmentId, SendId, StoreError, TagId, TemplateId, WriteOutcome,
+};
 use recado_domain::templates::TemplateStore;
 use recado_postgres::PgTags;
 use serde_json::json;
@@ -211,13 +213,22 @@ async fn writes_are_guarded_by_the_status() {
         account_id: world.another_account().await,
         ..renamed.clone()
     };
-    let stale = Write::Stale(CampaignStatus::Draft);
+    let stale = WriteOutcome::Stale(CampaignStatus::Draft);
     assert_eq!(update(&world, &renamed, CampaignStatus::Scheduled).await, stale);
     assert_eq!(delete(&world, &draft, CampaignStatus::Sent).await, stale);
-    assert_eq!(update(&world, &foreign, CampaignStatus::Draft).await, Write::Missing);
-    assert_eq!(delete(&world, &foreign, CampaignStatus::Draft).await, Write::Missing);
+    assert_eq!(
+        update(&world, &foreign, CampaignStatus::Draft).await,
+        WriteOutcome::Missing
+    );
+    assert_eq!(
+        delete(&world, &foreign, CampaignStatus::Draft).await,
+        WriteOutcome::Missing
+    );
     assert_eq!(outbox(&world).await, 0);
-    assert_eq!(update(&world, &renamed, CampaignStatus::Draft).await, Write::Done);
+    assert_eq!(
+        update(&world, &renamed, CampaignStatus::Draft).await,
+        WriteOutcome::Done
+    );
     let stored = world.campaigns().find(world.account, draft.id).await.unwrap();
     let version = draft.version + 1;
     assert_eq!(stored, Some(Campaign { version, ..renamed }));
@@ -225,13 +236,13 @@ async fn writes_are_guarded_by_the_status() {
 }
 
 /// With an event, so that its number tells what was committed.
-async fn update(world: &World, campaign: &Campaign, expected: CampaignStatus) -> Write<CampaignStatus> {
+async fn update(world: &World, campaign: &Campaign, expected: CampaignStatus) -> WriteOutcome<CampaignStatus> {
     let seen = world.seen(campaign, expected).await;
     world.campaigns().update(campaign, &seen, &[event(id())]).await.unwrap()
 }
 
 /// The same.
-async fn delete(world: &World, campaign: &Campaign, expected: CampaignStatus) -> Write<CampaignStatus> {
+async fn delete(world: &World, campaign: &Campaign, expected: CampaignStatus) -> WriteOutcome<CampaignStatus> {
     world
         .campaigns()
         .delete(campaign, expected, &[event(id())])
@@ -243,9 +254,15 @@ async fn delete(world: &World, campaign: &Campaign, expected: CampaignStatus) ->
 async fn a_deleted_campaign_is_not_there() {
     let world = World::new().await;
     let draft = world.stored_draft().await;
-    assert_eq!(delete(&world, &draft, CampaignStatus::Draft).await, Write::Done);
-    assert_eq!(delete(&world, &draft, CampaignStatus::Draft).await, Write::Missing);
-    assert_eq!(update(&world, &draft, CampaignStatus::Draft).await, Write::Missing);
+    assert_eq!(delete(&world, &draft, CampaignStatus::Draft).await, WriteOutcome::Done);
+    assert_eq!(
+        delete(&world, &draft, CampaignStatus::Draft).await,
+        WriteOutcome::Missing
+    );
+    assert_eq!(
+        update(&world, &draft, CampaignStatus::Draft).await,
+        WriteOutcome::Missing
+    );
     assert_eq!(outbox(&world).await, 1);
     let campaigns = world.campaigns();
     assert_eq!(campaigns.find(world.account, draft.id).await.unwrap(), None);
@@ -358,7 +375,7 @@ async fn a_cancel_ends_the_run_and_gives_back_what_never_left() {
         .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
         .await
         .unwrap();
-    assert_eq!(done, Write::Done);
+    assert_eq!(done, WriteOutcome::Done);
     // One is sent; one is unknown and two are in flight.
     assert_eq!(world.usage().await, "1/3");
     assert_eq!(world.number("SELECT count(*) FROM campaign_queue").await, 0);
@@ -423,13 +440,17 @@ async fn of_two_changes_decided_on_the_same_campaign_one_is_written() {
     )
     .await;
     let written = [first.unwrap(), second.unwrap()];
-    let stale = Write::Stale(CampaignStatus::Draft);
+    let stale = WriteOutcome::Stale(CampaignStatus::Draft);
     assert!(
-        written == [Write::Done, stale] || written == [stale, Write::Done],
+        written == [WriteOutcome::Done, stale] || written == [stale, WriteOutcome::Done],
         "{written:?}"
     );
     let stored = store.find(seen.account_id, seen.id).await.unwrap().unwrap();
-    let winner = if written[0] == Write::Done { renamed } else { narrowed };
+    let winner = if written[0] == WriteOutcome::Done {
+        renamed
+    } else {
+        narrowed
+    };
     let version = seen.version + 1;
     assert_eq!(stored, Campaign { version, ..winner });
     // Decided anew on what is there now, the other one goes through.
@@ -439,7 +460,7 @@ async fn of_two_changes_decided_on_the_same_campaign_one_is_written() {
         updated_at: stored.updated_at + Duration::MICROSECOND,
         ..stored.clone()
     };
-    assert_eq!(store.update(&both, &stored, &[]).await.unwrap(), Write::Done);
+    assert_eq!(store.update(&both, &stored, &[]).await.unwrap(), WriteOutcome::Done);
 }
 
 /// A run that goes on changes its counters, its queue and its sends, and nothing that a cancel is decided on.
@@ -463,5 +484,5 @@ async fn a_cancel_loses_no_race_against_the_run_itself() {
         ..seen.clone()
     };
     let store = world.campaigns();
-    assert_eq!(store.update(&cancelled, &seen, &[]).await.unwrap(), Write::Done);
+    assert_eq!(store.update(&cancelled, &seen, &[]).await.unwrap(), WriteOutcome::Done);
 }

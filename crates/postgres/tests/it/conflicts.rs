@@ -3,7 +3,7 @@
 
 use recado_domain::accounts::{AccountStatus, AccountStore};
 use recado_domain::administration::AdministrationStore;
-use recado_domain::billing::{Reserved, SubscriptionStore};
+use recado_domain::billing::{ReserveOutcome, SubscriptionStore};
 use recado_domain::contacts::{Tag, TagStore};
 use recado_domain::idempotency::{IdempotencyStore, KeyState, LEASE};
 use recado_domain::media::{MediaPath, MediaType};
@@ -77,7 +77,7 @@ async fn an_attempt_takes_its_place_and_gives_it_back_all_the_same() {
     let attempt = billing::attempt(&world, world.account);
     assert_eq!(
         contested!(world, "subscriptions", store.reserve(&attempt)),
-        Reserved::Done
+        ReserveOutcome::Done
     );
     assert!(contested!(world, "subscriptions", store.remove(&attempt)));
     assert_eq!(store.find(world.account, attempt.id).await.unwrap(), None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use recado_domain::analytics::{ActivityRead, AnalyticsStore};
 use recado_domain::automations::{Automation, AutomationStatus, AutomationStore};
 use recado_domain::ingestion::{
-    EventDraft, Grain, IngestionStore, OrderDraft, OrderItem, OrderStatus, Recorded, Recording, Who,
+    EventDraft, Granularity, IngestionOutcome, IngestionResult, IngestionStore, OrderDraft, OrderItem, OrderStatus, Who,
 };
 use recado_domain::links::{ClickBatch, ClickKey, Link, LinkStore, LinkTarget};
 use recado_domain::rollups::RollupStore;
@@ -59,11 +59,11 @@ pub(crate) fn event(metric: &str, contact: Uuid, at: time::OffsetDateTime) -> Ev
     }
 }
 
-async fn told(store: &PgIngestion, world: &World, drafts: &[OrderDraft]) -> Recorded {
+async fn told(store: &PgIngestion, world: &World, drafts: &[OrderDraft]) -> IngestionResult {
     let ids: Vec<_> = drafts.iter().map(|_| id().into()).collect();
     match store.orders(world.account, &ids, drafts, NOW).await.unwrap() {
-        Recording::Done(recorded) => recorded,
-        Recording::Dangling(dangling) => panic!("{dangling:?}"),
+        IngestionOutcome::Done(recorded) => recorded,
+        IngestionOutcome::UnknownReferences(unknown_references) => panic!("{unknown_references:?}"),
     }
 }
 
@@ -292,23 +292,23 @@ async fn ids_of_others_are_ids_of_nobody() {
         draft.automation_id = Some(theirs.into());
         draft.link_code = Some("code".into());
         let drafts = [order("0", OrderStatus::Paid, "1"), draft];
-        let recording = store
+        let outcome = store
             .orders(world.account, &[id().into(), id().into()], &drafts, NOW)
             .await
             .unwrap();
-        let Recording::Dangling(dangling) = recording else {
-            panic!("{recording:?}")
+        let IngestionOutcome::UnknownReferences(unknown_references) = outcome else {
+            panic!("{outcome:?}")
         };
-        let fields: Vec<_> = dangling
+        let fields: Vec<_> = unknown_references
             .iter()
             .map(|reference| (reference.index, reference.field))
             .collect();
         assert_eq!(fields, [(1, "campaign_id"), (1, "automation_id"), (1, "link_code")]);
     }
     let events = [event("visit", mine, NOW), event("visit", theirs, NOW)];
-    let recording = store.events(world.account, &events, NOW).await.unwrap();
+    let outcome = store.events(world.account, &events, NOW).await.unwrap();
     assert!(
-        matches!(recording, Recording::Dangling(dangling) if dangling[0].index == 1),
+        matches!(outcome, IngestionOutcome::UnknownReferences(unknown_references) if unknown_references[0].index == 1),
         "a foreign contact"
     );
     assert_eq!(
@@ -402,7 +402,7 @@ fn batch(writer: Uuid, number: i64, target: &LinkTarget, at: OffsetDateTime, cli
     let key = ClickKey {
         account_id: target.account_id,
         link_id: target.link_id,
-        quarter: Grain::Quarter.begin(at),
+        quarter: Granularity::Quarter.begin(at),
     };
     ClickBatch {
         writer,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use recado_domain::analytics::{HeatCell, InsightStore, MessageCounts, Newness, Period, Window, Zone};
+use recado_domain::analytics::{HeatCell, InsightStore, MessageCounts, NewSince, Period, Window, Zone};
 use recado_domain::campaigns::{RunStore, SendResult, SendStatus};
 use recado_domain::contacts::{ContactDraft, ContactStore, ImportRow, Phone};
 use recado_domain::conversations::{
@@ -318,9 +318,9 @@ impl History<'_> {
             .into_iter()
             .map(|((day, hour), count)| HeatCell { day, hour, count })
             .collect();
-        let stretches = zoned.stretches(&window);
+        let offset_intervals = zoned.offset_intervals(&window);
         assert_eq!(
-            insights.heat_map(account, &stretches).await.unwrap(),
+            insights.heat_map(account, &offset_intervals).await.unwrap(),
             wanted,
             "{zone} {period}"
         );
@@ -385,9 +385,9 @@ impl History<'_> {
 
     async fn check_dashboard(&self) {
         let (world, account) = (self.world, self.world.account);
-        let newness = Newness::at(BASE).unwrap();
+        let new_since = NewSince::at(BASE).unwrap();
         let shown = PgInsights::new(world.tenants.clone())
-            .dashboard(account, &newness)
+            .dashboard(account, &new_since)
             .await
             .unwrap();
         let made = self
@@ -403,7 +403,7 @@ impl History<'_> {
                 shown.contacts.new_this_week,
                 shown.contacts.new_this_month
             ],
-            [Date::MIN, newness.week, newness.month].map(|day| i64::try_from(since(day)).unwrap())
+            [Date::MIN, new_since.week, new_since.month].map(|day| i64::try_from(since(day)).unwrap())
         );
         for &status in ConversationStatus::ALL {
             let count = format!(

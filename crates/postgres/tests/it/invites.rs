@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use recado_domain::accounts::AccountStore;
 use recado_domain::mail::OutgoingMail;
-use recado_domain::shared::{AccountId, CursorQuery, Role, Sealed, UserId, Write};
+use recado_domain::shared::{AccountId, CursorQuery, Role, Sealed, UserId, WriteOutcome};
 use recado_domain::team::{Acceptance, Invite, InviteInsert, InviteStatus, InviteStore};
 use recado_postgres::{PgAccounts, PgInvites};
 use time::Duration;
@@ -183,7 +183,7 @@ async fn two_invites_of_two_accounts_do_not_touch_each_other() {
         .invites()
         .move_on(world.account, foreign.id, Pending, Revoked)
         .await;
-    assert_eq!(moved.unwrap(), Write::Missing);
+    assert_eq!(moved.unwrap(), WriteOutcome::Missing);
     world.ends(&foreign, "now()").await;
     let expired = world
         .invites()
@@ -229,7 +229,7 @@ async fn the_databases_clock_says_when_it_is_too_late() {
         .invites()
         .move_on(world.account, invite.id, Pending, Revoked)
         .await;
-    assert_eq!(moved.unwrap(), Write::Stale(Expired));
+    assert_eq!(moved.unwrap(), WriteOutcome::Stale(Expired));
 }
 
 #[tokio::test]
@@ -247,7 +247,7 @@ async fn revoking_and_accepting_at_once_do_one_of_both() {
             revokes.move_on(world.account, invite.id, Pending, Revoked)
         );
         let (accepted, revoked) = (accepted.unwrap(), revoked.unwrap());
-        assert_eq!(accepted, revoked == Write::Stale(Accepted), "{revoked:?}");
+        assert_eq!(accepted, revoked == WriteOutcome::Stale(Accepted), "{revoked:?}");
         let members = format!("SELECT count(*) FROM account_users WHERE user_id = '{user}'");
         assert_eq!(world.number(&members).await, i64::from(accepted));
     }

@@ -3,7 +3,7 @@
 
 mod accounts;
 mod administration;
-mod administration_figures;
+mod administration_stats;
 mod api_keys;
 mod audience;
 mod audit;

@@ -4,7 +4,7 @@ use recado_domain::campaigns::{
     Campaign, CampaignStatus, EnqueueStart, QueuedRun, QueuedStart, Refusal, RetryOutcome, RunStart, RunStore,
     StartOutcome, TestSendStore, Trigger,
 };
-use recado_domain::shared::Write;
+use recado_domain::shared::WriteOutcome;
 use recado_postgres::PgTestSends;
 
 use crate::retries::retry_of;
@@ -24,7 +24,10 @@ async fn queued_start(world: &World) -> QueuedRun {
         },
         events: vec![],
     };
-    assert_eq!(world.runs().enqueue_start(&start_request).await.unwrap(), Write::Done);
+    assert_eq!(
+        world.runs().enqueue_start(&start_request).await.unwrap(),
+        WriteOutcome::Done
+    );
     QueuedRun {
         account_id: campaign.account_id,
         campaign_id: campaign.id,

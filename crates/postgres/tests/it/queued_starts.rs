@@ -5,7 +5,7 @@ use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore, Command, EnqueueStart, QueuedRun, QueuedStart, Refusal, RunStart,
     RunStore, StartOutcome, Trigger,
 };
-use recado_domain::shared::{Actor, Write};
+use recado_domain::shared::{Actor, WriteOutcome};
 use time::Duration;
 
 use crate::support::{LEASE, NOW, World, event, id};
@@ -51,8 +51,14 @@ async fn of_many_enqueued_starts_one_counts_and_is_prepared() {
         async move { runs.enqueue_start(&start_request).await.unwrap() }
     }));
     let outcomes = outcomes.await;
-    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Write::Done).count(), 1);
-    let stale = Write::Stale(CampaignStatus::Sending);
+    assert_eq!(
+        outcomes
+            .iter()
+            .filter(|outcome| **outcome == WriteOutcome::Done)
+            .count(),
+        1
+    );
+    let stale = WriteOutcome::Stale(CampaignStatus::Sending);
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == stale).count(), 9);
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
     assert_eq!(world.number("SELECT count(*) FROM campaign_sends").await, 0);
@@ -162,11 +168,11 @@ async fn a_time_that_was_changed_meanwhile_is_not_the_one_that_came() {
     let runs = world.runs();
     assert_eq!(
         runs.enqueue_start(&came).await.unwrap(),
-        Write::Stale(CampaignStatus::Scheduled)
+        WriteOutcome::Stale(CampaignStatus::Scheduled)
     );
     // Somebody who says `send` means it, whatever the time.
     let sent = start_request(&world, &scheduled, Trigger::Send);
-    assert_eq!(runs.enqueue_start(&sent).await.unwrap(), Write::Done);
+    assert_eq!(runs.enqueue_start(&sent).await.unwrap(), WriteOutcome::Done);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use recado_domain::analytics::{Analytics, AnalyticsError, Period, Span, Zone};
+use recado_domain::analytics::{Analytics, AnalyticsError, Period, ReportPeriod, Zone};
 use recado_domain::rollups::RollupStore;
 use recado_domain::shared::{Amount, Clock, Role, Tenant};
 use recado_postgres::{PgAnalytics, PgRollups};
@@ -61,18 +61,18 @@ fn quotient(dividend: i128, divisor: i128) -> Amount {
 
 async fn compare(world: &World, history: &History, zone: &str, period: Period) {
     let analytics = Analytics::new(Arc::new(PgAnalytics::new(world.tenants.clone())), Arc::new(Fixed));
-    let span = Span {
+    let report_period = ReportPeriod {
         period,
         zone: zone.parse::<Zone>().unwrap(),
     };
     let recount = Recount::new(world, history, zone, period.days()).await;
     let tenant = tenant(world);
-    recount.check_revenue(&analytics.revenue(&tenant, &span).await.unwrap());
-    recount.check_ecommerce(&analytics.ecommerce(&tenant, &span).await.unwrap());
-    recount.check_automations(&analytics.automations(&tenant, &span).await.unwrap());
+    recount.check_revenue(&analytics.revenue(&tenant, &report_period).await.unwrap());
+    recount.check_ecommerce(&analytics.ecommerce(&tenant, &report_period).await.unwrap());
+    recount.check_automations(&analytics.automations(&tenant, &report_period).await.unwrap());
     recount.check_metrics(&analytics.metrics(&tenant, None).await.unwrap());
     for name in ["visit", "a/b c"] {
-        match analytics.metric(&tenant, name, &span).await {
+        match analytics.metric(&tenant, name, &report_period).await {
             Ok(report) => recount.check_metric(name, &report),
             Err(AnalyticsError::NotFound) => assert!(!recount.has_metric(name)),
             Err(error) => panic!("{error}"),

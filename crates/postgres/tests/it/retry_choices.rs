@@ -7,7 +7,7 @@ use recado_domain::campaigns::{
     RETRY_RULES, Refusal, RetryOutcome, RetryReport, RetryRequest, RetrySchedule, RunRetry, RunStore as _, Scheduler,
     SendResult,
 };
-use recado_domain::shared::{PageQuery, SendId, Write};
+use recado_domain::shared::{PageQuery, SendId, WriteOutcome};
 use time::{Duration, OffsetDateTime};
 
 use crate::retries::{retry_of, tried};
@@ -302,7 +302,7 @@ async fn a_scheduled_retry_is_judged_at_its_time_and_found_then() {
         let due = now.replace_nanosecond(0).unwrap() + due;
         let schedule = schedule_of(&world, &campaign, due).await;
         let (written, report) = runs.schedule_retry(&schedule).await.unwrap();
-        assert_eq!((written, report.tried), (Write::Done, taken));
+        assert_eq!((written, report.tried), (WriteOutcome::Done, taken));
         let left: i64 = report.left_out.iter().map(|left| left.count).sum();
         assert_eq!(report.tried + left, 2);
         let stored = store.find(world.account, campaign.id).await.unwrap().unwrap();
@@ -312,7 +312,7 @@ async fn a_scheduled_retry_is_judged_at_its_time_and_found_then() {
         );
         // Decided on the campaign of before, it is refused.
         let (written, _) = runs.schedule_retry(&schedule).await.unwrap();
-        assert_eq!(written, Write::Stale(CampaignStatus::Partial));
+        assert_eq!(written, WriteOutcome::Stale(CampaignStatus::Partial));
     }
     assert_eq!(runs.due_retries(10).await.unwrap(), []);
     let past = "now() - interval '1 second'";

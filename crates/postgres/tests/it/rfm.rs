@@ -106,14 +106,10 @@ fn the_database_scores_as_the_rule_does() {
                     assert_eq!(stored(&world, contact).await, Some((wanted, wanted.segment())));
                     *sizes.entry(wanted.segment().as_str()).or_default() += 1;
                 }
-                let figures = store(&world).figures(account).await.unwrap();
-                let kept = figures
-                    .sizes
-                    .iter()
-                    .map(|(segment, n)| (segment.as_str(), *n))
-                    .collect();
+                let totals = store(&world).totals(account).await.unwrap();
+                let kept = totals.sizes.iter().map(|(segment, n)| (segment.as_str(), *n)).collect();
                 assert_eq!(sizes, kept);
-                assert_eq!(figures.orders, customers.iter().map(|one| one.orders).sum::<i64>());
+                assert_eq!(totals.orders, customers.iter().map(|one| one.orders).sum::<i64>());
             });
             Ok(())
         })
@@ -142,7 +138,7 @@ async fn a_calculation_replaces_everything_with_one_moment() {
     calculate(&world, account).await;
     let moments = "SELECT count(DISTINCT calculated_at) FROM contact_rfm";
     assert_eq!(world.number(moments).await, 1);
-    let before = store(&world).figures(account).await.unwrap();
+    let before = store(&world).totals(account).await.unwrap();
     assert_eq!(before.orders, 20);
     let same = "SELECT count(*) FROM contact_rfm r JOIN rfm_calculations c USING (account_id, calculated_at)";
     assert_eq!(world.number(same).await, 10);
@@ -161,13 +157,13 @@ async fn a_calculation_replaces_everything_with_one_moment() {
     );
     assert_eq!(world.number("SELECT count(*) FROM contact_rfm").await, 8);
     assert_eq!(world.number(moments).await, 1);
-    assert!(store(&world).figures(account).await.unwrap().calculated_at > before.calculated_at);
+    assert!(store(&world).totals(account).await.unwrap().calculated_at > before.calculated_at);
     // With too few orders nobody is anything.
     world.sql("UPDATE order_rollups SET paid = 19").await;
     calculate(&world, account).await;
     assert_eq!(world.number("SELECT count(*) FROM contact_rfm").await, 0);
-    let figures = store(&world).figures(account).await.unwrap();
-    assert_eq!((figures.sizes, figures.calculated_at), (vec![], None));
+    let totals = store(&world).totals(account).await.unwrap();
+    assert_eq!((totals.sizes, totals.calculated_at), (vec![], None));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore, Claim, QueuedRun, RunReport, RunStart, RunStore, SendResult, Trigger,
 };
 use recado_domain::contacts::ContactStore;
-use recado_domain::shared::{CampaignId, SendId, Write};
+use recado_domain::shared::{CampaignId, SendId, WriteOutcome};
 use recado_domain::templates::TemplateStore;
 use recado_domain::whatsapp::ProfileStore;
 use recado_postgres::PgProfiles;
@@ -436,7 +436,7 @@ async fn a_postponed_run_is_left_alone_until_its_time() {
         ..paused.clone()
     };
     let written = world.campaigns().update(&resumed, &paused, &[]).await.unwrap();
-    assert_eq!((written, runs.postponed(run).await.unwrap()), (Write::Done, 0));
+    assert_eq!((written, runs.postponed(run).await.unwrap()), (WriteOutcome::Done, 0));
     assert_eq!(runs.take(a, LEASE).await.unwrap(), Some(run));
     // A release resets the count.
     runs.postpone(run, a, Duration::ZERO).await.unwrap();

@@ -1,7 +1,7 @@
 //! Message templates.
 
 use recado_domain::campaigns::{CampaignStatus, CampaignStore as _, RunStore};
-use recado_domain::shared::{CursorQuery, FolderId, PageQuery, StoreError, Write};
+use recado_domain::shared::{CursorQuery, FolderId, PageQuery, StoreError, WriteOutcome};
 use recado_domain::templates::{
     Category, CategoryChange, HeaderType, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter,
     TemplateKey, TemplateSort, TemplateStore, TemplateType,
@@ -138,7 +138,7 @@ async fn update_is_guarded_by_status_and_version() {
     };
     for other in [pending, older] {
         let stale = templates.update(&changed, &other, &[event(id())]).await.unwrap();
-        assert_eq!(stale, Write::Stale(MetaStatus::Approved));
+        assert_eq!(stale, WriteOutcome::Stale(MetaStatus::Approved));
     }
     let missing = Template {
         id: id().into(),
@@ -146,12 +146,12 @@ async fn update_is_guarded_by_status_and_version() {
     };
     assert_eq!(
         templates.update(&missing, &template, &[event(id())]).await.unwrap(),
-        Write::Missing
+        WriteOutcome::Missing
     );
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
     assert_eq!(
         templates.update(&changed, &template, &[event(id())]).await.unwrap(),
-        Write::Done
+        WriteOutcome::Done
     );
     let stored = Template {
         version: template.version + 1,
@@ -189,7 +189,7 @@ async fn a_deleted_template_is_not_there() {
     assert_eq!(templates.find_by_meta_id(world.account, "1").await.unwrap(), None);
     assert_eq!(
         templates.update(&template, &template, &[]).await.unwrap(),
-        Write::Missing
+        WriteOutcome::Missing
     );
     assert_eq!(page(&world, filter()).await, Vec::<String>::new());
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use recado_domain::shared::{
-    AccountId, Event, Insert, NotificationDraft, NotificationKind, PageQuery, Sealed, UpdateOutcome, WebhookEventId,
-    WebhookId, WebhookKind, WebhookLogId,
+    AccountId, Event, InsertOutcome, NotificationDraft, NotificationKind, PageQuery, Sealed, UpdateOutcome,
+    WebhookEventId, WebhookId, WebhookKind, WebhookLogId,
 };
 use recado_domain::webhooks::{
     Attempt, ClaimRequest, ClaimedDelivery, DeliveryQueue, DeliveryState, Direction, DisabledReason, FeedQuery, Health,
@@ -98,7 +98,10 @@ async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
     let world = World::new().await;
     let (account, other) = (world.account, world.another_account().await);
     let (store, mut first) = (store(&world), stored("a"));
-    assert_eq!(store.insert(account, &first, 2, &[]).await.unwrap(), Insert::Done);
+    assert_eq!(
+        store.insert(account, &first, 2, &[]).await.unwrap(),
+        InsertOutcome::Done
+    );
     assert_eq!(
         store.find(account, first.webhook.id).await.unwrap(),
         Some(first.clone())
@@ -125,7 +128,7 @@ async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
         async move { store.insert(account, &stored(name), 2, &[]).await.unwrap() }
     }))
     .await;
-    let done = more.iter().filter(|done| **done == Insert::Done).count();
+    let done = more.iter().filter(|done| **done == InsertOutcome::Done).count();
     assert_eq!(done, 1, "one place was left: {more:?}");
     let page = store
         .page(account, PageQuery::new(None, Some(1), 20, 100))
@@ -149,7 +152,7 @@ async fn endpoint_id_is_unique_over_all_accounts() {
     endpoint.webhook.direction = Direction::Inbound;
     endpoint.webhook.url = None;
     let inserted = store.insert(world.account, &endpoint, 2, &[]).await.unwrap();
-    assert_eq!(inserted, Insert::Done);
+    assert_eq!(inserted, InsertOutcome::Done);
     let other = world.another_account().await;
     assert!(store.insert(other, &endpoint, 2, &[]).await.is_err());
     assert_eq!(store.find(other, endpoint.webhook.id).await.unwrap(), None);
@@ -158,7 +161,10 @@ async fn endpoint_id_is_unique_over_all_accounts() {
     assert_eq!((account, found.webhook.id), (world.account, endpoint.webhook.id));
     assert!(store.delete(world.account, endpoint.webhook.id, &[]).await.unwrap());
     assert_eq!(inbound.endpoint(endpoint.webhook.id).await.unwrap(), None);
-    assert_eq!(store.insert(other, &endpoint, 2, &[]).await.unwrap(), Insert::Done);
+    assert_eq!(
+        store.insert(other, &endpoint, 2, &[]).await.unwrap(),
+        InsertOutcome::Done
+    );
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! What the reference says of automations.
 
 use recado_domain::automations::Automation;
-use recado_domain::ingestion::Recorded;
+use recado_domain::ingestion::IngestionResult;
 use recado_domain::shared::CursorPage;
 use serde_json::json;
 
@@ -49,7 +49,7 @@ pub(crate) fn record() -> Operation {
     Operation::new("Tell executions", description)
         .takes(id_of(ID))
         .body(Body::json::<ExecutionsBody>().example(json!({ "executions": [execution] })))
-        .answers(data::<Recorded>("How many were new."))
+        .answers(data::<IngestionResult>("How many were new."))
         .refuses(
             ErrorCode::Invalid,
             "One item that is wrong refuses all; each is named by its place.",

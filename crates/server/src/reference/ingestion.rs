@@ -1,6 +1,6 @@
 //! What the reference says of what shops and other systems tell.
 
-use recado_domain::ingestion::Recorded;
+use recado_domain::ingestion::IngestionResult;
 use serde_json::{Value, json};
 
 use super::operation::{Body, Operation, data};
@@ -23,7 +23,7 @@ pub(crate) fn orders() -> Operation {
                 automation or a link says anew what the order is owed to.";
     Operation::new("Tell orders", description)
         .body(Body::json::<OrdersBody>().example(json!({ "orders": [order()] })))
-        .answers(data::<Recorded>("How many were new or changed something."))
+        .answers(data::<IngestionResult>("How many were new or changed something."))
         .refuses(ErrorCode::Invalid, REFUSED)
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn carts() -> Operation {
     });
     Operation::new("Tell carts", description)
         .body(Body::json::<CartsBody>().example(json!({ "carts": [cart] })))
-        .answers(data::<Recorded>("How many were new or changed something."))
+        .answers(data::<IngestionResult>("How many were new or changed something."))
         .refuses(ErrorCode::Invalid, REFUSED)
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn ad_spend() -> Operation {
     let entry = json!({ "date": "2026-02-01", "source": "instagram", "amount": 120.5 });
     Operation::new("Tell ad spend", description)
         .body(Body::json::<AdSpendBody>().example(json!({ "entries": [entry] })))
-        .answers(data::<Recorded>("How many were new or changed something."))
+        .answers(data::<IngestionResult>("How many were new or changed something."))
         .refuses(ErrorCode::Invalid, REFUSED)
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn events() -> Operation {
     });
     Operation::new("Tell events", description)
         .body(Body::json::<EventsBody>().example(json!({ "events": [event] })))
-        .answers(data::<Recorded>("How many were new."))
+        .answers(data::<IngestionResult>("How many were new."))
         .refuses(ErrorCode::Invalid, REFUSED)
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use moka::sync;
 use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyRecord};
-use recado_domain::shared::{AccountId, ApiKeyId, Event, Insert, StoreError};
+use recado_domain::shared::{AccountId, ApiKeyId, Event, InsertOutcome, StoreError};
 use time::OffsetDateTime;
 
 use super::auth_cache::{AuthCache, CHANGED_FOR, FRESHNESS, REMEMBERED, remembered_for};
@@ -109,7 +109,7 @@ impl ApiKeyStore for CachedKeys {
         self.store.list(account).await
     }
 
-    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<Insert, StoreError> {
+    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<InsertOutcome, StoreError> {
         self.store.insert(record, at_most, events).await
     }
 
@@ -187,7 +187,7 @@ mod tests {
             unreachable!()
         }
 
-        async fn insert(&self, _: &KeyRecord, _: i64, _: &[Event]) -> Result<Insert, StoreError> {
+        async fn insert(&self, _: &KeyRecord, _: i64, _: &[Event]) -> Result<InsertOutcome, StoreError> {
             unreachable!()
         }
 

@@ -6,7 +6,7 @@ use recado_domain::accounts::SessionVerifier;
 use recado_domain::mail::Mailer;
 use recado_domain::shared::Clock;
 use recado_gateways::http::Http;
-use recado_gateways::mail::{SmtpFault, SmtpMailer};
+use recado_gateways::mail::{SmtpConfigError, SmtpMailer};
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 
 use crate::config::{Config, SessionVerification};
@@ -15,8 +15,8 @@ use crate::config::{Config, SessionVerification};
 pub(super) fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
     let Some(url) = &config.smtp_url else { return Ok(None) };
     let mailer = SmtpMailer::new(url, &config.mail_from).map_err(|fault| match fault {
-        SmtpFault::Url => anyhow::anyhow!("configuration: SMTP_URL {fault}"),
-        SmtpFault::From => anyhow::anyhow!("configuration: MAIL_FROM {fault}"),
+        SmtpConfigError::Url => anyhow::anyhow!("configuration: SMTP_URL {fault}"),
+        SmtpConfigError::From => anyhow::anyhow!("configuration: MAIL_FROM {fault}"),
     })?;
     Ok(Some(Arc::new(mailer)))
 }

@@ -37,7 +37,7 @@ pub(super) fn start(
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
     let events = Arc::new(stores.gateway_events(shared));
-    let settlement = Arc::new(stores.settlement(shared)?);
+    let reconciler = Arc::new(stores.subscription_reconciler(shared)?);
     worker_loop::spawn(tasks, stop, "gateway events", LOOK_FOR_EVENTS, {
         let (events, relays) = (events.clone(), shared.relays.clone());
         move || {
@@ -51,21 +51,21 @@ pub(super) fn start(
             }
         }
     });
-    let intents = settlement.clone();
+    let intents = reconciler.clone();
     worker_loop::spawn_any(tasks, stop, "billing intents", INTENTS, move || {
-        let settlement = intents.clone();
-        async move { settlement.settle_next().await }
+        let reconciler = intents.clone();
+        async move { reconciler.reconcile_next().await }
     });
     worker_loop::spawn_any(tasks, stop, "billing checks", Backoff::idle(LOOK_FOR_SILENCE), {
-        let settlement = settlement.clone();
+        let reconciler = reconciler.clone();
         move || {
-            let settlement = settlement.clone();
-            async move { settlement.check_next().await }
+            let reconciler = reconciler.clone();
+            async move { reconciler.check_next().await }
         }
     });
     worker_loop::spawn(tasks, stop, "billing lapses", LOOK_FOR_LAPSES, move || {
-        let settlement = settlement.clone();
-        async move { settlement.lapse_next().await }
+        let reconciler = reconciler.clone();
+        async move { reconciler.lapse_next().await }
     });
     worker_loop::spawn(tasks, stop, "old gateway events", SWEEP, move || {
         let events = events.clone();

@@ -30,7 +30,7 @@ pub fn subscribe(user: &User<'_>, order: Value) -> Reply {
 }
 
 /// What the account has and uses.
-pub fn standing(user: &User<'_>) -> Value {
+pub fn overview(user: &User<'_>) -> Value {
     user.get("/api/billing/subscription").ok()
 }
 
@@ -44,7 +44,7 @@ pub fn plan(user: &User<'_>) -> String {
 /// Waits for a status.
 pub fn becomes(user: &User<'_>, status: &str) -> Value {
     eventually(&format!("the subscription is {status}"), || {
-        let subscription = standing(user)["subscription"].take();
+        let subscription = overview(user)["subscription"].take();
         (subscription["status"] == status).then_some(subscription)
     })
 }
@@ -93,17 +93,17 @@ fn without_a_subscription_there_is_the_plan_and_the_usage() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(3);
-    let standing = standing(&ana);
+    let overview = overview(&ana);
     assert_eq!(
-        (&standing["subscription"], &standing["plan"]["id"]),
+        (&overview["subscription"], &overview["plan"]["id"]),
         (&Value::Null, &json!("free"))
     );
     assert_eq!(
-        keys(&standing["plan"]),
+        keys(&overview["plan"]),
         BTreeSet::from(["id", "name", "limits", "features"])
     );
     let usage = json!({ "contacts": 3, "messages": 0, "automations": 0, "team": 1, "whatsapp": 0 });
-    assert_eq!(standing["usage"], usage);
+    assert_eq!(overview["usage"], usage);
     ana.post("/api/billing/cancel", json!({})).refused(404, "NOT_FOUND");
     ana.put("/api/billing/subscription", json!({ "plan": "growth" }))
         .refused(404, "NOT_FOUND");
@@ -163,7 +163,7 @@ fn by_pix_from_the_code_to_the_active_plan() {
         (&json!(9700), "starter")
     );
     assert_eq!(made["subscription"]["value_formatted"], "R$\u{a0}97,00");
-    assert_eq!(standing(&ana)["subscription"], made["subscription"]);
+    assert_eq!(overview(&ana)["subscription"], made["subscription"]);
     subscribe(&ana, order("PIX")).invalid();
     let payment = text(&data["payment_id"]);
     let live = |status: &str| {
@@ -291,7 +291,7 @@ fn another_accounts_payment_is_no_payment() {
     foreign.refused(404, "NOT_FOUND");
     let odd = bia.get("/api/billing/payment-status?payment_id=..%2F..%2Fcustomers%3Fx");
     odd.refused(404, "NOT_FOUND");
-    assert_eq!(standing(&bia)["subscription"], Value::Null);
+    assert_eq!(overview(&bia)["subscription"], Value::Null);
     assert_eq!(bia.get("/api/billing/history").ok()["total"], 0);
 }
 
@@ -332,7 +332,7 @@ fn of_twenty_at_once_one_subscribes() {
         again == 422 || (again == 201 && by_the_twenty == 0),
         "{again} after {statuses:?}"
     );
-    assert_eq!(standing(&ana)["subscription"]["status"], "pending");
+    assert_eq!(overview(&ana)["subscription"]["status"], "pending");
     assert_eq!(server.db.count("FROM subscriptions"), 1);
     let posts = |path: &str| {
         let made = server.payment.ledger().into_iter();
@@ -369,7 +369,7 @@ fn without_a_gateway_its_routes_say_so() {
     ana.get("/api/billing/payment-status?payment_id=pay_1")
         .refused(502, "PAYMENT_ERROR");
     assert_eq!(
-        (standing(&ana)["subscription"].take(), plan(&ana).as_str()),
+        (overview(&ana)["subscription"].take(), plan(&ana).as_str()),
         (Value::Null, "free")
     );
     for token in [None, Some("x"), Some("")] {

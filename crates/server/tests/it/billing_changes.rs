@@ -3,7 +3,7 @@
 use recado_simulators::fault::{Fault, FaultKind};
 use serde_json::{Value, json};
 
-use crate::billing::{becomes, card_order, notices, order, paid, plan, standing, subscribe};
+use crate::billing::{becomes, card_order, notices, order, overview, paid, plan, subscribe};
 use crate::harness::people::User;
 use crate::harness::{Server, text, until};
 
@@ -45,7 +45,7 @@ fn a_plan_changes_here_and_at_the_gateway() {
         (&json!(297000), &json!("YEARLY"), &json!("active"))
     );
     assert_eq!(
-        (plan(&ana).as_str(), &standing(&ana)["plan"]["id"]),
+        (plan(&ana).as_str(), &overview(&ana)["plan"]["id"]),
         ("growth", &json!("growth"))
     );
     let put = last_put(&server);
@@ -114,7 +114,7 @@ fn a_gateway_that_does_not_change_it_changes_nothing() {
     let server = Server::new();
     let ana = server.owner();
     subscribe(&ana, order("PIX")).created();
-    let before = standing(&ana)["subscription"].take();
+    let before = overview(&ana)["subscription"].take();
     let told = notices(&ana).len();
     let refusal = FaultKind::status(
         400,
@@ -134,7 +134,7 @@ fn a_gateway_that_does_not_change_it_changes_nothing() {
         .payment
         .script(vec![Fault::new(broken).on("DELETE", "/subscriptions")]);
     ana.post("/api/billing/cancel", json!({})).refused(502, "PAYMENT_ERROR");
-    let mut after = standing(&ana)["subscription"].take();
+    let mut after = overview(&ana)["subscription"].take();
     after["updated_at"] = before["updated_at"].clone();
     assert_eq!(
         (after, notices(&ana).len(), plan(&ana).as_str()),
@@ -165,7 +165,7 @@ fn a_gateway_that_does_not_change_it_changes_nothing() {
         Fault::new(FaultKind::AcceptThenReset).on("DELETE", "/subscriptions"),
     ]);
     ana.post("/api/billing/cancel", json!({})).ok();
-    assert_eq!(standing(&ana)["subscription"], Value::Null);
+    assert_eq!(overview(&ana)["subscription"], Value::Null);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn what_is_paid_can_be_used_to_its_end() {
     paid(&ana);
     let cancelled = ana.request("POST", "/api/billing/cancel").send().ok();
     assert_eq!(cancelled, json!({ "cancelled": true, "effective_until": end }));
-    let after = standing(&ana);
+    let after = overview(&ana);
     assert_eq!(
         (&after["subscription"], &after["plan"]["id"]),
         (&Value::Null, &json!("starter"))
@@ -196,7 +196,7 @@ fn what_is_paid_can_be_used_to_its_end() {
     change(&ana, json!({ "plan": "growth" })).refused(404, "NOT_FOUND");
     server.db.run("UPDATE subscriptions SET current_period_end = now()");
     until("the plan is free", || plan(&ana) == "free");
-    assert_eq!(standing(&ana)["plan"]["id"], "free");
+    assert_eq!(overview(&ana)["plan"]["id"], "free");
     let again = subscribe(&ana, order("PIX")).created();
     assert_eq!(
         again["subscription"]["gateway_customer_id"].as_str().map(|id| &id[..4]),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use recado_simulators::payment::{Action, Event};
 use serde_json::{Value, json};
 
-use crate::billing::{becomes, card_order, notices, order, paid, plan, standing, subscribe};
+use crate::billing::{becomes, card_order, notices, order, overview, paid, plan, subscribe};
 use crate::harness::people::User;
 use crate::harness::{GATEWAY_TOKEN, Server, text, until};
 
@@ -107,7 +107,7 @@ fn every_published_effect() {
         (status(&ana).as_str(), plan(&ana).as_str(), notices(&ana).len()),
         ("inactive", "free", before)
     );
-    assert_eq!(standing(&ana)["subscription"], Value::Null);
+    assert_eq!(overview(&ana)["subscription"], Value::Null);
     // From any state, as published.
     received(&server.gateway_event(&event("PAYMENT_RECEIVED", &subscription, "pay_second")));
     assert_eq!((status(&ana).as_str(), plan(&ana).as_str()), ("active", "starter"));
@@ -124,13 +124,13 @@ fn a_payment_revives_a_cancelled_subscription_and_late_money_does_not() {
     received(&server.gateway_event(&event("PAYMENT_RECEIVED", &subscription, &payment)));
     assert_eq!(status(&ana), "cancelled", "the money of what was confirmed before");
     received(&server.gateway_event(&event("PAYMENT_RECEIVED", &subscription, "pay_new")));
-    let row = standing(&ana)["subscription"].take();
+    let row = overview(&ana)["subscription"].take();
     assert_eq!((&row["status"], &row["cancelled_at"]), (&json!("active"), &Value::Null));
     // Not beside another one.
     ana.post("/api/billing/cancel", json!({})).ok();
     let second = subscribe(&ana, order("PIX")).created();
     received(&server.gateway_event(&event("PAYMENT_RECEIVED", &subscription, "pay_third")));
-    assert_eq!(standing(&ana)["subscription"]["id"], second["subscription"]["id"]);
+    assert_eq!(overview(&ana)["subscription"]["id"], second["subscription"]["id"]);
     assert_eq!(
         server
             .db
@@ -197,7 +197,7 @@ fn whatever_comes_with_the_token_is_received() {
     let server = Server::new();
     let ana = server.owner();
     let (subscription, payment) = pending(&ana);
-    let before = (standing(&ana), notices(&ana));
+    let before = (overview(&ana), notices(&ana));
     let post = |body: Vec<u8>| {
         let request = server
             .post("/api/billing/webhook")
@@ -231,7 +231,7 @@ fn whatever_comes_with_the_token_is_received() {
     received(&post(vec![b' '; 4 * 1024 * 1024]));
     post(vec![b' '; 4 * 1024 * 1024 + 1]).refused(413, "PAYLOAD_TOO_LARGE");
     post(vec![b' '; 10 * 1024 * 1024]).refused(413, "PAYLOAD_TOO_LARGE");
-    assert_eq!((standing(&ana), notices(&ana)), before);
+    assert_eq!((overview(&ana), notices(&ana)), before);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use recado_simulators::fault::{Fault, FaultKind};
 use recado_simulators::payment::Payment;
 use serde_json::{Value, json};
 
-use crate::billing::{becomes, notices, order, plan, standing, subscribe};
+use crate::billing::{becomes, notices, order, overview, plan, subscribe};
 use crate::harness::people::User;
 use crate::harness::{Options, Server, eventually, until};
 
@@ -44,7 +44,7 @@ fn a_refusal_is_passed_on_in_the_gateways_words() {
         json!(["O CPF/CNPJ informado é inválido."])
     );
     assert_eq!(
-        (standing(&ana)["subscription"].take(), plan(&ana).as_str()),
+        (overview(&ana)["subscription"].take(), plan(&ana).as_str()),
         (Value::Null, "free")
     );
     assert_eq!((server.db.count("FROM subscriptions"), notices(&ana).len()), (0, 0));
@@ -59,7 +59,7 @@ fn a_fault_of_the_gateway_is_ours_to_tell_and_leaves_nothing() {
         on_subscribe(&server, broken(status));
         subscribe(&ana, order("PIX")).refused(502, "PAYMENT_ERROR");
         assert_eq!(
-            (standing(&ana)["subscription"].take(), plan(&ana).as_str()),
+            (overview(&ana)["subscription"].take(), plan(&ana).as_str()),
             (Value::Null, "free"),
             "{status}"
         );
@@ -96,12 +96,12 @@ fn in_doubt_nobody_pays_twice() {
     ]);
     subscribe(&ana, order("PIX")).refused(502, "PAYMENT_ERROR");
     assert_eq!(
-        (standing(&ana)["subscription"].take(), plan(&ana).as_str()),
+        (overview(&ana)["subscription"].take(), plan(&ana).as_str()),
         (Value::Null, "free")
     );
     // The second request finds it at the gateway, whose answer to the first was lost.
     assert_eq!(subscribe(&ana, order("PIX")).invalid(), ["plan"]);
-    assert_eq!(standing(&ana)["subscription"]["status"], "pending");
+    assert_eq!(overview(&ana)["subscription"]["status"], "pending");
     assert_eq!((posts(&server.payment), plan(&ana).as_str()), (1, "starter"));
     until("it is audited", || {
         ana.get("/api/audit-logs?entityType=subscription").ok()["total"] == 1
@@ -149,7 +149,7 @@ fn a_second_request_settles_what_a_dead_server_left_at_once() {
     let server = Server::prepare(&Options::default());
     let ana = killed_behind_the_answer(&server);
     assert_eq!(subscribe(&ana, order("PIX")).invalid(), ["plan"]);
-    let made = standing(&ana)["subscription"].take();
+    let made = overview(&ana)["subscription"].take();
     assert_eq!((&made["status"], plan(&ana).as_str()), (&json!("pending"), "starter"));
     assert_eq!(posts(&server.payment), 1);
     // Its payment is found, too, and what it takes to pay it.

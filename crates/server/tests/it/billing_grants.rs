@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::billing::{becomes, card_order, order, paid, plan, standing, subscribe};
+use crate::billing::{becomes, card_order, order, overview, paid, plan, subscribe};
 use crate::harness::people::User;
 use crate::harness::{Server, until};
 
@@ -49,7 +49,7 @@ fn a_former_customer_can_use_what_is_granted() {
     run().refused(400, "VALIDATION_ERROR");
     grant(&root, &ana.account, "growth");
     assert_eq!(run().ok()["sent"], 1);
-    let shown = standing(&ana);
+    let shown = overview(&ana);
     assert_eq!(
         (
             &shown["subscription"],
@@ -66,7 +66,7 @@ fn a_former_customer_can_use_what_is_granted() {
     // Taken back, it is the free plan again.
     grant(&root, &ana.account, "free");
     assert_eq!(
-        (plan(&ana).as_str(), &standing(&ana)["plan"]["id"]),
+        (plan(&ana).as_str(), &overview(&ana)["plan"]["id"]),
         ("free", &json!("free"))
     );
     run().refused(400, "VALIDATION_ERROR");
@@ -79,7 +79,7 @@ fn a_grant_outlives_a_subscription_and_takes_nothing_from_it() {
     grant(&root, &ana.account, "growth");
     // Bought beside it: a smaller plan adds nothing, a larger one does.
     subscribe(&ana, order("PIX")).created();
-    let shown = standing(&ana);
+    let shown = overview(&ana);
     assert_eq!(
         (
             &shown["subscription"]["plan"],
@@ -90,12 +90,12 @@ fn a_grant_outlives_a_subscription_and_takes_nothing_from_it() {
     );
     ana.put("/api/billing/subscription", json!({ "plan": "scale" })).ok();
     assert_eq!(
-        (&standing(&ana)["plan"]["id"], plan(&ana).as_str()),
+        (&overview(&ana)["plan"]["id"], plan(&ana).as_str()),
         (&json!("scale"), "scale")
     );
     ana.post("/api/billing/cancel", json!({})).ok();
     assert_eq!(
-        (&standing(&ana)["plan"]["id"], plan(&ana).as_str()),
+        (&overview(&ana)["plan"]["id"], plan(&ana).as_str()),
         (&json!("growth"), "growth")
     );
     // What is paid for is not taken by a smaller grant, nor by taking the grant back.
@@ -109,7 +109,7 @@ fn a_grant_outlives_a_subscription_and_takes_nothing_from_it() {
     for smaller in ["starter", "free"] {
         grant(&root, &bia.account, smaller);
         assert_eq!(
-            (&standing(&bia)["plan"]["id"], plan(&bia).as_str()),
+            (&overview(&bia)["plan"]["id"], plan(&bia).as_str()),
             (&json!("scale"), "scale")
         );
     }
@@ -132,7 +132,7 @@ fn a_change_of_what_is_paid_takes_the_place_of_the_grant() {
     paid(&ana);
     assert_eq!(plan(&ana), "scale");
     grant(&root, &ana.account, "growth");
-    let shown = standing(&ana);
+    let shown = overview(&ana);
     assert_eq!(
         (
             &shown["subscription"]["plan"],

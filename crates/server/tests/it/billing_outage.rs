@@ -4,7 +4,7 @@
 use recado_simulators::fault::{Fault, FaultKind};
 use serde_json::json;
 
-use crate::billing::{order, plan, standing, subscribe};
+use crate::billing::{order, overview, plan, subscribe};
 use crate::billing_faults::broken;
 use crate::harness::client::Reply;
 use crate::harness::people::User;
@@ -43,7 +43,7 @@ fn a_gateway_that_is_down_is_named_on_every_path() {
         is_the_gateways(&cancel(&ana));
     }
     assert_eq!(
-        (standing(&ana)["subscription"]["plan"].take(), plan(&bia)),
+        (overview(&ana)["subscription"]["plan"].take(), plan(&bia)),
         (json!("starter"), "free".into())
     );
     server.payment.clear_faults();
@@ -65,7 +65,7 @@ fn a_gateway_that_is_down_while_an_attempt_is_settled_is_named() {
     }
     server.payment.clear_faults();
     assert_eq!(subscribe(&ana, order("PIX")).invalid(), ["plan"]);
-    assert_eq!(standing(&ana)["subscription"]["status"], "pending");
+    assert_eq!(overview(&ana)["subscription"]["status"], "pending");
 }
 
 /// A removal does not wait for the gateway; whose fault it is that something is left there stays known.

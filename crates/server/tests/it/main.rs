@@ -25,7 +25,7 @@ mod billing_events;
 mod billing_faults;
 mod billing_grants;
 mod billing_outage;
-mod billing_settlement;
+mod billing_reconciler;
 mod bodies;
 mod brand;
 mod brand_memory;

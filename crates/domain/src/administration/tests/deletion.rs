@@ -23,20 +23,27 @@ fn at_gateway(id: &str) -> GatewaySubscription {
 /// What is left at the gateway is remembered until the gateway has answered for it.
 #[tokio::test]
 async fn a_cancellation_is_forgotten_when_nothing_more_is_to_be_expected() {
-    let silent = || GatewayFault::Unanswered("time-out".into());
+    let silent = || PaymentGatewayError::Unanswered("time-out".into());
     let (later, past) = (NOW + time::Duration::HOUR, NOW);
-    type Found = Result<Option<&'static str>, GatewayFault>;
-    type Answer = Result<(), GatewayFault>;
+    type Found = Result<Option<&'static str>, PaymentGatewayError>;
+    type Answer = Result<(), PaymentGatewayError>;
     type Case = (Option<&'static str>, OffsetDateTime, Found, Answer, bool, bool);
     let cases: Vec<Case> = vec![
         (Some("sub_1"), past, Ok(None), Ok(()), true, true),
-        (Some("sub_1"), past, Ok(None), Err(GatewayFault::Missing), true, true),
+        (
+            Some("sub_1"),
+            past,
+            Ok(None),
+            Err(PaymentGatewayError::Missing),
+            true,
+            true,
+        ),
         (Some("sub_1"), past, Ok(None), Err(silent()), false, false),
         (
             Some("sub_1"),
             past,
             Ok(None),
-            Err(GatewayFault::NotConfigured),
+            Err(PaymentGatewayError::NotConfigured),
             false,
             true,
         ),
@@ -98,7 +105,7 @@ async fn a_removal_goes_on_whatever_the_gateway_says_and_ends_when_all_is_gone()
     });
     store.expect_end().times(1).returning(|_| Ok(()));
     let mut gateway = MockPaymentGateway::new();
-    let silence = GatewayFault::Unanswered("time-out".into());
+    let silence = PaymentGatewayError::Unanswered("time-out".into());
     gateway
         .expect_cancel()
         .times(1)
@@ -112,7 +119,7 @@ async fn a_removal_goes_on_whatever_the_gateway_says_and_ends_when_all_is_gone()
         .withf(|step, error| {
             *step == SideStep::CancelSubscription
                 && error.to_string()
-                    == AdministrationError::from(GatewayFault::Unanswered("time-out".into())).to_string()
+                    == AdministrationError::from(PaymentGatewayError::Unanswered("time-out".into())).to_string()
         })
         .returning(|_, _| ());
     let (store, media, gateway) = (Arc::new(store), Arc::new(media), Arc::new(gateway));

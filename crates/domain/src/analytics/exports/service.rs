@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::{AnalyticsError, Span, Window};
+use super::super::{AnalyticsError, ReportPeriod, Window};
 use super::csv::{MARK, write};
 use super::{ExportKind, ExportPosition, ExportStore};
 use crate::shared::{AccountId, Clock, FieldErrors, StoreError, Tenant};
@@ -23,8 +23,13 @@ impl Exports {
     }
 
     /// Begins an export. Nothing is read yet.
-    pub fn begin(&self, tenant: &Tenant, kind: ExportKind, span: &Span) -> Result<Export, AnalyticsError> {
-        let window = Window::new(span.period, &span.zone, self.clock.now());
+    pub fn begin(
+        &self,
+        tenant: &Tenant,
+        kind: ExportKind,
+        report_period: &ReportPeriod,
+    ) -> Result<Export, AnalyticsError> {
+        let window = Window::new(report_period.period, &report_period.zone, self.clock.now());
         let window = window.ok_or_else(|| FieldErrors::one("tz", "has no such days"))?;
         Ok(Export {
             store: self.store.clone(),
@@ -114,12 +119,12 @@ mod tests {
         let mut clock = MockClock::new();
         clock.expect_now().return_const(NOW);
         let tenant = Tenant::for_tests(AccountId(Uuid::nil()), UserId(Uuid::nil()), Role::Viewer);
-        let span = Span {
+        let report_period = ReportPeriod {
             period: Period::Month,
             zone: Zone::UTC,
         };
         let exports = Exports::new(Arc::new(store), Arc::new(clock));
-        exports.begin(&tenant, ExportKind::Campaigns, &span).unwrap()
+        exports.begin(&tenant, ExportKind::Campaigns, &report_period).unwrap()
     }
 
     async fn pieces(campaigns: u128) -> Vec<String> {

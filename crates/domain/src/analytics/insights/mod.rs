@@ -2,10 +2,10 @@
 
 mod model;
 mod ports;
+mod rollup_delta;
 mod service;
-mod tally;
 
 pub use model::*;
 pub use ports::*;
+pub use rollup_delta::MessageRollupDelta;
 pub use service::Insights;
-pub use tally::MessageTally;

@@ -1,4 +1,4 @@
-//! What the insights show, field by field as published, and the figures that they are made of.
+//! What the insights show, field by field as published, and the totals that they are made of.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -90,20 +90,20 @@ impl MessageTotals {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Dashboard {
     /// Its contacts.
-    pub contacts: ContactsStanding,
+    pub contacts: DashboardContacts,
     /// Its messages, of all time.
-    pub messages: MessagesStanding,
+    pub messages: DashboardMessages,
     /// Its conversations.
-    pub conversations: ConversationsStanding,
+    pub conversations: DashboardConversations,
     /// Its campaigns.
-    pub campaigns: CampaignsStanding,
+    pub campaigns: DashboardCampaigns,
     /// Its automations.
-    pub automations: AutomationsStanding,
+    pub automations: DashboardAutomations,
 }
 
 /// Contacts, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ContactsStanding {
+pub struct DashboardContacts {
     /// How many there are.
     #[schemars(example = 1840)]
     pub total: i64,
@@ -117,7 +117,7 @@ pub struct ContactsStanding {
 
 /// Messages, counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct MessagesStanding {
+pub struct DashboardMessages {
     /// How many were sent.
     #[schemars(example = 18320)]
     pub total_sent: i64,
@@ -134,7 +134,7 @@ pub struct MessagesStanding {
 
 /// Conversations, counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ConversationsStanding {
+pub struct DashboardConversations {
     /// How many there are.
     #[schemars(example = 320)]
     pub total: i64,
@@ -145,7 +145,7 @@ pub struct ConversationsStanding {
 
 /// Campaigns, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CampaignsStanding {
+pub struct DashboardCampaigns {
     /// How many there are.
     #[schemars(example = 21)]
     pub total: i64,
@@ -156,7 +156,7 @@ pub struct CampaignsStanding {
 
 /// Automations, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct AutomationsStanding {
+pub struct DashboardAutomations {
     /// How many run.
     #[schemars(example = 2)]
     pub active: i64,
@@ -164,14 +164,14 @@ pub struct AutomationsStanding {
 
 /// Since when something counts as new; both are days of UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Newness {
+pub struct NewSince {
     /// The week's Monday.
     pub week: Date,
     /// The month's first.
     pub month: Date,
 }
 
-impl Newness {
+impl NewSince {
     /// As it is at a moment. None where the calendar ends.
     pub fn at(now: OffsetDateTime) -> Option<Self> {
         let today = now.to_offset(time::UtcOffset::UTC).date();
@@ -185,14 +185,14 @@ impl Newness {
 
 /// What the store knows of how an account stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct DashboardFigures {
-    pub contacts: ContactsStanding,
+pub struct DashboardTotals {
+    pub contacts: DashboardContacts,
     /// Of all time.
     pub messages: MessageCounts,
     /// With contacts who are there.
     pub conversations: Vec<(ConversationStatus, i64)>,
-    pub campaigns: CampaignsStanding,
-    pub automations: AutomationsStanding,
+    pub campaigns: DashboardCampaigns,
+    pub automations: DashboardAutomations,
 }
 
 /// What became of the messages of a period, by the day on which they were written.
@@ -262,7 +262,7 @@ pub struct CampaignReport {
 
 /// What the store knows of a campaign that was executed.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct CampaignFigures {
+pub struct CampaignTotals {
     pub id: CampaignId,
     pub name: String,
     pub template_name: Option<String>,
@@ -272,20 +272,20 @@ pub struct CampaignFigures {
     pub messages: MessageCounts,
 }
 
-impl From<CampaignFigures> for CampaignReport {
-    fn from(figures: CampaignFigures) -> Self {
-        let totals = figures.messages.reached();
+impl From<CampaignTotals> for CampaignReport {
+    fn from(totals: CampaignTotals) -> Self {
+        let reached = totals.messages.reached();
         Self {
-            id: figures.id,
-            name: figures.name,
-            template_name: figures.template_name,
-            executed_at: figures.executed_at,
-            total_recipients: figures.total_recipients,
-            delivered: totals.delivered,
-            read: totals.read,
-            failed: totals.failed,
-            delivery_rate: totals.delivery_rate(),
-            read_rate: totals.read_rate(),
+            id: totals.id,
+            name: totals.name,
+            template_name: totals.template_name,
+            executed_at: totals.executed_at,
+            total_recipients: totals.total_recipients,
+            delivered: reached.delivered,
+            read: reached.read,
+            failed: reached.failed,
+            delivery_rate: reached.delivery_rate(),
+            read_rate: reached.read_rate(),
         }
     }
 }

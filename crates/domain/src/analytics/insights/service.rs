@@ -1,11 +1,11 @@
-//! The use cases of insights: figures become reports.
+//! The use cases of insights: totals become reports.
 
 use std::sync::Arc;
 
-use super::super::{AnalyticsError, Period, Span, Window};
+use super::super::{AnalyticsError, Period, ReportPeriod, Window};
 use super::{
-    CampaignsReport, ConversationsStanding, Dashboard, DashboardFigures, HeatCell, InsightStore, MessageCounts,
-    MessagesDay, MessagesReport, MessagesStanding, Newness,
+    CampaignsReport, Dashboard, DashboardConversations, DashboardMessages, DashboardTotals, HeatCell, InsightStore,
+    MessageCounts, MessagesDay, MessagesReport, NewSince,
 };
 use crate::conversations::ConversationStatus;
 use crate::shared::{Clock, FieldErrors, Tenant};
@@ -24,63 +24,75 @@ impl Insights {
         Self { store, clock }
     }
 
-    fn window(&self, span: &Span) -> Result<Window, FieldErrors> {
-        let window = Window::new(span.period, &span.zone, self.clock.now());
+    fn window(&self, report_period: &ReportPeriod) -> Result<Window, FieldErrors> {
+        let window = Window::new(report_period.period, &report_period.zone, self.clock.now());
         window.ok_or_else(|| FieldErrors::one("tz", "has no such days"))
     }
 
     /// How the account stands.
     pub async fn dashboard(&self, tenant: &Tenant) -> Result<Dashboard, AnalyticsError> {
-        let newness = Newness::at(self.clock.now());
-        let newness = newness.ok_or_else(|| FieldErrors::one("now", "lies beyond the calendar"))?;
-        Ok(dashboard(&self.store.dashboard(tenant.account_id, &newness).await?))
+        let new_since = NewSince::at(self.clock.now());
+        let new_since = new_since.ok_or_else(|| FieldErrors::one("now", "lies beyond the calendar"))?;
+        Ok(dashboard(&self.store.dashboard(tenant.account_id, &new_since).await?))
     }
 
     /// What became of the messages of a period.
-    pub async fn messages(&self, tenant: &Tenant, span: &Span) -> Result<MessagesReport, AnalyticsError> {
-        let window = self.window(span)?;
+    pub async fn messages(
+        &self,
+        tenant: &Tenant,
+        report_period: &ReportPeriod,
+    ) -> Result<MessagesReport, AnalyticsError> {
+        let window = self.window(report_period)?;
         let days = self.store.messages(tenant.account_id, &window).await?;
-        Ok(messages(span.period, &window, &days))
+        Ok(messages(report_period.period, &window, &days))
     }
 
     /// The latest campaigns of a period, which is 30 or 90 days.
-    pub async fn campaigns(&self, tenant: &Tenant, span: &Span) -> Result<CampaignsReport, AnalyticsError> {
-        if span.period == Period::Week {
+    pub async fn campaigns(
+        &self,
+        tenant: &Tenant,
+        report_period: &ReportPeriod,
+    ) -> Result<CampaignsReport, AnalyticsError> {
+        if report_period.period == Period::Week {
             return Err(FieldErrors::one("period", "must be 30d or 90d").into());
         }
-        let window = self.window(span)?;
+        let window = self.window(report_period)?;
         let campaigns = self.store.campaigns(tenant.account_id, &window, CAMPAIGNS).await?;
         let campaigns = campaigns.into_iter().map(Into::into).collect();
         Ok(CampaignsReport { campaigns })
     }
 
     /// When the account is written to.
-    pub async fn heat_map(&self, tenant: &Tenant, span: &Span) -> Result<Vec<HeatCell>, AnalyticsError> {
-        let stretches = span.zone.stretches(&self.window(span)?);
-        Ok(self.store.heat_map(tenant.account_id, &stretches).await?)
+    pub async fn heat_map(
+        &self,
+        tenant: &Tenant,
+        report_period: &ReportPeriod,
+    ) -> Result<Vec<HeatCell>, AnalyticsError> {
+        let offset_intervals = report_period.zone.offset_intervals(&self.window(report_period)?);
+        Ok(self.store.heat_map(tenant.account_id, &offset_intervals).await?)
     }
 }
 
-fn dashboard(figures: &DashboardFigures) -> Dashboard {
-    let totals = figures.messages.reached();
+fn dashboard(totals: &DashboardTotals) -> Dashboard {
+    let reached = totals.messages.reached();
     let conversations = |counted: fn(ConversationStatus) -> bool| {
-        let counted = figures.conversations.iter().filter(|(status, _)| counted(*status));
+        let counted = totals.conversations.iter().filter(|(status, _)| counted(*status));
         counted.map(|(_, count)| count).sum()
     };
     Dashboard {
-        contacts: figures.contacts,
-        messages: MessagesStanding {
-            total_sent: totals.sent,
-            total_received: totals.received,
-            delivery_rate: totals.delivery_rate(),
-            read_rate: totals.read_rate(),
+        contacts: totals.contacts,
+        messages: DashboardMessages {
+            total_sent: reached.sent,
+            total_received: reached.received,
+            delivery_rate: reached.delivery_rate(),
+            read_rate: reached.read_rate(),
         },
-        conversations: ConversationsStanding {
+        conversations: DashboardConversations {
             total: conversations(|_| true),
             active: conversations(|status| status != ConversationStatus::Closed),
         },
-        campaigns: figures.campaigns,
-        automations: figures.automations,
+        campaigns: totals.campaigns,
+        automations: totals.automations,
     }
 }
 
@@ -108,7 +120,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::super::super::Zone;
-    use super::super::{ContactsStanding, MockInsightStore};
+    use super::super::{DashboardContacts, MockInsightStore};
     use super::*;
     use crate::shared::{AccountId, MockClock, Role, UserId};
 
@@ -130,8 +142,8 @@ mod tests {
         Insights::new(Arc::new(store), Arc::new(clock))
     }
 
-    fn span(period: Period) -> Span {
-        Span {
+    fn report_period(period: Period) -> ReportPeriod {
+        ReportPeriod {
             period,
             zone: Zone::UTC,
         }
@@ -143,7 +155,10 @@ mod tests {
         store
             .expect_messages()
             .returning(|_, window| Ok(vec![COUNTS; window.dates.len()]));
-        let report = insights(store).messages(&tenant(), &span(Period::Week)).await.unwrap();
+        let report = insights(store)
+            .messages(&tenant(), &report_period(Period::Week))
+            .await
+            .unwrap();
         let shown = json!(report);
         assert_eq!(
             shown["daily"][6],
@@ -160,20 +175,20 @@ mod tests {
     #[tokio::test]
     async fn the_dashboard_has_rates_and_what_is_not_closed() {
         let mut store = MockInsightStore::new();
-        store.expect_dashboard().returning(|_, newness| {
+        store.expect_dashboard().returning(|_, new_since| {
             assert_eq!(
-                (newness.week, newness.month),
+                (new_since.week, new_since.month),
                 (date!(2026 - 02 - 23), date!(2026 - 03 - 01))
             );
-            Ok(DashboardFigures {
-                contacts: ContactsStanding {
+            Ok(DashboardTotals {
+                contacts: DashboardContacts {
                     total: 9,
                     new_this_week: 2,
                     new_this_month: 3,
                 },
                 messages: COUNTS,
                 conversations: vec![(ConversationStatus::Closed, 4), (ConversationStatus::Open, 3)],
-                ..DashboardFigures::default()
+                ..DashboardTotals::default()
             })
         });
         let shown = json!(insights(store).dashboard(&tenant()).await.unwrap());
@@ -191,14 +206,14 @@ mod tests {
 
     #[test]
     fn without_messages_every_rate_is_zero() {
-        let shown = dashboard(&DashboardFigures::default()).messages;
+        let shown = dashboard(&DashboardTotals::default()).messages;
         assert!(shown.delivery_rate.is_zero() && shown.read_rate.is_zero());
     }
 
     #[tokio::test]
     async fn campaigns_of_a_week_are_refused() {
         let refused = insights(MockInsightStore::new())
-            .campaigns(&tenant(), &span(Period::Week))
+            .campaigns(&tenant(), &report_period(Period::Week))
             .await;
         assert!(matches!(refused, Err(AnalyticsError::Invalid(errors)) if errors.0.contains_key("period")));
     }
@@ -222,7 +237,7 @@ mod tests {
                 date!(2025 - 12 - 01),
             ),
         ] {
-            assert_eq!(Newness::at(now), Some(Newness { week, month }));
+            assert_eq!(NewSince::at(now), Some(NewSince { week, month }));
         }
     }
 }

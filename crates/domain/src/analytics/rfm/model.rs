@@ -46,7 +46,7 @@ pub struct SegmentSize {
 
 /// What the store knows of an account's customers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RfmFigures {
+pub struct RfmTotals {
     /// Paid orders.
     pub orders: i64,
     /// When the scores are from; none as long as there are none.

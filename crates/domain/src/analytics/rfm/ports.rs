@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use time::{Duration, OffsetDateTime};
 
-use super::{RfmClaim, RfmFigures, RfmSegment};
+use super::{RfmClaim, RfmSegment, RfmTotals};
 use crate::shared::{AccountId, StoreError};
 
 /// Scores, and when they are calculated. A calculation is one row an account, so that no account has two.
@@ -11,7 +11,7 @@ use crate::shared::{AccountId, StoreError};
 #[async_trait]
 pub trait RfmStore: Send + Sync {
     /// What is known of the account's customers.
-    async fn figures(&self, account: AccountId) -> Result<RfmFigures, StoreError>;
+    async fn totals(&self, account: AccountId) -> Result<RfmTotals, StoreError>;
 
     /// The account's calculation is due now; nothing changes when it already is, or is under way.
     async fn request(&self, account: AccountId) -> Result<(), StoreError>;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use time::{Duration, OffsetDateTime, Time, UtcOffset};
 
-use super::{ENOUGH_ORDERS, RfmClaim, RfmError, RfmFigures, RfmReport, RfmSegment, RfmStore, SegmentSize, grid};
+use super::{ENOUGH_ORDERS, RfmClaim, RfmError, RfmReport, RfmSegment, RfmStore, RfmTotals, SegmentSize, grid};
 use crate::shared::{AccountId, Clock, ErrorReport, Ids, SideStep, StoreError, Tenant};
 
 /// How long a calculation belongs to whoever took it up; it is renewed while it goes on.
@@ -32,7 +32,7 @@ impl Rfm {
 
     /// How many customers are of which kind.
     pub async fn report(&self, tenant: &Tenant) -> Result<RfmReport, StoreError> {
-        Ok(report(self.store.figures(tenant.account_id).await?))
+        Ok(report(self.store.totals(tenant.account_id).await?))
     }
 
     /// Has the scores calculated anew, soon. Whoever asks again meanwhile starts nothing.
@@ -44,11 +44,11 @@ impl Rfm {
     }
 }
 
-fn report(figures: RfmFigures) -> RfmReport {
-    let enabled = figures.orders >= ENOUGH_ORDERS;
-    let calculated_at = figures.calculated_at.filter(|_| enabled);
+fn report(totals: RfmTotals) -> RfmReport {
+    let enabled = totals.orders >= ENOUGH_ORDERS;
+    let calculated_at = totals.calculated_at.filter(|_| enabled);
     let size = |segment: &RfmSegment| {
-        let (_, count) = figures.sizes.iter().find(|(of, _)| of == segment)?;
+        let (_, count) = totals.sizes.iter().find(|(of, _)| of == segment)?;
         Some(SegmentSize {
             segment: *segment,
             count: *count,
@@ -57,7 +57,7 @@ fn report(figures: RfmFigures) -> RfmReport {
     };
     RfmReport {
         enabled,
-        order_count: figures.orders,
+        order_count: totals.orders,
         distribution: RfmSegment::ALL.iter().filter_map(size).collect(),
         last_calculated_at: calculated_at,
     }
@@ -158,8 +158,8 @@ mod tests {
 
     const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 
-    fn figures(orders: i64, calculated_at: Option<OffsetDateTime>) -> RfmFigures {
-        RfmFigures {
+    fn totals(orders: i64, calculated_at: Option<OffsetDateTime>) -> RfmTotals {
+        RfmTotals {
             orders,
             calculated_at,
             sizes: vec![(RfmSegment::Lost, 2), (RfmSegment::Champions, 1)],
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn too_few_orders_show_nothing_else() {
-        let shown = json!(report(figures(19, Some(NOW))));
+        let shown = json!(report(totals(19, Some(NOW))));
         let wanted = json!({ "enabled": false, "orderCount": 19, "distribution": [], "lastCalculatedAt": null });
         assert_eq!(shown, wanted);
     }
@@ -180,14 +180,14 @@ mod tests {
             { "segment": "champions", "count": 1, "last_calculated_at": at },
             { "segment": "lost", "count": 2, "last_calculated_at": at },
         ] });
-        assert_eq!(json!(report(figures(20, Some(NOW)))), wanted);
+        assert_eq!(json!(report(totals(20, Some(NOW)))), wanted);
     }
 
     #[test]
     fn what_was_never_calculated_has_no_moment() {
-        let shown = report(RfmFigures {
+        let shown = report(RfmTotals {
             sizes: vec![],
-            ..figures(20, None)
+            ..totals(20, None)
         });
         assert!(shown.enabled && shown.distribution.is_empty() && shown.last_calculated_at.is_none());
     }

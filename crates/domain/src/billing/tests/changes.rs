@@ -10,7 +10,7 @@ use crate::shared::{Event, FieldErrors, NotificationKind};
 async fn subscribed(billing_type: &str) -> World {
     let world = World::new();
     world.billing().subscribe(&tenant(), input(billing_type)).await.unwrap();
-    world.with(|state| state.told.clear());
+    world.with(|state| state.events.clear());
     world
 }
 
@@ -51,13 +51,13 @@ async fn plan_and_cycle_change_here_and_there() {
             (Some(Cents(297_000)), "YEARLY")
         );
         assert_eq!(state.plan, "growth");
-        let Some(Event::Notification(told)) = state.told.last() else {
+        let Some(Event::Notification(notice)) = state.events.last() else {
             panic!()
         };
         assert!(
-            told.message.contains("Starter") && told.message.contains("Growth"),
+            notice.message.contains("Starter") && notice.message.contains("Growth"),
             "{}",
-            told.message
+            notice.message
         );
     });
     world
@@ -105,9 +105,9 @@ async fn what_cannot_be_changed_asks_nobody() {
 #[tokio::test]
 async fn a_refused_change_leaves_everything_as_it_was() {
     for (strike, refused) in [
-        (Strike::Before(GatewayFault::Refused(vec![])), true),
-        (Strike::Before(GatewayFault::NotDone("401".into())), false),
-        (Strike::Before(GatewayFault::Failed("500".into())), false),
+        (Strike::Before(PaymentGatewayError::Refused(vec![])), true),
+        (Strike::Before(PaymentGatewayError::NotDone("401".into())), false),
+        (Strike::Before(PaymentGatewayError::Failed("500".into())), false),
     ] {
         let world = subscribed("PIX").await;
         world.strike("change", strike);
@@ -119,7 +119,7 @@ async fn a_refused_change_leaves_everything_as_it_was() {
         assert_eq!(matches!(error, BillingError::Refused(_)), refused, "{error:?}");
         let row = world.only();
         assert_eq!((row.plan.as_str(), row.pending), ("starter", None));
-        world.with(|state| assert!(state.told.is_empty() && state.plan == "starter"));
+        world.with(|state| assert!(state.events.is_empty() && state.plan == "starter"));
         world.billing().change(&tenant(), &to("growth", None)).await.unwrap();
     }
 }
@@ -127,11 +127,11 @@ async fn a_refused_change_leaves_everything_as_it_was() {
 #[tokio::test]
 async fn a_change_that_was_made_is_finished_whatever_happened_to_its_answer() {
     let world = subscribed("PIX").await;
-    world.strike("change", Strike::After(GatewayFault::Failed("500".into())));
+    world.strike("change", Strike::After(PaymentGatewayError::Failed("500".into())));
     world.billing().change(&tenant(), &to("growth", None)).await.unwrap();
     for (made, plan) in [(true, "growth"), (false, "starter")] {
         let world = subscribed("PIX").await;
-        let fault = GatewayFault::Unanswered("time-out".into());
+        let fault = PaymentGatewayError::Unanswered("time-out".into());
         world.strike(
             "change",
             if made {
@@ -151,7 +151,7 @@ async fn a_change_that_was_made_is_finished_whatever_happened_to_its_answer() {
             assert!(matches!(busy, Err(BillingError::Contended)));
         }
         world.pass(UNANSWERED_DOUBT);
-        world.settle().await;
+        world.reconcile().await;
         assert_eq!((world.only().plan.as_str(), world.only().pending), (plan, None));
         world.with(|state| assert_eq!(state.plan, plan));
     }
@@ -159,7 +159,7 @@ async fn a_change_that_was_made_is_finished_whatever_happened_to_its_answer() {
 
 #[tokio::test]
 async fn after_a_gateway_that_was_down_whoever_comes_next_goes_on() {
-    let down = || GatewayFault::Failed("503".into());
+    let down = || PaymentGatewayError::Failed("503".into());
     for made in [true, false] {
         let strike = || {
             if made {
@@ -207,7 +207,7 @@ async fn a_crash_behind_the_gateways_answer_to_a_change_is_settled() {
         assert_eq!(state.plan, "starter");
     });
     world.pass(INTENT_CHECK_PAUSE);
-    world.settle().await;
+    world.reconcile().await;
     assert_eq!(world.only().plan, "growth");
     assert_eq!(world.titles(), ["Plan changed"]);
 }
@@ -257,7 +257,7 @@ async fn a_request_whose_change_was_recorded_by_a_worker_succeeds() {
         world.with(|state| state.writes_left = None);
         let intended = world.only();
         world.pass(INTENT_CHECK_PAUSE);
-        world.settle().await;
+        world.reconcile().await;
         let (core, titles) = (world.billing().core, world.titles());
         let finished = match cancels {
             true => core.finish_cancel(&intended).await.unwrap(),
@@ -272,11 +272,14 @@ async fn a_request_whose_change_was_recorded_by_a_worker_succeeds() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_down_during_settlement_is_the_gateways_fault() {
+async fn a_gateway_that_is_down_during_reconciliation_is_the_gateways_fault() {
     for cancels in [false, true] {
         let world = subscribed("PIX").await;
-        let down = || Strike::Before(GatewayFault::Unanswered("time-out".into()));
-        world.strike("change", Strike::After(GatewayFault::Unanswered("time-out".into())));
+        let down = || Strike::Before(PaymentGatewayError::Unanswered("time-out".into()));
+        world.strike(
+            "change",
+            Strike::After(PaymentGatewayError::Unanswered("time-out".into())),
+        );
         world.strike("subscription", down());
         world
             .billing()
@@ -299,7 +302,7 @@ async fn what_ends_leaves_the_plan_that_was_granted() {
     world.billing().cancel(&tenant()).await.unwrap();
     world.with(|state| state.granted = Some("growth".into()));
     world.pass(Duration::days(31));
-    world.settle().await;
+    world.reconcile().await;
     world.with(|state| assert_eq!(state.plan, "growth"));
     // A smaller plan that is bought beside it adds nothing; a larger one does.
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
@@ -327,20 +330,22 @@ async fn what_is_paid_stays_until_its_end() {
     assert_eq!(world.charged(), 0);
     world.with(|state| {
         assert_eq!(state.plan, "starter");
-        assert!(matches!(state.told.last(), Some(Event::Notification(told)) if told.kind == NotificationKind::Warning));
+        assert!(
+            matches!(state.events.last(), Some(Event::Notification(notice)) if notice.kind == NotificationKind::Warning)
+        );
     });
     assert!(matches!(
         world.billing().cancel(&tenant()).await,
         Err(BillingError::NotFound)
     ));
-    world.settle().await;
+    world.reconcile().await;
     world.with(|state| assert_eq!(state.plan, "starter"));
     world.pass(Duration::days(31));
-    world.settle().await;
+    world.reconcile().await;
     world.with(|state| assert_eq!(state.plan, "free"));
     // It ends the plan once.
     world.with(|state| state.plan = "scale".into());
-    world.settle().await;
+    world.reconcile().await;
     world.with(|state| assert_eq!(state.plan, "scale"));
 }
 
@@ -354,7 +359,7 @@ async fn without_a_payment_the_plan_goes_at_once_and_a_new_subscription_is_left_
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     world.pass(Duration::days(40));
     world.with(|state| state.strikes.clear());
-    while world.settlement().lapse_next().await.unwrap() {}
+    while world.reconciler().lapse_next().await.unwrap() {}
     world.with(|state| assert_eq!(state.plan, "starter", "the new subscription has it"));
 }
 
@@ -373,14 +378,14 @@ async fn what_ends_leaves_the_plan_that_is_paid_for() {
                 let id = made.subscription.gateway_subscription_id.as_ref().unwrap();
                 let body = json!({ "id": "evt_9", "event": "SUBSCRIPTION_INACTIVATED", "subscription": { "id": id } });
                 world
-                    .tell_of(&GatewayEvent::read(body.to_string().as_bytes()), id)
+                    .deliver_to(&GatewayEvent::read(body.to_string().as_bytes()), id)
                     .await;
             }
             false => drop(world.billing().cancel(&tenant()).await.unwrap()),
         }
         world.with(|state| assert_eq!(state.plan, "starter", "by the gateway: {by_the_gateway}"));
         world.pass(Duration::days(31));
-        while world.settlement().lapse_next().await.unwrap() {}
+        while world.reconciler().lapse_next().await.unwrap() {}
         world.with(|state| assert_eq!(state.plan, "free"));
     }
 }
@@ -392,7 +397,7 @@ async fn a_cancellation_is_finished_or_taken_back_by_what_the_gateway_says() {
         (false, SubscriptionStatus::Active),
     ] {
         let world = subscribed("CREDIT_CARD").await;
-        let fault = GatewayFault::Unanswered("time-out".into());
+        let fault = PaymentGatewayError::Unanswered("time-out".into());
         world.strike(
             "cancel",
             if made {
@@ -404,15 +409,15 @@ async fn a_cancellation_is_finished_or_taken_back_by_what_the_gateway_says() {
         world.strike("subscription", Strike::Before(fault));
         world.billing().cancel(&tenant()).await.unwrap_err();
         world.pass(UNANSWERED_DOUBT);
-        world.settle().await;
+        world.reconcile().await;
         let row = world.only();
         assert_eq!((row.status, row.pending), (status, None));
     }
     let world = subscribed("CREDIT_CARD").await;
-    world.strike("cancel", Strike::After(GatewayFault::Failed("500".into())));
+    world.strike("cancel", Strike::After(PaymentGatewayError::Failed("500".into())));
     world.billing().cancel(&tenant()).await.unwrap();
     let world = subscribed("CREDIT_CARD").await;
-    world.strike("cancel", Strike::Before(GatewayFault::Failed("500".into())));
+    world.strike("cancel", Strike::Before(PaymentGatewayError::Failed("500".into())));
     world.billing().cancel(&tenant()).await.unwrap_err();
     assert_eq!(world.only().status, SubscriptionStatus::Active);
     world.billing().cancel(&tenant()).await.unwrap();

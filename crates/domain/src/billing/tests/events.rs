@@ -6,11 +6,11 @@ use time::Duration;
 use super::fakes::{World, input, tenant};
 use crate::billing::*;
 
-pub(super) fn told(event: &str, id: &str, payment: &str, at: &str) -> GatewayEvent {
-    told_of_value(event, id, payment, at, 97.0)
+pub(super) fn gateway_event(event: &str, id: &str, payment: &str, at: &str) -> GatewayEvent {
+    gateway_event_of_value(event, id, payment, at, 97.0)
 }
 
-pub(super) fn told_of_value(event: &str, id: &str, payment: &str, at: &str, value: f64) -> GatewayEvent {
+pub(super) fn gateway_event_of_value(event: &str, id: &str, payment: &str, at: &str, value: f64) -> GatewayEvent {
     let status = event.trim_start_matches("PAYMENT_");
     let body = match event {
         "SUBSCRIPTION_INACTIVATED" => json!({ "id": id, "event": event, "subscription": { "id": "sub_1" } }),
@@ -24,10 +24,15 @@ pub(super) fn told_of_value(event: &str, id: &str, payment: &str, at: &str, valu
 async fn a_repeated_event_changes_nothing() {
     let world = World::new();
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    world.with(|state| state.told.clear());
+    world.with(|state| state.events.clear());
     for _ in 0..10 {
         world
-            .tell(&told("PAYMENT_RECEIVED", "evt_1", "pay_1", "2026-03-10 10:00:00"))
+            .deliver(&gateway_event(
+                "PAYMENT_RECEIVED",
+                "evt_1",
+                "pay_1",
+                "2026-03-10 10:00:00",
+            ))
             .await;
     }
     let row = world.only();
@@ -42,8 +47,8 @@ async fn a_repeated_event_changes_nothing() {
 async fn a_crash_between_the_effect_and_its_mark_tells_nobody_twice() {
     let world = World::new();
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    world.with(|state| state.told.clear());
-    let event = told("PAYMENT_RECEIVED", "evt_1", "pay_1", "2026-03-10 10:00:00");
+    world.with(|state| state.events.clear());
+    let event = gateway_event("PAYMENT_RECEIVED", "evt_1", "pay_1", "2026-03-10 10:00:00");
     world.keep(&event).await;
     world.with(|state| state.writes_left = Some(1));
     world.events().apply_next().await.unwrap_err();
@@ -59,8 +64,8 @@ async fn a_crash_between_the_effect_and_its_mark_tells_nobody_twice() {
 #[tokio::test]
 async fn an_event_that_is_faster_than_the_subscribe_waits_for_it() {
     let world = World::new();
-    let event = told("PAYMENT_CONFIRMED", "evt_1", "pay_1", "2026-03-10 10:00:00");
-    world.tell(&event).await;
+    let event = gateway_event("PAYMENT_CONFIRMED", "evt_1", "pay_1", "2026-03-10 10:00:00");
+    world.deliver(&event).await;
     world.with(|state| assert_eq!(state.waiting[0].attempts, 1));
     world
         .billing()
@@ -77,7 +82,7 @@ async fn an_event_that_is_faster_than_the_subscribe_waits_for_it() {
 #[tokio::test]
 async fn a_subscription_that_nobody_knows_is_given_up_in_the_end() {
     let world = World::new();
-    let event = told("PAYMENT_CONFIRMED", "evt_1", "pay_1", "2026-03-10 10:00:00");
+    let event = gateway_event("PAYMENT_CONFIRMED", "evt_1", "pay_1", "2026-03-10 10:00:00");
     world.keep(&event).await;
     for _ in 0..10 {
         assert!(world.events().apply_next().await.unwrap());
@@ -88,7 +93,7 @@ async fn a_subscription_that_nobody_knows_is_given_up_in_the_end() {
 }
 
 #[tokio::test]
-async fn what_is_no_news_is_kept_and_changes_nothing() {
+async fn what_has_no_effect_is_stored_and_changes_nothing() {
     let world = World::new();
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     let before = world.only();
@@ -98,7 +103,7 @@ async fn what_is_no_news_is_kept_and_changes_nothing() {
         json!({ "id": "e3", "event": "PAYMENT_CONFIRMED", "payment": { "id": "pay_1" } }),
     ];
     for body in odd {
-        world.tell(&GatewayEvent::read(body.to_string().as_bytes())).await;
+        world.deliver(&GatewayEvent::read(body.to_string().as_bytes())).await;
     }
     assert_eq!(world.only(), before);
     world.with(|state| assert_eq!((state.seen.len(), state.waiting.len()), (3, 0)));
@@ -110,10 +115,20 @@ async fn a_payment_that_arrived_before_the_end_does_not_undo_it() {
     let world = World::new();
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     world
-        .keep(&told("PAYMENT_RECEIVED", "evt_1", "pay_1", "2026-03-10 10:00:00"))
+        .keep(&gateway_event(
+            "PAYMENT_RECEIVED",
+            "evt_1",
+            "pay_1",
+            "2026-03-10 10:00:00",
+        ))
         .await;
     world
-        .keep(&told("PAYMENT_OVERDUE", "evt_2", "pay_2", "2026-03-10 10:00:00"))
+        .keep(&gateway_event(
+            "PAYMENT_OVERDUE",
+            "evt_2",
+            "pay_2",
+            "2026-03-10 10:00:00",
+        ))
         .await;
     world.pass(Duration::SECOND);
     world.billing().cancel(&tenant()).await.unwrap();
@@ -131,7 +146,12 @@ async fn a_payment_that_arrived_before_the_end_does_not_undo_it() {
     });
     world.pass(Duration::SECOND);
     world
-        .tell(&told("PAYMENT_RECEIVED", "evt_3", "pay_3", "2026-03-10 10:00:09"))
+        .deliver(&gateway_event(
+            "PAYMENT_RECEIVED",
+            "evt_3",
+            "pay_3",
+            "2026-03-10 10:00:09",
+        ))
         .await;
     assert_eq!(
         world.only().status,
@@ -147,14 +167,16 @@ async fn a_worker_that_stalled_applies_its_event_no_second_time() {
     for first in ["SUBSCRIPTION_INACTIVATED", "PAYMENT_OVERDUE"] {
         let world = World::new();
         world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-        world.keep(&told(first, "evt_1", "pay_1", at)).await;
+        world.keep(&gateway_event(first, "evt_1", "pay_1", at)).await;
         let stalled = world.with(|state| state.waiting[0].clone());
         while world.events().apply_next().await.unwrap() {}
-        world.tell(&told("PAYMENT_RECEIVED", "evt_2", "pay_2", at)).await;
-        let before = world.with(|state| (state.rows.clone(), state.plan.clone(), state.told.len()));
+        world
+            .deliver(&gateway_event("PAYMENT_RECEIVED", "evt_2", "pay_2", at))
+            .await;
+        let before = world.with(|state| (state.rows.clone(), state.plan.clone(), state.events.len()));
         assert_eq!(world.only().status, SubscriptionStatus::Active, "{first}");
         world.events().apply_kept(Some(&stalled), "sub_1").await.unwrap();
-        let after = world.with(|state| (state.rows.clone(), state.plan.clone(), state.told.len()));
+        let after = world.with(|state| (state.rows.clone(), state.plan.clone(), state.events.len()));
         assert_eq!(after, before, "{first}");
     }
 }
@@ -164,14 +186,14 @@ async fn a_worker_that_stalled_applies_its_event_no_second_time() {
 async fn what_changed_nothing_in_its_turn_changes_nothing_later() {
     let world = World::new();
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    let inactivated = |id: &str| told("SUBSCRIPTION_INACTIVATED", id, "", "");
-    world.tell(&inactivated("evt_1")).await;
+    let inactivated = |id: &str| gateway_event("SUBSCRIPTION_INACTIVATED", id, "", "");
+    world.deliver(&inactivated("evt_1")).await;
     world.keep(&inactivated("evt_2")).await;
     let stalled = world.with(|state| state.waiting[0].clone());
     while world.events().apply_next().await.unwrap() {}
-    let received = told("PAYMENT_RECEIVED", "evt_3", "pay_1", "2026-03-10 10:00:00");
+    let received = gateway_event("PAYMENT_RECEIVED", "evt_3", "pay_1", "2026-03-10 10:00:00");
     world.pass(Duration::SECOND);
-    world.tell(&received).await;
+    world.deliver(&received).await;
     assert_eq!(world.only().status, SubscriptionStatus::Active);
     world.events().apply_kept(Some(&stalled), "sub_1").await.unwrap();
     assert_eq!(world.only().status, SubscriptionStatus::Active);
@@ -195,7 +217,9 @@ async fn a_payment_is_for_the_period_that_was_paid_whatever_the_cycle_is_now() {
         let world = World::new();
         world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
         world.billing().change(&tenant(), &yearly).await.unwrap();
-        world.tell(&told("PAYMENT_RECEIVED", "evt_1", payment, at)).await;
+        world
+            .deliver(&gateway_event("PAYMENT_RECEIVED", "evt_1", payment, at))
+            .await;
         assert_eq!(days(&world), 31, "{payment}");
     }
     // The gateway gave the open payment the new price before it was paid: that is a year.
@@ -203,14 +227,14 @@ async fn a_payment_is_for_the_period_that_was_paid_whatever_the_cycle_is_now() {
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     world.billing().change(&tenant(), &yearly).await.unwrap();
     world
-        .tell(&told_of_value("PAYMENT_RECEIVED", "evt_1", "pay_1", at, 970.0))
+        .deliver(&gateway_event_of_value("PAYMENT_RECEIVED", "evt_1", "pay_1", at, 970.0))
         .await;
     assert_eq!(days(&world), 365);
     // A discount is no other period.
     let world = World::new();
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     world
-        .tell(&told_of_value("PAYMENT_RECEIVED", "evt_1", "pay_1", at, 90.5))
+        .deliver(&gateway_event_of_value("PAYMENT_RECEIVED", "evt_1", "pay_1", at, 90.5))
         .await;
     assert_eq!(days(&world), 31);
 }
@@ -224,13 +248,15 @@ async fn an_event_of_the_second_in_which_the_gateway_was_asked_counts() {
         world.with(|state| state.remote_payments[0].status = "OVERDUE".into());
         // 12:00:00.4 UTC, in the gateway's words 09:00:00.
         world.pass(Duration::days(2) + Duration::milliseconds(400));
-        world.settle().await;
+        world.reconcile().await;
         assert_eq!(world.only().status, SubscriptionStatus::PastDue);
         let at = match second {
             59 => "2026-03-12 08:59:59",
             _ => "2026-03-12 09:00:00",
         };
-        world.tell(&told("PAYMENT_RECEIVED", "evt_1", "pay_1", at)).await;
+        world
+            .deliver(&gateway_event("PAYMENT_RECEIVED", "evt_1", "pay_1", at))
+            .await;
         assert_eq!(world.only().status, status, "{at}");
     }
 }

@@ -17,9 +17,9 @@ pub(super) const NOW: OffsetDateTime = datetime!(2026-03-10 12:00 UTC);
 #[derive(Clone, Debug)]
 pub(super) enum Strike {
     /// Nothing was done.
-    Before(GatewayFault),
+    Before(PaymentGatewayError),
     /// It was done.
-    After(GatewayFault),
+    After(PaymentGatewayError),
 }
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub(super) struct State {
     pub(super) granted: Option<String>,
     pub(super) applied: BTreeSet<GatewayEventId>,
     pub(super) usage: Usage,
-    pub(super) told: Vec<Event>,
+    pub(super) events: Vec<Event>,
     pub(super) seen: BTreeMap<String, StoredEvent>,
     pub(super) waiting: Vec<StoredEvent>,
     /// The account cannot be read.
@@ -102,9 +102,9 @@ impl World {
         Billing::new(shared.clone(), shared.clone(), shared.clone(), shared)
     }
 
-    pub(super) fn settlement(&self) -> Settlement {
+    pub(super) fn reconciler(&self) -> SubscriptionReconciler {
         let shared = Arc::new(self.clone());
-        Settlement::new(shared.clone(), shared.clone(), shared.clone(), shared.clone(), shared)
+        SubscriptionReconciler::new(shared.clone(), shared.clone(), shared.clone(), shared.clone(), shared)
     }
 
     pub(super) fn events(&self) -> GatewayEvents {
@@ -121,19 +121,19 @@ impl World {
     }
 
     /// Carries out everything that is due.
-    pub(super) async fn settle(&self) {
-        while self.settlement().settle_next().await.unwrap() {}
-        while self.settlement().check_next().await.unwrap() {}
-        while self.settlement().lapse_next().await.unwrap() {}
+    pub(super) async fn reconcile(&self) {
+        while self.reconciler().reconcile_next().await.unwrap() {}
+        while self.reconciler().check_next().await.unwrap() {}
+        while self.reconciler().lapse_next().await.unwrap() {}
     }
 
     /// An event arrives.
-    pub(super) async fn tell(&self, event: &GatewayEvent) {
-        self.tell_of(event, "sub_1").await;
+    pub(super) async fn deliver(&self, event: &GatewayEvent) {
+        self.deliver_to(event, "sub_1").await;
     }
 
     /// An event of this subscription of the gateway arrives.
-    pub(super) async fn tell_of(&self, event: &GatewayEvent, subject: &str) {
+    pub(super) async fn deliver_to(&self, event: &GatewayEvent, subject: &str) {
         let (events, now) = (self.events(), self.with(|state| state.now.unwrap()));
         let received = events.receive(event, now).await.unwrap();
         events.apply_kept(received.as_ref(), subject).await.unwrap();
@@ -165,8 +165,8 @@ impl World {
 
     pub(super) fn titles(&self) -> Vec<String> {
         self.with(|state| {
-            let titles = state.told.iter().filter_map(|event| match event {
-                Event::Notification(told) => Some(told.title.clone()),
+            let titles = state.events.iter().filter_map(|event| match event {
+                Event::Notification(notice) => Some(notice.title.clone()),
                 Event::Audit(_) | Event::Webhook(_) => None,
             });
             titles.collect()
@@ -176,8 +176,8 @@ impl World {
     pub(super) fn called<T>(
         &self,
         call: &'static str,
-        act: impl FnOnce(&mut State) -> Result<T, GatewayFault>,
-    ) -> Result<T, GatewayFault> {
+        act: impl FnOnce(&mut State) -> Result<T, PaymentGatewayError>,
+    ) -> Result<T, PaymentGatewayError> {
         self.with(|state| {
             state.calls.push(call);
             let at = state.strikes.iter().position(|(name, _)| *name == call);
@@ -251,14 +251,14 @@ impl SubscriptionStore for World {
         }))
     }
 
-    async fn reserve(&self, attempt: &Subscription) -> Result<Reserved, StoreError> {
+    async fn reserve(&self, attempt: &Subscription) -> Result<ReserveOutcome, StoreError> {
         self.with(|state| {
             state.write()?;
             if let Some(other) = state.other_live(attempt.id) {
-                return Ok(Reserved::Taken(Box::new(other.clone())));
+                return Ok(ReserveOutcome::Taken(Box::new(other.clone())));
             }
             state.rows.insert(attempt.id, attempt.clone());
-            Ok(Reserved::Done)
+            Ok(ReserveOutcome::Done)
         })
     }
 
@@ -271,10 +271,10 @@ impl SubscriptionStore for World {
         _: AccountId,
         id: SubscriptionId,
         payment: Option<String>,
-    ) -> Result<Option<Facts>, StoreError> {
+    ) -> Result<Option<SubscriptionFacts>, StoreError> {
         Ok(self.with(|state| {
             let known = |row: &&Payment| Some(&row.gateway_payment_id) == payment.as_ref();
-            Some(Facts {
+            Some(SubscriptionFacts {
                 subscription: state.rows.get(&id)?.clone(),
                 payment: state.payments.iter().find(known).cloned(),
                 other_live: state.other_live(id).is_some(),
@@ -283,21 +283,21 @@ impl SubscriptionStore for World {
         }))
     }
 
-    async fn write(&self, change: &Change) -> Result<Writing, StoreError> {
+    async fn write(&self, change: &Change) -> Result<ChangeOutcome, StoreError> {
         self.with(|state| {
             state.write()?;
             let Some(row) = state.rows.get(&change.subscription.id) else {
-                return Ok(Writing::Missing);
+                return Ok(ChangeOutcome::Missing);
             };
             let doubled = change.subscription.status.is_live() && state.other_live(row.id).is_some();
             if change.applies.is_some_and(|event| state.applied.contains(&event)) {
-                return Ok(Writing::Repeated);
+                return Ok(ChangeOutcome::Repeated);
             }
             if row.version != change.subscription.version || doubled {
-                return Ok(Writing::Stale);
+                return Ok(ChangeOutcome::Stale);
             }
             if let Some(Err(errors)) = change.limits.as_ref().map(|limits| exceeded(&state.usage, limits)) {
-                return Ok(Writing::Exceeds(errors));
+                return Ok(ChangeOutcome::Exceeds(errors));
             }
             let mut row = change.subscription.clone();
             row.version += 1;
@@ -315,8 +315,8 @@ impl SubscriptionStore for World {
             if let Some(paid) = &change.account_plan {
                 state.plan = better_plan(paid, state.granted.as_deref()).to_owned();
             }
-            state.told.extend(change.events.iter().cloned());
-            Ok(Writing::Done)
+            state.events.extend(change.events.iter().cloned());
+            Ok(ChangeOutcome::Done)
         })
     }
 
@@ -350,35 +350,35 @@ impl SubscriptionStore for World {
 }
 
 #[async_trait]
-impl EventStore for World {
+impl GatewayEventStore for World {
     async fn record(
         &self,
         id: GatewayEventId,
         event: &GatewayEvent,
         received_at: OffsetDateTime,
         lease: Duration,
-    ) -> Result<Recorded, StoreError> {
+    ) -> Result<RecordOutcome, StoreError> {
         self.with(|state| {
             state.write()?;
             if state.seen.contains_key(&event.key) {
-                return Ok(Recorded::Known);
+                return Ok(RecordOutcome::Known);
             }
             let stored = StoredEvent {
                 id,
                 subject: event.subject.clone().unwrap_or_default(),
-                news: event.news.clone(),
+                data: event.data.clone(),
                 received_at,
                 attempts: 0,
             };
             state.seen.insert(event.key.clone(), stored.clone());
-            if !event.is_news() {
-                return Ok(Recorded::Kept);
+            if !event.has_effect() {
+                return Ok(RecordOutcome::Stored);
             }
             let first = !state.waiting.iter().any(|waiting| waiting.subject == stored.subject);
             state.waiting.push(stored);
             Ok(match first && lease > Duration::ZERO {
-                true => Recorded::Claimed,
-                false => Recorded::Kept,
+                true => RecordOutcome::Claimed,
+                false => RecordOutcome::Stored,
             })
         })
     }
@@ -419,7 +419,7 @@ impl EventStore for World {
 }
 
 #[async_trait]
-impl WorkStore for World {
+impl SubscriptionWorkStore for World {
     async fn claim_intent(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
         Ok(self.with(|state| {
             let now = state.now.unwrap();

@@ -8,38 +8,38 @@ use crate::shared::*;
 
 #[async_trait]
 impl PaymentGateway for World {
-    async fn customer(&self, _: &CustomerOrder) -> Result<String, GatewayFault> {
+    async fn customer(&self, _: &GatewayCustomerInput) -> Result<String, PaymentGatewayError> {
         self.called("customer", |_| Ok("cus_1".into()))
     }
 
-    async fn subscribe(&self, order: &SubscriptionOrder) -> Result<GatewaySubscription, GatewayFault> {
+    async fn subscribe(&self, input: &GatewaySubscriptionInput) -> Result<GatewaySubscription, PaymentGatewayError> {
         self.called("subscribe", |state| {
             let number = state.remote.len() + 1;
             let made = GatewaySubscription {
                 id: format!("sub_{number}"),
-                customer: order.customer.clone(),
-                value: Some(order.value),
-                cycle: order.cycle.as_str().into(),
+                customer: input.customer.clone(),
+                value: Some(input.value),
+                cycle: input.cycle.as_str().into(),
                 deleted: false,
             };
-            state.remote.push((order.reference, made.clone()));
-            let is_card = order.card.is_some();
+            state.remote.push((input.reference, made.clone()));
+            let is_card = input.card.is_some();
             state.remote_payments.push(GatewayPayment {
                 id: format!("pay_{number}"),
                 subscription: Some(made.id.clone()),
-                customer: Some(order.customer.clone()),
-                billing_type: order.billing_type.as_str().into(),
+                customer: Some(input.customer.clone()),
+                billing_type: input.billing_type.as_str().into(),
                 status: if is_card { "CONFIRMED" } else { "PENDING" }.into(),
-                value: Some(order.value),
+                value: Some(input.value),
                 invoice_url: None,
                 bank_slip_url: None,
-                due_date: Some(order.first_due),
+                due_date: Some(input.first_due),
             });
             Ok(made)
         })
     }
 
-    async fn find(&self, reference: SubscriptionId) -> Result<Option<GatewaySubscription>, GatewayFault> {
+    async fn find(&self, reference: SubscriptionId) -> Result<Option<GatewaySubscription>, PaymentGatewayError> {
         self.called("find", |state| {
             let mut known = state.remote.iter();
             let found = known.find(|(of, known)| *of == reference && !known.deleted);
@@ -47,23 +47,25 @@ impl PaymentGateway for World {
         })
     }
 
-    async fn subscription(&self, id: &str) -> Result<Option<GatewaySubscription>, GatewayFault> {
+    async fn subscription(&self, id: &str) -> Result<Option<GatewaySubscription>, PaymentGatewayError> {
         self.called("subscription", |state| {
             let mut known = state.remote.iter();
             Ok(known.find(|(_, known)| known.id == id).map(|(_, known)| known.clone()))
         })
     }
 
-    async fn change(&self, id: &str, value: Cents, cycle: Cycle) -> Result<(), GatewayFault> {
+    async fn change(&self, id: &str, value: Cents, cycle: Cycle) -> Result<(), PaymentGatewayError> {
         self.called("change", |state| {
             let mut known = state.remote.iter_mut();
-            let (_, known) = known.find(|(_, known)| known.id == id).ok_or(GatewayFault::Missing)?;
+            let (_, known) = known
+                .find(|(_, known)| known.id == id)
+                .ok_or(PaymentGatewayError::Missing)?;
             (known.value, known.cycle) = (Some(value), cycle.as_str().into());
             Ok(())
         })
     }
 
-    async fn cancel(&self, id: &str) -> Result<(), GatewayFault> {
+    async fn cancel(&self, id: &str) -> Result<(), PaymentGatewayError> {
         self.called("cancel", |state| {
             let known = state.remote.iter_mut().filter(|(_, known)| known.id == id);
             known.for_each(|(_, known)| known.deleted = true);
@@ -84,7 +86,7 @@ impl PaymentGateway for World {
         }
     }
 
-    async fn payments(&self, id: &str) -> Result<Vec<GatewayPayment>, GatewayFault> {
+    async fn payments(&self, id: &str) -> Result<Vec<GatewayPayment>, PaymentGatewayError> {
         self.called("payments", |state| {
             let payments = state.remote_payments.iter();
             let of_this = payments.filter(|payment| payment.subscription.as_deref() == Some(id));
@@ -92,7 +94,7 @@ impl PaymentGateway for World {
         })
     }
 
-    async fn payment(&self, id: &str) -> Result<Option<GatewayPayment>, GatewayFault> {
+    async fn payment(&self, id: &str) -> Result<Option<GatewayPayment>, PaymentGatewayError> {
         self.called("payment", |state| {
             Ok(state.remote_payments.iter().find(|payment| payment.id == id).cloned())
         })

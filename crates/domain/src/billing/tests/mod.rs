@@ -4,6 +4,6 @@ mod changes;
 mod events;
 mod fakes;
 mod gateway;
+mod reconciler;
 mod rule;
-mod settlement;
 mod subscribe;

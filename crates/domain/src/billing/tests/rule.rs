@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::events::told_of_value;
+use super::events::gateway_event_of_value;
 use super::fakes::{NOW, World, input, tenant};
 use crate::billing::*;
 use crate::shared::GatewayEventId;
@@ -14,7 +14,7 @@ use crate::shared::GatewayEventId;
 #[derive(Clone, Debug)]
 enum Step {
     /// Kind, payment, when it happened, and whether its value is that of a year.
-    Told(usize, usize, Option<u8>, bool),
+    NewEvent(usize, usize, Option<u8>, bool),
     /// The event told before, again.
     Again(usize),
     /// A worker that held the event and stalled goes on with it.
@@ -37,7 +37,7 @@ const KINDS: [&str; 4] = [
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (0_usize..4, 0_usize..3, proptest::option::weighted(0.8, 0_u8..20), proptest::bool::weighted(0.3))
-            .prop_map(|(kind, payment, at, year)| Step::Told(kind, payment, at, year)),
+            .prop_map(|(kind, payment, at, year)| Step::NewEvent(kind, payment, at, year)),
         3 => (0_usize..12).prop_map(Step::Again),
         3 => (0_usize..12).prop_map(Step::Stalled),
         1 => Just(Step::Cancel),
@@ -48,11 +48,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn event(number: usize, step: &Step) -> Option<GatewayEvent> {
-    let Step::Told(kind, payment, at, year) = step else {
+    let Step::NewEvent(kind, payment, at, year) = step else {
         return None;
     };
     let at = at.map_or("undated".to_owned(), |at| format!("2026-03-10 10:00:{at:02}"));
-    Some(told_of_value(
+    Some(gateway_event_of_value(
         KINDS[*kind],
         &format!("evt_{number}"),
         &format!("pay_{}", payment + 1),
@@ -125,7 +125,7 @@ impl Model {
 async fn play(steps: &[Step]) -> (World, Model) {
     let world = World::new();
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    world.with(|state| state.told.clear());
+    world.with(|state| state.events.clear());
     let mut model = Model {
         status: "pending",
         plan: "starter",
@@ -134,14 +134,14 @@ async fn play(steps: &[Step]) -> (World, Model) {
     let mut said = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         match step {
-            Step::Told(kind, payment, at, year) => {
+            Step::NewEvent(kind, payment, at, year) => {
                 model.hear(*kind, *payment, *at, *year);
                 said.push(event(number, step).unwrap());
-                world.tell(said.last().unwrap()).await;
+                world.deliver(said.last().unwrap()).await;
             }
             Step::Again(which) => {
                 if let Some(event) = said.get(*which) {
-                    world.tell(event).await;
+                    world.deliver(event).await;
                 }
             }
             Step::Stalled(which) => stalled(&world, said.get(*which)).await,
@@ -241,10 +241,10 @@ proptest! {
         let mut subscription = world.only();
         subscription.status = if inactive { SubscriptionStatus::Inactive } else { SubscriptionStatus::Cancelled };
         let other = SubscriptionState { plan: "scale".into(), status: SubscriptionStatus::Active, current_period_end: None };
-        let facts = Facts { subscription, payment: None, other_live: true, others: vec![other] };
-        let told = event(1, &Step::Told(kind, 7, Some(at), year)).unwrap();
-        let by = Told { event: GatewayEventId(Uuid::nil()), received_at: NOW };
-        let change = effect(&facts, &told.news, Some(by), Uuid::nil().into(), NOW);
+        let facts = SubscriptionFacts { subscription, payment: None, other_live: true, others: vec![other] };
+        let gateway_event = event(1, &Step::NewEvent(kind, 7, Some(at), year)).unwrap();
+        let receipt = EventReceipt { event: GatewayEventId(Uuid::nil()), received_at: NOW };
+        let change = effect(&facts, &gateway_event.data, Some(receipt), Uuid::nil().into(), NOW);
         if let Some(change) = change {
             prop_assert!(!change.subscription.status.is_live());
             prop_assert_eq!(change.account_plan, None);

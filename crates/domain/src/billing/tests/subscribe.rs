@@ -13,12 +13,12 @@ fn fields(error: &BillingError) -> Vec<String> {
     }
 }
 
-fn lost() -> GatewayFault {
-    GatewayFault::Unanswered("time-out".into())
+fn lost() -> PaymentGatewayError {
+    PaymentGatewayError::Unanswered("time-out".into())
 }
 
-fn broken() -> GatewayFault {
-    GatewayFault::Failed("HTTP 500".into())
+fn broken() -> PaymentGatewayError {
+    PaymentGatewayError::Failed("HTTP 500".into())
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn pix_and_boleto_wait_for_the_payment_and_cards_do_not() {
         assert_eq!(done.payment_data.payment.unwrap().id, "pay_1");
         world.with(|state| {
             assert_eq!(
-                (state.plan.as_str(), state.payments.len(), state.told.len()),
+                (state.plan.as_str(), state.payments.len(), state.events.len()),
                 ("starter", 1, 2)
             );
             assert_eq!(
@@ -86,21 +86,21 @@ async fn wrong_input_is_named_and_asks_nobody() {
 
 #[tokio::test]
 async fn what_the_gateway_refuses_leaves_nothing() {
-    let refusal = GatewayFault::Refused(vec![Description {
+    let refusal = PaymentGatewayError::Refused(vec![Description {
         code: "invalid_creditCard".into(),
         description: "Transação não autorizada.".into(),
     }]);
     for call in ["customer", "subscribe"] {
         for fault in [
             refusal.clone(),
-            GatewayFault::NotDone("refused".into()),
-            GatewayFault::NotConfigured,
+            PaymentGatewayError::NotDone("refused".into()),
+            PaymentGatewayError::NotConfigured,
         ] {
             let world = World::new();
             world.strike(call, Strike::Before(fault.clone()));
             let error = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
             assert_eq!(matches!(error, BillingError::Refused(_)), fault == refusal, "{error:?}");
-            world.with(|state| assert!(state.rows.is_empty() && state.told.is_empty() && state.plan == "free"));
+            world.with(|state| assert!(state.rows.is_empty() && state.events.is_empty() && state.plan == "free"));
             world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
         }
     }
@@ -122,7 +122,7 @@ async fn a_fault_that_made_nothing_frees_the_place_at_once() {
     let world = World::new();
     world.strike("subscribe", Strike::Before(broken()));
     let error = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
-    assert!(matches!(error, BillingError::Gateway(GatewayFault::Failed(_))));
+    assert!(matches!(error, BillingError::Gateway(PaymentGatewayError::Failed(_))));
     assert!(
         world
             .billing()
@@ -136,7 +136,7 @@ async fn a_fault_that_made_nothing_frees_the_place_at_once() {
     assert_eq!(world.charged(), 1);
     // In time what came to nothing is forgotten.
     world.pass(Duration::days(2));
-    world.settle().await;
+    world.reconcile().await;
     world.with(|state| assert_eq!(state.rows.len(), 1));
 }
 
@@ -182,7 +182,7 @@ async fn in_doubt_nobody_subscribes_again_until_it_is_settled() {
         // What was made is found by the second request at once; what was not may yet be, until the doubt is over.
         world.with(|state| assert_eq!(state.plan == "starter", made));
         world.pass(UNANSWERED_DOUBT);
-        world.settle().await;
+        world.reconcile().await;
         assert_eq!(world.charged(), usize::from(made));
         if made {
             assert_eq!(world.only().status, SubscriptionStatus::Active);
@@ -223,7 +223,7 @@ async fn what_lands_late_at_the_gateway_is_removed_there() {
     });
     assert_eq!(world.charged(), 2);
     world.pass(Duration::hours(1));
-    world.settle().await;
+    world.reconcile().await;
     assert_eq!(world.charged(), 1);
     assert_eq!(world.only().gateway_subscription_id.as_deref(), Some("sub_1"));
 }
@@ -242,22 +242,22 @@ async fn a_crash_behind_the_gateways_answer_is_found_by_whoever_comes_next() {
         world.with(|state| {
             state.writes_left = None;
             assert_eq!(
-                (state.plan.as_str(), state.told.len(), state.rows.len()),
+                (state.plan.as_str(), state.events.len(), state.rows.len()),
                 ("free", 0, 1)
             );
         });
         assert_eq!(world.charged(), 1);
         if by_worker {
-            world.settle().await;
+            world.reconcile().await;
             world.with(|state| assert_eq!(state.plan, "free", "a request that is fast is left alone"));
             world.pass(INTENT_CHECK_PAUSE);
-            world.settle().await;
+            world.reconcile().await;
         } else {
             let again = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
             assert_eq!(fields(&again), ["plan"]);
         }
         assert_eq!((world.only().status, world.charged()), (SubscriptionStatus::Pending, 1));
-        world.with(|state| assert_eq!((state.plan.as_str(), state.told.len()), ("starter", 2)));
+        world.with(|state| assert_eq!((state.plan.as_str(), state.events.len()), ("starter", 2)));
     }
 }
 
@@ -272,12 +272,12 @@ async fn a_slow_request_and_the_worker_that_is_faster_agree() {
         state.rows.values().next().unwrap().clone()
     });
     world.pass(INTENT_CHECK_PAUSE);
-    world.settle().await;
+    world.reconcile().await;
     let made = world.with(|state| state.remote[0].1.clone());
     let core = world.billing().core;
     let completed = core.complete(&attempt, &made, None, NOW).await.unwrap();
     assert_eq!(completed, Some(world.only()));
-    world.with(|state| assert_eq!(state.told.len(), 2, "told once"));
+    world.with(|state| assert_eq!(state.events.len(), 2, "told once"));
 }
 
 /// What is not at the gateway may be under way until the lease is over.
@@ -292,34 +292,34 @@ async fn an_attempt_under_way_is_left_alone_until_its_lease_is_over() {
     });
     for _ in 0..5 {
         world.pass(INTENT_CHECK_PAUSE);
-        world.settle().await;
+        world.reconcile().await;
         let again = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
         assert_eq!(fields(&again), ["plan"]);
         world.with(|state| assert!(state.rows.values().all(|row| row.status.is_live())));
     }
     world.pass(INTENT_CHECK_PAUSE);
-    world.settle().await;
+    world.reconcile().await;
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     assert_eq!(world.charged(), 1);
 }
 
 /// The gateway is down when what was left unfinished has to be settled first: its fault, not the store's.
 #[tokio::test]
-async fn a_gateway_that_is_down_during_settlement_is_the_gateways_fault() {
+async fn a_gateway_that_is_down_during_reconciliation_is_the_gateways_fault() {
     let world = World::new();
     world.strike("subscribe", Strike::After(broken()));
     world.strike("find", Strike::Before(broken()));
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
-    world.strike("find", Strike::Before(GatewayFault::Refused(vec![])));
+    world.strike("find", Strike::Before(PaymentGatewayError::Refused(vec![])));
     let again = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
     assert!(matches!(again, BillingError::Gateway(_)), "{again:?}");
     world.strike("find", Strike::Before(lost()));
-    let by_worker = world.settlement().settle_next().await.unwrap_err();
-    assert!(matches!(by_worker, SettlementError::Gateway(_)), "{by_worker:?}");
+    let by_worker = world.reconciler().reconcile_next().await.unwrap_err();
+    assert!(matches!(by_worker, ReconcileError::Gateway(_)), "{by_worker:?}");
     // Without a gateway the worker has nothing to complain of.
     world.pass(INTENT_CHECK_PAUSE);
-    world.strike("find", Strike::Before(GatewayFault::NotConfigured));
-    assert!(world.settlement().settle_next().await.unwrap());
+    world.strike("find", Strike::Before(PaymentGatewayError::NotConfigured));
+    assert!(world.reconciler().reconcile_next().await.unwrap());
 }
 
 /// The payer's name stands on every slip: without the account's own nothing is registered.

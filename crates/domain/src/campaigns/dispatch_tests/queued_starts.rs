@@ -8,7 +8,7 @@ use super::super::{
     RunInputs, RunReport, SendCounts, StartOutcome, Trigger, Worker,
 };
 use super::stage::{FIRST, RUN, forgetful};
-use crate::billing::Standing;
+use crate::billing::PlanEntitlement;
 use crate::media::tests::media;
 use crate::shared::{Event, MockCipher, NotificationKind};
 use crate::templates::tests::approved_template;
@@ -25,7 +25,7 @@ fn facts(status: CampaignStatus, meta_status: MetaStatus) -> RunFacts {
         template: Some(template),
         content_frozen: false,
         profile_id: None,
-        billing: Standing {
+        billing: PlanEntitlement {
             plan: "free".into(),
             granted: None,
             subscriptions: vec![],

@@ -14,8 +14,8 @@ use super::super::{
 };
 use super::faults::Fuse;
 use super::rows::{Row, add, claimed, make_due};
-use crate::billing::Standing;
-use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError, TemplateId, Write};
+use crate::billing::PlanEntitlement;
+use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError, TemplateId, WriteOutcome};
 
 /// What a store could do wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -329,7 +329,7 @@ impl RunStore for FakeRuns {
             template: Some(inputs.template),
             content_frozen: true,
             profile_id: None,
-            billing: Standing {
+            billing: PlanEntitlement {
                 plan: "free".into(),
                 granted: None,
                 subscriptions: Vec::new(),
@@ -346,8 +346,8 @@ impl RunStore for FakeRuns {
         Ok(StartOutcome::Missing)
     }
 
-    async fn enqueue_start(&self, _: &EnqueueStart) -> Result<Write<CampaignStatus>, StoreError> {
-        Ok(Write::Missing)
+    async fn enqueue_start(&self, _: &EnqueueStart) -> Result<WriteOutcome<CampaignStatus>, StoreError> {
+        Ok(WriteOutcome::Missing)
     }
 
     async fn queued_start(&self, _: QueuedRun) -> Result<Option<QueuedStart>, StoreError> {
@@ -362,8 +362,11 @@ impl RunStore for FakeRuns {
         Ok(RetryOutcome::Missing)
     }
 
-    async fn schedule_retry(&self, _: &RetrySchedule) -> Result<(Write<CampaignStatus>, RetryReport), StoreError> {
-        Ok((Write::Missing, RetryReport::default()))
+    async fn schedule_retry(
+        &self,
+        _: &RetrySchedule,
+    ) -> Result<(WriteOutcome<CampaignStatus>, RetryReport), StoreError> {
+        Ok((WriteOutcome::Missing, RetryReport::default()))
     }
 
     async fn due_retries(&self, _: i64) -> Result<Vec<DueRetry>, StoreError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::{CampaignStatus, SendStatus};
 use super::stage::{SECOND, Stage, accepted, opaque_rejection, phone, template_paused};
 use super::{all_phones, over, paused};
-use crate::shared::{Event, Write};
+use crate::shared::{Event, WriteOutcome};
 use crate::templates::tests::approved_template;
 use crate::templates::{MetaStatus, MockTemplateStore, Template};
 
@@ -45,7 +45,7 @@ async fn what_a_refusal_says_of_the_template_is_kept_before_the_run_waits() {
         }
     });
     let mut templates = MockTemplateStore::new();
-    let mut answers = [Write::Stale(MetaStatus::Approved), Write::Done].into_iter();
+    let mut answers = [WriteOutcome::Stale(MetaStatus::Approved), WriteOutcome::Done].into_iter();
     let runs = stage.runs.clone();
     // What is stored is written, not what the run sends.
     let stored = approved_template("Tchau", &[]);

@@ -15,7 +15,7 @@ pub(crate) fn facts() -> RunFacts {
         template_id: Some(template.id),
         ..campaign(CampaignStatus::Draft)
     };
-    let billing = Standing {
+    let billing = PlanEntitlement {
         plan: "free".into(),
         granted: None,
         subscriptions: vec![],
@@ -125,7 +125,7 @@ fn each_precondition_refuses() {
         status: billing::SubscriptionStatus::PastDue,
         current_period_end: Some(datetime!(2026-02-28 0:00 UTC)),
     };
-    let billing = Standing {
+    let billing = PlanEntitlement {
         plan: "growth".into(),
         granted: None,
         subscriptions: vec![lapsed],

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::campaigns::RunStore;
 use crate::conversations::{InboundEvent, InboundItem, InboxStore};
-use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, Write};
+use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, WriteOutcome};
 use crate::templates::{
     MetaStatus, Template, TemplateStore, apply_review, category_notifications, review_events, with_category_update,
 };
@@ -278,9 +278,9 @@ impl Callbacks {
             let mut events = review_events(&template, &changed);
             events.extend(category_notifications(&template, &changed));
             match self.stores.templates.update(&changed, &template, &events).await? {
-                Write::Done => return Ok(true),
-                Write::Missing => return Ok(false),
-                Write::Stale(_) => {}
+                WriteOutcome::Done => return Ok(true),
+                WriteOutcome::Missing => return Ok(false),
+                WriteOutcome::Stale(_) => {}
             }
         }
         Ok(false)

@@ -317,7 +317,7 @@ async fn a_verdict_reaches_the_template_also_when_it_changes_meanwhile() {
     templates
         .expect_update()
         .times(1)
-        .returning(|_, _, _| Ok(Write::Stale(MetaStatus::Paused)));
+        .returning(|_, _, _| Ok(WriteOutcome::Stale(MetaStatus::Paused)));
     templates
         .expect_update()
         .times(1)
@@ -326,7 +326,7 @@ async fn a_verdict_reaches_the_template_also_when_it_changes_meanwhile() {
                 && t.rejection_reason.as_deref() == Some("SCAM")
                 && expected.meta_status == MetaStatus::Pending
         })
-        .returning(|_, _, _| Ok(Write::Done));
+        .returning(|_, _, _| Ok(WriteOutcome::Done));
     let update = json!({ "event": "REJECTED", "message_template_id": 9, "reason": "SCAM" });
     let callback = callback(0, "message_template_status_update", &update);
     callbacks(store, MockStatusUpdateStore::new(), templates)
@@ -349,7 +349,7 @@ async fn follows(field: &str, value: &serde_json::Value) -> (Option<Template>, V
     templates.expect_update().returning(move |template, _, events| {
         let mut kept = kept.lock().unwrap();
         (kept.0, kept.1) = (Some(template.clone()), events.to_vec());
-        Ok(Write::Done)
+        Ok(WriteOutcome::Done)
     });
     let mut runs = MockRunStore::new();
     let kept = written.clone();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use recado_domain::campaigns::{CampaignStatus, Command, Refusal, SendStatus, StartOutcome, transition};
-use recado_domain::shared::Write;
+use recado_domain::shared::WriteOutcome;
 
 use super::state::{Answer, CAMPAIGNS, Key, Kind, PEOPLE, QueueEntry, Retry, Send, State, message_of, refused};
 use super::steps::{Item, Pause, Results, Step};
@@ -44,7 +44,7 @@ impl State {
                 state.campaigns[*campaign].paused = false;
                 state.end(*campaign, CampaignStatus::Cancelled);
             }),
-            Step::Overtaken { campaign, .. } => Answer::Write(Write::Stale(self.campaigns[*campaign].status)),
+            Step::Overtaken { campaign, .. } => Answer::Write(WriteOutcome::Stale(self.campaigns[*campaign].status)),
             Step::Finish { campaign } => self.finish(*campaign),
             Step::Retry { campaign, expected } => self.retry(*campaign, *expected),
             Step::Release(campaign, worker) => self.release(*campaign, *worker),
@@ -129,11 +129,11 @@ impl State {
     fn enqueue_start(&mut self, campaign: usize, expected: CampaignStatus) -> Answer {
         let status = self.campaigns[campaign].status;
         if status != expected {
-            return Answer::Write(Write::Stale(status));
+            return Answer::Write(WriteOutcome::Stale(status));
         }
         self.campaigns[campaign].status = CampaignStatus::Sending;
         self.enqueue(campaign, false);
-        Answer::Write(Write::Done)
+        Answer::Write(WriteOutcome::Done)
     }
 
     fn enqueue(&mut self, campaign: usize, prepared: bool) {
@@ -333,10 +333,10 @@ impl State {
     fn guarded(&mut self, campaign: usize, change: impl FnOnce(&mut Self)) -> Answer {
         let status = self.campaigns[campaign].status;
         if status != CampaignStatus::Sending {
-            return Answer::Write(Write::Stale(status));
+            return Answer::Write(WriteOutcome::Stale(status));
         }
         change(self);
-        Answer::Write(Write::Done)
+        Answer::Write(WriteOutcome::Done)
     }
 
     /// Who holds the run is gone, and nobody knows what it had started.

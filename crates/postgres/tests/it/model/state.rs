@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use recado_domain::campaigns::{CampaignStatus, Refusal, RunReport, SendCounts, SendStatus, StartOutcome};
-use recado_domain::shared::Write;
+use recado_domain::shared::WriteOutcome;
 
 /// The account of each campaign. The two of the first account leave from one number.
 pub(super) const CAMPAIGNS: [usize; 3] = [0, 0, 1];
@@ -189,7 +189,7 @@ pub(super) struct Account {
 pub(super) enum Answer {
     Nothing,
     Start(StartOutcome),
-    Write(Write<CampaignStatus>),
+    Write(WriteOutcome<CampaignStatus>),
     Taken(Option<usize>),
     /// So many of these contacts, in any order, then of those, in this one.
     Claimed {

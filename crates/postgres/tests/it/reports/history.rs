@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use recado_domain::automations::{AutomationStore, Execution, ExecutionStatus};
-use recado_domain::ingestion::{AdSpendInput, CartInput, EventInput, Grain, Ingestion, OrderInput, OrderItemInput};
+use recado_domain::ingestion::{
+    AdSpendInput, CartInput, EventInput, Granularity, Ingestion, OrderInput, OrderItemInput,
+};
 use recado_domain::links::{ClickBatch, ClickKey, LinkStore};
 use recado_domain::shared::{Amount, Ids};
 use recado_postgres::{PgAutomations, PgIngestion, PgLinks};
@@ -248,7 +250,7 @@ impl History {
                 let key = ClickKey {
                     account_id: target.account_id,
                     link_id: target.link_id,
-                    quarter: Grain::Quarter.begin(ago(minutes)),
+                    quarter: Granularity::Quarter.begin(ago(minutes)),
                 };
                 let batch = ClickBatch {
                     writer: id(),
@@ -310,7 +312,7 @@ impl History {
         }
         let (campaign, automation, link) = match &before {
             Some(order) if !spec.named.contains(&true) => (order.campaign, order.automation, order.link),
-            _ => self.origin(spec),
+            _ => self.attribution(spec),
         };
         let items = spec.items.iter().map(|(product, quantity, price, cost)| {
             let quantity = i128::from(*quantity);
@@ -333,7 +335,7 @@ impl History {
         self.orders.insert((spec.platform, spec.key), order);
     }
 
-    fn origin(&self, spec: &OrderSpec) -> (Option<Uuid>, Option<Uuid>, Option<Uuid>) {
+    fn attribution(&self, spec: &OrderSpec) -> (Option<Uuid>, Option<Uuid>, Option<Uuid>) {
         let [campaign, automation, link] = spec.named;
         let link_number = usize::from(spec.key % 2);
         let of_link = (link && link_number == 0).then(|| self.campaigns[1]);

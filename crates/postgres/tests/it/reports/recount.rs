@@ -132,10 +132,10 @@ impl<'a> Recount<'a> {
                 .sum();
             assert_eq!(day.attributed_revenue, money(owed));
         }
-        self.check_origins(report);
+        self.check_attributions(report);
     }
 
-    fn check_origins(&self, report: &RevenueReport) {
+    fn check_attributions(&self, report: &RevenueReport) {
         let shown: BTreeMap<Uuid, _> = report
             .by_campaign
             .iter()

@@ -10,7 +10,7 @@ use futures_util::{Stream, stream};
 use recado_domain::analytics::{Export, ExportKind, Period};
 use recado_domain::shared::FieldErrors;
 
-use super::span;
+use super::report_period;
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::query::Params;
@@ -25,14 +25,14 @@ pub(crate) async fn export(
 ) -> Result<HttpResponse, ApiError> {
     let kind: Option<ExportKind> = params.parsed("type", "messages, contacts or campaigns");
     let absent = params.text("type").is_none();
-    let span = span(params, Period::Month)?;
+    let report_period = report_period(params, Period::Month)?;
     let missing = if absent {
         "is required"
     } else {
         "must be messages, contacts or campaigns"
     };
     let kind = kind.ok_or_else(|| FieldErrors::one("type", missing))?;
-    let mut export = services.exports.begin(&tenant, kind, &span)?;
+    let mut export = services.exports.begin(&tenant, kind, &report_period)?;
     let first = export.next().await?;
     Ok(HttpResponse::Ok()
         .insert_header((CONTENT_TYPE, "text/csv; charset=utf-8"))

@@ -6,7 +6,7 @@ use recado_domain::analytics::{Period, RfmError};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::span;
+use super::report_period;
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::query::Params;
@@ -27,8 +27,10 @@ pub(crate) async fn messages(
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let span = span(params, Period::Week)?;
-    Ok(responses::ok(services.insights.messages(&tenant, &span).await?))
+    let report_period = report_period(params, Period::Week)?;
+    Ok(responses::ok(
+        services.insights.messages(&tenant, &report_period).await?,
+    ))
 }
 
 /// `GET /api/analytics/campaigns`
@@ -37,8 +39,10 @@ pub(crate) async fn campaigns(
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let span = span(params, Period::Month)?;
-    Ok(responses::ok(services.insights.campaigns(&tenant, &span).await?))
+    let report_period = report_period(params, Period::Month)?;
+    Ok(responses::ok(
+        services.insights.campaigns(&tenant, &report_period).await?,
+    ))
 }
 
 /// `GET /api/analytics/heatmap`
@@ -47,8 +51,10 @@ pub(crate) async fn heat_map(
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let span = span(params, Period::Week)?;
-    Ok(responses::ok(services.insights.heat_map(&tenant, &span).await?))
+    let report_period = report_period(params, Period::Week)?;
+    Ok(responses::ok(
+        services.insights.heat_map(&tenant, &report_period).await?,
+    ))
 }
 
 /// `GET /api/analytics/rfm`

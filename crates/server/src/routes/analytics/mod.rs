@@ -5,7 +5,7 @@ pub(crate) mod insights;
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
-use recado_domain::analytics::{Period, Span, Zone};
+use recado_domain::analytics::{Period, ReportPeriod, Zone};
 
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, Named, TenantContext};
@@ -18,11 +18,11 @@ const TOP_CONTACTS: (i64, i64) = (10, 50);
 const ACTIVITY: (i64, i64) = (20, 100);
 
 /// `period` and `tz`.
-pub(super) fn span(mut params: Params, default: Period) -> Result<Span, ApiError> {
+pub(super) fn report_period(mut params: Params, default: Period) -> Result<ReportPeriod, ApiError> {
     let period = params.parsed("period", "7d, 30d or 90d");
     let zone = params.parsed("tz", "the name of a time zone, such as America/Sao_Paulo");
     params.check()?;
-    Ok(Span {
+    Ok(ReportPeriod {
         period: period.unwrap_or(default),
         zone: zone.unwrap_or(Zone::UTC),
     })
@@ -34,8 +34,10 @@ pub(super) async fn revenue(
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let span = span(params, Period::Month)?;
-    Ok(responses::ok(services.analytics.revenue(&tenant, &span).await?))
+    let report_period = report_period(params, Period::Month)?;
+    Ok(responses::ok(
+        services.analytics.revenue(&tenant, &report_period).await?,
+    ))
 }
 
 /// `GET /api/analytics/ecommerce`
@@ -44,8 +46,10 @@ pub(super) async fn ecommerce(
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let span = span(params, Period::Month)?;
-    Ok(responses::ok(services.analytics.ecommerce(&tenant, &span).await?))
+    let report_period = report_period(params, Period::Month)?;
+    Ok(responses::ok(
+        services.analytics.ecommerce(&tenant, &report_period).await?,
+    ))
 }
 
 /// `GET /api/analytics/automations`
@@ -54,8 +58,10 @@ pub(super) async fn automations(
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let span = span(params, Period::Week)?;
-    Ok(responses::ok(services.analytics.automations(&tenant, &span).await?))
+    let report_period = report_period(params, Period::Week)?;
+    Ok(responses::ok(
+        services.analytics.automations(&tenant, &report_period).await?,
+    ))
 }
 
 /// `GET /api/analytics/metrics`
@@ -78,8 +84,10 @@ pub(super) async fn metric(
     Named(name): Named,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let span = span(params, Period::Month)?;
-    Ok(responses::ok(services.analytics.metric(&tenant, &name, &span).await?))
+    let report_period = report_period(params, Period::Month)?;
+    Ok(responses::ok(
+        services.analytics.metric(&tenant, &name, &report_period).await?,
+    ))
 }
 
 /// `GET /api/analytics/metrics/<name>/top-contacts`

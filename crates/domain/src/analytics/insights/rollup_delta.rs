@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use super::MessageCounts;
 use crate::conversations::MessageStatus;
-use crate::ingestion::Grain;
+use crate::ingestion::Granularity;
 
 impl MessageCounts {
     /// What a message of this status counts as; nothing when it is not known to have left.
@@ -26,11 +26,11 @@ impl MessageCounts {
 
 /// What a change adds to the kept sums of messages, by the time in which these were written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MessageTally {
-    sums: BTreeMap<(Grain, OffsetDateTime), MessageCounts>,
+pub struct MessageRollupDelta {
+    sums: BTreeMap<(Granularity, OffsetDateTime), MessageCounts>,
 }
 
-impl MessageTally {
+impl MessageRollupDelta {
     /// A message that is new.
     pub fn add(&mut self, written_at: OffsetDateTime, status: MessageStatus) {
         self.change(written_at, |sum| *sum += MessageCounts::of(status));
@@ -45,15 +45,19 @@ impl MessageTally {
     }
 
     fn change(&mut self, written_at: OffsetDateTime, change: impl Fn(&mut MessageCounts)) {
-        for grain in Grain::SERIES {
-            change(self.sums.entry((grain, grain.begin(written_at))).or_default());
+        for granularity in Granularity::SERIES {
+            change(
+                self.sums
+                    .entry((granularity, granularity.begin(written_at)))
+                    .or_default(),
+            );
         }
     }
 
     /// The sums that change, in their order.
-    pub fn changes(&self) -> Vec<(Grain, OffsetDateTime, MessageCounts)> {
+    pub fn changes(&self) -> Vec<(Granularity, OffsetDateTime, MessageCounts)> {
         let sums = self.sums.iter().filter(|(_, sum)| **sum != MessageCounts::default());
-        sums.map(|(&(grain, at), &sum)| (grain, at, sum)).collect()
+        sums.map(|(&(granularity, at), &sum)| (granularity, at, sum)).collect()
     }
 }
 
@@ -66,29 +70,29 @@ mod tests {
     const AT: OffsetDateTime = datetime!(2026-03-01 12:29:59 UTC);
 
     #[test]
-    fn a_message_is_counted_once_in_each_grain() {
-        let mut tally = MessageTally::default();
-        tally.add(AT, MessageStatus::Received);
-        tally.add(AT, MessageStatus::Pending);
-        tally.advance(AT, MessageStatus::Pending, MessageStatus::Sent);
-        tally.advance(AT, MessageStatus::Sent, MessageStatus::Read);
+    fn a_message_is_counted_once_in_each_granularity() {
+        let mut delta = MessageRollupDelta::default();
+        delta.add(AT, MessageStatus::Received);
+        delta.add(AT, MessageStatus::Pending);
+        delta.advance(AT, MessageStatus::Pending, MessageStatus::Sent);
+        delta.advance(AT, MessageStatus::Sent, MessageStatus::Read);
         let sum = MessageCounts {
             read: 1,
             received: 1,
             ..MessageCounts::default()
         };
         let wanted = [
-            (Grain::Quarter, datetime!(2026-03-01 12:15 UTC), sum),
-            (Grain::ThreeHours, datetime!(2026-03-01 12:00 UTC), sum),
-            (Grain::Day, datetime!(2026-03-01 0:00 UTC), sum),
+            (Granularity::Quarter, datetime!(2026-03-01 12:15 UTC), sum),
+            (Granularity::ThreeHours, datetime!(2026-03-01 12:00 UTC), sum),
+            (Granularity::Day, datetime!(2026-03-01 0:00 UTC), sum),
         ];
-        assert_eq!(tally.changes(), wanted);
+        assert_eq!(delta.changes(), wanted);
     }
 
     #[test]
     fn what_changes_nothing_is_left_out() {
-        let mut tally = MessageTally::default();
-        tally.add(AT, MessageStatus::Pending);
-        assert!(tally.changes().is_empty());
+        let mut delta = MessageRollupDelta::default();
+        delta.add(AT, MessageStatus::Pending);
+        assert!(delta.changes().is_empty());
     }
 }

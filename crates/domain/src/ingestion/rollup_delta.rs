@@ -11,7 +11,7 @@ use crate::shared::{Amount, string_enum};
 
 string_enum! {
     /// What an order can be owed to.
-    OriginKind {
+    AttributionKind {
         /// A campaign.
         Campaign = "campaign",
         /// An automation.
@@ -23,7 +23,7 @@ string_enum! {
 
 /// How long the time is that one sum covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Grain {
+pub enum Granularity {
     /// A quarter of an hour: days of every zone are made of these.
     Quarter,
     /// Three hours: days of zones as far from UTC as Brasilia's are made of these.
@@ -34,7 +34,7 @@ pub enum Grain {
     Week,
 }
 
-impl Grain {
+impl Granularity {
     /// Of what is shown in total: each row is counted in one of each.
     pub const TOTALS: [Self; 2] = [Self::Quarter, Self::Day];
 
@@ -75,7 +75,7 @@ impl Grain {
 
 /// Sums of orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OrderFigures {
+pub struct OrderSums {
     pub placed: i64,
     pub pending: i64,
     pub cancelled: i64,
@@ -90,41 +90,41 @@ pub struct OrderFigures {
 
 /// Sums of a product's sales.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProductFigures {
+pub struct ProductSums {
     pub quantity: Amount,
     pub revenue: Amount,
 }
 
 /// Sums of what is owed to something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OriginFigures {
+pub struct AttributionSums {
     pub orders: i64,
     pub revenue: Amount,
 }
 
 /// Sums of carts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CartFigures {
+pub struct CartSums {
     pub carts: i64,
     pub recovered: i64,
 }
 
-type ByTime<K, V> = BTreeMap<(Grain, OffsetDateTime, K), V>;
+type ByTime<K, V> = BTreeMap<(Granularity, OffsetDateTime, K), V>;
 
 /// By how much a batch changes the sums, by their keys in the order in which all writers write them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct RollupDelta {
     /// By platform.
-    pub orders: ByTime<String, OrderFigures>,
+    pub orders: ByTime<String, OrderSums>,
     /// By product.
-    pub products: ByTime<String, ProductFigures>,
+    pub products: ByTime<String, ProductSums>,
     /// By what they are owed to.
-    pub origins: ByTime<(&'static str, Uuid), OriginFigures>,
+    pub attributions: ByTime<(&'static str, Uuid), AttributionSums>,
     /// All together.
-    pub carts: ByTime<(), CartFigures>,
+    pub carts: ByTime<(), CartSums>,
 }
 
-impl Tally {
+impl RollupDelta {
     /// An order that was one thing and is another.
     pub fn order(&mut self, before: Option<&Order>, after: &Order) {
         if let Some(before) = before {
@@ -143,15 +143,15 @@ impl Tally {
 
     /// What changes nothing is not written.
     pub fn retain_changes(&mut self) {
-        self.orders.retain(|_, figures| *figures != OrderFigures::default());
-        self.products.retain(|_, figures| *figures != ProductFigures::default());
-        self.origins.retain(|_, figures| *figures != OriginFigures::default());
-        self.carts.retain(|_, figures| *figures != CartFigures::default());
+        self.orders.retain(|_, sums| *sums != OrderSums::default());
+        self.products.retain(|_, sums| *sums != ProductSums::default());
+        self.attributions.retain(|_, sums| *sums != AttributionSums::default());
+        self.carts.retain(|_, sums| *sums != CartSums::default());
     }
 
     fn count_order(&mut self, order: &Order, times: i64) {
-        for grain in Grain::SERIES {
-            let key = (grain, grain.begin(order.placed_at), order.platform.clone());
+        for granularity in Granularity::SERIES {
+            let key = (granularity, granularity.begin(order.placed_at), order.platform.clone());
             let placed = self.orders.entry(key).or_default();
             placed.placed += times;
             match order.status {
@@ -161,56 +161,68 @@ impl Tally {
                 OrderStatus::Refunded => placed.refunded += times,
             }
             if let Some(earned_at) = order.earned_at() {
-                self.count_earnings(order, grain, grain.begin(earned_at), times);
+                self.count_earnings(order, granularity, granularity.begin(earned_at), times);
             }
         }
         if let Some(earned_at) = order.earned_at() {
-            for grain in Grain::MANY {
-                self.count_parts(order, grain, grain.begin(earned_at), times);
+            for granularity in Granularity::MANY {
+                self.count_parts(order, granularity, granularity.begin(earned_at), times);
             }
         }
     }
 
-    fn count_earnings(&mut self, order: &Order, grain: Grain, at: OffsetDateTime, times: i64) {
+    fn count_earnings(&mut self, order: &Order, granularity: Granularity, at: OffsetDateTime, times: i64) {
         let sign = Amount::from(times);
-        let earned = self.orders.entry((grain, at, order.platform.clone())).or_default();
+        let earned = self
+            .orders
+            .entry((granularity, at, order.platform.clone()))
+            .or_default();
         earned.paid += times;
         earned.revenue += order.total * sign;
         earned.product_costs += order.product_costs() * sign;
         earned.gateway_fees += order.gateway_fee * sign;
-        if order.origin.is_known() {
+        if order.attribution.is_known() {
             earned.attributed_orders += times;
             earned.attributed_revenue += order.total * sign;
         }
     }
 
     /// What was sold, and to what it is owed.
-    fn count_parts(&mut self, order: &Order, grain: Grain, at: OffsetDateTime, times: i64) {
+    fn count_parts(&mut self, order: &Order, granularity: Granularity, at: OffsetDateTime, times: i64) {
         let sign = Amount::from(times);
         for item in &order.items {
-            let sold = self.products.entry((grain, at, item.product_id.clone())).or_default();
+            let sold = self
+                .products
+                .entry((granularity, at, item.product_id.clone()))
+                .or_default();
             sold.quantity += item.quantity * sign;
             sold.revenue += item.price * item.quantity * sign;
         }
-        let origin = &order.origin;
+        let attribution = &order.attribution;
         for (kind, id) in [
-            (OriginKind::Automation, origin.automation_id.map(Uuid::from)),
-            (OriginKind::Campaign, origin.campaign_id.map(Uuid::from)),
-            (OriginKind::Link, origin.link_id.map(Uuid::from)),
+            (AttributionKind::Automation, attribution.automation_id.map(Uuid::from)),
+            (AttributionKind::Campaign, attribution.campaign_id.map(Uuid::from)),
+            (AttributionKind::Link, attribution.link_id.map(Uuid::from)),
         ] {
             let Some(id) = id else { continue };
-            let owed = self.origins.entry((grain, at, (kind.as_str(), id))).or_default();
-            owed.orders += times;
-            owed.revenue += order.total * sign;
+            let attributed = self
+                .attributions
+                .entry((granularity, at, (kind.as_str(), id)))
+                .or_default();
+            attributed.orders += times;
+            attributed.revenue += order.total * sign;
         }
     }
 
     fn count_cart(&mut self, cart: &Cart, times: i64) {
-        for grain in Grain::TOTALS {
-            let figures = self.carts.entry((grain, grain.begin(cart.created_at), ())).or_default();
-            figures.carts += times;
+        for granularity in Granularity::TOTALS {
+            let sums = self
+                .carts
+                .entry((granularity, granularity.begin(cart.created_at), ()))
+                .or_default();
+            sums.carts += times;
             if cart.status == CartStatus::Recovered {
-                figures.recovered += times;
+                sums.recovered += times;
             }
         }
     }

@@ -4,7 +4,7 @@
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Date as SqlDate};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::administration::{DayChurn, DayRevenue, Days, Revenue, SubscriptionFigures, Totals};
+use recado_domain::administration::{DayChurn, DayRevenue, Days, Revenue, SubscriptionTotals, Totals};
 use recado_domain::billing::Cents;
 use time::{Date, OffsetDateTime};
 
@@ -65,7 +65,7 @@ pub(super) async fn totals(conn: &mut AsyncPgConnection) -> DbResult<Totals> {
 }
 
 #[derive(QueryableByName)]
-struct FiguresRow {
+struct SubscriptionTotalsRow {
     #[diesel(sql_type = BigInt)]
     mrr: i64,
     #[diesel(sql_type = BigInt)]
@@ -80,8 +80,8 @@ pub(super) async fn subscriptions(
     conn: &mut AsyncPgConnection,
     since: OffsetDateTime,
     now: OffsetDateTime,
-) -> DbResult<SubscriptionFigures> {
-    let row: FiguresRow = sql(concat!(
+) -> DbResult<SubscriptionTotals> {
+    let row: SubscriptionTotalsRow = sql(concat!(
         "SELECT coalesce(sum(monthly) FILTER (WHERE status IN ('active', 'past_due')), 0)::bigint AS mrr,
            count(DISTINCT account_id) FILTER (WHERE status IN ('active', 'past_due') AND value > 0) AS paying,
            count(*) FILTER (WHERE value > 0 AND created_at < $1 AND (ended_at IS NULL OR ended_at >= $1)) AS live_before,
@@ -94,7 +94,7 @@ pub(super) async fn subscriptions(
     .bind(now)
     .get_result(conn)
     .await?;
-    Ok(SubscriptionFigures {
+    Ok(SubscriptionTotals {
         mrr: Cents(row.mrr),
         paying_accounts: row.paying,
         live_before: row.live_before,

@@ -112,7 +112,7 @@ pub struct Totals {
 
 /// What was counted of all subscriptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SubscriptionFigures {
+pub struct SubscriptionTotals {
     /// What the active and past due ones are worth a month.
     pub mrr: Cents,
     /// How many accounts have a paid one of these.
@@ -123,7 +123,7 @@ pub struct SubscriptionFigures {
     pub ended_since: i64,
 }
 
-impl SubscriptionFigures {
+impl SubscriptionTotals {
     /// How far churn looks back.
     pub const CHURN_DAYS: i64 = 30;
 
@@ -165,16 +165,16 @@ pub struct AdministrationStats {
 
 impl AdministrationStats {
     /// Of what was counted.
-    pub fn new(totals: Totals, figures: SubscriptionFigures) -> Self {
+    pub fn new(totals: Totals, subscriptions: SubscriptionTotals) -> Self {
         Self {
             total_accounts: totals.accounts,
             total_users: totals.users,
             total_contacts: totals.contacts,
             total_conversations: totals.conversations,
-            mrr: figures.mrr,
-            arr: arr(figures.mrr),
-            paying_accounts: figures.paying_accounts,
-            churn_rate: figures.churn_rate(),
+            mrr: subscriptions.mrr,
+            arr: arr(subscriptions.mrr),
+            paying_accounts: subscriptions.paying_accounts,
+            churn_rate: subscriptions.churn_rate(),
         }
     }
 }
@@ -196,13 +196,13 @@ pub struct PlatformRevenueOverview {
     churn_rate_30d: Percent,
 }
 
-impl From<SubscriptionFigures> for PlatformRevenueOverview {
-    fn from(figures: SubscriptionFigures) -> Self {
+impl From<SubscriptionTotals> for PlatformRevenueOverview {
+    fn from(subscriptions: SubscriptionTotals) -> Self {
         Self {
-            total_mrr: figures.mrr,
-            total_arr: arr(figures.mrr),
-            paying_accounts: figures.paying_accounts,
-            churn_rate_30d: figures.churn_rate(),
+            total_mrr: subscriptions.mrr,
+            total_arr: arr(subscriptions.mrr),
+            paying_accounts: subscriptions.paying_accounts,
+            churn_rate_30d: subscriptions.churn_rate(),
         }
     }
 }
@@ -385,7 +385,7 @@ mod tests {
             contacts: 3,
             conversations: 4,
         };
-        let figures = SubscriptionFigures {
+        let subscriptions = SubscriptionTotals {
             mrr: Cents(5),
             paying_accounts: 6,
             live_before: 8,
@@ -393,9 +393,9 @@ mod tests {
         };
         let stats = json!({ "totalAccounts": 1, "totalUsers": 2, "totalContacts": 3, "totalConversations": 4, "mrr": 5,
                             "arr": 60, "payingAccounts": 6, "churnRate": 12.5 });
-        assert_eq!(json!(AdministrationStats::new(totals, figures)), stats);
+        assert_eq!(json!(AdministrationStats::new(totals, subscriptions)), stats);
         let revenue = json!({ "total_mrr": 5, "total_arr": 60, "paying_accounts": 6, "churn_rate_30d": 12.5 });
-        assert_eq!(json!(PlatformRevenueOverview::from(figures)), revenue);
+        assert_eq!(json!(PlatformRevenueOverview::from(subscriptions)), revenue);
         let churn = ChurnDay::from(DayChurn {
             date: date!(2026 - 03 - 01),
             ended: 2,

@@ -45,7 +45,7 @@ pub fn remaining_plan(others: &[SubscriptionState], now: OffsetDateTime) -> Opti
 
 /// An account's plan, what was granted to it, and its subscriptions, of all time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct PlanEntitlement {
     /// The plan id.
     pub plan: String,
     /// The plan that an administrator granted, until they withdraw it.
@@ -54,7 +54,7 @@ pub struct Standing {
     pub subscriptions: Vec<SubscriptionState>,
 }
 
-impl Standing {
+impl PlanEntitlement {
     /// The messages a month of the active plan; none when none is active (or it is not of the catalogue).
     pub fn messages_per_month(&self, now: OffsetDateTime) -> Option<i64> {
         let limits = self.active_plan(now).and_then(plan_limits);
@@ -97,12 +97,12 @@ mod tests {
         let now = datetime!(2026-03-01 12:00 UTC);
         let allowed = |plan: &str, subscription: Option<(SubscriptionStatus, _)>| {
             let state = |(status, end)| state(plan, status, end);
-            let standing = Standing {
+            let entitlement = PlanEntitlement {
                 plan: plan.into(),
                 granted: None,
                 subscriptions: subscription.map(state).into_iter().collect(),
             };
-            standing.messages_per_month(now)
+            entitlement.messages_per_month(now)
         };
         let subscribed = |status, end| Some((status, end));
         let (ahead, past) = (
@@ -129,12 +129,12 @@ mod tests {
         let (ahead, past) = (Some(now + time::Duration::DAY), Some(now));
         use SubscriptionStatus::{Active, Cancelled, Inactive, PastDue, Pending};
         let allowed = |granted: &str, status, end| {
-            let standing = Standing {
+            let entitlement = PlanEntitlement {
                 plan: granted.into(),
                 granted: Some(granted.into()),
                 subscriptions: vec![state("growth", status, end)],
             };
-            standing.messages_per_month(now)
+            entitlement.messages_per_month(now)
         };
         for (status, end) in [(Active, None), (PastDue, ahead), (Cancelled, ahead)] {
             assert_eq!(allowed("scale", status, end), Some(250_000), "{status}");
@@ -158,12 +158,12 @@ mod tests {
         let growth = state("growth", Cancelled, soon);
         let allowed = |plan: &str, other: SubscriptionState| {
             let subscriptions = vec![growth.clone(), other];
-            let standing = Standing {
+            let entitlement = PlanEntitlement {
                 plan: plan.into(),
                 granted: None,
                 subscriptions,
             };
-            standing.messages_per_month(now)
+            entitlement.messages_per_month(now)
         };
         for status in [Pending, PastDue] {
             assert_eq!(

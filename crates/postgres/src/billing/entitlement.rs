@@ -3,7 +3,7 @@
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::billing::{Standing, SubscriptionState};
+use recado_domain::billing::{PlanEntitlement, SubscriptionState};
 use recado_domain::shared::AccountId;
 use time::OffsetDateTime;
 
@@ -11,7 +11,7 @@ use crate::errors::{DbResult, parse_enum};
 use crate::sql::sql;
 
 #[derive(QueryableByName)]
-struct StandingRow {
+struct EntitlementRow {
     #[diesel(sql_type = Text)]
     account_plan: String,
     #[diesel(sql_type = Nullable<Text>)]
@@ -27,8 +27,11 @@ struct StandingRow {
 }
 
 /// The account's plan, grant and subscriptions, and the database's time.
-pub(crate) async fn standing(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<(Standing, OffsetDateTime)> {
-    let rows: Vec<StandingRow> = sql(
+pub(crate) async fn entitlement(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+) -> DbResult<(PlanEntitlement, OffsetDateTime)> {
+    let rows: Vec<EntitlementRow> = sql(
         "SELECT a.plan AS account_plan, a.granted_plan, s.plan, s.status, s.current_period_end, now() AS now
          FROM accounts a LEFT JOIN subscriptions s ON s.account_id = a.id AND NOT s.attempt
          WHERE a.id = $1",
@@ -48,10 +51,10 @@ pub(crate) async fn standing(conn: &mut AsyncPgConnection, account: AccountId) -
         known = Some((row.account_plan, row.granted_plan, row.now));
     }
     let (plan, granted, now) = known.ok_or(diesel::result::Error::NotFound)?;
-    let standing = Standing {
+    let entitlement = PlanEntitlement {
         plan,
         granted,
         subscriptions,
     };
-    Ok((standing, now))
+    Ok((entitlement, now))
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
-use recado_domain::administration::{AdministrationStore, DayChurn, Days, Revenue, SubscriptionFigures, monthly_value};
+use recado_domain::administration::{AdministrationStore, DayChurn, Days, Revenue, SubscriptionTotals, monthly_value};
 use recado_domain::billing::{Cents, Cycle};
 use recado_postgres::PgAdministration;
 use time::macros::datetime;
@@ -100,7 +100,7 @@ impl Life {
     }
 }
 
-fn figures(lives: &[Life]) -> SubscriptionFigures {
+fn subscription_totals(lives: &[Life]) -> SubscriptionTotals {
     let since = TODAY - Duration::days(30);
     let paying: std::collections::BTreeSet<usize> = lives
         .iter()
@@ -109,7 +109,7 @@ fn figures(lives: &[Life]) -> SubscriptionFigures {
         .collect();
     let before: Vec<&Life> = lives.iter().filter(|life| life.lived_at(since)).collect();
     let count = |n: usize| i64::try_from(n).unwrap();
-    SubscriptionFigures {
+    SubscriptionTotals {
         mrr: Cents(lives.iter().filter(|life| life.pays()).map(Life::monthly).sum()),
         paying_accounts: count(paying.len()),
         live_before: count(before.len()),
@@ -202,7 +202,7 @@ async fn write(world: &World, lives: &[Life]) {
 }
 
 #[tokio::test]
-async fn the_figures_are_those_of_the_model() {
+async fn the_totals_are_those_of_the_model() {
     let world = World::new().await;
     let store = PgAdministration::new(world.owner.clone());
     let mut runner = TestRunner::default();
@@ -211,7 +211,7 @@ async fn the_figures_are_those_of_the_model() {
         let lives = histories.new_tree(&mut runner).unwrap().current();
         write(&world, &lives).await;
         let counted = store.subscriptions(TODAY - Duration::days(30), TODAY).await.unwrap();
-        assert_eq!(counted, figures(&lives), "round {round}: {lives:?}");
+        assert_eq!(counted, subscription_totals(&lives), "round {round}: {lives:?}");
         for count in [1, 2, 30, 90] {
             let days = Days::until(TODAY, count);
             assert_eq!(

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::effects::{SILENCE, credit, enter, is_over};
+use super::effects::{RECONCILE_AFTER, credit, enter, is_over};
 use super::{
-    BillingError, BillingType, By, Change, GatewayFault, GatewayPayment, GatewaySubscription, Intent, Payment,
-    PaymentGateway, PendingIntent, Subscription, SubscriptionCommand, SubscriptionState, SubscriptionStatus,
-    SubscriptionStore, Writing, plan, remaining_plan, transition,
+    BillingError, BillingType, Change, ChangeOutcome, GatewayPayment, GatewaySubscription, Initiator, Intent, Payment,
+    PaymentGateway, PaymentGatewayError, PendingIntent, Subscription, SubscriptionCommand, SubscriptionState,
+    SubscriptionStatus, SubscriptionStore, plan, remaining_plan, transition,
 };
 use crate::shared::{AuditAction, Clock, Event, Ids, NotificationDraft, NotificationKind, StoreError};
 use time::{Duration, OffsetDateTime};
@@ -24,14 +24,14 @@ const ABANDONED_PAUSE: Duration = Duration::hours(1);
 
 /// What everybody needs who changes subscriptions.
 #[derive(Clone)]
-pub(super) struct Completion {
+pub(super) struct SubscriptionWorkflow {
     pub(super) store: Arc<dyn SubscriptionStore>,
     pub(super) gateway: Arc<dyn PaymentGateway>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) ids: Arc<dyn Ids>,
 }
 
-impl Completion {
+impl SubscriptionWorkflow {
     /// The subscription that an attempt became. None: somebody else ended the attempt first.
     pub(super) async fn complete(
         &self,
@@ -55,8 +55,8 @@ impl Completion {
             change.subscription.check_at = Some(now);
         }
         match self.store.write(&change).await? {
-            Writing::Done => Ok(Some(change.subscription)),
-            Writing::Stale | Writing::Missing | Writing::Exceeds(_) | Writing::Repeated => {
+            ChangeOutcome::Done => Ok(Some(change.subscription)),
+            ChangeOutcome::Stale | ChangeOutcome::Missing | ChangeOutcome::Exceeds(_) | ChangeOutcome::Repeated => {
                 let current = self.store.find(attempt.account_id, attempt.id).await?;
                 let adopted = |current: &Subscription| current.gateway_subscription_id.as_ref() == Some(&made.id);
                 Ok(current.filter(adopted))
@@ -99,7 +99,7 @@ impl Completion {
         after.status = SubscriptionStatus::Inactive;
         after.pending = Some(PendingIntent::abandoned(now + ABANDONED_PAUSE));
         after.updated_at = now;
-        self.store.write(&bare(after)).await.map(|_| ())
+        self.store.write(&Change::of(after)).await.map(|_| ())
     }
 
     /// Leaves what is in doubt to the worker.
@@ -108,7 +108,7 @@ impl Completion {
             let mut after = current.clone();
             let leased = |pending: PendingIntent| PendingIntent::leased(pending.intent, now, pause);
             after.pending = after.pending.map(leased);
-            Some(bare(after))
+            Some(Change::of(after))
         })
         .await
         .map(|_| ())
@@ -116,16 +116,16 @@ impl Completion {
 
     /// What becomes of an intent that the gateway answered with a fault, and that it had not done when it was asked, if it
     /// could be (`looked`).
-    pub(super) async fn undone(
+    pub(super) async fn resolve_failed_intent(
         &self,
         subscription: &Subscription,
-        fault: &GatewayFault,
+        error: &PaymentGatewayError,
         looked: bool,
     ) -> Result<(), StoreError> {
-        match (fault, looked) {
-            (GatewayFault::Failed(_), true) => self.clear(subscription).await,
+        match (error, looked) {
+            (PaymentGatewayError::Failed(_), true) => self.clear(subscription).await,
             // It is over with it, and nobody could be asked what came of it: whoever comes next asks.
-            (GatewayFault::Failed(_), false) => self.leave(subscription, Duration::ZERO).await,
+            (PaymentGatewayError::Failed(_), false) => self.leave(subscription, Duration::ZERO).await,
             // What is unanswered may yet be done: the worker looks again.
             _ => self.leave(subscription, UNANSWERED_DOUBT).await,
         }
@@ -137,7 +137,7 @@ impl Completion {
             let mut after = current.clone();
             after.pending = None;
             after.updated_at = now;
-            Some(bare(after))
+            Some(Change::of(after))
         })
         .await
         .map(|_| ())
@@ -192,9 +192,9 @@ impl Completion {
                 return Ok(None);
             };
             match self.store.write(&change).await? {
-                Writing::Done => return Ok(Some(change.subscription)),
-                Writing::Missing | Writing::Exceeds(_) | Writing::Repeated => return Ok(None),
-                Writing::Stale => {}
+                ChangeOutcome::Done => return Ok(Some(change.subscription)),
+                ChangeOutcome::Missing | ChangeOutcome::Exceeds(_) | ChangeOutcome::Repeated => return Ok(None),
+                ChangeOutcome::Stale => {}
             }
             match self.store.find(subscription.account_id, subscription.id).await? {
                 Some(newer) => current = newer,
@@ -219,13 +219,13 @@ impl Completion {
             let pending = PendingIntent::leased(intent.clone(), self.clock.now(), lease);
             change.subscription.pending = Some(pending);
             match self.store.write(&change).await? {
-                Writing::Done => {
+                ChangeOutcome::Done => {
                     change.subscription.version += 1;
                     return Ok(change.subscription);
                 }
-                Writing::Stale | Writing::Repeated => {}
-                Writing::Missing => return Err(BillingError::NotFound),
-                Writing::Exceeds(errors) => return Err(errors.into()),
+                ChangeOutcome::Stale | ChangeOutcome::Repeated => {}
+                ChangeOutcome::Missing => return Err(BillingError::NotFound),
+                ChangeOutcome::Exceeds(errors) => return Err(errors.into()),
             }
             let newer = self.store.find(subscription.account_id, subscription.id).await?;
             let same = |newer: &Subscription| {
@@ -239,19 +239,14 @@ impl Completion {
     }
 }
 
-/// A change of the subscription alone.
-pub(super) fn bare(subscription: Subscription) -> Change {
-    Change::of(subscription)
-}
-
 /// A card is charged at once, so that its period begins; everything else waits for the payment.
-fn completed(attempt: &Subscription, made: &GatewaySubscription, now: OffsetDateTime, by: &By) -> Change {
+fn completed(attempt: &Subscription, made: &GatewaySubscription, now: OffsetDateTime, by: &Initiator) -> Change {
     let mut after = attempt.clone();
     after.pending = None;
     after.gateway_customer_id = Some(made.customer.clone());
     after.gateway_subscription_id = Some(made.id.clone());
     after.updated_at = now;
-    after.check_at = Some(now + SILENCE);
+    after.check_at = Some(now + RECONCILE_AFTER);
     if after.billing_type == BillingType::CreditCard {
         enter(&mut after, SubscriptionStatus::Active, now);
         let cycle = after.cycle;
@@ -280,7 +275,7 @@ fn completed(attempt: &Subscription, made: &GatewaySubscription, now: OffsetDate
     Change {
         account_plan: Some(after.plan.clone()),
         events,
-        ..bare(after)
+        ..Change::of(after)
     }
 }
 
@@ -304,7 +299,7 @@ fn changed(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
         true => format!("The plan {new} is now paid {}.", after.cycle.as_str().to_lowercase()),
         false => format!("The plan changed from {previous} to {new}."),
     };
-    let told = Event::Notification(NotificationDraft {
+    let notice = Event::Notification(NotificationDraft {
         kind: NotificationKind::Info,
         title: "Plan changed".to_owned(),
         message,
@@ -315,8 +310,8 @@ fn changed(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
     Some(Change {
         // What ended meanwhile gives the account no plan.
         account_plan: status.map(|_| after.plan.clone()),
-        events: vec![Event::Audit(audit), told],
-        ..bare(after)
+        events: vec![Event::Audit(audit), notice],
+        ..Change::of(after)
     })
 }
 
@@ -330,7 +325,7 @@ fn cancelled(current: &Subscription, others: &[SubscriptionState], now: OffsetDa
     after.updated_at = now;
     let Some(next) = transition(current.status, SubscriptionCommand::Cancel, false) else {
         // The gateway ended it first.
-        return Some(bare(after));
+        return Some(Change::of(after));
     };
     enter(&mut after, next, now);
     let audit = by.audit(AuditAction::Delete, after.id).with_changes(json!({
@@ -341,13 +336,13 @@ fn cancelled(current: &Subscription, others: &[SubscriptionState], now: OffsetDa
         Some(end) => format!("The plan {name} can be used until {}.", end.date()),
         None => format!("The plan {name} has ended."),
     };
-    let told = notification(&after, NotificationKind::Warning, "Subscription cancelled", message);
+    let notice = notification(&after, NotificationKind::Warning, "Subscription cancelled", message);
     Some(Change {
         account_plan: remaining_plan(others, now)
             .filter(|_| is_over(&after, now))
             .map(ToOwned::to_owned),
-        events: vec![Event::Audit(audit), told],
-        ..bare(after)
+        events: vec![Event::Audit(audit), notice],
+        ..Change::of(after)
     })
 }
 

@@ -2,7 +2,7 @@
 
 use time::Duration;
 
-use super::events::told;
+use super::events::gateway_event;
 use super::fakes::{World, input, tenant};
 use crate::billing::*;
 
@@ -10,7 +10,7 @@ async fn subscribed(billing_type: &str) -> World {
     let world = World::new();
     world.billing().subscribe(&tenant(), input(billing_type)).await.unwrap();
     world.with(|state| {
-        state.told.clear();
+        state.events.clear();
         state.calls.clear();
     });
     world
@@ -21,11 +21,11 @@ async fn a_payment_that_nobody_told_of_is_found_after_a_day() {
     let world = subscribed("PIX").await;
     world.with(|state| state.remote_payments[0].status = "RECEIVED".into());
     world.pass(Duration::hours(23));
-    world.settle().await;
+    world.reconcile().await;
     assert_eq!(world.calls("payments"), 0, "a gateway that is not late is left alone");
     world.pass(Duration::hours(2));
-    world.settle().await;
-    world.settle().await;
+    world.reconcile().await;
+    world.reconcile().await;
     let row = world.only();
     assert_eq!(row.status, SubscriptionStatus::Active);
     assert_eq!(
@@ -38,7 +38,12 @@ async fn a_payment_that_nobody_told_of_is_found_after_a_day() {
     );
     // The event itself, late, is old news.
     world
-        .tell(&told("PAYMENT_RECEIVED", "evt_1", "pay_1", "2026-03-10 10:00:00"))
+        .deliver(&gateway_event(
+            "PAYMENT_RECEIVED",
+            "evt_1",
+            "pay_1",
+            "2026-03-10 10:00:00",
+        ))
         .await;
     assert_eq!(
         (world.titles().len(), world.only().current_period_end),
@@ -51,15 +56,15 @@ async fn while_the_payment_is_open_the_gateway_is_asked_once_a_day() {
     let world = subscribed("BOLETO").await;
     for days in 1..=3 {
         world.pass(Duration::hours(25));
-        world.settle().await;
-        world.settle().await;
+        world.reconcile().await;
+        world.reconcile().await;
         assert_eq!(world.calls("payments"), days);
     }
     assert_eq!(world.only().status, SubscriptionStatus::Pending);
     assert!(world.titles().is_empty());
     world.with(|state| state.remote_payments[0].status = "OVERDUE".into());
     world.pass(Duration::hours(25));
-    world.settle().await;
+    world.reconcile().await;
     assert_eq!(
         (world.only().status, world.titles()),
         (SubscriptionStatus::PastDue, vec!["Payment overdue".to_owned()])
@@ -79,7 +84,7 @@ async fn the_next_month_is_found_too() {
         state.remote_payments.push(next);
     });
     world.pass(Duration::days(33));
-    world.settle().await;
+    world.reconcile().await;
     let row = world.only();
     assert_eq!(
         (row.current_period_start, row.current_period_end.unwrap().date()),
@@ -94,14 +99,14 @@ async fn a_gateway_that_cannot_be_asked_changes_nothing() {
     world.pass(Duration::hours(25));
     world.strike(
         "payments",
-        super::fakes::Strike::Before(GatewayFault::Unanswered("x".into())),
+        super::fakes::Strike::Before(PaymentGatewayError::Unanswered("x".into())),
     );
-    world.settlement().check_next().await.unwrap_err();
+    world.reconciler().check_next().await.unwrap_err();
     assert!(
-        !world.settlement().check_next().await.unwrap(),
+        !world.reconciler().check_next().await.unwrap(),
         "it is left alone for a while"
     );
     world.pass(Duration::hours(1));
-    assert!(world.settlement().check_next().await.unwrap());
+    assert!(world.reconciler().check_next().await.unwrap());
     assert_eq!(world.only().status, SubscriptionStatus::Pending);
 }

@@ -21,7 +21,7 @@ const URL_CHARS: usize = 2000;
 
 string_enum! {
     /// What an event says.
-    NewsKind {
+    GatewayEventKind {
         /// A payment is sure.
         Confirmed = "PAYMENT_CONFIRMED",
         /// The money of a payment is there.
@@ -37,7 +37,7 @@ string_enum! {
 
 /// What an event tells of a payment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PaymentNews {
+pub struct PaymentSnapshot {
     /// The gateway's id.
     pub id: String,
     /// How it is paid.
@@ -56,11 +56,11 @@ pub struct PaymentNews {
 
 /// What an event tells.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GatewayNews {
+pub struct GatewayEventData {
     /// What it says.
-    pub kind: NewsKind,
+    pub kind: GatewayEventKind,
     /// Of which payment.
-    pub payment: Option<PaymentNews>,
+    pub payment: Option<PaymentSnapshot>,
     /// The gateway's time of it.
     pub created_at: Option<OffsetDateTime>,
 }
@@ -75,7 +75,7 @@ pub struct GatewayEvent {
     /// The gateway's id of the subscription it is about.
     pub subject: Option<String>,
     /// What it tells.
-    pub news: GatewayNews,
+    pub data: GatewayEventData,
 }
 
 /// An event out of the store.
@@ -86,7 +86,7 @@ pub struct StoredEvent {
     /// The gateway's id of the subscription it is about.
     pub subject: String,
     /// What it tells.
-    pub news: GatewayNews,
+    pub data: GatewayEventData,
     /// When it arrived.
     pub received_at: OffsetDateTime,
     /// How often it was tried in vain.
@@ -95,11 +95,11 @@ pub struct StoredEvent {
 
 /// How keeping an event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recorded {
+pub enum RecordOutcome {
     /// Its key is known: nothing was kept.
     Known,
     /// It is kept; it waits behind others, or changes nothing.
-    Kept,
+    Stored,
     /// It is kept, and the caller's to apply until the lease is over.
     Claimed,
 }
@@ -122,13 +122,13 @@ impl GatewayEvent {
             (None, Some(thing)) => format!("facts:{event}:{thing}:{}", status.unwrap_or_default()),
             (None, None) => return Self::unreadable(body),
         };
-        let kind = event.parse().unwrap_or(NewsKind::Other);
+        let kind = event.parse().unwrap_or(GatewayEventKind::Other);
         Self {
             key,
             subject,
-            news: GatewayNews {
+            data: GatewayEventData {
                 kind,
-                payment: payment.filter(|_| kind != NewsKind::Inactivated),
+                payment: payment.filter(|_| kind != GatewayEventKind::Inactivated),
                 created_at: text(&value, "/dateCreated").and_then(|text| gateway_moment(&text)),
             },
             event,
@@ -144,8 +144,8 @@ impl GatewayEvent {
             key,
             event: String::new(),
             subject: None,
-            news: GatewayNews {
-                kind: NewsKind::Other,
+            data: GatewayEventData {
+                kind: GatewayEventKind::Other,
                 payment: None,
                 created_at: None,
             },
@@ -153,18 +153,20 @@ impl GatewayEvent {
     }
 
     /// Whether it may change anything: a published event about a subscription, and about a payment where it needs one.
-    pub fn is_news(&self) -> bool {
+    pub fn has_effect(&self) -> bool {
         self.subject.is_some()
-            && match self.news.kind {
-                NewsKind::Confirmed | NewsKind::Received | NewsKind::Overdue => self.news.payment.is_some(),
-                NewsKind::Inactivated => true,
-                NewsKind::Other => false,
+            && match self.data.kind {
+                GatewayEventKind::Confirmed | GatewayEventKind::Received | GatewayEventKind::Overdue => {
+                    self.data.payment.is_some()
+                }
+                GatewayEventKind::Inactivated => true,
+                GatewayEventKind::Other => false,
             }
     }
 }
 
-fn payment(value: &Value) -> Option<PaymentNews> {
-    Some(PaymentNews {
+fn payment(value: &Value) -> Option<PaymentSnapshot> {
+    Some(PaymentSnapshot {
         id: text(value, "/payment/id")?,
         billing_type: text(value, "/payment/billingType"),
         value: value.pointer("/payment/value").and_then(Cents::of_reais),
@@ -212,19 +214,19 @@ mod tests {
             (provider.key.as_str(), provider.subject.as_deref()),
             ("id:evt_1&2", Some("sub_1"))
         );
-        assert_eq!(provider.news.kind, NewsKind::Received);
-        assert_eq!(provider.news.created_at, Some(datetime!(2026-06-12 19:45:03 UTC)));
-        let payment = provider.news.payment.as_ref().unwrap();
+        assert_eq!(provider.data.kind, GatewayEventKind::Received);
+        assert_eq!(provider.data.created_at, Some(datetime!(2026-06-12 19:45:03 UTC)));
+        let payment = provider.data.payment.as_ref().unwrap();
         assert_eq!(
             (payment.value, payment.due_date),
             (Some(Cents(1_990)), Some(date!(2026 - 06 - 12)))
         );
-        assert!(!serde_json::to_string(&provider.news).unwrap().contains("secret"));
-        let again: GatewayNews = serde_json::from_value(json!(provider.news)).unwrap();
-        assert_eq!(again, provider.news);
+        assert!(!serde_json::to_string(&provider.data).unwrap().contains("secret"));
+        let again: GatewayEventData = serde_json::from_value(json!(provider.data)).unwrap();
+        assert_eq!(again, provider.data);
         let bare = json!({ "event": "PAYMENT_OVERDUE", "payment": { "id": "pay_1", "subscription": "sub_1", "status": "OVERDUE" } });
         assert_eq!(read(&bare).key, "facts:PAYMENT_OVERDUE:pay_1:OVERDUE");
-        assert!(read(&bare).is_news() && provider.is_news());
+        assert!(read(&bare).has_effect() && provider.has_effect());
     }
 
     #[test]
@@ -236,7 +238,10 @@ mod tests {
         ] {
             let event = read(&body);
             assert_eq!(event.subject.as_deref(), Some("sub_1"), "{body}");
-            assert_eq!((event.news.kind, event.is_news()), (NewsKind::Inactivated, true));
+            assert_eq!(
+                (event.data.kind, event.has_effect()),
+                (GatewayEventKind::Inactivated, true)
+            );
         }
     }
 
@@ -256,7 +261,7 @@ mod tests {
             r#"{"event":"PAYMENT_CONFIRMED","payment":{"id":7,"subscription":["sub_1"]}}"#,
         ] {
             let event = GatewayEvent::read(body.as_bytes());
-            assert!(event.key.starts_with("body:") && !event.is_news(), "{body:.20}");
+            assert!(event.key.starts_with("body:") && !event.has_effect(), "{body:.20}");
             assert_eq!(event, GatewayEvent::read(body.as_bytes()));
         }
         let odd = json!({ "id": "e\u{0}", "event": "PAYMENT_CONFIRMED", "dateCreated": "yesterday",
@@ -264,13 +269,16 @@ mod tests {
                          "invoiceUrl": "javascript:alert(1)", "bankSlipUrl": "https://a b" } });
         let odd = read(&odd);
         assert_eq!(odd.key, "facts:PAYMENT_CONFIRMED:p:");
-        let payment = PaymentNews {
+        let payment = PaymentSnapshot {
             id: "p".into(),
-            ..PaymentNews::default()
+            ..PaymentSnapshot::default()
         };
-        assert_eq!((odd.news.payment, odd.news.created_at), (Some(payment), None));
+        assert_eq!((odd.data.payment, odd.data.created_at), (Some(payment), None));
         let unknown =
             read(&json!({ "id": "e", "event": "PAYMENT_REFUNDED", "payment": { "id": "p", "subscription": "s" } }));
-        assert_eq!((unknown.news.kind, unknown.is_news()), (NewsKind::Other, false));
+        assert_eq!(
+            (unknown.data.kind, unknown.has_effect()),
+            (GatewayEventKind::Other, false)
+        );
     }
 }

@@ -5,7 +5,7 @@ use recado_simulators::fault::{Fault, FaultKind};
 use recado_simulators::payment::Action;
 use serde_json::{Value, json};
 
-use crate::billing::{becomes, order, plan, standing, subscribe};
+use crate::billing::{becomes, order, overview, plan, subscribe};
 use crate::billing_faults::broken;
 use crate::harness::people::User;
 use crate::harness::{Options, Server, text, until};
@@ -49,7 +49,7 @@ fn after_a_lost_answer_the_next_request_settles_at_once() {
     cancel(&ana).refused(502, "PAYMENT_ERROR");
     cancel(&ana).refused(404, "NOT_FOUND");
     assert_eq!(
-        (standing(&ana)["subscription"].take(), plan(&ana).as_str()),
+        (overview(&ana)["subscription"].take(), plan(&ana).as_str()),
         (Value::Null, "free")
     );
     assert_eq!((asked(&server, "PUT"), asked(&server, "DELETE")), (2, 1));
@@ -97,7 +97,7 @@ fn what_a_server_died_on_is_settled_by_the_next_request() {
     assert_eq!(change(&ana, "growth").invalid(), ["plan"]);
     assert_eq!(plan(&ana), "growth");
     dies_on("DELETE", "/api/billing/cancel", json!({}));
-    assert_eq!(standing(&ana)["subscription"]["status"], "pending");
+    assert_eq!(overview(&ana)["subscription"]["status"], "pending");
     cancel(&ana).refused(404, "NOT_FOUND");
     assert_eq!(plan(&ana), "free");
 }

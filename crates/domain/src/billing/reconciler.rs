@@ -6,30 +6,31 @@ use std::sync::Arc;
 use thiserror::Error;
 use time::Duration;
 
-use super::completion::Completion;
-use super::effects::{SILENCE, effect, lapse};
+use super::effects::{RECONCILE_AFTER, effect, lapse};
+use super::workflow::SubscriptionWorkflow;
 use super::{
-    Cents, Cycle, GatewayFault, GatewayNews, GatewayPayment, INTENT_CHECK_PAUSE, Intent, NewsKind, PaymentGateway,
-    PaymentNews, Subscription, SubscriptionStore, WorkStore, Writing,
+    Cents, Change, ChangeOutcome, Cycle, GatewayEventData, GatewayEventKind, GatewayPayment, INTENT_CHECK_PAUSE,
+    Intent, PaymentGateway, PaymentGatewayError, PaymentSnapshot, Subscription, SubscriptionStore,
+    SubscriptionWorkStore,
 };
 use crate::shared::{AccountId, Clock, Ids, StoreError, SubscriptionId};
 
 /// Why a subscription could not be settled.
 #[derive(Debug, Error)]
-pub enum SettlementError {
+pub enum ReconcileError {
     /// The gateway could not be asked.
     #[error(transparent)]
-    Gateway(#[from] GatewayFault),
+    Gateway(#[from] PaymentGatewayError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl SettlementError {
+impl ReconcileError {
     /// Without a gateway there is no answer to wait for: a worker that failed would only fill the log.
     fn unless_not_configured(self) -> Result<(), Self> {
         match self {
-            Self::Gateway(GatewayFault::NotConfigured) => Ok(()),
+            Self::Gateway(PaymentGatewayError::NotConfigured) => Ok(()),
             error => Err(error),
         }
     }
@@ -42,20 +43,20 @@ const CHECK_PAUSE: Duration = Duration::hours(1);
 const ABANDONED_FOR: Duration = Duration::days(1);
 
 /// The work that nobody asked for.
-pub struct Settlement {
-    core: Completion,
-    work: Arc<dyn WorkStore>,
+pub struct SubscriptionReconciler {
+    core: SubscriptionWorkflow,
+    work: Arc<dyn SubscriptionWorkStore>,
 }
 
-impl Settlement {
+impl SubscriptionReconciler {
     pub fn new(
         store: Arc<dyn SubscriptionStore>,
-        work: Arc<dyn WorkStore>,
+        work: Arc<dyn SubscriptionWorkStore>,
         gateway: Arc<dyn PaymentGateway>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
     ) -> Self {
-        let core = Completion {
+        let core = SubscriptionWorkflow {
             store,
             gateway,
             clock,
@@ -65,24 +66,24 @@ impl Settlement {
     }
 
     /// Asks the gateway about one intent and records what it has done; false when none is due.
-    pub async fn settle_next(&self) -> Result<bool, SettlementError> {
+    pub async fn reconcile_next(&self) -> Result<bool, ReconcileError> {
         let Some((account, id)) = self.work.claim_intent(INTENT_CHECK_PAUSE).await? else {
             return Ok(false);
         };
         if let Some(subscription) = self.core.store.find(account, id).await? {
-            let settled = self.core.settle(&subscription).await.map(|_| ());
-            settled.or_else(SettlementError::unless_not_configured)?;
+            let settled = self.core.reconcile(&subscription).await.map(|_| ());
+            settled.or_else(ReconcileError::unless_not_configured)?;
         }
         Ok(true)
     }
 
     /// Asks the gateway about one subscription that it is silent about; false when there is none.
-    pub async fn check_next(&self) -> Result<bool, SettlementError> {
+    pub async fn check_next(&self) -> Result<bool, ReconcileError> {
         let Some((account, id)) = self.work.claim_check(CHECK_PAUSE).await? else {
             return Ok(false);
         };
         let checked = self.core.check(account, id).await;
-        checked.or_else(SettlementError::unless_not_configured)?;
+        checked.or_else(ReconcileError::unless_not_configured)?;
         Ok(true)
     }
 
@@ -99,17 +100,17 @@ impl Settlement {
     }
 }
 
-impl Completion {
+impl SubscriptionWorkflow {
     /// Records what the gateway has done about an intent. That is safe at any time, by any request and any worker. What it
     /// has not done is taken back, and only when the lease is over: before, the call may be under way. False: there is
     /// nothing to conclude yet.
-    pub(super) async fn settle(&self, subscription: &Subscription) -> Result<bool, SettlementError> {
+    pub(super) async fn reconcile(&self, subscription: &Subscription) -> Result<bool, ReconcileError> {
         let Some(pending) = &subscription.pending else {
             return Ok(true);
         };
         let is_over = pending.is_lease_over(self.clock.now());
         match &pending.intent {
-            Intent::Subscribe { .. } => self.settle_attempt(subscription, is_over).await,
+            Intent::Subscribe { .. } => self.reconcile_attempt(subscription, is_over).await,
             Intent::Abandoned => self.watch(subscription).await.map(|()| true),
             Intent::Change { value, cycle, .. } => match self.is_changed(subscription, *value, *cycle).await? {
                 true => Ok(self.finish_change(subscription).await.map(|_| true)?),
@@ -123,7 +124,12 @@ impl Completion {
     }
 
     /// Whether the gateway has this price and cycle. What it does not know of is as it shall be.
-    async fn is_changed(&self, subscription: &Subscription, value: Cents, cycle: Cycle) -> Result<bool, GatewayFault> {
+    async fn is_changed(
+        &self,
+        subscription: &Subscription,
+        value: Cents,
+        cycle: Cycle,
+    ) -> Result<bool, PaymentGatewayError> {
         let Some(id) = subscription.gateway_subscription_id.as_deref() else {
             return Ok(true);
         };
@@ -131,21 +137,21 @@ impl Completion {
         Ok(known.is_some_and(|known| known.value == Some(value) && known.cycle == cycle.as_str()))
     }
 
-    async fn is_cancelled(&self, subscription: &Subscription) -> Result<bool, GatewayFault> {
+    async fn is_cancelled(&self, subscription: &Subscription) -> Result<bool, PaymentGatewayError> {
         let Some(id) = subscription.gateway_subscription_id.as_deref() else {
             return Ok(true);
         };
         Ok(self.gateway.subscription(id).await?.is_none_or(|known| known.deleted))
     }
 
-    async fn take_back(&self, subscription: &Subscription, is_over: bool) -> Result<bool, SettlementError> {
+    async fn take_back(&self, subscription: &Subscription, is_over: bool) -> Result<bool, ReconcileError> {
         if is_over {
             self.clear(subscription).await?;
         }
         Ok(is_over)
     }
 
-    async fn settle_attempt(&self, attempt: &Subscription, is_over: bool) -> Result<bool, SettlementError> {
+    async fn reconcile_attempt(&self, attempt: &Subscription, is_over: bool) -> Result<bool, ReconcileError> {
         match self.gateway.find(attempt.id).await? {
             // What was paid meanwhile is asked for at once.
             Some(made) => {
@@ -158,7 +164,7 @@ impl Completion {
     }
 
     /// What came to nothing must stay nothing.
-    async fn watch(&self, attempt: &Subscription) -> Result<(), SettlementError> {
+    async fn watch(&self, attempt: &Subscription) -> Result<(), ReconcileError> {
         match self.gateway.find(attempt.id).await? {
             Some(made) => {
                 self.gateway.cancel(&made.id).await?;
@@ -171,7 +177,7 @@ impl Completion {
     }
 
     /// Applies what the gateway says of a subscription's payments as if it had told. The oldest due first.
-    async fn check(&self, account: AccountId, id: SubscriptionId) -> Result<(), SettlementError> {
+    async fn check(&self, account: AccountId, id: SubscriptionId) -> Result<(), ReconcileError> {
         let Some(subscription) = self.store.find(account, id).await? else {
             return Ok(());
         };
@@ -181,8 +187,8 @@ impl Completion {
         let mut payments = match self.gateway.payments(gateway_id).await {
             Ok(payments) => payments,
             // Gone there: nothing more will come of it.
-            Err(GatewayFault::Missing) => vec![],
-            Err(fault) => return Err(fault.into()),
+            Err(PaymentGatewayError::Missing) => vec![],
+            Err(error) => return Err(error.into()),
         };
         payments.sort_by(|one, other| (one.due_date, &one.id).cmp(&(other.due_date, &other.id)));
         for payment in &payments {
@@ -197,13 +203,13 @@ impl Completion {
         id: SubscriptionId,
         payment: &GatewayPayment,
     ) -> Result<(), StoreError> {
-        let news = asked(payment);
-        for _ in 0..super::completion::ATTEMPTS {
+        let data = asked(payment);
+        for _ in 0..super::workflow::ATTEMPTS {
             let facts = self.store.facts(account, id, Some(payment.id.clone())).await?;
             let Some(facts) = facts else { return Ok(()) };
-            let change = effect(&facts, &news, None, self.ids.next().into(), self.clock.now());
+            let change = effect(&facts, &data, None, self.ids.next().into(), self.clock.now());
             let Some(change) = change else { return Ok(()) };
-            if self.store.write(&change).await? != Writing::Stale {
+            if self.store.write(&change).await? != ChangeOutcome::Stale {
                 return Ok(());
             }
         }
@@ -226,23 +232,23 @@ impl Completion {
                 end
             } else {
                 now
-            } + SILENCE,
+            } + RECONCILE_AFTER,
         );
-        self.store.write(&super::completion::bare(after)).await.map(|_| ())
+        self.store.write(&Change::of(after)).await.map(|_| ())
     }
 }
 
 /// A payment as it was found, as news.
-fn asked(payment: &GatewayPayment) -> GatewayNews {
+fn asked(payment: &GatewayPayment) -> GatewayEventData {
     let kind = match payment.status.as_str() {
-        "CONFIRMED" => NewsKind::Confirmed,
-        "RECEIVED" | "RECEIVED_IN_CASH" => NewsKind::Received,
-        "OVERDUE" => NewsKind::Overdue,
-        _ => NewsKind::Other,
+        "CONFIRMED" => GatewayEventKind::Confirmed,
+        "RECEIVED" | "RECEIVED_IN_CASH" => GatewayEventKind::Received,
+        "OVERDUE" => GatewayEventKind::Overdue,
+        _ => GatewayEventKind::Other,
     };
-    GatewayNews {
+    GatewayEventData {
         kind,
-        payment: Some(PaymentNews {
+        payment: Some(PaymentSnapshot {
             id: payment.id.clone(),
             billing_type: Some(payment.billing_type.clone()),
             value: payment.value,

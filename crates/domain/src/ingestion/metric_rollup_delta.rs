@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use time::OffsetDateTime;
 
-use super::{EventDraft, Grain};
+use super::{EventDraft, Granularity};
 use crate::shared::{Amount, ContactId};
 
 /// Sums of a metric's events in a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MetricFigures {
+pub struct MetricSums {
     pub events: i64,
     pub value: Amount,
     /// Contacts whose last event lies there.
@@ -29,7 +29,7 @@ pub struct MetricTotals {
 
 /// What a contact gains in a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ContactFigures {
+pub struct ContactSums {
     pub events: i64,
     pub value: Amount,
     pub last_event_at: Option<OffsetDateTime>,
@@ -37,14 +37,14 @@ pub struct ContactFigures {
 
 /// By how much new events change the sums, by their keys in the order in which all writers write them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EventTally {
+pub struct MetricRollupDelta {
     pub metrics: BTreeMap<String, MetricTotals>,
     pub sources: BTreeSet<(String, String)>,
-    pub contacts: BTreeMap<(String, ContactId), ContactFigures>,
-    pub rollups: BTreeMap<(String, Grain, OffsetDateTime), MetricFigures>,
+    pub contacts: BTreeMap<(String, ContactId), ContactSums>,
+    pub rollups: BTreeMap<(String, Granularity, OffsetDateTime), MetricSums>,
 }
 
-impl EventTally {
+impl MetricRollupDelta {
     /// Counts a new event.
     pub fn count(&mut self, event: &EventDraft, contact: Option<ContactId>) {
         let (name, value, at) = (&event.metric_name, event.value.unwrap_or_default(), event.occurred_at);
@@ -55,16 +55,16 @@ impl EventTally {
         totals.display_name = event.display_name.clone().or(totals.display_name.take());
         totals.category = event.category.clone().or(totals.category.take());
         self.sources.insert((name.clone(), event.source.clone()));
-        for grain in Grain::SERIES {
-            let figures = self.figures(name, grain, at);
-            figures.events += 1;
-            figures.value += value;
+        for granularity in Granularity::SERIES {
+            let sums = self.sums(name, granularity, at);
+            sums.events += 1;
+            sums.value += value;
         }
         if let Some(contact) = contact {
-            let figures = self.contacts.entry((name.clone(), contact)).or_default();
-            figures.events += 1;
-            figures.value += value;
-            figures.last_event_at = figures.last_event_at.max(Some(at));
+            let sums = self.contacts.entry((name.clone(), contact)).or_default();
+            sums.events += 1;
+            sums.value += value;
+            sums.last_event_at = sums.last_event_at.max(Some(at));
         }
     }
 
@@ -73,25 +73,25 @@ impl EventTally {
         let moves: Vec<_> = self
             .contacts
             .iter()
-            .map(|(key, figures)| (key.0.clone(), before.get(key).copied(), figures.last_event_at))
+            .map(|(key, sums)| (key.0.clone(), before.get(key).copied(), sums.last_event_at))
             .collect();
-        for (name, before, told) in moves {
-            if told <= before {
+        for (name, before, after) in moves {
+            if after <= before {
                 continue;
             }
-            for grain in Grain::SERIES {
-                for (at, times) in [(before, -1), (told, 1)] {
+            for granularity in Granularity::SERIES {
+                for (at, times) in [(before, -1), (after, 1)] {
                     if let Some(at) = at {
-                        self.figures(&name, grain, at).last_contacts += times;
+                        self.sums(&name, granularity, at).last_contacts += times;
                     }
                 }
             }
         }
     }
 
-    fn figures(&mut self, name: &str, grain: Grain, at: OffsetDateTime) -> &mut MetricFigures {
+    fn sums(&mut self, name: &str, granularity: Granularity, at: OffsetDateTime) -> &mut MetricSums {
         self.rollups
-            .entry((name.to_owned(), grain, grain.begin(at)))
+            .entry((name.to_owned(), granularity, granularity.begin(at)))
             .or_default()
     }
 }

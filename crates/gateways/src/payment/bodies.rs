@@ -1,20 +1,20 @@
 //! What the gateway is asked for, in its words. A card is written into memory that is wiped.
 
-use recado_domain::billing::{CardPayment, CustomerOrder, GatewayFault, SubscriptionOrder};
+use recado_domain::billing::{CardPayment, GatewayCustomerInput, GatewaySubscriptionInput, PaymentGatewayError};
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, Serializer};
 use serde_json::{Number, Value, json};
 
-/// More than any order takes: memory that grows leaves copies behind.
-const ORDER_BYTES: usize = 16 * 1024;
+/// More than any input takes: memory that grows leaves copies behind.
+const BODY_BYTES: usize = 16 * 1024;
 
 /// The body of `POST /customers` and `PUT /customers/<id>`.
-pub(super) fn customer(order: &CustomerOrder) -> Value {
+pub(super) fn customer(input: &GatewayCustomerInput) -> Value {
     let mut body = json!({
-        "name": order.name, "cpfCnpj": order.tax_number.as_str(), "externalReference": order.account_id,
+        "name": input.name, "cpfCnpj": input.tax_number.as_str(), "externalReference": input.account_id,
     });
-    if let (Some(fields), Some(email)) = (body.as_object_mut(), &order.email) {
+    if let (Some(fields), Some(email)) = (body.as_object_mut(), &input.email) {
         fields.insert("email".to_owned(), json!(email));
     }
     body
@@ -97,19 +97,19 @@ impl<'a> From<&'a CardPayment> for CardBody<'a> {
 }
 
 /// The body of `POST /subscriptions`.
-pub(super) fn subscription(order: &SubscriptionOrder) -> Result<Zeroizing<Vec<u8>>, GatewayFault> {
-    let unwritable = || GatewayFault::NotDone("the order cannot be written".to_owned());
+pub(super) fn subscription(input: &GatewaySubscriptionInput) -> Result<Zeroizing<Vec<u8>>, PaymentGatewayError> {
+    let unwritable = || PaymentGatewayError::NotDone("the input cannot be written".to_owned());
     let body = Body {
-        customer: &order.customer,
-        billing_type: order.billing_type.as_str(),
-        value: order.value.reais().ok_or_else(unwritable)?,
-        next_due_date: order.first_due.to_string(),
-        cycle: order.cycle.as_str(),
-        description: &order.description,
-        external_reference: order.reference.to_string(),
-        card: order.card.as_ref().map(CardBody::from),
+        customer: &input.customer,
+        billing_type: input.billing_type.as_str(),
+        value: input.value.reais().ok_or_else(unwritable)?,
+        next_due_date: input.first_due.to_string(),
+        cycle: input.cycle.as_str(),
+        description: &input.description,
+        external_reference: input.reference.to_string(),
+        card: input.card.as_ref().map(CardBody::from),
     };
-    let mut text = Zeroizing::new(Vec::with_capacity(ORDER_BYTES));
+    let mut text = Zeroizing::new(Vec::with_capacity(BODY_BYTES));
     serde_json::to_writer(&mut *text, &body).map_err(|_| unwritable())?;
     Ok(text)
 }

@@ -8,17 +8,17 @@ use crate::shared::{Amount, AutomationId, LinkId};
 
 /// What the store knows of a period's revenue; the days are those of the period, in order.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct RevenueFigures {
-    pub days: Vec<DayFigures>,
+pub struct RevenueTotals {
+    pub days: Vec<DayTotals>,
     pub ad_spend: Amount,
-    pub automations: Vec<Credit>,
-    pub campaigns: Vec<Credit>,
-    pub links: Vec<LinkFigures>,
+    pub automations: Vec<AttributedRevenue>,
+    pub campaigns: Vec<AttributedRevenue>,
+    pub links: Vec<LinkTotals>,
 }
 
 /// Paid orders of a day.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct DayFigures {
+pub struct DayTotals {
     pub orders: i64,
     pub revenue: Amount,
     pub attributed_orders: i64,
@@ -29,7 +29,7 @@ pub struct DayFigures {
 
 /// Paid orders that are owed to something.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Credit {
+pub struct AttributedRevenue {
     pub id: Uuid,
     pub name: String,
     pub orders: i64,
@@ -38,7 +38,7 @@ pub struct Credit {
 
 /// A link's clicks, and the paid orders owed to it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct LinkFigures {
+pub struct LinkTotals {
     pub id: LinkId,
     pub short_code: String,
     pub original_url: String,
@@ -49,8 +49,8 @@ pub struct LinkFigures {
 
 /// What the store knows of a period's orders and carts.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct EcommerceFigures {
-    pub days: Vec<SalesFigures>,
+pub struct EcommerceTotals {
+    pub days: Vec<SalesTotals>,
     pub placed: i64,
     pub pending: i64,
     pub cancelled: i64,
@@ -63,16 +63,16 @@ pub struct EcommerceFigures {
 
 /// Paid orders of a day, without what they cost.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct SalesFigures {
+pub struct SalesTotals {
     pub orders: i64,
     pub revenue: Amount,
 }
 
 /// What the store knows of a period's executions.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct AutomationsFigures {
+pub struct AutomationsTotals {
     /// Those that ran most.
-    pub automations: Vec<AutomationFigures>,
+    pub automations: Vec<AutomationTotals>,
     pub completed: i64,
     pub failed: i64,
     /// Microseconds, of all of them together.
@@ -81,7 +81,7 @@ pub struct AutomationsFigures {
 
 /// One automation's executions.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct AutomationFigures {
+pub struct AutomationTotals {
     pub id: AutomationId,
     pub name: String,
     pub completed: i64,
@@ -91,16 +91,16 @@ pub struct AutomationFigures {
 
 /// What the store knows of a metric over a period.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct MetricFigures {
+pub struct MetricPeriodTotals {
     pub metric_name: String,
     pub display_name: String,
     pub unique_contacts: i64,
-    pub days: Vec<MetricDayFigures>,
+    pub days: Vec<MetricDayTotals>,
 }
 
 /// A metric's events of a day.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct MetricDayFigures {
+pub struct MetricDayTotals {
     pub events: i64,
     pub value: Amount,
 }
