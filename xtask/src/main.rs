@@ -19,7 +19,6 @@ mod migrate;
 mod paths;
 mod process;
 mod progress;
-mod prove;
 mod schemathesis;
 mod scratch;
 mod secrets;
@@ -27,6 +26,7 @@ mod seed;
 mod services;
 mod signals;
 mod state;
+mod stress;
 mod test;
 mod tidy;
 mod token;
@@ -52,7 +52,7 @@ usage: cargo xtask <command>
                        {steps}
   guides [page ...]    run every command of README.md and docs/guides, or of these pages, against the whole product
   tidy                 check the rules about the shape of the code
-  prove [name [--runs N] [--seed S]]
+  stress [name [--runs N] [--seed S]]
                        try what is said of reliability and security again and again (docs/faults.md); without a name
                        the list of what can be proved
   browser              look at the page of the reference (/docs) in Chromium, which is installed if need be
@@ -73,7 +73,7 @@ environment:
   RECADO_DEV_BIND                    dev: where the server listens (127.0.0.1:8080, or a free port if that is taken)
   RECADO_BENCH_MESSAGES              bench analytics: messages of the large account (1 million)
   RECADO_BENCH_ENTRIES               bench audit: entries of the large account (1 million)
-  RECADO_RUNS, RECADO_SEED           cargo test: how often tests of many rounds try, and from which seed; prove sets them
+  RECADO_RUNS, RECADO_SEED           cargo test: how often tests of many rounds try, and from which seed; stress sets them
   XDG_DATA_HOME                      where dev keeps its state, below it (target/dev-state; as root always /var/tmp)
   CARGO_TARGET_DIR                   where cargo builds, and with it the browser's pictures and what is installed
 ";
@@ -126,7 +126,7 @@ fn run(args: &[String]) -> Result<()> {
         "test" => test::run(rest),
         "guides" => guides::run(rest),
         "bench" => bench::run(rest),
-        "prove" => prove::run(rest),
+        "stress" => stress::run(rest),
         "browser" => none(rest).and_then(|()| browser::run()),
         "schemathesis" => schemathesis::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),

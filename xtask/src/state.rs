@@ -50,8 +50,8 @@ impl State {
     }
 
     /// Tells the other commands what runs, until the answer is dropped.
-    pub(crate) fn announce(&self, env: &Env) -> Result<Announcement> {
-        Ok(Announcement(write_running(&self.dir, env)?))
+    pub(crate) fn announce(&self, env: &Env) -> Result<RunningInstance> {
+        Ok(RunningInstance(write_running(&self.dir, env)?))
     }
 }
 
@@ -62,9 +62,9 @@ pub(crate) fn write_running(dir: &Path, env: &Env) -> Result<PathBuf> {
     Ok(path)
 }
 
-pub(crate) struct Announcement(PathBuf);
+pub(crate) struct RunningInstance(PathBuf);
 
-impl Drop for Announcement {
+impl Drop for RunningInstance {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }

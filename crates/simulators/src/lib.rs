@@ -2,13 +2,13 @@
 //! and the systems of our customers that webhooks go to: [`receiver`]. Beside them stand servers that say whatever
 //! bytes a test has for them: [`raw`]. The other modules are what they share: a
 //! server on a thread of its own (`host`), its control routes (`control`), the record of what it received
-//! ([`ledger`]), scripted faults ([`fault`]) and the background worker that posts callbacks (`courier`).
+//! ([`ledger`]), scripted faults ([`fault`]) and the background worker that posts callbacks (`callback_sender`).
 //!
 #![doc = include_str!("../README.md")]
 
 pub mod ai;
+mod callback_sender;
 mod control;
-mod courier;
 pub mod fault;
 mod host;
 pub mod ledger;

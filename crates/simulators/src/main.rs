@@ -12,11 +12,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// What the environment says.
 struct Settings {
-    whatsapp: whatsapp::Options,
-    payment: payment::Options,
-    ai: ai::Options,
-    smtp: smtp::Options,
-    receiver: receiver::Options,
+    whatsapp: whatsapp::WhatsappOptions,
+    payment: payment::PaymentOptions,
+    ai: ai::AiOptions,
+    smtp: smtp::SmtpOptions,
+    receiver: receiver::ReceiverOptions,
 }
 
 /// Reads a variable, or remembers that it is missing.
@@ -32,30 +32,30 @@ fn settings() -> Result<Settings, Vec<&'static str>> {
     let mut missing = Vec::new();
     let mut read = |name| variable(name, &mut missing);
     let settings = Settings {
-        whatsapp: whatsapp::Options {
+        whatsapp: whatsapp::WhatsappOptions {
             bind: read("SIM_WHATSAPP_BIND"),
             app_secret: read("SIM_WHATSAPP_APP_SECRET"),
             callback_url: Some(read("SIM_WHATSAPP_CALLBACK_URL")),
-            ..whatsapp::Options::development()
+            ..whatsapp::WhatsappOptions::development()
         },
-        payment: payment::Options {
+        payment: payment::PaymentOptions {
             bind: read("SIM_PAYMENT_BIND"),
             api_key: read("SIM_PAYMENT_API_KEY"),
             webhook_url: Some(read("SIM_PAYMENT_WEBHOOK_URL")),
             webhook_token: read("SIM_PAYMENT_WEBHOOK_TOKEN"),
-            ..payment::Options::development()
+            ..payment::PaymentOptions::development()
         },
-        ai: ai::Options {
+        ai: ai::AiOptions {
             bind: read("SIM_AI_BIND"),
-            ..ai::Options::default()
+            ..ai::AiOptions::default()
         },
-        smtp: smtp::Options {
+        smtp: smtp::SmtpOptions {
             bind: read("SIM_SMTP_BIND"),
             prints: true,
         },
-        receiver: receiver::Options {
+        receiver: receiver::ReceiverOptions {
             bind: read("SIM_RECEIVER_BIND"),
-            ..receiver::Options::default()
+            ..receiver::ReceiverOptions::default()
         },
     };
     if missing.is_empty() { Ok(settings) } else { Err(missing) }
@@ -66,7 +66,7 @@ fn run(settings: Settings) -> std::io::Result<()> {
         // The handlers stand before the word "ready" does, so that no signal after it is lost.
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let whatsapp = whatsapp::Whatsapp::start(settings.whatsapp)?;
-        let payment = payment::Payment::start(settings.payment)?;
+        let payment = payment::PaymentSimulator::start(settings.payment)?;
         let ai = ai::Ai::start(settings.ai)?;
         let smtp = smtp::Smtp::start(settings.smtp)?;
         let receiver = receiver::Receiver::start(settings.receiver)?;

@@ -10,14 +10,14 @@ use crate::raw::Acceptor;
 
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct SmtpOptions {
     /// The address to listen on.
     pub bind: String,
     /// Whether every mail is written to standard output.
     pub prints: bool,
 }
 
-impl Default for Options {
+impl Default for SmtpOptions {
     fn default() -> Self {
         Self {
             bind: "127.0.0.1:0".into(),
@@ -28,7 +28,7 @@ impl Default for Options {
 
 /// How mail is met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mood {
+pub enum SmtpBehavior {
     /// Taken.
     #[default]
     Takes,
@@ -42,7 +42,7 @@ pub enum Mood {
 
 /// A mail as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedMail {
     /// The envelope's sender.
     pub from: String,
     /// The envelope's recipients.
@@ -51,7 +51,7 @@ pub struct Received {
     pub message: String,
 }
 
-impl Received {
+impl ReceivedMail {
     /// The headers, each in one line.
     pub fn headers(&self) -> Vec<String> {
         let head = self.message.split("\n\n").next().unwrap_or_default();
@@ -104,8 +104,8 @@ fn unquoted(body: &str) -> String {
 
 #[derive(Default)]
 struct Core {
-    mails: Mutex<Vec<Received>>,
-    mood: Mutex<Mood>,
+    mails: Mutex<Vec<ReceivedMail>>,
+    behavior: Mutex<SmtpBehavior>,
     prints: bool,
 }
 
@@ -117,7 +117,7 @@ pub struct Smtp {
 
 impl Smtp {
     /// Listens and returns, or says why it cannot listen.
-    pub fn start(options: Options) -> io::Result<Self> {
+    pub fn start(options: SmtpOptions) -> io::Result<Self> {
         let core = Arc::new(Core {
             prints: options.prints,
             ..Core::default()
@@ -136,7 +136,7 @@ impl Smtp {
     }
 
     /// Every mail taken, oldest first.
-    pub fn mails(&self) -> Vec<Received> {
+    pub fn mails(&self) -> Vec<ReceivedMail> {
         locked(&self.core.mails).clone()
     }
 
@@ -146,18 +146,18 @@ impl Smtp {
     }
 
     /// Changes how mail is met from the next connection on.
-    pub fn set_mood(&self, mood: Mood) {
-        *locked(&self.core.mood) = mood;
+    pub fn set_behavior(&self, behavior: SmtpBehavior) {
+        *locked(&self.core.behavior) = behavior;
     }
 }
 
 /// One conversation.
 fn talk(stream: &TcpStream, core: &Core) -> io::Result<()> {
-    let mood = *locked(&core.mood);
+    let behavior = *locked(&core.behavior);
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let mut lines = BufReader::new(stream);
     let say = |words: &str| (&*stream).write_all(format!("{words}\r\n").as_bytes());
-    if mood == Mood::Hangs {
+    if behavior == SmtpBehavior::Hangs {
         lines.read_line(&mut String::new())?;
         return Ok(());
     }
@@ -179,9 +179,9 @@ fn talk(stream: &TcpStream, core: &Core) -> io::Result<()> {
                 mail.from = address(line);
                 say("250 OK")?;
             }
-            "RCPT" => match mood {
-                Mood::Refuses(code) => say(&format!("{code} {} is not wanted", address(line)))?,
-                Mood::Takes | Mood::Hangs | Mood::KeepsAndCloses => {
+            "RCPT" => match behavior {
+                SmtpBehavior::Refuses(code) => say(&format!("{code} {} is not wanted", address(line)))?,
+                SmtpBehavior::Takes | SmtpBehavior::Hangs | SmtpBehavior::KeepsAndCloses => {
                     mail.to.push(address(line));
                     say("250 OK")?;
                 }
@@ -190,7 +190,7 @@ fn talk(stream: &TcpStream, core: &Core) -> io::Result<()> {
                 say("354 go on")?;
                 mail.message = message(&mut lines)?;
                 core.keep(mail.clone());
-                if mood == Mood::KeepsAndCloses {
+                if behavior == SmtpBehavior::KeepsAndCloses {
                     return stream.shutdown(Shutdown::Both);
                 }
                 say("250 OK")?;
@@ -203,7 +203,7 @@ fn talk(stream: &TcpStream, core: &Core) -> io::Result<()> {
 
 impl Core {
     #[expect(clippy::print_stdout, reason = "in development this is where mail is read")]
-    fn keep(&self, mail: Received) {
+    fn keep(&self, mail: ReceivedMail) {
         if self.prints {
             println!("mail from {} to {}\n{}\n", mail.from, mail.to.join(", "), mail.text());
         }
@@ -211,8 +211,8 @@ impl Core {
     }
 }
 
-fn empty() -> Received {
-    Received {
+fn empty() -> ReceivedMail {
+    ReceivedMail {
         from: String::new(),
         to: Vec::new(),
         message: String::new(),
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_mail_is_kept_as_it_was_meant() {
-        let server = Smtp::start(Options::default()).unwrap();
+        let server = Smtp::start(SmtpOptions::default()).unwrap();
         let mut stream = TcpStream::connect(server.acceptor.address()).unwrap();
         let mail = "EHLO me\r\nMAIL FROM:<a@x.example>\r\nRCPT TO:<b@x.example>\r\nDATA\r\nSubject: A\r\n B\r\n\
             Content-Transfer-Encoding: quoted-printable\r\n\r\n..one=3Dtwo=\r\n three\r\n.\r\nQUIT\r\n";

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use super::Options;
 use super::data;
-use super::figures::Figure;
-use super::stage::{Server, Stage, port};
+use super::fixture::{Fixture, Server, port};
+use super::results::BenchResult;
 use super::times::{MEASURED, Times, in_turns, timed};
 use crate::error::{Context, Result, fail};
 use crate::http::Client;
@@ -55,7 +55,7 @@ const RAW: &str = "
       WHERE account_id = $1::text::uuid AND created_at >= now() - interval '30 days') m
     GROUP BY 1, 2";
 
-pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let many = match std::env::var(VARIABLE) {
         Ok(number) => number.parse().context(|| format!("{VARIABLE}={number}"))?,
         Err(_) => MANY,
@@ -64,7 +64,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     let [few_account, many_account, ..] = accounts.as_slice() else {
         return fail("there are no accounts");
     };
-    let database = stage.database();
+    let database = fixture.database();
     for (account, messages) in [(few_account, FEW), (many_account, many)] {
         println!("an account with {messages} messages");
         let large = Large {
@@ -75,26 +75,26 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
         };
         large.fill()?;
     }
-    let server = stage.serve_routes(&database)?;
-    let few = Client::new(&server.base, stage.headers(few_account)?);
-    let large = Client::new(&server.base, stage.headers(many_account)?);
-    let mut figures = reports(stage, &few, &large, many)?;
-    figures.push(raw(&database, many_account, &large)?);
-    figures.extend(exports(stage, &server, many_account)?);
-    Ok(figures)
+    let server = fixture.serve_routes(&database)?;
+    let few = Client::new(&server.base, fixture.headers(few_account)?);
+    let large = Client::new(&server.base, fixture.headers(many_account)?);
+    let mut results = reports(fixture, &few, &large, many)?;
+    results.push(raw(&database, many_account, &large)?);
+    results.extend(exports(fixture, &server, many_account)?);
+    Ok(results)
 }
 
-fn reports(stage: &Stage, few: &Client, many: &Client, messages: u64) -> Result<Vec<Figure>> {
+fn reports(fixture: &Fixture, few: &Client, many: &Client, messages: u64) -> Result<Vec<BenchResult>> {
     let (mut worst, mut slowest, mut most_buffers) = (0.0_f64, 0.0_f64, 0.0_f64);
     for path in REPORTS {
         let (small, large) = in_turns((few, path), (many, path))?;
         let ratio = large.at(50) / small.at(50);
-        let buffers = buffers(stage, many, path)?;
+        let buffers = buffers(fixture, many, path)?;
         println!(
             "{path}: p50 {:.2} ms, {ratio:.2} of that of {FEW}; p95 {:.2} ms; {buffers:.0} buffers a call, {:.0} of {FEW}",
             large.at(50),
             large.at(95),
-            self::buffers(stage, few, path)?
+            self::buffers(fixture, few, path)?
         );
         worst = worst.max(ratio);
         slowest = slowest.max(large.at(95));
@@ -105,8 +105,8 @@ fn reports(stage: &Stage, few: &Client, many: &Client, messages: u64) -> Result<
     };
     let path = format!("/api/campaigns/{}", target.campaign);
     let (read, _) = in_turns((few, &path), (few, &path))?;
-    let mut figures = vec![
-        Figure::less(
+    let mut results = vec![
+        BenchResult::less(
             format!("analytics: p50 of {messages} messages / of {FEW}, worst report"),
             worst,
             "",
@@ -114,7 +114,7 @@ fn reports(stage: &Stage, few: &Client, many: &Client, messages: u64) -> Result<
         )
         .floor(1.5)
         .target(1.1),
-        Figure::less(
+        BenchResult::less(
             "analytics: p95 of the slowest report / of a campaign",
             slowest / read.at(95),
             "",
@@ -123,39 +123,39 @@ fn reports(stage: &Stage, few: &Client, many: &Client, messages: u64) -> Result<
         .floor(15.0)
         .target(5.0),
     ];
-    if stage.cluster.has_statement_statistics() {
+    if fixture.cluster.has_statement_statistics() {
         let name = "analytics: buffers a call of the large account, most";
-        figures.push(Figure::less(name, most_buffers, "", 0).floor(300.0));
+        results.push(BenchResult::less(name, most_buffers, "", 0).floor(300.0));
     }
-    Ok(figures)
+    Ok(results)
 }
 
 /// Buffers that a call takes: those of the dearest statement of a report, over some calls of one account.
-fn buffers(stage: &Stage, client: &Client, path: &str) -> Result<f64> {
-    if !stage.cluster.has_statement_statistics() {
+fn buffers(fixture: &Fixture, client: &Client, path: &str) -> Result<f64> {
+    if !fixture.cluster.has_statement_statistics() {
         return Ok(f64::NAN);
     }
-    connect(&stage.database())?
+    connect(&fixture.database())?
         .batch_execute("SELECT pg_stat_statements_reset()")
         .context(|| "cannot count statements".to_owned())?;
     for _ in 0..CALLS {
         timed(client, path)?;
     }
-    counted(&stage.database())
+    counted(&fixture.database())
 }
 
 /// Buffers that a call of the dearest report statement since the last reset took.
 fn counted(database: &str) -> Result<f64> {
     let row = connect(database)?.query_one(
         "SELECT coalesce(max((shared_blks_hit + shared_blks_read)::float8 / calls), 0) FROM pg_stat_statements
-         WHERE query LIKE '%figures%' OR query LIKE '%rfm_calculations%'",
+         WHERE query LIKE '%results%' OR query LIKE '%rfm_calculations%'",
         &[],
     );
     let row = row.context(|| "cannot count buffers".to_owned())?;
     row.try_get(0).context(|| "cannot count buffers".to_owned())
 }
 
-fn raw(database: &str, account: &str, client: &Client) -> Result<Figure> {
+fn raw(database: &str, account: &str, client: &Client) -> Result<BenchResult> {
     let mut connection = connect(database)?;
     let mut raw = Vec::new();
     for _ in 0..3 {
@@ -172,7 +172,7 @@ fn raw(database: &str, account: &str, client: &Client) -> Result<Figure> {
     let (raw, rolled) = (Times::of(raw).at(50), Times::of(rolled).at(50));
     println!("30 days of messages: {raw:.1} ms from the messages themselves, {rolled:.2} ms by the report");
     Ok(
-        Figure::more("analytics: raw aggregate / report, 30 days", raw / rolled, "", 0)
+        BenchResult::more("analytics: raw aggregate / report, 30 days", raw / rolled, "", 0)
             .floor(100.0)
             .target(1000.0),
     )
@@ -185,10 +185,10 @@ struct Answer {
 }
 
 impl Answer {
-    fn ask(stage: &Stage, server: &Server, account: &str, path: &str) -> Result<Self> {
+    fn ask(fixture: &Fixture, server: &Server, account: &str, path: &str) -> Result<Self> {
         let began = Instant::now();
         let mut head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
-        for (name, value) in stage.headers(account)? {
+        for (name, value) in fixture.headers(account)? {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         let connect = || -> std::io::Result<TcpStream> {
@@ -212,13 +212,17 @@ impl Answer {
     }
 }
 
-fn exports(stage: &Stage, server: &Server, account: &str) -> Result<Vec<Figure>> {
+fn exports(fixture: &Fixture, server: &Server, account: &str) -> Result<Vec<BenchResult>> {
     let mut read = Vec::new();
     for _ in 0..MEASURED {
-        read.push(Answer::ask(stage, server, account, "/api/campaigns?limit=1")?.read()?.1);
+        read.push(
+            Answer::ask(fixture, server, account, "/api/campaigns?limit=1")?
+                .read()?
+                .1,
+        );
     }
     for _ in 0..3 {
-        Answer::ask(stage, server, account, EXPORT)?.read()?;
+        Answer::ask(fixture, server, account, EXPORT)?.read()?;
     }
     let before = memory(server, "VmRSS:")?;
     // Forgets the peak.
@@ -226,13 +230,13 @@ fn exports(stage: &Stage, server: &Server, account: &str) -> Result<Vec<Figure>>
         .context(|| "cannot reset the peak".to_owned())?;
     let (mut first, mut whole, mut copied) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..20 {
-        let (to_first, to_end) = Answer::ask(stage, server, account, EXPORT)?.read()?;
+        let (to_first, to_end) = Answer::ask(fixture, server, account, EXPORT)?.read()?;
         first.push(to_first);
         whole.push(to_end);
-        copied.push(copy(&stage.database(), account)?);
+        copied.push(copy(&fixture.database(), account)?);
     }
     let more = memory(server, "VmHWM:")?.saturating_sub(before);
-    let held = held_by_a_slow_reader(stage, server, account)?;
+    let held = held_by_a_slow_reader(fixture, server, account)?;
     let (first, whole, copied) = (
         Times::of(first).at(50),
         Times::of(whole).at(50),
@@ -243,13 +247,13 @@ fn exports(stage: &Stage, server: &Server, account: &str) -> Result<Vec<Figure>>
     );
     let mebibytes = f64::from(u32::try_from(more).unwrap_or(u32::MAX)) / 1024.0;
     Ok(vec![
-        Figure::less("export: peak memory more", mebibytes, " MiB", 1)
+        BenchResult::less("export: peak memory more", mebibytes, " MiB", 1)
             .floor(8.0)
             .target(2.0),
-        Figure::more("export: rate / COPY to a client", copied / whole, "", 2)
+        BenchResult::more("export: rate / COPY to a client", copied / whole, "", 2)
             .floor(0.40)
             .target(0.70),
-        Figure::less(
+        BenchResult::less(
             "export: first byte / list of one campaign, p50",
             first / Times::of(read).at(50),
             "",
@@ -257,7 +261,7 @@ fn exports(stage: &Stage, server: &Server, account: &str) -> Result<Vec<Figure>>
         )
         .floor(20.0)
         .target(5.0),
-        Figure::less("export: transactions that a slow reader holds", held, "", 0)
+        BenchResult::less("export: transactions that a slow reader holds", held, "", 0)
             .floor(0.0)
             .target(0.0),
     ])
@@ -277,9 +281,9 @@ fn copy(database: &str, account: &str) -> Result<f64> {
 }
 
 /// Transactions older than a second while an export is read at a kilobyte a second.
-fn held_by_a_slow_reader(stage: &Stage, server: &Server, account: &str) -> Result<f64> {
-    let mut answer = Answer::ask(stage, server, account, EXPORT)?;
-    let mut client = connect(&stage.database())?;
+fn held_by_a_slow_reader(fixture: &Fixture, server: &Server, account: &str) -> Result<f64> {
+    let mut answer = Answer::ask(fixture, server, account, EXPORT)?;
+    let mut client = connect(&fixture.database())?;
     let (mut piece, mut held) = ([0; 256], 0_i64);
     while answer.began.elapsed() < SLOWLY {
         answer

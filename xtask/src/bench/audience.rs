@@ -7,9 +7,9 @@ use postgres::Client;
 
 use super::Options;
 use super::data::accounts;
-use super::figures::{Figure, median_and_spread};
+use super::fixture::Fixture;
+use super::results::{BenchResult, median_and_spread};
 use super::sending::{Platform, Sender, frozen, people};
-use super::stage::Stage;
 use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
@@ -21,24 +21,24 @@ const NUMBER: &str = "106540352242927";
 /// The longest that the last row is waited for.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
-    if !stage.cluster.has_statement_statistics() {
+pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
+    if !fixture.cluster.has_statement_statistics() {
         println!("this PostgreSQL does not count statements (pg_stat_statements is not installed)");
         return Ok(Vec::new());
     }
     // Nobody else sends from this one: its number stays.
     let account = accounts().into_iter().nth(10).unwrap_or_default();
-    let platform = Platform::start(stage, OTHER_LOG)?;
-    let server = platform.serve(stage, SERVER_LOG)?;
-    let sender = Sender::new(stage, &server, &account)?;
+    let platform = Platform::start(fixture, OTHER_LOG)?;
+    let server = platform.serve(fixture, SERVER_LOG)?;
+    let sender = Sender::new(fixture, &server, &account)?;
     // One message a second: sending them takes nothing from the rows that are made.
     sender.connect_number(NUMBER, Some(1))?;
-    people(stage, &account, CONTACTS)?;
-    let mut client = connect(&stage.database())?;
+    people(fixture, &account, CONTACTS)?;
+    let mut client = connect(&fixture.database())?;
     let mut shares = Vec::new();
     for number in 1..=options.pairs {
         let ours = made_by_us(&mut client, &sender)?;
-        let plain = timed(&mut client, |_| frozen(stage, &account, true).map(drop))?;
+        let plain = timed(&mut client, |_| frozen(fixture, &account, true).map(drop))?;
         println!(
             "{number}/{}: {ours:.2} s; INSERT ... SELECT {plain:.2} s",
             options.pairs
@@ -47,7 +47,7 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     }
     let (share, spread) = median_and_spread(&shares);
     Ok(vec![
-        Figure::more("audience: rows a second, to INSERT ... SELECT", share, "", 2)
+        BenchResult::more("audience: rows a second, to INSERT ... SELECT", share, "", 2)
             .spread(spread)
             .floor(0.70)
             .target(0.90),

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use super::Options;
 use super::data;
-use super::figures::Figure;
-use super::stage::Stage;
+use super::fixture::Fixture;
+use super::results::BenchResult;
 use super::times::in_turns;
 use crate::error::{Context, Result, fail};
 use crate::http::Client;
@@ -20,7 +20,7 @@ const VARIABLE: &str = "RECADO_BENCH_ENTRIES";
 const FIRST: &str = "/api/audit-logs?page=1";
 const FAR: &str = "/api/audit-logs?page=1000";
 
-pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let many = match std::env::var(VARIABLE) {
         Ok(number) => number.parse().context(|| format!("{VARIABLE}={number}"))?,
         Err(_) => MANY,
@@ -29,14 +29,14 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     let (Some(few_account), Some(many_account)) = (names.next(), names.next()) else {
         return fail("there are no accounts");
     };
-    let database = stage.database();
+    let database = fixture.database();
     for (account, entries) in [(&few_account, FEW), (&many_account, many)] {
         println!("an account with {entries} entries");
         fill(&database, account, entries)?;
     }
-    let server = stage.launch(&stage.uncounted()?)?;
-    let few = Client::new(&server.base, stage.headers(&few_account)?);
-    let large = Client::new(&server.base, stage.headers(&many_account)?);
+    let server = fixture.launch(&fixture.uncounted()?)?;
+    let few = Client::new(&server.base, fixture.headers(&few_account)?);
+    let large = Client::new(&server.base, fixture.headers(&many_account)?);
     let (short, long) = in_turns((&few, FIRST), (&large, FIRST))?;
     let (first, far) = in_turns((&large, FIRST), (&large, FAR))?;
     let total = large.get(FIRST)?.body;
@@ -51,7 +51,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
         far.at(50)
     );
     Ok(vec![
-        Figure::less(
+        BenchResult::less(
             format!("audit: first page of {many} entries, in times of {FEW}"),
             long.at(50) / short.at(50),
             "",
@@ -59,7 +59,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
         )
         .floor(2.0)
         .target(1.1),
-        Figure::less(
+        BenchResult::less(
             "audit: page 1000, in times of the first",
             far.at(50) / first.at(50),
             "",

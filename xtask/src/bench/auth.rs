@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::Options;
-use super::figures::Figure;
-use super::stage::{Launch, Stage};
+use super::fixture::{Fixture, Launch};
+use super::results::BenchResult;
 use crate::error::{Result, fail};
 use crate::process;
 use crate::services::find::on_path;
@@ -16,7 +16,7 @@ const FUNCTIONS: [&str; 2] = ["Authenticator::credential", "Authenticator::remem
 const REQUESTS: u16 = 1000;
 
 /// Made in both runs: what is done once, at the first request (random numbers are gathered for long), is in neither
-/// figure.
+/// result.
 const FIRST: u16 = 200;
 
 /// Instructions of one run of the server.
@@ -25,22 +25,22 @@ struct Count {
     verifying: u64,
 }
 
-pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let (Some(valgrind), Some(annotate)) = (on_path("valgrind"), on_path("callgrind_annotate")) else {
         println!("instructions are not counted: valgrind is not installed");
         return Ok(Vec::new());
     };
     let counted = |requests: u16| {
-        let file = stage.dir().join(format!("callgrind.{requests}"));
-        let server = stage.launch(&Launch {
+        let file = fixture.dir().join(format!("callgrind.{requests}"));
+        let server = fixture.launch(&Launch {
             under: vec![
                 valgrind.clone().into(),
                 "--tool=callgrind".into(),
                 format!("--callgrind-out-file={}", file.display()).into(),
             ],
-            ..stage.routes()
+            ..fixture.routes()
         })?;
-        stage.read(&server, requests.into())?;
+        fixture.read(&server, requests.into())?;
         // The counts are written when it ends.
         drop(server);
         read(&annotate, &file)
@@ -49,15 +49,15 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     let all = with.all.saturating_sub(without.all);
     let verifying = with.verifying.saturating_sub(without.verifying);
     println!("{REQUESTS} reads: {all} instructions, {verifying} of them for the token");
-    let share = Figure::less(
+    let share = BenchResult::less(
         "auth: instructions for a repeated token",
         percent(verifying, all)?,
         " %",
         1,
     );
-    // Told, not judged: the last release's figure is what it is compared with.
+    // Told, not judged: the last release's result is what it is compared with.
     let each = f64::from(u32::try_from(all / 1000).unwrap_or(u32::MAX)) / f64::from(REQUESTS);
-    let each = Figure::less("auth: instructions of a read", each, " thousand", 1);
+    let each = BenchResult::less("auth: instructions of a read", each, " thousand", 1);
     Ok(vec![share.floor(10.0).target(3.0), each])
 }
 

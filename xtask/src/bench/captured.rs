@@ -5,7 +5,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::stage::Stage;
+use super::fixture::Fixture;
 use crate::error::{Context, Result, fail};
 use crate::services::postgres::connect;
 
@@ -19,17 +19,17 @@ const TENANT: &str = "SET LOCAL app.account_id";
 const OPENING: [&str; 2] = ["SET TIME ZONE", "SET CLIENT_ENCODING"];
 
 /// The script of what a request has the database do for a tenant; what a server asks on its own account is left out.
-pub(super) fn script(stage: &Stage, request: impl Fn() -> Result<()>) -> Result<String> {
+pub(super) fn script(fixture: &Fixture, request: impl Fn() -> Result<()>) -> Result<String> {
     let switch = |value: &str| {
-        connect(&stage.database())?
+        connect(&fixture.database())?
             .batch_execute(&format!("ALTER SYSTEM SET log_min_duration_statement = {value}"))
-            .and_then(|()| connect_again(stage, "SELECT pg_reload_conf()"))
+            .and_then(|()| connect_again(fixture, "SELECT pg_reload_conf()"))
             .context(|| "cannot have statements logged".to_owned())
     };
     for _ in 0..20 {
         request()?;
     }
-    let log = stage.cluster.log();
+    let log = fixture.cluster.log();
     switch("0")?;
     sleep(HEARD);
     let before = fs::metadata(&log).map_or(0, |file| file.len());
@@ -53,8 +53,8 @@ pub(super) fn script(stage: &Stage, request: impl Fn() -> Result<()>) -> Result<
     Ok(found.iter().map(|statement| format!("{statement};\n")).collect())
 }
 
-fn connect_again(stage: &Stage, sql: &str) -> std::result::Result<(), postgres::Error> {
-    match connect(&stage.database()) {
+fn connect_again(fixture: &Fixture, sql: &str) -> std::result::Result<(), postgres::Error> {
+    match connect(&fixture.database()) {
         Ok(mut client) => client.batch_execute(sql),
         Err(_) => Ok(()),
     }

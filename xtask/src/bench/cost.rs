@@ -1,37 +1,37 @@
 //! What one read costs the database: statements, and round trips.
 
 use super::Options;
-use super::figures::Figure;
+use super::fixture::Fixture;
 use super::proxy::Proxy;
-use super::stage::Stage;
+use super::results::BenchResult;
 use crate::error::{Context, Result, fail};
 use crate::services::postgres::connect;
 
 const WARM_UP: usize = 200;
 const REQUESTS: u16 = 2000;
 
-pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
-    let url = stage.database();
-    let port = stage.cluster.port();
+pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
+    let url = fixture.database();
+    let port = fixture.cluster.port();
     let proxy = Proxy::start(port)?;
     let proxied = url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
-    let server = stage.serve_routes(&proxied)?;
-    stage.read(&server, WARM_UP)?;
-    let (statements, trips) = (statements(stage)?, proxy.trips());
-    stage.read(&server, REQUESTS.into())?;
+    let server = fixture.serve_routes(&proxied)?;
+    fixture.read(&server, WARM_UP)?;
+    let (statements, trips) = (statements(fixture)?, proxy.trips());
+    fixture.read(&server, REQUESTS.into())?;
     let trips_each = each(proxy.trips() - trips)?;
-    let mut figures = vec![
-        Figure::less("read: round trips to the database", trips_each, "", 1)
+    let mut results = vec![
+        BenchResult::less("read: round trips to the database", trips_each, "", 1)
             .floor(1.2)
             .target(1.0),
     ];
-    if let (Some(before), Some(after)) = (statements, self::statements(stage)?) {
-        let statements = Figure::less("read: statements", each(after - before)?, "", 1);
-        figures.push(statements.floor(6.0).target(4.0));
+    if let (Some(before), Some(after)) = (statements, self::statements(fixture)?) {
+        let statements = BenchResult::less("read: statements", each(after - before)?, "", 1);
+        results.push(statements.floor(6.0).target(4.0));
     } else {
         println!("this PostgreSQL does not count statements (pg_stat_statements is not installed)");
     }
-    Ok(figures)
+    Ok(results)
 }
 
 /// Per request, to one decimal: now and then the membership is looked at again.
@@ -43,11 +43,11 @@ fn each(count: u64) -> Result<f64> {
 }
 
 /// How many statements the database has run, as far as it counts them.
-fn statements(stage: &Stage) -> Result<Option<u64>> {
-    if !stage.cluster.has_statement_statistics() {
+fn statements(fixture: &Fixture) -> Result<Option<u64>> {
+    if !fixture.cluster.has_statement_statistics() {
         return Ok(None);
     }
-    let row = connect(&stage.database())?
+    let row = connect(&fixture.database())?
         .query_one("SELECT sum(calls)::bigint FROM pg_stat_statements", &[])
         .and_then(|row| row.try_get::<_, i64>(0))
         .context(|| "cannot read pg_stat_statements".to_owned())?;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::Options;
 use super::data::accounts;
-use super::figures::{Figure, median_and_spread};
+use super::fixture::Fixture;
 use super::load::Wrk;
+use super::results::{BenchResult, median_and_spread};
 use super::sending::{Platform, Sender, frozen, people};
-use super::stage::Stage;
 use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
@@ -41,29 +41,29 @@ impl Pair {
     }
 }
 
-pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let account = accounts().into_iter().nth(1).unwrap_or_default();
-    people(stage, &account, CONTACTS)?;
-    let platform = Platform::start(stage, OTHER_LOG)?;
-    let server = platform.serve(stage, SERVER_LOG)?;
-    let sender = Sender::new(stage, &server, &account)?;
+    people(fixture, &account, CONTACTS)?;
+    let platform = Platform::start(fixture, OTHER_LOG)?;
+    let server = platform.serve(fixture, SERVER_LOG)?;
+    let sender = Sender::new(fixture, &server, &account)?;
     let number = sender.connect_number(NUMBER, None)?;
     let wrk = Wrk::posting(
         wrk_or_install()?,
-        stage.dir(),
+        fixture.dir(),
         &format!("/v25.0/{NUMBER}/messages"),
         &message(),
     )?;
     println!("warming up");
     sender.send(PATIENCE)?;
     wrk.run(&platform.base, 1)?;
-    let mut figures = cost(stage, &sender, &platform)?;
+    let mut results = cost(fixture, &sender, &platform)?;
     let mut pairs = Vec::new();
     for round in 1..=options.pairs {
         let pair = Pair {
-            whole: rate(stage, &sender.send(PATIENCE)?)?,
+            whole: rate(fixture, &sender.send(PATIENCE)?)?,
             platform: wrk.run(&platform.base, options.seconds)?,
-            statements: replayed(stage, &account, RECORD_AND_START, CONTACTS)?,
+            statements: replayed(fixture, &account, RECORD_AND_START, CONTACTS)?,
         };
         println!(
             "{round}/{}: {:.0} messages a second; the stand-in {:.0}; statements {:.0}; {:.2} of the limit",
@@ -77,17 +77,17 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     }
     sender.disconnect_number(&number)?;
     drop((server, platform));
-    figures.extend(speeds(&pairs));
-    Ok(figures)
+    results.extend(speeds(&pairs));
+    Ok(results)
 }
 
-fn speeds(pairs: &[Pair]) -> Vec<Figure> {
+fn speeds(pairs: &[Pair]) -> Vec<BenchResult> {
     let of = |value: &dyn Fn(&Pair) -> f64| median_and_spread(&pairs.iter().map(value).collect::<Vec<_>>());
     let (ratio, spread) = of(&Pair::of_the_limit);
     let rate =
-        |name: &str, value: &dyn Fn(&Pair) -> f64| Figure::more(format!("dispatch: {name}"), of(value).0, "/s", 0);
+        |name: &str, value: &dyn Fn(&Pair) -> f64| BenchResult::more(format!("dispatch: {name}"), of(value).0, "/s", 0);
     vec![
-        Figure::more("dispatch: share of the limit", ratio, "", 2)
+        BenchResult::more("dispatch: share of the limit", ratio, "", 2)
             .spread(spread)
             .floor(0.50)
             .target(0.75),
@@ -108,8 +108,8 @@ fn message() -> String {
 }
 
 /// From the moment its audience was chosen to its end.
-pub(super) fn rate(stage: &Stage, campaign: &str) -> Result<f64> {
-    let row = connect(&stage.database())?
+pub(super) fn rate(fixture: &Fixture, campaign: &str) -> Result<f64> {
+    let row = connect(&fixture.database())?
         .query_one(
             "SELECT (total_recipients / extract(epoch FROM completed_at - executed_at))::float8 FROM campaigns
              WHERE id::text = $1",
@@ -128,13 +128,13 @@ struct Work {
 }
 
 impl Work {
-    fn so_far(stage: &Stage) -> Result<Self> {
-        let mut client = connect(&stage.database())?;
+    fn so_far(fixture: &Fixture) -> Result<Self> {
+        let mut client = connect(&fixture.database())?;
         let mut number = |query: &str| -> Result<f64> {
             let row = client.query_one(query, &[]).and_then(|row| row.try_get::<_, f64>(0));
             row.context(|| format!("cannot count: {query}"))
         };
-        let statements = match stage.cluster.has_statement_statistics() {
+        let statements = match fixture.cluster.has_statement_statistics() {
             true => Some(number("SELECT sum(calls)::float8 FROM pg_stat_statements")?),
             false => None,
         };
@@ -150,8 +150,8 @@ impl Work {
 }
 
 /// What one campaign costs the database, from its freeze to its end.
-fn cost(stage: &Stage, sender: &Sender, platform: &Platform) -> Result<Vec<Figure>> {
-    let mut client = connect(&stage.database())?;
+fn cost(fixture: &Fixture, sender: &Sender, platform: &Platform) -> Result<Vec<BenchResult>> {
+    let mut client = connect(&fixture.database())?;
     let mut setting = |value: &str| {
         client
             .batch_execute(&format!("ALTER SYSTEM SET full_page_writes = {value}"))
@@ -161,10 +161,10 @@ fn cost(stage: &Stage, sender: &Sender, platform: &Platform) -> Result<Vec<Figur
     // Whole pages in the log depend on when the last checkpoint was, and not on what is counted here.
     setting("off")?;
     settle();
-    connect(&stage.database())?
+    connect(&fixture.database())?
         .batch_execute("SELECT pg_stat_statements_reset()")
         .context(String::new)?;
-    let before = Work::so_far(stage)?;
+    let before = Work::so_far(fixture)?;
     let arrived = platform.accepted()?;
     let campaign = sender.campaign()?;
     sender.begin(&campaign)?;
@@ -174,30 +174,30 @@ fn cost(stage: &Stage, sender: &Sender, platform: &Platform) -> Result<Vec<Figur
         std::thread::sleep(Duration::from_millis(50));
     }
     sender.wait_for_end(&campaign, PATIENCE)?;
-    let statements = Work::so_far(stage)?.statements;
+    let statements = Work::so_far(fixture)?.statements;
     settle();
-    let after = Work::so_far(stage)?;
+    let after = Work::so_far(fixture)?;
     setting("on")?;
     let messages = f64::from(CONTACTS);
-    let mut figures = Vec::new();
+    let mut results = Vec::new();
     if let (Some(before), Some(after)) = (before.statements, statements) {
         let each = (after - before) * 1000.0 / messages;
-        let figure = Figure::less("dispatch: statements for 1000 messages", each, "", 0);
-        figures.push(figure.floor(60.0).target(15.0));
+        let result = BenchResult::less("dispatch: statements for 1000 messages", each, "", 0);
+        results.push(result.floor(60.0).target(15.0));
     }
     let wal = (after.wal_bytes - before.wal_bytes) / messages;
-    figures.push(
-        Figure::less("dispatch: log of the database for a message", wal, " bytes", 0)
+    results.push(
+        BenchResult::less("dispatch: log of the database for a message", wal, " bytes", 0)
             .floor(1800.0)
             .target(1000.0),
     );
     let in_place = (after.in_place - before.in_place) / (after.updates - before.updates);
-    figures.push(
-        Figure::more("dispatch: share of sends changed in place", in_place, "", 2)
+    results.push(
+        BenchResult::more("dispatch: share of sends changed in place", in_place, "", 2)
             .floor(0.80)
             .target(0.95),
     );
-    Ok(figures)
+    Ok(results)
 }
 
 /// Statistics are written down once a second.
@@ -206,12 +206,12 @@ fn settle() {
 }
 
 /// Messages per second of the statements alone: those of a run, in the order of a run, without anybody to send to.
-pub(super) fn replayed(stage: &Stage, account: &str, statement: &str, contacts: u32) -> Result<f64> {
-    let mut client = connect(&stage.database())?;
+pub(super) fn replayed(fixture: &Fixture, account: &str, statement: &str, contacts: u32) -> Result<f64> {
+    let mut client = connect(&fixture.database())?;
     let statement = client
         .prepare(&typed(statement))
         .context(|| "cannot prepare the statement of a run".to_owned())?;
-    let campaign = frozen(stage, account, true)?;
+    let campaign = frozen(fixture, account, true)?;
     let sends = client.query(
         "SELECT id::text FROM campaign_sends WHERE account_id::text = $1 AND campaign_id::text = $2
          ORDER BY (row_number() OVER (ORDER BY contact_id) - 1) / 500, id",

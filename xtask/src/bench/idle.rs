@@ -2,23 +2,23 @@
 
 use std::time::{Duration, Instant};
 
-use super::figures::Figure;
-use super::stage::Stage;
+use super::fixture::Fixture;
+use super::results::BenchResult;
 use super::{Options, memory};
 use crate::error::Result;
 
 pub(super) const REQUESTS: usize = 100;
 
-pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
-    let server = stage.serve()?;
-    stage.read(&server, REQUESTS)?;
+pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
+    let server = fixture.serve()?;
+    fixture.read(&server, REQUESTS)?;
     let memory = memory::of(server.process.id())?;
     let ready = server.took;
     let stopping = Instant::now();
     drop(server);
-    let seconds = |name: &str, time: Duration| Figure::less(format!("idle: {name}"), time.as_secs_f64(), " s", 2);
+    let seconds = |name: &str, time: Duration| BenchResult::less(format!("idle: {name}"), time.as_secs_f64(), " s", 2);
     Ok(vec![
-        Figure::less("idle: memory after 100 requests", memory.now, " MiB", 1)
+        BenchResult::less("idle: memory after 100 requests", memory.now, " MiB", 1)
             .floor(48.0)
             .target(24.0),
         seconds("start to ready", ready).floor(1.0).target(0.2),

@@ -7,23 +7,23 @@ use serde_json::Value;
 use ureq::{Agent, SendBody};
 
 use super::data::targets;
-use super::figures::Figure;
-use super::stage::Stage;
+use super::fixture::Fixture;
+use super::results::BenchResult;
 use super::{Options, idle, memory};
 use crate::error::{Context, Result, fail};
 
 const ROWS: u32 = 1_000_000;
 
-pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let Some(target) = targets().into_iter().next() else {
         return fail("there is no account to import into");
     };
-    let server = stage.serve()?;
-    stage.read(&server, idle::REQUESTS)?;
+    let server = fixture.serve()?;
+    fixture.read(&server, idle::REQUESTS)?;
     let process = server.process.id();
     let idle = memory::of(process)?.now;
     let start = Instant::now();
-    let headers = stage.headers(&target.account)?;
+    let headers = fixture.headers(&target.account)?;
     let (report, peak) = memory::peak_during(process, || send(&server.base, &headers))?;
     let seconds = start.elapsed().as_secs_f64();
     if report.pointer("/data/imported").and_then(Value::as_u64) != Some(ROWS.into()) {
@@ -31,10 +31,10 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     }
     println!("{ROWS} rows in {seconds:.1} s; {idle:.1} MiB before, {peak:.1} MiB at most");
     Ok(vec![
-        Figure::less("import: memory beyond idle", peak - idle, " MiB", 1)
+        BenchResult::less("import: memory beyond idle", peak - idle, " MiB", 1)
             .floor(50.0)
             .target(16.0),
-        Figure::more("import: rows", f64::from(ROWS) / seconds, "/s", 0).target(15_000.0),
+        BenchResult::more("import: rows", f64::from(ROWS) / seconds, "/s", 0).target(15_000.0),
     ])
 }
 

@@ -4,10 +4,10 @@ use std::fs;
 
 use super::Options;
 use super::data::targets;
-use super::figures::{Figure, median_and_spread};
+use super::fixture::{Fixture, threads_and_connections};
 use super::load::Pgbench;
 use super::read;
-use super::stage::{Stage, threads_and_connections};
+use super::results::{BenchResult, median_and_spread};
 use crate::error::{Context, Result, fail};
 use crate::services::postgres::connect;
 
@@ -23,16 +23,16 @@ const ROLLUP: &str =
     sum(received) FROM message_rollups
   WHERE account_id = :account AND span = 180 AND at >= now() - interval '90 days' GROUP BY 1";
 
-pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
-    let Some(program) = stage.cluster.program("pgbench") else {
+pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
+    let Some(program) = fixture.cluster.program("pgbench") else {
         return fail("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
     };
-    prepare(stage)?;
+    prepare(fixture)?;
     let (threads, connections) = threads_and_connections();
-    let pgbench = Pgbench::new(program, &stage.database(), connections, threads)?;
-    let point = read::scripts(stage, &pgbench, read::STATEMENT.trim(), false)?;
-    let rollup = rollups(stage, &pgbench)?;
-    let mut figures = vec![
+    let pgbench = Pgbench::new(program, &fixture.database(), connections, threads)?;
+    let point = read::scripts(fixture, &pgbench, read::STATEMENT.trim(), false)?;
+    let rollup = rollups(fixture, &pgbench)?;
+    let mut results = vec![
         compared("rls: a read of one, to that without", &point, options)?
             .floor(0.90)
             .target(0.95),
@@ -40,16 +40,16 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
             .floor(0.95)
             .target(0.98),
     ];
-    let each = f64::from(for_each_row(stage)?);
-    figures.push(
-        Figure::less("rls: plans that ask for the account at each row", each, "", 0)
+    let each = f64::from(for_each_row(fixture)?);
+    results.push(
+        BenchResult::less("rls: plans that ask for the account at each row", each, "", 0)
             .floor(0.0)
             .target(0.0),
     );
-    Ok(figures)
+    Ok(results)
 }
 
-fn prepare(stage: &Stage) -> Result<()> {
+fn prepare(fixture: &Fixture) -> Result<()> {
     let accounts: Vec<String> = targets()
         .iter()
         .map(|target| format!("'{}'::uuid", target.account))
@@ -64,7 +64,7 @@ fn prepare(stage: &Stage) -> Result<()> {
          VACUUM ANALYZE message_rollups",
         accounts.join(", ")
     );
-    let mut client = connect(&stage.database())?;
+    let mut client = connect(&fixture.database())?;
     for statement in sql.split(';') {
         client
             .batch_execute(statement)
@@ -74,10 +74,10 @@ fn prepare(stage: &Stage) -> Result<()> {
 }
 
 /// The roll-up's read of each target.
-fn rollups(stage: &Stage, pgbench: &Pgbench) -> Result<Pgbench> {
+fn rollups(fixture: &Fixture, pgbench: &Pgbench) -> Result<Pgbench> {
     let (mut scripts, mut variables) = (Vec::new(), Vec::new());
     for (at, target) in targets().iter().enumerate() {
-        let file = stage.dir().join(format!("rollup-{at}.sql"));
+        let file = fixture.dir().join(format!("rollup-{at}.sql"));
         let select = ROLLUP.replace(":account", &format!(":a{at}"));
         let text = format!(
             "BEGIN READ ONLY;\nSET LOCAL app.account_id = '{}';\n{select};\nCOMMIT;\n",
@@ -90,7 +90,7 @@ fn rollups(stage: &Stage, pgbench: &Pgbench) -> Result<Pgbench> {
     Ok(pgbench.with(scripts, variables))
 }
 
-fn compared(name: &str, scripts: &Pgbench, options: Options) -> Result<Figure> {
+fn compared(name: &str, scripts: &Pgbench, options: Options) -> Result<BenchResult> {
     let (bound, unbound) = (scripts.role(TENANT), scripts.role(UNBOUND));
     bound.run(1)?;
     unbound.run(1)?;
@@ -104,11 +104,11 @@ fn compared(name: &str, scripts: &Pgbench, options: Options) -> Result<Figure> {
         ratios.push(with / without);
     }
     let (ratio, spread) = median_and_spread(&ratios);
-    Ok(Figure::more(name, ratio, "", 2).spread(spread))
+    Ok(BenchResult::more(name, ratio, "", 2).spread(spread))
 }
 
 /// How many of the statements' plans call a function for each row that they look at.
-fn for_each_row(stage: &Stage) -> Result<u32> {
+fn for_each_row(fixture: &Fixture) -> Result<u32> {
     let Some(target) = targets().into_iter().next() else {
         return fail("there is nothing to read");
     };
@@ -120,7 +120,7 @@ fn for_each_row(stage: &Stage) -> Result<u32> {
         .replace("$3", "1");
     let mut found = 0;
     for statement in [point, ROLLUP.replace(":account", &account)] {
-        let mut client = connect(&stage.database())?;
+        let mut client = connect(&fixture.database())?;
         let mut explain = || -> std::result::Result<Vec<String>, postgres::Error> {
             let mut transaction = client.transaction()?;
             transaction.batch_execute(&format!(

@@ -4,20 +4,20 @@ use std::fs;
 
 use super::Options;
 use super::data::{EMAIL, Target, targets};
-use super::figures::{Figure, median_and_spread};
+use super::fixture::Fixture;
 use super::load::{Request, Wrk};
-use super::stage::Stage;
+use super::results::{BenchResult, median_and_spread};
 use crate::error::{Context, Result};
 use crate::services::postgres::connect;
 use crate::services::wrk_or_install;
 use crate::token;
 
-pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
-    let dir = stage.dir().join("keys");
+pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
+    let dir = fixture.dir().join("keys");
     fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
-    let sessions = Wrk::new(wrk_or_install()?, stage.dir(), &stage.requests()?)?;
-    let keys = Wrk::new(wrk_or_install()?, &dir, &by_key(stage)?)?;
-    let server = stage.serve()?;
+    let sessions = Wrk::new(wrk_or_install()?, fixture.dir(), &fixture.requests()?)?;
+    let keys = Wrk::new(wrk_or_install()?, &dir, &by_key(fixture)?)?;
+    let server = fixture.serve()?;
     sessions.run(&server.base, 1)?;
     keys.run(&server.base, 1)?;
     let mut ratios = Vec::new();
@@ -31,14 +31,14 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
         ratios.push(by_key / by_session);
     }
     let (ratio, spread) = median_and_spread(&ratios);
-    let figure = Figure::more("keys: read by API key / by session", ratio, "", 2);
-    Ok(vec![figure.spread(spread).floor(0.9).target(0.97)])
+    let result = BenchResult::more("keys: read by API key / by session", ratio, "", 2);
+    Ok(vec![result.spread(spread).floor(0.9).target(0.97)])
 }
 
 /// The same reads, each by a key of its account.
-fn by_key(stage: &Stage) -> Result<Vec<Request>> {
+fn by_key(fixture: &Fixture) -> Result<Vec<Request>> {
     let user = token::user_id(EMAIL);
-    let mut client = connect(&stage.database())?;
+    let mut client = connect(&fixture.database())?;
     let request = |Target { account, campaign }: Target| {
         let key = format!("svc_live_sk_{}", account.replace('-', ""));
         client

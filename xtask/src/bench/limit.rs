@@ -8,10 +8,10 @@
 use std::fs;
 
 use super::data::accounts;
-use super::figures::{Figure, median_and_spread};
-use super::stage::{Launch, Server, Stage};
+use super::fixture::{Fixture, Launch, Server};
+use super::results::{BenchResult, median_and_spread};
 use super::wire::Wire;
-use super::{Options, stage};
+use super::{Options, fixture};
 use crate::error::{Context, Result, fail};
 use crate::paths;
 use crate::scratch::OTHER_LOG;
@@ -37,7 +37,7 @@ const BY_US: [&str; 6] = ["info", "auth", "config|resetstat", "flushall", "scrip
 /// So many requests of each kind in a round, spread over the accounts: nobody reaches the limit of 30.
 const REQUESTS: usize = 2000;
 
-struct Rig {
+struct TestServices {
     counting: Wire,
     uncounting: Wire,
     redis: Wire,
@@ -53,20 +53,20 @@ struct Round {
     command: f64,
 }
 
-pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
-    let store = Redis::start(&stage.dir().join("redis"))?;
-    let counting = stage.launch(&Launch {
+pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
+    let store = Redis::start(&fixture.dir().join("redis"))?;
+    let counting = fixture.launch(&Launch {
         redis: Some(store.url()),
-        ..stage.routes()
+        ..fixture.routes()
     })?;
-    let uncounting = stage.launch(&Launch {
+    let uncounting = fixture.launch(&Launch {
         redis: Some(format!("redis://127.0.0.1:{}", free_port()?)),
         log: OTHER_LOG,
-        ..stage.routes()
+        ..fixture.routes()
     })?;
-    let mut rig = Rig::new(stage, &store, (&counting, &uncounting))?;
+    let mut rig = TestServices::new(fixture, &store, (&counting, &uncounting))?;
     rig.warm_up()?;
-    let (limited, others) = rig.commands(stage)?;
+    let (limited, others) = rig.commands(fixture)?;
     let mut rounds = Vec::new();
     for number in 1..=options.pairs {
         let round = rig.round()?;
@@ -77,21 +77,21 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
         rounds.push(round);
     }
     drop((counting, uncounting, store));
-    Ok(figures(&rounds, limited, others))
+    Ok(results(&rounds, limited, others))
 }
 
-fn figures(rounds: &[Round], limited: f64, others: f64) -> Vec<Figure> {
+fn results(rounds: &[Round], limited: f64, others: f64) -> Vec<BenchResult> {
     let of = |value: fn(&Round) -> f64| median_and_spread(&rounds.iter().map(value).collect::<Vec<_>>());
     let (ratio, spread) = of(|round| (round.counted - round.uncounted) / round.command);
-    let time = |name: &str, value| Figure::less(format!("limit: {name}"), of(value).0, " us", 0);
+    let time = |name: &str, value| BenchResult::less(format!("limit: {name}"), of(value).0, " us", 0);
     vec![
-        Figure::less("limit: Redis commands of a limited request", limited, "", 2)
+        BenchResult::less("limit: Redis commands of a limited request", limited, "", 2)
             .floor(1.0)
             .target(1.0),
-        Figure::less("limit: Redis commands of any other request", others, "", 2)
+        BenchResult::less("limit: Redis commands of any other request", others, "", 2)
             .floor(0.0)
             .target(0.0),
-        Figure::less("limit: added time, in times of the command alone", ratio, "", 2)
+        BenchResult::less("limit: added time, in times of the command alone", ratio, "", 2)
             .spread(spread)
             .floor(2.0)
             .target(1.3),
@@ -101,8 +101,8 @@ fn figures(rounds: &[Round], limited: f64, others: f64) -> Vec<Figure> {
     ]
 }
 
-impl Rig {
-    fn new(stage: &Stage, store: &Redis, servers: (&Server, &Server)) -> Result<Self> {
+impl TestServices {
+    fn new(fixture: &Fixture, store: &Redis, servers: (&Server, &Server)) -> Result<Self> {
         let (port, password) = store.entrance();
         let mut redis = Wire::connect(port)?;
         redis.redis(&["AUTH", password])?;
@@ -113,10 +113,10 @@ impl Rig {
             return fail(format!("Redis did not take {SCRIPT}: {loaded}"));
         };
         let accounts = accounts();
-        let requests = accounts.iter().map(|account| request(stage, account));
+        let requests = accounts.iter().map(|account| request(fixture, account));
         Ok(Self {
-            counting: Wire::connect(stage::port(&servers.0.base)?)?,
-            uncounting: Wire::connect(stage::port(&servers.1.base)?)?,
+            counting: Wire::connect(fixture::port(&servers.0.base)?)?,
+            uncounting: Wire::connect(fixture::port(&servers.1.base)?)?,
             redis,
             script,
             requests: requests.collect::<Result<_>>()?,
@@ -184,7 +184,7 @@ impl Rig {
     }
 
     /// How many commands a limited request is, and any other one.
-    fn commands(&mut self, stage: &Stage) -> Result<(f64, f64)> {
+    fn commands(&mut self, fixture: &Fixture) -> Result<(f64, f64)> {
         self.redis.redis(&["FLUSHALL"])?;
         self.redis.redis(&["CONFIG", "RESETSTAT"])?;
         for at in 0..REQUESTS {
@@ -192,7 +192,7 @@ impl Rig {
         }
         let limited = self.called()?;
         self.redis.redis(&["CONFIG", "RESETSTAT"])?;
-        let reads = stage.requests()?;
+        let reads = fixture.requests()?;
         for read in reads.iter().cycle().take(REQUESTS) {
             let (_, status, _) = self.counting.http(&head("GET", &read.path, &read.headers, ""))?;
             if status != 200 {
@@ -217,8 +217,8 @@ impl Rig {
 }
 
 /// A creation that is refused for its body, of this account.
-fn request(stage: &Stage, account: &str) -> Result<Vec<u8>> {
-    let mut headers = stage.headers(account)?;
+fn request(fixture: &Fixture, account: &str) -> Result<Vec<u8>> {
+    let mut headers = fixture.headers(account)?;
     headers.push(("content-type", "application/json".to_owned()));
     Ok(head("POST", "/api/campaigns", &headers, "{}"))
 }

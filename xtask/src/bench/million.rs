@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use super::Options;
 use super::data::accounts;
-use super::figures::Figure;
+use super::fixture::{Fixture, Server};
 use super::memory;
+use super::results::BenchResult;
 use super::sending::{Platform, Sender, frozen, people};
-use super::stage::{Server, Stage};
 use super::times::in_turns;
 use crate::error::{Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
@@ -35,30 +35,30 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Reads whose times are compared.
 const READS: usize = 400;
 
-pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let mut names = accounts().into_iter().skip(3);
     let (large, small) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
-    let platform = Platform::start(stage, OTHER_LOG)?;
-    let server = platform.serve(stage, SERVER_LOG)?;
-    let crowd = Sender::new(stage, &server, &large)?;
-    let few = Sender::new(stage, &server, &small)?;
-    crowd.connect_number(NUMBERS[0], None)?;
+    let platform = Platform::start(fixture, OTHER_LOG)?;
+    let server = platform.serve(fixture, SERVER_LOG)?;
+    let load_clients = Sender::new(fixture, &server, &large)?;
+    let few = Sender::new(fixture, &server, &small)?;
+    load_clients.connect_number(NUMBERS[0], None)?;
     few.connect_number(NUMBERS[1], None)?;
-    people(stage, &small, 10)?;
-    let mut figures = first_messages(stage, &platform, &crowd)?;
+    people(fixture, &small, 10)?;
+    let mut results = first_messages(fixture, &platform, &load_clients)?;
     println!("a million contacts");
-    people(stage, &large, MILLION)?;
-    let campaign = frozen(stage, &large, false)?;
-    figures.extend(a_million(&server, &platform, [&crowd, &few], &campaign)?);
-    Ok(figures)
+    people(fixture, &large, MILLION)?;
+    let campaign = frozen(fixture, &large, false)?;
+    results.extend(a_million(&server, &platform, [&load_clients, &few], &campaign)?);
+    Ok(results)
 }
 
 /// How long the first message of a campaign takes, by the size of its audience.
-fn first_messages(stage: &Stage, platform: &Platform, sender: &Sender) -> Result<Vec<Figure>> {
+fn first_messages(fixture: &Fixture, platform: &Platform, sender: &Sender) -> Result<Vec<BenchResult>> {
     let mut times = Vec::new();
     for contacts in [SMALL, LARGE] {
         println!("the first message to {contacts} contacts");
-        people(stage, &sender.account, contacts)?;
+        people(fixture, &sender.account, contacts)?;
         let before = platform.accepted()?;
         let campaign = sender.campaign()?;
         let began = Instant::now();
@@ -78,7 +78,7 @@ fn first_messages(stage: &Stage, platform: &Platform, sender: &Sender) -> Result
         times.get(1).copied().unwrap_or(f64::NAN),
     );
     Ok(vec![
-        Figure::less(
+        BenchResult::less(
             "million: time to the first of 200,000 messages, in times of 10,000",
             large / small,
             "",
@@ -86,39 +86,47 @@ fn first_messages(stage: &Stage, platform: &Platform, sender: &Sender) -> Result
         )
         .floor(3.0)
         .target(1.3),
-        Figure::less("million: time to the first of 200,000 messages", large, " s", 2),
+        BenchResult::less("million: time to the first of 200,000 messages", large, " s", 2),
     ])
 }
 
-fn a_million(server: &Server, platform: &Platform, [crowd, few]: [&Sender; 2], campaign: &str) -> Result<Vec<Figure>> {
+fn a_million(
+    server: &Server,
+    platform: &Platform,
+    [load_clients, few]: [&Sender; 2],
+    campaign: &str,
+) -> Result<Vec<BenchResult>> {
     let alone = Small::measure(few)?;
     let idle = memory::of(server.process.id())?.now;
     let run = Watched { server, platform };
-    run.until_share(crowd, campaign, 0.05)?;
+    run.until_share(load_clients, campaign, 0.05)?;
     let (early_rate, early) = (run.rate()?, memory::of(server.process.id())?.now);
     let meanwhile = Small::measure(few)?;
-    if crowd.left(campaign)? >= f64::from(MILLION) {
+    if load_clients.left(campaign)? >= f64::from(MILLION) {
         return fail("the million was sent before its end could be measured: this machine is faster than this bench");
     }
-    run.until_share(crowd, campaign, 0.9)?;
+    run.until_share(load_clients, campaign, 0.9)?;
     let late = memory::of(server.process.id())?.now;
-    crowd.wait_for_end(campaign, PATIENCE)?;
+    load_clients.wait_for_end(campaign, PATIENCE)?;
     let peak = memory::of(server.process.id())?.peak;
     let statistics = |id: &str| format!("/api/campaigns/{id}/stats");
     let ten = few.send(PATIENCE)?;
-    let (of_ten, of_million) = in_turns((&few.client, &statistics(&ten)), (&crowd.client, &statistics(campaign)))?;
+    let (of_ten, of_million) = in_turns(
+        (&few.client, &statistics(&ten)),
+        (&load_clients.client, &statistics(campaign)),
+    )?;
     Ok(vec![
-        Figure::less("million: memory beyond idle", peak - idle, " MiB", 1)
+        BenchResult::less("million: memory beyond idle", peak - idle, " MiB", 1)
             .floor(48.0)
             .target(16.0),
-        Figure::less("million: memory at 90 % in times of that at 5 %", late / early, "", 2)
+        BenchResult::less("million: memory at 90 % in times of that at 5 %", late / early, "", 2)
             .floor(1.10)
             .target(1.02),
-        Figure::less("million: most memory", peak, " MiB", 1)
+        BenchResult::less("million: most memory", peak, " MiB", 1)
             .floor(128.0)
             .target(57.0),
-        Figure::more("million: messages a second at the beginning", early_rate, "", 0),
-        Figure::less(
+        BenchResult::more("million: messages a second at the beginning", early_rate, "", 0),
+        BenchResult::less(
             "million: its statistics, in times of those of ten messages",
             of_million.at(50) / of_ten.at(50),
             "",
@@ -126,7 +134,7 @@ fn a_million(server: &Server, platform: &Platform, [crowd, few]: [&Sender; 2], c
         )
         .floor(1.5)
         .target(1.1),
-        Figure::less(
+        BenchResult::less(
             "million: ten messages of another account, in times of alone",
             meanwhile.campaign / alone.campaign,
             "",
@@ -134,7 +142,7 @@ fn a_million(server: &Server, platform: &Platform, [crowd, few]: [&Sender; 2], c
         )
         .floor(4.0)
         .target(2.0),
-        Figure::less(
+        BenchResult::less(
             "million: slowest 1 % of its reads, in times of alone",
             meanwhile.read / alone.read,
             "",

@@ -9,16 +9,16 @@ mod audit;
 mod auth;
 mod captured;
 mod cost;
-mod crowd;
 mod data;
 mod dispatch;
-mod figures;
+mod fixture;
 mod idle;
 mod import;
 mod isolation;
 mod keys;
 mod limit;
 mod load;
+mod load_clients;
 pub(crate) mod memory;
 mod million;
 mod overload;
@@ -27,11 +27,11 @@ mod platform;
 mod proxy;
 mod read;
 mod report;
+mod results;
 mod rollups;
 mod sending;
 mod share;
 mod snapshot;
-mod stage;
 mod statuses;
 mod times;
 mod upload;
@@ -40,8 +40,8 @@ mod wire;
 
 use crate::error::{Context, Result, fail};
 use crate::signals;
-use figures::{Figure, Verdict};
-use stage::Stage;
+use fixture::Fixture;
+use results::{BenchResult, TargetResult};
 
 /// How long one measurement of a pair takes, and how many pairs there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ struct Options {
 
 struct Bench {
     name: &'static str,
-    run: fn(&Stage, Options) -> Result<Vec<Figure>>,
+    run: fn(&Fixture, Options) -> Result<Vec<BenchResult>>,
 }
 
 /// In this order: the one that fills the database comes last.
@@ -164,16 +164,16 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let (benches, options) = parse(args)?;
     signals::install()?;
-    let stage = Stage::start()?;
-    let before = figures::Ticks::now();
-    let (mut figures, mut names) = (Vec::new(), Vec::new());
+    let fixture = Fixture::start()?;
+    let before = results::Ticks::now();
+    let (mut results, mut names) = (Vec::new(), Vec::new());
     let mut broken = None;
     for bench in &benches {
         println!("\n== {}", bench.name);
-        match (bench.run)(&stage, options) {
+        match (bench.run)(&fixture, options) {
             Ok(found) => {
-                print!("{}", figures::table(&found));
-                figures.extend(found);
+                print!("{}", results::table(&found));
+                results.extend(found);
                 names.push(bench.name);
             }
             // What was measured before it is written all the same.
@@ -183,22 +183,22 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             }
         }
     }
-    let stolen = figures::Ticks::now().stolen_since(&before);
-    println!("\n{}", figures::table(&figures));
+    let stolen = results::Ticks::now().stolen_since(&before);
+    println!("\n{}", results::table(&results));
     let run = report::Run {
         everything: names.len() == BENCHES.len(),
         names,
         options,
         stolen,
     };
-    report::write(&figures, &run, &stage)?;
+    report::write(&results, &run, &fixture)?;
     if let Some(error) = broken {
         return Err(error);
     }
-    let below: Vec<&str> = figures
+    let below: Vec<&str> = results
         .iter()
-        .filter(|figure| figure.verdict() == Verdict::Below)
-        .map(|figure| figure.name.as_str())
+        .filter(|result| result.target_result() == TargetResult::Below)
+        .map(|result| result.name.as_str())
         .collect();
     if below.is_empty() {
         Ok(())

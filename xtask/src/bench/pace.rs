@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::Options;
 use super::data::accounts;
-use super::figures::Figure;
+use super::fixture::Fixture;
+use super::results::BenchResult;
 use super::sending::{Platform, Sender, people};
-use super::stage::Stage;
 use crate::error::{Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 
@@ -16,21 +16,24 @@ const NUMBER: &str = "106540352242924";
 /// How long a campaign takes at its pace. Two of them together have to end before their requests give up.
 const SECONDS: u32 = 4;
 
-pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     // One number, two accounts: a contact of one account would be left alone for a while after its other campaign.
     let names: Vec<String> = accounts().into_iter().skip(5).take(2).collect();
-    let platform = Platform::start(stage, OTHER_LOG)?;
-    let servers = [platform.serve(stage, SERVER_LOG)?, platform.serve(stage, "second.log")?];
+    let platform = Platform::start(fixture, OTHER_LOG)?;
+    let servers = [
+        platform.serve(fixture, SERVER_LOG)?,
+        platform.serve(fixture, "second.log")?,
+    ];
     let senders: Vec<Sender> = servers
         .iter()
         .zip(&names)
-        .map(|(server, account)| Sender::new(stage, server, account))
+        .map(|(server, account)| Sender::new(fixture, server, account))
         .collect::<Result<_>>()?;
-    let mut figures = Vec::new();
+    let mut results = Vec::new();
     for rate in [80, 1000] {
         let mut numbers = Vec::new();
         for sender in &senders {
-            people(stage, &sender.account, rate * SECONDS)?;
+            people(fixture, &sender.account, rate * SECONDS)?;
             numbers.push(sender.connect_number(NUMBER, Some(rate))?);
         }
         for servers in [1, 2] {
@@ -41,13 +44,13 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
             moments.sort_unstable();
             let (most, mean) = (busiest_second(&moments), mean(&moments));
             let name = |what: &str| format!("pace: {what} at {rate} a second, {servers} server(s)");
-            figures.push(
-                Figure::less(name("most messages in a second"), most / f64::from(rate), "", 2)
+            results.push(
+                BenchResult::less(name("most messages in a second"), most / f64::from(rate), "", 2)
                     .floor(1.0)
                     .target(1.0),
             );
-            figures.push(
-                Figure::more(name("mean"), mean / f64::from(rate), "", 3)
+            results.push(
+                BenchResult::more(name("mean"), mean / f64::from(rate), "", 3)
                     .floor(0.95)
                     .target(0.99),
             );
@@ -56,7 +59,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
             sender.disconnect_number(number)?;
         }
     }
-    Ok(figures)
+    Ok(results)
 }
 
 /// Each server carries a campaign out; all of them from the same number.

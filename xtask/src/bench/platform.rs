@@ -5,9 +5,9 @@ use std::process::Command;
 
 use super::Options;
 use super::data::EMAIL;
-use super::figures::{Figure, median_and_spread};
+use super::fixture::{Fixture, Launch, Server};
 use super::load::{Request, Wrk};
-use super::stage::{Launch, Server, Stage};
+use super::results::{BenchResult, median_and_spread};
 use crate::error::{Context, Result};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
@@ -27,16 +27,16 @@ const LISTS: [List; 2] = [
 const FEW: u32 = 100;
 const MANY: u32 = 10_000;
 
-pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
-    let few = serve(stage, FEW, SERVER_LOG)?;
-    let many = serve(stage, MANY, OTHER_LOG)?;
-    let mut figures = Vec::new();
+pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
+    let few = serve(fixture, FEW, SERVER_LOG)?;
+    let many = serve(fixture, MANY, OTHER_LOG)?;
+    let mut results = Vec::new();
     for (name, path, bounds) in LISTS {
-        let dir = stage.dir().join(name.replace(' ', "-"));
+        let dir = fixture.dir().join(name.replace(' ', "-"));
         fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
         let request = Request {
             path: path.to_owned(),
-            headers: stage.headers(&token::user_id(EMAIL))?,
+            headers: fixture.headers(&token::user_id(EMAIL))?,
             body: None,
         };
         let wrk = Wrk::new(wrk_or_install()?, &dir, &[request])?;
@@ -56,32 +56,32 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
         }
         let (times, spread) = median_and_spread(&rounds.iter().map(|round| round.0).collect::<Vec<_>>());
         let (rate, _) = median_and_spread(&rounds.iter().map(|round| round.1).collect::<Vec<_>>());
-        let figure = Figure::less(
+        let result = BenchResult::less(
             format!("platform: {name} of 10,000 accounts, in times of 100"),
             times,
             "",
             1,
         )
         .spread(spread);
-        figures.push(match bounds {
-            Some((floor, target)) => figure.floor(floor).target(target),
-            None => figure,
+        results.push(match bounds {
+            Some((floor, target)) => result.floor(floor).target(target),
+            None => result,
         });
-        figures.push(Figure::more(
+        results.push(BenchResult::more(
             format!("platform: {name} of 10,000 accounts"),
             rate,
             "/s",
             0,
         ));
     }
-    Ok(figures)
+    Ok(results)
 }
 
 /// A server on a database with so many accounts, each with an owner, a member, contacts and a subscription.
-fn serve(stage: &Stage, accounts: u32, log: &'static str) -> Result<Server> {
+fn serve(fixture: &Fixture, accounts: u32, log: &'static str) -> Result<Server> {
     let name = format!("recado_platform_{accounts}");
-    stage.cluster.ensure_database(&name)?;
-    let database = stage.cluster.url(&name);
+    fixture.cluster.ensure_database(&name)?;
+    let database = fixture.cluster.url(&name);
     let mut migrate = Command::new(paths::released("recado"));
     migrate.arg("migrate").env("DATABASE_URL", &database);
     process::quietly(&mut migrate, "recado migrate")?;
@@ -107,10 +107,10 @@ fn serve(stage: &Stage, accounts: u32, log: &'static str) -> Result<Server> {
         .batch_execute(&sql)
         .and_then(|()| client.batch_execute("VACUUM ANALYZE"))
         .context(|| "cannot fill the database".to_owned())?;
-    stage.launch(&Launch {
+    fixture.launch(&Launch {
         database,
         more: vec![("PLATFORM_ADMIN_EMAILS", EMAIL.to_owned())],
         log,
-        ..stage.routes()
+        ..fixture.routes()
     })
 }

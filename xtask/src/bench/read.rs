@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::Options;
 use super::data::targets;
-use super::figures::{Figure, median_and_spread};
+use super::fixture::{self, Fixture, threads_and_connections};
 use super::load::{Pgbench, Wrk};
-use super::stage::{self, Stage, threads_and_connections};
+use super::results::{BenchResult, median_and_spread};
 use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::paths;
@@ -39,23 +39,23 @@ impl Pair {
     }
 }
 
-pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
-    stage::build_bare()?;
-    let wrk = Wrk::new(wrk_or_install()?, stage.dir(), &stage.requests()?)?;
-    let Some(pgbench) = stage.cluster.program("pgbench") else {
+pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
+    fixture::build_bare()?;
+    let wrk = Wrk::new(wrk_or_install()?, fixture.dir(), &fixture.requests()?)?;
+    let Some(pgbench) = fixture.cluster.program("pgbench") else {
         return fail("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
     };
     let (threads, connections) = threads_and_connections();
-    let pgbench = Pgbench::new(pgbench, &stage.database(), connections, threads)?;
-    let server = stage.serve()?;
-    let (bare, bare_url) = start_bare(stage, &stage.read(&server, 1)?)?;
+    let pgbench = Pgbench::new(pgbench, &fixture.database(), connections, threads)?;
+    let server = fixture.serve()?;
+    let (bare, bare_url) = start_bare(fixture, &fixture.read(&server, 1)?)?;
     println!("warming up");
     wrk.run(&server.base, options.seconds)?;
     wrk.run(&bare_url, 1)?;
-    let statement = captured(stage)?;
-    verify(stage, &statement)?;
-    let one_by_one = scripts(stage, &pgbench, &statement, false)?;
-    let pipelined = scripts(stage, &pgbench, &statement, true)?;
+    let statement = captured(fixture)?;
+    verify(fixture, &statement)?;
+    let one_by_one = scripts(fixture, &pgbench, &statement, false)?;
+    let pipelined = scripts(fixture, &pgbench, &statement, true)?;
     one_by_one.run(1)?;
     let mut pairs = Vec::new();
     for number in 1..=options.pairs {
@@ -77,20 +77,21 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
         pairs.push(pair);
     }
     drop((server, bare));
-    Ok(figures(&pairs))
+    Ok(results(&pairs))
 }
 
-fn figures(pairs: &[Pair]) -> Vec<Figure> {
+fn results(pairs: &[Pair]) -> Vec<BenchResult> {
     let of = |value: &dyn Fn(&Pair) -> f64| median_and_spread(&pairs.iter().map(value).collect::<Vec<_>>());
     let (ratio, spread) = of(&|pair| pair.of_the_limit(pair.statements));
     let (hard, hard_spread) = of(&|pair| pair.of_the_limit(pair.pipelined));
-    let rate = |name: &str, value: &dyn Fn(&Pair) -> f64| Figure::more(format!("read: {name}"), of(value).0, "/s", 0);
+    let rate =
+        |name: &str, value: &dyn Fn(&Pair) -> f64| BenchResult::more(format!("read: {name}"), of(value).0, "/s", 0);
     vec![
-        Figure::more("read: share of the limit", ratio, "", 2)
+        BenchResult::more("read: share of the limit", ratio, "", 2)
             .spread(spread)
             .floor(0.55)
             .target(0.75),
-        Figure::more("read: share of the limit, statements in one pipeline", hard, "", 2).spread(hard_spread),
+        BenchResult::more("read: share of the limit, statements in one pipeline", hard, "", 2).spread(hard_spread),
         rate("the server", &|pair| pair.whole),
         rate("a bare handler", &|pair| pair.handler),
         rate("the statements alone", &|pair| pair.statements),
@@ -99,24 +100,24 @@ fn figures(pairs: &[Pair]) -> Vec<Figure> {
 }
 
 /// The bare handler, with an answer of the server's as its own.
-pub(super) fn start_bare(stage: &Stage, answer: &Value) -> Result<(Process, String)> {
-    let body = stage.dir().join("body.json");
+pub(super) fn start_bare(fixture: &Fixture, answer: &Value) -> Result<(Process, String)> {
+    let body = fixture.dir().join("body.json");
     fs::write(&body, answer.to_string()).context(|| format!("cannot write {}", body.display()))?;
     let bind = format!("127.0.0.1:{}", free_port()?);
     let url = format!("http://{bind}");
     let mut command = Command::new(paths::released("examples").join("bare"));
-    let mut bare = Process::spawn("bare", command.arg(&bind).arg(&body), stage.dir().join("bare.log"))?;
+    let mut bare = Process::spawn("bare", command.arg(&bind).arg(&body), fixture.dir().join("bare.log"))?;
     let client = Client::new(&url, Vec::new());
     bare.wait_until(Duration::from_secs(10), || client.get("/").is_ok())?;
     Ok((bare, url))
 }
 
 /// The statement that the requests so far sent most.
-fn captured(stage: &Stage) -> Result<String> {
-    if !stage.cluster.has_statement_statistics() {
+fn captured(fixture: &Fixture) -> Result<String> {
+    if !fixture.cluster.has_statement_statistics() {
         return Ok(STATEMENT.trim().to_owned());
     }
-    let row = connect(&stage.database())?
+    let row = connect(&fixture.database())?
         .query_one(
             "SELECT query FROM pg_stat_statements WHERE userid = 'recado_tenant'::regrole AND query LIKE 'SELECT %'
              ORDER BY calls DESC LIMIT 1",
@@ -128,7 +129,7 @@ fn captured(stage: &Stage) -> Result<String> {
 }
 
 /// Writes a transaction for each target, as the server runs it.
-pub(super) fn scripts(stage: &Stage, pgbench: &Pgbench, statement: &str, pipelined: bool) -> Result<Pgbench> {
+pub(super) fn scripts(fixture: &Fixture, pgbench: &Pgbench, statement: &str, pipelined: bool) -> Result<Pgbench> {
     let mut scripts: Vec<PathBuf> = Vec::new();
     let mut variables = vec!["one=1".to_owned()];
     for (at, target) in targets().iter().enumerate() {
@@ -148,7 +149,7 @@ pub(super) fn scripts(stage: &Stage, pgbench: &Pgbench, statement: &str, pipelin
         } else {
             (format!("read-{at}.sql"), transaction)
         };
-        let file = stage.dir().join(name);
+        let file = fixture.dir().join(name);
         fs::write(&file, text).context(|| format!("cannot write {}", file.display()))?;
         scripts.push(file);
         variables.extend([
@@ -160,7 +161,7 @@ pub(super) fn scripts(stage: &Stage, pgbench: &Pgbench, statement: &str, pipelin
 }
 
 /// The statement has to be the read of one campaign by its key, and nothing else.
-fn verify(stage: &Stage, statement: &str) -> Result<()> {
+fn verify(fixture: &Fixture, statement: &str) -> Result<()> {
     let Some(target) = targets().into_iter().next() else {
         return fail("there is nothing to read");
     };
@@ -168,7 +169,7 @@ fn verify(stage: &Stage, statement: &str) -> Result<()> {
         .replace("$1", &format!("'{}'", target.account))
         .replace("$2", &format!("'{}'", target.campaign))
         .replace("$3", "1");
-    let mut client = connect(&stage.database())?;
+    let mut client = connect(&fixture.database())?;
     let mut explain = || -> std::result::Result<String, postgres::Error> {
         let mut transaction = client.transaction()?;
         transaction.batch_execute(&format!(

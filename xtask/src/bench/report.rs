@@ -4,8 +4,8 @@ use std::fs;
 use std::process::Command;
 
 use super::Options;
-use super::figures::Figure;
-use super::stage::{Stage, threads_and_connections};
+use super::fixture::{Fixture, threads_and_connections};
+use super::results::BenchResult;
 use crate::error::{Context, Result, fail};
 use crate::{paths, process};
 
@@ -23,22 +23,22 @@ pub(super) struct Run {
 }
 
 /// Puts the rows in the places of their last ones; rows of what was not run stay, with their day.
-pub(super) fn write(figures: &[Figure], run: &Run, stage: &Stage) -> Result<()> {
+pub(super) fn write(results: &[BenchResult], run: &Run, fixture: &Fixture) -> Result<()> {
     let file = paths::root().join(PAGE);
     let text = fs::read_to_string(&file).context(|| format!("cannot read {PAGE}"))?;
     let today = said(Command::new("date").arg("+%F"));
     let rows = if run.everything { Vec::new() } else { rows(&text) };
-    let page = format!("{}\n{}", table(&merged(rows, figures, &today)), closing(run, stage));
+    let page = format!("{}\n{}", table(&merged(rows, results, &today)), closing(run, fixture));
     match replaced(&text, &page) {
         Some(text) => fs::write(&file, text).context(|| format!("cannot write {PAGE}")),
         None => fail(format!("{PAGE} has no place for the result")),
     }
 }
 
-fn closing(run: &Run, stage: &Stage) -> String {
+fn closing(run: &Run, fixture: &Fixture) -> String {
     let (threads, connections) = threads_and_connections();
     let Options { seconds, pairs } = run.options;
-    let postgres = stage.cluster.program("postgres").unwrap_or_else(|| "postgres".into());
+    let postgres = fixture.cluster.program("postgres").unwrap_or_else(|| "postgres".into());
     let names = if run.everything {
         "everything".to_owned()
     } else {
@@ -69,15 +69,15 @@ fn rows(text: &str) -> Vec<Row> {
 }
 
 /// New rows in the places of those of the same name, or behind those of the same kind.
-fn merged(mut rows: Vec<Row>, figures: &[Figure], today: &str) -> Vec<Row> {
+fn merged(mut rows: Vec<Row>, results: &[BenchResult], today: &str) -> Vec<Row> {
     fn kind(name: &str) -> &str {
         name.split(':').next().unwrap_or_default()
     }
-    for figure in figures {
-        let mut row = figure.cells().to_vec();
+    for result in results {
+        let mut row = result.cells().to_vec();
         row.push(today.to_owned());
-        let is_same = |old: &Row| old.first() == Some(&figure.name);
-        let is_akin = |old: &Row| old.first().is_some_and(|name| kind(name) == kind(&figure.name));
+        let is_same = |old: &Row| old.first() == Some(&result.name);
+        let is_akin = |old: &Row| old.first().is_some_and(|name| kind(name) == kind(&result.name));
         if let Some(old) = rows.iter_mut().find(|old| is_same(old)) {
             *old = row;
         } else {
@@ -136,7 +136,7 @@ mod tests {
         let old: Vec<Row> = old.map(|row| row.map(str::to_owned).to_vec()).to_vec();
         let page = replaced(&format!("{BEGIN}{END}"), &format!("{}\nOn a machine.\n", table(&old))).unwrap();
         assert_eq!(rows(&page), old);
-        let new = ["read: a", "read: c"].map(|name| Figure::more(name, 3.0, "", 0));
+        let new = ["read: a", "read: c"].map(|name| BenchResult::more(name, 3.0, "", 0));
         let told: Vec<String> = merged(old, &new, "today")
             .iter()
             .map(|row| format!("{} {} {}", row[0], row[1], row[5]))

@@ -6,9 +6,9 @@ use std::process::Command;
 use super::Options;
 use super::data::accounts;
 use super::dispatch::{PATIENCE, RECORD_AND_START, rate, replayed};
-use super::figures::{Figure, median_and_spread};
+use super::fixture::Fixture;
+use super::results::{BenchResult, median_and_spread};
 use super::sending::{Platform, Sender, people};
-use super::stage::Stage;
 use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
@@ -20,31 +20,31 @@ const NUMBERS: [&str; 2] = ["106540352242931", "106540352242932"];
 /// Between these the statement counts.
 const COUNTS: [&str; 2] = ["), counted AS (", "), rivals AS MATERIALIZED ("];
 
-pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let without = without_counts(RECORD_AND_START)?;
     let mut names = accounts().into_iter().skip(14);
     let (counting, silent) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
-    let platform = Platform::start(stage, OTHER_LOG)?;
-    let server = platform.serve(stage, SERVER_LOG)?;
+    let platform = Platform::start(fixture, OTHER_LOG)?;
+    let server = platform.serve(fixture, SERVER_LOG)?;
     for (account, number) in [&counting, &silent].into_iter().zip(NUMBERS) {
-        people(stage, account, CONTACTS)?;
-        Sender::new(stage, &server, account)?.connect_number(number, None)?;
+        people(fixture, account, CONTACTS)?;
+        Sender::new(fixture, &server, account)?.connect_number(number, None)?;
     }
-    let sender = Sender::new(stage, &server, &counting)?;
+    let sender = Sender::new(fixture, &server, &counting)?;
     // Contacts and numbers were made by SQL and by a server: counted from here on.
-    process::quietly(&mut task(stage, "rebuild", &counting), "recado rollups rebuild")?;
+    process::quietly(&mut task(fixture, "rebuild", &counting), "recado rollups rebuild")?;
     // Both accounts are known to the planner before anything is measured: the statement is prepared anew each time.
-    replayed(stage, &counting, RECORD_AND_START, CONTACTS)?;
-    replayed(stage, &silent, &without, CONTACTS)?;
-    connect(&stage.database())?
+    replayed(fixture, &counting, RECORD_AND_START, CONTACTS)?;
+    replayed(fixture, &silent, &without, CONTACTS)?;
+    connect(&fixture.database())?
         .batch_execute("ANALYZE campaign_sends")
         .context(|| "cannot look at the sends".to_owned())?;
     sender.send(PATIENCE)?;
     let (mut runs, mut statements) = (Vec::new(), Vec::new());
     for number in 1..=options.pairs {
-        let whole = rate(stage, &sender.send(PATIENCE)?)?;
-        let with = replayed(stage, &counting, RECORD_AND_START, CONTACTS)?;
-        let alone = replayed(stage, &silent, &without, CONTACTS)?;
+        let whole = rate(fixture, &sender.send(PATIENCE)?)?;
+        let with = replayed(fixture, &counting, RECORD_AND_START, CONTACTS)?;
+        let alone = replayed(fixture, &silent, &without, CONTACTS)?;
         println!(
             "{number}/{}: {whole:.0} messages a second; the statement {with:.0}, {alone:.0} without counting",
             options.pairs
@@ -55,19 +55,19 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     }
     let (run, spread) = median_and_spread(&runs);
     let (statement, _) = median_and_spread(&statements);
-    let differing = differences(stage, &counting)?;
+    let differing = differences(fixture, &counting)?;
     Ok(vec![
-        Figure::more("rollups: a run, to one without counting", run, "", 2)
+        BenchResult::more("rollups: a run, to one without counting", run, "", 2)
             .spread(spread)
             .floor(0.90)
             .target(0.97),
-        Figure::more(
+        BenchResult::more(
             "rollups: statement of a run, to that without counting",
             statement,
             "",
             2,
         ),
-        Figure::less("rollups: sums that differ from their rows", differing, "", 0)
+        BenchResult::less("rollups: sums that differ from their rows", differing, "", 0)
             .floor(0.0)
             .target(0.0),
     ])
@@ -86,8 +86,8 @@ fn without_counts(statement: &str) -> Result<String> {
 }
 
 /// None, or one or more: the command names them.
-fn differences(stage: &Stage, account: &str) -> Result<f64> {
-    match process::quietly(&mut task(stage, "verify", account), "recado rollups verify") {
+fn differences(fixture: &Fixture, account: &str) -> Result<f64> {
+    match process::quietly(&mut task(fixture, "verify", account), "recado rollups verify") {
         Ok(_) => Ok(0.0),
         Err(told) => {
             println!("{told}");
@@ -96,11 +96,11 @@ fn differences(stage: &Stage, account: &str) -> Result<f64> {
     }
 }
 
-fn task(stage: &Stage, name: &str, account: &str) -> Command {
+fn task(fixture: &Fixture, name: &str, account: &str) -> Command {
     let mut command = Command::new(paths::released("recado"));
     command
         .args(["rollups", name, "--account", account])
-        .env("DATABASE_URL", stage.database());
+        .env("DATABASE_URL", fixture.database());
     command
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::stage::{Launch, Server, Stage};
+use super::fixture::{Fixture, Launch, Server};
 use crate::error::{Context, Result, fail};
 use crate::http::{Client, Reply};
 use crate::paths;
@@ -30,8 +30,8 @@ pub(super) struct Platform {
 
 impl Platform {
     /// Starts it, silent and as fast as it can be: not what it plays in development.
-    pub(super) fn start(stage: &Stage, log: &str) -> Result<Self> {
-        super::stage::release(&["--package", "recado-simulators", "--bin", "recado-simulators"])?;
+    pub(super) fn start(fixture: &Fixture, log: &str) -> Result<Self> {
+        super::fixture::release(&["--package", "recado-simulators", "--bin", "recado-simulators"])?;
         let mut command = std::process::Command::new(paths::released("recado-simulators"));
         let mut addresses = Vec::new();
         for name in [
@@ -52,7 +52,7 @@ impl Platform {
             command.env(name, "bench");
         }
         command.env("SIM_WHATSAPP_APP_SECRET", APP_SECRET);
-        let log = stage.dir().join(log);
+        let log = fixture.dir().join(log);
         let mut process = Process::spawn("recado-simulators", &mut command, log.clone())?;
         process.wait_until(Duration::from_secs(10), || {
             std::fs::read_to_string(&log).is_ok_and(|text| text.lines().any(|line| line == "ready"))
@@ -97,8 +97,8 @@ impl Platform {
     }
 
     /// A server that sends there, with workers and no pause between messages.
-    pub(super) fn serve(&self, stage: &Stage, log: &'static str) -> Result<Server> {
-        stage.launch(&Launch {
+    pub(super) fn serve(&self, fixture: &Fixture, log: &'static str) -> Result<Server> {
+        fixture.launch(&Launch {
             command_line: &["serve"],
             more: vec![
                 ("WHATSAPP_API_URL", format!("{}/v25.0", self.base)),
@@ -107,7 +107,7 @@ impl Platform {
                 ("EGRESS_ALLOW_CIDRS", "127.0.0.0/8".to_owned()),
             ],
             log,
-            ..stage.routes()
+            ..fixture.routes()
         })
     }
 }
@@ -119,10 +119,10 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(stage: &Stage, server: &Server, account: &str) -> Result<Self> {
+    pub(super) fn new(fixture: &Fixture, server: &Server, account: &str) -> Result<Self> {
         Ok(Self {
             account: account.to_owned(),
-            client: Client::new(&server.base, stage.headers(account)?),
+            client: Client::new(&server.base, fixture.headers(account)?),
         })
     }
 
@@ -213,7 +213,7 @@ fn id_of(reply: &Reply) -> Result<String> {
 
 /// Gives the account so many contacts in place of those it has, a plan that lets it write to all of them, and a template
 /// that may be sent.
-pub(super) fn people(stage: &Stage, account: &str, contacts: u32) -> Result<()> {
+pub(super) fn people(fixture: &Fixture, account: &str, contacts: u32) -> Result<()> {
     let sql = format!(
         "UPDATE accounts SET plan = 'scale' WHERE id = '{account}';
          DELETE FROM message_usage_slots WHERE account_id = '{account}';
@@ -226,7 +226,7 @@ pub(super) fn people(stage: &Stage, account: &str, contacts: u32) -> Result<()> 
              'Contato ' || n, '+55119' || lpad((60000000 + n)::text, 8, '0')
            FROM generate_series(1, {contacts}) n"
     );
-    let mut client = connect(&stage.database())?;
+    let mut client = connect(&fixture.database())?;
     client
         .batch_execute(&sql)
         .and_then(|()| client.batch_execute("VACUUM ANALYZE contacts"))
@@ -235,8 +235,8 @@ pub(super) fn people(stage: &Stage, account: &str, contacts: u32) -> Result<()> 
 
 /// Makes a campaign to all contacts of the account that is sending already, beyond what its plan allows; held by a worker
 /// that goes by the campaign's id, or by nobody.
-pub(super) fn frozen(stage: &Stage, account: &str, held: bool) -> Result<String> {
-    let mut client = connect(&stage.database())?;
+pub(super) fn frozen(fixture: &Fixture, account: &str, held: bool) -> Result<String> {
+    let mut client = connect(&fixture.database())?;
     let row = client.query_one(
         "INSERT INTO campaigns (account_id, id, name, template_id, status, profile_id, executed_at, quota_month)
          SELECT account_id, gen_random_uuid(), 'Bench', account_id, 'sending', id, now(),

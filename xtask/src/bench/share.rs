@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::Options;
 use super::captured;
 use super::data::targets;
-use super::figures::{Figure, median_and_spread};
+use super::fixture::{self, Fixture, Server, threads_and_connections};
 use super::load::{Pgbench, Request, Wrk};
 use super::read::start_bare;
-use super::stage::{self, Server, Stage, threads_and_connections};
+use super::results::{BenchResult, median_and_spread};
 use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::services::postgres::connect;
@@ -57,21 +57,21 @@ const CREATE: Case = Case {
 /// Every connection prepares every script: with more of them a short round is spent on that.
 const SCRIPTS: usize = 4;
 
-pub(super) fn plans(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
-    PLANS.run(stage, options)
+pub(super) fn plans(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
+    PLANS.run(fixture, options)
 }
 
-pub(super) fn list(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
-    LIST.run(stage, options)
+pub(super) fn list(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
+    LIST.run(fixture, options)
 }
 
-pub(super) fn create(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
-    let figures = CREATE.run(stage, options)?;
+pub(super) fn create(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
+    let results = CREATE.run(fixture, options)?;
     // Nobody has to relay what happened in order to be measured.
-    connect(&stage.database())?
+    connect(&fixture.database())?
         .batch_execute("DELETE FROM campaigns WHERE name = 'Bench'; TRUNCATE outbox_events")
         .context(|| "cannot clear away".to_owned())?;
-    Ok(figures)
+    Ok(results)
 }
 
 /// Requests a second of one turn.
@@ -88,16 +88,16 @@ impl Round {
 }
 
 impl Case {
-    fn run(&self, stage: &Stage, options: Options) -> Result<Vec<Figure>> {
-        stage::build_bare()?;
-        let server = stage.launch(&stage.uncounted()?)?;
-        let dir = stage.dir().join(self.name);
+    fn run(&self, fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
+        fixture::build_bare()?;
+        let server = fixture.launch(&fixture.uncounted()?)?;
+        let dir = fixture.dir().join(self.name);
         fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
-        let wrk = Wrk::new(wrk_or_install()?, &dir, &self.requests(stage)?)?;
-        let body = self.ask(stage, &server, 0)?;
-        let (bare, bare_url) = start_bare(stage, &body)?;
+        let wrk = Wrk::new(wrk_or_install()?, &dir, &self.requests(fixture)?)?;
+        let body = self.ask(fixture, &server, 0)?;
+        let (bare, bare_url) = start_bare(fixture, &body)?;
         let pgbench = match self.asks_the_database {
-            true => Some(self.pgbench(stage, &server)?),
+            true => Some(self.pgbench(fixture, &server)?),
             false => None,
         };
         wrk.run(&server.base, 1)?;
@@ -123,15 +123,15 @@ impl Case {
             rounds.push(round);
         }
         drop((server, bare));
-        Ok(self.figures(&rounds))
+        Ok(self.results(&rounds))
     }
 
-    fn figures(&self, rounds: &[Round]) -> Vec<Figure> {
+    fn results(&self, rounds: &[Round]) -> Vec<BenchResult> {
         let of = |value: fn(&Round) -> f64| median_and_spread(&rounds.iter().map(value).collect::<Vec<_>>());
-        let rate = |name: &str, value: f64| Figure::more(format!("{}: {name}", self.name), value, "/s", 0);
+        let rate = |name: &str, value: f64| BenchResult::more(format!("{}: {name}", self.name), value, "/s", 0);
         let (share, spread) = of(Round::share);
-        let mut figures = vec![
-            Figure::more(format!("{}: share of the limit", self.name), share, "", 2)
+        let mut results = vec![
+            BenchResult::more(format!("{}: share of the limit", self.name), share, "", 2)
                 .spread(spread)
                 .floor(self.floor)
                 .target(self.target),
@@ -140,19 +140,19 @@ impl Case {
         ];
         if self.asks_the_database {
             let statements = of(|round| round.statements.unwrap_or(f64::NAN)).0;
-            figures.push(rate("the statements alone", statements));
+            results.push(rate("the statements alone", statements));
         }
-        figures
+        results
     }
 
     /// Of every target's account in turn.
-    fn requests(&self, stage: &Stage) -> Result<Vec<Request>> {
+    fn requests(&self, fixture: &Fixture) -> Result<Vec<Request>> {
         targets()
             .into_iter()
             .map(|target| {
                 Ok(Request {
                     path: self.path.to_owned(),
-                    headers: stage.headers(&target.account)?,
+                    headers: fixture.headers(&target.account)?,
                     body: self.creates.then(|| body(&target.account).to_string()),
                 })
             })
@@ -160,11 +160,11 @@ impl Case {
     }
 
     /// What one target's account is answered.
-    fn ask(&self, stage: &Stage, server: &Server, target: usize) -> Result<Value> {
+    fn ask(&self, fixture: &Fixture, server: &Server, target: usize) -> Result<Value> {
         let Some(target) = targets().into_iter().nth(target) else {
             return fail("there is nothing to ask for");
         };
-        let client = Client::new(&server.base, stage.headers(&target.account)?);
+        let client = Client::new(&server.base, fixture.headers(&target.account)?);
         let reply = match self.creates {
             true => client.post(self.path, &body(&target.account))?,
             false => client.get(self.path)?,
@@ -176,14 +176,14 @@ impl Case {
     }
 
     /// The statements of the first target's request, with every target's account in its place.
-    fn pgbench(&self, stage: &Stage, server: &Server) -> Result<Pgbench> {
-        let Some(program) = stage.cluster.program("pgbench") else {
+    fn pgbench(&self, fixture: &Fixture, server: &Server) -> Result<Pgbench> {
+        let Some(program) = fixture.cluster.program("pgbench") else {
             return fail("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
         };
         let (threads, connections) = threads_and_connections();
         let last = std::cell::RefCell::new(Value::Null);
-        let mut script = captured::script(stage, || {
-            last.replace(self.ask(stage, server, 0)?);
+        let mut script = captured::script(fixture, || {
+            last.replace(self.ask(fixture, server, 0)?);
             Ok(())
         })?;
         if let Some(made) = last.into_inner().pointer("/data/id").and_then(Value::as_str) {
@@ -195,12 +195,12 @@ impl Case {
         let targets = targets();
         for (at, target) in targets.iter().take(SCRIPTS).enumerate() {
             let first = targets.first().map_or("", |first| &first.account);
-            let file = stage.dir().join(format!("{}-{at}.sql", self.name));
+            let file = fixture.dir().join(format!("{}-{at}.sql", self.name));
             fs::write(&file, script.replace(first, &target.account))
                 .context(|| format!("cannot write {}", file.display()))?;
             scripts.push(file);
         }
-        let pgbench = Pgbench::new(program, &stage.database(), connections, threads)?.with(scripts, Vec::new());
+        let pgbench = Pgbench::new(program, &fixture.database(), connections, threads)?.with(scripts, Vec::new());
         pgbench.run(1)?;
         Ok(pgbench)
     }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::Options;
 use super::data::accounts;
-use super::figures::Figure;
+use super::fixture::Fixture;
+use super::results::BenchResult;
 use super::sending::{Platform, Sender, frozen, people};
-use super::stage::Stage;
 use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
@@ -22,16 +22,16 @@ const HELD: Duration = Duration::from_secs(10 * 60);
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let account = accounts().into_iter().nth(11).unwrap_or_default();
-    let platform = Platform::start(stage, OTHER_LOG)?;
-    let server = platform.serve(stage, SERVER_LOG)?;
-    let sender = Sender::new(stage, &server, &account)?;
+    let platform = Platform::start(fixture, OTHER_LOG)?;
+    let server = platform.serve(fixture, SERVER_LOG)?;
+    let sender = Sender::new(fixture, &server, &account)?;
     sender.connect_number("106540352242928", None)?;
     println!("{CONTACTS} contacts");
-    people(stage, &account, CONTACTS)?;
-    let mut holder = connect(&stage.database())?;
-    let campaign = frozen(stage, &account, false)?;
+    people(fixture, &account, CONTACTS)?;
+    let mut holder = connect(&fixture.database())?;
+    let campaign = frozen(fixture, &account, false)?;
     let patience = Instant::now() + MINUTE;
     while platform.accepted()? == 0 {
         if Instant::now() > patience || signals::received() {
@@ -61,7 +61,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     let (first, last) = (rates.first(), rates.last());
     let (first, last) = (first.copied().unwrap_or(f64::NAN), last.copied().unwrap_or(f64::NAN));
     Ok(vec![
-        Figure::more(
+        BenchResult::more(
             "snapshot: speed after ten minutes of it, to that of the first",
             last / first,
             "",
@@ -69,6 +69,6 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
         )
         .floor(0.85)
         .target(0.97),
-        Figure::more("snapshot: messages a second in the first minute", first, "", 0),
+        BenchResult::more("snapshot: messages a second in the first minute", first, "", 0),
     ])
 }

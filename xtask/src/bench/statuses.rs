@@ -16,9 +16,9 @@ use sha2::Sha256;
 
 use super::Options;
 use super::data::accounts;
-use super::figures::Figure;
+use super::fixture::{Fixture, Server};
+use super::results::BenchResult;
 use super::sending::{APP_SECRET, Platform, Sender, people};
-use super::stage::{Server, Stage};
 use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::secrets::hex;
@@ -35,16 +35,16 @@ const CALLERS: usize = 4;
 /// The longest that a campaign may take.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let account = accounts().into_iter().next().unwrap_or_default();
-    people(stage, &account, CONTACTS)?;
-    let platform = Platform::start(stage, OTHER_LOG)?;
-    let server = platform.serve(stage, SERVER_LOG)?;
-    let sender = Sender::new(stage, &server, &account)?;
+    people(fixture, &account, CONTACTS)?;
+    let platform = Platform::start(fixture, OTHER_LOG)?;
+    let server = platform.serve(fixture, SERVER_LOG)?;
+    let sender = Sender::new(fixture, &server, &account)?;
     let number = sender.connect_number(NUMBER, None)?;
     println!("one campaign to {CONTACTS} contacts");
     let first = sender.send(PATIENCE)?;
-    let callbacks = statuses(stage, &account, &first)?;
+    let callbacks = statuses(fixture, &account, &first)?;
     println!("another one, and {} statuses of the first", CONTACTS * 3);
     let second = sender.campaign()?;
     let told = Told::default();
@@ -68,7 +68,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     })?;
     sender.wait_for_end(&second, PATIENCE)?;
     sender.disconnect_number(&number)?;
-    Ok(figures(&told, &meanwhile))
+    Ok(results(&told, &meanwhile))
 }
 
 /// What was done until there was nothing left to send, or nothing left to tell.
@@ -78,7 +78,7 @@ struct Meanwhile {
     sent: u32,
 }
 
-fn figures(told: &Told, meanwhile: &Meanwhile) -> Vec<Figure> {
+fn results(told: &Told, meanwhile: &Meanwhile) -> Vec<BenchResult> {
     let (taken, sent) = (f64::from(meanwhile.taken), f64::from(meanwhile.sent));
     let mut times = told.times.lock().map(|times| times.clone()).unwrap_or_default();
     times.sort_by(f64::total_cmp);
@@ -87,14 +87,14 @@ fn figures(told: &Told, meanwhile: &Meanwhile) -> Vec<Figure> {
     let share =
         late.parse::<f64>().unwrap_or_default() * 100.0 / times.len().max(1).to_string().parse::<f64>().unwrap_or(1.0);
     vec![
-        Figure::more(
+        BenchResult::more(
             "statuses: messages sent a second meanwhile",
             sent / meanwhile.seconds,
             "",
             0,
         ),
-        Figure::more("statuses: taken in a second", taken / meanwhile.seconds, "", 0),
-        Figure::more(
+        BenchResult::more("statuses: taken in a second", taken / meanwhile.seconds, "", 0),
+        BenchResult::more(
             "statuses: taken in for each that the sending causes",
             taken / (3.0 * sent),
             "",
@@ -102,7 +102,7 @@ fn figures(told: &Told, meanwhile: &Meanwhile) -> Vec<Figure> {
         )
         .floor(1.0)
         .target(1.5),
-        Figure::less(
+        BenchResult::less(
             "statuses: half of the callbacks answered within",
             median * 1000.0,
             " ms",
@@ -110,7 +110,7 @@ fn figures(told: &Told, meanwhile: &Meanwhile) -> Vec<Figure> {
         )
         .floor(250.0)
         .target(50.0),
-        Figure::less("statuses: callbacks that took more than a second", share, " %", 1)
+        BenchResult::less("statuses: callbacks that took more than a second", share, " %", 1)
             .floor(1.0)
             .target(0.1),
     ]
@@ -161,12 +161,12 @@ fn tell(server: &Server, callbacks: &[String], told: &Told) -> Result<()> {
 }
 
 /// The callbacks of a campaign that was sent: three statuses of each message, all `sent` before all `delivered`.
-fn statuses(stage: &Stage, account: &str, campaign: &str) -> Result<Vec<String>> {
+fn statuses(fixture: &Fixture, account: &str, campaign: &str) -> Result<Vec<String>> {
     let query = format!(
         "SELECT id::text, wa_message_id FROM campaign_sends
          WHERE account_id = '{account}' AND campaign_id = '{campaign}' AND status = 'sent' ORDER BY random()"
     );
-    let rows = connect(&stage.database())?
+    let rows = connect(&fixture.database())?
         .query(&query, &[])
         .context(|| "cannot read the sends".to_owned())?;
     let sends: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();

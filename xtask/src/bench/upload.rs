@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::Options;
 use super::data;
-use super::figures::{Figure, median_and_spread};
+use super::fixture::{Fixture, Launch, Server, port};
 use super::memory;
-use super::stage::{Launch, Server, Stage, port};
+use super::results::{BenchResult, median_and_spread};
 use crate::error::{Context, Result, fail};
 use crate::process;
 
@@ -21,22 +21,22 @@ const PIECE: usize = 1_000_000;
 const BOUNDARY: &str = "----bench";
 const PATH: &str = "/api/templates/media/upload";
 
-pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
-    let store = stage.dir().join("media");
-    let server = stage.launch(&Launch {
+pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
+    let store = fixture.dir().join("media");
+    let server = fixture.launch(&Launch {
         more: vec![("MEDIA_STORE_URL", format!("file://{}", store.display()))],
-        ..stage.uncounted()?
+        ..fixture.uncounted()?
     })?;
     let Some(account) = data::accounts().into_iter().nth(12) else {
         return fail("there are no accounts");
     };
     // As everywhere, the first time is not measured: connections are opened, and the kernel finds its pages.
-    upload(stage, &server, &account)?;
+    upload(fixture, &server, &account)?;
     emptied(&store)?;
     let before = memory::of(server.process.id())?.now;
     let (mut shares, mut most) = (Vec::new(), 0.0_f64);
     for number in 1..=options.pairs {
-        let (took, peak) = memory::peak_during(server.process.id(), || upload(stage, &server, &account))?;
+        let (took, peak) = memory::peak_during(server.process.id(), || upload(fixture, &server, &account))?;
         // Nobody's bytes are on their way to the disk while the others' are taken.
         emptied(&store)?;
         let alone = written(&store)?;
@@ -51,10 +51,10 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     }
     let (share, spread) = median_and_spread(&shares);
     Ok(vec![
-        Figure::less("upload: memory beyond what there was", most, " MiB", 1)
+        BenchResult::less("upload: memory beyond what there was", most, " MiB", 1)
             .floor(16.0)
             .target(4.0),
-        Figure::more("upload: rate, to that of dd to the same store", share, "", 2)
+        BenchResult::more("upload: rate, to that of dd to the same store", share, "", 2)
             .spread(spread)
             .floor(0.5)
             .target(0.8),
@@ -62,7 +62,7 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
 }
 
 /// Seconds that a document took.
-fn upload(stage: &Stage, server: &Server, account: &str) -> Result<f64> {
+fn upload(fixture: &Fixture, server: &Server, account: &str) -> Result<f64> {
     let head = format!(
         "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.pdf\"\r\n\
          Content-Type: application/pdf\r\n\r\n"
@@ -73,7 +73,7 @@ fn upload(stage: &Stage, server: &Server, account: &str) -> Result<f64> {
         "POST {PATH} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\
          Content-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
     );
-    for (name, value) in stage.headers(account)? {
+    for (name, value) in fixture.headers(account)? {
         request.push_str(&format!("{name}: {value}\r\n"));
     }
     request.push_str("\r\n");

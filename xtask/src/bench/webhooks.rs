@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::Options;
 use super::data::accounts;
-use super::figures::{Figure, median_and_spread};
+use super::fixture::Fixture;
 use super::load::Wrk;
+use super::results::{BenchResult, median_and_spread};
 use super::sending::{Platform, Sender};
-use super::stage::Stage;
 use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
@@ -40,25 +40,25 @@ impl Round {
     }
 }
 
-pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let mut names = accounts().into_iter().skip(6);
     let (quick, hanging) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
-    let platform = Platform::start(stage, OTHER_LOG)?;
-    let server = platform.serve(stage, SERVER_LOG)?;
+    let platform = Platform::start(fixture, OTHER_LOG)?;
+    let server = platform.serve(fixture, SERVER_LOG)?;
     let receiver = Client::new(&platform.receiver, Vec::new());
-    let sender = Sender::new(stage, &server, &quick)?;
+    let sender = Sender::new(fixture, &server, &quick)?;
     endpoint(&sender, &format!("{}/quick", platform.receiver))?;
-    let wrk = Wrk::posting(wrk_or_install()?, stage.dir(), "/alone", &body(&quick))?;
+    let wrk = Wrk::posting(wrk_or_install()?, fixture.dir(), "/alone", &body(&quick))?;
     let mut rounds = Vec::new();
     for number in 1..=options.pairs {
         let receiver_alone = wrk.run(&platform.receiver, options.seconds)?;
         receiver.post("/_sim/reset", &json!({}))?;
-        let before = Statements::so_far(stage)?;
-        let whole = delivered(stage, &receiver, &quick)?;
+        let before = Statements::so_far(fixture)?;
+        let whole = delivered(fixture, &receiver, &quick)?;
         let round = Round {
             whole,
             receiver: receiver_alone,
-            statements: Statements::so_far(stage)?
+            statements: Statements::so_far(fixture)?
                 .since(before)
                 .map(|time| f64::from(EVENTS) / time),
         };
@@ -71,48 +71,48 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
         );
         rounds.push(round);
     }
-    let hung = beside_a_hanging_one(stage, &server.base, &receiver, [&quick, &hanging], options)?;
-    Ok(figures(&rounds, &hung))
+    let hung = beside_a_hanging_one(fixture, &server.base, &receiver, [&quick, &hanging], options)?;
+    Ok(results(&rounds, &hung))
 }
 
-fn figures(rounds: &[Round], hung: &[f64]) -> Vec<Figure> {
+fn results(rounds: &[Round], hung: &[f64]) -> Vec<BenchResult> {
     let median = |of: fn(&Round) -> f64| median_and_spread(&rounds.iter().map(of).collect::<Vec<_>>()).0;
     let shares: Vec<f64> = rounds.iter().filter_map(Round::of_the_limit).collect();
-    let mut figures = Vec::new();
+    let mut results = Vec::new();
     if !shares.is_empty() {
         let (share, spread) = median_and_spread(&shares);
-        let figure = Figure::more("webhooks: share of the limit", share, "", 2).spread(spread);
-        figures.push(figure.floor(0.45).target(0.70));
+        let result = BenchResult::more("webhooks: share of the limit", share, "", 2).spread(spread);
+        results.push(result.floor(0.45).target(0.70));
     }
     let whole = median(|round| round.whole);
-    figures.push(Figure::more("webhooks: deliveries", whole, "/s", 0));
-    figures.push(Figure::more(
+    results.push(BenchResult::more("webhooks: deliveries", whole, "/s", 0));
+    results.push(BenchResult::more(
         "webhooks: the receiver alone",
         median(|round| round.receiver),
         "/s",
         0,
     ));
-    figures.push(Figure::more(
+    results.push(BenchResult::more(
         "webhooks: the statements alone",
         median(|round| round.statements.unwrap_or(f64::NAN)),
         "/s",
         0,
     ));
     let (beside, spread) = median_and_spread(hung);
-    let kept = Figure::more(
+    let kept = BenchResult::more(
         "webhooks: speed beside a receiver that hangs, to that without",
         beside,
         "",
         2,
     );
-    figures.push(kept.spread(spread).floor(0.90).target(0.97));
-    figures
+    results.push(kept.spread(spread).floor(0.90).target(0.97));
+    results
 }
 
 /// How fast it is while another account's receiver takes calls and never answers, in times of before; a round of each in
 /// turn.
 fn beside_a_hanging_one(
-    stage: &Stage,
+    fixture: &Fixture,
     server: &str,
     receiver: &Client,
     [quick, hanging]: [&str; 2],
@@ -124,7 +124,7 @@ fn beside_a_hanging_one(
         // Held, so that nobody hears of an end.
         let _held: Vec<_> = listener.incoming().collect();
     });
-    let client = Client::new(server, stage.headers(hanging)?);
+    let client = Client::new(server, fixture.headers(hanging)?);
     let body = json!({ "name": "Hanging", "url": format!("http://{address}/"), "events": ["*"], "is_active": false });
     let made = client.post("/api/webhooks", &body)?;
     let id = made
@@ -135,11 +135,11 @@ fn beside_a_hanging_one(
     let path = format!("/api/webhooks/{id}");
     let mut rounds = Vec::new();
     for number in 1..=options.pairs {
-        let without = delivered(stage, receiver, quick)?;
+        let without = delivered(fixture, receiver, quick)?;
         client.put(&path, &json!({ "is_active": true }))?;
-        events(stage, hanging)?;
-        in_line(stage)?;
-        let with = delivered(stage, receiver, quick)?;
+        events(fixture, hanging)?;
+        in_line(fixture)?;
+        let with = delivered(fixture, receiver, quick)?;
         client.put(&path, &json!({ "is_active": false }))?;
         println!(
             "{number}/{}: {without:.0}/s alone, {with:.0}/s beside one that hangs",
@@ -151,8 +151,8 @@ fn beside_a_hanging_one(
 }
 
 /// Waits until nothing is left in the outbox: what was in it waits for its endpoint then.
-fn in_line(stage: &Stage) -> Result<()> {
-    let mut client = connect(&stage.database())?;
+fn in_line(fixture: &Fixture) -> Result<()> {
+    let mut client = connect(&fixture.database())?;
     let began = Instant::now();
     loop {
         let row = client.query_one("SELECT NOT EXISTS (SELECT FROM outbox_events)", &[]);
@@ -190,8 +190,8 @@ fn item(id: &str) -> Value {
 }
 
 /// Leaves a round of events behind, as changes do.
-fn events(stage: &Stage, account: &str) -> Result<()> {
-    let mut client = connect(&stage.database())?;
+fn events(fixture: &Fixture, account: &str) -> Result<()> {
+    let mut client = connect(&fixture.database())?;
     let sql = format!(
         "INSERT INTO outbox_events (account_id, payload)
          SELECT '{account}', jsonb_build_object('kind', 'webhook', 'type', 'message.sent', 'items', items)
@@ -205,10 +205,10 @@ fn events(stage: &Stage, account: &str) -> Result<()> {
 }
 
 /// Deliveries a second, from the moment that the events are there to the last delivery.
-fn delivered(stage: &Stage, receiver: &Client, account: &str) -> Result<f64> {
+fn delivered(fixture: &Fixture, receiver: &Client, account: &str) -> Result<f64> {
     receiver.post("/_sim/reset", &json!({}))?;
     let began = Instant::now();
-    events(stage, account)?;
+    events(fixture, account)?;
     loop {
         let count = receiver.get("/_sim/count")?.body;
         let count = count.get("count").and_then(Value::as_u64).unwrap_or_default();
@@ -226,11 +226,11 @@ fn delivered(stage: &Stage, receiver: &Client, account: &str) -> Result<f64> {
 struct Statements(Option<f64>);
 
 impl Statements {
-    fn so_far(stage: &Stage) -> Result<Self> {
-        if !stage.cluster.has_statement_statistics() {
+    fn so_far(fixture: &Fixture) -> Result<Self> {
+        if !fixture.cluster.has_statement_statistics() {
             return Ok(Self(None));
         }
-        let row = connect(&stage.database())?
+        let row = connect(&fixture.database())?
             .query_one(
                 "SELECT coalesce(sum(total_exec_time), 0)::float8 / 1000 FROM pg_stat_statements
                  WHERE query LIKE '%webhook_%' AND query NOT LIKE '%jsonb_agg%'",

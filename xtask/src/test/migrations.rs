@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 
 use postgres::Client;
 
-use super::rig::Rig;
 use super::schema;
+use super::services::TestServices;
 use crate::error::{Context, Result, fail};
 use crate::paths;
 use crate::services::postgres::connect;
 
-pub(crate) fn check(rig: &Rig) -> Result<()> {
+pub(crate) fn check(services: &TestServices) -> Result<()> {
     let migrations = migrations(&paths::root().join("migrations"))?;
     let name = format!("up_down_up_{}", std::process::id());
-    let mut admin = connect(rig.database_url())?;
+    let mut admin = connect(services.database_url())?;
     admin
         .batch_execute(&format!("CREATE DATABASE {name}"))
         .context(|| "cannot make a database".to_owned())?;
-    let result = up_down_up(&migrations, &on_database(rig.database_url(), &name));
+    let result = up_down_up(&migrations, &on_database(services.database_url(), &name));
     let dropped = admin.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"));
     result?;
     dropped.context(|| "cannot drop the database".to_owned())?;

@@ -6,8 +6,8 @@
 pub(crate) mod counts;
 mod migrations;
 pub(crate) mod plans;
-pub(crate) mod rig;
 mod schema;
+pub(crate) mod services;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 use crate::error::{Context, Result, fail};
 use crate::{guides, paths, process, signals, tidy};
 use counts::Counts;
-use rig::Rig;
+use services::TestServices;
 
 /// What the steps share.
 #[derive(Default)]
 struct Run {
-    rig: Option<Rig>,
+    services: Option<TestServices>,
     counts: Option<Counts>,
     build_failed: bool,
 }
@@ -71,7 +71,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "migrations",
-        run: |run| rig(run).and_then(migrations::check),
+        run: |run| services(run).and_then(migrations::check),
         services: true,
     },
     Step {
@@ -105,7 +105,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     let mut outcomes = Vec::new();
     if steps.iter().any(|step| step.services) {
         outcomes.push(timed("services", || {
-            run.rig = Some(Rig::start()?);
+            run.services = Some(TestServices::start()?);
             Ok(())
         }));
     }
@@ -117,7 +117,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
         outcomes.push(timed(step.name, || (step.run)(&mut run)));
     }
     // Stopped before the summary, so that nothing is said after it.
-    run.rig = None;
+    run.services = None;
     summary(&outcomes, run.counts.as_ref())
 }
 
@@ -211,7 +211,7 @@ fn unit(run: &mut Run) -> Result<()> {
     let mut test = paths::cargo();
     // One failing crate must not hide the others.
     test.args(["test", "--workspace", "--no-fail-fast"]);
-    for (name, value) in rig(run)?.environment() {
+    for (name, value) in services(run)?.environment() {
         test.env(name, value);
     }
     counted(&mut test, run.counts.get_or_insert_default())
@@ -221,7 +221,7 @@ fn plans(run: &mut Run) -> Result<()> {
     if run.build_failed {
         return fail("not run, since the build failed");
     }
-    plans::check(rig(run)?)
+    plans::check(services(run)?)
 }
 
 /// Runs `cargo test`, shows what it says, and adds up its results.
@@ -254,9 +254,9 @@ fn doc(_: &mut Run) -> Result<()> {
     process::run(&mut doc, "cargo doc")
 }
 
-fn rig(run: &Run) -> Result<&Rig> {
-    match &run.rig {
-        Some(rig) => Ok(rig),
+fn services(run: &Run) -> Result<&TestServices> {
+    match &run.services {
+        Some(services) => Ok(services),
         None => fail("not run, since the services did not start"),
     }
 }

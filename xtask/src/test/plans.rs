@@ -1,11 +1,11 @@
-//! The tests of plans (`crates/postgres/tests/it/unseen.rs`) on other versions of PostgreSQL: a minor version may decide
+//! The tests of plans (`crates/postgres/tests/it/plan_stability.rs`) on other versions of PostgreSQL: a minor version may decide
 //! differently, and did.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::counts::Counts;
-use super::{counted, rig::Rig};
+use super::{counted, services::TestServices};
 use crate::error::{Result, fail};
 use crate::paths;
 use crate::scratch::Scratch;
@@ -22,14 +22,14 @@ const ALL: [u32; 4] = [15, 16, 17, 18];
 /// A version on which the tests passed while they failed on the next one but one.
 const EARLIER: Version = Version { major: 15, minor: 18 };
 
-const TESTS: &str = "unseen::";
+const TESTS: &str = "plan_stability::";
 
 /// The gate. Without npm it says what is left out; a build machine (`CI=true`) must have it.
-pub(super) fn check(rig: &Rig) -> Result<()> {
+pub(super) fn check(services: &TestServices) -> Result<()> {
     let found = find::postgres()?.and_then(|bin| Version::of(&bin));
     println!("{TESTS} ran on the version found, {}", named(found));
     match newest(&GATE) {
-        Ok(others) => run_on(rig, others.into_iter().filter(|bin| Version::of(bin) != found)),
+        Ok(others) => run_on(services, others.into_iter().filter(|bin| Version::of(bin) != found)),
         Err(failure) if std::env::var("CI").is_ok_and(|ci| ci == "true") => Err(failure),
         Err(failure) => {
             println!("{TESTS} left out on the newest of {GATE:?}: {failure}");
@@ -38,12 +38,12 @@ pub(super) fn check(rig: &Rig) -> Result<()> {
     }
 }
 
-/// `cargo xtask prove versions`.
+/// `cargo xtask stress versions`.
 pub(crate) fn prove() -> Result<()> {
-    let rig = Rig::start()?;
+    let services = TestServices::start()?;
     let mut all = vec![find::postgres_or_install()?, versions::exactly(EARLIER)?];
     all.extend(newest(&ALL)?);
-    run_on(&rig, all.into_iter())
+    run_on(&services, all.into_iter())
 }
 
 fn newest(majors: &[u32]) -> Result<Vec<PathBuf>> {
@@ -54,11 +54,11 @@ fn named(version: Option<Version>) -> String {
     version.map_or_else(|| "of another machine".to_owned(), |version| version.to_string())
 }
 
-fn run_on(rig: &Rig, versions: impl Iterator<Item = PathBuf>) -> Result<()> {
+fn run_on(services: &TestServices, versions: impl Iterator<Item = PathBuf>) -> Result<()> {
     let mut failed = Vec::new();
     for bin in versions {
         let (version, began, mut counts) = (named(Version::of(&bin)), Instant::now(), Counts::default());
-        let outcome = run(rig, &bin, &mut counts);
+        let outcome = run(services, &bin, &mut counts);
         let seconds = began.elapsed().as_secs_f64();
         println!(
             "PostgreSQL {version} ({}): {TESTS} {} passed, {} failed, {seconds:.1} s",
@@ -79,12 +79,12 @@ fn run_on(rig: &Rig, versions: impl Iterator<Item = PathBuf>) -> Result<()> {
 }
 
 /// With the features of the whole workspace: nothing is built again for it.
-fn run(rig: &Rig, bin: &Path, counts: &mut Counts) -> Result<()> {
+fn run(services: &TestServices, bin: &Path, counts: &mut Counts) -> Result<()> {
     let scratch = Scratch::in_memory_called("plans")?;
     let cluster = Cluster::start_with(bin.to_owned(), &scratch.dir.join("postgres"), Purpose::Tests)?;
     let mut test = paths::cargo();
     test.args(["test", "--workspace", "--test", "it", "--quiet", "--", TESTS]);
-    for (name, value) in rig.environment() {
+    for (name, value) in services.environment() {
         test.env(name, value);
     }
     test.env("TEST_DATABASE_URL", cluster.url("postgres"))

@@ -69,7 +69,7 @@ fn is_source(path: &str) -> bool {
 
 /// A test that is no test of every day, and says which proof runs it.
 fn is_proof(line: &str) -> bool {
-    line.trim_start().starts_with("#[ignore = \"") && line.contains(": cargo xtask prove ")
+    line.trim_start().starts_with("#[ignore = \"") && line.contains(": cargo xtask stress ")
 }
 
 /// Not as the end of a longer word.
@@ -128,7 +128,7 @@ mod tests {
             "//! todo!\nfn a() { todo!() }\n#[ignore = \"x\"]\nfn b() { my_dbg!(\"dbg!\") }\n",
         );
         assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [2, 3]);
-        let proof = "//! x\n#[ignore = \"measures time: cargo xtask prove timing\"]\nfn a() {}\n";
+        let proof = "//! x\n#[ignore = \"measures time: cargo xtask stress timing\"]\nfn a() {}\n";
         assert_eq!(check("crates/a/src/b.rs", proof), []);
     }
 }

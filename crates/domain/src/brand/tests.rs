@@ -12,13 +12,13 @@ use crate::shared::{AccountId, AuditAction, Event, FieldErrors, MockClock, Role,
 
 const NOW: time::OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 
-struct World {
+struct Fixture {
     store: MockBrandStore,
     pages: MockPageFetcher,
     extractor: MockBrandExtractor,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         Self {
             store: MockBrandStore::new(),
@@ -108,7 +108,8 @@ async fn what_is_written_is_checked_field_by_field() {
         ),
     ];
     for (input, wrong) in cases {
-        let Err(BrandError::Invalid(FieldErrors(fields))) = World::new().brand().update(&tenant(), &input).await else {
+        let Err(BrandError::Invalid(FieldErrors(fields))) = Fixture::new().brand().update(&tenant(), &input).await
+        else {
             panic!("{wrong:?}")
         };
         assert_eq!(fields.into_keys().collect::<Vec<_>>(), wrong);
@@ -117,7 +118,7 @@ async fn what_is_written_is_checked_field_by_field() {
 
 #[tokio::test]
 async fn a_change_is_audited_with_the_names_of_its_fields() {
-    let mut world = World::new();
+    let mut fixture = Fixture::new();
     let written = |_: &AccountId, input: &BrandInput, now: &time::OffsetDateTime, events: &[Event]| {
         let [Event::Audit(audit)] = events else { return false };
         let named = audit.changes == Some(json!({ "fields": ["description", "website_url"] }));
@@ -127,7 +128,7 @@ async fn a_change_is_audited_with_the_names_of_its_fields() {
             && *now == NOW
             && input.description == Some(None)
     };
-    world
+    fixture
         .store
         .expect_update()
         .withf(written)
@@ -138,18 +139,18 @@ async fn a_change_is_audited_with_the_names_of_its_fields() {
         website_url: some("https://loja.example"),
         ..BrandInput::default()
     };
-    world.brand().update(&tenant(), &input).await.unwrap();
+    fixture.brand().update(&tenant(), &input).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_scrape_keeps_what_was_read_and_where() {
-    let mut world = World::new();
-    world
+    let mut fixture = Fixture::new();
+    fixture
         .pages
         .expect_fetch()
         .withf(|url| url == "https://loja.example")
         .returning(|_| Ok(page()));
-    world
+    fixture
         .extractor
         .expect_extract()
         .withf(|given| *given == page())
@@ -175,13 +176,17 @@ async fn a_scrape_keeps_what_was_read_and_where() {
             && (&raw["text_chars"], &raw["usage"]["total_tokens"]) == (&json!(3), &json!(7))
             && (title, raw["text_sha256"].as_str().unwrap().len()) == (500, hash)
     };
-    world
+    fixture
         .store
         .expect_keep()
         .withf(kept)
         .times(1)
         .returning(|_, _| Ok(context()));
-    world.brand().scrape(&tenant(), " https://loja.example ").await.unwrap();
+    fixture
+        .brand()
+        .scrape(&tenant(), " https://loja.example ")
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -193,20 +198,20 @@ async fn without_a_page_or_a_reader_nothing_is_stored() {
         PageRefusal::TooLarge,
     ];
     for refusal in refusals {
-        let mut world = World::new();
-        world.pages.expect_fetch().returning(move |_| Err(refusal));
-        let refused = world.brand().scrape(&tenant(), "http://x").await;
+        let mut fixture = Fixture::new();
+        fixture.pages.expect_fetch().returning(move |_| Err(refusal));
+        let refused = fixture.brand().scrape(&tenant(), "http://x").await;
         let Err(BrandError::Invalid(errors)) = refused else {
             panic!("{refused:?}")
         };
         assert_eq!(errors, FieldErrors::one("url", refusal.to_string()));
     }
     for fault in [ExtractError::NotConfigured, ExtractError::Failed("x".into())] {
-        let mut world = World::new();
-        world.pages.expect_fetch().returning(|_| Ok(page()));
+        let mut fixture = Fixture::new();
+        fixture.pages.expect_fetch().returning(|_| Ok(page()));
         let told = fault.clone();
-        world.extractor.expect_extract().returning(move |_| Err(told.clone()));
-        let failed = world.brand().scrape(&tenant(), "http://x").await;
+        fixture.extractor.expect_extract().returning(move |_| Err(told.clone()));
+        let failed = fixture.brand().scrape(&tenant(), "http://x").await;
         assert!(
             matches!(&failed, Err(BrandError::Extractor(told)) if *told == fault),
             "{failed:?}"

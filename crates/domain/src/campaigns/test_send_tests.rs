@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::service::tests::{NOW, campaign, tenant};
 use super::*;
 use crate::billing::PlanEntitlement;
-use crate::media::tests::{Shelf, media};
+use crate::media::tests::{FakeMediaStore, media};
 use crate::media::{MediaPath, MediaType};
 use crate::shared::{
     AuditAction, CampaignId, Event, GatewayError, MockCipher, MockErrorReport, MockIds, ProfileId, Sealed, StoreError,
@@ -76,36 +76,36 @@ fn facts() -> TestSendFacts {
     }
 }
 
-/// The store, the platform and the shelf of a test; what the store was told, in order.
-struct Stage {
+/// The store, the platform and the media_store of a test; what the store was told, in order.
+struct Fixture {
     store: MockTestSendStore,
     gateway: MockWhatsappGateway,
-    shelf: Arc<Shelf>,
+    media_store: Arc<FakeMediaStore>,
     opens: bool,
     told: Arc<Mutex<Vec<String>>>,
 }
 
-impl Stage {
+impl Fixture {
     /// Nobody is asked anything.
     fn bare() -> Self {
         Self {
             store: MockTestSendStore::new(),
             gateway: MockWhatsappGateway::new(),
-            shelf: Arc::default(),
+            media_store: Arc::default(),
             opens: true,
             told: Arc::default(),
         }
     }
 
     fn new(facts: TestSendFacts) -> Self {
-        let mut stage = Self::bare();
-        stage
+        let mut fixture = Self::bare();
+        fixture
             .store
             .expect_facts()
             .times(1)
             .withf(|_, id, phone| *id == ID && phone.as_str() == PHONE)
             .return_once(move |_, _, _| Ok(Some(facts)));
-        stage
+        fixture
     }
 
     /// The month has a message left.
@@ -182,7 +182,7 @@ impl Stage {
         let mut kept = MockFileIdStore::new();
         kept.expect_find().returning(|_, _, _| Ok(None));
         kept.expect_keep().returning(|_, _, _, _, _| Ok(()));
-        let files = MessageFiles::new(media(&self.shelf), Arc::new(kept));
+        let files = MessageFiles::new(media(&self.media_store), Arc::new(kept));
         let (store, gateway) = (Arc::new(self.store), Arc::new(self.gateway));
         let mut report = MockErrorReport::new();
         let told = self.told.clone();
@@ -203,7 +203,7 @@ fn accepted() -> SendOutcome {
 }
 
 async fn refused(facts: TestSendFacts) -> Refusal {
-    let (report, told) = Stage::new(facts).send().await;
+    let (report, told) = Fixture::new(facts).send().await;
     assert_eq!(told, Vec::<String>::new());
     match report {
         Err(TestSendError::Refused(refusal)) => refusal,
@@ -213,8 +213,8 @@ async fn refused(facts: TestSendFacts) -> Refusal {
 
 #[tokio::test]
 async fn a_test_reserves_its_message_then_leaves_once() {
-    let stage = Stage::new(facts()).paid().called(&["Ana", "PROMO10"], accepted());
-    let (report, told) = stage.send().await;
+    let fixture = Fixture::new(facts()).paid().called(&["Ana", "PROMO10"], accepted());
+    let (report, told) = fixture.send().await;
     let expected = TestSendReport {
         sent: true,
         simulated: false,
@@ -230,15 +230,15 @@ async fn whoever_has_the_phone_supplies_the_values() {
         contact: Some(contact("Bia Lima", json!({ "coupon": "BIA5" }))),
         ..facts()
     };
-    let stage = Stage::new(known).paid().called(&["Bia", "BIA5"], accepted());
-    stage.send().await.0.unwrap();
+    let fixture = Fixture::new(known).paid().called(&["Bia", "BIA5"], accepted());
+    fixture.send().await.0.unwrap();
     // What they lack the example stands for.
     let lacking = TestSendFacts {
         contact: Some(contact("Bia", json!({ "coupon": " " }))),
         ..facts()
     };
-    let stage = Stage::new(lacking).paid().called(&["Bia", "PROMO10"], accepted());
-    stage.send().await.0.unwrap();
+    let fixture = Fixture::new(lacking).paid().called(&["Bia", "PROMO10"], accepted());
+    fixture.send().await.0.unwrap();
 }
 
 #[tokio::test]
@@ -247,7 +247,7 @@ async fn without_a_number_nobody_is_called_and_it_counts_all_the_same() {
         profile: None,
         ..facts()
     };
-    let (report, told) = Stage::new(simulated).paid().send().await;
+    let (report, told) = Fixture::new(simulated).paid().send().await;
     let expected = TestSendReport {
         sent: true,
         simulated: true,
@@ -285,13 +285,13 @@ async fn each_precondition_refuses() {
 
 #[tokio::test]
 async fn a_month_that_is_used_up_refuses_before_anybody_is_called() {
-    let mut stage = Stage::new(facts());
-    stage
+    let mut fixture = Fixture::new(facts());
+    fixture
         .store
         .expect_reserve_message()
         .times(1)
         .returning(|_, _, _| Ok(None));
-    let (report, _) = stage.send().await;
+    let (report, _) = fixture.send().await;
     assert!(matches!(
         report,
         Err(TestSendError::Refused(Refusal::MonthUsedUp { limit: 250 }))
@@ -301,15 +301,15 @@ async fn a_month_that_is_used_up_refuses_before_anybody_is_called() {
 #[tokio::test]
 async fn a_phone_is_looked_at_before_the_campaign() {
     for phone in ["", "nobody", "+5511", "123"] {
-        let (report, _) = Stage::bare().send_to(phone).await;
+        let (report, _) = Fixture::bare().send_to(phone).await;
         assert!(
             matches!(report, Err(TestSendError::Invalid(errors)) if errors.0.contains_key("phone")),
             "{phone}"
         );
     }
-    let mut stage = Stage::bare();
-    stage.store.expect_facts().returning(|_, _, _| Ok(None));
-    assert!(matches!(stage.send().await.0, Err(TestSendError::NotFound)));
+    let mut fixture = Fixture::bare();
+    fixture.store.expect_facts().returning(|_, _, _| Ok(None));
+    assert!(matches!(fixture.send().await.0, Err(TestSendError::NotFound)));
 }
 
 #[tokio::test]
@@ -341,8 +341,10 @@ async fn what_surely_did_not_leave_costs_nothing() {
     ];
     for (outcome, has_code) in cases {
         for done in [true, false] {
-            let stage = Stage::new(facts()).paid().called(&["Ana", "PROMO10"], outcome.clone());
-            let (report, told) = stage.refunded(done).send().await;
+            let fixture = Fixture::new(facts())
+                .paid()
+                .called(&["Ana", "PROMO10"], outcome.clone());
+            let (report, told) = fixture.refunded(done).send().await;
             match report {
                 Err(TestSendError::Platform(GatewayError::Refused { code: told, .. })) => {
                     assert!(has_code && told == code);
@@ -361,14 +363,14 @@ async fn what_may_have_left_keeps_its_reservation_and_says_so() {
     let unknown = SendOutcome::Unknown {
         detail: "time-out".into(),
     };
-    let stage = Stage::new(facts()).paid().called(&["Ana", "PROMO10"], unknown);
-    let (report, told) = stage.send().await;
+    let fixture = Fixture::new(facts()).paid().called(&["Ana", "PROMO10"], unknown);
+    let (report, told) = fixture.send().await;
     assert!(matches!(report, Err(TestSendError::Unknown)));
     assert_eq!(told.len(), 2);
 }
 
-/// The same with a picture of ours as the header, on the shelf or not.
-fn pictured(on_shelf: bool) -> Stage {
+/// The same with a picture of ours as the header, on the media_store or not.
+fn pictured(on_shelf: bool) -> Fixture {
     let path = MediaPath {
         account_id: tenant().account_id,
         id: Uuid::from_u128(5),
@@ -380,27 +382,27 @@ fn pictured(on_shelf: bool) -> Stage {
         header_media_url: Some(format!("https://media.example/{path}")),
         ..template
     });
-    let stage = Stage::new(facts);
+    let fixture = Fixture::new(facts);
     if on_shelf {
-        stage
-            .shelf
+        fixture
+            .media_store
             .files
             .lock()
             .unwrap()
             .insert(path.to_string(), b"png".to_vec());
     }
-    stage
+    fixture
 }
 
 #[tokio::test]
 async fn files_are_given_to_the_platform_before_the_message() {
-    let mut stage = pictured(true).paid();
-    stage
+    let mut fixture = pictured(true).paid();
+    fixture
         .gateway
         .expect_upload_file()
         .times(1)
         .returning(|_, _| Ok("55".into()));
-    stage
+    fixture
         .gateway
         .expect_send_template()
         .times(1)
@@ -409,28 +411,28 @@ async fn files_are_given_to_the_platform_before_the_message() {
             (file.kind, &file.source) == (HeaderType::Image, &FileSource::Id("55".into()))
         })
         .return_once(|_, _| accepted());
-    stage.send().await.0.unwrap();
+    fixture.send().await.0.unwrap();
     // One that is gone, or that the platform does not take, costs nothing and sends nothing.
     let (gone, told) = pictured(false).send().await;
     assert!(matches!(gone, Err(TestSendError::Unready(text)) if text.contains("not there")));
     assert_eq!(told, Vec::<String>::new());
-    let mut stage = pictured(true);
-    stage
+    let mut fixture = pictured(true);
+    fixture
         .gateway
         .expect_upload_file()
         .times(1)
         .returning(|_, _| Err(GatewayError::Unavailable("x".into())));
     assert!(matches!(
-        stage.send().await.0,
+        fixture.send().await.0,
         Err(TestSendError::Platform(GatewayError::Unavailable(_)))
     ));
 }
 
 #[tokio::test]
 async fn a_number_whose_token_cannot_be_read_sends_nothing() {
-    let mut stage = Stage::new(facts());
-    stage.opens = false;
-    let (report, told) = stage.send().await;
+    let mut fixture = Fixture::new(facts());
+    fixture.opens = false;
+    let (report, told) = fixture.send().await;
     assert!(matches!(report, Err(TestSendError::Unready(text)) if text.contains("access token")));
     assert_eq!(told, Vec::<String>::new());
 }

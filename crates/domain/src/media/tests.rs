@@ -17,7 +17,7 @@ pub(crate) const ACCOUNT: AccountId = AccountId(Uuid::from_u128(9));
 
 /// Files in memory.
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct FakeMediaStore {
     pub(crate) files: Mutex<BTreeMap<String, Vec<u8>>>,
     /// Files that were begun, and not yet committed or dropped.
     open: Mutex<usize>,
@@ -27,25 +27,25 @@ pub(crate) struct Shelf {
 }
 
 struct Draft {
-    shelf: Arc<Shelf>,
+    media_store: Arc<FakeMediaStore>,
     path: String,
     bytes: Vec<u8>,
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        *self.shelf.open.lock().unwrap() -= 1;
+        *self.media_store.open.lock().unwrap() -= 1;
     }
 }
 
-pub(crate) struct MemoryStore(pub(crate) Arc<Shelf>);
+pub(crate) struct MemoryStore(pub(crate) Arc<FakeMediaStore>);
 
 #[async_trait]
 impl MediaStore for MemoryStore {
     async fn begin(&self, path: &MediaPath) -> Result<Box<dyn MediaWrite>, MediaStoreError> {
         *self.0.open.lock().unwrap() += 1;
         Ok(Box::new(Draft {
-            shelf: self.0.clone(),
+            media_store: self.0.clone(),
             path: path.to_string(),
             bytes: vec![],
         }))
@@ -88,14 +88,14 @@ impl MediaStore for MemoryStore {
 impl MediaWrite for Draft {
     async fn write(&mut self, piece: Bytes) -> Result<(), MediaStoreError> {
         self.bytes.extend_from_slice(&piece);
-        if self.shelf.broken {
+        if self.media_store.broken {
             return Err(MediaStoreError::Failed("disk full".into()));
         }
         Ok(())
     }
 
     async fn commit(self: Box<Self>) -> Result<(), MediaStoreError> {
-        let mut files = self.shelf.files.lock().unwrap();
+        let mut files = self.media_store.files.lock().unwrap();
         files.insert(self.path.clone(), self.bytes.clone());
         Ok(())
     }
@@ -104,10 +104,10 @@ impl MediaWrite for Draft {
 }
 
 /// Media in memory, published under `https://media.example`.
-pub(crate) fn media(shelf: &Arc<Shelf>) -> Media {
+pub(crate) fn media(media_store: &Arc<FakeMediaStore>) -> Media {
     let mut ids = MockIds::new();
     ids.expect_next().returning(|| Uuid::from_u128(5));
-    let store = Arc::new(MemoryStore(shelf.clone()));
+    let store = Arc::new(MemoryStore(media_store.clone()));
     Media::new(store, MediaAddress::new("https://media.example/"), Arc::new(ids))
 }
 
@@ -115,31 +115,35 @@ fn tenant() -> Tenant {
     Tenant::for_tests(ACCOUNT, UserId(Uuid::nil()), Role::Member)
 }
 
-async fn upload(shelf: &Arc<Shelf>, name: Option<&str>, pieces: &[&[u8]]) -> Result<StoredMedia, MediaError> {
-    let mut upload = media(shelf).upload(&tenant(), name);
+async fn upload(
+    media_store: &Arc<FakeMediaStore>,
+    name: Option<&str>,
+    pieces: &[&[u8]],
+) -> Result<StoredMedia, MediaError> {
+    let mut upload = media(media_store).upload(&tenant(), name);
     for piece in pieces {
         upload.feed(Bytes::copy_from_slice(piece)).await?;
     }
     upload.finish().await
 }
 
-fn is_empty(shelf: &Shelf) -> bool {
-    shelf.files.lock().unwrap().is_empty() && *shelf.open.lock().unwrap() == 0
+fn is_empty(media_store: &FakeMediaStore) -> bool {
+    media_store.files.lock().unwrap().is_empty() && *media_store.open.lock().unwrap() == 0
 }
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1A\n0123456789";
 
 #[tokio::test]
 async fn a_file_lies_under_its_account_and_its_type() {
-    let shelf = Arc::<Shelf>::default();
-    let stored = upload(&shelf, Some("../../oferta.html"), &[PNG]).await.unwrap();
+    let media_store = Arc::<FakeMediaStore>::default();
+    let stored = upload(&media_store, Some("../../oferta.html"), &[PNG]).await.unwrap();
     let path = format!("{ACCOUNT}/{}.png", Uuid::from_u128(5));
     assert_eq!(stored.url, format!("https://media.example/{path}"));
     assert_eq!(
         (stored.kind, stored.size, stored.name.as_str()),
         (MediaType::Png, 18, "oferta.html")
     );
-    assert_eq!(shelf.files.lock().unwrap().get(&path).unwrap(), PNG);
+    assert_eq!(media_store.files.lock().unwrap().get(&path).unwrap(), PNG);
     let json = serde_json::to_value(&stored).unwrap();
     assert_eq!(
         (&json["type"], json.as_object().unwrap().len()),
@@ -149,7 +153,7 @@ async fn a_file_lies_under_its_account_and_its_type() {
 
 #[tokio::test]
 async fn of_what_is_refused_nothing_is_left() {
-    let shelf = Arc::<Shelf>::default();
+    let media_store = Arc::<FakeMediaStore>::default();
     let large = vec![0; 5 * 1_048_576 - PNG.len() + 1];
     for pieces in [
         vec![&b"<html>named.png"[..]],
@@ -158,40 +162,40 @@ async fn of_what_is_refused_nothing_is_left() {
         vec![PNG, &large[..]],
         vec![PNG, &large[1..], &large[..1]],
     ] {
-        let refused = upload(&shelf, Some("a.png"), &pieces).await;
+        let refused = upload(&media_store, Some("a.png"), &pieces).await;
         assert!(
             matches!(&refused, Err(MediaError::Invalid(e)) if e.0.contains_key("file")),
             "{refused:?}"
         );
-        assert!(is_empty(&shelf));
+        assert!(is_empty(&media_store));
     }
     assert!(
-        upload(&shelf, None, &[PNG, &large[1..]]).await.is_ok(),
+        upload(&media_store, None, &[PNG, &large[1..]]).await.is_ok(),
         "just the limit"
     );
 }
 
 #[tokio::test]
 async fn of_a_fault_and_of_a_hang_up_nothing_is_left() {
-    let broken = Arc::new(Shelf {
+    let broken = Arc::new(FakeMediaStore {
         broken: true,
-        ..Shelf::default()
+        ..FakeMediaStore::default()
     });
     let failed = upload(&broken, None, &[PNG]).await;
     assert!(matches!(failed, Err(MediaError::Store(_))), "{failed:?}");
     assert!(is_empty(&broken));
-    let shelf = Arc::<Shelf>::default();
-    let mut upload = media(&shelf).upload(&tenant(), None);
+    let media_store = Arc::<FakeMediaStore>::default();
+    let mut upload = media(&media_store).upload(&tenant(), None);
     upload.feed(Bytes::from_static(PNG)).await.unwrap();
     drop(upload);
-    assert!(is_empty(&shelf));
+    assert!(is_empty(&media_store));
 }
 
 #[tokio::test]
 async fn only_an_accounts_own_files_are_found() {
-    let shelf = Arc::<Shelf>::default();
-    let stored = upload(&shelf, None, &[PNG]).await.unwrap();
-    let media = media(&shelf);
+    let media_store = Arc::<FakeMediaStore>::default();
+    let stored = upload(&media_store, None, &[PNG]).await.unwrap();
+    let media = media(&media_store);
     let own = async |account, url: &str| media.own(account, url).await.unwrap();
     let file = own(ACCOUNT, &stored.url).await.unwrap();
     assert_eq!((file.size, file.path.kind), (18, MediaType::Png));
@@ -234,7 +238,7 @@ proptest! {
     #[test]
     fn pieces_make_no_difference(content in "%PDF-[a-z]{0,40}", cuts in proptest::collection::vec(0_usize..50, 0..6)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let shelf = Arc::<Shelf>::default();
+        let media_store = Arc::<FakeMediaStore>::default();
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(content.len())).collect();
         cuts.sort_unstable();
         let mut pieces = Vec::new();
@@ -243,9 +247,9 @@ proptest! {
             pieces.push(&content.as_bytes()[from..cut]);
             from = cut;
         }
-        let stored = runtime.block_on(upload(&shelf, None, &pieces)).unwrap();
+        let stored = runtime.block_on(upload(&media_store, None, &pieces)).unwrap();
         prop_assert_eq!(stored.size, u64::try_from(content.len()).unwrap());
-        let files = shelf.files.lock().unwrap();
+        let files = media_store.files.lock().unwrap();
         prop_assert_eq!(files.values().next().unwrap(), content.as_bytes());
     }
 

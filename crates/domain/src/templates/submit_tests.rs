@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::tests::{approved_template, number, tenant, with_files};
 use super::*;
-use crate::media::tests::{ACCOUNT, Shelf};
+use crate::media::tests::{ACCOUNT, FakeMediaStore};
 use crate::media::{MediaPath, MediaType};
 use crate::shared::{AccountId, GatewayError, TemplateId, WriteOutcome};
 use crate::whatsapp::{MockProfileStore, MockWhatsappGateway, RemotePage, RemoteTemplate, SubmittedTemplate};
@@ -210,27 +210,30 @@ fn carousels() {
     assert_eq!(faults(&headed), ["header_type"]);
 }
 
-/// A shelf with a file of each type, and their addresses.
-fn shelf() -> (Arc<Shelf>, impl Fn(AccountId, MediaType) -> String) {
+/// A media_store with a file of each type, and their addresses.
+fn media_store() -> (Arc<FakeMediaStore>, impl Fn(AccountId, MediaType) -> String) {
     let path = |account_id, kind| MediaPath {
         account_id,
         id: Uuid::from_u128(7),
         kind,
     };
-    let shelf = Arc::<Shelf>::default();
+    let media_store = Arc::<FakeMediaStore>::default();
     for &kind in MediaType::ALL {
         for account in [ACCOUNT, AccountId(Uuid::from_u128(1))] {
-            let mut files = shelf.files.lock().unwrap();
+            let mut files = media_store.files.lock().unwrap();
             files.insert(path(account, kind).to_string(), b"content".to_vec());
         }
     }
-    (shelf, move |account, kind| {
+    (media_store, move |account, kind| {
         format!("https://media.example/{}", path(account, kind))
     })
 }
 
 /// The submission that the platform got, and the files before it; or the faults.
-async fn submitted(template: Template, shelf: &Arc<Shelf>) -> Result<(TemplateSubmission, Vec<String>), TemplateError> {
+async fn submitted(
+    template: Template,
+    media_store: &Arc<FakeMediaStore>,
+) -> Result<(TemplateSubmission, Vec<String>), TemplateError> {
     let mut store = MockTemplateStore::new();
     store.expect_find().return_once(move |_, _| Ok(Some(template)));
     store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
@@ -252,7 +255,7 @@ async fn submitted(template: Template, shelf: &Arc<Shelf>) -> Result<(TemplateSu
             category: "MARKETING".into(),
         })
     });
-    let templates = with_files(store, profiles, gateway, shelf);
+    let templates = with_files(store, profiles, gateway, media_store);
     let result = templates.submit(&tenant(), TemplateId(Uuid::from_u128(3)), None).await;
     let (submission, files) = got.lock().unwrap().clone();
     match result {
@@ -266,7 +269,7 @@ async fn submitted(template: Template, shelf: &Arc<Shelf>) -> Result<(TemplateSu
 
 #[tokio::test]
 async fn files_become_handles() {
-    let (shelf, url) = shelf();
+    let (media_store, url) = media_store();
     for (header_type, kind) in [
         (HeaderType::Image, MediaType::Jpeg),
         (HeaderType::Image, MediaType::Png),
@@ -277,7 +280,7 @@ async fn files_become_handles() {
             t.header_type = header_type;
             t.header_media_url = Some(url(ACCOUNT, kind));
         });
-        let (submission, files) = submitted(template, &shelf).await.unwrap();
+        let (submission, files) = submitted(template, &media_store).await.unwrap();
         let wanted = HeaderSubmission::File {
             format: header_type,
             handle: format!("4::{}", kind.extension()),
@@ -286,7 +289,7 @@ async fn files_become_handles() {
     }
     let picture = card("IMAGE", &url(ACCOUNT, MediaType::Png));
     let template = carousel(vec![picture.clone(), picture]);
-    let (submission, files) = submitted(template, &shelf).await.unwrap();
+    let (submission, files) = submitted(template, &media_store).await.unwrap();
     assert_eq!(files.len(), 2);
     for card in submission.cards {
         assert_eq!(card["components"][0]["example"]["header_handle"], json!(["4::png"]));
@@ -295,7 +298,7 @@ async fn files_become_handles() {
 
 #[tokio::test]
 async fn nothing_but_an_own_fitting_file_reaches_the_platform() {
-    let (shelf, url) = shelf();
+    let (media_store, url) = media_store();
     let gone = url(ACCOUNT, MediaType::Png).replace("0007", "0008");
     for (header_type, address) in [
         (HeaderType::Image, url(ACCOUNT, MediaType::Webp)),
@@ -309,7 +312,7 @@ async fn nothing_but_an_own_fitting_file_reaches_the_platform() {
             t.header_type = header_type;
             t.header_media_url = Some(address.clone());
         });
-        let refused = submitted(template, &shelf).await;
+        let refused = submitted(template, &media_store).await;
         let Err(TemplateError::Invalid(errors)) = refused else {
             panic!("{address}: {refused:?}")
         };
@@ -317,7 +320,7 @@ async fn nothing_but_an_own_fitting_file_reaches_the_platform() {
     }
     let foreign = card("VIDEO", "https://elsewhere.example/a.mp4");
     let own = card("VIDEO", &url(ACCOUNT, MediaType::Mp4));
-    let Err(TemplateError::Invalid(errors)) = submitted(carousel(vec![own, foreign]), &shelf).await else {
+    let Err(TemplateError::Invalid(errors)) = submitted(carousel(vec![own, foreign]), &media_store).await else {
         panic!()
     };
     let field = "carousel_cards[1].components[0].example.header_handle";

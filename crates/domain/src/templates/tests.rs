@@ -6,7 +6,7 @@ use time::macros::datetime;
 use uuid::Uuid;
 
 use super::*;
-use crate::media::tests::{Shelf, media};
+use crate::media::tests::{FakeMediaStore, media};
 use crate::shared::{
     AccountId, Event, FolderId, GatewayError, MockCipher, MockClock, MockIds, ProfileId, Role, Sealed, StoreError,
     TemplateId, Tenant, UserId, WRITE_ATTEMPTS, WriteOutcome,
@@ -75,7 +75,7 @@ pub(super) fn with_files(
     store: MockTemplateStore,
     profiles: MockProfileStore,
     gateway: MockWhatsappGateway,
-    shelf: &Arc<Shelf>,
+    media_store: &Arc<FakeMediaStore>,
 ) -> Templates {
     let mut cipher = MockCipher::new();
     cipher.expect_open().returning(|_| Some("token".into()));
@@ -88,7 +88,7 @@ pub(super) fn with_files(
         store,
         profiles,
         gateway,
-        media(shelf),
+        media(media_store),
         Arc::new(cipher),
         Arc::new(clock),
         Arc::new(ids),

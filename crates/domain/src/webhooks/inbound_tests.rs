@@ -63,14 +63,14 @@ fn endpoint() -> StoredWebhook {
 }
 
 #[derive(Default)]
-struct World {
+struct Fixture {
     entries: Arc<Mutex<Vec<InboundLogEntry>>>,
     taken: bool,
     broken: bool,
     event_ids: Arc<Mutex<Vec<MetricEventId>>>,
 }
 
-impl World {
+impl Fixture {
     fn inbound(&self, now: OffsetDateTime) -> Inbound {
         let mut store = MockInboundStore::new();
         store
@@ -174,17 +174,17 @@ fn faults(error: InboundCallError) -> Vec<String> {
 
 #[tokio::test]
 async fn what_is_proved_is_carried_out_and_logged() {
-    let world = World::default();
-    world.receive(&metric()).await.unwrap();
+    let fixture = Fixture::default();
+    fixture.receive(&metric()).await.unwrap();
     let contact = json!({ "type": "contact.upserted", "data": { "name": "Ana", "phone": "+5511961234567" } });
-    world.receive(&contact).await.unwrap();
-    world
+    fixture.receive(&contact).await.unwrap();
+    fixture
         .receive(&json!({ "type": "something.else", "data": {} }))
         .await
         .unwrap();
     let wanted = ["metric.recorded", "contact.upserted", "something.else"].map(|kind| (kind.to_owned(), 200));
-    assert_eq!(world.logged(), wanted);
-    let entry = world.entries.lock().unwrap()[0].clone();
+    assert_eq!(fixture.logged(), wanted);
+    let entry = fixture.entries.lock().unwrap()[0].clone();
     assert_eq!(
         (entry.id, entry.message_id.as_str()),
         (WebhookLogId(Uuid::from_u128(1)), "msg_1")
@@ -200,14 +200,14 @@ async fn of_kinds_that_mean_nothing_to_us_the_whole_call_is_logged() {
         json!({ "type": "shop.text", "data": "x", "more": true }),
         json!({ "type": "shop.nothing", "data": null }),
     ];
-    let world = World::default();
+    let fixture = Fixture::default();
     for call in &calls {
-        world.receive(call).await.unwrap();
+        fixture.receive(call).await.unwrap();
     }
     // Without a type nobody knows what it is; what it says can be read in the log all the same.
     let nameless = json!({ "data": { "left": 3 } });
-    assert_eq!(faults(world.receive(&nameless).await.unwrap_err()), ["type"]);
-    let entries = world.entries.lock().unwrap();
+    assert_eq!(faults(fixture.receive(&nameless).await.unwrap_err()), ["type"]);
+    let entries = fixture.entries.lock().unwrap();
     let payloads: Vec<&Value> = entries.iter().map(|entry| &entry.payload).collect();
     assert_eq!(payloads, calls.iter().chain([&nameless]).collect::<Vec<_>>());
     let statuses: Vec<i32> = entries.iter().map(|entry| entry.response_status).collect();
@@ -216,16 +216,16 @@ async fn of_kinds_that_mean_nothing_to_us_the_whole_call_is_logged() {
 
 #[tokio::test]
 async fn of_a_large_call_the_log_shows_how_large_it_was() {
-    let world = World::default();
+    let fixture = Fixture::default();
     let large = |bytes: usize| {
         let frame = json!({ "type": "shop.list", "data": "" }).to_string().len();
         json!({ "type": "shop.list", "data": "x".repeat(bytes - frame) })
     };
     let (whole, larger) = (large(64 * 1024), large(64 * 1024 + 1));
     for call in [&whole, &larger] {
-        world.receive(call).await.unwrap();
+        fixture.receive(call).await.unwrap();
     }
-    let entries = world.entries.lock().unwrap();
+    let entries = fixture.entries.lock().unwrap();
     assert_eq!(entries[0].payload, whole);
     assert_eq!(entries[1].payload, json!({ "omitted_bytes": 64 * 1024 + 1 }));
     assert_eq!(entries[1].event_type, "shop.list");
@@ -233,10 +233,10 @@ async fn of_a_large_call_the_log_shows_how_large_it_was() {
 
 #[tokio::test]
 async fn an_event_without_an_id_has_the_same_one_whenever_it_comes() {
-    let world = World::default();
-    world.receive(&metric()).await.unwrap();
-    world.receive(&metric()).await.unwrap();
-    let ids = world.event_ids.lock().unwrap().clone();
+    let fixture = Fixture::default();
+    fixture.receive(&metric()).await.unwrap();
+    fixture.receive(&metric()).await.unwrap();
+    let ids = fixture.event_ids.lock().unwrap().clone();
     assert_eq!(ids.len(), 2);
     assert_eq!(ids[0], ids[1]);
     assert_ne!(ids[0].0, Uuid::from_u128(1));
@@ -244,7 +244,7 @@ async fn an_event_without_an_id_has_the_same_one_whenever_it_comes() {
 
 #[tokio::test]
 async fn who_does_not_know_the_secret_now_is_refused_and_leaves_no_trace() {
-    let world = World::default();
+    let fixture = Fixture::default();
     let other = "aa0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     let (minutes, second) = (Duration::minutes(5), Duration::SECOND);
     for (secret, at, now) in [
@@ -254,12 +254,12 @@ async fn who_does_not_know_the_secret_now_is_refused_and_leaves_no_trace() {
         // The secret before signs for a day.
         (OLD_SECRET, NOW + Duration::HOUR, NOW + Duration::HOUR),
     ] {
-        let refused = world.receive_signed(&metric(), secret, at, now).await;
+        let refused = fixture.receive_signed(&metric(), secret, at, now).await;
         assert!(matches!(refused, Err(InboundCallError::Unverified(_))), "{refused:?}");
     }
-    assert_eq!(world.logged(), []);
+    assert_eq!(fixture.logged(), []);
     for (secret, at) in [(OLD_SECRET, NOW), (SECRET, NOW - minutes), (SECRET, NOW + minutes)] {
-        world.receive_signed(&metric(), secret, at, NOW).await.unwrap();
+        fixture.receive_signed(&metric(), secret, at, NOW).await.unwrap();
     }
 }
 
@@ -269,26 +269,26 @@ async fn an_unknown_endpoint_is_not_found() {
         headers: [None; 3],
         body: b"",
     };
-    let world = World::default();
-    let unknown = world.inbound(NOW).open(WebhookId(Uuid::nil()), call.headers).await;
+    let fixture = Fixture::default();
+    let unknown = fixture.inbound(NOW).open(WebhookId(Uuid::nil()), call.headers).await;
     assert!(matches!(unknown, Err(InboundCallError::NotFound)));
 }
 
 #[tokio::test]
 async fn a_call_that_was_taken_changes_nothing_more() {
-    let world = World {
+    let fixture = Fixture {
         taken: true,
-        ..World::default()
+        ..Fixture::default()
     };
-    world.receive(&metric()).await.unwrap();
-    assert_eq!(world.logged(), []);
-    assert_eq!(world.event_ids.lock().unwrap().len(), 0);
+    fixture.receive(&metric()).await.unwrap();
+    assert_eq!(fixture.logged(), []);
+    assert_eq!(fixture.event_ids.lock().unwrap().len(), 0);
 }
 
 #[tokio::test]
 async fn wrong_input_is_named_and_logged() {
-    let world = World::default();
-    let of = async |body: Value| faults(world.receive(&body).await.unwrap_err());
+    let fixture = Fixture::default();
+    let of = async |body: Value| faults(fixture.receive(&body).await.unwrap_err());
     assert_eq!(of(json!([])).await, ["type"]);
     assert_eq!(of(json!({ "type": "metric.recorded" })).await, ["data"]);
     assert_eq!(of(json!({ "type": "a\u{0}", "data": {} })).await, ["body"]);
@@ -311,14 +311,14 @@ async fn wrong_input_is_named_and_logged() {
     // The store's word on what is another contact's is the caller's fault, too.
     let taken = json!({ "type": "contact.upserted", "data": { "name": "Ana", "wa_user_id": "BR.1a" } });
     assert_eq!(of(taken.clone()).await, ["data.wa_user_id"]);
-    let logged = world.logged();
+    let logged = fixture.logged();
     assert!(logged.iter().all(|(_, status)| *status == 422), "{logged:?}");
     assert_eq!(logged.len(), 9);
     assert_eq!(
         (logged[0].0.as_str(), logged[1].0.as_str()),
         ("unreadable", "metric.recorded")
     );
-    let entries = world.entries.lock().unwrap();
+    let entries = fixture.entries.lock().unwrap();
     assert_eq!(
         (&entries[1].payload, &entries[8].payload),
         (&json!({ "type": "metric.recorded" }), &taken)
@@ -331,11 +331,11 @@ async fn wrong_input_is_named_and_logged() {
 
 #[tokio::test]
 async fn a_fault_of_ours_is_not_logged_as_an_answer() {
-    let world = World {
+    let fixture = Fixture {
         broken: true,
-        ..World::default()
+        ..Fixture::default()
     };
-    let failed = world.receive(&metric()).await;
+    let failed = fixture.receive(&metric()).await;
     assert!(matches!(failed, Err(InboundCallError::Webhook(_))), "{failed:?}");
-    assert_eq!(world.logged(), []);
+    assert_eq!(fixture.logged(), []);
 }

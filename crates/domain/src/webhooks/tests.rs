@@ -202,14 +202,14 @@ impl WorkSignal for TestWorkSignal {
 }
 
 /// A deliverer at work.
-struct Stage {
+struct Fixture {
     queue: Arc<Queue>,
     receivers: Arc<Receivers>,
     signal: Arc<TestWorkSignal>,
     running: tokio::task::JoinHandle<()>,
 }
 
-impl Stage {
+impl Fixture {
     fn new(queue: Queue, answers: &[(u128, u16)]) -> Self {
         let answers = answers.iter().map(|(id, status)| (id.to_string(), *status));
         let receivers = Arc::new(Receivers(answers.collect(), Mutex::default()));
@@ -260,10 +260,10 @@ impl Stage {
 async fn what_is_delivered_is_signed_and_logged_once() {
     let queue = Queue::default();
     queue.fill(1, 700);
-    let stage = Stage::new(queue, &[(1, 200)]);
-    stage.wait_until(0).await;
-    let requests = std::mem::take(&mut *stage.receivers.1.lock().unwrap());
-    let queue = stage.stop().await;
+    let fixture = Fixture::new(queue, &[(1, 200)]);
+    fixture.wait_until(0).await;
+    let requests = std::mem::take(&mut *fixture.receivers.1.lock().unwrap());
+    let queue = fixture.stop().await;
     assert_eq!((requests.len(), queue.attempts.lock().unwrap().len()), (700, 700));
     for request in requests {
         let body: Value = serde_json::from_slice(&request.body).unwrap();
@@ -287,12 +287,12 @@ async fn silent_endpoints_delay_no_other() {
     }
     queue.fill(1, 1000);
     let began = tokio::time::Instant::now();
-    let stage = Stage::new(queue, &[(1, 200)]);
-    stage.wait_until(59 * 50).await;
+    let fixture = Fixture::new(queue, &[(1, 200)]);
+    fixture.wait_until(59 * 50).await;
     assert!(began.elapsed() < StdDuration::from_secs(2), "{:?}", began.elapsed());
-    let asked = stage.receivers.1.lock().unwrap().len();
+    let asked = fixture.receivers.1.lock().unwrap().len();
     assert!(asked <= 1000 + 59 * 4, "{asked}");
-    stage.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,9 +301,9 @@ async fn failures_wait_as_planned_and_who_is_gone_is_switched_off() {
     queue.fill(1, 1);
     queue.fill(2, 1);
     queue.fill(3, 1);
-    let stage = Stage::new(queue, &[(1, 500), (2, 410)]);
-    stage.wait_until(0).await;
-    let queue = stage.stop().await;
+    let fixture = Fixture::new(queue, &[(1, 500), (2, 410)]);
+    fixture.wait_until(0).await;
+    let queue = fixture.stop().await;
     let attempts = queue.attempts.lock().unwrap();
     let of = |endpoint: u128| {
         let id = WebhookId(Uuid::from_u128(endpoint));
@@ -341,21 +341,21 @@ async fn what_cannot_be_recorded_yet_is_recorded_later_and_not_called_again() {
     let queue = Queue::default();
     queue.fill(1, 20);
     queue.faults.store(5, Ordering::SeqCst);
-    let stage = Stage::new(queue, &[(1, 200)]);
-    stage.wait_until(0).await;
-    assert_eq!(stage.receivers.1.lock().unwrap().len(), 20);
-    assert_eq!(stage.stop().await.attempts.lock().unwrap().len(), 20);
+    let fixture = Fixture::new(queue, &[(1, 200)]);
+    fixture.wait_until(0).await;
+    assert_eq!(fixture.receivers.1.lock().unwrap().len(), 20);
+    assert_eq!(fixture.stop().await.attempts.lock().unwrap().len(), 20);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deliverer_that_stops_ends_its_calls_and_gives_the_rest_back() {
     let queue = Queue::default();
     queue.fill(9, 30);
-    let stage = Stage::new(queue, &[]);
-    while stage.receivers.1.lock().unwrap().len() < 4 {
+    let fixture = Fixture::new(queue, &[]);
+    while fixture.receivers.1.lock().unwrap().len() < 4 {
         tokio::time::sleep(StdDuration::from_millis(1)).await;
     }
-    let queue = stage.stop().await;
+    let queue = fixture.stop().await;
     assert_eq!(
         queue.attempts.lock().unwrap().len(),
         4,
@@ -369,12 +369,12 @@ async fn a_deliverer_that_stops_ends_its_calls_and_gives_the_rest_back() {
 async fn claims_that_grow_old_behind_slow_ones_are_given_back() {
     let queue = Queue::default();
     queue.fill(9, 32);
-    let stage = Stage::new(queue, &[]);
+    let fixture = Fixture::new(queue, &[]);
     tokio::time::sleep(StdDuration::from_secs(90)).await;
-    assert!(stage.queue.released.load(Ordering::SeqCst) > 0);
-    let asked = stage.receivers.1.lock().unwrap().len();
+    assert!(fixture.queue.released.load(Ordering::SeqCst) > 0);
+    let asked = fixture.receivers.1.lock().unwrap().len();
     assert!((8..=12).contains(&asked), "{asked}: one at a time after the first four");
-    stage.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -384,10 +384,10 @@ async fn a_secret_that_cannot_be_read_calls_nobody() {
     for row in queue.rows.lock().unwrap().values_mut() {
         row.claimed.secrets.current = Sealed(b"no hex".to_vec());
     }
-    let stage = Stage::new(queue, &[(1, 200)]);
-    stage.wait_until(0).await;
-    assert!(stage.receivers.1.lock().unwrap().is_empty());
-    let queue = stage.stop().await;
+    let fixture = Fixture::new(queue, &[(1, 200)]);
+    fixture.wait_until(0).await;
+    assert!(fixture.receivers.1.lock().unwrap().is_empty());
+    let queue = fixture.stop().await;
     let attempts = queue.attempts.lock().unwrap();
     assert_eq!(attempts[0].error.as_deref(), Some("secret_unreadable"));
     assert!(matches!(attempts[0].state, DeliveryState::Waiting(_)));

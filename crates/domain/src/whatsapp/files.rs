@@ -98,7 +98,7 @@ mod tests {
 
     use super::super::{MockFileIdStore, MockWhatsappGateway};
     use super::*;
-    use crate::media::tests::{ACCOUNT, Shelf, media};
+    use crate::media::tests::{ACCOUNT, FakeMediaStore, media};
     use crate::media::{MediaPath, MediaType};
 
     fn credentials() -> WhatsappCredentials {
@@ -109,17 +109,21 @@ mod tests {
         }
     }
 
-    fn shelf() -> (Arc<Shelf>, String) {
+    fn media_store() -> (Arc<FakeMediaStore>, String) {
         let (account_id, id, kind) = (ACCOUNT, Uuid::from_u128(5), MediaType::Png);
         let path = MediaPath { account_id, id, kind };
-        let shelf = Arc::<Shelf>::default();
-        shelf.files.lock().unwrap().insert(path.to_string(), b"png".to_vec());
-        (shelf, format!("https://media.example/{path}"))
+        let media_store = Arc::<FakeMediaStore>::default();
+        media_store
+            .files
+            .lock()
+            .unwrap()
+            .insert(path.to_string(), b"png".to_vec());
+        (media_store, format!("https://media.example/{path}"))
     }
 
     #[tokio::test]
     async fn a_file_is_given_once_and_then_named() {
-        let (shelf, url) = shelf();
+        let (media_store, url) = media_store();
         let mut gateway = MockWhatsappGateway::new();
         gateway.expect_upload_file().times(1).returning(|_, _| Ok("55".into()));
         let mut ids = MockFileIdStore::new();
@@ -129,7 +133,7 @@ mod tests {
             .times(1)
             .withf(|_, number, _, id, time| (number, id, *time) == ("1065", "55", Duration::days(25)))
             .returning(|_, _, _, _, _| Ok(()));
-        let files = MessageFiles::new(media(&shelf), Arc::new(ids));
+        let files = MessageFiles::new(media(&media_store), Arc::new(ids));
         for _ in 0..2 {
             let source = files.source(&gateway, ACCOUNT, &credentials(), &url).await.unwrap();
             assert_eq!(source, FileSource::Id("55".into()));
@@ -138,8 +142,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_not_ours_is_fetched_by_the_platform_or_not_at_all() {
-        let (shelf, url) = shelf();
-        let files = MessageFiles::new(media(&shelf), Arc::new(MockFileIdStore::new()));
+        let (media_store, url) = media_store();
+        let files = MessageFiles::new(media(&media_store), Arc::new(MockFileIdStore::new()));
         let gateway = MockWhatsappGateway::new();
         let source = async |account, url: &str| files.source(&gateway, account, &credentials(), url).await;
         let link = "https://cdn.example/a.png";

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use recado_domain::brand::{BrandExtractor as _, BrandFacts, ExtractError, PageText};
 use recado_gateways::ai::AiApi;
 use recado_gateways::http::Http;
-use recado_simulators::ai::{Ai, Options, completion};
+use recado_simulators::ai::{Ai, AiOptions, completion};
 use recado_simulators::fault::{Fault, FaultKind};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
 fn service() -> Ai {
-    Ai::start(Options {
+    Ai::start(AiOptions {
         api_key: Some("right".into()),
-        ..Options::default()
+        ..AiOptions::default()
     })
     .unwrap()
 }

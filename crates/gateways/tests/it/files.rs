@@ -10,7 +10,7 @@ use recado_domain::templates::{HeaderSubmission, HeaderType, TemplateSubmission,
 use recado_domain::whatsapp::{FileSource, OutboundCard, OutboundFile, OutboundTemplate, WhatsappGateway};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
-use recado_simulators::whatsapp::{Fault, FaultKind, On, Whatsapp};
+use recado_simulators::whatsapp::{On, Whatsapp, WhatsappFault, WhatsappFaultKind};
 use serde_json::json;
 
 use crate::media::{Directory, content, in_directory, path, put};
@@ -79,20 +79,24 @@ async fn a_broken_upload_goes_on_where_it_stopped_once() {
     let directory = Directory::new();
     let (file, _store) = file(&directory).await;
     for (kind, sent) in [
-        (FaultKind::BreakAfter { bytes: 1_000_000 }, vec![3_000_000, 2_000_000]),
-        (FaultKind::BreakAfter { bytes: 0 }, vec![3_000_000, 3_000_000]),
-        (FaultKind::AcceptThenReset, vec![3_000_000, 0]),
-        (FaultKind::AcceptThenStatus500, vec![3_000_000, 0]),
-        (FaultKind::GarbageJson, vec![3_000_000, 0]),
+        (
+            WhatsappFaultKind::BreakAfter { bytes: 1_000_000 },
+            vec![3_000_000, 2_000_000],
+        ),
+        (WhatsappFaultKind::BreakAfter { bytes: 0 }, vec![3_000_000, 3_000_000]),
+        (WhatsappFaultKind::AcceptThenReset, vec![3_000_000, 0]),
+        (WhatsappFaultKind::AcceptThenStatus500, vec![3_000_000, 0]),
+        (WhatsappFaultKind::GarbageJson, vec![3_000_000, 0]),
     ] {
         let platform = platform();
-        platform.script(vec![Fault::of(On::Upload, kind.clone())]);
+        platform.script(vec![WhatsappFault::of(On::Upload, kind.clone())]);
         let handle = gateway(&platform).upload_header(&credentials("token"), &file).await;
         assert!(handle.is_ok(), "{kind:?}: {handle:?}");
         assert_eq!(pieces(&platform), sent, "{kind:?}");
     }
     let platform = platform();
-    let twice = [1_000_000, 2_000_000].map(|bytes| Fault::of(On::Upload, FaultKind::BreakAfter { bytes }));
+    let twice =
+        [1_000_000, 2_000_000].map(|bytes| WhatsappFault::of(On::Upload, WhatsappFaultKind::BreakAfter { bytes }));
     platform.script(twice.to_vec());
     let failed = gateway(&platform).upload_header(&credentials("token"), &file).await;
     assert!(matches!(failed, Err(GatewayError::Unavailable(_))), "{failed:?}");
@@ -103,8 +107,8 @@ async fn a_broken_upload_goes_on_where_it_stopped_once() {
 async fn an_upload_that_is_refused_is_not_tried_again() {
     let (platform, directory) = (platform(), Directory::new());
     let (file, store) = file(&directory).await;
-    let kind = FaultKind::error(100, "no");
-    platform.script(vec![Fault::of(On::Upload, kind)]);
+    let kind = WhatsappFaultKind::error(100, "no");
+    platform.script(vec![WhatsappFault::of(On::Upload, kind)]);
     let refused = gateway(&platform).upload_header(&credentials("token"), &file).await;
     assert!(
         matches!(refused, Err(GatewayError::Refused { code: 100, .. })),
@@ -186,12 +190,12 @@ async fn a_file_that_does_not_arrive_is_told() {
     let directory = Directory::new();
     let (file, _store) = file(&directory).await;
     for kind in [
-        FaultKind::AcceptThenReset,
-        FaultKind::GarbageJson,
-        FaultKind::AcceptThenStatus500,
+        WhatsappFaultKind::AcceptThenReset,
+        WhatsappFaultKind::GarbageJson,
+        WhatsappFaultKind::AcceptThenStatus500,
     ] {
         let platform = platform();
-        platform.script(vec![Fault::of(On::Media, kind.clone())]);
+        platform.script(vec![WhatsappFault::of(On::Media, kind.clone())]);
         let failed = gateway(&platform).upload_file(&credentials("token"), &file).await;
         let expected = matches!(
             failed,
@@ -234,11 +238,11 @@ async fn a_list_that_does_not_come_is_told() {
     let platform = platform();
     platform.add_template(&json!({ "name": "t", "language": "pt_BR", "components": [] }));
     for kind in [
-        FaultKind::GarbageJson,
-        FaultKind::AcceptThenReset,
-        FaultKind::Hang { ms: 60_000 },
+        WhatsappFaultKind::GarbageJson,
+        WhatsappFaultKind::AcceptThenReset,
+        WhatsappFaultKind::Hang { ms: 60_000 },
     ] {
-        platform.script(vec![Fault::of(On::List, kind.clone())]);
+        platform.script(vec![WhatsappFault::of(On::List, kind.clone())]);
         let failed = gateway(&platform).list_templates(&credentials("token"), None).await;
         assert!(
             matches!(failed, Err(GatewayError::Unavailable(_))),

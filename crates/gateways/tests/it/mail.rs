@@ -6,7 +6,7 @@ use recado_domain::mail::{Mail, MailError, Mailer};
 use recado_domain::shared::MailId;
 use recado_gateways::mail::SmtpMailer;
 use recado_simulators::raw::{ANYWHERE, closed_address};
-use recado_simulators::smtp::{Mood, Options, Smtp};
+use recado_simulators::smtp::{Smtp, SmtpBehavior, SmtpOptions};
 use secrecy::SecretString;
 use uuid::Uuid;
 
@@ -38,7 +38,7 @@ async fn failure(mailer: &SmtpMailer) -> String {
 
 #[tokio::test]
 async fn a_mail_arrives_as_it_was_written() {
-    let server = Smtp::start(Options::default()).unwrap();
+    let server = Smtp::start(SmtpOptions::default()).unwrap();
     mailer(&server.url()).send(ID, &mail()).await.unwrap();
     let [mail] = server.mails().try_into().unwrap();
     assert_eq!(mail.from, "no-reply@recado.example");
@@ -60,17 +60,17 @@ async fn a_mail_arrives_as_it_was_written() {
 
 #[tokio::test]
 async fn a_password_is_shown_to_the_server_and_to_nobody_else() {
-    let server = Smtp::start(Options::default()).unwrap();
+    let server = Smtp::start(SmtpOptions::default()).unwrap();
     let url = server.url().replace("smtp://", "smtp://user:hunter2@");
     mailer(&url).send(ID, &mail()).await.unwrap();
-    server.set_mood(Mood::Refuses(550));
+    server.set_behavior(SmtpBehavior::Refuses(550));
     failure(&mailer(&url)).await;
     assert_eq!(server.mails().len(), 1);
 }
 
 #[tokio::test]
 async fn no_name_makes_a_header() {
-    let server = Smtp::start(Options::default()).unwrap();
+    let server = Smtp::start(SmtpOptions::default()).unwrap();
     let hostile = Mail {
         subject: "Join Loja\r\nBcc: all@example.com\r\n\r\nClick here".into(),
         ..mail()
@@ -103,9 +103,9 @@ async fn no_name_makes_a_header() {
 
 #[tokio::test]
 async fn what_the_server_refuses_is_told_by_its_code() {
-    let server = Smtp::start(Options::default()).unwrap();
+    let server = Smtp::start(SmtpOptions::default()).unwrap();
     for code in [451, 550] {
-        server.set_mood(Mood::Refuses(code));
+        server.set_behavior(SmtpBehavior::Refuses(code));
         assert_eq!(
             failure(&mailer(&server.url())).await,
             format!("was not sent: the mail server answered {code}")
@@ -116,8 +116,8 @@ async fn what_the_server_refuses_is_told_by_its_code() {
 
 #[tokio::test]
 async fn a_server_that_hangs_or_is_not_there_takes_its_time_and_no_more() {
-    let server = Smtp::start(Options::default()).unwrap();
-    server.set_mood(Mood::Hangs);
+    let server = Smtp::start(SmtpOptions::default()).unwrap();
+    server.set_behavior(SmtpBehavior::Hangs);
     let began = Instant::now();
     failure(&mailer(&server.url()).timeout(Duration::from_millis(300))).await;
     assert!(began.elapsed() >= Duration::from_millis(300) && began.elapsed() < Duration::from_secs(30));
@@ -127,15 +127,15 @@ async fn a_server_that_hangs_or_is_not_there_takes_its_time_and_no_more() {
 
 #[tokio::test]
 async fn a_connection_that_breaks_before_the_answer_is_a_failure_though_the_mail_arrived() {
-    let server = Smtp::start(Options::default()).unwrap();
-    server.set_mood(Mood::KeepsAndCloses);
+    let server = Smtp::start(SmtpOptions::default()).unwrap();
+    server.set_behavior(SmtpBehavior::KeepsAndCloses);
     failure(&mailer(&server.url())).await;
     assert_eq!(server.mails().len(), 1);
 }
 
 #[tokio::test]
 async fn encryption_that_is_wanted_is_not_given_up() {
-    let server = Smtp::start(Options::default()).unwrap();
+    let server = Smtp::start(SmtpOptions::default()).unwrap();
     failure(&mailer(&format!("{}?tls=required", server.url()))).await;
     assert!(server.mails().is_empty());
     mailer(&format!("{}?tls=opportunistic", server.url()))

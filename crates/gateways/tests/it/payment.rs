@@ -10,19 +10,19 @@ use recado_domain::shared::{AccountId, SubscriptionId};
 use recado_gateways::http::Http;
 use recado_gateways::payment::PaymentApi;
 use recado_simulators::fault::{Fault, FaultKind};
-use recado_simulators::payment::{Options, Payment};
+use recado_simulators::payment::{PaymentOptions, PaymentSimulator};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use time::macros::date;
 use uuid::Uuid;
 
-fn api(gateway: &Payment, key: &str) -> PaymentApi {
+fn api(gateway: &PaymentSimulator, key: &str) -> PaymentApi {
     let key = SecretString::from(key);
     PaymentApi::new(Http::new().unwrap(), Some(&gateway.base_url()), Some(&key)).unwrap()
 }
 
-fn start() -> (Payment, PaymentApi) {
-    let gateway = Payment::start(Options::default()).unwrap();
+fn start() -> (PaymentSimulator, PaymentApi) {
+    let gateway = PaymentSimulator::start(PaymentOptions::default()).unwrap();
     let api = api(&gateway, "gateway-key");
     (gateway, api)
 }
@@ -49,7 +49,7 @@ async fn subscription_input(api: &PaymentApi, billing_type: BillingType) -> Gate
     }
 }
 
-fn posted(gateway: &Payment, path: &str) -> Vec<Value> {
+fn posted(gateway: &PaymentSimulator, path: &str) -> Vec<Value> {
     let entries = gateway.ledger().into_iter();
     let of_path = entries.filter(|entry| entry.method == "POST" && entry.path.ends_with(path));
     of_path.map(|entry| entry.body).collect()

@@ -11,7 +11,7 @@ use recado_domain::webhooks::{AttemptOutcome, DeliveryGateway as _, DeliveryRequ
 use recado_gateways::webhooks::WebhookClient;
 use recado_simulators::fault::{Fault, FaultKind};
 use recado_simulators::raw::{ANYWHERE, RawServer, Reply, closed_address};
-use recado_simulators::receiver::{Options, Receiver};
+use recado_simulators::receiver::{Receiver, ReceiverOptions};
 use serde_json::{Value, json};
 
 use crate::egress::{Dns, egress};
@@ -25,9 +25,9 @@ fn client() -> WebhookClient {
 }
 
 fn receiver() -> Receiver {
-    Receiver::start(Options {
+    Receiver::start(ReceiverOptions {
         secret: Some(hex::encode(KEY)),
-        ..Options::default()
+        ..ReceiverOptions::default()
     })
     .unwrap()
 }

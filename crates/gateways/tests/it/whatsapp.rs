@@ -9,15 +9,15 @@ use recado_domain::whatsapp::{Addressee, OutboundTemplate, OutboundText, Whatsap
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
 use recado_simulators::raw::{ANYWHERE, closed_address};
-use recado_simulators::whatsapp::{Approval, Fault, FaultKind, Options, Whatsapp};
+use recado_simulators::whatsapp::{Approval, Whatsapp, WhatsappFault, WhatsappFaultKind, WhatsappOptions};
 use secrecy::SecretString;
 use serde_json::json;
 use uuid::Uuid;
 
 pub(crate) fn platform() -> Whatsapp {
-    let options = Options {
+    let options = WhatsappOptions {
         template_approval: Approval::Manual,
-        ..Options::default()
+        ..WhatsappOptions::default()
     };
     Whatsapp::start(options).unwrap()
 }
@@ -81,9 +81,9 @@ async fn sent(platform: &Whatsapp) -> SendOutcome {
 }
 
 /// With a short time limit where it is meant to run out.
-fn patient(platform: &Whatsapp, kind: &FaultKind) -> CloudApi {
+fn patient(platform: &Whatsapp, kind: &WhatsappFaultKind) -> CloudApi {
     let api = api(Some(&platform.base_url()));
-    if matches!(kind, FaultKind::Hang { .. }) {
+    if matches!(kind, WhatsappFaultKind::Hang { .. }) {
         api.timeout(Duration::from_secs(1))
     } else {
         api
@@ -91,10 +91,10 @@ fn patient(platform: &Whatsapp, kind: &FaultKind) -> CloudApi {
 }
 
 /// The outcome of a send that meets a fault; whatever it is, exactly one request came.
-async fn faulted(kind: FaultKind) -> SendOutcome {
+async fn faulted(kind: WhatsappFaultKind) -> SendOutcome {
     let platform = platform();
     let api = patient(&platform, &kind);
-    platform.script(vec![Fault::send(kind)]);
+    platform.script(vec![WhatsappFault::send(kind)]);
     let outcome = api.send_template(&credentials("token"), &message()).await;
     assert_eq!(platform.sends().len(), 1, "{outcome:?}");
     outcome
@@ -147,22 +147,26 @@ async fn a_text_goes_out_once_and_ends_as_a_template_does() {
     assert_eq!(sends[0].request.body["text"]["body"], "Oi!");
     assert_eq!(sends[0].callback_data, Some(Uuid::from_u128(8).to_string()));
     assert_eq!(sends[1].request.body["recipient"], "BR.1");
-    let error = |code| FaultKind::error(code, "");
-    let ends: [(FaultKind, Fits); 5] = [
+    let error = |code| WhatsappFaultKind::error(code, "");
+    let ends: [(WhatsappFaultKind, Fits); 5] = [
         (error(131_047), |end| {
             matches!(end, SendOutcome::Failed { code: 131_047, .. })
         }),
         (error(190), |end| {
             matches!(end, SendOutcome::RunBlocked { code: 190, .. })
         }),
-        (FaultKind::Throttle, |end| matches!(end, SendOutcome::Throttled { .. })),
-        (FaultKind::Hang { ms: 60_000 }, |end| {
+        (WhatsappFaultKind::Throttle, |end| {
+            matches!(end, SendOutcome::Throttled { .. })
+        }),
+        (WhatsappFaultKind::Hang { ms: 60_000 }, |end| {
             matches!(end, SendOutcome::Unknown { .. })
         }),
-        (FaultKind::GarbageJson, |end| matches!(end, SendOutcome::Unknown { .. })),
+        (WhatsappFaultKind::GarbageJson, |end| {
+            matches!(end, SendOutcome::Unknown { .. })
+        }),
     ];
     for (position, (kind, fits)) in ends.into_iter().enumerate() {
-        platform.script(vec![Fault::send(kind.clone())]);
+        platform.script(vec![WhatsappFault::send(kind.clone())]);
         let outcome = gateway.send_text(&credentials, &to_phone).await;
         assert!(fits(&outcome), "{kind:?}: {outcome:?}");
         assert_eq!(platform.sends().len(), position + 3);
@@ -174,12 +178,12 @@ async fn a_text_goes_out_once_and_ends_as_a_template_does() {
 #[tokio::test]
 async fn what_may_have_gone_out_is_unknown_and_sent_once() {
     for kind in [
-        FaultKind::Hang { ms: 60_000 },
-        FaultKind::AcceptThenReset,
-        FaultKind::AcceptThenStatus500,
-        FaultKind::GarbageJson,
-        FaultKind::AnswerWithoutId,
-        FaultKind::error(131_000, ""),
+        WhatsappFaultKind::Hang { ms: 60_000 },
+        WhatsappFaultKind::AcceptThenReset,
+        WhatsappFaultKind::AcceptThenStatus500,
+        WhatsappFaultKind::GarbageJson,
+        WhatsappFaultKind::AnswerWithoutId,
+        WhatsappFaultKind::error(131_000, ""),
     ] {
         let outcome = faulted(kind.clone()).await;
         assert!(matches!(outcome, SendOutcome::Unknown { .. }), "{kind:?}: {outcome:?}");
@@ -188,7 +192,7 @@ async fn what_may_have_gone_out_is_unknown_and_sent_once() {
 
 #[tokio::test]
 async fn throttling_keeps_its_code_and_wait() {
-    let outcome = faulted(FaultKind::Throttle).await;
+    let outcome = faulted(WhatsappFaultKind::Throttle).await;
     assert!(
         matches!(
             outcome,
@@ -200,7 +204,7 @@ async fn throttling_keeps_its_code_and_wait() {
         ),
         "{outcome:?}"
     );
-    let outcome = faulted(FaultKind::RateLimited { retry_after_s: 7 }).await;
+    let outcome = faulted(WhatsappFaultKind::RateLimited { retry_after_s: 7 }).await;
     let SendOutcome::Throttled {
         code: Some(80_007),
         retry_after: Some(wait),
@@ -210,7 +214,7 @@ async fn throttling_keeps_its_code_and_wait() {
         panic!("{outcome:?}")
     };
     assert_eq!(wait.whole_seconds(), 7);
-    let pair = FaultKind::error(131_056, "too many");
+    let pair = WhatsappFaultKind::error(131_056, "too many");
     let outcome = faulted(pair).await;
     let expected = SendOutcome::Throttled {
         code: Some(131_056),
@@ -222,7 +226,7 @@ async fn throttling_keeps_its_code_and_wait() {
 
 #[tokio::test]
 async fn one_recipients_refusal_fails_that_one() {
-    let kind = FaultKind::error(131_026, "Message undeliverable");
+    let kind = WhatsappFaultKind::error(131_026, "Message undeliverable");
     let expected = SendOutcome::Failed {
         code: 131_026,
         message: "Message undeliverable".into(),
@@ -322,20 +326,20 @@ async fn a_submission_that_goes_wrong_says_how() {
     let platform = platform();
     let gateway = api(Some(&platform.base_url()));
     let details = "Message body format is incorrect";
-    let refusal = FaultKind::error(2_388_072, details);
-    platform.script(vec![Fault::template(refusal)]);
+    let refusal = WhatsappFaultKind::error(2_388_072, details);
+    platform.script(vec![WhatsappFault::template(refusal)]);
     let refused = gateway
         .submit_template(&credentials("token"), &submission(), None)
         .await;
     assert!(matches!(refused, Err(GatewayError::Refused { code: 2_388_072, message }) if message == details));
     let silent = [
-        FaultKind::GarbageJson,
-        FaultKind::AcceptThenReset,
-        FaultKind::AnswerWithoutId,
+        WhatsappFaultKind::GarbageJson,
+        WhatsappFaultKind::AcceptThenReset,
+        WhatsappFaultKind::AnswerWithoutId,
     ];
-    for kind in silent.into_iter().chain([FaultKind::Hang { ms: 60_000 }]) {
+    for kind in silent.into_iter().chain([WhatsappFaultKind::Hang { ms: 60_000 }]) {
         platform.reset();
-        platform.script(vec![Fault::template(kind.clone())]);
+        platform.script(vec![WhatsappFault::template(kind.clone())]);
         let gateway = patient(&platform, &kind);
         let result = gateway
             .submit_template(&credentials("token"), &submission(), None)

@@ -8,20 +8,20 @@ use recado_domain::shared::{Role, UserId};
 use recado_postgres::PgAccounts;
 use time::Duration;
 
-use crate::support::{NOW, World, account, id, session};
+use crate::support::{DbFixture, NOW, account, id, session};
 
 #[tokio::test]
 async fn a_user_is_recorded_and_a_missing_name_keeps_the_stored_one() {
-    let world = World::new().await;
-    let accounts = PgAccounts::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let accounts = PgAccounts::new(fixture.owner.clone());
     let changed = Session {
         email: "new@example.com".into(),
         name: None,
-        ..session(world.user)
+        ..session(fixture.user)
     };
     accounts.record_user(&changed).await.unwrap();
     accounts.record_user(&changed).await.unwrap();
-    let stored = world
+    let stored = fixture
         .text("SELECT string_agg(email || ' ' || name, ',') FROM users")
         .await;
     assert_eq!(stored.unwrap(), "new@example.com Ana");
@@ -29,15 +29,15 @@ async fn a_user_is_recorded_and_a_missing_name_keeps_the_stored_one() {
 
 #[tokio::test]
 async fn a_new_account_has_its_owner_and_its_moment() {
-    let world = World::new().await;
-    let accounts = PgAccounts::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let accounts = PgAccounts::new(fixture.owner.clone());
     let wished = account("ana");
-    let created = accounts.create(&wished, world.user).await.unwrap();
+    let created = accounts.create(&wished, fixture.user).await.unwrap();
     assert_eq!(created, wished);
-    let memberships = accounts.memberships(world.user).await.unwrap();
+    let memberships = accounts.memberships(fixture.user).await.unwrap();
     assert_eq!(
         memberships.iter().map(|m| m.account_id).collect::<Vec<_>>(),
-        [world.account, wished.id]
+        [fixture.account, wished.id]
     );
     assert_eq!((memberships[1].role, &memberships[1].account), (Role::Owner, &wished));
     assert_eq!(accounts.memberships(UserId(id())).await.unwrap(), []);
@@ -45,24 +45,24 @@ async fn a_new_account_has_its_owner_and_its_moment() {
 
 #[tokio::test]
 async fn a_create_for_nobody_leaves_nothing() {
-    let world = World::new().await;
-    let accounts = PgAccounts::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let accounts = PgAccounts::new(fixture.owner.clone());
     accounts.create(&account("nobody"), UserId(id())).await.unwrap_err();
     assert_eq!(
-        world
+        fixture
             .number("SELECT count(*) FROM account_slugs WHERE slug = 'nobody'")
             .await,
         0
     );
-    assert_eq!(world.number("SELECT count(*) FROM accounts").await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM accounts").await, 1);
 }
 
 #[tokio::test]
 async fn concurrent_creates_get_the_first_free_slugs() {
-    let world = World::new().await;
-    let accounts = PgAccounts::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let accounts = PgAccounts::new(fixture.owner.clone());
     let creates = (0..20).map(|_| {
-        let (accounts, user) = (accounts.clone(), world.user);
+        let (accounts, user) = (accounts.clone(), fixture.user);
         async move { accounts.create(&account("loja"), user).await.unwrap().slug }
     });
     let slugs: BTreeSet<String> = join_all(creates).await.into_iter().collect();
@@ -72,9 +72,9 @@ async fn concurrent_creates_get_the_first_free_slugs() {
 
 #[tokio::test]
 async fn a_slug_that_hundreds_have_is_numbered_without_a_gap() {
-    let world = World::new().await;
-    let accounts = PgAccounts::new(world.owner.clone());
-    world
+    let fixture = DbFixture::new().await;
+    let accounts = PgAccounts::new(fixture.owner.clone());
+    fixture
         .client
         .batch_execute(
             "INSERT INTO account_slugs (slug, account_id)
@@ -84,43 +84,43 @@ async fn a_slug_that_hundreds_have_is_numbered_without_a_gap() {
         .await
         .unwrap();
     for expected in ["padaria-77", "padaria-250", "padaria-301"] {
-        let made = accounts.create(&account("padaria"), world.user).await.unwrap();
+        let made = accounts.create(&account("padaria"), fixture.user).await.unwrap();
         assert_eq!(made.slug, expected);
     }
 }
 
 #[tokio::test]
 async fn a_long_slug_is_cut_for_its_number() {
-    let world = World::new().await;
-    let accounts = PgAccounts::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let accounts = PgAccounts::new(fixture.owner.clone());
     let (long, cut) = ("a".repeat(50), "a".repeat(48));
     let mut slugs = Vec::new();
     for _ in 0..3 {
-        slugs.push(accounts.create(&account(&long), world.user).await.unwrap().slug);
+        slugs.push(accounts.create(&account(&long), fixture.user).await.unwrap().slug);
     }
     assert_eq!(slugs, [long.clone(), format!("{cut}-2"), format!("{cut}-3")]);
 }
 
 #[tokio::test]
 async fn standing_follows_membership_use_and_suspension() {
-    let world = World::new().await;
-    let accounts = PgAccounts::new(world.owner.clone());
-    let second = world.another_account().await;
+    let fixture = DbFixture::new().await;
+    let accounts = PgAccounts::new(fixture.owner.clone());
+    let second = fixture.another_account().await;
     // Never used: the oldest membership (both were made at one moment, so the first id).
     assert_eq!(
         accounts
-            .latest_membership_access(world.user)
+            .latest_membership_access(fixture.user)
             .await
             .unwrap()
             .unwrap()
             .account_id,
-        world.account
+        fixture.account
     );
-    let switched = accounts.switch(world.user, second, NOW).await.unwrap().unwrap();
+    let switched = accounts.switch(fixture.user, second, NOW).await.unwrap().unwrap();
     assert_eq!((switched.account_id, switched.role), (second, Role::Owner));
     assert_eq!(
         accounts
-            .latest_membership_access(world.user)
+            .latest_membership_access(fixture.user)
             .await
             .unwrap()
             .unwrap()
@@ -128,31 +128,31 @@ async fn standing_follows_membership_use_and_suspension() {
         second
     );
     accounts
-        .switch(world.user, world.account, NOW + Duration::SECOND)
+        .switch(fixture.user, fixture.account, NOW + Duration::SECOND)
         .await
         .unwrap()
         .unwrap();
     assert_eq!(
         accounts
-            .latest_membership_access(world.user)
+            .latest_membership_access(fixture.user)
             .await
             .unwrap()
             .unwrap()
             .account_id,
-        world.account
+        fixture.account
     );
 
-    world
+    fixture
         .sql(&format!(
             "UPDATE accounts SET status = 'suspended' WHERE id = '{second}'"
         ))
         .await;
-    assert_eq!(accounts.switch(world.user, second, NOW).await.unwrap(), None);
-    let membership_access = accounts.membership_access(world.user, second).await.unwrap().unwrap();
+    assert_eq!(accounts.switch(fixture.user, second, NOW).await.unwrap(), None);
+    let membership_access = accounts.membership_access(fixture.user, second).await.unwrap().unwrap();
     assert_eq!(membership_access.status, AccountStatus::Suspended);
 
     let stranger = UserId(id());
     assert_eq!(accounts.membership_access(stranger, second).await.unwrap(), None);
     assert_eq!(accounts.latest_membership_access(stranger).await.unwrap(), None);
-    assert_eq!(accounts.switch(stranger, world.account, NOW).await.unwrap(), None);
+    assert_eq!(accounts.switch(stranger, fixture.account, NOW).await.unwrap(), None);
 }

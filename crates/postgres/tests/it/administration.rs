@@ -9,15 +9,15 @@ use recado_domain::team::{Invite, InviteInsert, InviteStatus};
 use recado_postgres::{PgAccounts, PgAdministration, PgSupport};
 use time::{Duration, OffsetDateTime};
 
-use crate::support::{NOW, World, account, event, id, session};
+use crate::support::{DbFixture, NOW, account, event, id, session};
 
-fn store(world: &World) -> PgAdministration {
-    PgAdministration::new(world.owner.clone())
+fn store(fixture: &DbFixture) -> PgAdministration {
+    PgAdministration::new(fixture.owner.clone())
 }
 
 /// Accounts of many kinds, the owner's addresses among them.
-async fn crowd(world: &World) {
-    world
+async fn crowd(fixture: &DbFixture) {
+    fixture
         .sql(
             "INSERT INTO users (id, email) SELECT md5('u' || i)::uuid, 'Dono' || i || '@Loja_' || i % 7 || '%.example'
                FROM generate_series(1, 60) i;
@@ -46,9 +46,9 @@ async fn crowd(world: &World) {
         .await;
 }
 
-async fn listed(world: &World, filter: &AccountFilter, page: i64, limit: i64) -> (Vec<AccountRow>, i64, i64) {
+async fn listed(fixture: &DbFixture, filter: &AccountFilter, page: i64, limit: i64) -> (Vec<AccountRow>, i64, i64) {
     let query = PageQuery::new(Some(page), Some(limit), 20, 100);
-    let page = store(world)
+    let page = store(fixture)
         .list(filter, query, NOW - Duration::days(30))
         .await
         .unwrap();
@@ -71,13 +71,13 @@ fn reference(all: &[AccountRow], filter: &AccountFilter) -> Vec<AccountRow> {
 
 #[tokio::test]
 async fn the_list_is_the_filtered_list_of_everything() {
-    let world = World::new().await;
-    crowd(&world).await;
-    let (all, total, _) = listed(&world, &AccountFilter::default(), 1, 100).await;
+    let fixture = DbFixture::new().await;
+    crowd(&fixture).await;
+    let (all, total, _) = listed(&fixture, &AccountFilter::default(), 1, 100).await;
     assert_eq!(
         (all.len(), total),
         (60, 60),
-        "without the one that is being removed, with the world's own"
+        "without the one that is being removed, with the fixture's own"
     );
     let order = |row: &AccountRow| std::cmp::Reverse((row.created_at, row.id));
     assert!(all.is_sorted_by_key(order));
@@ -104,7 +104,7 @@ async fn the_list_is_the_filtered_list_of_everything() {
                 let mut found = vec![];
                 let pages = i64::try_from(wanted.len().div_ceil(7)).unwrap();
                 for page in 1..=pages + 1 {
-                    let (rows, total, total_pages) = listed(&world, &filter, page, 7).await;
+                    let (rows, total, total_pages) = listed(&fixture, &filter, page, 7).await;
                     assert_eq!(
                         (total, total_pages),
                         (i64::try_from(wanted.len()).unwrap(), pages),
@@ -120,11 +120,11 @@ async fn the_list_is_the_filtered_list_of_everything() {
 
 #[tokio::test]
 async fn the_counted_columns_are_those_of_a_recount() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    world.people(5).await;
-    world.people_of(other, 3).await;
-    world
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    fixture.people(5).await;
+    fixture.people_of(other, 3).await;
+    fixture
         .sql(&format!(
             "UPDATE contacts SET deleted_at = now() WHERE account_id = '{0}' AND name = 'Contact 1';
              UPDATE contact_counts SET contacts = contacts - 1 WHERE account_id = '{0}';
@@ -152,19 +152,19 @@ async fn the_counted_columns_are_those_of_a_recount() {
                SELECT '{0}', md5('m' || i)::uuid, md5('v')::uuid, CASE WHEN i % 3 = 0 THEN 'inbound' ELSE 'outbound' END,
                  'text', CASE i % 5 WHEN 0 THEN 'failed' ELSE 'sent' END, timestamptz '2026-02-25' - i * interval '3 days'
                FROM generate_series(1, 20) i;",
-            world.account, other
+            fixture.account, other
         ))
         .await;
-    let (rows, ..) = listed(&world, &AccountFilter::default(), 1, 100).await;
+    let (rows, ..) = listed(&fixture, &AccountFilter::default(), 1, 100).await;
     let of = |account: AccountId| rows.iter().find(|row| row.id == account).unwrap().clone();
     let since = format!("timestamptz '{}'", NOW - Duration::days(30));
-    let sent = world
+    let sent = fixture
         .number(&format!(
             "SELECT (SELECT count(*) FROM campaign_sends WHERE status IN ('sent', 'delivered', 'read') AND sent_at >= {since})
                + (SELECT count(*) FROM messages WHERE direction = 'outbound' AND status = 'sent' AND created_at >= {since})"
         ))
         .await;
-    let mine = of(world.account);
+    let mine = of(fixture.account);
     assert!(sent > 10, "{sent}");
     assert_eq!(
         (mine.contacts, mine.mrr.0, mine.messages_30d, mine.users),
@@ -172,7 +172,7 @@ async fn the_counted_columns_are_those_of_a_recount() {
     );
     let theirs = of(other);
     assert_eq!((theirs.contacts, theirs.mrr.0, theirs.messages_30d), (3, 0, 0));
-    let detail = store(&world).detail(world.account).await.unwrap().unwrap();
+    let detail = store(&fixture).detail(fixture.account).await.unwrap().unwrap();
     assert_eq!(
         (
             detail.metrics.contacts,
@@ -181,15 +181,15 @@ async fn the_counted_columns_are_those_of_a_recount() {
         ),
         (4, 1, 1)
     );
-    assert!(store(&world).detail(id().into()).await.unwrap().is_none());
+    assert!(store(&fixture).detail(id().into()).await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn conversations_of_deleted_contacts_are_in_no_figure() {
-    let world = World::new().await;
-    world.people(2).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(2).await;
     // As whoever deletes a contact leaves it: the conversation is there, and counted out.
-    world
+    fixture
         .sql(&format!(
             "INSERT INTO conversations (account_id, id, contact_id, last_message_at)
                SELECT '{0}', md5(id::text)::uuid, id, now() FROM contacts WHERE account_id = '{0}';
@@ -197,10 +197,10 @@ async fn conversations_of_deleted_contacts_are_in_no_figure() {
              UPDATE contact_counts SET contacts = contacts - 1;
              INSERT INTO conversation_counts (account_id, status, conversations)
                VALUES ('{0}', 'open', 1), ('{0}', 'closed', 0)",
-            world.account
+            fixture.account
         ))
         .await;
-    let totals = store(&world).totals().await.unwrap();
+    let totals = store(&fixture).totals().await.unwrap();
     assert_eq!((totals.contacts, totals.conversations), (1, 1));
 }
 
@@ -213,8 +213,8 @@ async fn updated(all: &PgAdministration, id: AccountId, change: &AccountChange) 
 
 #[tokio::test]
 async fn a_slug_belongs_to_one_account() {
-    let world = World::new().await;
-    let all = store(&world);
+    let fixture = DbFixture::new().await;
+    let all = store(&fixture);
     let taken = all.create(&account("loja"), true, None).await;
     assert!(
         matches!(taken, Err(StoreError::Duplicate { field: "slug" })),
@@ -237,7 +237,7 @@ async fn a_slug_belongs_to_one_account() {
     assert_eq!(all.create(&account("loja-2"), true, None).await.unwrap().slug, "loja-2");
     let slugs = "SELECT string_agg(a.slug || (a.slug = s.slug), ' ' ORDER BY a.slug)
                  FROM accounts a JOIN account_slugs s ON s.account_id = a.id";
-    assert_eq!(world.text(slugs).await.unwrap(), "lojatrue loja-2true novatrue");
+    assert_eq!(fixture.text(slugs).await.unwrap(), "lojatrue loja-2true novatrue");
     assert_eq!(
         all.update(id().into(), &change("x"), None).await.unwrap(),
         AccountUpdate::Missing
@@ -265,8 +265,8 @@ async fn a_slug_belongs_to_one_account() {
 /// Two changes to the same slug at once: one gets it.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_who_want_a_slug_one_gets_it() {
-    let world = World::new().await;
-    let all = store(&world);
+    let fixture = DbFixture::new().await;
+    let all = store(&fixture);
     let (one, other) = (
         all.create(&account("a"), true, None).await.unwrap(),
         all.create(&account("b"), true, None).await.unwrap(),
@@ -290,52 +290,52 @@ fn admin(user: UserId) -> Admin {
     }
 }
 
-async fn recorded(world: &World) -> Admin {
+async fn recorded(fixture: &DbFixture) -> Admin {
     let user = UserId(id());
-    let accounts = PgAccounts::new(world.owner.clone());
+    let accounts = PgAccounts::new(fixture.owner.clone());
     let known = Session { ..session(user) };
     accounts.record_user(&known).await.unwrap();
     admin(user)
 }
 
-async fn memberships(world: &World, user: UserId) -> String {
+async fn memberships(fixture: &DbFixture, user: UserId) -> String {
     let query = format!(
         "SELECT string_agg(role || ' ' || is_support, ', ' ORDER BY account_id) FROM account_users WHERE user_id = '{user}'"
     );
-    world.text(&query).await.unwrap_or_default()
+    fixture.text(&query).await.unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn support_mode_lends_one_membership_and_takes_it_back() {
-    let world = World::new().await;
-    let (support, root) = (PgSupport::new(world.owner.clone()), recorded(&world).await);
-    let other = world.another_account().await;
+    let fixture = DbFixture::new().await;
+    let (support, root) = (PgSupport::new(fixture.owner.clone()), recorded(&fixture).await);
+    let other = fixture.another_account().await;
     let end = OffsetDateTime::now_utc() + Duration::hours(4);
-    let events = [event(world.account.0)];
-    let start = |leaving: Option<AccountId>| support.start(&root, world.account, leaving, end, &events);
+    let events = [event(fixture.account.0)];
+    let start = |leaving: Option<AccountId>| support.start(&root, fixture.account, leaving, end, &events);
     let (a, b, c) = tokio::join!(start(None), start(None), start(Some(other)));
     for name in [a, b, c] {
         assert_eq!(name.unwrap().as_deref(), Some("Loja da Ana"));
     }
-    assert_eq!(memberships(&world, root.user_id).await, "admin true");
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 3);
+    assert_eq!(memberships(&fixture, root.user_id).await, "admin true");
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 3);
     // Into another account: the first is left.
     support
-        .start(&root, other, Some(world.account), end, &[])
+        .start(&root, other, Some(fixture.account), end, &[])
         .await
         .unwrap();
-    assert_eq!(memberships(&world, root.user_id).await, "admin true");
-    assert!(!support.stop(root.user_id, world.account).await.unwrap());
+    assert_eq!(memberships(&fixture, root.user_id).await, "admin true");
+    assert!(!support.stop(root.user_id, fixture.account).await.unwrap());
     assert!(support.stop(root.user_id, other).await.unwrap());
-    assert_eq!(memberships(&world, root.user_id).await, "");
+    assert_eq!(memberships(&fixture, root.user_id).await, "");
     // What is their own is neither changed nor taken.
-    let owner = admin(world.user);
+    let owner = admin(fixture.user);
     support
-        .start(&owner, world.account, Some(other), end, &[])
+        .start(&owner, fixture.account, Some(other), end, &[])
         .await
         .unwrap();
-    assert!(!support.stop(world.user, world.account).await.unwrap());
-    assert_eq!(memberships(&world, world.user).await, "owner false, owner false");
+    assert!(!support.stop(fixture.user, fixture.account).await.unwrap());
+    assert_eq!(memberships(&fixture, fixture.user).await, "owner false, owner false");
     assert_eq!(
         support.start(&root, id().into(), None, end, &events).await.unwrap(),
         None
@@ -344,10 +344,10 @@ async fn support_mode_lends_one_membership_and_takes_it_back() {
 
 #[tokio::test]
 async fn what_is_over_counts_for_nothing_and_is_swept_in_batches() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let (support, accounts) = (
-        PgSupport::new(world.owner.clone()),
-        PgAccounts::new(world.owner.clone()),
+        PgSupport::new(fixture.owner.clone()),
+        PgAccounts::new(fixture.owner.clone()),
     );
     let (over, soon) = (
         OffsetDateTime::now_utc() - Duration::SECOND,
@@ -355,20 +355,20 @@ async fn what_is_over_counts_for_nothing_and_is_swept_in_batches() {
     );
     let mut gone = vec![];
     for _ in 0..5 {
-        let root = recorded(&world).await;
-        support.start(&root, world.account, None, over, &[]).await.unwrap();
+        let root = recorded(&fixture).await;
+        support.start(&root, fixture.account, None, over, &[]).await.unwrap();
         gone.push(root.user_id);
     }
-    let present = recorded(&world).await;
-    support.start(&present, world.account, None, soon, &[]).await.unwrap();
+    let present = recorded(&fixture).await;
+    support.start(&present, fixture.account, None, soon, &[]).await.unwrap();
     for user in &gone {
-        assert_eq!(accounts.membership_access(*user, world.account).await.unwrap(), None);
+        assert_eq!(accounts.membership_access(*user, fixture.account).await.unwrap(), None);
         assert_eq!(accounts.latest_membership_access(*user).await.unwrap(), None);
         assert!(accounts.memberships(*user).await.unwrap().is_empty());
-        assert!(accounts.switch(*user, world.account, NOW).await.unwrap().is_none());
+        assert!(accounts.switch(*user, fixture.account, NOW).await.unwrap().is_none());
     }
     let membership_access = accounts
-        .membership_access(present.user_id, world.account)
+        .membership_access(present.user_id, fixture.account)
         .await
         .unwrap()
         .unwrap();
@@ -379,17 +379,23 @@ async fn what_is_over_counts_for_nothing_and_is_swept_in_batches() {
         support.sweep(3).await.unwrap(),
     ];
     assert_eq!(swept, [3, 2, 0]);
-    assert_eq!(world.number("SELECT count(*) FROM account_users").await, 2);
+    assert_eq!(fixture.number("SELECT count(*) FROM account_users").await, 2);
     // Suspended or not, who is there for support may choose the account.
-    world.sql("UPDATE accounts SET status = 'suspended'").await;
+    fixture.sql("UPDATE accounts SET status = 'suspended'").await;
     assert!(
         accounts
-            .switch(present.user_id, world.account, NOW)
+            .switch(present.user_id, fixture.account, NOW)
             .await
             .unwrap()
             .is_some()
     );
-    assert!(accounts.switch(world.user, world.account, NOW).await.unwrap().is_none());
+    assert!(
+        accounts
+            .switch(fixture.user, fixture.account, NOW)
+            .await
+            .unwrap()
+            .is_none()
+    );
 }
 
 fn owners_invite(account: &Account, email: &str, token: u8) -> InviteInsert {
@@ -413,8 +419,8 @@ fn owners_invite(account: &Account, email: &str, token: u8) -> InviteInsert {
 
 #[tokio::test]
 async fn an_owner_is_invited_from_above_while_there_is_none() {
-    let world = World::new().await;
-    let all = store(&world);
+    let fixture = DbFixture::new().await;
+    let all = store(&fixture);
     let first = account("padaria");
     let made = all
         .create(&first, true, Some(owners_invite(&first, "a@example.com", 1)))
@@ -431,17 +437,17 @@ async fn an_owner_is_invited_from_above_while_there_is_none() {
         "SELECT string_agg(i.email || ' ' || i.status || ' ' || (t.token_hash IS NOT NULL), ', ' ORDER BY i.email)
          FROM team_invites i LEFT JOIN invite_tokens t ON t.invite_id = i.id";
     let one_is_open = "a@example.com revoked false, b@example.com pending true";
-    assert_eq!(world.text(invites).await.unwrap(), one_is_open);
+    assert_eq!(fixture.text(invites).await.unwrap(), one_is_open);
     // A member cannot be invited; an owner leaves no place. Either way nothing of the change is written.
     let join = |role: &str| {
         format!(
             "INSERT INTO account_users (account_id, user_id, role) VALUES ('{}', '{}', '{role}')",
-            made.id, world.user
+            made.id, fixture.user
         )
     };
-    world.sql(&join("viewer")).await;
-    let email = world
-        .text(&format!("SELECT email FROM users WHERE id = '{}'", world.user))
+    fixture.sql(&join("viewer")).await;
+    let email = fixture
+        .text(&format!("SELECT email FROM users WHERE id = '{}'", fixture.user))
         .await
         .unwrap();
     for (address, expected) in [
@@ -456,8 +462,8 @@ async fn an_owner_is_invited_from_above_while_there_is_none() {
             .update(made.id, &change, Some(owners_invite(&made, address, 3)))
             .await;
         assert_eq!(refused.unwrap(), expected);
-        assert_eq!(world.text(invites).await.unwrap(), one_is_open);
-        world
+        assert_eq!(fixture.text(invites).await.unwrap(), one_is_open);
+        fixture
             .sql("UPDATE account_users SET role = 'owner' WHERE role = 'viewer'")
             .await;
     }
@@ -467,14 +473,14 @@ async fn an_owner_is_invited_from_above_while_there_is_none() {
 /// Whoever is in an account for support owns nothing of it.
 #[tokio::test]
 async fn an_owner_for_support_is_none() {
-    let world = World::new().await;
-    let all = store(&world);
+    let fixture = DbFixture::new().await;
+    let all = store(&fixture);
     let made = all.create(&account("padaria"), true, None).await.unwrap();
-    world
+    fixture
         .sql(&format!(
             "INSERT INTO account_users (account_id, user_id, role, is_support, expires_at)
              VALUES ('{}', '{}', 'admin', true, now() + interval '1 hour')",
-            made.id, world.user
+            made.id, fixture.user
         ))
         .await;
     let invite = owners_invite(&made, "a@example.com", 1);

@@ -9,7 +9,7 @@ use recado_postgres::PgAdministration;
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 
-use crate::support::{World, id};
+use crate::support::{DbFixture, id};
 
 const TODAY: OffsetDateTime = datetime!(2026-03-01 09:30 UTC);
 
@@ -162,7 +162,7 @@ fn revenue(lives: &[Life], days: Days) -> Vec<(time::Date, Revenue)> {
 }
 
 /// Several of an account may live at once here, which the store forbids: the figures do not depend on it.
-async fn write(world: &World, lives: &[Life]) {
+async fn write(fixture: &DbFixture, lives: &[Life]) {
     let moment = |at: Option<i64>| at.map_or("NULL".to_owned(), |at| format!("'{}'", ago(at)));
     let mut statements = String::from(
         "DROP INDEX IF EXISTS subscriptions_live_unique; TRUNCATE billing_history, subscriptions; DELETE FROM accounts;
@@ -198,18 +198,18 @@ async fn write(world: &World, lives: &[Life]) {
             ));
         }
     }
-    world.sql(&statements).await;
+    fixture.sql(&statements).await;
 }
 
 #[tokio::test]
 async fn the_totals_are_those_of_the_model() {
-    let world = World::new().await;
-    let store = PgAdministration::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let store = PgAdministration::new(fixture.owner.clone());
     let mut runner = TestRunner::default();
     let histories = prop::collection::vec(life(), 0..40);
     for round in 0..60 {
         let lives = histories.new_tree(&mut runner).unwrap().current();
-        write(&world, &lives).await;
+        write(&fixture, &lives).await;
         let counted = store.subscriptions(TODAY - Duration::days(30), TODAY).await.unwrap();
         assert_eq!(counted, subscription_totals(&lives), "round {round}: {lives:?}");
         for count in [1, 2, 30, 90] {

@@ -9,12 +9,12 @@ use recado_domain::shared::{AccountId, ApiKeyId, InsertOutcome};
 use recado_postgres::PgApiKeys;
 use time::Duration;
 
-use crate::support::{NOW, World, event, id};
+use crate::support::{DbFixture, NOW, event, id};
 
-fn record(world: &World, account_id: AccountId, name: &str, hash: &[u8]) -> KeyRecord {
+fn record(fixture: &DbFixture, account_id: AccountId, name: &str, hash: &[u8]) -> KeyRecord {
     KeyRecord {
         account_id,
-        created_by: world.user,
+        created_by: fixture.user,
         key: ApiKey {
             id: ApiKeyId(id()),
             name: name.into(),
@@ -29,9 +29,9 @@ fn record(world: &World, account_id: AccountId, name: &str, hash: &[u8]) -> KeyR
 
 #[tokio::test]
 async fn a_key_is_found_by_its_hash_and_its_use_is_noted() {
-    let world = World::new().await;
-    let (key, account, user) = (ApiKeyId(id()), world.account, world.user);
-    world
+    let fixture = DbFixture::new().await;
+    let (key, account, user) = (ApiKeyId(id()), fixture.account, fixture.user);
+    fixture
         .sql(&format!(
             "INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by)
                VALUES ('{account}', '{key}', 'k', 'svc_live_sk_', 'abcd', '{user}');
@@ -39,7 +39,7 @@ async fn a_key_is_found_by_its_hash_and_its_use_is_noted() {
                VALUES ('\\x0102', '{account}', '{key}', '{user}')"
         ))
         .await;
-    let keys = PgApiKeys::new(world.owner.clone());
+    let keys = PgApiKeys::new(fixture.owner.clone());
     let grant = keys.find(&[1, 2]).await.unwrap().unwrap();
     assert_eq!((grant.id, grant.account_id, grant.created_by), (key, account, user));
     assert_eq!((grant.status, grant.last_used_at), (AccountStatus::Active, None));
@@ -48,11 +48,11 @@ async fn a_key_is_found_by_its_hash_and_its_use_is_noted() {
     keys.touch(account, key, NOW).await.unwrap();
     keys.touch(account, key, NOW - Duration::SECOND).await.unwrap();
     assert_eq!(keys.find(&[1, 2]).await.unwrap().unwrap().last_used_at, Some(NOW));
-    let other = world.another_account().await;
+    let other = fixture.another_account().await;
     keys.touch(other, key, NOW + Duration::SECOND).await.unwrap();
     assert_eq!(keys.find(&[1, 2]).await.unwrap().unwrap().last_used_at, Some(NOW));
 
-    world
+    fixture
         .sql(&format!(
             "UPDATE accounts SET status = 'suspended' WHERE id = '{account}'"
         ))
@@ -62,15 +62,15 @@ async fn a_key_is_found_by_its_hash_and_its_use_is_noted() {
         AccountStatus::Suspended
     );
     // A deleted key is no key, whatever the directory still says.
-    world.sql("DELETE FROM api_keys").await;
+    fixture.sql("DELETE FROM api_keys").await;
     assert_eq!(keys.find(&[1, 2]).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn many_keys_are_found_with_their_hashes() {
-    let world = World::new().await;
-    let keys = PgApiKeys::new(world.owner.clone());
-    let records = [1_u8, 2].map(|n| record(&world, world.account, "k", &[n; 32]));
+    let fixture = DbFixture::new().await;
+    let keys = PgApiKeys::new(fixture.owner.clone());
+    let records = [1_u8, 2].map(|n| record(&fixture, fixture.account, "k", &[n; 32]));
     for record in &records {
         keys.insert(record, 100, &[]).await.unwrap();
     }
@@ -87,24 +87,24 @@ async fn many_keys_are_found_with_their_hashes() {
 
 #[tokio::test]
 async fn a_key_lives_in_both_tables_or_in_none() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    let keys = PgApiKeys::new(world.owner.clone());
-    let record = record(&world, world.account, "CI", &[1; 32]);
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    let keys = PgApiKeys::new(fixture.owner.clone());
+    let record = record(&fixture, fixture.account, "CI", &[1; 32]);
     let key = record.key.id;
     let made = keys.insert(&record, 100, &[event(key.0)]).await.unwrap();
     assert_eq!(made, InsertOutcome::Done);
     let grant = keys.find(&[1; 32]).await.unwrap().unwrap();
     assert_eq!(
         (grant.id, grant.account_id, grant.created_by),
-        (key, world.account, world.user)
+        (key, fixture.account, fixture.user)
     );
     assert_eq!(
-        keys.list(world.account).await.unwrap(),
+        keys.list(fixture.account).await.unwrap(),
         std::slice::from_ref(&record.key)
     );
     assert_eq!(keys.list(other).await.unwrap(), []);
-    assert_eq!(world.relay().await, 1);
+    assert_eq!(fixture.relay().await, 1);
 
     // A hash that is taken takes everything back.
     let twin = KeyRecord {
@@ -115,36 +115,36 @@ async fn a_key_lives_in_both_tables_or_in_none() {
         ..record.clone()
     };
     assert!(keys.insert(&twin, 100, &[event(key.0)]).await.is_err());
-    assert_eq!(keys.list(world.account).await.unwrap().len(), 1);
-    assert_eq!(world.relay().await, 0);
+    assert_eq!(keys.list(fixture.account).await.unwrap().len(), 1);
+    assert_eq!(fixture.relay().await, 0);
 
     // Nobody else can remove it, and whoever owns it only once.
     assert!(!keys.delete(other, key, &[event(key.0)]).await.unwrap());
     assert!(
         !keys
-            .delete(world.account, ApiKeyId(id()), &[event(key.0)])
+            .delete(fixture.account, ApiKeyId(id()), &[event(key.0)])
             .await
             .unwrap()
     );
-    assert_eq!(world.relay().await, 0);
-    assert!(keys.delete(world.account, key, &[event(key.0)]).await.unwrap());
-    assert!(!keys.delete(world.account, key, &[event(key.0)]).await.unwrap());
-    assert_eq!(world.relay().await, 1);
+    assert_eq!(fixture.relay().await, 0);
+    assert!(keys.delete(fixture.account, key, &[event(key.0)]).await.unwrap());
+    assert!(!keys.delete(fixture.account, key, &[event(key.0)]).await.unwrap());
+    assert_eq!(fixture.relay().await, 1);
     assert_eq!(keys.find(&[1; 32]).await.unwrap(), None);
-    assert_eq!(world.number("SELECT count(*) FROM api_key_hashes").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM api_key_hashes").await, 0);
 }
 
 #[tokio::test]
 async fn the_list_is_newest_first() {
-    let world = World::new().await;
-    let keys = PgApiKeys::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let keys = PgApiKeys::new(fixture.owner.clone());
     for (number, seconds) in [(1_u8, 2), (2, 3), (3, 1), (4, 3)] {
-        let mut record = record(&world, world.account, &number.to_string(), &[number; 32]);
+        let mut record = record(&fixture, fixture.account, &number.to_string(), &[number; 32]);
         record.key.created_at = NOW + Duration::seconds(seconds);
         keys.insert(&record, 100, &[]).await.unwrap();
     }
     let names: Vec<String> = keys
-        .list(world.account)
+        .list(fixture.account)
         .await
         .unwrap()
         .into_iter()
@@ -155,39 +155,41 @@ async fn the_list_is_newest_first() {
 
 #[tokio::test]
 async fn inserts_at_once_do_not_slip_over_the_limit() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    let keys = PgApiKeys::new(world.owner.clone());
-    let records: Vec<KeyRecord> = (0..20).map(|n| record(&world, world.account, "k", &[n; 32])).collect();
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    let keys = PgApiKeys::new(fixture.owner.clone());
+    let records: Vec<KeyRecord> = (0..20)
+        .map(|n| record(&fixture, fixture.account, "k", &[n; 32]))
+        .collect();
     let made = join_all(records.iter().map(|record| keys.insert(record, 5, &[]))).await;
     let done = made
         .into_iter()
         .filter(|made| matches!(made, Ok(InsertOutcome::Done)))
         .count();
     assert_eq!(done, 5);
-    assert_eq!(world.number("SELECT count(*) FROM api_key_hashes").await, 5);
-    let elsewhere = keys.insert(&record(&world, other, "k", &[99; 32]), 5, &[]).await;
+    assert_eq!(fixture.number("SELECT count(*) FROM api_key_hashes").await, 5);
+    let elsewhere = keys.insert(&record(&fixture, other, "k", &[99; 32]), 5, &[]).await;
     assert_eq!(elsewhere.unwrap(), InsertOutcome::Done);
 }
 
 #[tokio::test]
 async fn a_look_up_costs_the_same_however_many_keys_there_are() {
-    let world = World::new().await;
-    let keys = PgApiKeys::new(world.owner.clone());
-    keys.insert(&record(&world, world.account, "k", &[7; 32]), 100, &[])
+    let fixture = DbFixture::new().await;
+    let keys = PgApiKeys::new(fixture.owner.clone());
+    keys.insert(&record(&fixture, fixture.account, "k", &[7; 32]), 100, &[])
         .await
         .unwrap();
-    world
+    fixture
         .sql(&format!(
             "INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by)
                SELECT '{0}', md5(i::text)::uuid, 'k', 'p', 'h', '{1}' FROM generate_series(1, 20000) i;
              INSERT INTO api_key_hashes
                SELECT sha256(i::text::bytea), '{0}', md5(i::text)::uuid, '{1}' FROM generate_series(1, 20000) i;
              ANALYZE; SELECT pg_stat_reset()",
-            world.account, world.user
+            fixture.account, fixture.user
         ))
         .await;
-    let pool = world.db.owner_pool();
+    let pool = fixture.db.owner_pool();
     let fresh = PgApiKeys::new(pool.clone());
     for _ in 0..10 {
         fresh.find(&[7; 32]).await.unwrap().unwrap();
@@ -196,11 +198,11 @@ async fn a_look_up_costs_the_same_however_many_keys_there_are() {
     drop((fresh, pool));
     let read = |column: &str| format!("SELECT {column} FROM pg_stat_user_tables WHERE relname = 'api_key_hashes'");
     let deadline = Instant::now() + std::time::Duration::from_secs(20);
-    while world.number(&read("idx_scan")).await < 10 {
+    while fixture.number(&read("idx_scan")).await < 10 {
         assert!(Instant::now() < deadline, "the index is not used");
-        world.sql("SELECT pg_stat_clear_snapshot()").await;
+        fixture.sql("SELECT pg_stat_clear_snapshot()").await;
     }
     let whole = "SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN ('api_key_hashes', 'api_keys')";
-    assert_eq!(world.number(whole).await, 0);
-    assert_eq!(world.number(&read("idx_tup_fetch")).await, 10, "one row a look-up");
+    assert_eq!(fixture.number(whole).await, 0);
+    assert_eq!(fixture.number(&read("idx_tup_fetch")).await, 10, "one row a look-up");
 }

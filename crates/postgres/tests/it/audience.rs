@@ -8,13 +8,13 @@ use recado_domain::shared::{SegmentId, TagId};
 use serde_json::{Value, json};
 use time::Duration;
 
-use crate::support::{LEASE, NOW, World, id};
+use crate::support::{DbFixture, LEASE, NOW, id};
 
 /// Eight contacts: `out`, `gone` and `mute` can never be written to.
-async fn people() -> (World, TagId, SegmentId) {
-    let world = World::new().await;
-    let (account, tag, segment) = (world.account, TagId(id()), SegmentId(id()));
-    world
+async fn people() -> (DbFixture, TagId, SegmentId) {
+    let fixture = DbFixture::new().await;
+    let (account, tag, segment) = (fixture.account, TagId(id()), SegmentId(id()));
+    fixture
         .sql(&format!(
             "INSERT INTO contacts (account_id, id, name, phone, email, attributes, created_at, opted_out_at, deleted_at)
                SELECT '{account}', md5(name)::uuid, name, phone, email, attributes, created_at, opted_out_at, deleted_at
@@ -36,28 +36,31 @@ async fn people() -> (World, TagId, SegmentId) {
         ))
         .await;
     // Another account's people, whom nothing here may reach.
-    world.people_of(world.another_account().await, 5).await;
-    (world, tag, segment)
+    fixture.people_of(fixture.another_account().await, 5).await;
+    (fixture, tag, segment)
 }
 
 /// The names of those a campaign would go to.
-async fn reached(world: &World, campaign: Campaign) -> String {
+async fn reached(fixture: &DbFixture, campaign: Campaign) -> String {
     let campaign = Campaign {
-        template_id: Some(world.stored_template().await),
+        template_id: Some(fixture.stored_template().await),
         ..campaign
     };
-    world.campaigns().insert(&campaign, &[]).await.unwrap();
-    let campaign = world
+    fixture.campaigns().insert(&campaign, &[]).await.unwrap();
+    let campaign = fixture
         .campaigns()
-        .find(world.account, campaign.id)
+        .find(fixture.account, campaign.id)
         .await
         .unwrap()
         .unwrap();
-    let preview_facts = world.campaigns().preview_facts(world.account, campaign.id, 100).await;
+    let preview_facts = fixture
+        .campaigns()
+        .preview_facts(fixture.account, campaign.id, 100)
+        .await;
     let preview_facts = preview_facts.unwrap().unwrap();
-    let outcome = world
+    let outcome = fixture
         .runs()
-        .start(&world.start_of(&campaign), None, LEASE)
+        .start(&fixture.start_of(&campaign), None, LEASE)
         .await
         .unwrap();
     let query = format!(
@@ -65,7 +68,7 @@ async fn reached(world: &World, campaign: Campaign) -> String {
          JOIN contacts c ON c.account_id = s.account_id AND c.id = s.contact_id WHERE s.campaign_id = '{}'",
         campaign.id
     );
-    let names = world.text(&query).await.unwrap_or_default();
+    let names = fixture.text(&query).await.unwrap_or_default();
     // A preview names the same people.
     let mut previewed: Vec<_> = preview_facts.first.iter().map(|c| c.recipient.name.as_str()).collect();
     previewed.sort_unstable();
@@ -85,25 +88,25 @@ async fn reached(world: &World, campaign: Campaign) -> String {
     names
 }
 
-fn narrowed(world: &World, filters: AudienceFilters) -> Campaign {
+fn narrowed(fixture: &DbFixture, filters: AudienceFilters) -> Campaign {
     Campaign {
         segment_config: Some(SegmentConfig {
             tag_ids: Some(vec![]),
             filters: Some(filters),
         }),
-        ..world.draft()
+        ..fixture.draft()
     }
 }
 
 #[tokio::test]
 async fn without_a_source_everybody_who_can_be_written_to() {
-    let (world, ..) = people().await;
-    assert_eq!(reached(&world, world.draft()).await, "city mail old rfm tagged");
+    let (fixture, ..) = people().await;
+    assert_eq!(reached(&fixture, fixture.draft()).await, "city mail old rfm tagged");
 }
 
 #[tokio::test]
 async fn sources_add_up() {
-    let (world, tag, segment) = people().await;
+    let (fixture, tag, segment) = people().await;
     let tags = Some(SegmentConfig {
         tag_ids: Some(vec![tag, TagId(id())]),
         ..SegmentConfig::default()
@@ -111,15 +114,15 @@ async fn sources_add_up() {
     let champions = vec!["champions".to_owned()];
     let by_tag = Campaign {
         segment_config: tags.clone(),
-        ..world.draft()
+        ..fixture.draft()
     };
-    assert_eq!(reached(&world, by_tag).await, "tagged");
+    assert_eq!(reached(&fixture, by_tag).await, "tagged");
     assert_eq!(
         reached(
-            &world,
+            &fixture,
             Campaign {
                 rfm_segments: champions.clone(),
-                ..world.draft()
+                ..fixture.draft()
             }
         )
         .await,
@@ -127,10 +130,10 @@ async fn sources_add_up() {
     );
     assert_eq!(
         reached(
-            &world,
+            &fixture,
             Campaign {
                 segment_id: Some(segment),
-                ..world.draft()
+                ..fixture.draft()
             }
         )
         .await,
@@ -140,36 +143,36 @@ async fn sources_add_up() {
         segment_config: tags,
         rfm_segments: champions,
         segment_id: Some(segment),
-        ..world.draft()
+        ..fixture.draft()
     };
-    assert_eq!(reached(&world, all).await, "old rfm tagged");
+    assert_eq!(reached(&fixture, all).await, "old rfm tagged");
 }
 
 #[tokio::test]
 async fn a_segment_is_its_members_and_who_matches_its_own_filters() {
-    let (world, _, segment) = people().await;
-    world
+    let (fixture, _, segment) = people().await;
+    fixture
         .sql(r#"UPDATE segments SET filters = '{"attributes":{"city":"SP"},"has_email":false}'"#)
         .await;
     assert_eq!(
         reached(
-            &world,
+            &fixture,
             Campaign {
                 segment_id: Some(segment),
-                ..world.draft()
+                ..fixture.draft()
             }
         )
         .await,
         "city old"
     );
     for nothing in ["'{}'", "'null'", "NULL"] {
-        world.sql(&format!("UPDATE segments SET filters = {nothing}")).await;
+        fixture.sql(&format!("UPDATE segments SET filters = {nothing}")).await;
         assert_eq!(
             reached(
-                &world,
+                &fixture,
                 Campaign {
                     segment_id: Some(segment),
-                    ..world.draft()
+                    ..fixture.draft()
                 }
             )
             .await,
@@ -180,8 +183,8 @@ async fn a_segment_is_its_members_and_who_matches_its_own_filters() {
 
 #[tokio::test]
 async fn a_deleted_segment_refuses_the_run_by_its_name() {
-    let (world, tag, segment) = people().await;
-    world
+    let (fixture, tag, segment) = people().await;
+    fixture
         .sql("UPDATE segments SET deleted_at = now(), name = 'Frios'")
         .await;
     // Also beside another source: the audience is not the one that was chosen.
@@ -191,15 +194,15 @@ async fn a_deleted_segment_refuses_the_run_by_its_name() {
     };
     for segment_config in [None, Some(tags)] {
         let campaign = Campaign {
-            template_id: Some(world.stored_template().await),
+            template_id: Some(fixture.stored_template().await),
             segment_id: Some(segment),
             segment_config,
-            ..world.draft()
+            ..fixture.draft()
         };
-        world.campaigns().insert(&campaign, &[]).await.unwrap();
-        let refused = world
+        fixture.campaigns().insert(&campaign, &[]).await.unwrap();
+        let refused = fixture
             .runs()
-            .start(&world.start_of(&campaign), None, LEASE)
+            .start(&fixture.start_of(&campaign), None, LEASE)
             .await
             .unwrap();
         let deleted = Refusal::SegmentDeleted {
@@ -208,18 +211,18 @@ async fn a_deleted_segment_refuses_the_run_by_its_name() {
         assert!(deleted.to_string().contains("\"Frios\""));
         assert_eq!(refused, StartOutcome::Refused(deleted));
     }
-    assert_eq!(world.number("SELECT count(*) FROM campaign_sends").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM campaign_sends").await, 0);
 }
 
 #[tokio::test]
 async fn filters_narrow_every_source() {
-    let (world, _, segment) = people().await;
+    let (fixture, _, segment) = people().await;
     let none = AudienceFilters::default();
     let attributes = |value: Value| AudienceFilters {
         attributes: value.as_object().cloned(),
         ..none.clone()
     };
-    let with = async |filters| reached(&world, narrowed(&world, filters)).await;
+    let with = async |filters| reached(&fixture, narrowed(&fixture, filters)).await;
     assert_eq!(
         with(AudienceFilters {
             has_email: Some(true),
@@ -258,29 +261,29 @@ async fn filters_narrow_every_source() {
     let narrowed_segment = Campaign {
         segment_id: Some(segment),
         ..narrowed(
-            &world,
+            &fixture,
             AudienceFilters {
                 has_email: Some(true),
                 ..none.clone()
             },
         )
     };
-    assert_eq!(reached(&world, narrowed_segment).await, "");
+    assert_eq!(reached(&fixture, narrowed_segment).await, "");
 }
 
 #[tokio::test]
 async fn a_placeholder_that_stays_empty_for_one_recipient_refuses() {
-    let (world, ..) = people().await;
-    world
+    let (fixture, ..) = people().await;
+    fixture
         .sql("UPDATE contacts SET email = 'x@example.com', attributes = '{\"coupon\":\"A\"}'")
         .await;
-    world
+    fixture
         .sql(r#"UPDATE contacts SET attributes = '{"coupon":" \u00a0\n"}' WHERE name = 'rfm'"#)
         .await;
-    world
+    fixture
         .sql("UPDATE contacts SET email = NULL, attributes = '{\"coupon\":null}' WHERE name = 'gone'")
         .await;
-    let campaign = world.stored_draft().await;
+    let campaign = fixture.stored_draft().await;
     let required = |fields| RequiredPlaceholder {
         placeholder: "2".into(),
         fields,
@@ -288,20 +291,20 @@ async fn a_placeholder_that_stays_empty_for_one_recipient_refuses() {
     let coupon = Field::Attribute("coupon".into());
     let start = |required_placeholders| RunStart {
         required_placeholders,
-        ..world.start_of(&campaign)
+        ..fixture.start_of(&campaign)
     };
     let empty = StartOutcome::Refused(Refusal::EmptyPlaceholder {
         placeholder: "2".into(),
     });
     let missing = Field::Attribute("missing".into());
     for fields in [vec![coupon.clone()], vec![missing.clone()], vec![]] {
-        let refused = world
+        let refused = fixture
             .runs()
             .start(&start(vec![required(fields)]), None, LEASE)
             .await
             .unwrap();
         assert_eq!(refused, empty);
-        assert_eq!(world.number("SELECT count(*) FROM campaign_sends").await, 0);
+        assert_eq!(fixture.number("SELECT count(*) FROM campaign_sends").await, 0);
     }
     // The other fields fill it for whoever lacks one.
     let filled = vec![
@@ -310,6 +313,6 @@ async fn a_placeholder_that_stays_empty_for_one_recipient_refuses() {
         required(vec![Field::Phone]),
         required(vec![Field::Name]),
     ];
-    let started = world.runs().start(&start(filled), None, LEASE).await.unwrap();
+    let started = fixture.runs().start(&start(filled), None, LEASE).await.unwrap();
     assert_eq!(started, StartOutcome::Started { recipients: 5 });
 }

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use recado_domain::audit::{AuditFilter, AuditLog, AuditStore};
 use recado_domain::shared::{AccountId, Page, PageQuery, StoreError};
 
-use crate::support::{NOW, World, event, id};
+use crate::support::{DbFixture, NOW, event, id};
 
-async fn read(world: &World, account: AccountId, filter: &AuditFilter, page: i64, limit: i64) -> Page<AuditLog> {
+async fn read(fixture: &DbFixture, account: AccountId, filter: &AuditFilter, page: i64, limit: i64) -> Page<AuditLog> {
     let page = PageQuery::new(Some(page), Some(limit), 50, 100);
-    world.audit().page(account, filter, page).await.unwrap()
+    fixture.audit().page(account, filter, page).await.unwrap()
 }
 
-async fn all(world: &World, account: AccountId) -> Page<AuditLog> {
-    read(world, account, &AuditFilter::default(), 1, 100).await
+async fn all(fixture: &DbFixture, account: AccountId) -> Page<AuditLog> {
+    read(fixture, account, &AuditFilter::default(), 1, 100).await
 }
 
 fn only(entity_type: Option<&str>, action: Option<&str>) -> AuditFilter {
@@ -24,8 +24,8 @@ fn only(entity_type: Option<&str>, action: Option<&str>) -> AuditFilter {
 }
 
 /// Entries written by other means than the relay: `count` of a sort, a second apart, the newest at `newest`.
-async fn written(world: &World, account: AccountId, entity_type: &str, action: &str, count: i64) {
-    world
+async fn written(fixture: &DbFixture, account: AccountId, entity_type: &str, action: &str, count: i64) {
+    fixture
         .sql(&format!(
             "INSERT INTO audit_logs (account_id, id, action, entity_type, created_at)
              SELECT '{account}', gen_random_uuid(), '{action}', '{entity_type}', '2026-03-01 12:00Z'::timestamptz - i * interval '1 second'
@@ -36,20 +36,20 @@ async fn written(world: &World, account: AccountId, entity_type: &str, action: &
 
 #[tokio::test]
 async fn an_entry_is_read_as_it_was_written() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let entity = id();
-    world
+    fixture
         .sql(&format!(
             "INSERT INTO audit_logs VALUES ('{0}', '{entity}', '{1}', 'update', 'campaign', '{entity}',
                '{{\"a\": 1}}', '10.0.0.1', '2026-03-01 12:00:00.123456Z')",
-            world.account, world.user
+            fixture.account, fixture.user
         ))
         .await;
-    let page = all(&world, world.account).await;
+    let page = all(&fixture, fixture.account).await;
     let expected = AuditLog {
         id: entity.into(),
-        account_id: world.account,
-        user_id: Some(world.user),
+        account_id: fixture.account,
+        user_id: Some(fixture.user),
         action: "update".into(),
         entity_type: "campaign".into(),
         entity_id: Some(entity),
@@ -62,37 +62,37 @@ async fn an_entry_is_read_as_it_was_written() {
 
 #[tokio::test]
 async fn pages_hold_every_entry_once_newest_first() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    written(&world, world.account, "campaign", "create", 25).await;
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    written(&fixture, fixture.account, "campaign", "create", 25).await;
     // The same moments again: the id decides.
-    written(&world, world.account, "campaign", "delete", 25).await;
-    written(&world, other, "campaign", "create", 3).await;
+    written(&fixture, fixture.account, "campaign", "delete", 25).await;
+    written(&fixture, other, "campaign", "create", 3).await;
     let mut seen = Vec::new();
     for number in 1..=6 {
-        let page = read(&world, world.account, &AuditFilter::default(), number, 10).await;
+        let page = read(&fixture, fixture.account, &AuditFilter::default(), number, 10).await;
         assert_eq!((page.total, page.page, page.limit), (50, number, 10));
         assert_eq!(page.data.len(), if number == 6 { 0 } else { 10 });
-        assert!(page.data.iter().all(|entry| entry.account_id == world.account));
+        assert!(page.data.iter().all(|entry| entry.account_id == fixture.account));
         seen.extend(page.data.into_iter().map(|entry| (entry.created_at, entry.id.0)));
     }
     assert_eq!(seen.len(), 50);
     assert!(seen.is_sorted_by(|newer, older| newer > older), "{seen:?}");
-    let far = read(&world, world.account, &AuditFilter::default(), i64::MAX, 100).await;
+    let far = read(&fixture, fixture.account, &AuditFilter::default(), i64::MAX, 100).await;
     assert_eq!((far.data.len(), far.total), (0, 50));
-    assert_eq!(all(&world, other).await.total, 3);
-    assert_eq!(all(&world, id().into()).await.total, 0);
+    assert_eq!(all(&fixture, other).await.total, 3);
+    assert_eq!(all(&fixture, id().into()).await.total, 0);
 }
 
 #[tokio::test]
 async fn filters_narrow_the_page_and_the_total() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     for (entity_type, action, count) in [
         ("campaign", "create", 4),
         ("campaign", "delete", 3),
         ("message_template", "delete", 2),
     ] {
-        written(&world, world.account, entity_type, action, count).await;
+        written(&fixture, fixture.account, entity_type, action, count).await;
     }
     for (filter, total) in [
         (only(None, None), 9),
@@ -102,7 +102,7 @@ async fn filters_narrow_the_page_and_the_total() {
         (only(Some("campaign"), Some("login")), 0),
         (only(Some("' OR true --"), None), 0),
     ] {
-        let page = read(&world, world.account, &filter, 1, 2).await;
+        let page = read(&fixture, fixture.account, &filter, 1, 2).await;
         assert_eq!(page.total, total, "{filter:?}");
         assert_eq!(page.data.len(), usize::try_from(total.min(2)).unwrap());
         for entry in page.data {
@@ -119,35 +119,35 @@ async fn filters_narrow_the_page_and_the_total() {
 
 #[tokio::test]
 async fn a_large_total_is_the_kept_count_and_a_small_one_is_counted() {
-    let world = World::new().await;
-    written(&world, world.account, "campaign", "create", 5).await;
+    let fixture = DbFixture::new().await;
+    written(&fixture, fixture.account, "campaign", "create", 5).await;
     let keep = async |n: i64| {
-        world
+        fixture
             .sql(&format!(
                 "INSERT INTO audit_counts VALUES ('{0}', 'campaign', 'create', {n}), ('{0}', 'api_key', 'create', 7)
                  ON CONFLICT (account_id, entity_type, action) DO UPDATE SET n = excluded.n",
-                world.account
+                fixture.account
             ))
             .await;
     };
     keep(99_999).await;
     assert_eq!(
-        read(&world, world.account, &only(Some("campaign"), None), 1, 10)
+        read(&fixture, fixture.account, &only(Some("campaign"), None), 1, 10)
             .await
             .total,
         5
     );
     // Both sorts together are over the border.
-    assert_eq!(all(&world, world.account).await.total, 100_006);
+    assert_eq!(all(&fixture, fixture.account).await.total, 100_006);
     keep(100_000).await;
     assert_eq!(
-        read(&world, world.account, &only(Some("campaign"), None), 1, 10)
+        read(&fixture, fixture.account, &only(Some("campaign"), None), 1, 10)
             .await
             .total,
         100_000
     );
     assert_eq!(
-        read(&world, world.account, &only(None, Some("delete")), 1, 10)
+        read(&fixture, fixture.account, &only(None, Some("delete")), 1, 10)
             .await
             .total,
         0
@@ -156,62 +156,62 @@ async fn a_large_total_is_the_kept_count_and_a_small_one_is_counted() {
 
 #[tokio::test]
 async fn a_reader_carries_out_what_its_own_account_left_waiting() {
-    let world = World::new().await;
-    let other = world.another_account().await;
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
     for round in 1..=20 {
         let entity = id();
-        world.leave(world.account, &[event(entity)]).await;
-        world.leave(other, &[event(id())]).await;
-        let page = all(&world, world.account).await;
+        fixture.leave(fixture.account, &[event(entity)]).await;
+        fixture.leave(other, &[event(id())]).await;
+        let page = all(&fixture, fixture.account).await;
         assert_eq!((page.total, page.data[0].entity_id), (round, Some(entity)));
     }
     assert_eq!(
-        world.number("SELECT count(*) FROM outbox_events").await,
+        fixture.number("SELECT count(*) FROM outbox_events").await,
         20,
         "the other's are left alone"
     );
     // More than a transaction takes.
-    world
+    fixture
         .sql(&format!(
             "INSERT INTO outbox_events (account_id, payload) SELECT '{}', p.payload
              FROM generate_series(1, 1200) CROSS JOIN (SELECT payload FROM outbox_events LIMIT 1) p",
-            world.account
+            fixture.account
         ))
         .await;
-    assert_eq!(all(&world, world.account).await.total, 1220);
-    world.assert_audit_counts().await;
+    assert_eq!(all(&fixture, fixture.account).await.total, 1220);
+    fixture.assert_audit_counts().await;
 }
 
 #[tokio::test]
 async fn a_reader_waits_for_whoever_holds_its_events_and_not_for_ever() {
-    let world = World::new().await;
-    world.leave(world.account, &[event(id())]).await;
+    let fixture = DbFixture::new().await;
+    fixture.leave(fixture.account, &[event(id())]).await;
     // Somebody has taken the event out and has not come to an end.
-    world.sql("BEGIN; DELETE FROM outbox_events").await;
+    fixture.sql("BEGIN; DELETE FROM outbox_events").await;
     let began = Instant::now();
-    let page = all(&world, world.account).await;
+    let page = all(&fixture, fixture.account).await;
     let waited = began.elapsed();
     assert_eq!(page.total, 0, "what is there is answered");
     assert!(
         waited > Duration::from_millis(800) && waited < Duration::from_secs(30),
         "{waited:?}"
     );
-    world.sql("ROLLBACK").await;
-    assert_eq!(all(&world, world.account).await.total, 1);
+    fixture.sql("ROLLBACK").await;
+    assert_eq!(all(&fixture, fixture.account).await.total, 1);
 
-    world.leave(world.account, &[event(id())]).await;
-    world.sql("BEGIN; DELETE FROM outbox_events").await;
-    let store = world.audit();
-    let account = world.account;
+    fixture.leave(fixture.account, &[event(id())]).await;
+    fixture.sql("BEGIN; DELETE FROM outbox_events").await;
+    let store = fixture.audit();
+    let account = fixture.account;
     let page = PageQuery::new(None, None, 50, 100);
     let reader = tokio::spawn(async move { store.page(account, &AuditFilter::default(), page).await });
     let blocked =
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let deadline = Instant::now() + Duration::from_secs(10);
-    while world.number(blocked).await == 0 && !reader.is_finished() {
+    while fixture.number(blocked).await == 0 && !reader.is_finished() {
         assert!(Instant::now() < deadline, "the reader never waits");
     }
-    world
+    fixture
         .sql(&format!(
             "INSERT INTO audit_logs (account_id, id, action, entity_type) VALUES ('{account}', '{}', 'create', 'x'); COMMIT",
             id()
@@ -226,22 +226,30 @@ async fn a_reader_waits_for_whoever_holds_its_events_and_not_for_ever() {
 
 #[tokio::test]
 async fn a_log_that_is_locked_or_gone_is_a_fault_and_no_empty_page() {
-    let world = World::new().await;
-    world.leave(world.account, &[event(id())]).await;
-    world.sql("BEGIN; LOCK TABLE audit_logs").await;
+    let fixture = DbFixture::new().await;
+    fixture.leave(fixture.account, &[event(id())]).await;
+    fixture.sql("BEGIN; LOCK TABLE audit_logs").await;
     let page = PageQuery::new(None, None, 50, 100);
-    let locked = world.audit().page(world.account, &AuditFilter::default(), page).await;
+    let locked = fixture
+        .audit()
+        .page(fixture.account, &AuditFilter::default(), page)
+        .await;
     assert!(matches!(locked, Err(StoreError::Unavailable(_))), "{locked:?}");
-    world.sql("ROLLBACK; ALTER TABLE audit_logs RENAME TO elsewhere").await;
-    let gone = world.audit().page(world.account, &AuditFilter::default(), page).await;
+    fixture
+        .sql("ROLLBACK; ALTER TABLE audit_logs RENAME TO elsewhere")
+        .await;
+    let gone = fixture
+        .audit()
+        .page(fixture.account, &AuditFilter::default(), page)
+        .await;
     assert!(matches!(gone, Err(StoreError::Failed(_))), "{gone:?}");
-    world.sql("ALTER TABLE elsewhere RENAME TO audit_logs").await;
-    assert_eq!(all(&world, world.account).await.total, 1);
+    fixture.sql("ALTER TABLE elsewhere RENAME TO audit_logs").await;
+    assert_eq!(all(&fixture, fixture.account).await.total, 1);
 }
 
 /// How many blocks reading cost, by the server's own count.
-async fn blocks(world: &World, query: &str) -> (String, i64) {
-    let plan = world
+async fn blocks(fixture: &DbFixture, query: &str) -> (String, i64) {
+    let plan = fixture
         .client
         .query(&format!("EXPLAIN (ANALYZE, BUFFERS) {query}"), &[])
         .await
@@ -256,18 +264,18 @@ async fn blocks(world: &World, query: &str) -> (String, i64) {
 
 #[tokio::test]
 async fn the_indexes_carry_keys_filters_and_waiting_events() {
-    let world = World::new().await;
-    let account = world.account;
-    written(&world, account, "campaign", "create", 20_000).await;
-    written(&world, account, "message_template", "delete", 10).await;
-    world
+    let fixture = DbFixture::new().await;
+    let account = fixture.account;
+    written(&fixture, account, "campaign", "create", 20_000).await;
+    written(&fixture, account, "message_template", "delete", 10).await;
+    fixture
         .sql(&format!(
             "INSERT INTO outbox_events (account_id, payload)
                SELECT gen_random_uuid(), '{{\"kind\":\"audit\"}}' FROM generate_series(1, 20000);
              INSERT INTO outbox_events (account_id, payload) VALUES ('{account}', '{{\"kind\":\"audit\"}}')"
         ))
         .await;
-    world.sql("VACUUM ANALYZE").await;
+    fixture.sql("VACUUM ANALYZE").await;
     let order = "ORDER BY created_at DESC, id DESC LIMIT 50";
     for (query, most) in [
         (
@@ -292,7 +300,7 @@ async fn the_indexes_carry_keys_filters_and_waiting_events() {
             8,
         ),
     ] {
-        let (plan, read) = blocks(&world, &query).await;
+        let (plan, read) = blocks(&fixture, &query).await;
         assert!(plan.contains("Index Only Scan") && !plan.contains("Seq Scan"), "{plan}");
         assert!(read <= most, "{read} blocks: {plan}");
     }

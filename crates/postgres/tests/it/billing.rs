@@ -11,19 +11,19 @@ use recado_postgres::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
-use crate::support::{LEASE, NOW, World, event, id};
+use crate::support::{DbFixture, LEASE, NOW, event, id};
 
-pub(crate) fn store(world: &World) -> PgSubscriptions {
-    PgSubscriptions::new(world.tenants.clone())
+pub(crate) fn store(fixture: &DbFixture) -> PgSubscriptions {
+    PgSubscriptions::new(fixture.tenants.clone())
 }
 
-fn events(world: &World) -> PgGatewayEvents {
-    PgGatewayEvents::new(world.owner.clone())
+fn events(fixture: &DbFixture) -> PgGatewayEvents {
+    PgGatewayEvents::new(fixture.owner.clone())
 }
 
-pub(crate) fn attempt(world: &World, account: AccountId) -> Subscription {
+pub(crate) fn attempt(fixture: &DbFixture, account: AccountId) -> Subscription {
     let by = Initiator {
-        user_id: world.user,
+        user_id: fixture.user,
         ip_address: Some("203.0.113.9".into()),
         support_admin: None,
     };
@@ -93,16 +93,16 @@ pub(crate) fn payment(subscription: &Subscription, gateway_id: &str, at: OffsetD
     }
 }
 
-pub(crate) async fn subscribed(world: &World, account: AccountId, gateway_id: &str) -> Subscription {
-    let attempt = attempt(world, account);
-    assert_eq!(store(world).reserve(&attempt).await.unwrap(), ReserveOutcome::Done);
-    let written = store(world).write(&completed(&attempt, gateway_id)).await.unwrap();
+pub(crate) async fn subscribed(fixture: &DbFixture, account: AccountId, gateway_id: &str) -> Subscription {
+    let attempt = attempt(fixture, account);
+    assert_eq!(store(fixture).reserve(&attempt).await.unwrap(), ReserveOutcome::Done);
+    let written = store(fixture).write(&completed(&attempt, gateway_id)).await.unwrap();
     assert_eq!(written, ChangeOutcome::Done);
-    store(world).find(account, attempt.id).await.unwrap().unwrap()
+    store(fixture).find(account, attempt.id).await.unwrap().unwrap()
 }
 
-async fn plan(world: &World, account: AccountId) -> String {
-    let plan = world
+async fn plan(fixture: &DbFixture, account: AccountId) -> String {
+    let plan = fixture
         .text(&format!("SELECT plan FROM accounts WHERE id = '{account}'"))
         .await;
     plan.unwrap()
@@ -110,10 +110,10 @@ async fn plan(world: &World, account: AccountId) -> String {
 
 #[tokio::test]
 async fn of_many_attempts_at_once_one_has_the_place() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    let store = store(&world);
-    let attempts: Vec<Subscription> = (0..20).map(|_| attempt(&world, world.account)).collect();
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    let store = store(&fixture);
+    let attempts: Vec<Subscription> = (0..20).map(|_| attempt(&fixture, fixture.account)).collect();
     let reserved = join_all(attempts.iter().map(|attempt| store.reserve(attempt))).await;
     let mut done = 0;
     for reserved in &reserved {
@@ -122,44 +122,50 @@ async fn of_many_attempts_at_once_one_has_the_place() {
             ReserveOutcome::Taken(holder) => assert!(holder.is_attempt()),
         }
     }
-    assert_eq!((done, world.number("SELECT count(*) FROM subscriptions").await), (1, 1));
     assert_eq!(
-        store.reserve(&attempt(&world, other)).await.unwrap(),
+        (done, fixture.number("SELECT count(*) FROM subscriptions").await),
+        (1, 1)
+    );
+    assert_eq!(
+        store.reserve(&attempt(&fixture, other)).await.unwrap(),
         ReserveOutcome::Done
     );
     // An attempt is no subscription to anybody.
-    assert_eq!(store.overview(world.account).await.unwrap().subscription, None);
-    assert_eq!(plan(&world, world.account).await, "free");
+    assert_eq!(store.overview(fixture.account).await.unwrap().subscription, None);
+    assert_eq!(plan(&fixture, fixture.account).await, "free");
 }
 
 #[tokio::test]
 async fn what_is_written_is_read_back_with_all_that_commits_with_it() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    let row = subscribed(&world, world.account, "sub_1").await;
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    let row = subscribed(&fixture, fixture.account, "sub_1").await;
     let mut wanted = completed(&row, "sub_1").subscription;
     wanted.version = 1;
     assert_eq!(row, wanted);
-    let overview = store(&world).overview(world.account).await.unwrap();
+    let overview = store(&fixture).overview(fixture.account).await.unwrap();
     assert_eq!(
         (overview.subscription, overview.account_plan.as_str()),
         (Some(row.clone()), "growth")
     );
-    assert_eq!(world.relay().await, 1, "its audit entry");
+    assert_eq!(fixture.relay().await, 1, "its audit entry");
     assert_eq!(
-        events(&world).owner("sub_1").await.unwrap(),
-        Some((world.account, row.id))
+        events(&fixture).owner("sub_1").await.unwrap(),
+        Some((fixture.account, row.id))
     );
-    assert_eq!(events(&world).owner("sub_2").await.unwrap(), None);
+    assert_eq!(events(&fixture).owner("sub_2").await.unwrap(), None);
     // The other account sees and changes none of it.
-    assert_eq!(store(&world).find(other, row.id).await.unwrap(), None);
-    assert_eq!(store(&world).facts(other, row.id, None).await.unwrap(), None);
+    assert_eq!(store(&fixture).find(other, row.id).await.unwrap(), None);
+    assert_eq!(store(&fixture).facts(other, row.id, None).await.unwrap(), None);
     let foreign = Subscription {
         account_id: other,
         ..row.clone()
     };
-    assert_eq!(store(&world).write(&to(foreign)).await.unwrap(), ChangeOutcome::Missing);
-    assert_eq!(plan(&world, other).await, "free");
+    assert_eq!(
+        store(&fixture).write(&to(foreign)).await.unwrap(),
+        ChangeOutcome::Missing
+    );
+    assert_eq!(plan(&fixture, other).await, "free");
     let mut theirs = GatewayPayment {
         id: "pay_1".into(),
         subscription: Some("sub_1".into()),
@@ -173,26 +179,26 @@ async fn what_is_written_is_read_back_with_all_that_commits_with_it() {
     };
     for subscription in [Some("sub_1".to_owned()), None] {
         theirs.subscription = subscription;
-        assert!(store(&world).owns(world.account, &theirs).await.unwrap());
-        assert!(!store(&world).owns(other, &theirs).await.unwrap());
+        assert!(store(&fixture).owns(fixture.account, &theirs).await.unwrap());
+        assert!(!store(&fixture).owns(other, &theirs).await.unwrap());
     }
     theirs.subscription = Some("sub_9".into());
-    assert!(!store(&world).owns(world.account, &theirs).await.unwrap());
+    assert!(!store(&fixture).owns(fixture.account, &theirs).await.unwrap());
     let change = Change {
         payment: Some(payment(&row, "pay_1", NOW)),
         ..to(row.clone())
     };
-    store(&world).write(&change).await.unwrap();
+    store(&fixture).write(&change).await.unwrap();
     (theirs.subscription, theirs.customer) = (None, None);
-    assert!(store(&world).owns(world.account, &theirs).await.unwrap());
-    assert!(!store(&world).owns(other, &theirs).await.unwrap());
+    assert!(store(&fixture).owns(fixture.account, &theirs).await.unwrap());
+    assert!(!store(&fixture).owns(other, &theirs).await.unwrap());
 }
 
 #[tokio::test]
 async fn a_decision_is_good_for_one_version() {
-    let world = World::new().await;
-    let store = store(&world);
-    let row = subscribed(&world, world.account, "sub_1").await;
+    let fixture = DbFixture::new().await;
+    let store = store(&fixture);
+    let row = subscribed(&fixture, fixture.account, "sub_1").await;
     let writes = (0..8).map(|number| {
         let mut after = row.clone();
         after.plan = format!("plan {number}");
@@ -218,35 +224,35 @@ async fn a_decision_is_good_for_one_version() {
             .count(),
         7
     );
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 2);
     assert!(!store.remove(&row).await.unwrap(), "a subscription is no attempt");
 }
 
 #[tokio::test]
 async fn an_ended_subscription_cannot_live_again_beside_a_live_one() {
-    let world = World::new().await;
-    let store = store(&world);
-    let first = subscribed(&world, world.account, "sub_1").await;
+    let fixture = DbFixture::new().await;
+    let store = store(&fixture);
+    let first = subscribed(&fixture, fixture.account, "sub_1").await;
     let mut ended = first.clone();
     ended.status = SubscriptionStatus::Cancelled;
     store.write(&to(ended)).await.unwrap();
     assert!(
         !store
-            .facts(world.account, first.id, None)
+            .facts(fixture.account, first.id, None)
             .await
             .unwrap()
             .unwrap()
             .other_live
     );
     // An attempt has the place, and gives no plan.
-    let waiting = attempt(&world, world.account);
+    let waiting = attempt(&fixture, fixture.account);
     store.reserve(&waiting).await.unwrap();
-    let facts = store.facts(world.account, first.id, None).await.unwrap().unwrap();
+    let facts = store.facts(fixture.account, first.id, None).await.unwrap().unwrap();
     assert!(facts.other_live && facts.others.is_empty());
     assert!(store.remove(&waiting).await.unwrap());
-    let second = subscribed(&world, world.account, "sub_2").await;
+    let second = subscribed(&fixture, fixture.account, "sub_2").await;
     let facts = store
-        .facts(world.account, first.id, Some("none".into()))
+        .facts(fixture.account, first.id, Some("none".into()))
         .await
         .unwrap()
         .unwrap();
@@ -260,29 +266,32 @@ async fn an_ended_subscription_cannot_live_again_beside_a_live_one() {
     let mut again = facts.subscription;
     again.status = SubscriptionStatus::Active;
     assert_eq!(store.write(&to(again)).await.unwrap(), ChangeOutcome::Stale);
-    assert_eq!(store.overview(world.account).await.unwrap().subscription, Some(second));
+    assert_eq!(
+        store.overview(fixture.account).await.unwrap().subscription,
+        Some(second)
+    );
 }
 
 #[tokio::test]
 async fn an_attempt_can_be_taken_back_once() {
-    let world = World::new().await;
-    let store = store(&world);
-    let attempt = attempt(&world, world.account);
+    let fixture = DbFixture::new().await;
+    let store = store(&fixture);
+    let attempt = attempt(&fixture, fixture.account);
     store.reserve(&attempt).await.unwrap();
     let mut later = attempt.clone();
     later.version = 7;
     assert!(!store.remove(&later).await.unwrap());
     assert!(store.remove(&attempt).await.unwrap());
     assert!(!store.remove(&attempt).await.unwrap());
-    assert_eq!(world.number("SELECT count(*) FROM subscriptions").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM subscriptions").await, 0);
 }
 
 #[tokio::test]
 async fn usage_is_counted_where_the_change_is_written() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    let account = world.account;
-    world
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    let account = fixture.account;
+    fixture
         .sql(&format!(
             "INSERT INTO contact_counts (account_id, day, contacts) VALUES
                ('{account}', '2026-01-01', 4), ('{account}', '2026-01-02', 2), ('{other}', '2026-01-01', 3);
@@ -295,8 +304,8 @@ async fn usage_is_counted_where_the_change_is_written() {
             id()
         ))
         .await;
-    let row = subscribed(&world, account, "sub_1").await;
-    let usage = store(&world).overview(account).await.unwrap().usage;
+    let row = subscribed(&fixture, account, "sub_1").await;
+    let usage = store(&fixture).overview(account).await.unwrap().usage;
     assert_eq!(
         (usage.contacts, usage.messages, usage.team, usage.whatsapp),
         (6, 45, 1, 1)
@@ -310,20 +319,20 @@ async fn usage_is_counted_where_the_change_is_written() {
         ..to(row.clone())
     };
     change.subscription.plan = "starter".into();
-    let ChangeOutcome::Exceeds(errors) = store(&world).write(&change).await.unwrap() else {
+    let ChangeOutcome::Exceeds(errors) = store(&fixture).write(&change).await.unwrap() else {
         panic!()
     };
     assert!(errors.0["plan"][0].contains("5 contacts"), "{errors:?}");
-    assert_eq!(store(&world).find(account, row.id).await.unwrap(), Some(row));
+    assert_eq!(store(&fixture).find(account, row.id).await.unwrap(), Some(row));
     change.limits = Some(within(6));
-    assert_eq!(store(&world).write(&change).await.unwrap(), ChangeOutcome::Done);
+    assert_eq!(store(&fixture).write(&change).await.unwrap(), ChangeOutcome::Done);
 }
 
 #[tokio::test]
 async fn a_payment_has_one_row_and_keeps_its_place() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    let mut row = subscribed(&world, world.account, "sub_1").await;
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    let mut row = subscribed(&fixture, fixture.account, "sub_1").await;
     for (number, gateway_id) in ["pay_1", "pay_2", "pay_1"].into_iter().enumerate() {
         let at = NOW + Duration::hours(i64::try_from(number).unwrap());
         let mut payment = payment(&row, gateway_id, at);
@@ -332,11 +341,11 @@ async fn a_payment_has_one_row_and_keeps_its_place() {
             payment: Some(payment),
             ..to(row.clone())
         };
-        assert_eq!(store(&world).write(&change).await.unwrap(), ChangeOutcome::Done);
+        assert_eq!(store(&fixture).write(&change).await.unwrap(), ChangeOutcome::Done);
         row.version += 1;
     }
-    let all = store(&world)
-        .history(world.account, PageQuery::new(None, None, 20, 100))
+    let all = store(&fixture)
+        .history(fixture.account, PageQuery::new(None, None, 20, 100))
         .await
         .unwrap();
     let shown: Vec<_> = all
@@ -349,8 +358,8 @@ async fn a_payment_has_one_row_and_keeps_its_place() {
         (vec![("pay_2", "STATUS 1"), ("pay_1", "STATUS 2")], 2)
     );
     assert_eq!(all.data[1].created_at, NOW);
-    let second = store(&world)
-        .history(world.account, PageQuery::new(Some(2), Some(1), 20, 100))
+    let second = store(&fixture)
+        .history(fixture.account, PageQuery::new(Some(2), Some(1), 20, 100))
         .await
         .unwrap();
     assert_eq!(
@@ -358,15 +367,15 @@ async fn a_payment_has_one_row_and_keeps_its_place() {
         ("pay_1", 2)
     );
     assert_eq!(
-        store(&world)
+        store(&fixture)
             .history(other, PageQuery::new(None, None, 20, 100))
             .await
             .unwrap()
             .total,
         0
     );
-    let facts = store(&world)
-        .facts(world.account, row.id, Some("pay_2".into()))
+    let facts = store(&fixture)
+        .facts(fixture.account, row.id, Some("pay_2".into()))
         .await
         .unwrap()
         .unwrap();
@@ -387,8 +396,8 @@ async fn record(events: &PgGatewayEvents, event: &GatewayEvent) -> RecordOutcome
 
 #[tokio::test]
 async fn who_keeps_an_event_may_have_it_at_once() {
-    let world = World::new().await;
-    let events = events(&world);
+    let fixture = DbFixture::new().await;
+    let events = events(&fixture);
     let keep = async |name: &str, subject: &str| {
         let event = gateway_event("PAYMENT_CONFIRMED", name, subject);
         events.record(id().into(), &event, NOW, LEASE).await.unwrap()
@@ -402,7 +411,7 @@ async fn who_keeps_an_event_may_have_it_at_once() {
     );
     assert_eq!(keep("evt_3", "sub_2").await, RecordOutcome::Claimed);
     assert_eq!(events.claim(None, LEASE).await.unwrap(), None, "nobody else gets them");
-    world
+    fixture
         .sql("UPDATE gateway_events SET due_at = now() WHERE key = 'id:evt_1'")
         .await;
     let taken = events.claim(None, LEASE).await.unwrap().unwrap();
@@ -411,8 +420,8 @@ async fn who_keeps_an_event_may_have_it_at_once() {
 
 #[tokio::test]
 async fn an_event_is_kept_once_and_taken_in_the_order_of_its_subject() {
-    let world = World::new().await;
-    let events = events(&world);
+    let fixture = DbFixture::new().await;
+    let events = events(&fixture);
     let names = ["evt_1", "evt_2", "evt_3"];
     let tries = names.iter().flat_map(|name| {
         let events = &events;
@@ -448,13 +457,13 @@ async fn an_event_is_kept_once_and_taken_in_the_order_of_its_subject() {
     assert_eq!(events.forget(Duration::hours(1), 100).await.unwrap(), 0);
     assert_eq!(events.forget(Duration::ZERO, 2).await.unwrap(), 2);
     assert_eq!(events.forget(Duration::ZERO, 100).await.unwrap(), 1);
-    assert_eq!(world.number("SELECT count(*) FROM gateway_events").await, 4);
+    assert_eq!(fixture.number("SELECT count(*) FROM gateway_events").await, 4);
 }
 
 #[tokio::test]
 async fn what_came_before_its_subscription_is_due_with_it() {
-    let world = World::new().await;
-    let events = events(&world);
+    let fixture = DbFixture::new().await;
+    let events = events(&fixture);
     let mut early = Vec::new();
     for subject in ["sub_1", "sub_2"] {
         record(&events, &gateway_event("PAYMENT_OVERDUE", subject, subject)).await;
@@ -462,7 +471,7 @@ async fn what_came_before_its_subscription_is_due_with_it() {
         events.defer(event.id, Duration::hours(1)).await.unwrap();
         early.push(event.id);
     }
-    subscribed(&world, world.account, "sub_1").await;
+    subscribed(&fixture, fixture.account, "sub_1").await;
     let due = events.claim(None, LEASE).await.unwrap();
     assert_eq!(due.map(|event| event.id), Some(early[0]));
     assert_eq!(events.claim(None, LEASE).await.unwrap(), None, "the other one's waits");
@@ -470,26 +479,26 @@ async fn what_came_before_its_subscription_is_due_with_it() {
 
 #[tokio::test]
 async fn what_is_due_is_taken_by_one() {
-    let world = World::new().await;
-    let work = PgBillingWork::new(world.owner.clone());
-    let row = subscribed(&world, world.account, "sub_1").await;
-    let due = Some((world.account, row.id));
+    let fixture = DbFixture::new().await;
+    let work = PgBillingWork::new(fixture.owner.clone());
+    let row = subscribed(&fixture, fixture.account, "sub_1").await;
+    let due = Some((fixture.account, row.id));
     assert_eq!(work.claim_intent(LEASE).await.unwrap(), None);
     assert_eq!(work.claim_check(LEASE).await.unwrap(), None);
     let mut after = row.clone();
     after.check_at = Some(NOW);
     // The lease is not over: what the gateway has done is asked for all the same.
-    let by = Initiator::from(&Tenant::for_tests(world.account, world.user, Role::Owner));
+    let by = Initiator::from(&Tenant::for_tests(fixture.account, fixture.user, Role::Owner));
     after.pending = Some(PendingIntent {
         intent: Intent::Cancel { by },
         until: OffsetDateTime::now_utc() + Duration::days(1),
         check_at: NOW,
     });
-    store(&world).write(&to(after)).await.unwrap();
+    store(&fixture).write(&to(after)).await.unwrap();
     let claims = join_all((0..4).map(|_| work.claim_intent(LEASE))).await;
     assert_eq!(claims.iter().filter(|claim| *claim.as_ref().unwrap() == due).count(), 1);
     // A server of the version before writes no time of its own: the end of the lease counts.
-    world
+    fixture
         .sql("UPDATE subscriptions SET intent_check_at = NULL, intent_until = now()")
         .await;
     assert_eq!(work.claim_intent(LEASE).await.unwrap(), due);
@@ -497,30 +506,30 @@ async fn what_is_due_is_taken_by_one() {
     assert_eq!(work.claim_check(LEASE).await.unwrap(), due);
     assert_eq!(work.claim_check(LEASE).await.unwrap(), None);
     assert_eq!(work.next_lapse().await.unwrap(), None);
-    let mut ended = store(&world).find(world.account, row.id).await.unwrap().unwrap();
+    let mut ended = store(&fixture).find(fixture.account, row.id).await.unwrap().unwrap();
     (ended.status, ended.pending) = (SubscriptionStatus::Cancelled, None);
-    store(&world).write(&to(ended)).await.unwrap();
+    store(&fixture).write(&to(ended)).await.unwrap();
     assert_eq!(work.next_lapse().await.unwrap(), due);
     // What is paid is not over, and what is noted is done with.
-    world
+    fixture
         .sql("UPDATE subscriptions SET current_period_end = now() + interval '1 hour'")
         .await;
     assert_eq!(work.next_lapse().await.unwrap(), None);
-    world.sql("UPDATE subscriptions SET current_period_end = now()").await;
+    fixture.sql("UPDATE subscriptions SET current_period_end = now()").await;
     assert_eq!(work.next_lapse().await.unwrap(), due);
-    world.sql("UPDATE subscriptions SET lapsed_at = now()").await;
+    fixture.sql("UPDATE subscriptions SET lapsed_at = now()").await;
     assert_eq!(work.next_lapse().await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn a_tenant_changes_nothing_of_its_account_but_the_plan() {
-    let world = World::new().await;
-    let client = world.db.client().await;
+    let fixture = DbFixture::new().await;
+    let client = fixture.db.client().await;
     client.batch_execute("SET ROLE recado_tenant").await.unwrap();
     for (column, allowed) in [("plan", true), ("status", false), ("name", false), ("slug", false)] {
         let statement = format!(
             "BEGIN; SET LOCAL app.account_id = '{}'; UPDATE accounts SET {column} = 'x'; COMMIT",
-            world.account
+            fixture.account
         );
         assert_eq!(client.batch_execute(&statement).await.is_ok(), allowed, "{column}");
         client.batch_execute("ROLLBACK").await.ok();

@@ -14,7 +14,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::billing::{payment, store, subscribed};
-use crate::support::{LEASE, NOW, World, event, id};
+use crate::support::{DbFixture, LEASE, NOW, event, id};
 
 struct Stopped;
 
@@ -32,9 +32,9 @@ impl Ids for Growing {
     }
 }
 
-fn service(world: &World) -> GatewayEvents {
-    let events = Arc::new(PgGatewayEvents::new(world.owner.clone()));
-    let store = Arc::new(PgSubscriptions::new(world.tenants.clone()));
+fn service(fixture: &DbFixture) -> GatewayEvents {
+    let events = Arc::new(PgGatewayEvents::new(fixture.owner.clone()));
+    let store = Arc::new(PgSubscriptions::new(fixture.tenants.clone()));
     GatewayEvents::new(events, store, Arc::new(Stopped), Arc::new(Growing))
 }
 
@@ -52,13 +52,13 @@ fn received(name: &str) -> GatewayEvent {
 /// A claims E and stalls; B applies E, and F, which came after it; A goes on.
 #[tokio::test]
 async fn an_event_has_its_effect_once_whoever_still_holds_it() {
-    let world = World::new().await;
-    let (events, service) = (PgGatewayEvents::new(world.owner.clone()), service(&world));
-    let row = subscribed(&world, world.account, "sub_1").await;
+    let fixture = DbFixture::new().await;
+    let (events, service) = (PgGatewayEvents::new(fixture.owner.clone()), service(&fixture));
+    let row = subscribed(&fixture, fixture.account, "sub_1").await;
     service.keep(&inactivated("evt_1"), NOW).await.unwrap();
     let stalled = events.claim(None, Duration::ZERO).await.unwrap().unwrap();
     assert!(service.apply_next().await.unwrap());
-    let lapsed = store(&world).find(world.account, row.id).await.unwrap().unwrap();
+    let lapsed = store(&fixture).find(fixture.account, row.id).await.unwrap().unwrap();
     assert_eq!(lapsed.status, SubscriptionStatus::Inactive);
     // One that finds nothing to change is marked, too: later it might find something.
     service.keep(&inactivated("evt_2"), NOW).await.unwrap();
@@ -66,81 +66,89 @@ async fn an_event_has_its_effect_once_whoever_still_holds_it() {
     assert!(service.apply_next().await.unwrap());
     service.keep(&received("evt_3"), NOW).await.unwrap();
     assert!(service.apply_next().await.unwrap());
-    let paid = store(&world).find(world.account, row.id).await.unwrap().unwrap();
+    let paid = store(&fixture).find(fixture.account, row.id).await.unwrap().unwrap();
     assert_eq!(paid.status, SubscriptionStatus::Active);
-    let emitted = world.number("SELECT count(*) FROM outbox_events").await;
+    let emitted = fixture.number("SELECT count(*) FROM outbox_events").await;
     for event in [&stalled, &idle] {
         service.apply_kept(Some(event), "sub_1").await.unwrap();
-        let after = store(&world).find(world.account, row.id).await.unwrap();
+        let after = store(&fixture).find(fixture.account, row.id).await.unwrap();
         assert_eq!(after, Some(paid.clone()));
     }
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, emitted);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, emitted);
     // A worker that stalled brings no finished event back.
     events.defer(stalled.id, Duration::ZERO).await.unwrap();
     assert_eq!(events.claim(None, LEASE).await.unwrap(), None);
     // The marks go with the events.
-    assert_eq!(world.number("SELECT count(*) FROM applied_gateway_events").await, 3);
+    assert_eq!(fixture.number("SELECT count(*) FROM applied_gateway_events").await, 3);
     assert_eq!(events.forget(Duration::ZERO, 2).await.unwrap(), 2);
-    assert_eq!(world.number("SELECT count(*) FROM applied_gateway_events").await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM applied_gateway_events").await, 1);
 }
 
 #[tokio::test]
 async fn a_change_that_is_not_written_marks_no_event() {
-    let world = World::new().await;
-    let row = subscribed(&world, world.account, "sub_1").await;
+    let fixture = DbFixture::new().await;
+    let row = subscribed(&fixture, fixture.account, "sub_1").await;
     let applying = |version: i64, event: Uuid| Change {
         applies: Some(event.into()),
         ..Change::of(Subscription { version, ..row.clone() })
     };
     let (one, other) = (id(), id());
-    let written = async |change: Change| store(&world).write(&change).await.unwrap();
+    let written = async |change: Change| store(&fixture).write(&change).await.unwrap();
     assert_eq!(written(applying(row.version + 1, one)).await, ChangeOutcome::Stale);
-    assert_eq!(world.number("SELECT count(*) FROM applied_gateway_events").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM applied_gateway_events").await, 0);
     assert_eq!(written(applying(row.version, one)).await, ChangeOutcome::Done);
     assert_eq!(written(applying(row.version + 1, one)).await, ChangeOutcome::Repeated);
-    store(&world).mark_applied(world.account, other.into()).await.unwrap();
-    store(&world).mark_applied(world.account, other.into()).await.unwrap();
+    store(&fixture)
+        .mark_applied(fixture.account, other.into())
+        .await
+        .unwrap();
+    store(&fixture)
+        .mark_applied(fixture.account, other.into())
+        .await
+        .unwrap();
     assert_eq!(written(applying(row.version + 1, other)).await, ChangeOutcome::Repeated);
-    let kept = store(&world).find(world.account, row.id).await.unwrap().unwrap();
+    let kept = store(&fixture).find(fixture.account, row.id).await.unwrap().unwrap();
     assert_eq!(kept.version, row.version + 1);
 }
 
 #[tokio::test]
 async fn a_payment_keeps_the_cycle_that_it_is_for() {
-    let world = World::new().await;
-    let row = subscribed(&world, world.account, "sub_1").await;
+    let fixture = DbFixture::new().await;
+    let row = subscribed(&fixture, fixture.account, "sub_1").await;
     let mut written = payment(&row, "pay_1", NOW);
     for cycle in [Some(Cycle::Monthly), Some(Cycle::Yearly), None] {
         written.cycle = cycle;
-        let current = store(&world).find(world.account, row.id).await.unwrap().unwrap();
+        let current = store(&fixture).find(fixture.account, row.id).await.unwrap().unwrap();
         let change = Change {
             payment: Some(written.clone()),
             ..Change::of(current)
         };
-        assert_eq!(store(&world).write(&change).await.unwrap(), ChangeOutcome::Done);
-        let facts = store(&world).facts(world.account, row.id, Some("pay_1".into())).await;
+        assert_eq!(store(&fixture).write(&change).await.unwrap(), ChangeOutcome::Done);
+        let facts = store(&fixture)
+            .facts(fixture.account, row.id, Some("pay_1".into()))
+            .await;
         let kept: Payment = facts.unwrap().unwrap().payment.unwrap();
         assert_eq!(kept, written);
     }
 }
 
 /// The plan of the account, and the granted one.
-async fn plans(world: &World, account: AccountId) -> String {
+async fn plans(fixture: &DbFixture, account: AccountId) -> String {
     let query = format!("SELECT plan || ' ' || coalesce(granted_plan, '-') FROM accounts WHERE id = '{account}'");
-    world.text(&query).await.unwrap()
+    fixture.text(&query).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_grant_is_a_fact_beside_what_is_paid_for() {
-    let world = World::new().await;
-    let (account, platform) = (world.account, PgAdministration::new(world.owner.clone()));
+    let fixture = DbFixture::new().await;
+    let (account, platform) = (fixture.account, PgAdministration::new(fixture.owner.clone()));
     let grant = async |plan: &str| platform.set_plan(account, plan, &[event(account.0)]).await.unwrap();
     assert!(grant("scale").await);
-    assert_eq!(plans(&world, account).await, "scale scale");
+    assert_eq!(plans(&fixture, account).await, "scale scale");
     // A smaller plan that is bought takes nothing from it.
-    let mut row = subscribed(&world, account, "sub_1").await;
-    assert_eq!(plans(&world, account).await, "scale scale");
-    let overview = store(&world).overview(account).await.unwrap();
+    let mut row = subscribed(&fixture, account, "sub_1").await;
+    assert_eq!(plans(&fixture, account).await, "scale scale");
+    let overview = store(&fixture).overview(account).await.unwrap();
     assert_eq!(
         (overview.plan(), overview.granted_plan.as_deref()),
         ("scale", Some("scale"))
@@ -154,15 +162,15 @@ async fn a_grant_is_a_fact_beside_what_is_paid_for() {
         account_plan: Some("free".into()),
         ..Change::of(row.clone())
     };
-    store(&world).write(&ended).await.unwrap();
-    assert_eq!(plans(&world, account).await, "scale scale");
+    store(&fixture).write(&ended).await.unwrap();
+    assert_eq!(plans(&fixture, account).await, "scale scale");
     assert!(grant("free").await);
-    assert_eq!(plans(&world, account).await, "growth -");
+    assert_eq!(plans(&fixture, account).await, "growth -");
     assert!(grant("starter").await);
-    assert_eq!(plans(&world, account).await, "growth starter");
-    world.sql("UPDATE subscriptions SET current_period_end = now()").await;
+    assert_eq!(plans(&fixture, account).await, "growth starter");
+    fixture.sql("UPDATE subscriptions SET current_period_end = now()").await;
     assert!(grant("starter").await);
-    assert_eq!(plans(&world, account).await, "starter starter");
+    assert_eq!(plans(&fixture, account).await, "starter starter");
     // A change of the subscription itself takes its place.
     row.version += 1;
     let changed = Change {
@@ -170,16 +178,16 @@ async fn a_grant_is_a_fact_beside_what_is_paid_for() {
         withdraws_grant: true,
         ..Change::of(row)
     };
-    store(&world).write(&changed).await.unwrap();
-    assert_eq!(plans(&world, account).await, "free -");
-    let other = world.another_account().await;
-    assert_eq!(plans(&world, other).await, "free -");
+    store(&fixture).write(&changed).await.unwrap();
+    assert_eq!(plans(&fixture, account).await, "free -");
+    let other = fixture.another_account().await;
+    assert_eq!(plans(&fixture, other).await, "free -");
 }
 
 #[tokio::test]
 async fn an_accounts_plan_by_put_is_a_grant() {
-    let world = World::new().await;
-    let (account, platform) = (world.account, PgAdministration::new(world.owner.clone()));
+    let fixture = DbFixture::new().await;
+    let (account, platform) = (fixture.account, PgAdministration::new(fixture.owner.clone()));
     for (plan, stored) in [
         (Some("growth"), "growth growth"),
         (None, "growth growth"),
@@ -190,6 +198,6 @@ async fn an_accounts_plan_by_put_is_a_grant() {
             ..AccountChange::default()
         };
         platform.update(account, &change, None).await.unwrap();
-        assert_eq!(plans(&world, account).await, stored);
+        assert_eq!(plans(&fixture, account).await, stored);
     }
 }

@@ -6,14 +6,14 @@ use recado_postgres::PgBrand;
 use serde_json::json;
 use time::Duration;
 
-use crate::support::{NOW, World};
+use crate::support::{DbFixture, NOW};
 
 fn some(text: &str) -> Option<Option<String>> {
     Some(Some(text.to_owned()))
 }
 
-async fn count(world: &World, table: &str) -> i64 {
-    let counted = world
+async fn count(fixture: &DbFixture, table: &str) -> i64 {
+    let counted = fixture
         .client
         .query_one(&format!("SELECT count(*) FROM {table}"), &[])
         .await;
@@ -34,17 +34,17 @@ fn event() -> Event {
 
 #[tokio::test]
 async fn a_field_is_written_cleared_or_left() {
-    let world = World::new().await;
-    let store = PgBrand::new(world.tenants.clone());
-    let other = world.another_account().await;
-    assert_eq!(store.find(world.account).await.unwrap(), None);
+    let fixture = DbFixture::new().await;
+    let store = PgBrand::new(fixture.tenants.clone());
+    let other = fixture.another_account().await;
+    assert_eq!(store.find(fixture.account).await.unwrap(), None);
     let first = BrandInput {
         company_name: some("Loja"),
         description: some("Pães"),
         website_url: some("https://loja.example"),
         ..BrandInput::default()
     };
-    let made = store.update(world.account, &first, NOW, &[event()]).await.unwrap();
+    let made = store.update(fixture.account, &first, NOW, &[event()]).await.unwrap();
     assert_eq!(
         (made.created_at, made.updated_at, made.last_scraped_at),
         (NOW, NOW, None)
@@ -55,7 +55,7 @@ async fn a_field_is_written_cleared_or_left() {
         tone_of_voice: some("claro"),
         ..BrandInput::default()
     };
-    let changed = store.update(world.account, &second, later, &[event()]).await.unwrap();
+    let changed = store.update(fixture.account, &second, later, &[event()]).await.unwrap();
     let facts = BrandFacts {
         company_name: Some("Loja".into()),
         tone_of_voice: Some("claro".into()),
@@ -68,14 +68,14 @@ async fn a_field_is_written_cleared_or_left() {
     assert_eq!(changed.website_url.as_deref(), Some("https://loja.example"));
     let empty = store.update(other, &BrandInput::default(), NOW, &[]).await.unwrap();
     assert_eq!((empty.facts, empty.website_url), (BrandFacts::default(), None));
-    assert_eq!(store.find(world.account).await.unwrap(), Some(changed));
-    assert_eq!(count(&world, "outbox_events").await, 2);
+    assert_eq!(store.find(fixture.account).await.unwrap(), Some(changed));
+    assert_eq!(count(&fixture, "outbox_events").await, 2);
 }
 
 #[tokio::test]
 async fn a_reading_takes_the_place_of_all_facts() {
-    let world = World::new().await;
-    let store = PgBrand::new(world.tenants.clone());
+    let fixture = DbFixture::new().await;
+    let store = PgBrand::new(fixture.tenants.clone());
     let scrape = |name: Option<&str>, hours| Scrape {
         facts: BrandFacts {
             company_name: name.map(str::to_owned),
@@ -85,7 +85,7 @@ async fn a_reading_takes_the_place_of_all_facts() {
         raw_scrape_data: json!({ "hours": hours }),
         scraped_at: NOW + Duration::hours(hours),
     };
-    let made = store.keep(world.account, &scrape(Some("Loja"), 0)).await.unwrap();
+    let made = store.keep(fixture.account, &scrape(Some("Loja"), 0)).await.unwrap();
     assert_eq!(
         (made.facts.company_name.as_deref(), made.last_scraped_at),
         (Some("Loja"), Some(NOW))
@@ -94,12 +94,12 @@ async fn a_reading_takes_the_place_of_all_facts() {
         description: some("Pães"),
         ..BrandInput::default()
     };
-    let changed = store.update(world.account, &written, NOW, &[]).await.unwrap();
+    let changed = store.update(fixture.account, &written, NOW, &[]).await.unwrap();
     assert_eq!(
         (changed.raw_scrape_data, changed.last_scraped_at),
         (Some(json!({ "hours": 0 })), Some(NOW))
     );
-    let again = store.keep(world.account, &scrape(None, 2)).await.unwrap();
+    let again = store.keep(fixture.account, &scrape(None, 2)).await.unwrap();
     assert_eq!(again.facts, BrandFacts::default());
     assert_eq!(again.raw_scrape_data, Some(json!({ "hours": 2 })));
     assert_eq!(
@@ -110,8 +110,8 @@ async fn a_reading_takes_the_place_of_all_facts() {
 
 #[tokio::test]
 async fn readings_and_writings_at_once_leave_one_row() {
-    let world = World::new().await;
-    let store = PgBrand::new(world.tenants.clone());
+    let fixture = DbFixture::new().await;
+    let store = PgBrand::new(fixture.tenants.clone());
     let (first, second) = (
         BrandInput {
             company_name: some("a"),
@@ -123,15 +123,15 @@ async fn readings_and_writings_at_once_leave_one_row() {
         },
     );
     let (a, b) = tokio::join!(
-        store.update(world.account, &first, NOW, &[]),
-        store.update(world.account, &second, NOW, &[])
+        store.update(fixture.account, &first, NOW, &[]),
+        store.update(fixture.account, &second, NOW, &[])
     );
     a.unwrap();
     b.unwrap();
-    let facts = store.find(world.account).await.unwrap().unwrap().facts;
+    let facts = store.find(fixture.account).await.unwrap().unwrap().facts;
     assert_eq!(
         (facts.company_name.as_deref(), facts.description.as_deref()),
         (Some("a"), Some("b"))
     );
-    assert_eq!(count(&world, "brand_contexts").await, 1);
+    assert_eq!(count(&fixture, "brand_contexts").await, 1);
 }

@@ -14,7 +14,7 @@ use recado_postgres::PgTags;
 use serde_json::json;
 use time::Duration;
 
-use crate::support::{LEASE, NOW, World, event, id};
+use crate::support::{DbFixture, LEASE, NOW, event, id};
 
 fn query(sort: CampaignSort, descending: bool) -> CampaignQuery {
     CampaignQuery {
@@ -25,15 +25,15 @@ fn query(sort: CampaignSort, descending: bool) -> CampaignQuery {
     }
 }
 
-async fn outbox(world: &World) -> i64 {
-    world.number("SELECT count(*) FROM outbox_events").await
+async fn outbox(fixture: &DbFixture) -> i64 {
+    fixture.number("SELECT count(*) FROM outbox_events").await
 }
 
 #[tokio::test]
 async fn a_campaign_is_stored_as_written() {
-    let world = World::new().await;
-    let (segment, folder, account) = (SegmentId(id()), FolderId(id()), world.account);
-    world
+    let fixture = DbFixture::new().await;
+    let (segment, folder, account) = (SegmentId(id()), FolderId(id()), fixture.account);
+    fixture
         .sql(&format!(
             "INSERT INTO segments (account_id, id, name) VALUES ('{account}', '{segment}', 's');
              INSERT INTO folders (account_id, id, name, kind) VALUES ('{account}', '{folder}', 'f', 'campaign')"
@@ -46,7 +46,7 @@ async fn a_campaign_is_stored_as_written() {
         ..AudienceFilters::default()
     };
     let full = Campaign {
-        template_id: Some(world.stored_template().await),
+        template_id: Some(fixture.stored_template().await),
         segment_id: Some(segment),
         segment_config: Some(SegmentConfig {
             tag_ids: Some(vec![TagId(id())]),
@@ -57,30 +57,30 @@ async fn a_campaign_is_stored_as_written() {
         variables: Some(Variables([("1".to_owned(), "{name}".to_owned())].into())),
         folder_id: Some(folder),
         status: CampaignStatus::Scheduled,
-        ..world.draft()
+        ..fixture.draft()
     };
-    world.campaigns().insert(&full, &[event(full.id.0)]).await.unwrap();
+    fixture.campaigns().insert(&full, &[event(full.id.0)]).await.unwrap();
     assert_eq!(
-        world.campaigns().find(account, full.id).await.unwrap(),
+        fixture.campaigns().find(account, full.id).await.unwrap(),
         Some(full.clone())
     );
-    assert_eq!(outbox(&world).await, 1);
+    assert_eq!(outbox(&fixture).await, 1);
     assert_eq!(
-        world
+        fixture
             .campaigns()
-            .find(world.another_account().await, full.id)
+            .find(fixture.another_account().await, full.id)
             .await
             .unwrap(),
         None
     );
-    assert_eq!(world.campaigns().find(account, CampaignId(id())).await.unwrap(), None);
+    assert_eq!(fixture.campaigns().find(account, CampaignId(id())).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn references_to_nothing_are_named() {
-    let world = World::new().await;
-    let tags = PgTags::new(world.tenants.clone());
-    let (mine, account) = (TagId(id()), world.account);
+    let fixture = DbFixture::new().await;
+    let tags = PgTags::new(fixture.tenants.clone());
+    let (mine, account) = (TagId(id()), fixture.account);
     let tag = |id| Tag {
         id,
         name: format!("{id}"),
@@ -88,8 +88,10 @@ async fn references_to_nothing_are_named() {
     };
     tags.insert(account, &tag(mine)).await.unwrap();
     let foreign = TagId(id());
-    tags.insert(world.another_account().await, &tag(foreign)).await.unwrap();
-    let template = world.stored_template().await;
+    tags.insert(fixture.another_account().await, &tag(foreign))
+        .await
+        .unwrap();
+    let template = fixture.stored_template().await;
     let config = |tag_ids| {
         Some(SegmentConfig {
             tag_ids: Some(tag_ids),
@@ -99,11 +101,11 @@ async fn references_to_nothing_are_named() {
     let right = Campaign {
         template_id: Some(template),
         segment_config: config(vec![mine]),
-        ..world.draft()
+        ..fixture.draft()
     };
     let none: [String; 0] = [];
     assert_eq!(
-        world.campaigns().unknown_references(account, &right).await.unwrap(),
+        fixture.campaigns().unknown_references(account, &right).await.unwrap(),
         none
     );
     let wrong = Campaign {
@@ -111,7 +113,7 @@ async fn references_to_nothing_are_named() {
         segment_id: Some(SegmentId(id())),
         folder_id: Some(FolderId(id())),
         segment_config: config(vec![mine, foreign, TagId(id())]),
-        ..world.draft()
+        ..fixture.draft()
     };
     let paths = [
         "template_id",
@@ -121,27 +123,27 @@ async fn references_to_nothing_are_named() {
         "segment_config.tag_ids[2]",
     ];
     assert_eq!(
-        world.campaigns().unknown_references(account, &wrong).await.unwrap(),
+        fixture.campaigns().unknown_references(account, &wrong).await.unwrap(),
         paths
     );
-    world.templates().delete(account, template, NOW, &[]).await.unwrap();
+    fixture.templates().delete(account, template, NOW, &[]).await.unwrap();
     assert_eq!(
-        world.campaigns().unknown_references(account, &right).await.unwrap(),
+        fixture.campaigns().unknown_references(account, &right).await.unwrap(),
         ["template_id"]
     );
-    let lost = world.campaigns().insert(&wrong, &[event(id())]).await;
+    let lost = fixture.campaigns().insert(&wrong, &[event(id())]).await;
     assert!(matches!(lost, Err(StoreError::UnknownReference { .. })), "{lost:?}");
-    assert_eq!(outbox(&world).await, 0);
+    assert_eq!(outbox(&fixture).await, 0);
 }
 
 #[tokio::test]
 async fn lists_sort_with_nothing_last_and_know_the_total() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let folder = FolderId(id());
-    world
+    fixture
         .sql(&format!(
             "INSERT INTO folders (account_id, id, name, kind) VALUES ('{}', '{folder}', 'f', 'campaign')",
-            world.account
+            fixture.account
         ))
         .await;
     let days = [None, Some(1), Some(2), None];
@@ -155,17 +157,17 @@ async fn lists_sort_with_nothing_last_and_know_the_total() {
                 CampaignStatus::Draft
             },
             folder_id: day.map(|_| folder),
-            ..world.draft()
+            ..fixture.draft()
         };
-        world.campaigns().insert(&campaign, &[]).await.unwrap();
+        fixture.campaigns().insert(&campaign, &[]).await.unwrap();
     }
     let other = Campaign {
-        account_id: world.another_account().await,
-        ..world.draft()
+        account_id: fixture.another_account().await,
+        ..fixture.draft()
     };
-    world.campaigns().insert(&other, &[]).await.unwrap();
+    fixture.campaigns().insert(&other, &[]).await.unwrap();
     let days_of = async |query| {
-        let page = world.campaigns().list(world.account, &query).await.unwrap();
+        let page = fixture.campaigns().list(fixture.account, &query).await.unwrap();
         assert_eq!(page.total, 4);
         page.data
             .iter()
@@ -181,7 +183,7 @@ async fn lists_sort_with_nothing_last_and_know_the_total() {
         [Some(2), Some(1), None, None]
     );
     let names_of = async |query| {
-        let page = world.campaigns().list(world.account, &query).await.unwrap();
+        let page = fixture.campaigns().list(fixture.account, &query).await.unwrap();
         page.data.into_iter().map(|campaign| campaign.name).collect::<String>()
     };
     assert_eq!(names_of(query(CampaignSort::Name, false)).await, "aabc");
@@ -202,48 +204,52 @@ async fn lists_sort_with_nothing_last_and_know_the_total() {
 
 #[tokio::test]
 async fn writes_are_guarded_by_the_status() {
-    let world = World::new().await;
-    let draft = world.stored_draft().await;
+    let fixture = DbFixture::new().await;
+    let draft = fixture.stored_draft().await;
     let renamed = Campaign {
         name: "New".into(),
         template_id: None,
         ..draft.clone()
     };
     let foreign = Campaign {
-        account_id: world.another_account().await,
+        account_id: fixture.another_account().await,
         ..renamed.clone()
     };
     let stale = WriteOutcome::Stale(CampaignStatus::Draft);
-    assert_eq!(update(&world, &renamed, CampaignStatus::Scheduled).await, stale);
-    assert_eq!(delete(&world, &draft, CampaignStatus::Sent).await, stale);
+    assert_eq!(update(&fixture, &renamed, CampaignStatus::Scheduled).await, stale);
+    assert_eq!(delete(&fixture, &draft, CampaignStatus::Sent).await, stale);
     assert_eq!(
-        update(&world, &foreign, CampaignStatus::Draft).await,
+        update(&fixture, &foreign, CampaignStatus::Draft).await,
         WriteOutcome::Missing
     );
     assert_eq!(
-        delete(&world, &foreign, CampaignStatus::Draft).await,
+        delete(&fixture, &foreign, CampaignStatus::Draft).await,
         WriteOutcome::Missing
     );
-    assert_eq!(outbox(&world).await, 0);
+    assert_eq!(outbox(&fixture).await, 0);
     assert_eq!(
-        update(&world, &renamed, CampaignStatus::Draft).await,
+        update(&fixture, &renamed, CampaignStatus::Draft).await,
         WriteOutcome::Done
     );
-    let stored = world.campaigns().find(world.account, draft.id).await.unwrap();
+    let stored = fixture.campaigns().find(fixture.account, draft.id).await.unwrap();
     let version = draft.version + 1;
     assert_eq!(stored, Some(Campaign { version, ..renamed }));
-    assert_eq!(outbox(&world).await, 1);
+    assert_eq!(outbox(&fixture).await, 1);
 }
 
 /// With an event, so that its number tells what was committed.
-async fn update(world: &World, campaign: &Campaign, expected: CampaignStatus) -> WriteOutcome<CampaignStatus> {
-    let seen = world.seen(campaign, expected).await;
-    world.campaigns().update(campaign, &seen, &[event(id())]).await.unwrap()
+async fn update(fixture: &DbFixture, campaign: &Campaign, expected: CampaignStatus) -> WriteOutcome<CampaignStatus> {
+    let seen = fixture.seen(campaign, expected).await;
+    fixture
+        .campaigns()
+        .update(campaign, &seen, &[event(id())])
+        .await
+        .unwrap()
 }
 
 /// The same.
-async fn delete(world: &World, campaign: &Campaign, expected: CampaignStatus) -> WriteOutcome<CampaignStatus> {
-    world
+async fn delete(fixture: &DbFixture, campaign: &Campaign, expected: CampaignStatus) -> WriteOutcome<CampaignStatus> {
+    fixture
         .campaigns()
         .delete(campaign, expected, &[event(id())])
         .await
@@ -252,35 +258,38 @@ async fn delete(world: &World, campaign: &Campaign, expected: CampaignStatus) ->
 
 #[tokio::test]
 async fn a_deleted_campaign_is_not_there() {
-    let world = World::new().await;
-    let draft = world.stored_draft().await;
-    assert_eq!(delete(&world, &draft, CampaignStatus::Draft).await, WriteOutcome::Done);
+    let fixture = DbFixture::new().await;
+    let draft = fixture.stored_draft().await;
     assert_eq!(
-        delete(&world, &draft, CampaignStatus::Draft).await,
+        delete(&fixture, &draft, CampaignStatus::Draft).await,
+        WriteOutcome::Done
+    );
+    assert_eq!(
+        delete(&fixture, &draft, CampaignStatus::Draft).await,
         WriteOutcome::Missing
     );
     assert_eq!(
-        update(&world, &draft, CampaignStatus::Draft).await,
+        update(&fixture, &draft, CampaignStatus::Draft).await,
         WriteOutcome::Missing
     );
-    assert_eq!(outbox(&world).await, 1);
-    let campaigns = world.campaigns();
-    assert_eq!(campaigns.find(world.account, draft.id).await.unwrap(), None);
-    assert_eq!(campaigns.stats(world.account, draft.id).await.unwrap(), None);
+    assert_eq!(outbox(&fixture).await, 1);
+    let campaigns = fixture.campaigns();
+    assert_eq!(campaigns.find(fixture.account, draft.id).await.unwrap(), None);
+    assert_eq!(campaigns.stats(fixture.account, draft.id).await.unwrap(), None);
     let all = campaigns
-        .list(world.account, &query(CampaignSort::Name, false))
+        .list(fixture.account, &query(CampaignSort::Name, false))
         .await
         .unwrap();
     assert_eq!(all.total, 0);
 }
 
 /// A run of four sends: the first is sent, the second failed.
-async fn half_done() -> (World, Campaign, Vec<SendId>) {
-    let world = World::new().await;
-    world.people(4).await;
+async fn half_done() -> (DbFixture, Campaign, Vec<SendId>) {
+    let fixture = DbFixture::new().await;
+    fixture.people(4).await;
     let worker = id();
-    let (campaign, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 2).await;
+    let (campaign, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 2).await;
     let sent = SendResult::Sent {
         message_id: Some("wamid.1".into()),
         wa_id: None,
@@ -290,16 +299,16 @@ async fn half_done() -> (World, Campaign, Vec<SendId>) {
         message: "no".into(),
     };
     let results = [(sends[0], sent), (sends[1], failed)];
-    world.runs().record(run, &results).await.unwrap();
-    (world, campaign, sends)
+    fixture.runs().record(run, &results).await.unwrap();
+    (fixture, campaign, sends)
 }
 
 #[tokio::test]
 async fn figures_are_zero_before_the_run_and_follow_it() {
-    let (world, campaign, _) = half_done().await;
-    let campaigns = world.campaigns();
-    let draft = world.stored_draft().await;
-    let before = campaigns.stats(world.account, draft.id).await.unwrap();
+    let (fixture, campaign, _) = half_done().await;
+    let campaigns = fixture.campaigns();
+    let draft = fixture.stored_draft().await;
+    let before = campaigns.stats(fixture.account, draft.id).await.unwrap();
     assert_eq!(before, Some(SendCounts::default()));
     let expected = SendCounts {
         total: 4,
@@ -309,27 +318,27 @@ async fn figures_are_zero_before_the_run_and_follow_it() {
         ..SendCounts::default()
     };
     assert_eq!(
-        campaigns.stats(world.account, campaign.id).await.unwrap(),
+        campaigns.stats(fixture.account, campaign.id).await.unwrap(),
         Some(expected)
     );
-    let foreign = world.another_account().await;
+    let foreign = fixture.another_account().await;
     assert_eq!(campaigns.stats(foreign, campaign.id).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn sends_are_listed_with_their_people_the_unsent_last() {
-    let (world, campaign, sends) = half_done().await;
+    let (fixture, campaign, sends) = half_done().await;
     let page = async |account, id, number| {
         let page = PageQuery::new(Some(number), Some(3), 20, 100);
-        world.campaigns().sends(account, id, page).await.unwrap()
+        fixture.campaigns().sends(account, id, page).await.unwrap()
     };
-    let first = page(world.account, campaign.id, 1).await.unwrap();
+    let first = page(fixture.account, campaign.id, 1).await.unwrap();
     assert_eq!((first.total, first.data.len()), (4, 3));
     let sent = &first.data[0];
     assert_eq!((sent.id, sent.wa_message_id.as_deref()), (sends[0], Some("wamid.1")));
     assert!(sent.sent_at.is_some() && first.data[1].sent_at.is_none());
     assert!(sent.contacts.name.starts_with("Contact "));
-    let second = page(world.account, campaign.id, 2).await.unwrap();
+    let second = page(fixture.account, campaign.id, 2).await.unwrap();
     assert_eq!(second.data.len(), 1);
     let mut all: Vec<_> = first.data.iter().chain(&second.data).collect();
     let failed = all.iter().find(|send| send.id == sends[1]).unwrap();
@@ -339,29 +348,29 @@ async fn sends_are_listed_with_their_people_the_unsent_last() {
     all.dedup_by_key(|send| send.id);
     assert_eq!(all.len(), 4);
 
-    world
+    fixture
         .contacts()
-        .delete(world.account, sent.contact_id, NOW)
+        .delete(fixture.account, sent.contact_id, NOW)
         .await
         .unwrap();
-    assert_eq!(page(world.account, campaign.id, 1).await.unwrap().total, 3);
-    assert!(page(world.another_account().await, campaign.id, 1).await.is_none());
-    assert!(page(world.account, CampaignId(id()), 1).await.is_none());
+    assert_eq!(page(fixture.account, campaign.id, 1).await.unwrap().total, 3);
+    assert!(page(fixture.another_account().await, campaign.id, 1).await.is_none());
+    assert!(page(fixture.account, CampaignId(id()), 1).await.is_none());
 }
 
 #[tokio::test]
 async fn a_cancel_ends_the_run_and_gives_back_what_never_left() {
-    let world = World::new().await;
-    world.people(10).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(10).await;
     let worker = id();
-    let (campaign, run) = world.started(worker).await;
-    assert_eq!(world.usage().await, "0/10");
-    let sends = world.in_flight(run, worker, 4).await;
+    let (campaign, run) = fixture.started(worker).await;
+    assert_eq!(fixture.usage().await, "0/10");
+    let sends = fixture.in_flight(run, worker, 4).await;
     let sent = SendResult::Sent {
         message_id: None,
         wa_id: None,
     };
-    world
+    fixture
         .runs()
         .record(run, &[(sends[0], sent.clone()), (sends[1], SendResult::Unknown)])
         .await
@@ -370,49 +379,53 @@ async fn a_cancel_ends_the_run_and_gives_back_what_never_left() {
         status: CampaignStatus::Cancelled,
         ..campaign.clone()
     };
-    let done = world
+    let done = fixture
         .campaigns()
-        .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
+        .update(
+            &cancelled,
+            &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+            &[],
+        )
         .await
         .unwrap();
     assert_eq!(done, WriteOutcome::Done);
     // One is sent; one is unknown and two are in flight.
-    assert_eq!(world.usage().await, "1/3");
-    assert_eq!(world.number("SELECT count(*) FROM campaign_queue").await, 0);
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "1/3");
+    assert_eq!(fixture.number("SELECT count(*) FROM campaign_queue").await, 0);
+    fixture.assert_recount().await;
     // What comes back after the cancel settles its place; nothing leaves any more.
     let deferred = SendResult::Deferred { delay: LEASE };
-    world
+    fixture
         .runs()
         .record(run, &[(sends[2], deferred), (sends[3], SendResult::Released)])
         .await
         .unwrap();
-    assert_eq!(world.usage().await, "1/1");
-    world.runs().record(run, &[(sends[1], sent)]).await.unwrap();
-    assert_eq!(world.usage().await, "2/0");
-    world.assert_recount().await;
-    assert_eq!(world.in_flight(run, worker, 10).await, []);
+    assert_eq!(fixture.usage().await, "1/1");
+    fixture.runs().record(run, &[(sends[1], sent)]).await.unwrap();
+    assert_eq!(fixture.usage().await, "2/0");
+    fixture.assert_recount().await;
+    assert_eq!(fixture.in_flight(run, worker, 10).await, []);
 }
 
 /// Where there are counters nobody looks at the sends, of which there may be millions: here, looking at one is an error.
 #[tokio::test]
 async fn only_sends_without_counters_are_counted() {
-    let (world, campaign, _) = half_done().await;
+    let (fixture, campaign, _) = half_done().await;
     let looked_at = "CREATE POLICY looked_at ON campaign_sends AS RESTRICTIVE USING (1 / (id IS NULL)::int = 1)";
-    world.sql(looked_at).await;
-    let counted = world.campaigns().stats(world.account, campaign.id).await.unwrap();
-    world.sql("DELETE FROM campaign_counter_slots").await;
-    assert!(world.campaigns().stats(world.account, campaign.id).await.is_err());
-    world.sql("DROP POLICY looked_at ON campaign_sends").await;
-    let recounted = world.campaigns().stats(world.account, campaign.id).await.unwrap();
+    fixture.sql(looked_at).await;
+    let counted = fixture.campaigns().stats(fixture.account, campaign.id).await.unwrap();
+    fixture.sql("DELETE FROM campaign_counter_slots").await;
+    assert!(fixture.campaigns().stats(fixture.account, campaign.id).await.is_err());
+    fixture.sql("DROP POLICY looked_at ON campaign_sends").await;
+    let recounted = fixture.campaigns().stats(fixture.account, campaign.id).await.unwrap();
     assert_eq!(recounted, counted);
 }
 
 /// The row is held, so that both writers have read it before the first of them writes.
 #[tokio::test]
 async fn of_two_changes_decided_on_the_same_campaign_one_is_written() {
-    let world = World::new().await;
-    let seen = world.seen(&world.stored_draft().await, CampaignStatus::Draft).await;
+    let fixture = DbFixture::new().await;
+    let seen = fixture.seen(&fixture.stored_draft().await, CampaignStatus::Draft).await;
     let renamed = Campaign {
         name: "Outro".into(),
         updated_at: seen.updated_at + Duration::MICROSECOND,
@@ -423,14 +436,14 @@ async fn of_two_changes_decided_on_the_same_campaign_one_is_written() {
         updated_at: seen.updated_at + Duration::milliseconds(1),
         ..seen.clone()
     };
-    let holder = world.db.client().await;
+    let holder = fixture.db.client().await;
     holder
         .batch_execute("BEGIN; SELECT 1 FROM campaigns FOR UPDATE")
         .await
         .unwrap();
-    let store = world.campaigns();
+    let store = fixture.campaigns();
     let freeing = async {
-        world.blocked(2).await;
+        fixture.blocked(2).await;
         holder.batch_execute("COMMIT").await.unwrap();
     };
     let (first, second, ()) = join3(
@@ -466,23 +479,23 @@ async fn of_two_changes_decided_on_the_same_campaign_one_is_written() {
 /// A run that goes on changes its counters, its queue and its sends, and nothing that a cancel is decided on.
 #[tokio::test]
 async fn a_cancel_loses_no_race_against_the_run_itself() {
-    let world = World::new().await;
-    world.people(4).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(4).await;
     let worker = id();
-    let (campaign, run) = world.started(worker).await;
-    let seen = world.seen(&campaign, CampaignStatus::Sending).await;
-    let sends = world.in_flight(run, worker, 4).await;
+    let (campaign, run) = fixture.started(worker).await;
+    let seen = fixture.seen(&campaign, CampaignStatus::Sending).await;
+    let sends = fixture.in_flight(run, worker, 4).await;
     let sent = SendResult::Sent {
         message_id: Some("w0".into()),
         wa_id: None,
     };
     let results = [(sends[0], sent), (sends[1], SendResult::Unknown)];
-    world.runs().record(run, &results).await.unwrap();
-    world.runs().claim(run, worker, None, 10, LEASE).await.unwrap();
+    fixture.runs().record(run, &results).await.unwrap();
+    fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap();
     let cancelled = Campaign {
         status: CampaignStatus::Cancelled,
         ..seen.clone()
     };
-    let store = world.campaigns();
+    let store = fixture.campaigns();
     assert_eq!(store.update(&cancelled, &seen, &[]).await.unwrap(), WriteOutcome::Done);
 }

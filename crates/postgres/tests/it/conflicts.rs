@@ -12,14 +12,14 @@ use recado_domain::whatsapp::{CallbackStore, FileIdStore};
 use recado_postgres::{PgAccounts, PgAdministration, PgCallbacks, PgFileIds, PgIdempotency, PgSubscriptions, PgTags};
 use time::Duration;
 
-use crate::support::{NOW, World, event, id, session};
+use crate::support::{DbFixture, NOW, event, id, session};
 use crate::{billing, idempotency};
 
 /// Lets the next two writes of a table lose, one to a deadlock and one to a serialization failure. A sequence counts
 /// them, because nothing takes its steps back. The deadlock speaks German, as with `lc_messages = 'de_DE.UTF-8'`: errors
 /// are recognised by their SQLSTATE.
-async fn contest(world: &World, table: &str) {
-    world
+async fn contest(fixture: &DbFixture, table: &str) {
+    fixture
         .sql(&format!(
             "DROP SEQUENCE IF EXISTS lost_{table} CASCADE;
              CREATE SEQUENCE lost_{table};
@@ -38,58 +38,58 @@ async fn contest(world: &World, table: &str) {
 }
 
 /// The write was tried a third time, so that it met both.
-async fn assert_lost(world: &World, table: &str) {
-    let tries = world.number(&format!("SELECT last_value FROM lost_{table}")).await;
+async fn assert_lost(fixture: &DbFixture, table: &str) {
+    let tries = fixture.number(&format!("SELECT last_value FROM lost_{table}")).await;
     assert!(tries >= 3, "{table}: {tries} tries");
 }
 
 /// A write of a table that loses twice and is done all the same.
 macro_rules! contested {
-    ($world:expr, $table:expr, $write:expr) => {{
-        contest(&$world, $table).await;
+    ($fixture:expr, $table:expr, $write:expr) => {{
+        contest(&$fixture, $table).await;
         let written = $write.await;
-        assert_lost(&$world, $table).await;
+        assert_lost(&$fixture, $table).await;
         written.unwrap_or_else(|error| panic!("{}: {error:?}", $table))
     }};
 }
 
 #[tokio::test]
 async fn the_platforms_writes_are_tried_again() {
-    let world = World::new().await;
-    let (platform, account) = (PgAdministration::new(world.owner.clone()), world.account);
+    let fixture = DbFixture::new().await;
+    let (platform, account) = (PgAdministration::new(fixture.owner.clone()), fixture.account);
     let events = [event(account.0)];
     let suspended = platform.set_status(account, AccountStatus::Suspended, &events);
-    assert!(contested!(world, "accounts", suspended));
+    assert!(contested!(fixture, "accounts", suspended));
     let planned = platform.set_plan(account, "growth", &events);
-    assert!(contested!(world, "outbox_events", planned));
+    assert!(contested!(fixture, "outbox_events", planned));
     let stored = platform.account(account).await.unwrap().unwrap();
     assert_eq!(
         (stored.status, stored.plan.as_str()),
         (AccountStatus::Suspended, "growth")
     );
-    assert_eq!(world.relay().await, 2, "each event once");
+    assert_eq!(fixture.relay().await, 2, "each event once");
 }
 
 #[tokio::test]
 async fn an_attempt_takes_its_place_and_gives_it_back_all_the_same() {
-    let world = World::new().await;
-    let store = PgSubscriptions::new(world.tenants.clone());
-    let attempt = billing::attempt(&world, world.account);
+    let fixture = DbFixture::new().await;
+    let store = PgSubscriptions::new(fixture.tenants.clone());
+    let attempt = billing::attempt(&fixture, fixture.account);
     assert_eq!(
-        contested!(world, "subscriptions", store.reserve(&attempt)),
+        contested!(fixture, "subscriptions", store.reserve(&attempt)),
         ReserveOutcome::Done
     );
-    assert!(contested!(world, "subscriptions", store.remove(&attempt)));
-    assert_eq!(store.find(world.account, attempt.id).await.unwrap(), None);
+    assert!(contested!(fixture, "subscriptions", store.remove(&attempt)));
+    assert_eq!(store.find(fixture.account, attempt.id).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn a_tenants_single_statements_are_tried_again() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let (files, tags, account) = (
-        PgFileIds::new(world.tenants.clone()),
-        PgTags::new(world.tenants.clone()),
-        world.account,
+        PgFileIds::new(fixture.tenants.clone()),
+        PgTags::new(fixture.tenants.clone()),
+        fixture.account,
     );
     let path = MediaPath {
         account_id: account,
@@ -97,59 +97,59 @@ async fn a_tenants_single_statements_are_tried_again() {
         kind: MediaType::Png,
     };
     let kept = files.keep(account, "n1", &path, "f1", Duration::hours(1));
-    contested!(world, "whatsapp_files", kept);
+    contested!(fixture, "whatsapp_files", kept);
     assert_eq!(files.find(account, "n1", &path).await.unwrap().as_deref(), Some("f1"));
     let tag = Tag {
         id: id().into(),
         name: "VIP".into(),
         color: None,
     };
-    contested!(world, "tags", tags.insert(account, &tag));
-    assert!(contested!(world, "tags", tags.delete(account, tag.id)));
+    contested!(fixture, "tags", tags.insert(account, &tag));
+    assert!(contested!(fixture, "tags", tags.delete(account, tag.id)));
 }
 
 #[tokio::test]
 async fn the_owners_single_statements_are_tried_again() {
-    let world = World::new().await;
-    let accounts = PgAccounts::new(world.owner.clone());
-    contested!(world, "users", accounts.record_user(&session(world.user)));
-    let switched = accounts.switch(world.user, world.account, NOW);
-    assert!(contested!(world, "account_users", switched).is_some());
+    let fixture = DbFixture::new().await;
+    let accounts = PgAccounts::new(fixture.owner.clone());
+    contested!(fixture, "users", accounts.record_user(&session(fixture.user)));
+    let switched = accounts.switch(fixture.user, fixture.account, NOW);
+    assert!(contested!(fixture, "account_users", switched).is_some());
 
-    let keys = PgIdempotency::new(world.owner.clone());
-    let claim = idempotency::claim(&world, "k");
+    let keys = PgIdempotency::new(fixture.owner.clone());
+    let claim = idempotency::claim(&fixture, "k");
     assert_eq!(
-        contested!(world, "idempotency_keys", keys.claim(&claim, LEASE)),
+        contested!(fixture, "idempotency_keys", keys.claim(&claim, LEASE)),
         KeyState::Free
     );
     let kept = idempotency::kept(1);
-    contested!(world, "idempotency_keys", keys.finish(&claim, &kept));
+    contested!(fixture, "idempotency_keys", keys.finish(&claim, &kept));
     assert_eq!(keys.claim(&claim, LEASE).await.unwrap(), KeyState::Answered(kept));
 
-    let callbacks = PgCallbacks::new(world.owner.clone());
+    let callbacks = PgCallbacks::new(fixture.owner.clone());
     let stored = id().into();
     contested!(
-        world,
+        fixture,
         "whatsapp_callbacks",
         callbacks.store(stored, b"{}", Duration::ZERO)
     );
-    let claimed = contested!(world, "whatsapp_callbacks", callbacks.claim(Duration::ZERO));
+    let claimed = contested!(fixture, "whatsapp_callbacks", callbacks.claim(Duration::ZERO));
     assert_eq!(claimed.unwrap().id, stored);
-    contested!(world, "whatsapp_callbacks", callbacks.forget(stored));
+    contested!(fixture, "whatsapp_callbacks", callbacks.forget(stored));
     assert_eq!(callbacks.claim(Duration::ZERO).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn who_loses_all_the_time_is_told_so() {
-    let world = World::new().await;
-    contest(&world, "tags").await;
-    world.sql("ALTER SEQUENCE lost_tags MAXVALUE 2 CYCLE").await;
+    let fixture = DbFixture::new().await;
+    contest(&fixture, "tags").await;
+    fixture.sql("ALTER SEQUENCE lost_tags MAXVALUE 2 CYCLE").await;
     let tag = Tag {
         id: id().into(),
         name: "VIP".into(),
         color: None,
     };
-    let lost = PgTags::new(world.tenants.clone()).insert(world.account, &tag).await;
+    let lost = PgTags::new(fixture.tenants.clone()).insert(fixture.account, &tag).await;
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
-    assert_eq!(world.number("SELECT count(*) FROM tags").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM tags").await, 0);
 }

@@ -9,32 +9,32 @@ use time::{Duration, OffsetDateTime};
 use crate::contact_updates::update;
 use crate::contacts::{add, draft, row, upserted};
 use crate::status_updates::{in_flight, status_update};
-use crate::support::{NOW, World, id};
+use crate::support::{DbFixture, NOW, id};
 
 const PHONE: &str = "+5511961234567";
 
 /// Microseconds since 1970, of one contact or of no row at all.
-async fn time(world: &World, expression: &str, rest: &str) -> Option<OffsetDateTime> {
+async fn time(fixture: &DbFixture, expression: &str, rest: &str) -> Option<OffsetDateTime> {
     let query = format!("SELECT ((extract(epoch FROM {expression}) * 1000000)::bigint)::text {rest}");
-    let micros: i128 = world.text(&query).await?.parse().unwrap();
+    let micros: i128 = fixture.text(&query).await?.parse().unwrap();
     Some(OffsetDateTime::from_unix_timestamp_nanos(micros * 1000).unwrap())
 }
 
-async fn now(world: &World) -> OffsetDateTime {
-    time(world, "now()", "").await.unwrap()
+async fn now(fixture: &DbFixture) -> OffsetDateTime {
+    time(fixture, "now()", "").await.unwrap()
 }
 
-async fn consent(world: &World, id: ContactId) -> Consent {
+async fn consent(fixture: &DbFixture, id: ContactId) -> Consent {
     let rest = format!("FROM contacts WHERE id = '{id}'");
     Consent {
-        opted_out_at: time(world, "opted_out_at", &rest).await,
-        said_at: time(world, "consent_at", &rest).await,
+        opted_out_at: time(fixture, "opted_out_at", &rest).await,
+        said_at: time(fixture, "consent_at", &rest).await,
     }
 }
 
-async fn set(world: &World, id: ContactId, opted_out_at: &str, consent_at: &str) {
+async fn set(fixture: &DbFixture, id: ContactId, opted_out_at: &str, consent_at: &str) {
     let set = format!("UPDATE contacts SET opted_out_at = {opted_out_at}, consent_at = {consent_at} WHERE id = '{id}'");
-    world.sql(&set).await;
+    fixture.sql(&set).await;
 }
 
 fn deciding(opted_out: Option<bool>) -> ContactDraft {
@@ -52,15 +52,15 @@ enum Way {
     System,
 }
 
-async fn decide(world: &World, way: Way, contact: ContactId, opted_out: Option<bool>) {
-    let (contacts, account, draft) = (world.contacts(), world.account, deciding(opted_out));
+async fn decide(fixture: &DbFixture, way: Way, contact: ContactId, opted_out: Option<bool>) {
+    let (contacts, account, draft) = (fixture.contacts(), fixture.account, deciding(opted_out));
     match way {
         Way::Put => {
             let change = ContactChange {
                 opted_out,
                 ..ContactChange::default()
             };
-            update(world, contact, &change, NOW).await;
+            update(fixture, contact, &change, NOW).await;
         }
         Way::Import => {
             let mut rows = [row("Ana", PHONE, &[])];
@@ -86,9 +86,9 @@ async fn decide(world: &World, way: Way, contact: ContactId, opted_out: Option<b
 
 #[tokio::test]
 async fn statements_decide_as_the_state_machine_does() {
-    let world = World::new().await;
-    let ana = add(&world, &deciding(None), &[]).await.id;
-    assert_eq!(consent(&world, ana).await, Consent::default());
+    let fixture = DbFixture::new().await;
+    let ana = add(&fixture, &deciding(None), &[]).await.id;
+    assert_eq!(consent(&fixture, ana).await, Consent::default());
     let times = [
         "NULL",
         "timestamptz '2001-01-01 00:00:00.5Z'",
@@ -107,11 +107,11 @@ async fn statements_decide_as_the_state_machine_does() {
     ];
     for (out, said) in states {
         for (way, opted_out) in ways {
-            set(&world, ana, out, said).await;
-            let before = consent(&world, ana).await;
-            let began = now(&world).await;
-            decide(&world, way, ana, opted_out).await;
-            let after = consent(&world, ana).await;
+            set(&fixture, ana, out, said).await;
+            let before = consent(&fixture, ana).await;
+            let began = now(&fixture).await;
+            decide(&fixture, way, ana, opted_out).await;
+            let after = consent(&fixture, ana).await;
             let context = format!("{before:?} {way:?} {opted_out:?}");
             let decided = opted_out.filter(|out| *out || matches!(way, Way::Put));
             let Some(decided) = decided else {
@@ -119,7 +119,7 @@ async fn statements_decide_as_the_state_machine_does() {
                 continue;
             };
             // What was written down as of now, was, give or take the second that an opt-in is rounded down to.
-            let ended = now(&world).await;
+            let ended = now(&fixture).await;
             let at = after.said_at.filter(|at| *at <= ended);
             assert!(
                 at.is_none_or(|at| at >= began - Duration::SECOND),
@@ -132,27 +132,27 @@ async fn statements_decide_as_the_state_machine_does() {
 
 #[tokio::test]
 async fn contact_that_is_created_with_a_decision_has_its_time() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     for opted_out in [true, false] {
-        let began = now(&world).await;
-        let made = add(&world, &deciding(Some(opted_out)), &[]).await.id;
-        let made_as = consent(&world, made).await;
+        let began = now(&fixture).await;
+        let made = add(&fixture, &deciding(Some(opted_out)), &[]).await.id;
+        let made_as = consent(&fixture, made).await;
         let at = made_as.said_at.unwrap();
-        assert!(at >= began - Duration::SECOND && at <= now(&world).await);
+        assert!(at >= began - Duration::SECOND && at <= now(&fixture).await);
         assert_eq!(made_as, Consent::default().decided(opted_out, at));
-        world.contacts().delete(world.account, made, NOW).await.unwrap();
+        fixture.contacts().delete(fixture.account, made, NOW).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn refusal_of_the_same_second_is_older_than_the_opt_in_that_takes_it_back() {
-    let world = World::new().await;
-    let ana = add(&world, &deciding(None), &[]).await.id;
+    let fixture = DbFixture::new().await;
+    let ana = add(&fixture, &deciding(None), &[]).await.id;
     let second = "date_trunc('second', now())";
-    set(&world, ana, second, second).await;
-    let before = consent(&world, ana).await;
-    decide(&world, Way::Put, ana, Some(false)).await;
-    let after = consent(&world, ana).await;
+    set(&fixture, ana, second, second).await;
+    let before = consent(&fixture, ana).await;
+    decide(&fixture, Way::Put, ana, Some(false)).await;
+    let after = consent(&fixture, ana).await;
     assert_eq!(after.opted_out_at, None);
     assert!(after.said_at > before.said_at);
 }
@@ -160,8 +160,8 @@ async fn refusal_of_the_same_second_is_older_than_the_opt_in_that_takes_it_back(
 /// 131050 is reported at least once. An older report is nothing new, and neither is a later one of who is out already.
 #[tokio::test]
 async fn repeated_refusals_of_whatsapp_emit_nothing() {
-    let (world, _, sends) = in_flight().await;
-    crate::webhook_events::endpoint(&world, world.account, "{contact.updated}", true).await;
+    let (fixture, _, sends) = in_flight().await;
+    crate::webhook_events::endpoint(&fixture, fixture.account, "{contact.updated}", true).await;
     let stopped = |seconds: i64| StatusUpdate {
         error_code: Some(131_050),
         at: NOW + Duration::seconds(seconds),
@@ -169,25 +169,25 @@ async fn repeated_refusals_of_whatsapp_emit_nothing() {
     };
     let emitted = "SELECT count(*) FROM outbox_events WHERE payload->>'type' = 'contact.updated'";
     let contact = "FROM contacts WHERE opted_out_at IS NOT NULL";
-    world
+    fixture
         .status_updates()
-        .apply(world.account, &[stopped(0)])
+        .apply(fixture.account, &[stopped(0)])
         .await
         .unwrap();
-    let updated = time(&world, "updated_at", contact).await;
-    assert_eq!(world.number(emitted).await, 1);
+    let updated = time(&fixture, "updated_at", contact).await;
+    assert_eq!(fixture.number(emitted).await, 1);
     for seconds in [0, -5, 5, 5] {
-        world
+        fixture
             .status_updates()
-            .apply(world.account, &[stopped(seconds)])
+            .apply(fixture.account, &[stopped(seconds)])
             .await
             .unwrap();
     }
-    assert_eq!(world.number(emitted).await, 1);
-    assert_eq!(time(&world, "opted_out_at", contact).await, Some(NOW));
-    assert_eq!(time(&world, "updated_at", contact).await, updated);
+    assert_eq!(fixture.number(emitted).await, 1);
+    assert_eq!(time(&fixture, "opted_out_at", contact).await, Some(NOW));
+    assert_eq!(time(&fixture, "updated_at", contact).await, updated);
     assert_eq!(
-        time(&world, "consent_at", contact).await,
+        time(&fixture, "consent_at", contact).await,
         Some(NOW + Duration::seconds(5))
     );
 }

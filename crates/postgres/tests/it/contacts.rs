@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use time::Duration;
 
 use crate::contact_updates::{renamed, update};
-use crate::support::{NOW, World, id, position};
+use crate::support::{DbFixture, NOW, id, position};
 
 pub(crate) fn draft(name: &str, phone: Option<&str>) -> ContactDraft {
     ContactDraft {
@@ -34,64 +34,67 @@ fn everything() -> ContactQuery {
     }
 }
 
-pub(crate) async fn tag(world: &World, account: AccountId, name: &str) -> TagId {
+pub(crate) async fn tag(fixture: &DbFixture, account: AccountId, name: &str) -> TagId {
     let tag = Tag {
         id: id().into(),
         name: name.into(),
         color: Some("#22c55e".into()),
     };
-    PgTags::new(world.tenants.clone()).insert(account, &tag).await.unwrap();
+    PgTags::new(fixture.tenants.clone())
+        .insert(account, &tag)
+        .await
+        .unwrap();
     tag.id
 }
 
-pub(crate) async fn add(world: &World, draft: &ContactDraft, tags: &[TagId]) -> Contact {
-    world
+pub(crate) async fn add(fixture: &DbFixture, draft: &ContactDraft, tags: &[TagId]) -> Contact {
+    fixture
         .contacts()
-        .insert(world.account, id().into(), draft, tags, NOW)
+        .insert(fixture.account, id().into(), draft, tags, NOW)
         .await
         .unwrap()
 }
 
-async fn names(world: &World, filter: ContactFilter) -> Vec<String> {
+async fn names(fixture: &DbFixture, filter: ContactFilter) -> Vec<String> {
     let query = ContactQuery { filter, ..everything() };
-    let page = world.contacts().list(world.account, &query).await.unwrap();
+    let page = fixture.contacts().list(fixture.account, &query).await.unwrap();
     page.data.into_iter().map(|contact| contact.name).collect()
 }
 
 #[tokio::test]
 async fn a_contact_is_stored_as_written_with_its_tags_by_name() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let (vip, new) = (
-        tag(&world, world.account, "vip").await,
-        tag(&world, world.account, "New").await,
+        tag(&fixture, fixture.account, "vip").await,
+        tag(&fixture, fixture.account, "New").await,
     );
     let written = ContactDraft {
         email: Some("ana@example.com".into()),
         attributes: attributes(json!({ "coupon": "ANA5", "points": 12, "member": true })),
         ..draft("Ana", Some("+5511961234567"))
     };
-    let contact = add(&world, &written, &[vip, new, vip]).await;
+    let contact = add(&fixture, &written, &[vip, new, vip]).await;
     assert_eq!(
         contact.tags.iter().map(|tag| tag.name.as_str()).collect::<Vec<_>>(),
         ["New", "vip"]
     );
     assert_eq!((contact.created_at, contact.updated_at), (NOW, NOW));
     assert_eq!(contact.attributes, written.attributes);
-    let found = world.contacts().find(world.account, contact.id).await.unwrap();
+    let found = fixture.contacts().find(fixture.account, contact.id).await.unwrap();
     assert_eq!(found, Some(contact.clone()));
-    let listed = world.contacts().list(world.account, &everything()).await.unwrap();
+    let listed = fixture.contacts().list(fixture.account, &everything()).await.unwrap();
     assert_eq!(listed.data, [contact]);
 }
 
 #[tokio::test]
 async fn phones_are_unique_among_the_living() {
-    let world = World::new().await;
-    let contacts = world.contacts();
-    let ana = add(&world, &draft("Ana", Some("+5511961234567")), &[]).await;
-    let bia = add(&world, &draft("Bia", Some("+5511961234568")), &[]).await;
+    let fixture = DbFixture::new().await;
+    let contacts = fixture.contacts();
+    let ana = add(&fixture, &draft("Ana", Some("+5511961234567")), &[]).await;
+    let bia = add(&fixture, &draft("Bia", Some("+5511961234568")), &[]).await;
     let twice = contacts
         .insert(
-            world.account,
+            fixture.account,
             id().into(),
             &draft("X", Some("+5511961234567")),
             &[],
@@ -106,57 +109,57 @@ async fn phones_are_unique_among_the_living() {
         phone: Some(Phone::parse("+5511961234567")),
         ..ContactChange::default()
     };
-    let moved = contacts.update(world.account, bia.id, Some(1), &moved, NOW).await;
+    let moved = contacts.update(fixture.account, bia.id, Some(1), &moved, NOW).await;
     assert!(
         matches!(moved, Err(StoreError::Duplicate { field: "phone" })),
         "{moved:?}"
     );
     // Another account's contact, or a deleted one, takes no number.
-    let other = world.another_account().await;
+    let other = fixture.another_account().await;
     contacts
         .insert(other, id().into(), &draft("Y", Some("+5511961234567")), &[], NOW)
         .await
         .unwrap();
-    assert!(contacts.delete(world.account, ana.id, NOW).await.unwrap());
-    add(&world, &draft("Z", Some("+5511961234567")), &[]).await;
+    assert!(contacts.delete(fixture.account, ana.id, NOW).await.unwrap());
+    add(&fixture, &draft("Z", Some("+5511961234567")), &[]).await;
 }
 
 #[tokio::test]
 async fn tags_of_nobody_or_of_others_dangle_and_leave_nothing() {
-    let world = World::new().await;
-    let foreign = tag(&world, world.another_account().await, "vip").await;
+    let fixture = DbFixture::new().await;
+    let foreign = tag(&fixture, fixture.another_account().await, "vip").await;
     for wrong in [TagId(id()), foreign] {
-        let refused = world
+        let refused = fixture
             .contacts()
-            .insert(world.account, id().into(), &draft("X", None), &[wrong], NOW)
+            .insert(fixture.account, id().into(), &draft("X", None), &[wrong], NOW)
             .await;
         assert!(
             matches!(refused, Err(StoreError::UnknownReference { field: "tag_ids" })),
             "{refused:?}"
         );
     }
-    let ana = add(&world, &draft("Ana", None), &[]).await;
+    let ana = add(&fixture, &draft("Ana", None), &[]).await;
     let tagged = ContactChange {
         tag_ids: Some(vec![foreign]),
         ..renamed("B")
     };
-    let refused = world
+    let refused = fixture
         .contacts()
-        .update(world.account, ana.id, Some(1), &tagged, NOW)
+        .update(fixture.account, ana.id, Some(1), &tagged, NOW)
         .await;
     assert!(
         matches!(refused, Err(StoreError::UnknownReference { field: "tag_ids" })),
         "{refused:?}"
     );
-    assert_eq!(names(&world, ContactFilter::default()).await, ["Ana"]);
+    assert_eq!(names(&fixture, ContactFilter::default()).await, ["Ana"]);
 }
 
 #[tokio::test]
 async fn what_is_deleted_or_foreign_is_not_there() {
-    let world = World::new().await;
-    let contacts = world.contacts();
-    let other = world.another_account().await;
-    let ana = add(&world, &draft("Ana", None), &[]).await;
+    let fixture = DbFixture::new().await;
+    let contacts = fixture.contacts();
+    let other = fixture.another_account().await;
+    let ana = add(&fixture, &draft("Ana", None), &[]).await;
     assert_eq!(contacts.find(other, ana.id).await.unwrap(), None);
     let foreign = contacts
         .update(other, ana.id, Some(ana.version), &renamed("X"), NOW)
@@ -164,22 +167,22 @@ async fn what_is_deleted_or_foreign_is_not_there() {
     assert_eq!(foreign.unwrap(), UpdateOutcome::Missing);
     assert!(!contacts.delete(other, ana.id, NOW).await.unwrap());
     assert_eq!(contacts.list(other, &everything()).await.unwrap().data, []);
-    assert!(contacts.delete(world.account, ana.id, NOW).await.unwrap());
-    assert!(!contacts.delete(world.account, ana.id, NOW).await.unwrap());
-    assert_eq!(contacts.find(world.account, ana.id).await.unwrap(), None);
+    assert!(contacts.delete(fixture.account, ana.id, NOW).await.unwrap());
+    assert!(!contacts.delete(fixture.account, ana.id, NOW).await.unwrap());
+    assert_eq!(contacts.find(fixture.account, ana.id).await.unwrap(), None);
     let change = renamed("X");
     let deleted = contacts
-        .update(world.account, ana.id, Some(ana.version + 1), &change, NOW)
+        .update(fixture.account, ana.id, Some(ana.version + 1), &change, NOW)
         .await;
     assert_eq!(deleted.unwrap(), UpdateOutcome::Missing);
-    assert_eq!(names(&world, ContactFilter::default()).await, Vec::<String>::new());
+    assert_eq!(names(&fixture, ContactFilter::default()).await, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_list_is_walked_newest_first() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     for name in ["a", "b", "c", "d", "e"] {
-        add(&world, &draft(name, None), &[]).await;
+        add(&fixture, &draft(name, None), &[]).await;
     }
     let (mut seen, mut cursor) = (String::new(), None);
     loop {
@@ -187,7 +190,7 @@ async fn a_list_is_walked_newest_first() {
             page: CursorQuery { cursor, limit: 2 },
             ..everything()
         };
-        let page = world.contacts().list(world.account, &query).await.unwrap();
+        let page = fixture.contacts().list(fixture.account, &query).await.unwrap();
         assert_eq!(page.has_more, page.next_cursor.is_some());
         seen.extend(page.data.into_iter().map(|contact| contact.name));
         cursor = position(page.next_cursor);
@@ -200,16 +203,16 @@ async fn a_list_is_walked_newest_first() {
 
 #[tokio::test]
 async fn a_search_takes_every_sign_for_itself() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let email = ContactDraft {
         email: Some("Bia_X@example.com".into()),
         ..draft("Bia", None)
     };
-    add(&world, &email, &[]).await;
-    add(&world, &draft("50% off \\ Ana", Some("+5511961234567")), &[]).await;
+    add(&fixture, &email, &[]).await;
+    add(&fixture, &draft("50% off \\ Ana", Some("+5511961234567")), &[]).await;
     let search = async |text: &str| {
         names(
-            &world,
+            &fixture,
             ContactFilter {
                 search: Some(text.into()),
                 ..ContactFilter::default()
@@ -232,17 +235,17 @@ async fn a_search_takes_every_sign_for_itself() {
 
 #[tokio::test]
 async fn lists_narrow_to_a_tag_or_a_segment() {
-    let world = World::new().await;
-    let vip = tag(&world, world.account, "vip").await;
-    let member = add(&world, &draft("member", None), &[]).await;
+    let fixture = DbFixture::new().await;
+    let vip = tag(&fixture, fixture.account, "vip").await;
+    let member = add(&fixture, &draft("member", None), &[]).await;
     let coupon = ContactDraft {
         attributes: attributes(json!({ "city": "SP" })),
         ..draft("match", None)
     };
-    add(&world, &coupon, &[]).await;
-    add(&world, &draft("bearer", None), &[vip]).await;
-    let (account, segment, plain) = (world.account, SegmentId(id()), SegmentId(id()));
-    world
+    add(&fixture, &coupon, &[]).await;
+    add(&fixture, &draft("bearer", None), &[vip]).await;
+    let (account, segment, plain) = (fixture.account, SegmentId(id()), SegmentId(id()));
+    fixture
         .sql(&format!(
             "INSERT INTO segments (account_id, id, name, filters) VALUES
                ('{account}', '{segment}', 's', '{{\"attributes\":{{\"city\":\"SP\"}}}}'),
@@ -257,15 +260,15 @@ async fn lists_narrow_to_a_tag_or_a_segment() {
         tag_id,
         segment_id,
     };
-    assert_eq!(names(&world, of(Some(vip), None)).await, ["bearer"]);
-    assert_eq!(names(&world, of(None, Some(segment))).await, ["match", "member"]);
-    assert_eq!(names(&world, of(None, Some(plain))).await, ["member"]);
+    assert_eq!(names(&fixture, of(Some(vip), None)).await, ["bearer"]);
+    assert_eq!(names(&fixture, of(None, Some(segment))).await, ["match", "member"]);
+    assert_eq!(names(&fixture, of(None, Some(plain))).await, ["member"]);
     assert_eq!(
-        names(&world, of(None, Some(SegmentId(id())))).await,
+        names(&fixture, of(None, Some(SegmentId(id())))).await,
         Vec::<String>::new()
     );
-    world.sql("UPDATE segments SET deleted_at = now()").await;
-    assert_eq!(names(&world, of(None, Some(segment))).await, Vec::<String>::new());
+    fixture.sql("UPDATE segments SET deleted_at = now()").await;
+    assert_eq!(names(&fixture, of(None, Some(segment))).await, Vec::<String>::new());
 }
 
 pub(crate) fn row(name: &str, phone: &str, tags: &[&str]) -> ImportRow {
@@ -285,21 +288,21 @@ pub(crate) fn upserted(outcome: Result<BatchOutcome, StoreError>) -> Upserted {
 
 #[tokio::test]
 async fn an_import_adds_and_merges() {
-    let world = World::new().await;
-    let contacts = world.contacts();
-    let kept = tag(&world, world.account, "Kept").await;
+    let fixture = DbFixture::new().await;
+    let contacts = fixture.contacts();
+    let kept = tag(&fixture, fixture.account, "Kept").await;
     let there = ContactDraft {
         email: Some("ana@example.com".into()),
         attributes: attributes(json!({ "coupon": "OLD", "points": 12 })),
         ..draft("Ana", Some("+5511961234567"))
     };
-    let ana = add(&world, &there, &[kept]).await;
+    let ana = add(&fixture, &there, &[kept]).await;
     let mut changed = row("Ana Maria", "+5511961234567", &["vip", "VIP", "kept"]);
     changed.contact.attributes = attributes(json!({ "coupon": "NEW" }));
     let rows = [changed, row("Bia", "+5511961234568", &["vip"])];
     let ids = [ContactId(id()), ContactId(id())];
     let later = NOW + Duration::SECOND;
-    let first = upserted(contacts.upsert(world.account, &ids, &rows, later).await);
+    let first = upserted(contacts.upsert(fixture.account, &ids, &rows, later).await);
     assert_eq!(
         first,
         Upserted {
@@ -307,7 +310,7 @@ async fn an_import_adds_and_merges() {
             updated: 1
         }
     );
-    let merged = contacts.find(world.account, ana.id).await.unwrap().unwrap();
+    let merged = contacts.find(fixture.account, ana.id).await.unwrap().unwrap();
     assert_eq!(
         (merged.name.as_str(), merged.email.as_deref()),
         ("Ana Maria", Some("ana@example.com"))
@@ -316,10 +319,10 @@ async fn an_import_adds_and_merges() {
     assert_eq!((merged.created_at, merged.updated_at), (NOW, later));
     let tags: Vec<String> = merged.tags.iter().map(|tag| tag.name.to_lowercase()).collect();
     assert_eq!(tags, ["kept", "vip"]);
-    let bia = contacts.find(world.account, ids[1]).await.unwrap().unwrap();
+    let bia = contacts.find(fixture.account, ids[1]).await.unwrap().unwrap();
     assert_eq!(bia.tags.len(), 1);
     let again = contacts
-        .upsert(world.account, &[ContactId(id()), ContactId(id())], &rows, later)
+        .upsert(fixture.account, &[ContactId(id()), ContactId(id())], &rows, later)
         .await;
     let again = upserted(again);
     assert_eq!(
@@ -329,16 +332,16 @@ async fn an_import_adds_and_merges() {
             updated: 2
         }
     );
-    assert_eq!(world.number("SELECT count(*) FROM tags").await, 2);
+    assert_eq!(fixture.number("SELECT count(*) FROM tags").await, 2);
     assert_eq!(
-        upserted(contacts.upsert(world.account, &[], &[], later).await),
+        upserted(contacts.upsert(fixture.account, &[], &[], later).await),
         Upserted::default()
     );
 }
 
 #[tokio::test]
 async fn imports_of_the_same_people_at_once_all_arrive() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let rows: Vec<ImportRow> = (0..300)
         .map(|n| {
             row(
@@ -349,7 +352,7 @@ async fn imports_of_the_same_people_at_once_all_arrive() {
         })
         .collect();
     let imports = (0..4).map(|n| {
-        let (contacts, mut rows, account) = (world.contacts(), rows.clone(), world.account);
+        let (contacts, mut rows, account) = (fixture.contacts(), rows.clone(), fixture.account);
         if n % 2 == 1 {
             rows.reverse();
         }
@@ -359,17 +362,17 @@ async fn imports_of_the_same_people_at_once_all_arrive() {
     let done = futures_util::future::join_all(imports).await;
     assert_eq!(done.iter().map(|upserted| upserted.imported).sum::<u64>(), 300);
     assert_eq!(done.iter().map(|upserted| upserted.updated).sum::<u64>(), 900);
-    assert_eq!(world.number("SELECT count(*) FROM contact_tags").await, 600);
+    assert_eq!(fixture.number("SELECT count(*) FROM contact_tags").await, 600);
 }
 
 #[tokio::test]
 async fn tags_are_unique_in_any_case_and_go_from_every_contact() {
-    let world = World::new().await;
-    let tags = PgTags::new(world.tenants.clone());
-    let vip = tag(&world, world.account, "VIP").await;
+    let fixture = DbFixture::new().await;
+    let tags = PgTags::new(fixture.tenants.clone());
+    let vip = tag(&fixture, fixture.account, "VIP").await;
     let twice = tags
         .insert(
-            world.account,
+            fixture.account,
             &Tag {
                 id: id().into(),
                 name: "vip".into(),
@@ -381,15 +384,15 @@ async fn tags_are_unique_in_any_case_and_go_from_every_contact() {
         matches!(twice, Err(StoreError::Duplicate { field: "name" })),
         "{twice:?}"
     );
-    let other = world.another_account().await;
-    tag(&world, other, "vip").await;
-    let new = tag(&world, world.account, "new").await;
+    let other = fixture.another_account().await;
+    tag(&fixture, other, "vip").await;
+    let new = tag(&fixture, fixture.account, "new").await;
     let all = CursorQuery { cursor: None, limit: 1 };
-    let first = tags.list(world.account, &all).await.unwrap();
+    let first = tags.list(fixture.account, &all).await.unwrap();
     assert_eq!((first.data[0].id, first.has_more), (new, true));
     let second = tags
         .list(
-            world.account,
+            fixture.account,
             &CursorQuery {
                 cursor: position(first.next_cursor),
                 limit: 1,
@@ -399,14 +402,14 @@ async fn tags_are_unique_in_any_case_and_go_from_every_contact() {
         .unwrap();
     assert_eq!((second.data[0].id, second.has_more), (vip, false));
 
-    let ana = add(&world, &draft("Ana", None), &[vip]).await;
+    let ana = add(&fixture, &draft("Ana", None), &[vip]).await;
     assert!(!tags.delete(other, vip).await.unwrap());
-    assert!(tags.delete(world.account, vip).await.unwrap());
-    assert!(!tags.delete(world.account, vip).await.unwrap());
+    assert!(tags.delete(fixture.account, vip).await.unwrap());
+    assert!(!tags.delete(fixture.account, vip).await.unwrap());
     assert_eq!(
-        world
+        fixture
             .contacts()
-            .find(world.account, ana.id)
+            .find(fixture.account, ana.id)
             .await
             .unwrap()
             .unwrap()
@@ -417,17 +420,17 @@ async fn tags_are_unique_in_any_case_and_go_from_every_contact() {
 
 #[tokio::test]
 async fn a_user_id_is_unique_among_the_living() {
-    let world = World::new().await;
-    let contacts = world.contacts();
+    let fixture = DbFixture::new().await;
+    let contacts = fixture.contacts();
     let known = |id: &str| ContactDraft {
         wa_user_id: Some(id.into()),
         ..draft("Ana", None)
     };
-    let ana = add(&world, &known("BR.1"), &[]).await;
+    let ana = add(&fixture, &known("BR.1"), &[]).await;
     assert_eq!((ana.phone.as_deref(), ana.wa_user_id.as_deref()), (None, Some("BR.1")));
-    let bia = add(&world, &known("BR.2"), &[]).await;
+    let bia = add(&fixture, &known("BR.2"), &[]).await;
     let taken = contacts
-        .insert(world.account, id().into(), &known("BR.1"), &[], NOW)
+        .insert(fixture.account, id().into(), &known("BR.1"), &[], NOW)
         .await;
     assert!(
         matches!(taken, Err(StoreError::Duplicate { field: "wa_user_id" })),
@@ -438,32 +441,32 @@ async fn a_user_id_is_unique_among_the_living() {
         ..ContactChange::default()
     };
     let taken = contacts
-        .update(world.account, bia.id, Some(bia.version), &moved, NOW)
+        .update(fixture.account, bia.id, Some(bia.version), &moved, NOW)
         .await;
     assert!(
         matches!(taken, Err(StoreError::Duplicate { field: "wa_user_id" })),
         "{taken:?}"
     );
-    let other = world.another_account().await;
+    let other = fixture.another_account().await;
     contacts
         .insert(other, id().into(), &known("BR.1"), &[], NOW)
         .await
         .unwrap();
-    contacts.delete(world.account, ana.id, NOW).await.unwrap();
-    let moved = update(&world, bia.id, &moved, NOW).await;
+    contacts.delete(fixture.account, ana.id, NOW).await.unwrap();
+    let moved = update(&fixture, bia.id, &moved, NOW).await;
     assert_eq!(moved.wa_user_id.as_deref(), Some("BR.1"));
 }
 
 #[tokio::test]
 async fn an_opt_out_keeps_its_moment_and_goes_by_its_own_name_alone() {
-    let world = World::new().await;
-    let contacts = world.contacts();
+    let fixture = DbFixture::new().await;
+    let contacts = fixture.contacts();
     let later = NOW + Duration::SECOND;
     let with = |opted_out| ContactDraft {
         opted_out,
         ..draft("Ana", Some("+5511961234567"))
     };
-    let ana = add(&world, &with(Some(true)), &[]).await;
+    let ana = add(&fixture, &with(Some(true)), &[]).await;
     let first = ana.opted_out_at;
     assert!(first > Some(NOW), "by the database's clock");
     let update = async |opted_out| {
@@ -471,7 +474,7 @@ async fn an_opt_out_keeps_its_moment_and_goes_by_its_own_name_alone() {
             opted_out,
             ..ContactChange::default()
         };
-        update(&world, ana.id, &change, later).await.opted_out_at
+        update(&fixture, ana.id, &change, later).await.opted_out_at
     };
     assert_eq!(update(None).await, first);
     assert_eq!(update(Some(true)).await, first);
@@ -488,8 +491,8 @@ async fn an_opt_out_keeps_its_moment_and_goes_by_its_own_name_alone() {
     ] {
         rows.iter_mut().for_each(|row| row.contact.opted_out = opted_out);
         let ids = [ContactId(id()), ContactId(id())];
-        upserted(contacts.upsert(world.account, &ids, &rows, moment).await);
-        let listed = contacts.list(world.account, &everything()).await.unwrap().data;
+        upserted(contacts.upsert(fixture.account, &ids, &rows, moment).await);
+        let listed = contacts.list(fixture.account, &everything()).await.unwrap().data;
         let out: Vec<_> = listed.iter().map(|contact| contact.opted_out_at).collect();
         assert!(out.iter().all(Option::is_some), "{out:?}");
         assert_eq!(first.get_or_insert(out.clone()), &out);

@@ -16,30 +16,30 @@ use time::Duration;
 
 use crate::campaign_events;
 use crate::status_updates::status_update;
-use crate::support::{NOW, World, id, position};
+use crate::support::{DbFixture, NOW, id, position};
 use crate::webhook_events::endpoint;
 use crate::whatsapp::profile;
 
 const NUMBER: &str = "111";
 
-/// A world whose account has connected the number.
-pub(crate) async fn connected() -> (World, ProfileId) {
-    let world = World::new().await;
+/// A fixture whose account has connected the number.
+pub(crate) async fn connected() -> (DbFixture, ProfileId) {
+    let fixture = DbFixture::new().await;
     let stored = profile(NUMBER);
-    PgProfiles::new(world.tenants.clone())
-        .insert(world.account, &stored)
+    PgProfiles::new(fixture.tenants.clone())
+        .insert(fixture.account, &stored)
         .await
         .unwrap();
-    (world, stored.profile.id)
+    (fixture, stored.profile.id)
 }
 
-pub(crate) fn conversations(world: &World) -> PgConversations {
-    PgConversations::new(world.tenants.clone(), world.owner.clone())
+pub(crate) fn conversations(fixture: &DbFixture) -> PgConversations {
+    PgConversations::new(fixture.tenants.clone(), fixture.owner.clone())
 }
 
-pub(crate) async fn receive(world: &World, account: AccountId, events: Vec<InboundEvent>) {
+pub(crate) async fn receive(fixture: &DbFixture, account: AccountId, events: Vec<InboundEvent>) {
     let inbound_items = inbound_items(events);
-    PgInbox::new(world.tenants.clone())
+    PgInbox::new(fixture.tenants.clone())
         .receive(account, NUMBER, &inbound_items)
         .await
         .unwrap();
@@ -87,42 +87,42 @@ fn cursor_query(cursor: Option<TimeCursor>, limit: i64) -> CursorQuery<TimeCurso
     CursorQuery { cursor, limit }
 }
 
-async fn only(world: &World, account: AccountId) -> Conversation {
-    let found = conversations(world).list(account, &all(10)).await.unwrap().data;
+async fn only(fixture: &DbFixture, account: AccountId) -> Conversation {
+    let found = conversations(fixture).list(account, &all(10)).await.unwrap().data;
     let [one] = &found[..] else { panic!("{found:?}") };
     one.clone()
 }
 
-async fn messages(world: &World, id: ConversationId) -> Vec<Message> {
-    conversations(world)
-        .messages(world.account, id, &cursor_query(None, 100))
+async fn messages(fixture: &DbFixture, id: ConversationId) -> Vec<Message> {
+    conversations(fixture)
+        .messages(fixture.account, id, &cursor_query(None, 100))
         .await
         .unwrap()
         .unwrap()
         .data
 }
 
-async fn contact(world: &World, column: &str) -> Option<String> {
-    world
+async fn contact(fixture: &DbFixture, column: &str) -> Option<String> {
+    fixture
         .text(&format!(
             "SELECT {column} FROM contacts WHERE account_id = '{}'",
-            world.account
+            fixture.account
         ))
         .await
 }
 
 #[tokio::test]
 async fn an_unknown_sender_becomes_a_contact_with_a_conversation() {
-    let (world, profile) = connected().await;
-    let other = world.another_account().await;
+    let (fixture, profile) = connected().await;
+    let other = fixture.another_account().await;
     let hidden = Sender {
         wa_id: None,
         user_id: Some("BR.1".into()),
         name: None,
     };
     receive(
-        &world,
-        world.account,
+        &fixture,
+        fixture.account,
         vec![
             message("a", sender("553188887777"), "oi", 1),
             message("b", hidden, "olá", 2),
@@ -131,13 +131,17 @@ async fn an_unknown_sender_becomes_a_contact_with_a_conversation() {
     .await;
     let people = "SELECT string_agg(concat_ws(' ', name, phone, wa_id, wa_user_id), ', ' ORDER BY id) FROM contacts";
     assert_eq!(
-        world.text(people).await.unwrap(),
+        fixture.text(people).await.unwrap(),
         "Ana +5531988887777 553188887777, BR.1 BR.1"
     );
-    let found = conversations(&world).list(world.account, &all(10)).await.unwrap().data;
+    let found = conversations(&fixture)
+        .list(fixture.account, &all(10))
+        .await
+        .unwrap()
+        .data;
     let moments: Vec<_> = found.iter().map(|one| one.last_message_at).collect();
     assert_eq!(moments, [NOW + Duration::minutes(2), NOW + Duration::minutes(1)]);
-    let said = messages(&world, found[1].id).await;
+    let said = messages(&fixture, found[1].id).await;
     let [said] = &said[..] else { panic!("{said:?}") };
     assert_eq!(
         (said.direction, said.status, said.kind.as_str()),
@@ -148,30 +152,30 @@ async fn an_unknown_sender_becomes_a_contact_with_a_conversation() {
         (Some("oi"), Some("a"), NOW + Duration::minutes(1))
     );
     assert_eq!(
-        world
+        fixture
             .text("SELECT payload FROM messages WHERE wa_message_id = 'a'")
             .await
             .unwrap(),
         r#"{"context": {"id": "x"}}"#
     );
     let profiles = format!("SELECT count(*) FROM conversations WHERE profile_id = '{profile}'");
-    assert_eq!(world.number(&profiles).await, 2);
+    assert_eq!(fixture.number(&profiles).await, 2);
     // Another account has none of it, and one without the number takes nothing in.
-    assert_eq!(conversations(&world).list(other, &all(10)).await.unwrap().data, []);
+    assert_eq!(conversations(&fixture).list(other, &all(10)).await.unwrap().data, []);
     assert_eq!(
-        conversations(&world)
+        conversations(&fixture)
             .messages(other, found[0].id, &cursor_query(None, 9))
             .await
             .unwrap(),
         None
     );
-    receive(&world, other, vec![message("c", sender("5511961234567"), "oi", 0)]).await;
-    assert_eq!(world.number("SELECT count(*) FROM contacts").await, 2);
+    receive(&fixture, other, vec![message("c", sender("5511961234567"), "oi", 0)]).await;
+    assert_eq!(fixture.number("SELECT count(*) FROM contacts").await, 2);
 }
 
 #[tokio::test]
 async fn the_same_batch_ten_times_at_once_is_taken_in_once() {
-    let (world, _) = connected().await;
+    let (fixture, _) = connected().await;
     let batch = || {
         let text = |n: i64| {
             message(
@@ -201,14 +205,14 @@ async fn the_same_batch_ten_times_at_once_is_taken_in_once() {
             events.reverse();
         }
         events.extend(odd());
-        receive(&world, world.account, events)
+        receive(&fixture, fixture.account, events)
     }))
     .await;
-    assert_eq!(world.number("SELECT count(*) FROM contacts").await, 3);
-    assert_eq!(world.number("SELECT count(*) FROM conversations").await, 3);
-    assert_eq!(world.number("SELECT count(*) FROM messages").await, 7);
-    let latest = conversations(&world)
-        .list(world.account, &all(1))
+    assert_eq!(fixture.number("SELECT count(*) FROM contacts").await, 3);
+    assert_eq!(fixture.number("SELECT count(*) FROM conversations").await, 3);
+    assert_eq!(fixture.number("SELECT count(*) FROM messages").await, 7);
+    let latest = conversations(&fixture)
+        .list(fixture.account, &all(1))
         .await
         .unwrap()
         .data
@@ -218,35 +222,35 @@ async fn the_same_batch_ten_times_at_once_is_taken_in_once() {
 
 #[tokio::test]
 async fn a_contact_made_meanwhile_by_somebody_else_is_found() {
-    let (world, _) = connected().await;
-    let account = world.account;
-    let lock = world.db.client().await;
+    let (fixture, _) = connected().await;
+    let account = fixture.account;
+    let lock = fixture.db.client().await;
     lock.batch_execute(&format!(
         "BEGIN; INSERT INTO contacts (account_id, id, name, phone) VALUES ('{account}', '{}', 'Bia', '+5531988887777')",
         id()
     ))
     .await
     .unwrap();
-    let waiting = receive(&world, account, vec![message("a", sender("553188887777"), "oi", 0)]);
+    let waiting = receive(&fixture, account, vec![message("a", sender("553188887777"), "oi", 0)]);
     let commit = async {
         let waits =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        while world.number(waits).await == 0 {}
+        while fixture.number(waits).await == 0 {}
         lock.batch_execute("COMMIT").await.unwrap();
     };
     tokio::join!(waiting, commit);
     assert_eq!(
-        contact(&world, "name || ' ' || wa_id").await.unwrap(),
+        contact(&fixture, "name || ' ' || wa_id").await.unwrap(),
         "Bia 553188887777"
     );
-    assert_eq!(world.number("SELECT count(*) FROM messages").await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM messages").await, 1);
 }
 
 #[tokio::test]
 async fn ids_are_learned_only_where_nobody_has_them() {
-    let (world, _) = connected().await;
-    let account = world.account;
-    world
+    let (fixture, _) = connected().await;
+    let account = fixture.account;
+    fixture
         .sql(&format!(
             "INSERT INTO contacts (account_id, id, name, phone, wa_user_id) VALUES
                ('{account}', '{}', 'Ana', '+5531988887777', NULL), ('{account}', '{}', 'Bia', NULL, 'BR.2')",
@@ -258,10 +262,10 @@ async fn ids_are_learned_only_where_nobody_has_them() {
         user_id: Some("BR.2".into()),
         ..sender("553188887777")
     };
-    receive(&world, account, vec![message("a", both, "oi", 0)]).await;
+    receive(&fixture, account, vec![message("a", both, "oi", 0)]).await;
     let known = "SELECT string_agg(concat_ws(' ', name, phone, wa_id, wa_user_id), ', ' ORDER BY name) FROM contacts";
     assert_eq!(
-        world.text(known).await.unwrap(),
+        fixture.text(known).await.unwrap(),
         "Ana +5531988887777 553188887777, Bia BR.2"
     );
     let number_changed = InboundEvent::NumberChanged {
@@ -271,9 +275,9 @@ async fn ids_are_learned_only_where_nobody_has_them() {
         },
         now: sender("553188887777"),
     };
-    receive(&world, account, vec![number_changed]).await;
+    receive(&fixture, account, vec![number_changed]).await;
     assert_eq!(
-        world.text(known).await.unwrap(),
+        fixture.text(known).await.unwrap(),
         "Ana +5531988887777 553188887777, Bia BR.2",
         "nobody is merged"
     );
@@ -284,17 +288,17 @@ async fn ids_are_learned_only_where_nobody_has_them() {
             ..sender("5511961234567")
         },
     };
-    receive(&world, account, vec![number_changed.clone(), number_changed]).await;
+    receive(&fixture, account, vec![number_changed.clone(), number_changed]).await;
     assert_eq!(
-        world.text(known).await.unwrap(),
+        fixture.text(known).await.unwrap(),
         "Ana +5511961234567 5511961234567 BR.3, Bia BR.2"
     );
 }
 
 #[tokio::test]
 async fn wishes_count_by_their_moment_and_repeated_words_not_at_all() {
-    let (world, _) = connected().await;
-    let account = world.account;
+    let (fixture, _) = connected().await;
+    let account = fixture.account;
     let consent_change = |wanted, minutes| InboundEvent::Preference {
         sender: sender("5511961234567"),
         wanted,
@@ -302,40 +306,40 @@ async fn wishes_count_by_their_moment_and_repeated_words_not_at_all() {
     };
     let sair = || message("a", sender("5511961234567"), " Sair ", 1);
     receive(
-        &world,
+        &fixture,
         account,
         vec![sair(), message("b", sender("5511961234567"), "STOP", 2)],
     )
     .await;
     let out = "SELECT count(*) FROM contacts WHERE opted_out_at = '2026-03-01 12:01:00.123456Z'";
-    assert_eq!(world.number(out).await, 1, "the first time wins");
-    receive(&world, account, vec![consent_change(true, 1)]).await;
-    assert_eq!(world.number(out).await, 1, "older than the last word");
+    assert_eq!(fixture.number(out).await, 1, "the first time wins");
+    receive(&fixture, account, vec![consent_change(true, 1)]).await;
+    assert_eq!(fixture.number(out).await, 1, "older than the last word");
     receive(
-        &world,
+        &fixture,
         account,
         vec![consent_change(true, 5), consent_change(false, 4), sair()],
     )
     .await;
-    receive(&world, account, vec![sair()]).await;
-    assert_eq!(contact(&world, "opted_out_at").await, None);
-    receive(&world, account, vec![consent_change(false, 6)]).await;
+    receive(&fixture, account, vec![sair()]).await;
+    assert_eq!(contact(&fixture, "opted_out_at").await, None);
+    receive(&fixture, account, vec![consent_change(false, 6)]).await;
     assert_eq!(
-        world
+        fixture
             .number("SELECT count(*) FROM contacts WHERE opted_out_at IS NOT NULL")
             .await,
         1
     );
-    assert_eq!(world.number("SELECT count(*) FROM messages").await, 2);
+    assert_eq!(fixture.number("SELECT count(*) FROM messages").await, 2);
 }
 
 #[tokio::test]
 async fn a_message_reopens_and_the_contact_of_a_removed_one_is_new() {
-    let (world, _) = connected().await;
-    let account = world.account;
-    receive(&world, account, vec![message("a", sender("5511961234567"), "oi", 0)]).await;
-    let first = only(&world, account).await;
-    let store = conversations(&world);
+    let (fixture, _) = connected().await;
+    let account = fixture.account;
+    receive(&fixture, account, vec![message("a", sender("5511961234567"), "oi", 0)]).await;
+    let first = only(&fixture, account).await;
+    let store = conversations(&fixture);
     let closed = store
         .set_status(account, first.id, ConversationStatus::Closed)
         .await
@@ -360,8 +364,8 @@ async fn a_message_reopens_and_the_contact_of_a_removed_one_is_new() {
         store.list(account, &of(ConversationStatus::Open)).await.unwrap().data,
         []
     );
-    receive(&world, account, vec![message("b", sender("5511961234567"), "oi", 1)]).await;
-    assert_eq!(only(&world, account).await.status, ConversationStatus::Open);
+    receive(&fixture, account, vec![message("b", sender("5511961234567"), "oi", 1)]).await;
+    assert_eq!(only(&fixture, account).await.status, ConversationStatus::Open);
     assert_eq!(
         store
             .set_status(account, ConversationId(id()), ConversationStatus::Open)
@@ -369,23 +373,23 @@ async fn a_message_reopens_and_the_contact_of_a_removed_one_is_new() {
             .unwrap(),
         None
     );
-    world.sql("UPDATE contacts SET deleted_at = now()").await;
+    fixture.sql("UPDATE contacts SET deleted_at = now()").await;
     assert_eq!(store.list(account, &all(9)).await.unwrap().data, []);
     assert_eq!(
         store.messages(account, first.id, &cursor_query(None, 9)).await.unwrap(),
         None
     );
-    receive(&world, account, vec![message("c", sender("5511961234567"), "oi", 2)]).await;
-    assert_ne!(only(&world, account).await.id, first.id);
+    receive(&fixture, account, vec![message("c", sender("5511961234567"), "oi", 2)]).await;
+    assert_ne!(only(&fixture, account).await.id, first.id);
 }
 
 #[tokio::test]
 async fn lists_are_walked_by_moment_and_id_whatever_is_equal() {
-    let (world, _) = connected().await;
-    let account = world.account;
+    let (fixture, _) = connected().await;
+    let account = fixture.account;
     let events = (0..7_i64).map(|n| message(&format!("m{n}"), sender(&format!("551196123456{n}")), "oi", n / 3));
-    receive(&world, account, events.collect()).await;
-    let store = conversations(&world);
+    receive(&fixture, account, events.collect()).await;
+    let store = conversations(&fixture);
     let (mut seen, mut cursor) = (Vec::new(), None);
     loop {
         let page = store
@@ -411,7 +415,7 @@ async fn lists_are_walked_by_moment_and_id_whatever_is_equal() {
     assert_eq!(seen.len(), 7);
     let one = seen[0].id;
     let more = (0..9).map(|n| message(&format!("x{n}"), sender("5511961234566"), "oi", 2));
-    receive(&world, account, more.collect()).await;
+    receive(&fixture, account, more.collect()).await;
     let first = store
         .messages(account, one, &cursor_query(None, 4))
         .await
@@ -427,17 +431,17 @@ async fn lists_are_walked_by_moment_and_id_whatever_is_equal() {
 }
 
 /// A conversation whose contact just wrote, and a reply in it that was begun.
-pub(crate) async fn replied(world: &World, profile: ProfileId) -> Message {
+pub(crate) async fn replied(fixture: &DbFixture, profile: ProfileId) -> Message {
     receive(
-        world,
-        world.account,
+        fixture,
+        fixture.account,
         vec![message("a", sender("5511961234567"), "oi", 0)],
     )
     .await;
-    let store = conversations(world);
-    let conversation = only(world, world.account).await;
+    let store = conversations(fixture);
+    let conversation = only(fixture, fixture.account).await;
     store
-        .set_status(world.account, conversation.id, ConversationStatus::Closed)
+        .set_status(fixture.account, conversation.id, ConversationStatus::Closed)
         .await
         .unwrap();
     let reply = Message {
@@ -452,7 +456,7 @@ pub(crate) async fn replied(world: &World, profile: ProfileId) -> Message {
         pricing: None,
         created_at: NOW + Duration::minutes(3),
     };
-    assert!(store.begin_reply(world.account, &reply, profile).await.unwrap());
+    assert!(store.begin_reply(fixture.account, &reply, profile).await.unwrap());
     reply
 }
 
@@ -465,15 +469,15 @@ pub(crate) fn sent(wamid: &str) -> ReplyResult {
 
 #[tokio::test]
 async fn the_facts_of_a_reply_and_its_beginning() {
-    let (world, profile) = connected().await;
-    let account = world.account;
+    let (fixture, profile) = connected().await;
+    let account = fixture.account;
     let second = crate::whatsapp::profile("222");
-    PgProfiles::new(world.tenants.clone())
+    PgProfiles::new(fixture.tenants.clone())
         .insert(account, &second)
         .await
         .unwrap();
-    let reply = replied(&world, profile).await;
-    let store = conversations(&world);
+    let reply = replied(&fixture, profile).await;
+    let store = conversations(&fixture);
     let facts = store
         .reply_facts(account, reply.conversation_id)
         .await
@@ -491,7 +495,7 @@ async fn the_facts_of_a_reply_and_its_beginning() {
     let clock = (facts.now - time::OffsetDateTime::now_utc()).abs();
     assert!(clock < Duration::MINUTE, "the database's own");
     // Its number removed, the default one is taken; without any, none.
-    let profiles = PgProfiles::new(world.tenants.clone());
+    let profiles = PgProfiles::new(fixture.tenants.clone());
     profiles.delete(account, profile).await.unwrap();
     let facts = store
         .reply_facts(account, reply.conversation_id)
@@ -509,7 +513,7 @@ async fn the_facts_of_a_reply_and_its_beginning() {
             .profile,
         None
     );
-    let other = world.another_account().await;
+    let other = fixture.another_account().await;
     assert_eq!(store.reply_facts(other, reply.conversation_id).await.unwrap(), None);
     assert!(!store.begin_reply(other, &reply, profile).await.unwrap());
     assert_eq!(store.record_reply(other, reply.id, &sent("w")).await.unwrap(), None);
@@ -524,22 +528,25 @@ fn told(id: Option<MessageId>, wamid: &str, status: SendStatus) -> StatusUpdate 
 
 #[tokio::test]
 async fn a_reply_goes_forward_only_whoever_comes_first() {
-    let (world, profile) = connected().await;
-    let reply = replied(&world, profile).await;
-    let (account, store) = (world.account, conversations(&world));
-    endpoint(&world, account, "{message.read,message.failed}", true).await;
+    let (fixture, profile) = connected().await;
+    let reply = replied(&fixture, profile).await;
+    let (account, store) = (fixture.account, conversations(&fixture));
+    endpoint(&fixture, account, "{message.read,message.failed}", true).await;
     let none: [usize; 0] = [];
     // By the platform's id alone it is not known yet; by ours it is, before its record.
     let batch = [told(None, "w", SendStatus::Read)];
-    assert_eq!(world.status_updates().apply(account, &batch).await.unwrap(), [0]);
+    assert_eq!(fixture.status_updates().apply(account, &batch).await.unwrap(), [0]);
     for _ in 0..10 {
         let batch = [
             told(Some(reply.id), "w", SendStatus::Read),
             told(None, "w", SendStatus::Delivered),
             told(Some(reply.id), "w", SendStatus::Sent),
         ];
-        assert_eq!(world.status_updates().apply(account, &batch[..1]).await.unwrap(), none);
-        assert_eq!(world.status_updates().apply(account, &batch).await.unwrap(), none);
+        assert_eq!(
+            fixture.status_updates().apply(account, &batch[..1]).await.unwrap(),
+            none
+        );
+        assert_eq!(fixture.status_updates().apply(account, &batch).await.unwrap(), none);
     }
     let recorded = store
         .record_reply(account, reply.id, &sent("w"))
@@ -550,7 +557,7 @@ async fn a_reply_goes_forward_only_whoever_comes_first() {
         (recorded.status, recorded.wa_message_id.as_deref()),
         (MessageStatus::Read, Some("w"))
     );
-    assert_eq!(contact(&world, "wa_id").await.unwrap(), "551196");
+    assert_eq!(contact(&fixture, "wa_id").await.unwrap(), "551196");
     let late = ReplyResult::Failed { message: "no".into() };
     assert_eq!(
         store
@@ -561,8 +568,8 @@ async fn a_reply_goes_forward_only_whoever_comes_first() {
             .status,
         MessageStatus::Read
     );
-    let told = campaign_events::told(&world).await;
-    let contact = contact(&world, "id").await;
+    let told = campaign_events::told(&fixture).await;
+    let contact = contact(&fixture, "id").await;
     assert_eq!(
         told,
         [(
@@ -576,20 +583,23 @@ async fn a_reply_goes_forward_only_whoever_comes_first() {
 
 #[tokio::test]
 async fn a_reply_is_moved_by_nobody_elses_news_and_takes_no_other_messages_id() {
-    let (world, profile) = connected().await;
-    let reply = replied(&world, profile).await;
-    let (account, store) = (world.account, conversations(&world));
+    let (fixture, profile) = connected().await;
+    let reply = replied(&fixture, profile).await;
+    let (account, store) = (fixture.account, conversations(&fixture));
     store.record_reply(account, reply.id, &sent("w")).await.unwrap();
     // News of what a contact wrote, and another account's, moves nothing.
     let foreign = [
         told(None, "a", SendStatus::Failed),
         told(Some(reply.id), "w", SendStatus::Failed),
     ];
-    assert_eq!(world.status_updates().apply(account, &foreign[..1]).await.unwrap(), [0]);
     assert_eq!(
-        world
+        fixture.status_updates().apply(account, &foreign[..1]).await.unwrap(),
+        [0]
+    );
+    assert_eq!(
+        fixture
             .status_updates()
-            .apply(world.another_account().await, &foreign)
+            .apply(fixture.another_account().await, &foreign)
             .await
             .unwrap(),
         [0, 1]
@@ -607,7 +617,7 @@ async fn a_reply_is_moved_by_nobody_elses_news_and_takes_no_other_messages_id() 
         .unwrap();
     assert_eq!(recorded.status, MessageStatus::Sent);
     assert_eq!(
-        world
+        fixture
             .number("SELECT count(*) FROM messages WHERE wa_message_id = 'w'")
             .await,
         1
@@ -616,9 +626,9 @@ async fn a_reply_is_moved_by_nobody_elses_news_and_takes_no_other_messages_id() 
 
 #[tokio::test]
 async fn a_refused_reply_says_why_and_a_forgotten_one_fails_in_time() {
-    let (world, profile) = connected().await;
-    let reply = replied(&world, profile).await;
-    let (account, store) = (world.account, conversations(&world));
+    let (fixture, profile) = connected().await;
+    let reply = replied(&fixture, profile).await;
+    let (account, store) = (fixture.account, conversations(&fixture));
     let second = Message {
         id: id().into(),
         ..reply.clone()
@@ -639,17 +649,17 @@ async fn a_refused_reply_says_why_and_a_forgotten_one_fails_in_time() {
     assert_eq!(store.fail_unknown(Duration::ZERO, 10).await.unwrap(), 1);
     assert_eq!(store.fail_unknown(Duration::ZERO, 10).await.unwrap(), 0);
     let errors = "SELECT string_agg(left(error_message, 22), ', ' ORDER BY id) FROM messages WHERE status = 'failed'";
-    assert_eq!(world.text(errors).await.unwrap(), "the outcome is unknown, closed");
+    assert_eq!(fixture.text(errors).await.unwrap(), "the outcome is unknown, closed");
     let late = [StatusUpdate {
         send_id: Some(reply.id.0.into()),
         ..status_update(None, "w", SendStatus::Delivered)
     }];
-    world.status_updates().apply(account, &late).await.unwrap();
-    let kept = messages(&world, reply.conversation_id).await;
+    fixture.status_updates().apply(account, &late).await.unwrap();
+    let kept = messages(&fixture, reply.conversation_id).await;
     assert!(kept.iter().all(|message| message.status != MessageStatus::Delivered));
-    let contact: ContactId = only(&world, account).await.contact_id;
+    let contact: ContactId = only(&fixture, account).await.contact_id;
     assert_eq!(
-        world
+        fixture
             .number(&format!("SELECT count(*) FROM contacts WHERE id = '{contact}'"))
             .await,
         1

@@ -8,18 +8,18 @@ use recado_domain::shared::AccountId;
 use recado_postgres::{PgAdministration, PgDeletions};
 use time::Duration;
 
-use crate::support::{LEASE, NOW, World};
+use crate::support::{DbFixture, LEASE, NOW};
 
 /// Every table with a row that names an account, found in the catalogue; and how many rows each has of this one.
-async fn rows_of(world: &World, account: AccountId) -> BTreeMap<String, i64> {
+async fn rows_of(fixture: &DbFixture, account: AccountId) -> BTreeMap<String, i64> {
     let tables = "SELECT string_agg(format('SELECT %L AS name, count(*) AS n FROM %I t WHERE t::text LIKE %L',
         table_name, table_name, '%' || $ACCOUNT || '%'), ' UNION ALL ')
       FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'";
-    let counts = world
+    let counts = fixture
         .text(&tables.replace("$ACCOUNT", &format!("'{account}'")))
         .await
         .unwrap();
-    let found = world.client.query(&counts, &[]).await.unwrap();
+    let found = fixture.client.query(&counts, &[]).await.unwrap();
     found
         .iter()
         .map(|row| (row.get::<_, String>(0), row.get::<_, i64>(1)))
@@ -29,14 +29,14 @@ async fn rows_of(world: &World, account: AccountId) -> BTreeMap<String, i64> {
 
 /// A row in every table that has an `account_id`, made of the catalogue: columns without a default get what fits their
 /// type, columns that refer to others the ids of the account.
-async fn furnish(world: &World, account: AccountId) {
+async fn furnish(fixture: &DbFixture, account: AccountId) {
     // What rows may hold is of no interest here.
     let checks = "SELECT string_agg(format('ALTER TABLE %s DROP CONSTRAINT %I', conrelid::regclass, conname), ';')
       FROM pg_constraint WHERE contype = 'c' AND connamespace = 'public'::regnamespace AND conrelid <> 0";
-    if let Some(checks) = world.text(checks).await {
-        world.sql(&checks).await;
+    if let Some(checks) = fixture.text(checks).await {
+        fixture.sql(&checks).await;
     }
-    world
+    fixture
         .sql(
             "CREATE OR REPLACE FUNCTION pg_temp.filled(kind text, name text, account uuid) RETURNS text
              LANGUAGE plpgsql AS $f$
@@ -72,12 +72,12 @@ async fn furnish(world: &World, account: AccountId) {
            FROM wanted WHERE table_name NOT IN ('account_users', 'account_deletions', 'gateway_cancellations')
            GROUP BY table_name) t"
     );
-    let inserts = world.text(&statements).await.unwrap();
+    let inserts = fixture.text(&statements).await.unwrap();
     // Whatever refers to whatever: the same ids everywhere, and checked by nobody meanwhile.
-    world.sql("SET session_replication_role = replica").await;
-    world.sql(&inserts).await;
+    fixture.sql("SET session_replication_role = replica").await;
+    fixture.sql(&inserts).await;
     let thing = format!("md5('thing{account}')::uuid");
-    world
+    fixture
         .sql(&format!(
             "SET session_replication_role = DEFAULT;
              UPDATE subscriptions SET status = 'active', gateway_subscription_id = 'sub' || account_id
@@ -92,12 +92,12 @@ async fn furnish(world: &World, account: AccountId) {
 }
 
 /// All rows of all tables, counted.
-async fn everything(world: &World) -> BTreeMap<String, i64> {
+async fn everything(fixture: &DbFixture) -> BTreeMap<String, i64> {
     let tables =
         "SELECT string_agg(format('SELECT %L AS name, count(*) AS n FROM %I', table_name, table_name), ' UNION ALL ')
       FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'";
-    let counts = world.text(tables).await.unwrap();
-    let found = world.client.query(&counts, &[]).await.unwrap();
+    let counts = fixture.text(tables).await.unwrap();
+    let found = fixture.client.query(&counts, &[]).await.unwrap();
     found
         .iter()
         .map(|row| (row.get::<_, String>(0), row.get::<_, i64>(1)))
@@ -111,18 +111,18 @@ async fn remove(store: &PgDeletions, account: AccountId) {
 
 #[tokio::test]
 async fn every_row_of_the_account_goes_and_no_other() {
-    let world = World::new().await;
-    let store = PgDeletions::new(world.owner.clone());
-    let bystander = world.another_account().await;
-    furnish(&world, bystander).await;
-    let (before, theirs) = (everything(&world).await, rows_of(&world, bystander).await);
-    let account = world.another_account().await;
-    furnish(&world, account).await;
-    let rows = rows_of(&world, account).await;
+    let fixture = DbFixture::new().await;
+    let store = PgDeletions::new(fixture.owner.clone());
+    let bystander = fixture.another_account().await;
+    furnish(&fixture, bystander).await;
+    let (before, theirs) = (everything(&fixture).await, rows_of(&fixture, bystander).await);
+    let account = fixture.another_account().await;
+    furnish(&fixture, account).await;
+    let rows = rows_of(&fixture, account).await;
     let with_account = "SELECT count(*) FROM information_schema.columns JOIN information_schema.tables t
         USING (table_schema, table_name)
       WHERE table_schema = 'public' AND column_name = 'account_id' AND t.table_type = 'BASE TABLE'";
-    let tables = world.number(with_account).await;
+    let tables = fixture.number(with_account).await;
     // The two notes of removals are empty; accounts, idempotency_keys, gateway_events and number_paces bear other names.
     assert_eq!(i64::try_from(rows.len()).unwrap(), tables - 2 + 4, "{rows:?}");
 
@@ -135,14 +135,14 @@ async fn every_row_of_the_account_goes_and_no_other() {
     assert_eq!(cancellations.len(), 1);
     assert_eq!(cancellations[0].gateway_subscription_id, Some(format!("sub{account}")));
     assert!(
-        PgAdministration::new(world.owner.clone())
+        PgAdministration::new(fixture.owner.clone())
             .account(account)
             .await
             .unwrap()
             .is_none()
     );
     remove(&store, account).await;
-    let left = rows_of(&world, account).await;
+    let left = rows_of(&fixture, account).await;
     assert_eq!(
         left.keys().collect::<Vec<_>>(),
         ["gateway_cancellations"],
@@ -152,39 +152,39 @@ async fn every_row_of_the_account_goes_and_no_other() {
         .forget_cancellation(cancellations[0].subscription_id)
         .await
         .unwrap();
-    assert_eq!(rows_of(&world, account).await, BTreeMap::new());
-    assert_eq!(everything(&world).await, before);
-    assert_eq!(rows_of(&world, bystander).await, theirs);
+    assert_eq!(rows_of(&fixture, account).await, BTreeMap::new());
+    assert_eq!(everything(&fixture).await, before);
+    assert_eq!(rows_of(&fixture, bystander).await, theirs);
 }
 
 #[tokio::test]
 async fn a_large_account_goes_in_pieces() {
-    let world = World::new().await;
-    let store = PgDeletions::new(world.owner.clone());
-    let campaign = world.stored_draft().await;
-    world.people(4_500).await;
-    world
+    let fixture = DbFixture::new().await;
+    let store = PgDeletions::new(fixture.owner.clone());
+    let campaign = fixture.stored_draft().await;
+    fixture.people(4_500).await;
+    fixture
         .sql(&format!(
             "INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
              SELECT account_id, md5(id::text)::uuid, '{}', id FROM contacts",
             campaign.id
         ))
         .await;
-    assert!(store.begin(world.account, LEASE, NOW).await.unwrap());
+    assert!(store.begin(fixture.account, LEASE, NOW).await.unwrap());
     let mut pieces = 1;
-    while store.purge(world.account, LEASE).await.unwrap() {
+    while store.purge(fixture.account, LEASE).await.unwrap() {
         pieces += 1;
     }
     assert_eq!(pieces, 5, "9,000 rows and some more, 2,000 at a time");
-    store.end(world.account).await.unwrap();
-    assert_eq!(rows_of(&world, world.account).await, BTreeMap::new());
+    store.end(fixture.account).await.unwrap();
+    assert_eq!(rows_of(&fixture, fixture.account).await, BTreeMap::new());
 }
 
 /// The tables with most rows, and the contacts that they refer to.
 const LARGE: [&str; 5] = ["orders", "carts", "metric_events", "metric_contacts", "contacts"];
 
 /// So many rows of each large table, which no vacuum visits.
-async fn large_account(world: &World, rows: usize) {
+async fn large_account(fixture: &DbFixture, rows: usize) {
     let mut statements = String::from("SET session_replication_role = replica;");
     for table in LARGE {
         statements.push_str(&format!("ALTER TABLE {table} SET (autovacuum_enabled = false);"));
@@ -201,46 +201,46 @@ async fn large_account(world: &World, rows: usize) {
             SELECT 'A', md5('e' || i)::uuid, 'm', md5('c' || i)::uuid, 'site', now() FROM i;
           SET session_replication_role = DEFAULT; ANALYZE"
             .replace("FROM i", &format!("FROM generate_series(1, {rows}) i"))
-            .replace("'A'", &format!("'{}'", world.account)),
+            .replace("'A'", &format!("'{}'", fixture.account)),
     );
-    world.sql(&statements).await;
+    fixture.sql(&statements).await;
 }
 
 /// How many pages of tables and indexes were read until now, by connections that are closed.
-async fn pages_read(world: &mut World) -> i64 {
-    world.close().await;
+async fn pages_read(fixture: &mut DbFixture) -> i64 {
+    fixture.close().await;
     let pages = "SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0))
       FROM pg_statio_user_tables";
-    world.number(pages).await
+    fixture.number(pages).await
 }
 
 /// Also `RECADO_ROWS=200000`, by hand: a batch is far below the limit of a statement then, too.
 #[tokio::test]
 async fn removal_reads_a_bounded_number_of_pages_a_row() {
-    let mut world = World::new().await;
+    let mut fixture = DbFixture::new().await;
     let rows = std::env::var("RECADO_ROWS").map_or(12_000, |rows| rows.parse().unwrap());
-    large_account(&world, rows).await;
+    large_account(&fixture, rows).await;
     assert!(
-        PgDeletions::new(world.owner.clone())
-            .begin(world.account, LEASE, NOW)
+        PgDeletions::new(fixture.owner.clone())
+            .begin(fixture.account, LEASE, NOW)
             .await
             .unwrap()
     );
-    let (began, before) = (Instant::now(), pages_read(&mut world).await);
+    let (began, before) = (Instant::now(), pages_read(&mut fixture).await);
     let (mut batches, mut longest) = (0_usize, std::time::Duration::ZERO);
-    let store = PgDeletions::new(world.owner.clone());
+    let store = PgDeletions::new(fixture.owner.clone());
     loop {
         let batch = Instant::now();
-        let more = store.purge(world.account, LEASE).await.unwrap();
+        let more = store.purge(fixture.account, LEASE).await.unwrap();
         longest = longest.max(batch.elapsed());
         batches += 1;
         if !more {
             break;
         }
     }
-    store.end(world.account).await.unwrap();
+    store.end(fixture.account).await.unwrap();
     drop(store);
-    let pages = pages_read(&mut world).await - before;
+    let pages = pages_read(&mut fixture).await - before;
     println!(
         "{rows} rows of each: {batches} batches, longest {longest:?}, all {:?}, {pages} pages",
         began.elapsed()
@@ -248,40 +248,40 @@ async fn removal_reads_a_bounded_number_of_pages_a_row() {
     assert!(batches >= LARGE.len() * rows / 2_000);
     let removed = i64::try_from(LARGE.len() * rows).unwrap();
     assert!(pages < 40 * removed, "{pages} pages for {removed} rows");
-    assert_eq!(rows_of(&world, world.account).await, BTreeMap::new());
+    assert_eq!(rows_of(&fixture, fixture.account).await, BTreeMap::new());
 }
 
 #[tokio::test]
 async fn what_somebody_died_on_is_taken_up_when_the_lease_is_over() {
-    let world = World::new().await;
-    let store = PgDeletions::new(world.owner.clone());
-    assert!(store.begin(world.account, Duration::ZERO, NOW).await.unwrap());
-    assert_eq!(store.claim(LEASE).await.unwrap(), Some(world.account));
+    let fixture = DbFixture::new().await;
+    let store = PgDeletions::new(fixture.owner.clone());
+    assert!(store.begin(fixture.account, Duration::ZERO, NOW).await.unwrap());
+    assert_eq!(store.claim(LEASE).await.unwrap(), Some(fixture.account));
     assert_eq!(store.claim(LEASE).await.unwrap(), None, "somebody is at it");
-    world.sql("UPDATE account_deletions SET due_at = now()").await;
-    store.purge(world.account, LEASE).await.unwrap();
+    fixture.sql("UPDATE account_deletions SET due_at = now()").await;
+    store.purge(fixture.account, LEASE).await.unwrap();
     assert_eq!(store.claim(LEASE).await.unwrap(), None, "whoever works at it keeps it");
-    world.sql("UPDATE account_deletions SET due_at = now()").await;
-    assert_eq!(store.claim(LEASE).await.unwrap(), Some(world.account));
-    remove(&store, world.account).await;
+    fixture.sql("UPDATE account_deletions SET due_at = now()").await;
+    assert_eq!(store.claim(LEASE).await.unwrap(), Some(fixture.account));
+    remove(&store, fixture.account).await;
     assert_eq!(store.claim(Duration::ZERO).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn what_may_still_be_at_the_gateway_is_written_down() {
-    let world = World::new().await;
-    let store = PgDeletions::new(world.owner.clone());
-    world
+    let fixture = DbFixture::new().await;
+    let store = PgDeletions::new(fixture.owner.clone());
+    fixture
         .sql(&format!(
             "INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, gateway_subscription_id,
                intent, intent_until, attempt) VALUES
                ('{0}', md5('1')::uuid, 'x', 'MONTHLY', 'cancelled', 'PIX', 1, 'sub_1', NULL, NULL, false),
                ('{0}', md5('2')::uuid, 'x', 'MONTHLY', 'inactive', 'PIX', 1, 'sub_2', '{{\"kind\":\"abandoned\"}}', now(), false),
                ('{0}', md5('3')::uuid, 'x', 'MONTHLY', 'pending', 'PIX', 1, NULL, '{{\"kind\":\"abandoned\"}}', now(), true)",
-            world.account
+            fixture.account
         ))
         .await;
-    assert!(store.begin(world.account, Duration::ZERO, NOW).await.unwrap());
+    assert!(store.begin(fixture.account, Duration::ZERO, NOW).await.unwrap());
     let mut known = vec![];
     while let Some(due) = store.claim_cancellation(LEASE).await.unwrap() {
         assert_eq!(due.until, NOW);

@@ -3,15 +3,15 @@
 use recado_domain::analytics::{ExportKind, ExportPosition, ExportRecord, ExportStore, Period, Window, Zone};
 use recado_postgres::PgExports;
 
-use crate::support::{NOW, World};
+use crate::support::{DbFixture, NOW};
 
 /// Everything, in parts of this size.
-async fn all(world: &World, kind: ExportKind, size: i64) -> Vec<(ExportPosition, ExportRecord)> {
-    let store = PgExports::new(world.tenants.clone());
+async fn all(fixture: &DbFixture, kind: ExportKind, size: i64) -> Vec<(ExportPosition, ExportRecord)> {
+    let store = PgExports::new(fixture.tenants.clone());
     let window = Window::new(Period::Month, &Zone::UTC, NOW).unwrap();
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let part = store.part(world.account, kind, &window, after, size).await.unwrap();
+        let part = store.part(fixture.account, kind, &window, after, size).await.unwrap();
         assert!(part.len() <= usize::try_from(size).unwrap());
         let Some((last, _)) = part.last() else { return found };
         after = Some(*last);
@@ -21,12 +21,12 @@ async fn all(world: &World, kind: ExportKind, size: i64) -> Vec<(ExportPosition,
 
 /// Messages of conversations and of three campaigns, two of which were frozen in the same moment, beside some that lie
 /// outside of the window.
-async fn filled() -> World {
-    let world = World::new().await;
-    world.people(9).await;
-    let account = world.account;
-    let template = world.stored_template().await;
-    world
+async fn filled() -> DbFixture {
+    let fixture = DbFixture::new().await;
+    fixture.people(9).await;
+    let account = fixture.account;
+    let template = fixture.stored_template().await;
+    fixture
         .sql(&format!(
             "INSERT INTO conversations (account_id, id, contact_id, last_message_at)
              SELECT account_id, id, id, now() FROM contacts;
@@ -45,19 +45,19 @@ async fn filled() -> World {
              FROM campaign_counters n CROSS JOIN contacts c"
         ))
         .await;
-    world
+    fixture
 }
 
 #[tokio::test]
 async fn messages_come_once_and_newest_first() {
-    let world = filled().await;
-    let whole = all(&world, ExportKind::Messages, 1000).await;
+    let fixture = filled().await;
+    let whole = all(&fixture, ExportKind::Messages, 1000).await;
     // Ten of thirteen moments lie in the window, and three of four campaigns.
     assert_eq!(whole.len(), 9 * 10 + 9 * 3);
     let moments: Vec<_> = whole.iter().map(|(position, _)| position.at).collect();
     assert!(moments.is_sorted_by(|a, b| a >= b));
     for size in [1, 2, 7, 26, 27, 28] {
-        assert_eq!(all(&world, ExportKind::Messages, size).await, whole, "{size}");
+        assert_eq!(all(&fixture, ExportKind::Messages, size).await, whole, "{size}");
     }
     let sent: Vec<_> = whole
         .iter()
@@ -75,21 +75,21 @@ async fn messages_come_once_and_newest_first() {
 
 #[tokio::test]
 async fn contacts_and_campaigns_are_those_of_their_lists() {
-    let world = filled().await;
-    world
+    let fixture = filled().await;
+    fixture
         .sql(
             "UPDATE contacts SET deleted_at = now() WHERE name = 'Contact 3';
              UPDATE campaigns SET deleted_at = now() WHERE name = 'c2'",
         )
         .await;
     for (kind, count) in [(ExportKind::Contacts, 8), (ExportKind::Campaigns, 3)] {
-        let whole = all(&world, kind, 1000).await;
+        let whole = all(&fixture, kind, 1000).await;
         assert_eq!(whole.len(), count);
         for size in [1, 3, 8] {
-            assert_eq!(all(&world, kind, size).await, whole, "{kind} {size}");
+            assert_eq!(all(&fixture, kind, size).await, whole, "{kind} {size}");
         }
     }
-    let mut other = World::new().await;
-    other.account = world.account;
+    let mut other = DbFixture::new().await;
+    other.account = fixture.account;
     assert_eq!(all(&other, ExportKind::Contacts, 10).await, []);
 }

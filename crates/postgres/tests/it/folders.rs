@@ -7,15 +7,15 @@ use recado_domain::templates::{Template, TemplateStore};
 use recado_postgres::PgFolders;
 use uuid::Uuid;
 
-use crate::support::{World, id, position};
+use crate::support::{DbFixture, id, position};
 
-async fn made(world: &World, account: AccountId, kind: FolderKind) -> FolderId {
+async fn made(fixture: &DbFixture, account: AccountId, kind: FolderKind) -> FolderId {
     let folder = Folder {
         id: id().into(),
         name: "Datas".into(),
         kind,
     };
-    PgFolders::new(world.tenants.clone())
+    PgFolders::new(fixture.tenants.clone())
         .insert(account, &folder)
         .await
         .unwrap();
@@ -24,16 +24,16 @@ async fn made(world: &World, account: AccountId, kind: FolderKind) -> FolderId {
 
 #[tokio::test]
 async fn folders_are_listed_by_kind_and_account() {
-    let world = World::new().await;
-    let store = PgFolders::new(world.tenants.clone());
-    let other = world.another_account().await;
-    made(&world, other, FolderKind::Campaign).await;
-    let a = made(&world, world.account, FolderKind::Campaign).await;
-    let b = made(&world, world.account, FolderKind::Template).await;
-    let c = made(&world, world.account, FolderKind::Campaign).await;
+    let fixture = DbFixture::new().await;
+    let store = PgFolders::new(fixture.tenants.clone());
+    let other = fixture.another_account().await;
+    made(&fixture, other, FolderKind::Campaign).await;
+    let a = made(&fixture, fixture.account, FolderKind::Campaign).await;
+    let b = made(&fixture, fixture.account, FolderKind::Template).await;
+    let c = made(&fixture, fixture.account, FolderKind::Campaign).await;
     let list = async |kind, cursor: Option<Uuid>, limit| {
         let page = CursorQuery { cursor, limit };
-        let listed = store.list(world.account, &FolderQuery { kind, page }).await.unwrap();
+        let listed = store.list(fixture.account, &FolderQuery { kind, page }).await.unwrap();
         let ids: Vec<FolderId> = listed.data.iter().map(|folder| folder.id).collect();
         (ids, position(listed.next_cursor))
     };
@@ -46,40 +46,40 @@ async fn folders_are_listed_by_kind_and_account() {
 
 #[tokio::test]
 async fn what_lay_in_a_folder_stays_without_one() {
-    let world = World::new().await;
-    let store = PgFolders::new(world.tenants.clone());
-    let other = world.another_account().await;
+    let fixture = DbFixture::new().await;
+    let store = PgFolders::new(fixture.tenants.clone());
+    let other = fixture.another_account().await;
     let (campaigns, templates, kept) = (
-        made(&world, world.account, FolderKind::Campaign).await,
-        made(&world, world.account, FolderKind::Template).await,
-        made(&world, world.account, FolderKind::Campaign).await,
+        made(&fixture, fixture.account, FolderKind::Campaign).await,
+        made(&fixture, fixture.account, FolderKind::Template).await,
+        made(&fixture, fixture.account, FolderKind::Campaign).await,
     );
     let inside = |folder| Campaign {
         folder_id: Some(folder),
-        ..world.draft()
+        ..fixture.draft()
     };
     let (gone, stays) = (inside(campaigns), inside(kept));
-    world.campaigns().insert(&gone, &[]).await.unwrap();
-    world.campaigns().insert(&stays, &[]).await.unwrap();
+    fixture.campaigns().insert(&gone, &[]).await.unwrap();
+    fixture.campaigns().insert(&stays, &[]).await.unwrap();
     let template = Template {
         folder_id: Some(templates),
-        ..world.template("promo")
+        ..fixture.template("promo")
     };
-    world.templates().insert(&template).await.unwrap();
+    fixture.templates().insert(&template).await.unwrap();
     for folder in [campaigns, templates] {
         assert!(!store.delete(other, folder).await.unwrap());
-        assert!(store.delete(world.account, folder).await.unwrap());
-        assert!(!store.delete(world.account, folder).await.unwrap());
+        assert!(store.delete(fixture.account, folder).await.unwrap());
+        assert!(!store.delete(fixture.account, folder).await.unwrap());
     }
     let folder_of = async |campaign: &Campaign| {
-        let found = world.campaigns().find(world.account, campaign.id).await.unwrap();
+        let found = fixture.campaigns().find(fixture.account, campaign.id).await.unwrap();
         found.unwrap().folder_id
     };
     assert_eq!(folder_of(&gone).await, None);
     assert_eq!(folder_of(&stays).await, Some(kept));
-    let template = world
+    let template = fixture
         .templates()
-        .find(world.account, template.id)
+        .find(fixture.account, template.id)
         .await
         .unwrap()
         .unwrap();
@@ -88,30 +88,30 @@ async fn what_lay_in_a_folder_stays_without_one() {
 
 #[tokio::test]
 async fn a_folder_takes_what_it_is_for() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let (campaigns, templates) = (
-        made(&world, world.account, FolderKind::Campaign).await,
-        made(&world, world.account, FolderKind::Template).await,
+        made(&fixture, fixture.account, FolderKind::Campaign).await,
+        made(&fixture, fixture.account, FolderKind::Template).await,
     );
-    let foreign = made(&world, world.another_account().await, FolderKind::Template).await;
+    let foreign = made(&fixture, fixture.another_account().await, FolderKind::Template).await;
     for (folder, dangling) in [(campaigns, vec![]), (templates, vec!["folder_id".to_owned()])] {
         let campaign = Campaign {
             folder_id: Some(folder),
-            ..world.draft()
+            ..fixture.draft()
         };
-        let found = world.campaigns().unknown_references(world.account, &campaign).await;
+        let found = fixture.campaigns().unknown_references(fixture.account, &campaign).await;
         assert_eq!(found.unwrap(), dangling);
     }
-    let store = world.templates();
+    let store = fixture.templates();
     let fine = Template {
         folder_id: Some(templates),
-        ..world.template("fine")
+        ..fixture.template("fine")
     };
     store.insert(&fine).await.unwrap();
     for wrong in [campaigns, foreign, FolderId(id())] {
         let inside = |name: &str| Template {
             folder_id: Some(wrong),
-            ..world.template(name)
+            ..fixture.template(name)
         };
         let refused = store.insert(&inside("wrong")).await;
         assert!(
@@ -128,6 +128,6 @@ async fn a_folder_takes_what_it_is_for() {
             "{refused:?}"
         );
     }
-    let found = store.find(world.account, fine.id).await.unwrap().unwrap();
+    let found = store.find(fixture.account, fine.id).await.unwrap().unwrap();
     assert_eq!(found.folder_id, Some(templates));
 }

@@ -1,6 +1,6 @@
 //! Foreign keys, as the catalogue holds them.
 
-use crate::support::World;
+use crate::support::DbFixture;
 
 /// Foreign keys without an index on their own columns, and why none is needed: what they refer to is removed with its
 /// account alone, and the account has few rows of the table.
@@ -25,12 +25,12 @@ const UNINDEXED: &str = "SELECT string_agg(f.conname, ',' ORDER BY f.conname) FR
 
 #[tokio::test]
 async fn every_foreign_key_has_an_index_on_its_own_columns() {
-    let world = World::new().await;
-    let all = world
+    let fixture = DbFixture::new().await;
+    let all = fixture
         .number("SELECT count(*) FROM pg_constraint WHERE contype = 'f'")
         .await;
     assert!(all > 40, "{all}");
-    let found = world.text(&format!("({UNINDEXED})")).await.unwrap_or_default();
+    let found = fixture.text(&format!("({UNINDEXED})")).await.unwrap_or_default();
     let mut expected = WITHOUT_INDEX;
     expected.sort_unstable();
     assert_eq!(found.split(',').collect::<Vec<_>>(), expected);

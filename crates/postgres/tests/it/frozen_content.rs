@@ -11,20 +11,20 @@ use recado_domain::templates::{MetaStatus, ParameterFormat, SyncedTemplate, Temp
 use recado_postgres::PgExports;
 
 use crate::retries::{retry_of, tried};
-use crate::support::{LEASE, NOW, World, id};
+use crate::support::{DbFixture, LEASE, NOW, id};
 
-async fn inputs(world: &World, run: QueuedRun) -> RunInputs {
-    world.runs().inputs(run).await.unwrap().unwrap()
+async fn inputs(fixture: &DbFixture, run: QueuedRun) -> RunInputs {
+    fixture.runs().inputs(run).await.unwrap().unwrap()
 }
 
-async fn template_of(world: &World, campaign: &Campaign) -> Template {
+async fn template_of(fixture: &DbFixture, campaign: &Campaign) -> Template {
     let id = campaign.template_id.unwrap();
-    world.templates().find(world.account, id).await.unwrap().unwrap()
+    fixture.templates().find(fixture.account, id).await.unwrap().unwrap()
 }
 
 /// Synchronised with other texts, then edited, then deleted.
-async fn change_everything(world: &World, stored: &Template) {
-    let (templates, account) = (world.templates(), world.account);
+async fn change_everything(fixture: &DbFixture, stored: &Template) {
+    let (templates, account) = (fixture.templates(), fixture.account);
     let synced = Template {
         parameter_format: ParameterFormat::Named,
         body_text: Some("Tchau {{nome}}".into()),
@@ -59,12 +59,12 @@ async fn change_everything(world: &World, stored: &Template) {
 }
 
 /// The texts of all messages that are exported.
-async fn exported(world: &World) -> BTreeSet<Option<String>> {
+async fn exported(fixture: &DbFixture) -> BTreeSet<Option<String>> {
     let now = time::OffsetDateTime::now_utc() + time::Duration::HOUR;
     let window = Window::new(Period::Month, &Zone::UTC, now).unwrap();
-    let exports = PgExports::new(world.tenants.clone());
+    let exports = PgExports::new(fixture.tenants.clone());
     let part = exports
-        .part(world.account, ExportKind::Messages, &window, None, 100)
+        .part(fixture.account, ExportKind::Messages, &window, None, 100)
         .await;
     let records = part.unwrap().into_iter().map(|(_, record)| match record {
         ExportRecord::Message { text, .. } => text,
@@ -75,141 +75,171 @@ async fn exported(world: &World) -> BTreeSet<Option<String>> {
 
 #[tokio::test]
 async fn started_run_keeps_its_content_whatever_becomes_of_the_template() {
-    let world = World::new().await;
-    world.people(2).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(2).await;
     let worker = id();
-    let (campaign, run) = world.started(worker).await;
-    let stored = template_of(&world, &campaign).await;
+    let (campaign, run) = fixture.started(worker).await;
+    let stored = template_of(&fixture, &campaign).await;
     let content = RunContent::of(&campaign, &stored);
     let texts = BTreeSet::from([stored.body_text.clone()]);
-    assert_eq!(exported(&world).await, texts);
-    change_everything(&world, &stored).await;
-    assert_eq!(exported(&world).await, texts);
-    world.sql(r#"UPDATE campaigns SET variables = '{"1":"{email}"}'"#).await;
+    assert_eq!(exported(&fixture).await, texts);
+    change_everything(&fixture, &stored).await;
+    assert_eq!(exported(&fixture).await, texts);
+    fixture
+        .sql(r#"UPDATE campaigns SET variables = '{"1":"{email}"}'"#)
+        .await;
     for _ in 0..2 {
-        let inputs = inputs(&world, run).await;
+        let inputs = inputs(&fixture, run).await;
         assert_eq!(RunContent::of(&inputs.campaign, &inputs.template), content);
-        let facts = world.runs().facts(world.account, campaign.id).await.unwrap().unwrap();
+        let facts = fixture
+            .runs()
+            .facts(fixture.account, campaign.id)
+            .await
+            .unwrap()
+            .unwrap();
         assert!(facts.content_frozen);
         assert_eq!(RunContent::of(&facts.campaign, &facts.template.unwrap()), content);
         // Another worker takes it.
-        world.runs().abandon(run, worker).await.unwrap();
+        fixture.runs().abandon(run, worker).await.unwrap();
     }
     // Another account's is not there.
     let elsewhere = QueuedRun {
-        account_id: world.another_account().await,
+        account_id: fixture.another_account().await,
         ..run
     };
-    assert_eq!(world.runs().inputs(elsewhere).await.unwrap(), None);
+    assert_eq!(fixture.runs().inputs(elsewhere).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn start_with_an_edited_template_is_decided_anew() {
-    let world = World::new().await;
-    world.people(1).await;
-    let campaign = world.stored_draft().await;
-    let start = world.start_of(&campaign);
-    world
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
+    let campaign = fixture.stored_draft().await;
+    let start = fixture.start_of(&campaign);
+    fixture
         .sql("UPDATE message_templates SET body_text = 'Tchau {{1}}'")
         .await;
-    let outcome = world.runs().start(&start, None, LEASE).await.unwrap();
+    let outcome = fixture.runs().start(&start, None, LEASE).await.unwrap();
     assert_eq!(outcome, StartOutcome::Changed);
-    assert_eq!(world.number("SELECT count(*) FROM campaign_run_contents").await, 0);
-    let facts = world.runs().facts(world.account, campaign.id).await.unwrap().unwrap();
+    assert_eq!(fixture.number("SELECT count(*) FROM campaign_run_contents").await, 0);
+    let facts = fixture
+        .runs()
+        .facts(fixture.account, campaign.id)
+        .await
+        .unwrap()
+        .unwrap();
     assert!(!facts.content_frozen);
 }
 
 /// A run of two that failed.
-async fn failed(world: &World) -> (Campaign, QueuedRun, Template) {
-    world.people(2).await;
+async fn failed(fixture: &DbFixture) -> (Campaign, QueuedRun, Template) {
+    fixture.people(2).await;
     let worker = id();
-    let (campaign, run) = world.started(worker).await;
-    let stored = template_of(world, &campaign).await;
+    let (campaign, run) = fixture.started(worker).await;
+    let stored = template_of(fixture, &campaign).await;
     let failed = SendResult::Failed {
         code: Some(131_026),
         message: "undeliverable".into(),
     };
-    let sends = world.in_flight(run, worker, 5).await;
+    let sends = fixture.in_flight(run, worker, 5).await;
     let results: Vec<_> = sends.into_iter().map(|send| (send, failed.clone())).collect();
-    world.runs().record(run, &results).await.unwrap();
-    world.runs().finish(run).await.unwrap();
+    fixture.runs().record(run, &results).await.unwrap();
+    fixture.runs().finish(run).await.unwrap();
     (campaign, run, stored)
 }
 
 #[tokio::test]
 async fn retry_sends_the_content_of_the_start() {
-    let world = World::new().await;
-    let (campaign, run, stored) = failed(&world).await;
-    change_everything(&world, &stored).await;
+    let fixture = DbFixture::new().await;
+    let (campaign, run, stored) = failed(&fixture).await;
+    change_everything(&fixture, &stored).await;
     for status in ["pending", "rejected", "paused", "disabled"] {
-        world
+        fixture
             .sql(&format!("UPDATE message_templates SET meta_status = '{status}'"))
             .await;
-        let refused = world.runs().retry(&retry_of(&world, &campaign).await).await.unwrap();
+        let refused = fixture
+            .runs()
+            .retry(&retry_of(&fixture, &campaign).await)
+            .await
+            .unwrap();
         assert_eq!(refused, RetryOutcome::Refused(Refusal::TemplateNotApproved), "{status}");
     }
-    world.sql("UPDATE message_templates SET meta_status = 'draft'").await;
-    let outcome = world.runs().retry(&retry_of(&world, &campaign).await).await.unwrap();
+    fixture.sql("UPDATE message_templates SET meta_status = 'draft'").await;
+    let outcome = fixture
+        .runs()
+        .retry(&retry_of(&fixture, &campaign).await)
+        .await
+        .unwrap();
     assert_eq!(tried(&outcome).0, 2);
-    assert_eq!(inputs(&world, run).await.template.content(), stored.content());
+    assert_eq!(inputs(&fixture, run).await.template.content(), stored.content());
 }
 
 #[tokio::test]
 async fn run_of_an_older_version_is_frozen_when_it_goes_on() {
-    let world = World::new().await;
-    world.people(1).await;
-    let (campaign, run) = world.started(id()).await;
-    let stored = template_of(&world, &campaign).await;
-    world.sql("DELETE FROM campaign_run_contents").await;
-    assert_eq!(inputs(&world, run).await.template, stored);
-    change_everything(&world, &stored).await;
-    assert_eq!(inputs(&world, run).await.template.content(), stored.content());
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
+    let (campaign, run) = fixture.started(id()).await;
+    let stored = template_of(&fixture, &campaign).await;
+    fixture.sql("DELETE FROM campaign_run_contents").await;
+    assert_eq!(inputs(&fixture, run).await.template, stored);
+    change_everything(&fixture, &stored).await;
+    assert_eq!(inputs(&fixture, run).await.template.content(), stored.content());
 }
 
 #[tokio::test]
 async fn retry_of_an_older_version_needs_an_approved_template_and_freezes_it() {
-    let world = World::new().await;
-    let (campaign, run, stored) = failed(&world).await;
-    world
+    let fixture = DbFixture::new().await;
+    let (campaign, run, stored) = failed(&fixture).await;
+    fixture
         .sql("DELETE FROM campaign_run_contents; UPDATE message_templates SET meta_status = 'draft'")
         .await;
-    let refused = world.runs().retry(&retry_of(&world, &campaign).await).await.unwrap();
+    let refused = fixture
+        .runs()
+        .retry(&retry_of(&fixture, &campaign).await)
+        .await
+        .unwrap();
     assert_eq!(refused, RetryOutcome::Refused(Refusal::TemplateNotApproved));
-    world.sql("UPDATE message_templates SET meta_status = 'approved'").await;
-    let outcome = world.runs().retry(&retry_of(&world, &campaign).await).await.unwrap();
+    fixture
+        .sql("UPDATE message_templates SET meta_status = 'approved'")
+        .await;
+    let outcome = fixture
+        .runs()
+        .retry(&retry_of(&fixture, &campaign).await)
+        .await
+        .unwrap();
     assert_eq!(tried(&outcome).0, 2);
-    change_everything(&world, &stored).await;
-    assert_eq!(inputs(&world, run).await.template.content(), stored.content());
+    change_everything(&fixture, &stored).await;
+    assert_eq!(inputs(&fixture, run).await.template.content(), stored.content());
 }
 
 #[tokio::test]
 async fn resume_facts_count_what_the_run_reserved_this_month() {
-    let world = World::new().await;
-    world.people(5).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(5).await;
     let worker = id();
-    let (campaign, run) = world.started(worker).await;
+    let (campaign, run) = fixture.started(worker).await;
     let facts = async || {
-        let facts = world.runs().resume_facts(world.account, campaign.id).await.unwrap();
+        let facts = fixture.runs().resume_facts(fixture.account, campaign.id).await.unwrap();
         facts.unwrap()
     };
-    let sends = world.in_flight(run, worker, 2).await;
+    let sends = fixture.in_flight(run, worker, 2).await;
     let sent = |message: &str| SendResult::Sent {
         message_id: Some(message.into()),
         wa_id: None,
     };
     let results = [(sends[0], sent("a")), (sends[1], sent("b"))];
-    world.runs().record(run, &results).await.unwrap();
+    fixture.runs().record(run, &results).await.unwrap();
     let found = facts().await;
     assert_eq!(found.quota, Some(RunQuota { used: 5, pending: 3 }));
     assert_eq!((found.number_lost, found.run.content_frozen), (true, true));
-    world.sql("UPDATE campaigns SET simulated = true").await;
+    fixture.sql("UPDATE campaigns SET simulated = true").await;
     assert!(!facts().await.number_lost);
     // The month of the start is over; what is tried again counts in the new one.
-    world
+    fixture
         .sql("UPDATE campaigns SET quota_month = quota_month - interval '1 month'")
         .await;
     assert_eq!(facts().await.quota, None);
-    world
+    fixture
         .sql(
             "UPDATE campaign_sends SET retry_at = now(), quota_month = date_trunc('month', now() AT TIME ZONE 'UTC')
              WHERE status = 'pending'",
@@ -220,17 +250,23 @@ async fn resume_facts_count_what_the_run_reserved_this_month() {
 
 #[tokio::test]
 async fn mapping_is_part_of_the_content() {
-    let world = World::new().await;
-    world.people(1).await;
-    let campaign = world.stored_draft().await;
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
+    let campaign = fixture.stored_draft().await;
     let mapped = Campaign {
         variables: Some(Variables([("1".to_owned(), "{name}".to_owned())].into())),
         ..campaign
     };
-    world.sql(r#"UPDATE campaigns SET variables = '{"1":"{name}"}'"#).await;
-    let outcome = world.runs().start(&world.start_of(&mapped), None, LEASE).await.unwrap();
+    fixture
+        .sql(r#"UPDATE campaigns SET variables = '{"1":"{name}"}'"#)
+        .await;
+    let outcome = fixture
+        .runs()
+        .start(&fixture.start_of(&mapped), None, LEASE)
+        .await
+        .unwrap();
     assert_eq!(outcome, StartOutcome::Started { recipients: 1 });
-    let stored = world
+    let stored = fixture
         .text("SELECT content ->> 'variables' FROM campaign_run_contents")
         .await;
     assert_eq!(stored.as_deref(), Some(r#"{"1": "{name}"}"#));

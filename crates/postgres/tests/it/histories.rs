@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::model::variable;
 use crate::status_updates::status_update;
-use crate::support::{LEASE, World, id};
+use crate::support::{DbFixture, LEASE, id};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -56,12 +56,12 @@ fn result(kind: u8) -> SendResult {
     }
 }
 
-async fn play(world: &World, worker: Uuid, campaign: &Campaign, run: QueuedRun, sends: &[SendId], step: Step) {
-    let runs = world.runs();
+async fn play(fixture: &DbFixture, worker: Uuid, campaign: &Campaign, run: QueuedRun, sends: &[SendId], step: Step) {
+    let runs = fixture.runs();
     let pick = |at: usize| sends[at % sends.len()];
     match step {
         Step::Begin(size) => {
-            world.in_flight(run, worker, size).await;
+            fixture.in_flight(run, worker, size).await;
         }
         // A result comes from a call, and so only of a send that was started; which ones were, the store knows.
         Step::Record(results) => {
@@ -71,7 +71,7 @@ async fn play(world: &World, worker: Uuid, campaign: &Campaign, run: QueuedRun, 
                     "SELECT count(*) FROM campaign_sends WHERE id = '{}' AND started_at IS NOT NULL",
                     pick(at)
                 );
-                if world.number(&query).await > 0 {
+                if fixture.number(&query).await > 0 {
                     started.push((pick(at), result(kind)));
                 }
             }
@@ -82,7 +82,7 @@ async fn play(world: &World, worker: Uuid, campaign: &Campaign, run: QueuedRun, 
                 .into_iter()
                 .map(|(at, status)| status_update(Some(pick(at)), &pick(at).to_string(), status))
                 .collect();
-            world.status_updates().apply(world.account, &batch).await.unwrap();
+            fixture.status_updates().apply(fixture.account, &batch).await.unwrap();
         }
         Step::Retake => {
             runs.release(run, worker).await.unwrap();
@@ -100,16 +100,20 @@ async fn play(world: &World, worker: Uuid, campaign: &Campaign, run: QueuedRun, 
                 status: CampaignStatus::Cancelled,
                 ..campaign.clone()
             };
-            world
+            fixture
                 .campaigns()
-                .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
+                .update(
+                    &cancelled,
+                    &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+                    &[],
+                )
                 .await
                 .unwrap();
         }
     }
 }
 
-/// How many histories a world has: a recount reads all that its world has seen.
+/// How many histories a fixture has: a recount reads all that its fixture has seen.
 const OF_A_WORLD: u32 = 50;
 
 /// Tries as many histories as `RECADO_RUNS` says, or else so many, in worlds of so many contacts. Those that
@@ -119,7 +123,7 @@ pub(crate) fn tried<S: Strategy>(
     otherwise: u32,
     shrinks: u32,
     histories: &S,
-    play: impl AsyncFn(&World, S::Value),
+    play: impl AsyncFn(&DbFixture, S::Value),
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -127,9 +131,9 @@ pub(crate) fn tried<S: Strategy>(
         .unwrap();
     let mut left = variable("RECADO_RUNS").unwrap_or(otherwise);
     for seed in variable("RECADO_SEED").unwrap_or(1_u64).. {
-        let world = runtime.block_on(World::new());
-        runtime.block_on(world.on_plan("scale"));
-        runtime.block_on(world.people(contacts));
+        let fixture = runtime.block_on(DbFixture::new());
+        runtime.block_on(fixture.on_plan("scale"));
+        runtime.block_on(fixture.people(contacts));
         let mut runner = TestRunner::new(Config {
             cases: left.min(OF_A_WORLD),
             failure_persistence: None,
@@ -139,9 +143,9 @@ pub(crate) fn tried<S: Strategy>(
         });
         let played = runner.run(histories, |history| {
             runtime.block_on(async {
-                play(&world, history).await;
+                play(&fixture, history).await;
                 // The next history starts with an empty queue.
-                world
+                fixture
                     .sql("UPDATE campaign_queue SET worker = md5('x')::uuid, leased_until = 'infinity'")
                     .await;
             });
@@ -164,18 +168,18 @@ fn counters_and_usage_equal_a_recount_after_any_history() {
         40,
         1000,
         &prop::collection::vec(step(), 1..25),
-        async |world: &World, steps| {
+        async |fixture: &DbFixture, steps| {
             let worker = id();
-            let (campaign, run) = world.started(worker).await;
+            let (campaign, run) = fixture.started(worker).await;
             let query = format!(
                 "SELECT string_agg(id::text, ' ' ORDER BY id) FROM campaign_sends WHERE campaign_id = '{}'",
                 campaign.id
             );
-            let ids = world.text(&query).await.unwrap();
+            let ids = fixture.text(&query).await.unwrap();
             let sends: Vec<SendId> = ids.split(' ').map(|id| id.parse::<Uuid>().unwrap().into()).collect();
             for step in steps {
-                play(world, worker, &campaign, run, &sends, step).await;
-                world.assert_recount().await;
+                play(fixture, worker, &campaign, run, &sends, step).await;
+                fixture.assert_recount().await;
             }
         },
     );

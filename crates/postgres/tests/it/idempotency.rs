@@ -7,11 +7,11 @@ use recado_domain::idempotency::{
 use recado_domain::shared::Sealed;
 use recado_postgres::PgIdempotency;
 
-use crate::support::{World, id};
+use crate::support::{DbFixture, id};
 
-pub(crate) fn claim(world: &World, key: &str) -> KeyClaim {
+pub(crate) fn claim(fixture: &DbFixture, key: &str) -> KeyClaim {
     KeyClaim {
-        scope: world.account.into(),
+        scope: fixture.account.into(),
         key: IdempotencyKey::parse(key).unwrap(),
         holder: id(),
     }
@@ -26,10 +26,10 @@ pub(crate) fn kept(byte: u8) -> StoredResponse {
 
 #[tokio::test]
 async fn one_of_many_gets_a_key() {
-    let world = World::new().await;
-    let keys = PgIdempotency::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let keys = PgIdempotency::new(fixture.owner.clone());
     let states = join_all((0..20).map(|_| {
-        let (keys, claim) = (keys.clone(), claim(&world, "k"));
+        let (keys, claim) = (keys.clone(), claim(&fixture, "k"));
         async move { keys.claim(&claim, LEASE).await.unwrap() }
     }));
     let states = states.await;
@@ -39,16 +39,16 @@ async fn one_of_many_gets_a_key() {
 
 #[tokio::test]
 async fn an_answer_is_kept_in_its_scope_until_it_is_a_day_old() {
-    let world = World::new().await;
-    let keys = PgIdempotency::new(world.owner.clone());
-    let first = claim(&world, "k");
+    let fixture = DbFixture::new().await;
+    let keys = PgIdempotency::new(fixture.owner.clone());
+    let first = claim(&fixture, "k");
     assert_eq!(keys.claim(&first, LEASE).await.unwrap(), KeyState::Free);
     keys.finish(&first, &kept(1)).await.unwrap();
-    let again = claim(&world, "k");
+    let again = claim(&fixture, "k");
     assert_eq!(keys.claim(&again, LEASE).await.unwrap(), KeyState::Answered(kept(1)));
     let elsewhere = KeyClaim {
-        scope: world.another_account().await.into(),
-        ..claim(&world, "k")
+        scope: fixture.another_account().await.into(),
+        ..claim(&fixture, "k")
     };
     assert_eq!(keys.claim(&elsewhere, LEASE).await.unwrap(), KeyState::Free);
 
@@ -58,7 +58,7 @@ async fn an_answer_is_kept_in_its_scope_until_it_is_a_day_old() {
     assert_eq!(keys.claim(&again, LEASE).await.unwrap(), KeyState::Answered(kept(1)));
     assert_eq!(keys.sweep(10).await.unwrap(), 0);
 
-    world
+    fixture
         .sql("UPDATE idempotency_keys SET created_at = now() - interval '24 hours'")
         .await;
     assert_eq!(keys.claim(&again, LEASE).await.unwrap(), KeyState::Free);
@@ -66,38 +66,41 @@ async fn an_answer_is_kept_in_its_scope_until_it_is_a_day_old() {
 
 #[tokio::test]
 async fn a_claim_stands_as_long_as_it_is_renewed() {
-    let world = World::new().await;
-    let keys = PgIdempotency::new(world.owner.clone());
-    let (first, second) = (claim(&world, "k"), claim(&world, "k"));
+    let fixture = DbFixture::new().await;
+    let keys = PgIdempotency::new(fixture.owner.clone());
+    let (first, second) = (claim(&fixture, "k"), claim(&fixture, "k"));
     assert_eq!(keys.claim(&first, LEASE).await.unwrap(), KeyState::Free);
     let expire = "UPDATE idempotency_keys SET leased_until = now() - interval '1 second'";
-    world.sql(expire).await;
+    fixture.sql(expire).await;
     keys.renew(&first, LEASE).await.unwrap();
     assert_eq!(keys.claim(&second, LEASE).await.unwrap(), KeyState::Running);
-    world.sql(expire).await;
+    fixture.sql(expire).await;
     assert_eq!(keys.claim(&second, LEASE).await.unwrap(), KeyState::Free);
 
     // Who was thought dead and wakes up changes nothing any more.
     keys.renew(&first, LEASE).await.unwrap();
     keys.finish(&first, &kept(1)).await.unwrap();
     keys.release(&first).await.unwrap();
-    assert_eq!(keys.claim(&claim(&world, "k"), LEASE).await.unwrap(), KeyState::Running);
+    assert_eq!(
+        keys.claim(&claim(&fixture, "k"), LEASE).await.unwrap(),
+        KeyState::Running
+    );
     keys.release(&second).await.unwrap();
     assert_eq!(keys.claim(&first, LEASE).await.unwrap(), KeyState::Free);
 }
 
 #[tokio::test]
 async fn the_sweep_takes_what_is_old_and_over() {
-    let world = World::new().await;
-    let keys = PgIdempotency::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let keys = PgIdempotency::new(fixture.owner.clone());
     for name in ["answered", "dead", "running", "young"] {
-        let claim = claim(&world, name);
+        let claim = claim(&fixture, name);
         keys.claim(&claim, LEASE).await.unwrap();
         if matches!(name, "answered" | "young") {
             keys.finish(&claim, &kept(1)).await.unwrap();
         }
     }
-    world
+    fixture
         .sql(
             "UPDATE idempotency_keys SET created_at = now() - interval '25 hours' WHERE key <> 'young';
              UPDATE idempotency_keys SET leased_until = now() - interval '1 hour' WHERE key = 'dead'",
@@ -105,7 +108,7 @@ async fn the_sweep_takes_what_is_old_and_over() {
         .await;
     assert_eq!(keys.sweep(1).await.unwrap(), 1);
     assert_eq!(keys.sweep(10).await.unwrap(), 1);
-    let left = world
+    let left = fixture
         .text("SELECT string_agg(key, ' ' ORDER BY key) FROM idempotency_keys")
         .await;
     assert_eq!(left.unwrap(), "running young");

@@ -14,7 +14,7 @@ use recado_postgres::{PgAnalytics, PgAutomations, PgIngestion, PgLinks, PgRollup
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use crate::support::{NOW, World, id};
+use crate::support::{DbFixture, NOW, id};
 
 fn amount(text: &str) -> Amount {
     Amount::parse(text).unwrap()
@@ -59,35 +59,35 @@ pub(crate) fn event(metric: &str, contact: Uuid, at: time::OffsetDateTime) -> Ev
     }
 }
 
-async fn told(store: &PgIngestion, world: &World, drafts: &[OrderDraft]) -> IngestionResult {
+async fn told(store: &PgIngestion, fixture: &DbFixture, drafts: &[OrderDraft]) -> IngestionResult {
     let ids: Vec<_> = drafts.iter().map(|_| id().into()).collect();
-    match store.orders(world.account, &ids, drafts, NOW).await.unwrap() {
+    match store.orders(fixture.account, &ids, drafts, NOW).await.unwrap() {
         IngestionOutcome::Done(recorded) => recorded,
         IngestionOutcome::UnknownReferences(unknown_references) => panic!("{unknown_references:?}"),
     }
 }
 
-async fn contact(world: &World) -> Uuid {
+async fn contact(fixture: &DbFixture) -> Uuid {
     let contact = id();
-    world
+    fixture
         .sql(&format!(
             "INSERT INTO contacts (account_id, id, name) VALUES ('{0}', '{contact}', 'Ana');
              INSERT INTO contact_counts VALUES ('{0}', (now() AT TIME ZONE 'UTC')::date, 1)",
-            world.account
+            fixture.account
         ))
         .await;
     contact
 }
 
-async fn assert_verified(world: &World) {
-    let rollups = PgRollups::new(world.owner.clone());
-    assert_eq!(rollups.verify(world.account).await.unwrap(), []);
+async fn assert_verified(fixture: &DbFixture) {
+    let rollups = PgRollups::new(fixture.owner.clone());
+    assert_eq!(rollups.verify(fixture.account).await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_writers_of_the_same_orders_count_each_of_them_once() {
-    let world = World::new().await;
-    let store = Arc::new(PgIngestion::new(world.tenants.clone()));
+    let fixture = DbFixture::new().await;
+    let store = Arc::new(PgIngestion::new(fixture.tenants.clone()));
     for round in 0..10 {
         let drafts = |status, reverse: bool| -> Vec<OrderDraft> {
             let mut drafts: Vec<_> = (0..8)
@@ -99,17 +99,17 @@ async fn two_writers_of_the_same_orders_count_each_of_them_once() {
             drafts
         };
         let (a, b) = (drafts(OrderStatus::Pending, false), drafts(OrderStatus::Paid, true));
-        let (a, b) = tokio::join!(told(&store, &world, &a), told(&store, &world, &b));
+        let (a, b) = tokio::join!(told(&store, &fixture, &a), told(&store, &fixture, &b));
         assert!(a.accepted >= 8 || b.accepted >= 8, "{a:?} {b:?}");
-        assert_eq!(world.number("SELECT count(*) FROM orders").await, (round + 1) * 8);
-        assert_verified(&world).await;
+        assert_eq!(fixture.number("SELECT count(*) FROM orders").await, (round + 1) * 8);
+        assert_verified(&fixture).await;
     }
 }
 
 #[tokio::test]
 async fn an_order_counts_as_what_it_is_now() {
-    let world = World::new().await;
-    let store = PgIngestion::new(world.tenants.clone());
+    let fixture = DbFixture::new().await;
+    let store = PgIngestion::new(fixture.tenants.clone());
     let figures = "SELECT pending || ' ' || paid || ' ' || refunded || ' ' || trim_scale(revenue) || ' '
         || trim_scale(product_costs) || ' ' || trim_scale(gateway_fees)
         FROM order_rollups WHERE span = 1440 AND placed > 0";
@@ -121,30 +121,30 @@ async fn an_order_counts_as_what_it_is_now() {
         (order("1", OrderStatus::Paid, "20"), "0 1 0 20 0.375 0.5"),
         (order("1", OrderStatus::Refunded, "20"), "0 0 1 0 0 0"),
     ] {
-        let recorded = told(&store, &world, &[draft.clone(), draft.clone()]).await;
+        let recorded = told(&store, &fixture, &[draft.clone(), draft.clone()]).await;
         assert_eq!((recorded.accepted, recorded.duplicates), (1, 1));
-        assert_eq!(told(&store, &world, &[draft]).await.accepted, 0);
-        assert_eq!(world.text(figures).await.as_deref(), Some(wanted));
-        assert_verified(&world).await;
+        assert_eq!(told(&store, &fixture, &[draft]).await.accepted, 0);
+        assert_eq!(fixture.text(figures).await.as_deref(), Some(wanted));
+        assert_verified(&fixture).await;
     }
     // Paid on another day: the sums move along.
     let mut moved = order("1", OrderStatus::Paid, "20");
     moved.paid_at = Some(NOW - Duration::days(3));
-    told(&store, &world, &[moved]).await;
+    told(&store, &fixture, &[moved]).await;
     let revenue = "SELECT string_agg(at::date || ' ' || trim_scale(revenue), ', ' ORDER BY at) FROM order_rollups
         WHERE span = 1440";
     assert_eq!(
-        world.text(revenue).await.as_deref(),
+        fixture.text(revenue).await.as_deref(),
         Some("2026-02-26 20, 2026-03-01 0")
     );
-    assert_verified(&world).await;
+    assert_verified(&fixture).await;
 }
 
 #[tokio::test]
 async fn what_is_named_later_takes_the_revenue_along() {
-    let world = World::new().await;
-    let store = PgIngestion::new(world.tenants.clone());
-    let campaign = world.stored_draft().await;
+    let fixture = DbFixture::new().await;
+    let store = PgIngestion::new(fixture.tenants.clone());
+    let campaign = fixture.stored_draft().await;
     let automation = Automation {
         id: id().into(),
         name: "Boas-vindas".into(),
@@ -152,8 +152,8 @@ async fn what_is_named_later_takes_the_revenue_along() {
         created_at: NOW,
         updated_at: NOW,
     };
-    let automations = PgAutomations::new(world.tenants.clone());
-    automations.insert(world.account, &automation).await.unwrap();
+    let automations = PgAutomations::new(fixture.tenants.clone());
+    automations.insert(fixture.account, &automation).await.unwrap();
     let plain = order("1", OrderStatus::Paid, "10");
     let of_campaign = OrderDraft {
         campaign_id: Some(campaign.id),
@@ -173,32 +173,32 @@ async fn what_is_named_later_takes_the_revenue_along() {
         (&plain, 0, Some("automation 10")),
     ] {
         assert_eq!(
-            told(&store, &world, std::slice::from_ref(draft)).await.accepted,
+            told(&store, &fixture, std::slice::from_ref(draft)).await.accepted,
             accepted
         );
-        assert_eq!(world.text(owed).await.as_deref(), wanted);
-        assert_verified(&world).await;
+        assert_eq!(fixture.text(owed).await.as_deref(), wanted);
+        assert_verified(&fixture).await;
     }
 }
 
 #[tokio::test]
 async fn wrong_sums_are_named_and_made_right() {
-    let world = World::new().await;
-    let store = PgIngestion::new(world.tenants.clone());
+    let fixture = DbFixture::new().await;
+    let store = PgIngestion::new(fixture.tenants.clone());
     told(
         &store,
-        &world,
+        &fixture,
         &[
             order("1", OrderStatus::Paid, "10"),
             order("2", OrderStatus::Pending, "7"),
         ],
     )
     .await;
-    let ana = contact(&world).await;
+    let ana = contact(&fixture).await;
     let events = [event("visit", ana, NOW), event("visit", ana, NOW - Duration::HOUR)];
-    store.events(world.account, &events, NOW).await.unwrap();
-    let rollups = PgRollups::new(world.owner.clone());
-    world
+    store.events(fixture.account, &events, NOW).await.unwrap();
+    let rollups = PgRollups::new(fixture.owner.clone());
+    fixture
         .sql(
             "UPDATE order_rollups SET revenue = revenue + 1 WHERE span = 15; DELETE FROM product_rollups;
              UPDATE metrics SET total_events = 7, last_event_at = NULL; DELETE FROM metric_contacts;
@@ -206,7 +206,7 @@ async fn wrong_sums_are_named_and_made_right() {
              INSERT INTO cart_rollups SELECT account_id, 15, '2026-01-01', 3, 1 FROM metrics",
         )
         .await;
-    let found = rollups.verify(world.account).await.unwrap();
+    let found = rollups.verify(fixture.account).await.unwrap();
     let mut names: Vec<&str> = found.iter().map(|difference| difference.rollup).collect();
     names.dedup();
     let wanted = [
@@ -223,10 +223,10 @@ async fn wrong_sums_are_named_and_made_right() {
         named.contains("order_rollups") && named.contains("loja") && named.contains("11"),
         "{named}"
     );
-    assert!(rollups.rebuild(world.account).await.unwrap() > 0);
-    assert_verified(&world).await;
-    assert_eq!(rollups.rebuild(world.account).await.unwrap(), 0);
-    let last = world
+    assert!(rollups.rebuild(fixture.account).await.unwrap() > 0);
+    assert_verified(&fixture).await;
+    assert_eq!(rollups.rebuild(fixture.account).await.unwrap(), 0);
+    let last = fixture
         .text("SELECT last_event_at = (SELECT max(occurred_at) FROM metric_events) FROM metrics")
         .await;
     assert_eq!(last.as_deref(), Some("true"));
@@ -234,10 +234,10 @@ async fn wrong_sums_are_named_and_made_right() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rebuild_is_exact_while_writers_go_on() {
-    let world = World::new().await;
-    let store = PgIngestion::new(world.tenants.clone());
-    let ana = contact(&world).await;
-    let rollups = PgRollups::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let store = PgIngestion::new(fixture.tenants.clone());
+    let ana = contact(&fixture).await;
+    let rollups = PgRollups::new(fixture.owner.clone());
     let writer = async {
         for round in 0..40 {
             let status = if round % 3 == 0 {
@@ -247,43 +247,43 @@ async fn a_rebuild_is_exact_while_writers_go_on() {
             };
             told(
                 &store,
-                &world,
+                &fixture,
                 &[order(&(round % 7).to_string(), status, &format!("{round}.5"))],
             )
             .await;
             let at = NOW - Duration::hours((round * 7) % 50);
             store
-                .events(world.account, &[event("visit", ana, at)], NOW)
+                .events(fixture.account, &[event("visit", ana, at)], NOW)
                 .await
                 .unwrap();
         }
     };
     let rebuilder = async {
         for _ in 0..10 {
-            world
+            fixture
                 .sql("UPDATE order_rollups SET revenue = revenue + 3; UPDATE metric_contacts SET event_count = 0")
                 .await;
-            rollups.rebuild(world.account).await.unwrap();
+            rollups.rebuild(fixture.account).await.unwrap();
         }
     };
     tokio::join!(writer, rebuilder);
-    assert_verified(&world).await;
+    assert_verified(&fixture).await;
 }
 
 #[tokio::test]
 async fn ids_of_others_are_ids_of_nobody() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    let store = PgIngestion::new(world.tenants.clone());
-    let (mine, theirs) = (contact(&world).await, id());
-    world
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    let store = PgIngestion::new(fixture.tenants.clone());
+    let (mine, theirs) = (contact(&fixture).await, id());
+    fixture
         .sql(&format!(
             "INSERT INTO contacts (account_id, id, name, phone) VALUES ('{other}', '{theirs}', 'Bia', '+5511961234567');
              INSERT INTO campaigns (account_id, id, name) VALUES ('{other}', '{theirs}', 'c');
              INSERT INTO campaigns (account_id, id, name, deleted_at) VALUES ('{}', '{mine}', 'c', now());
              INSERT INTO automations (account_id, id, name, status) VALUES ('{other}', '{theirs}', 'a', 'active');
              INSERT INTO links (account_id, id, short_code, original_url) VALUES ('{other}', '{theirs}', 'code', 'u')",
-            world.account
+            fixture.account
         ))
         .await;
     for campaign in [theirs, mine, id()] {
@@ -293,7 +293,7 @@ async fn ids_of_others_are_ids_of_nobody() {
         draft.link_code = Some("code".into());
         let drafts = [order("0", OrderStatus::Paid, "1"), draft];
         let outcome = store
-            .orders(world.account, &[id().into(), id().into()], &drafts, NOW)
+            .orders(fixture.account, &[id().into(), id().into()], &drafts, NOW)
             .await
             .unwrap();
         let IngestionOutcome::UnknownReferences(unknown_references) = outcome else {
@@ -306,13 +306,13 @@ async fn ids_of_others_are_ids_of_nobody() {
         assert_eq!(fields, [(1, "campaign_id"), (1, "automation_id"), (1, "link_code")]);
     }
     let events = [event("visit", mine, NOW), event("visit", theirs, NOW)];
-    let outcome = store.events(world.account, &events, NOW).await.unwrap();
+    let outcome = store.events(fixture.account, &events, NOW).await.unwrap();
     assert!(
         matches!(outcome, IngestionOutcome::UnknownReferences(unknown_references) if unknown_references[0].index == 1),
         "a foreign contact"
     );
     assert_eq!(
-        world
+        fixture
             .number("SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM metric_events)")
             .await,
         0
@@ -320,9 +320,9 @@ async fn ids_of_others_are_ids_of_nobody() {
     // Another account's contact is nobody, by the phone too.
     let mut draft = order("1", OrderStatus::Paid, "1");
     draft.phone = recado_domain::contacts::Phone::parse("+5511961234567");
-    told(&store, &world, &[draft]).await;
+    told(&store, &fixture, &[draft]).await;
     assert_eq!(
-        world
+        fixture
             .number("SELECT count(*) FROM orders WHERE contact_id IS NULL")
             .await,
         1
@@ -331,8 +331,8 @@ async fn ids_of_others_are_ids_of_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_automations_than_the_plan_has_are_taken_in() {
-    let world = World::new().await;
-    let store = PgAutomations::new(world.tenants.clone());
+    let fixture = DbFixture::new().await;
+    let store = PgAutomations::new(fixture.tenants.clone());
     let automation = || Automation {
         id: id().into(),
         name: "Boas-vindas".into(),
@@ -342,19 +342,19 @@ async fn more_automations_than_the_plan_has_are_taken_in() {
     };
     let (one, two, three) = (automation(), automation(), automation());
     let made = tokio::join!(
-        store.insert(world.account, &one),
-        store.insert(world.account, &two),
-        store.insert(world.account, &three)
+        store.insert(fixture.account, &one),
+        store.insert(fixture.account, &two),
+        store.insert(fixture.account, &three)
     );
     assert!(matches!(made, (Ok(()), Ok(()), Ok(()))), "{made:?}");
     // The free plan has one.
-    assert_eq!(world.number("SELECT count(*) FROM automations").await, 3);
+    assert_eq!(fixture.number("SELECT count(*) FROM automations").await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_click_is_counted() {
-    let world = World::new().await;
-    let store = PgLinks::new(world.tenants.clone(), world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let store = PgLinks::new(fixture.tenants.clone(), fixture.owner.clone());
     let link = |code: &str| Link {
         id: id().into(),
         short_code: code.into(),
@@ -364,8 +364,8 @@ async fn every_click_is_counted() {
         clicks: 0,
         created_at: NOW,
     };
-    store.insert(world.account, &link("a")).await.unwrap();
-    let other = world.another_account().await;
+    store.insert(fixture.account, &link("a")).await.unwrap();
+    let other = fixture.another_account().await;
     let taken = store.insert(other, &link("a")).await;
     assert!(
         matches!(taken, Err(StoreError::Duplicate { field: "short_code" })),
@@ -388,14 +388,14 @@ async fn every_click_is_counted() {
         }
     }
     assert_eq!(store.target("b").await.unwrap(), None);
-    assert_eq!(world.number("SELECT clicks FROM links").await, 20);
+    assert_eq!(fixture.number("SELECT clicks FROM links").await, 20);
     assert_eq!(
-        world
+        fixture
             .number("SELECT sum(clicks)::bigint FROM link_rollups WHERE span = 15")
             .await,
         20
     );
-    assert_verified(&world).await;
+    assert_verified(&fixture).await;
 }
 
 fn batch(writer: Uuid, number: i64, target: &LinkTarget, at: OffsetDateTime, clicks: i64) -> ClickBatch {
@@ -413,8 +413,8 @@ fn batch(writer: Uuid, number: i64, target: &LinkTarget, at: OffsetDateTime, cli
 
 #[tokio::test]
 async fn a_batch_of_clicks_is_applied_once_and_waits_for_no_lock() {
-    let world = World::new().await;
-    let store = PgLinks::new(world.tenants.clone(), world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let store = PgLinks::new(fixture.tenants.clone(), fixture.owner.clone());
     for code in ["held", "free"] {
         let link = Link {
             id: id().into(),
@@ -425,7 +425,7 @@ async fn a_batch_of_clicks_is_applied_once_and_waits_for_no_lock() {
             clicks: 0,
             created_at: NOW,
         };
-        store.insert(world.account, &link).await.unwrap();
+        store.insert(fixture.account, &link).await.unwrap();
     }
     let held = store.target("held").await.unwrap().unwrap();
     let free = store.target("free").await.unwrap().unwrap();
@@ -437,7 +437,7 @@ async fn a_batch_of_clicks_is_applied_once_and_waits_for_no_lock() {
     for other in [&free, &gone] {
         first.clicks.extend(batch(first.writer, 1, other, NOW, 5).clicks);
     }
-    world
+    fixture
         .sql("BEGIN; SELECT FROM links WHERE short_code = 'held' FOR UPDATE")
         .await;
     let deferred = vec![held.link_id];
@@ -445,33 +445,33 @@ async fn a_batch_of_clicks_is_applied_once_and_waits_for_no_lock() {
     for _ in 0..2 {
         assert_eq!(store.add_clicks(&first).await.unwrap(), deferred);
     }
-    world.sql("COMMIT").await;
+    fixture.sql("COMMIT").await;
     assert_eq!(store.add_clicks(&first).await.unwrap(), deferred);
     let second = batch(first.writer, 2, &held, NOW, 2);
     for _ in 0..2 {
         assert_eq!(store.add_clicks(&second).await.unwrap(), []);
     }
     let clicks = "SELECT string_agg(short_code || clicks, ' ' ORDER BY short_code) FROM links";
-    assert_eq!(world.text(clicks).await.unwrap(), "free5 held2");
+    assert_eq!(fixture.text(clicks).await.unwrap(), "free5 held2");
     let weeks = "SELECT string_agg(clicks::text, ' ' ORDER BY clicks) FROM link_rollups WHERE span = 10080";
-    assert_eq!(world.text(weeks).await.unwrap(), "2 5");
+    assert_eq!(fixture.text(weeks).await.unwrap(), "2 5");
 }
 
 #[tokio::test]
 async fn a_feed_loses_and_repeats_nothing_while_events_arrive() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let (store, reports) = (
-        PgIngestion::new(world.tenants.clone()),
-        PgAnalytics::new(world.tenants.clone()),
+        PgIngestion::new(fixture.tenants.clone()),
+        PgAnalytics::new(fixture.tenants.clone()),
     );
-    let ana = contact(&world).await;
+    let ana = contact(&fixture).await;
     let first: Vec<_> = (0..20)
         .map(|at| event("visit", ana, NOW - Duration::minutes(at / 3)))
         .collect();
-    store.events(world.account, &first, NOW).await.unwrap();
+    store.events(fixture.account, &first, NOW).await.unwrap();
     let (mut seen, mut cursor): (Vec<MetricEventId>, _) = (vec![], None);
     loop {
-        let read = reports.activity(world.account, "visit", cursor, 3).await.unwrap();
+        let read = reports.activity(fixture.account, "visit", cursor, 3).await.unwrap();
         let ActivityRead::Events(items) = read else {
             panic!("{read:?}")
         };
@@ -481,7 +481,7 @@ async fn a_feed_loses_and_repeats_nothing_while_events_arrive() {
         }
         cursor = seen.last().copied();
         store
-            .events(world.account, &[event("visit", ana, NOW)], NOW)
+            .events(fixture.account, &[event("visit", ana, NOW)], NOW)
             .await
             .unwrap();
     }
@@ -492,10 +492,10 @@ async fn a_feed_loses_and_repeats_nothing_while_events_arrive() {
     order(&mut sorted);
     assert_eq!(sorted, all);
     let unknown = reports
-        .activity(world.account, "visit", Some(id().into()), 3)
+        .activity(fixture.account, "visit", Some(id().into()), 3)
         .await
         .unwrap();
     assert_eq!(unknown, ActivityRead::NoCursor);
-    let none = reports.activity(world.account, "visits", cursor, 3).await.unwrap();
+    let none = reports.activity(fixture.account, "visits", cursor, 3).await.unwrap();
     assert_eq!(none, ActivityRead::NoMetric);
 }

@@ -22,7 +22,7 @@ use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::status_updates::status_update;
-use crate::support::{World, id};
+use crate::support::{DbFixture, id};
 use crate::whatsapp::profile;
 
 /// The day after the clocks of Lord Howe went back by half an hour; in Kathmandu it is tomorrow already.
@@ -65,7 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// A history in an account of its own.
 struct History<'a> {
-    world: &'a World,
+    fixture: &'a DbFixture,
     profile: ProfileId,
 }
 
@@ -128,24 +128,24 @@ fn reply(conversation: ConversationId, ago: i64) -> Message {
 
 impl History<'_> {
     fn conversations(&self) -> PgConversations {
-        PgConversations::new(self.world.tenants.clone(), self.world.owner.clone())
+        PgConversations::new(self.fixture.tenants.clone(), self.fixture.owner.clone())
     }
 
     /// One of the rows, by its place among them.
     async fn pick(&self, table: &str, condition: &str, at: usize) -> Option<Uuid> {
-        let account = self.world.account;
+        let account = self.fixture.account;
         let from = format!("FROM {table} WHERE account_id = '{account}' AND {condition}");
-        let count = self.world.number(&format!("SELECT count(*) {from}")).await;
+        let count = self.fixture.number(&format!("SELECT count(*) {from}")).await;
         let at = i64::try_from(at).unwrap().checked_rem(count)?;
         let row = format!("SELECT id {from} ORDER BY id OFFSET {at} LIMIT 1");
-        Some(self.world.text(&row).await?.parse().unwrap())
+        Some(self.fixture.text(&row).await?.parse().unwrap())
     }
 
     async fn play(&self, step: Step) {
-        let (world, account) = (self.world, self.world.account);
+        let (fixture, account) = (self.fixture, self.fixture.account);
         match step {
             Step::Told(who, ago) => {
-                let inbox = PgInbox::new(world.tenants.clone());
+                let inbox = PgInbox::new(fixture.tenants.clone());
                 inbox.receive(account, NUMBER, &[inbound(who, ago)]).await.unwrap();
             }
             Step::Reply(at, ago) => {
@@ -180,7 +180,7 @@ impl History<'_> {
                     return;
                 };
                 let update = status_update(Some(message.into()), &message.to_string(), status);
-                world.status_updates().apply(account, &[update]).await.unwrap();
+                fixture.status_updates().apply(account, &[update]).await.unwrap();
             }
             Step::Set(at, status) => {
                 let Some(conversation) = self.pick("conversations", "true", at).await else {
@@ -192,7 +192,7 @@ impl History<'_> {
                     .unwrap();
             }
             Step::Add(who, ago) => {
-                let (contacts, draft) = (world.contacts(), draft(who));
+                let (contacts, draft) = (fixture.contacts(), draft(who));
                 // The phone may be taken.
                 contacts
                     .insert(account, id().into(), &draft, &[], moment(ago))
@@ -204,7 +204,7 @@ impl History<'_> {
                 let Some(contact) = self.pick("contacts", "deleted_at IS NULL", at).await else {
                     return;
                 };
-                world.contacts().delete(account, contact.into(), BASE).await.unwrap();
+                fixture.contacts().delete(account, contact.into(), BASE).await.unwrap();
             }
             Step::Campaign(ago, sends, deleted) => self.campaign(ago, sends, deleted).await,
         }
@@ -222,15 +222,15 @@ impl History<'_> {
             })
             .collect();
         let ids: Vec<ContactId> = rows.iter().map(|_| id().into()).collect();
-        let contacts = self.world.contacts();
+        let contacts = self.fixture.contacts();
         contacts
-            .upsert(self.world.account, &ids, &rows, moment(ago))
+            .upsert(self.fixture.account, &ids, &rows, moment(ago))
             .await
             .unwrap();
     }
 
     async fn campaign(&self, ago: i64, statuses: Vec<Option<SendStatus>>, deleted: bool) {
-        let (world, account) = (self.world, self.world.account);
+        let (fixture, account) = (self.fixture, self.fixture.account);
         if self
             .pick("contacts", "deleted_at IS NULL AND opted_out_at IS NULL", 0)
             .await
@@ -239,21 +239,21 @@ impl History<'_> {
             return;
         }
         let worker = id();
-        let (campaign, run) = world.started(worker).await;
-        let sends = world.in_flight(run, worker, 5).await;
+        let (campaign, run) = fixture.started(worker).await;
+        let sends = fixture.in_flight(run, worker, 5).await;
         for (send, status) in sends.into_iter().zip(statuses) {
             let Some(status) = status else { continue };
             let sent = SendResult::Sent {
                 message_id: None,
                 wa_id: None,
             };
-            world.runs().record(run, &[(send, sent)]).await.unwrap();
+            fixture.runs().record(run, &[(send, sent)]).await.unwrap();
             let update = status_update(Some(send), &send.to_string(), status);
-            world.status_updates().apply(account, &[update]).await.unwrap();
+            fixture.status_updates().apply(account, &[update]).await.unwrap();
         }
         let (id, at) = (campaign.id, moment(ago));
         // As if it had been then; nobody takes it up again.
-        world
+        fixture
             .sql(&format!(
                 "UPDATE campaigns SET executed_at = '{at}', deleted_at = CASE WHEN {deleted} THEN now() END
                    WHERE id = '{id}';
@@ -265,7 +265,7 @@ impl History<'_> {
     }
 
     async fn rows(&self, query: &str) -> Vec<Vec<String>> {
-        let rows = self.world.client.query(query, &[]).await;
+        let rows = self.fixture.client.query(query, &[]).await;
         let rows = rows.unwrap_or_else(|error| panic!("{query}: {error:?}"));
         rows.iter()
             .map(|row| (0..row.len()).map(|at| row.get(at)).collect())
@@ -274,8 +274,8 @@ impl History<'_> {
 
     /// Every report of one zone and one period against the rows.
     async fn check(&self, zone: &str, period: Period) {
-        let account = self.world.account;
-        let insights = PgInsights::new(self.world.tenants.clone());
+        let account = self.fixture.account;
+        let insights = PgInsights::new(self.fixture.tenants.clone());
         let zoned: Zone = zone.parse().unwrap();
         let window = Window::new(period, &zoned, BASE).unwrap();
         let dates = self.dates(zone, period).await;
@@ -329,7 +329,7 @@ impl History<'_> {
 
     async fn dates(&self, zone: &str, period: Period) -> Vec<Date> {
         let today = format!("SELECT ('{BASE}'::timestamptz AT TIME ZONE '{zone}')::date");
-        let today = parsed(&self.world.text(&today).await.unwrap());
+        let today = parsed(&self.fixture.text(&today).await.unwrap());
         (0..period.days())
             .rev()
             .map(|back| today - Duration::days(back))
@@ -337,7 +337,7 @@ impl History<'_> {
     }
 
     async fn check_campaigns(&self, insights: &PgInsights, zone: &str, window: &Window) {
-        let account = self.world.account;
+        let account = self.fixture.account;
         let (first, last) = (window.dates.first().unwrap(), window.dates.last().unwrap());
         let rows = self
             .rows(&format!(
@@ -384,9 +384,9 @@ impl History<'_> {
     }
 
     async fn check_dashboard(&self) {
-        let (world, account) = (self.world, self.world.account);
+        let (fixture, account) = (self.fixture, self.fixture.account);
         let new_since = NewSince::at(BASE).unwrap();
-        let shown = PgInsights::new(world.tenants.clone())
+        let shown = PgInsights::new(fixture.tenants.clone())
             .dashboard(account, &new_since)
             .await
             .unwrap();
@@ -416,7 +416,7 @@ impl History<'_> {
                 .filter(|(of, _)| *of == status)
                 .map(|(_, n)| n)
                 .sum();
-            assert_eq!(kept, world.number(&count).await, "{status}");
+            assert_eq!(kept, fixture.number(&count).await, "{status}");
         }
         let mut counts = MessageCounts::default();
         for (status, sum) in [
@@ -429,13 +429,13 @@ impl History<'_> {
             let of = |table: &str| {
                 format!("(SELECT count(*) FROM {table} WHERE account_id = '{account}' AND status = '{status}')")
             };
-            *sum = world
+            *sum = fixture
                 .number(&format!("SELECT {} + {}", of("messages"), of("campaign_sends")))
                 .await;
         }
         assert_eq!(shown.messages, counts);
         let live = format!("SELECT count(*) FROM campaigns WHERE account_id = '{account}' AND deleted_at IS NULL");
-        assert_eq!(shown.campaigns.total, world.number(&live).await);
+        assert_eq!(shown.campaigns.total, fixture.number(&live).await);
     }
 }
 
@@ -445,11 +445,11 @@ fn parsed(date: &str) -> Date {
 }
 
 /// Another account, with the number.
-async fn connect(world: &mut World) -> ProfileId {
-    world.account = world.another_account().await;
+async fn connect(fixture: &mut DbFixture) -> ProfileId {
+    fixture.account = fixture.another_account().await;
     let stored = profile(NUMBER);
-    PgProfiles::new(world.tenants.clone())
-        .insert(world.account, &stored)
+    PgProfiles::new(fixture.tenants.clone())
+        .insert(fixture.account, &stored)
         .await
         .unwrap();
     stored.profile.id
@@ -461,7 +461,7 @@ fn every_report_equals_a_recount_after_any_history() {
         .enable_all()
         .build()
         .unwrap();
-    let world = tokio::sync::Mutex::new(runtime.block_on(World::new()));
+    let fixture = tokio::sync::Mutex::new(runtime.block_on(DbFixture::new()));
     let config = Config {
         cases: 24,
         failure_persistence: None,
@@ -470,9 +470,12 @@ fn every_report_equals_a_recount_after_any_history() {
     TestRunner::new(config)
         .run(&prop::collection::vec(step(), 1..40), |steps| {
             runtime.block_on(async {
-                let mut world = world.lock().await;
-                let profile = connect(&mut world).await;
-                let history = History { world: &world, profile };
+                let mut fixture = fixture.lock().await;
+                let profile = connect(&mut fixture).await;
+                let history = History {
+                    fixture: &fixture,
+                    profile,
+                };
                 for step in steps {
                     history.play(step).await;
                 }
@@ -482,8 +485,8 @@ fn every_report_equals_a_recount_after_any_history() {
                     }
                 }
                 history.check_dashboard().await;
-                let rollups = PgRollups::new(world.owner.clone());
-                assert_eq!(rollups.verify(world.account).await.unwrap(), []);
+                let rollups = PgRollups::new(fixture.owner.clone());
+                assert_eq!(rollups.verify(fixture.account).await.unwrap(), []);
             });
             Ok(())
         })
@@ -492,11 +495,14 @@ fn every_report_equals_a_recount_after_any_history() {
 
 #[tokio::test]
 async fn whoever_removes_a_contact_and_whoever_closes_its_conversation_count_it_once() {
-    let mut world = World::new().await;
-    let profile = connect(&mut world).await;
+    let mut fixture = DbFixture::new().await;
+    let profile = connect(&mut fixture).await;
     for round in 0..8_u8 {
         let who = round % 6;
-        let history = History { world: &world, profile };
+        let history = History {
+            fixture: &fixture,
+            profile,
+        };
         history.play(Step::Told(who, 10)).await;
         let contact: ContactId = history.pick("contacts", "deleted_at IS NULL", 0).await.unwrap().into();
         let conversation: ConversationId = history
@@ -504,8 +510,8 @@ async fn whoever_removes_a_contact_and_whoever_closes_its_conversation_count_it_
             .await
             .unwrap()
             .into();
-        let (contacts, conversations) = (world.contacts(), history.conversations());
-        let account = world.account;
+        let (contacts, conversations) = (fixture.contacts(), history.conversations());
+        let account = fixture.account;
         let close = async {
             conversations
                 .set_status(account, conversation, ConversationStatus::Closed)
@@ -532,9 +538,12 @@ async fn whoever_removes_a_contact_and_whoever_closes_its_conversation_count_it_
 
 #[tokio::test]
 async fn sums_that_went_wrong_are_named_and_made_right() {
-    let mut world = World::new().await;
-    let profile = connect(&mut world).await;
-    let history = History { world: &world, profile };
+    let mut fixture = DbFixture::new().await;
+    let profile = connect(&mut fixture).await;
+    let history = History {
+        fixture: &fixture,
+        profile,
+    };
     for step in [
         Step::Told(1, 10),
         Step::Told(2, 3000),
@@ -547,10 +556,10 @@ async fn sums_that_went_wrong_are_named_and_made_right() {
     history
         .play(Step::Campaign(30, vec![Some(SendStatus::Read), None], false))
         .await;
-    let account = world.account;
-    let rollups = PgRollups::new(world.owner.clone());
+    let account = fixture.account;
+    let rollups = PgRollups::new(fixture.owner.clone());
     assert_eq!(rollups.verify(account).await.unwrap(), []);
-    world
+    fixture
         .sql(&format!(
             "UPDATE message_rollups SET received = received + 1 WHERE account_id = '{account}' AND span = 15;
              DELETE FROM contact_counts WHERE account_id = '{account}';
@@ -587,12 +596,17 @@ async fn sums_that_went_wrong_are_named_and_made_right() {
 
 #[tokio::test]
 async fn another_account_adds_nothing() {
-    let mut world = World::new().await;
-    let profile = connect(&mut world).await;
-    History { world: &world, profile }.play(Step::Told(1, 10)).await;
-    let other = connect(&mut world).await;
+    let mut fixture = DbFixture::new().await;
+    let profile = connect(&mut fixture).await;
+    History {
+        fixture: &fixture,
+        profile,
+    }
+    .play(Step::Told(1, 10))
+    .await;
+    let other = connect(&mut fixture).await;
     let history = History {
-        world: &world,
+        fixture: &fixture,
         profile: other,
     };
     history.check("UTC", Period::Week).await;

@@ -8,11 +8,11 @@ use recado_domain::team::{Acceptance, Invite, InviteInsert, InviteStatus, Invite
 use recado_postgres::{PgAccounts, PgInvites};
 use time::Duration;
 
-use crate::support::{World, event, id, position, session};
+use crate::support::{DbFixture, event, id, position, session};
 
 use InviteStatus::{Accepted, Expired, Pending, Revoked};
 
-impl World {
+impl DbFixture {
     pub(crate) fn invites(&self) -> PgInvites {
         PgInvites::new(self.owner.clone())
     }
@@ -76,14 +76,14 @@ impl World {
 
 #[tokio::test]
 async fn what_is_stored_is_listed_newest_first_and_found_by_its_token() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    let foreign = world.invited(other, "bia@example.com", 9).await;
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    let foreign = fixture.invited(other, "bia@example.com", 9).await;
     let mut ids = Vec::new();
     for token in 1..=3 {
         ids.push(
-            world
-                .invited(world.account, &format!("b{token}@e.example"), token)
+            fixture
+                .invited(fixture.account, &format!("b{token}@e.example"), token)
                 .await
                 .id,
         );
@@ -91,164 +91,184 @@ async fn what_is_stored_is_listed_newest_first_and_found_by_its_token() {
     ids.reverse();
     let list = async |cursor| {
         let query = CursorQuery { cursor, limit: 2 };
-        world.invites().invites(world.account, &query).await.unwrap()
+        fixture.invites().invites(fixture.account, &query).await.unwrap()
     };
     let first = list(None).await;
     let second = list(position(first.next_cursor)).await;
     let seen: Vec<_> = first.data.iter().chain(&second.data).map(|invite| invite.id).collect();
     assert_eq!((seen, first.has_more, second.has_more), (ids, true, false));
 
-    let stranger = world.stranger().await;
-    let presented = world.invites().presented(&[9; 32], stranger).await.unwrap().unwrap();
+    let stranger = fixture.stranger().await;
+    let presented = fixture.invites().presented(&[9; 32], stranger).await.unwrap().unwrap();
     assert_eq!((presented.account_id, &presented.invite), (other, &foreign));
-    assert_eq!((presented.invited_by, presented.is_member), (world.user, false));
+    assert_eq!((presented.invited_by, presented.is_member), (fixture.user, false));
     assert!(presented.now >= foreign.created_at && presented.now < foreign.expires_at);
-    let mine = world.invites().presented(&[9; 32], world.user).await.unwrap().unwrap();
+    let mine = fixture
+        .invites()
+        .presented(&[9; 32], fixture.user)
+        .await
+        .unwrap()
+        .unwrap();
     assert!(mine.is_member);
-    assert_eq!(world.invites().presented(&[8; 32], stranger).await.unwrap(), None);
-    assert_eq!(world.invites().invite(world.account, foreign.id).await.unwrap(), None);
+    assert_eq!(fixture.invites().presented(&[8; 32], stranger).await.unwrap(), None);
+    assert_eq!(
+        fixture.invites().invite(fixture.account, foreign.id).await.unwrap(),
+        None
+    );
 }
 
 #[tokio::test]
 async fn an_address_has_one_pending_invite_an_account() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    let foreign = world.invited(other, "bia@example.com", 1).await;
-    let first = world.invited(world.account, "bia@example.com", 2).await;
-    let second = world.invited(world.account, "BIA@Example.com", 3).await;
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    let foreign = fixture.invited(other, "bia@example.com", 1).await;
+    let first = fixture.invited(fixture.account, "bia@example.com", 2).await;
+    let second = fixture.invited(fixture.account, "BIA@Example.com", 3).await;
     assert_eq!(
-        (world.status(&first).await, world.status(&second).await),
+        (fixture.status(&first).await, fixture.status(&second).await),
         (Revoked, Pending)
     );
-    let stored = world.invites().invite(other, foreign.id).await.unwrap().unwrap();
+    let stored = fixture.invites().invite(other, foreign.id).await.unwrap().unwrap();
     assert_eq!(stored.status, Pending);
-    assert_eq!(world.number("SELECT count(*) FROM invite_tokens").await, 2);
-    assert_eq!(world.invites().presented(&[2; 32], world.user).await.unwrap(), None);
+    assert_eq!(fixture.number("SELECT count(*) FROM invite_tokens").await, 2);
+    assert_eq!(fixture.invites().presented(&[2; 32], fixture.user).await.unwrap(), None);
 
-    let inserts = join_all((10..30).map(|token| world.insert_of(world.account, "Bia@example.com", token))).await;
+    let inserts = join_all((10..30).map(|token| fixture.insert_of(fixture.account, "Bia@example.com", token))).await;
     join_all(
         inserts
             .iter()
-            .map(async |insert| world.invites().insert(insert).await.unwrap()),
+            .map(async |insert| fixture.invites().insert(insert).await.unwrap()),
     )
     .await;
     let pending = "SELECT count(*) FROM team_invites WHERE status = 'pending'";
-    assert_eq!(world.number(pending).await, 2);
-    assert_eq!(world.number("SELECT count(*) FROM invite_tokens").await, 2);
+    assert_eq!(fixture.number(pending).await, 2);
+    assert_eq!(fixture.number("SELECT count(*) FROM invite_tokens").await, 2);
 }
 
 #[tokio::test]
 async fn an_invite_and_its_mail_are_stored_together() {
-    let world = World::new().await;
-    let facts = world.invites().facts(world.account, world.user).await.unwrap();
+    let fixture = DbFixture::new().await;
+    let facts = fixture.invites().facts(fixture.account, fixture.user).await.unwrap();
     assert_eq!((facts.account.as_str(), facts.inviter.as_str()), ("Loja da Ana", "Ana"));
-    let mut insert = world.insert_of(world.account, "bia@example.com", 1).await;
+    let mut insert = fixture.insert_of(fixture.account, "bia@example.com", 1).await;
     insert.mail = Some(OutgoingMail {
         id: id().into(),
         content: Sealed(vec![1]),
     });
-    world.invites().insert(&insert).await.unwrap();
+    fixture.invites().insert(&insert).await.unwrap();
     for table in ["team_invites", "invite_tokens", "outgoing_mail"] {
-        let stored = world.number(&format!("SELECT count(*) FROM {table}")).await;
+        let stored = fixture.number(&format!("SELECT count(*) FROM {table}")).await;
         assert_eq!(stored, 1, "{table}");
     }
 }
 
 #[tokio::test]
 async fn fifty_at_once_join_once() {
-    let world = World::new().await;
-    let user = world.stranger().await;
-    let invite = world.invited(world.account, "bia@example.com", 1).await;
-    let acceptance = world.acceptance(&invite, user);
-    let invites = world.invites();
+    let fixture = DbFixture::new().await;
+    let user = fixture.stranger().await;
+    let invite = fixture.invited(fixture.account, "bia@example.com", 1).await;
+    let acceptance = fixture.acceptance(&invite, user);
+    let invites = fixture.invites();
     let results = join_all((0..50).map(async |_| invites.accept(&acceptance).await.unwrap())).await;
     assert_eq!(results.iter().filter(|&&accepted| accepted).count(), 1);
     let members = format!("SELECT count(*) FROM account_users WHERE user_id = '{user}' AND role = 'member'");
-    assert_eq!(world.number(&members).await, 1);
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
-    assert_eq!(world.number("SELECT count(*) FROM invite_tokens").await, 0);
-    assert_eq!(world.status(&invite).await, Accepted);
+    assert_eq!(fixture.number(&members).await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM invite_tokens").await, 0);
+    assert_eq!(fixture.status(&invite).await, Accepted);
 }
 
 #[tokio::test]
 async fn two_invites_of_two_accounts_do_not_touch_each_other() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    let user = world.stranger().await;
-    let foreign = world.invited(other, "bia@example.com", 1).await;
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    let user = fixture.stranger().await;
+    let foreign = fixture.invited(other, "bia@example.com", 1).await;
     // Another account's invite is none.
-    let acceptance = world.acceptance(&foreign, user);
-    assert!(!world.invites().accept(&acceptance).await.unwrap());
-    let moved = world
+    let acceptance = fixture.acceptance(&foreign, user);
+    assert!(!fixture.invites().accept(&acceptance).await.unwrap());
+    let moved = fixture
         .invites()
-        .move_on(world.account, foreign.id, Pending, Revoked)
+        .move_on(fixture.account, foreign.id, Pending, Revoked)
         .await;
     assert_eq!(moved.unwrap(), WriteOutcome::Missing);
-    world.ends(&foreign, "now()").await;
-    let expired = world
+    fixture.ends(&foreign, "now()").await;
+    let expired = fixture
         .invites()
-        .expire(world.account, foreign.id, Pending, Expired)
+        .expire(fixture.account, foreign.id, Pending, Expired)
         .await;
     assert!(!expired.unwrap());
-    let stored = world.invites().invite(other, foreign.id).await.unwrap().unwrap();
+    let stored = fixture.invites().invite(other, foreign.id).await.unwrap().unwrap();
     assert_eq!(stored.status, Pending);
 }
 
 #[tokio::test]
 async fn a_member_does_not_use_an_invite_up() {
-    let world = World::new().await;
-    let invite = world.invited(world.account, "bia@example.com", 1).await;
-    let acceptance = world.acceptance(&invite, world.user);
-    assert!(!world.invites().accept(&acceptance).await.unwrap());
-    assert_eq!(world.status(&invite).await, Pending);
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
-    assert_eq!(world.number("SELECT count(*) FROM invite_tokens").await, 1);
+    let fixture = DbFixture::new().await;
+    let invite = fixture.invited(fixture.account, "bia@example.com", 1).await;
+    let acceptance = fixture.acceptance(&invite, fixture.user);
+    assert!(!fixture.invites().accept(&acceptance).await.unwrap());
+    assert_eq!(fixture.status(&invite).await, Pending);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM invite_tokens").await, 1);
 }
 
 #[tokio::test]
 async fn the_databases_clock_says_when_it_is_too_late() {
-    let world = World::new().await;
-    let user = world.stranger().await;
-    let invite = world.invited(world.account, "bia@example.com", 1).await;
+    let fixture = DbFixture::new().await;
+    let user = fixture.stranger().await;
+    let invite = fixture.invited(fixture.account, "bia@example.com", 1).await;
     let expire = async || {
-        let invites = world.invites();
+        let invites = fixture.invites();
         invites
-            .expire(world.account, invite.id, Pending, Expired)
+            .expire(fixture.account, invite.id, Pending, Expired)
             .await
             .unwrap()
     };
     assert!(!expire().await, "not before its time");
-    world.ends(&invite, "now() - interval '1 microsecond'").await;
-    assert!(!world.invites().accept(&world.acceptance(&invite, user)).await.unwrap());
+    fixture.ends(&invite, "now() - interval '1 microsecond'").await;
+    assert!(
+        !fixture
+            .invites()
+            .accept(&fixture.acceptance(&invite, user))
+            .await
+            .unwrap()
+    );
     assert!(expire().await);
     assert!(!expire().await, "once");
-    assert_eq!(world.status(&invite).await, Expired);
-    assert_eq!(world.number("SELECT count(*) FROM invite_tokens").await, 0);
-    assert!(!world.invites().accept(&world.acceptance(&invite, user)).await.unwrap());
-    let moved = world
+    assert_eq!(fixture.status(&invite).await, Expired);
+    assert_eq!(fixture.number("SELECT count(*) FROM invite_tokens").await, 0);
+    assert!(
+        !fixture
+            .invites()
+            .accept(&fixture.acceptance(&invite, user))
+            .await
+            .unwrap()
+    );
+    let moved = fixture
         .invites()
-        .move_on(world.account, invite.id, Pending, Revoked)
+        .move_on(fixture.account, invite.id, Pending, Revoked)
         .await;
     assert_eq!(moved.unwrap(), WriteOutcome::Stale(Expired));
 }
 
 #[tokio::test]
 async fn revoking_and_accepting_at_once_do_one_of_both() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     for round in 1..=20 {
-        let user = world.stranger().await;
-        let invite = world
-            .invited(world.account, &format!("b{round}@e.example"), round)
+        let user = fixture.stranger().await;
+        let invite = fixture
+            .invited(fixture.account, &format!("b{round}@e.example"), round)
             .await;
-        let (accepts, revokes) = (world.invites(), world.invites());
-        let acceptance = world.acceptance(&invite, user);
+        let (accepts, revokes) = (fixture.invites(), fixture.invites());
+        let acceptance = fixture.acceptance(&invite, user);
         let (accepted, revoked) = tokio::join!(
             accepts.accept(&acceptance),
-            revokes.move_on(world.account, invite.id, Pending, Revoked)
+            revokes.move_on(fixture.account, invite.id, Pending, Revoked)
         );
         let (accepted, revoked) = (accepted.unwrap(), revoked.unwrap());
         assert_eq!(accepted, revoked == WriteOutcome::Stale(Accepted), "{revoked:?}");
         let members = format!("SELECT count(*) FROM account_users WHERE user_id = '{user}'");
-        assert_eq!(world.number(&members).await, i64::from(accepted));
+        assert_eq!(fixture.number(&members).await, i64::from(accepted));
     }
 }

@@ -3,7 +3,7 @@
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use crate::support::{World, id};
+use crate::support::{DbFixture, id};
 
 /// Tables with an `account_id` that no policy binds: the system's own and the directories.
 const SYSTEM: [&str; 10] = [
@@ -60,12 +60,12 @@ fn recorded(account: &str, tag: Uuid, contact: Uuid) -> String {
 }
 
 /// A row of every tenant table for each of two accounts.
-async fn filled() -> (World, [String; 2]) {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    for account in [world.account, other] {
+async fn filled() -> (DbFixture, [String; 2]) {
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    for account in [fixture.account, other] {
         let (contact, tag, segment, campaign, profile) = (id(), id(), id(), id(), id());
-        world
+        fixture
             .sql(&format!(
                 "INSERT INTO contacts (account_id, id, name) VALUES ('{account}', '{contact}', 'c');
                  INSERT INTO tags (account_id, id, name) VALUES ('{account}', '{tag}', 't');
@@ -121,10 +121,10 @@ async fn filled() -> (World, [String; 2]) {
                    VALUES ('{account}', '{tag}', '{tag}', 'outbound', 'message.sent', 'm', '{tag}')"
             ))
             .await;
-        world.sql(&recorded(&account.to_string(), tag, contact)).await;
+        fixture.sql(&recorded(&account.to_string(), tag, contact)).await;
     }
-    let accounts = [world.account.to_string(), other.to_string()];
-    (world, accounts)
+    let accounts = [fixture.account.to_string(), other.to_string()];
+    (fixture, accounts)
 }
 
 async fn list(client: &Client, query: &str) -> Vec<String> {
@@ -138,15 +138,15 @@ async fn list(client: &Client, query: &str) -> Vec<String> {
 }
 
 /// The tenant tables, and if asked for the views of them, with the column that names the account.
-async fn tenant_tables(world: &World, with_views: bool) -> Vec<(String, &'static str)> {
+async fn tenant_tables(fixture: &DbFixture, with_views: bool) -> Vec<(String, &'static str)> {
     let tables = list(
-        &world.client,
+        &fixture.client,
         "SELECT tablename::text FROM pg_policies WHERE schemaname = 'public' ORDER BY 1",
     )
     .await;
     assert!(tables.len() >= 55, "{tables:?}");
     let views = list(
-        &world.client,
+        &fixture.client,
         "SELECT viewname::text FROM pg_views WHERE schemaname = 'public' ORDER BY 1",
     )
     .await;
@@ -172,17 +172,17 @@ async fn count(client: &Client, query: &str) -> i64 {
         .get(0)
 }
 
-async fn tenant(world: &World) -> Client {
-    let client = world.db.client().await;
+async fn tenant(fixture: &DbFixture) -> Client {
+    let client = fixture.db.client().await;
     client.batch_execute("SET ROLE recado_tenant").await.unwrap();
     client
 }
 
 #[tokio::test]
 async fn a_tenant_sees_its_own_rows_and_without_an_account_none() {
-    let (world, [a, b]) = filled().await;
-    let client = tenant(&world).await;
-    for (table, column) in tenant_tables(&world, true).await {
+    let (fixture, [a, b]) = filled().await;
+    let client = tenant(&fixture).await;
+    for (table, column) in tenant_tables(&fixture, true).await {
         let all = format!("SELECT count(*) FROM {table}");
         assert_eq!(count(&client, &all).await, 0, "{table} without an account");
         for (mine, theirs) in [(&a, &b), (&b, &a)] {
@@ -206,7 +206,7 @@ async fn a_tenant_sees_its_own_rows_and_without_an_account_none() {
     }
     // So a connection of the product begins: what overtakes its account is refused, not answered with nothing.
     client.batch_execute("SET app.account_id = 'none'").await.unwrap();
-    for (table, _) in tenant_tables(&world, true).await {
+    for (table, _) in tenant_tables(&fixture, true).await {
         let refused = client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;
         let code = refused.unwrap_err().code().map(|code| code.code().to_owned());
         assert_eq!(code.as_deref(), Some("22P02"), "{table} for an account that is none");
@@ -215,9 +215,9 @@ async fn a_tenant_sees_its_own_rows_and_without_an_account_none() {
 
 #[tokio::test]
 async fn a_tenant_cannot_write_for_another() {
-    let (world, [a, b]) = filled().await;
-    let client = tenant(&world).await;
-    for (table, column) in tenant_tables(&world, false).await {
+    let (fixture, [a, b]) = filled().await;
+    let client = tenant(&fixture).await;
+    for (table, column) in tenant_tables(&fixture, false).await {
         for (what, statement) in [
             (
                 "insert",
@@ -257,20 +257,20 @@ async fn a_tenant_cannot_write_for_another() {
 
 #[tokio::test]
 async fn every_table_is_bound_or_out_of_reach() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let unbound = "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
          JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'account_id' AND NOT a.attisdropped
          WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p') AND NOT c.relrowsecurity ORDER BY 1";
-    assert_eq!(list(&world.client, unbound).await, SYSTEM);
+    assert_eq!(list(&fixture.client, unbound).await, SYSTEM);
     let readable = "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
          WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p', 'v', 'm') AND NOT c.relrowsecurity
            AND NOT (c.relkind = 'v' AND 'security_invoker=true' = ANY (coalesce(c.reloptions, '{}')))
            AND has_table_privilege('recado_tenant', c.oid, 'SELECT, UPDATE, DELETE, TRUNCATE')";
-    assert_eq!(list(&world.client, readable).await, Vec::<String>::new());
+    assert_eq!(list(&fixture.client, readable).await, Vec::<String>::new());
     let without_policy = "SELECT c.relname::text FROM pg_class c WHERE c.relrowsecurity
          AND NOT EXISTS (SELECT 1 FROM pg_policy p WHERE p.polrelid = c.oid)";
-    assert_eq!(list(&world.client, without_policy).await, Vec::<String>::new());
+    assert_eq!(list(&fixture.client, without_policy).await, Vec::<String>::new());
     let role = "SELECT (rolsuper OR rolbypassrls OR rolcreaterole OR rolcreatedb)::text FROM pg_roles
          WHERE rolname = 'recado_tenant'";
-    assert_eq!(list(&world.client, role).await, ["false"]);
+    assert_eq!(list(&fixture.client, role).await, ["false"]);
 }

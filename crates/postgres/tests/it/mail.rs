@@ -6,14 +6,14 @@ use recado_domain::shared::{MailId, Sealed};
 use recado_postgres::PgMailQueue;
 use time::Duration;
 
-use crate::support::{LEASE, World, id};
+use crate::support::{DbFixture, LEASE, id};
 
-async fn queued(world: &World, count: usize) -> Vec<MailId> {
+async fn queued(fixture: &DbFixture, count: usize) -> Vec<MailId> {
     let ids: Vec<_> = (0..count).map(|_| id()).collect();
     for id in &ids {
-        let account = world.account;
+        let account = fixture.account;
         let insert = "INSERT INTO outgoing_mail (id, account_id, content, due_at)";
-        world
+        fixture
             .sql(&format!(
                 "{insert} VALUES ('{id}', '{account}', '\\x0102', now() - interval '1 hour')"
             ))
@@ -22,57 +22,57 @@ async fn queued(world: &World, count: usize) -> Vec<MailId> {
     ids.into_iter().map(MailId::from).collect()
 }
 
-fn queue(world: &World) -> PgMailQueue {
-    PgMailQueue::new(world.owner.clone())
+fn queue(fixture: &DbFixture) -> PgMailQueue {
+    PgMailQueue::new(fixture.owner.clone())
 }
 
 #[tokio::test]
 async fn a_mail_is_taken_by_one_and_again_when_the_lease_is_over() {
-    let world = World::new().await;
-    let ids = queued(&world, 1).await;
-    let claimed = queue(&world).claim(LEASE).await.unwrap().unwrap();
+    let fixture = DbFixture::new().await;
+    let ids = queued(&fixture, 1).await;
+    let claimed = queue(&fixture).claim(LEASE).await.unwrap().unwrap();
     assert_eq!(
         (claimed.mail.id, claimed.account_id, claimed.attempts),
-        (ids[0], world.account, 1)
+        (ids[0], fixture.account, 1)
     );
     assert_eq!(claimed.mail.content, Sealed(vec![1, 2]));
-    assert_eq!(queue(&world).claim(LEASE).await.unwrap(), None);
-    world
+    assert_eq!(queue(&fixture).claim(LEASE).await.unwrap(), None);
+    fixture
         .sql("UPDATE outgoing_mail SET due_at = due_at - interval '61 seconds'")
         .await;
-    let again = queue(&world).claim(LEASE).await.unwrap().unwrap();
+    let again = queue(&fixture).claim(LEASE).await.unwrap().unwrap();
     assert_eq!((again.mail.id, again.attempts), (ids[0], 2));
     // Whoever had it first has no say any more.
-    queue(&world).defer(ids[0], 1, Duration::ZERO).await.unwrap();
-    assert_eq!(queue(&world).claim(LEASE).await.unwrap(), None);
-    queue(&world).defer(ids[0], 2, Duration::ZERO).await.unwrap();
-    assert_eq!(queue(&world).claim(LEASE).await.unwrap().unwrap().attempts, 3);
-    queue(&world).forget(ids[0]).await.unwrap();
-    assert_eq!(world.number("SELECT count(*) FROM outgoing_mail").await, 0);
+    queue(&fixture).defer(ids[0], 1, Duration::ZERO).await.unwrap();
+    assert_eq!(queue(&fixture).claim(LEASE).await.unwrap(), None);
+    queue(&fixture).defer(ids[0], 2, Duration::ZERO).await.unwrap();
+    assert_eq!(queue(&fixture).claim(LEASE).await.unwrap().unwrap().attempts, 3);
+    queue(&fixture).forget(ids[0]).await.unwrap();
+    assert_eq!(fixture.number("SELECT count(*) FROM outgoing_mail").await, 0);
 }
 
 #[tokio::test]
 async fn what_waits_waits_by_the_databases_clock() {
-    let world = World::new().await;
-    let ids = queued(&world, 1).await;
-    let claimed = queue(&world).claim(LEASE).await.unwrap().unwrap();
-    queue(&world)
+    let fixture = DbFixture::new().await;
+    let ids = queued(&fixture, 1).await;
+    let claimed = queue(&fixture).claim(LEASE).await.unwrap().unwrap();
+    queue(&fixture)
         .defer(ids[0], claimed.attempts, Duration::minutes(5))
         .await
         .unwrap();
-    assert_eq!(queue(&world).claim(LEASE).await.unwrap(), None);
+    assert_eq!(queue(&fixture).claim(LEASE).await.unwrap(), None);
     let waits = "SELECT extract(epoch FROM due_at - now()) FROM outgoing_mail";
-    let seconds = world.number(waits).await;
+    let seconds = fixture.number(waits).await;
     assert!((290..=300).contains(&seconds), "{seconds}");
 }
 
 #[tokio::test]
 async fn several_workers_take_each_mail_once() {
-    let world = World::new().await;
-    let mut ids = queued(&world, 30).await;
+    let fixture = DbFixture::new().await;
+    let mut ids = queued(&fixture, 30).await;
     let claims = (0..8).map(async |_| {
         let mut mine: Vec<ClaimedMail> = Vec::new();
-        while let Some(claimed) = queue(&world).claim(LEASE).await.unwrap() {
+        while let Some(claimed) = queue(&fixture).claim(LEASE).await.unwrap() {
             mine.push(claimed);
         }
         mine

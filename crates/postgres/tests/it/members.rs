@@ -6,9 +6,9 @@ use recado_domain::shared::{AccountId, CursorPage, CursorQuery, Role, TimeCursor
 use recado_domain::team::{Member, MemberChange, MemberFacts, MemberStep, MemberStore, MemberWrite, decide_member};
 use recado_postgres::{PgAccounts, PgMembers};
 
-use crate::support::{World, event, id, position, session};
+use crate::support::{DbFixture, event, id, position, session};
 
-impl World {
+impl DbFixture {
     fn members(&self) -> PgMembers {
         PgMembers::new(self.owner.clone())
     }
@@ -40,21 +40,24 @@ fn cursor_query(cursor: Option<TimeCursor>, limit: i64) -> CursorQuery<TimeCurso
 
 #[tokio::test]
 async fn the_list_is_the_accounts_own_oldest_first_and_whole() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    world.joined(other, Role::Admin).await;
-    let mut users = vec![world.user];
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    fixture.joined(other, Role::Admin).await;
+    let mut users = vec![fixture.user];
     for _ in 0..4 {
-        users.push(world.joined(world.account, Role::Member).await);
+        users.push(fixture.joined(fixture.account, Role::Member).await);
     }
     // Two of one moment are told apart by their ids.
-    world
+    fixture
         .sql("UPDATE account_users SET created_at = '2026-04-01' WHERE role = 'member'")
         .await;
-    let members = world.members();
+    let members = fixture.members();
     let (mut seen, mut cursor) = (Vec::new(), None);
     loop {
-        let part: CursorPage<Member> = members.members(world.account, &cursor_query(cursor, 2)).await.unwrap();
+        let part: CursorPage<Member> = members
+            .members(fixture.account, &cursor_query(cursor, 2))
+            .await
+            .unwrap();
         seen.extend(part.data.iter().map(|member| member.user_id));
         assert_eq!(part.has_more, part.next_cursor.is_some());
         cursor = position(part.next_cursor);
@@ -63,40 +66,43 @@ async fn the_list_is_the_accounts_own_oldest_first_and_whole() {
         }
     }
     assert_eq!(seen, users);
-    let first = members.member(world.account, world.user).await.unwrap().unwrap();
+    let first = members.member(fixture.account, fixture.user).await.unwrap().unwrap();
     assert_eq!((first.role, first.name.as_deref()), (Role::Owner, Some("Ana")));
     assert_eq!(members.member(other, users[1]).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn the_facts_are_of_this_account_alone() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    let bia = world.joined(other, Role::Owner).await;
-    let members = world.members();
-    let facts = members.facts(world.account, world.user, bia).await.unwrap();
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    let bia = fixture.joined(other, Role::Owner).await;
+    let members = fixture.members();
+    let facts = members.facts(fixture.account, fixture.user, bia).await.unwrap();
     let expected = MemberFacts {
         actor: Some(Role::Owner),
         target: None,
         other_owners: true,
     };
     assert_eq!(facts, expected);
-    let facts = members.facts(world.account, world.user, world.user).await.unwrap();
+    let facts = members
+        .facts(fixture.account, fixture.user, fixture.user)
+        .await
+        .unwrap();
     assert!(!facts.other_owners && facts.target == Some(Role::Owner));
-    let nobody = members.facts(id().into(), world.user, bia).await.unwrap();
+    let nobody = members.facts(id().into(), fixture.user, bia).await.unwrap();
     assert_eq!((nobody.actor, nobody.target, nobody.other_owners), (None, None, false));
 }
 
 #[tokio::test]
 async fn a_change_is_written_only_on_what_it_was_decided_on() {
-    let world = World::new().await;
-    let bia = world.joined(world.account, Role::Member).await;
-    let members = world.members();
+    let fixture = DbFixture::new().await;
+    let bia = fixture.joined(fixture.account, Role::Member).await;
+    let members = fixture.members();
     let write = MemberWrite {
-        account_id: world.account,
-        actor: world.user,
+        account_id: fixture.account,
+        actor: fixture.user,
         target: bia,
-        facts: members.facts(world.account, world.user, bia).await.unwrap(),
+        facts: members.facts(fixture.account, fixture.user, bia).await.unwrap(),
         step: MemberStep::SetRole {
             from: Role::Member,
             to: Role::Admin,
@@ -107,30 +113,30 @@ async fn a_change_is_written_only_on_what_it_was_decided_on() {
     // The member is an admin by now.
     assert!(!members.write(&write).await.unwrap());
     let removal = MemberWrite {
-        facts: members.facts(world.account, world.user, bia).await.unwrap(),
+        facts: members.facts(fixture.account, fixture.user, bia).await.unwrap(),
         step: MemberStep::Remove { from: Role::Admin },
         ..write
     };
     // Whoever asks is no owner any more.
-    world
+    fixture
         .sql(&format!(
             "UPDATE account_users SET role = 'viewer' WHERE user_id = '{}'",
-            world.user
+            fixture.user
         ))
         .await;
     assert!(!members.write(&removal).await.unwrap());
-    world
+    fixture
         .sql(&format!(
             "UPDATE account_users SET role = 'owner' WHERE user_id = '{}'",
-            world.user
+            fixture.user
         ))
         .await;
     assert!(members.write(&removal).await.unwrap());
-    assert_eq!(world.number("SELECT count(*) FROM account_users").await, 1);
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
-    let account = world.account;
+    assert_eq!(fixture.number("SELECT count(*) FROM account_users").await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 2);
+    let account = fixture.account;
     let events = format!("SELECT count(*) FROM outbox_events WHERE account_id = '{account}'");
-    assert_eq!(world.number(&events).await, 2);
+    assert_eq!(fixture.number(&events).await, 2);
 }
 
 /// What the use case does: decides on what is stored until it is written or refused.
@@ -156,32 +162,32 @@ async fn change(members: &PgMembers, write: (AccountId, UserId, UserId), change:
 }
 
 /// Every owner changes the next one at the same moment; how many did.
-async fn race(world: &World, owners: &[UserId], wanted: MemberChange) -> usize {
+async fn race(fixture: &DbFixture, owners: &[UserId], wanted: MemberChange) -> usize {
     let changes = owners.iter().enumerate().map(|(at, &actor)| {
-        let (members, target) = (world.members(), owners[(at + 1) % owners.len()]);
-        async move { change(&members, (world.account, actor, target), wanted).await }
+        let (members, target) = (fixture.members(), owners[(at + 1) % owners.len()]);
+        async move { change(&members, (fixture.account, actor, target), wanted).await }
     });
     join_all(changes).await.into_iter().filter(|&done| done).count()
 }
 
 #[tokio::test]
 async fn owners_who_demote_or_remove_each_other_leave_one() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     for round in 0..10 {
         for wanted in [MemberChange::Role(Role::Viewer), MemberChange::Removal] {
-            let account = world.account;
-            world
+            let account = fixture.account;
+            fixture
                 .sql(&format!("DELETE FROM account_users WHERE account_id = '{account}'"))
                 .await;
             let mut owners = Vec::new();
             for _ in 0..2 + round % 3 {
-                owners.push(world.joined(account, Role::Owner).await);
+                owners.push(fixture.joined(account, Role::Owner).await);
             }
-            let done = race(&world, &owners, wanted).await;
-            assert!(world.owners().await >= 1, "round {round}");
+            let done = race(&fixture, &owners, wanted).await;
+            assert!(fixture.owners().await >= 1, "round {round}");
             assert!(done >= 1, "round {round}: somebody comes first");
             if owners.len() == 2 {
-                assert_eq!((done, world.owners().await), (1, 1), "round {round}");
+                assert_eq!((done, fixture.owners().await), (1, 1), "round {round}");
             }
         }
     }

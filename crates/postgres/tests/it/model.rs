@@ -20,7 +20,7 @@ use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 use self::mutant::{RECORD_AND_START, instead};
 use self::state::State;
 use self::steps::Step;
-use self::system::{Model, Stage, System};
+use self::system::{Model, ModelFixture, System};
 
 /// Where they come from, unless somebody wants others: a failure has a cause in the sources, and not in the day.
 const SEED: u64 = 1;
@@ -39,8 +39,8 @@ pub(crate) fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Plays so many histories on this stage; what was wrong with the shortest one that went wrong.
-fn play(stage: Stage, seed: u64, cases: u32, shrinks: u32) -> Result<(), String> {
+/// Plays so many histories on this model_fixture; what was wrong with the shortest one that went wrong.
+fn play(model_fixture: ModelFixture, seed: u64, cases: u32, shrinks: u32) -> Result<(), String> {
     let config = Config {
         cases,
         failure_persistence: None,
@@ -61,7 +61,7 @@ fn play(stage: Stage, seed: u64, cases: u32, shrinks: u32) -> Result<(), String>
         TestError::Abort(reason) => format!("RECADO_SEED={seed} RECADO_RUNS={cases}: {reason}"),
     };
     let mut runner = TestRunner::new(config.clone());
-    stage.play(|| {
+    model_fixture.play(|| {
         let played = runner.run(&strategy, |(state, steps, seen)| {
             System::test_sequential(config.clone(), state, steps, seen);
             Ok(())
@@ -74,7 +74,7 @@ fn play(stage: Stage, seed: u64, cases: u32, shrinks: u32) -> Result<(), String>
 fn the_stores_do_what_the_model_does() {
     let seed = variable("RECADO_SEED").unwrap_or(SEED);
     let cases = variable("RECADO_RUNS").unwrap_or(CASES);
-    if let Err(wrong) = play(Stage::new(None, ""), seed, cases, 500) {
+    if let Err(wrong) = play(ModelFixture::new(None, ""), seed, cases, 500) {
         panic!("{wrong}");
     }
 }
@@ -82,14 +82,14 @@ fn the_stores_do_what_the_model_does() {
 /// What finds the planted bugs finds nothing where there is none.
 #[test]
 fn the_statement_of_the_turn_as_it_is_passes() {
-    if let Err(wrong) = play(Stage::new(Some(RECORD_AND_START.to_owned()), ""), SEED, 8, 1) {
+    if let Err(wrong) = play(ModelFixture::new(Some(RECORD_AND_START.to_owned()), ""), SEED, 8, 1) {
         panic!("{wrong}");
     }
 }
 
 #[track_caller]
-fn assert_found(bug: &str, stage: Stage) {
-    let Err(found) = play(stage, SEED, ENOUGH, 1) else {
+fn assert_found(bug: &str, model_fixture: ModelFixture) {
+    let Err(found) = play(model_fixture, SEED, ENOUGH, 1) else {
         panic!("{bug}: not found by {ENOUGH} histories")
     };
     // A statement that the database does not understand would be no bug to find.
@@ -113,7 +113,7 @@ fn a_turn_that_leaves_out_a_guard_is_found() {
         (", unknown_at = NULL", ""),
         (", reserved = u.reserved + excluded.reserved", ""),
     ] {
-        assert_found(guard, Stage::new(Some(instead(guard, without)), ""));
+        assert_found(guard, ModelFixture::new(Some(instead(guard, without)), ""));
     }
 }
 
@@ -133,7 +133,7 @@ fn places_that_are_given_back_twice_are_found() {
            WHERE account_id = OLD.account_id AND slot = 0;
            RETURN OLD; END $$;
          CREATE TRIGGER give_back AFTER DELETE ON campaign_queue FOR EACH ROW EXECUTE FUNCTION give_back()";
-    assert_found("reservations released twice", Stage::new(None, bug));
+    assert_found("reservations released twice", ModelFixture::new(None, bug));
 }
 
 #[test]
@@ -159,6 +159,6 @@ fn a_database_that_falsifies_what_is_written_is_found() {
             "IF NEW.status = 'cancelled' THEN NEW.status := OLD.status; END IF;",
         ),
     ] {
-        assert_found(change, Stage::new(None, &falsify(table, change)));
+        assert_found(change, ModelFixture::new(None, &falsify(table, change)));
     }
 }

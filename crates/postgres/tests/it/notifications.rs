@@ -8,7 +8,7 @@ use recado_postgres::{PgNotificationFeed, PgNotifications};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::support::{World, id, position};
+use crate::support::{DbFixture, id, position};
 
 fn note(title: &str) -> Event {
     Event::Notification(NotificationDraft {
@@ -19,12 +19,12 @@ fn note(title: &str) -> Event {
     })
 }
 
-fn store(world: &World) -> PgNotifications {
-    PgNotifications::new(world.tenants.clone(), world.owner.clone())
+fn store(fixture: &DbFixture) -> PgNotifications {
+    PgNotifications::new(fixture.tenants.clone(), fixture.owner.clone())
 }
 
-fn feed(world: &World) -> PgNotificationFeed {
-    PgNotificationFeed::new(world.owner.clone())
+fn feed(fixture: &DbFixture) -> PgNotificationFeed {
+    PgNotificationFeed::new(fixture.owner.clone())
 }
 
 fn asked(unread: bool, cursor: Option<Uuid>, limit: i64) -> NotificationQuery {
@@ -34,8 +34,8 @@ fn asked(unread: bool, cursor: Option<Uuid>, limit: i64) -> NotificationQuery {
     }
 }
 
-async fn titles(world: &World, account: AccountId, unread: bool) -> Vec<String> {
-    let found = store(world).list(account, &asked(unread, None, 100)).await.unwrap();
+async fn titles(fixture: &DbFixture, account: AccountId, unread: bool) -> Vec<String> {
+    let found = store(fixture).list(account, &asked(unread, None, 100)).await.unwrap();
     found.data.into_iter().map(|one| one.title).collect()
 }
 
@@ -48,17 +48,17 @@ fn notification_titles(notifications: &[SequencedNotification]) -> Vec<&str> {
 
 #[tokio::test]
 async fn what_still_waits_is_listed_newest_first_and_marked_once() {
-    let world = World::new().await;
-    let (account, other) = (world.account, world.another_account().await);
-    world.leave(account, &[note("a"), note("b"), note("c")]).await;
-    world.leave(other, &[note("x")]).await;
-    assert_eq!(titles(&world, account, false).await, ["c", "b", "a"]);
+    let fixture = DbFixture::new().await;
+    let (account, other) = (fixture.account, fixture.another_account().await);
+    fixture.leave(account, &[note("a"), note("b"), note("c")]).await;
+    fixture.leave(other, &[note("x")]).await;
+    assert_eq!(titles(&fixture, account, false).await, ["c", "b", "a"]);
     assert_eq!(
-        world.number("SELECT count(*) FROM outbox_events").await,
+        fixture.number("SELECT count(*) FROM outbox_events").await,
         1,
         "the other's is left to others"
     );
-    let store = store(&world);
+    let store = store(&fixture);
     let first = store.list(account, &asked(true, None, 2)).await.unwrap();
     assert!(first.has_more && first.data[0].read_at.is_none() && first.data[0].data == json!({ "a": [1] }));
     let rest = store
@@ -75,40 +75,40 @@ async fn what_still_waits_is_listed_newest_first_and_marked_once() {
     );
     assert!(!store.read(other, first.data[1].id).await.unwrap());
     assert!(!store.read(account, NotificationId(id())).await.unwrap());
-    assert_eq!(titles(&world, account, true).await, ["c", "a"]);
-    world.leave(account, &[note("d")]).await;
+    assert_eq!(titles(&fixture, account, true).await, ["c", "a"]);
+    fixture.leave(account, &[note("d")]).await;
     store.read_all(account).await.unwrap();
-    assert_eq!(titles(&world, account, true).await, Vec::<String>::new());
-    assert_eq!(titles(&world, account, false).await, ["d", "c", "b", "a"]);
-    assert_eq!(titles(&world, other, true).await, ["x"]);
+    assert_eq!(titles(&fixture, account, true).await, Vec::<String>::new());
+    assert_eq!(titles(&fixture, account, false).await, ["d", "c", "b", "a"]);
+    assert_eq!(titles(&fixture, other, true).await, ["x"]);
 }
 
 #[tokio::test]
 async fn a_stream_is_told_again_what_came_after_its_last_one() {
-    let world = World::new().await;
-    let (account, other) = (world.account, world.another_account().await);
-    assert_eq!(feed(&world).latest().await.unwrap(), 0);
-    world.leave(account, &[note("a"), note("b")]).await;
-    world.leave(other, &[note("x")]).await;
-    world.leave(account, &[note("c")]).await;
-    world.relay().await;
-    let all = feed(&world).after(0, 100).await.unwrap();
+    let fixture = DbFixture::new().await;
+    let (account, other) = (fixture.account, fixture.another_account().await);
+    assert_eq!(feed(&fixture).latest().await.unwrap(), 0);
+    fixture.leave(account, &[note("a"), note("b")]).await;
+    fixture.leave(other, &[note("x")]).await;
+    fixture.leave(account, &[note("c")]).await;
+    fixture.relay().await;
+    let all = feed(&fixture).after(0, 100).await.unwrap();
     assert_eq!(notification_titles(&all), ["a", "b", "x", "c"]);
-    assert_eq!(feed(&world).latest().await.unwrap(), all[3].seq);
+    assert_eq!(feed(&fixture).latest().await.unwrap(), all[3].seq);
     assert_eq!(
-        notification_titles(&feed(&world).after(all[0].seq, 2).await.unwrap()),
+        notification_titles(&feed(&fixture).after(all[0].seq, 2).await.unwrap()),
         ["b", "x"]
     );
     let seq_of = async |account, at: usize| {
         let id = all[at].notification.id;
-        feed(&world).seq_of(account, id).await.unwrap()
+        feed(&fixture).seq_of(account, id).await.unwrap()
     };
     assert_eq!(seq_of(account, 0).await, Some(all[0].seq));
     assert_eq!(seq_of(account, 2).await, None, "another account's names nothing");
     assert_eq!(seq_of(other, 0).await, None);
     let between = async |account, after: usize, until: usize, limit| {
         let (after, until) = (all[after].seq, all[until].seq);
-        feed(&world).between(account, after, until, limit).await.unwrap()
+        feed(&fixture).between(account, after, until, limit).await.unwrap()
     };
     assert_eq!(notification_titles(&between(account, 0, 3, 100).await), ["b", "c"]);
     assert_eq!(
@@ -128,14 +128,14 @@ async fn a_stream_is_told_again_what_came_after_its_last_one() {
 /// Whoever reads after the last sequence number it saw, again and again, while many write, sees each once and in order.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_place_comes_late() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let writers = (0..4).map(|writer| {
-        let outbox = world.outbox();
-        let world = &world;
+        let outbox = fixture.outbox();
+        let fixture = &fixture;
         async move {
             for round in 0..15 {
-                world
-                    .leave(world.account, &[note(&format!("{writer}/{round}")), note("second")])
+                fixture
+                    .leave(fixture.account, &[note(&format!("{writer}/{round}")), note("second")])
                     .await;
                 outbox.relay(EventKind::Notification, 3).await.unwrap();
             }
@@ -144,13 +144,13 @@ async fn no_place_comes_late() {
     let reader = async {
         let (mut last, mut seen) = (0, 0);
         while seen < 120 {
-            for one in feed(&world).after(last, 7).await.unwrap() {
+            for one in feed(&fixture).after(last, 7).await.unwrap() {
                 assert!(one.seq > last);
                 last = one.seq;
                 seen += 1;
             }
-            if seen < 120 && world.number("SELECT count(*) FROM notifications").await == 120 {
-                let rest = feed(&world).after(last, 200).await.unwrap();
+            if seen < 120 && fixture.number("SELECT count(*) FROM notifications").await == 120 {
+                let rest = feed(&fixture).after(last, 200).await.unwrap();
                 assert_eq!(rest.len(), 120 - seen, "a sequence number came late");
                 seen = 120;
             }
@@ -158,7 +158,7 @@ async fn no_place_comes_late() {
     };
     let written = async {
         futures_util::future::join_all(writers).await;
-        while world.outbox().relay(EventKind::Notification, 100).await.unwrap() > 0 {}
+        while fixture.outbox().relay(EventKind::Notification, 100).await.unwrap() > 0 {}
     };
     tokio::join!(written, reader);
 }

@@ -6,7 +6,7 @@ use recado_domain::shared::SendId;
 use recado_domain::whatsapp::StatusUpdateStore;
 
 use crate::status_updates::status_update;
-use crate::support::{LEASE, World, id};
+use crate::support::{DbFixture, LEASE, id};
 
 const UP: &str = include_str!("../../../../migrations/2026-11-21-000025_slots/up.sql");
 const DOWN: &str = include_str!("../../../../migrations/2026-11-21-000025_slots/down.sql");
@@ -20,12 +20,12 @@ fn accepted(send: SendId) -> (SendId, SendResult) {
 }
 
 /// A run whose slots are those of a million messages, with two sends in flight.
-async fn large_run(world: &World) -> (QueuedRun, Vec<SendId>) {
-    world.people(2).await;
+async fn large_run(fixture: &DbFixture) -> (QueuedRun, Vec<SendId>) {
+    fixture.people(2).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 2).await;
-    world
+    let (_, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 2).await;
+    fixture
         .sql(
             "UPDATE campaign_counter_slots SET total = 1000000; UPDATE message_usage_slots SET reserved = 1000000;
              INSERT INTO campaign_counter_slots (account_id, campaign_id, slot, created_at, total)
@@ -34,13 +34,13 @@ async fn large_run(world: &World) -> (QueuedRun, Vec<SendId>) {
                SELECT account_id, month, 32000, -999998 FROM message_usage_slots",
         )
         .await;
-    world.assert_recount().await;
+    fixture.assert_recount().await;
     (run, sends)
 }
 
 #[tokio::test]
 async fn a_slot_follows_from_the_second_and_from_how_much_there_is_to_count() {
-    let world = World::with_slots_of_the_moment().await;
+    let fixture = DbFixture::with_slots_of_the_moment().await;
     for (messages, slot) in [
         ("0", "0"),
         ("-5", "0"),
@@ -53,39 +53,39 @@ async fn a_slot_follows_from_the_second_and_from_how_much_there_is_to_count() {
     ] {
         // In one statement, and so of one moment.
         let differ = format!("SELECT abs(counter_slot({messages}) - ({slot}))");
-        assert_eq!(world.number(&differ).await, 0, "{messages}");
+        assert_eq!(fixture.number(&differ).await, 0, "{messages}");
     }
 }
 
 #[tokio::test]
 async fn what_a_large_run_writes_all_the_time_is_no_row_of_its_beginning() {
-    let world = World::with_slots_of_the_moment().await;
-    let (run, sends) = large_run(&world).await;
+    let fixture = DbFixture::with_slots_of_the_moment().await;
+    let (run, sends) = large_run(&fixture).await;
     let first = "SELECT string_agg(ctid::text, ' ') FROM (
         SELECT ctid FROM campaign_counter_slots WHERE slot = 0
         UNION ALL SELECT ctid FROM message_usage_slots WHERE slot = 0) AS f";
-    let before = world.text(first).await;
+    let before = fixture.text(first).await;
     let (turn, worker) = ([accepted(sends[0])], id());
-    world.runs().record_and_start(run, worker, &turn, &[]).await.unwrap();
-    assert_eq!(world.usage().await, "1/1");
-    world.assert_recount().await;
-    world.runs().record(run, &[accepted(sends[1])]).await.unwrap();
+    fixture.runs().record_and_start(run, worker, &turn, &[]).await.unwrap();
+    assert_eq!(fixture.usage().await, "1/1");
+    fixture.assert_recount().await;
+    fixture.runs().record(run, &[accepted(sends[1])]).await.unwrap();
     let read = status_update(Some(sends[1]), &sends[1].to_string(), SendStatus::Read);
-    world.status_updates().apply(world.account, &[read]).await.unwrap();
-    assert_eq!(world.usage().await, "2/0");
-    world.assert_recount().await;
-    assert_eq!(world.text(first).await, before);
+    fixture.status_updates().apply(fixture.account, &[read]).await.unwrap();
+    assert_eq!(fixture.usage().await, "2/0");
+    fixture.assert_recount().await;
+    assert_eq!(fixture.text(first).await, before);
     let moments = "SELECT count(DISTINCT created_at) FROM campaign_counter_slots";
-    assert_eq!(world.number(moments).await, 1);
+    assert_eq!(fixture.number(moments).await, 1);
     let written = "SELECT count(*) FROM campaign_counter_slots WHERE slot BETWEEN 1 AND 100 AND sent + read > 0";
-    assert!(world.number(written).await > 0);
+    assert!(fixture.number(written).await > 0);
 }
 
 /// A sum is made of the slots of what it is asked for, and not of all of them.
 #[tokio::test]
 async fn sums_look_at_the_slots_of_one_key() {
-    let world = World::new().await;
-    let (run, _) = large_run(&world).await;
+    let fixture = DbFixture::new().await;
+    let (run, _) = large_run(&fixture).await;
     let (account, campaign) = (run.account_id, run.campaign_id);
     let of_campaign = format!("account_id = '{account}' AND campaign_id = '{campaign}'");
     let queries = [
@@ -97,7 +97,7 @@ async fn sums_look_at_the_slots_of_one_key() {
         ),
         format!("SELECT sent FROM message_usage WHERE account_id = '{account}' AND month = '2026-01-01'"),
     ];
-    let client = world.db.client().await;
+    let client = fixture.db.client().await;
     let begin = format!(
         "SET ROLE recado_tenant; SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN; \
          SET LOCAL app.account_id = '{account}'"
@@ -115,37 +115,37 @@ async fn sums_look_at_the_slots_of_one_key() {
 
 #[tokio::test]
 async fn slots_become_one_row_and_rows_become_slots() {
-    let world = World::new().await;
-    let (run, sends) = large_run(&world).await;
-    world.runs().record(run, &[accepted(sends[0])]).await.unwrap();
+    let fixture = DbFixture::new().await;
+    let (run, sends) = large_run(&fixture).await;
+    fixture.runs().record(run, &[accepted(sends[0])]).await.unwrap();
     let sums = "SELECT (SELECT json_agg(n) FROM (SELECT * FROM campaign_counters) n)::jsonb
         || (SELECT json_agg(u) FROM (SELECT account_id, month, sent, reserved, tests FROM message_usage) u)::jsonb";
-    let before = world.text(sums).await.unwrap();
-    world.sql(&format!("BEGIN; {DOWN} COMMIT")).await;
+    let before = fixture.text(sums).await.unwrap();
+    fixture.sql(&format!("BEGIN; {DOWN} COMMIT")).await;
     let rows = "SELECT (SELECT count(*) FROM campaign_counters) * 10 + (SELECT count(*) FROM message_usage)";
-    assert_eq!(world.number(rows).await, 11);
-    assert_eq!(world.text(sums).await.unwrap(), before);
-    world.assert_recount().await;
-    world.sql(&format!("BEGIN; {UP} COMMIT")).await;
-    assert_eq!(world.text(sums).await.unwrap(), before);
-    world.runs().record(run, &[accepted(sends[1])]).await.unwrap();
-    world.assert_recount().await;
+    assert_eq!(fixture.number(rows).await, 11);
+    assert_eq!(fixture.text(sums).await.unwrap(), before);
+    fixture.assert_recount().await;
+    fixture.sql(&format!("BEGIN; {UP} COMMIT")).await;
+    assert_eq!(fixture.text(sums).await.unwrap(), before);
+    fixture.runs().record(run, &[accepted(sends[1])]).await.unwrap();
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_lease_is_renewed_once_a_tenth_of_it_is_gone() {
-    let world = World::new().await;
-    world.people(3).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(3).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let leased = async || world.text("SELECT leased_until FROM campaign_queue").await.unwrap();
-    let claim = async |worker| world.runs().claim(run, worker, None, 1, LEASE).await.unwrap();
+    let (_, run) = fixture.started(worker).await;
+    let leased = async || fixture.text("SELECT leased_until FROM campaign_queue").await.unwrap();
+    let claim = async |worker| fixture.runs().claim(run, worker, None, 1, LEASE).await.unwrap();
     let first = leased().await;
     claim(worker).await;
     assert_eq!(leased().await, first);
     let later = async |seconds| {
         let sooner = format!("UPDATE campaign_queue SET leased_until = now() + interval '{seconds} seconds'");
-        world.sql(&sooner).await;
+        fixture.sql(&sooner).await;
         let before = leased().await;
         claim(worker).await;
         leased().await != before

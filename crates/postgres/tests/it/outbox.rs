@@ -6,14 +6,14 @@ use recado_domain::shared::{Audit, AuditAction, Event, EventKind, NotificationDr
 use serde_json::json;
 
 use crate::relay::note;
-use crate::support::{World, event, id};
+use crate::support::{DbFixture, event, id};
 
 #[tokio::test]
 async fn events_become_audit_entries_and_notifications_of_their_moment() {
-    let world = World::new().await;
-    let campaign = world.draft();
+    let fixture = DbFixture::new().await;
+    let campaign = fixture.draft();
     let audit = Audit {
-        user_id: Some(world.user),
+        user_id: Some(fixture.user),
         action: AuditAction::Create,
         entity_type: "campaign".into(),
         entity_id: Some(campaign.id.0),
@@ -28,13 +28,13 @@ async fn events_become_audit_entries_and_notifications_of_their_moment() {
         data: json!({ "a": 1 }),
     };
     let events = [Event::Audit(audit), Event::Notification(notification)];
-    world.campaigns().insert(&campaign, &events).await.unwrap();
-    world
+    fixture.campaigns().insert(&campaign, &events).await.unwrap();
+    fixture
         .sql("UPDATE outbox_events SET created_at = '2026-03-01 12:00Z'")
         .await;
-    assert_eq!(world.relay().await, 2);
-    assert_eq!(world.relay().await, 0);
-    let audit = world
+    assert_eq!(fixture.relay().await, 2);
+    assert_eq!(fixture.relay().await, 0);
+    let audit = fixture
         .text(
             "SELECT concat_ws(' ', user_id, action, entity_type, entity_id, changes, ip_address,
                created_at = '2026-03-01 12:00Z') FROM audit_logs",
@@ -42,23 +42,23 @@ async fn events_become_audit_entries_and_notifications_of_their_moment() {
         .await;
     let expected = format!(
         "{} create campaign {} {{\"name\": \"x\"}} 10.0.0.1 t",
-        world.user, campaign.id
+        fixture.user, campaign.id
     );
     assert_eq!(audit.unwrap(), expected);
     let notification =
-        world.text("SELECT concat_ws(' ', type, title, message, data, read_at, created_at = '2026-03-01 12:00Z') FROM notifications").await;
+        fixture.text("SELECT concat_ws(' ', type, title, message, data, read_at, created_at = '2026-03-01 12:00Z') FROM notifications").await;
     assert_eq!(notification.unwrap(), "warning t m {\"a\": 1} t");
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 0);
 }
 
 #[tokio::test]
 async fn entries_sort_as_their_events() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let entities: Vec<_> = (0..50).map(|_| id()).collect();
     let events: Vec<Event> = entities.iter().map(|&entity| event(entity)).collect();
-    world.campaigns().insert(&world.draft(), &events).await.unwrap();
-    while world.outbox().relay(EventKind::Audit, 7).await.unwrap() > 0 {}
-    let sorted = world
+    fixture.campaigns().insert(&fixture.draft(), &events).await.unwrap();
+    while fixture.outbox().relay(EventKind::Audit, 7).await.unwrap() > 0 {}
+    let sorted = fixture
         .text("SELECT string_agg(entity_id::text, ' ' ORDER BY created_at, id) FROM audit_logs")
         .await;
     let expected: Vec<String> = entities.iter().map(ToString::to_string).collect();
@@ -67,13 +67,13 @@ async fn entries_sort_as_their_events() {
 
 #[tokio::test]
 async fn several_relays_carry_each_event_out_once() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     for _ in 0..5 {
         let events: Vec<Event> = (0..40).map(|_| event(id())).collect();
-        world.campaigns().insert(&world.draft(), &events).await.unwrap();
+        fixture.campaigns().insert(&fixture.draft(), &events).await.unwrap();
     }
     let relays = (0..4).map(|_| {
-        let outbox = world.outbox();
+        let outbox = fixture.outbox();
         async move {
             let mut carried = 0;
             loop {
@@ -86,27 +86,27 @@ async fn several_relays_carry_each_event_out_once() {
     });
     let carried: usize = join_all(relays).await.into_iter().sum();
     assert_eq!(carried, 200);
-    assert_eq!(world.number("SELECT count(*) FROM audit_logs").await, 200);
+    assert_eq!(fixture.number("SELECT count(*) FROM audit_logs").await, 200);
     assert_eq!(
-        world.number("SELECT count(DISTINCT entity_id) FROM audit_logs").await,
+        fixture.number("SELECT count(DISTINCT entity_id) FROM audit_logs").await,
         200
     );
 }
 
 #[tokio::test]
 async fn kinds_of_a_later_version_are_left_to_it_and_lost_accounts_hold_up_nobody() {
-    let world = World::new().await;
-    world
+    let fixture = DbFixture::new().await;
+    fixture
         .sql(&format!(
             "INSERT INTO outbox_events (account_id, payload) VALUES ('{0}', '{{\"kind\":\"nonsense\"}}'), ('{0}', '[1]')",
-            world.account,
+            fixture.account,
         ))
         .await;
-    world.leave(id().into(), &[event(id()), note("lost")]).await;
-    world.leave(world.account, &[event(id()), note("kept")]).await;
-    assert_eq!(world.relay().await, 4);
-    assert_eq!(world.number("SELECT count(*) FROM audit_logs").await, 1);
-    assert_eq!(world.number("SELECT count(*) FROM notifications").await, 1);
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
-    world.assert_audit_counts().await;
+    fixture.leave(id().into(), &[event(id()), note("lost")]).await;
+    fixture.leave(fixture.account, &[event(id()), note("kept")]).await;
+    assert_eq!(fixture.relay().await, 4);
+    assert_eq!(fixture.number("SELECT count(*) FROM audit_logs").await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM notifications").await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 2);
+    fixture.assert_audit_counts().await;
 }

@@ -8,57 +8,62 @@ use recado_domain::shared::SegmentId;
 use recado_domain::templates::{Placeholder, Template, TemplateStore};
 use recado_postgres::PgCampaigns;
 
-use crate::support::{LEASE, World, id};
+use crate::support::{DbFixture, LEASE, id};
 use crate::wire::Wire;
 
-async fn preview_facts(world: &World, campaign: &Campaign) -> PreviewFacts {
-    let preview_facts = world.campaigns().preview_facts(world.account, campaign.id, 3).await;
+async fn preview_facts(fixture: &DbFixture, campaign: &Campaign) -> PreviewFacts {
+    let preview_facts = fixture.campaigns().preview_facts(fixture.account, campaign.id, 3).await;
     preview_facts.unwrap().unwrap()
 }
 
 /// A stored draft whose template has so many placeholders, mapped like this.
-async fn mapped(world: &World, mappings: &[&str]) -> Campaign {
+async fn mapped(fixture: &DbFixture, mappings: &[&str]) -> Campaign {
     let placeholders: Vec<String> = (1..=mappings.len()).map(|number| number.to_string()).collect();
     let template = Template {
         body_text: Some(placeholders.iter().map(|number| format!("{{{{{number}}}}} ")).collect()),
         variables: placeholders.clone(),
-        ..world.template(&format!("promo_{}", id().simple()))
+        ..fixture.template(&format!("promo_{}", id().simple()))
     };
-    world.templates().insert(&template).await.unwrap();
+    fixture.templates().insert(&template).await.unwrap();
     let mappings = mappings.iter().map(|&mapping| mapping.to_owned());
     let campaign = Campaign {
         template_id: Some(template.id),
         variables: Some(Variables(placeholders.into_iter().zip(mappings).collect())),
-        ..world.draft()
+        ..fixture.draft()
     };
-    world.campaigns().insert(&campaign, &[]).await.unwrap();
+    fixture.campaigns().insert(&campaign, &[]).await.unwrap();
     campaign
 }
 
 #[tokio::test]
 async fn preview_facts_hold_the_number_and_the_first_by_id() {
-    let world = World::new().await;
-    world.people(20).await;
-    world.people_of(world.another_account().await, 5).await;
-    world
+    let fixture = DbFixture::new().await;
+    fixture.people(20).await;
+    fixture.people_of(fixture.another_account().await, 5).await;
+    fixture
         .sql(r#"UPDATE contacts SET email = 'x@example.com', attributes = '{"city":"SP"}'"#)
         .await;
-    let campaign = world.stored_draft().await;
-    let seen = preview_facts(&world, &campaign).await;
-    let facts = world.runs().facts(world.account, campaign.id).await.unwrap().unwrap();
+    let campaign = fixture.stored_draft().await;
+    let seen = preview_facts(&fixture, &campaign).await;
+    let facts = fixture
+        .runs()
+        .facts(fixture.account, campaign.id)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(
         (&seen.facts.campaign, &seen.facts.template),
         (&campaign, &facts.template)
     );
     assert_eq!((seen.recipients, seen.used, seen.first.len()), (20, 0, 3));
     assert_eq!((seen.deleted_segment, seen.empty), (None, vec![]));
-    let account = world.account;
+    let account = fixture.account;
     let query = format!(
         "SELECT string_agg(id::text, ' ' ORDER BY id)
          FROM (SELECT id FROM contacts WHERE account_id = '{account}' ORDER BY id LIMIT 3) c"
     );
     let ids: Vec<String> = seen.first.iter().map(|contact| contact.id.to_string()).collect();
-    assert_eq!(world.text(&query).await.unwrap(), ids.join(" "));
+    assert_eq!(fixture.text(&query).await.unwrap(), ids.join(" "));
     let first = &seen.first[0].recipient;
     assert_eq!(
         (first.email.as_deref(), &first.attributes["city"]),
@@ -68,18 +73,22 @@ async fn preview_facts_hold_the_number_and_the_first_by_id() {
 
 #[tokio::test]
 async fn foreign_and_deleted_campaigns_have_no_preview_facts() {
-    let world = World::new().await;
-    let campaign = world.stored_draft().await;
-    let other = world.another_account().await;
+    let fixture = DbFixture::new().await;
+    let campaign = fixture.stored_draft().await;
+    let other = fixture.another_account().await;
     assert_eq!(
-        world.campaigns().preview_facts(other, campaign.id, 3).await.unwrap(),
+        fixture.campaigns().preview_facts(other, campaign.id, 3).await.unwrap(),
         None
     );
-    world.campaigns().delete(&campaign, campaign.status, &[]).await.unwrap();
+    fixture
+        .campaigns()
+        .delete(&campaign, campaign.status, &[])
+        .await
+        .unwrap();
     assert_eq!(
-        world
+        fixture
             .campaigns()
-            .preview_facts(world.account, campaign.id, 3)
+            .preview_facts(fixture.account, campaign.id, 3)
             .await
             .unwrap(),
         None
@@ -88,10 +97,10 @@ async fn foreign_and_deleted_campaigns_have_no_preview_facts() {
 
 #[tokio::test]
 async fn a_deleted_segment_is_named_and_reaches_nobody() {
-    let world = World::new().await;
-    world.people(2).await;
-    let (account, segment) = (world.account, SegmentId(id()));
-    world
+    let fixture = DbFixture::new().await;
+    fixture.people(2).await;
+    let (account, segment) = (fixture.account, SegmentId(id()));
+    fixture
         .sql(&format!(
             "INSERT INTO segments (account_id, id, name) VALUES ('{account}', '{segment}', 'Frios');
              INSERT INTO segment_members SELECT account_id, '{segment}', id FROM contacts"
@@ -99,22 +108,22 @@ async fn a_deleted_segment_is_named_and_reaches_nobody() {
         .await;
     let campaign = Campaign {
         segment_id: Some(segment),
-        template_id: Some(world.stored_template().await),
-        ..world.draft()
+        template_id: Some(fixture.stored_template().await),
+        ..fixture.draft()
     };
-    world.campaigns().insert(&campaign, &[]).await.unwrap();
-    let seen = preview_facts(&world, &campaign).await;
+    fixture.campaigns().insert(&campaign, &[]).await.unwrap();
+    let seen = preview_facts(&fixture, &campaign).await;
     assert_eq!((seen.recipients, seen.deleted_segment), (2, None));
-    world.sql("UPDATE segments SET deleted_at = now()").await;
-    let seen = preview_facts(&world, &campaign).await;
+    fixture.sql("UPDATE segments SET deleted_at = now()").await;
+    let seen = preview_facts(&fixture, &campaign).await;
     assert_eq!((seen.recipients, seen.deleted_segment.as_deref()), (0, Some("Frios")));
 }
 
 #[tokio::test]
 async fn every_placeholder_that_stays_empty_for_somebody_is_named_in_order() {
-    let world = World::new().await;
-    world.people(12).await;
-    world
+    let fixture = DbFixture::new().await;
+    fixture.people(12).await;
+    fixture
         .sql(
             r#"UPDATE contacts SET email = 'x@example.com', attributes = '{"coupon":"A","spaces":"B"}';
                UPDATE contacts SET attributes = '{"coupon":"A","spaces":" \u00a0\n"}' WHERE name = 'Contact 7';
@@ -134,16 +143,21 @@ async fn every_placeholder_that_stays_empty_for_somebody_is_named_in_order() {
         "{attributes.spaces}",
         "Oi",
     ];
-    let campaign = mapped(&world, &mappings).await;
+    let campaign = mapped(&fixture, &mappings).await;
     let expected = ["2", "4", "6", "10"];
-    assert_eq!(preview_facts(&world, &campaign).await.empty, expected);
+    assert_eq!(preview_facts(&fixture, &campaign).await.empty, expected);
     // A start refuses the first of the same.
-    let facts = world.runs().facts(world.account, campaign.id).await.unwrap().unwrap();
-    let mut start = world.start_of(&campaign);
+    let facts = fixture
+        .runs()
+        .facts(fixture.account, campaign.id)
+        .await
+        .unwrap()
+        .unwrap();
+    let mut start = fixture.start_of(&campaign);
     start.required_placeholders = required_placeholders(&facts);
     start.content = RunContent::of(&campaign, facts.template.as_ref().unwrap());
     for placeholder in expected {
-        let refused = world.runs().start(&start, None, LEASE).await.unwrap();
+        let refused = fixture.runs().start(&start, None, LEASE).await.unwrap();
         let empty = Refusal::EmptyPlaceholder {
             placeholder: placeholder.into(),
         };
@@ -152,11 +166,11 @@ async fn every_placeholder_that_stays_empty_for_somebody_is_named_in_order() {
             .required_placeholders
             .retain(|required| required.placeholder != placeholder);
     }
-    let started = world.runs().start(&start, None, LEASE).await.unwrap();
+    let started = fixture.runs().start(&start, None, LEASE).await.unwrap();
     assert_eq!(started, StartOutcome::Started { recipients: 12 });
     // Nobody has an empty value where nobody is.
-    world.sql("UPDATE contacts SET opted_out_at = now()").await;
-    let seen = preview_facts(&world, &campaign).await;
+    fixture.sql("UPDATE contacts SET opted_out_at = now()").await;
+    let seen = preview_facts(&fixture, &campaign).await;
     assert_eq!((seen.recipients, seen.first.len(), seen.empty), (0, 0, vec![]));
 }
 
@@ -164,8 +178,8 @@ async fn every_placeholder_that_stays_empty_for_somebody_is_named_in_order() {
 /// statement and the renderer agree on which of them are empty.
 #[tokio::test]
 async fn empty_values_are_the_same_to_statement_and_renderer() {
-    let world = World::new().await;
-    world.people(1).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
     let separators = (1..=0x3000).filter_map(char::from_u32);
     let separators = separators.filter(|c| c.is_whitespace() || c.is_control());
     let others = ['a', '0', '\u{ad}', '\u{200b}', '\u{2060}', '\u{feff}', '\u{e000}'];
@@ -175,13 +189,13 @@ async fn empty_values_are_the_same_to_statement_and_renderer() {
         .zip(values.iter().cloned().map(Into::into))
         .collect();
     let json = serde_json::Value::from(attributes.clone()).to_string();
-    world
+    fixture
         .sql(&format!("UPDATE contacts SET attributes = $json${json}$json$"))
         .await;
     let mappings: Vec<String> = (0..values.len()).map(|n| format!("{{attributes.k{n}}}")).collect();
     let mappings: Vec<&str> = mappings.iter().map(String::as_str).collect();
-    let campaign = mapped(&world, &mappings).await;
-    let seen = preview_facts(&world, &campaign).await;
+    let campaign = mapped(&fixture, &mappings).await;
+    let seen = preview_facts(&fixture, &campaign).await;
     let rendered = campaign.variables.unwrap().render(
         &Placeholder::numbered(&vec!["x".to_owned(); values.len()]),
         &seen.first[0].recipient,
@@ -194,32 +208,32 @@ async fn empty_values_are_the_same_to_statement_and_renderer() {
 
 #[tokio::test]
 async fn what_the_month_has_left_counts_runs_and_tests() {
-    let world = World::new().await;
-    world.people(4).await;
-    world.started(id()).await;
-    let campaign = world.stored_draft().await;
-    assert_eq!(preview_facts(&world, &campaign).await.used, 4);
-    world
+    let fixture = DbFixture::new().await;
+    fixture.people(4).await;
+    fixture.started(id()).await;
+    let campaign = fixture.stored_draft().await;
+    assert_eq!(preview_facts(&fixture, &campaign).await.used, 4);
+    fixture
         .sql("UPDATE message_usage_slots SET sent = 3, reserved = 1, tests = 2")
         .await;
-    assert_eq!(preview_facts(&world, &campaign).await.used, 6);
-    world
+    assert_eq!(preview_facts(&fixture, &campaign).await.used, 6);
+    fixture
         .sql("UPDATE message_usage_slots SET month = month - interval '1 month'")
         .await;
-    assert_eq!(preview_facts(&world, &campaign).await.used, 0);
+    assert_eq!(preview_facts(&fixture, &campaign).await.used, 0);
 }
 
 #[tokio::test]
 async fn preview_facts_take_a_fixed_number_of_statements() {
-    let world = World::new().await;
-    let wire = Wire::to(&world.db);
+    let fixture = DbFixture::new().await;
+    let wire = Wire::to(&fixture.db);
     let store = PgCampaigns::new(wire.tenants.clone());
-    let plain = mapped(&world, &["{email}"]).await;
-    let wide = mapped(&world, &["{email}{phone}"; 40]).await;
+    let plain = mapped(&fixture, &["{email}"]).await;
+    let wide = mapped(&fixture, &["{email}{phone}"; 40]).await;
     let look = async |campaign: &Campaign, first| {
         wire.executed();
         let seen = store
-            .preview_facts(world.account, campaign.id, first)
+            .preview_facts(fixture.account, campaign.id, first)
             .await
             .unwrap()
             .unwrap();
@@ -229,32 +243,32 @@ async fn preview_facts_take_a_fixed_number_of_statements() {
     look(&plain, 3).await;
     let (_, statements) = look(&plain, 3).await;
     assert!(statements <= 10, "{statements}");
-    world.people(300).await;
+    fixture.people(300).await;
     assert_eq!(look(&plain, 3).await, (300, statements));
     assert_eq!(look(&wide, 100).await, (300, statements));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn preview_facts_are_one_snapshot_despite_concurrent_writes() {
-    let world = World::new().await;
-    world.people(3).await;
-    let campaign = world.stored_draft().await;
+    let fixture = DbFixture::new().await;
+    fixture.people(3).await;
+    let campaign = fixture.stored_draft().await;
     // It has seen the campaign, and waits to see the template.
-    let mut other = world.db.client().await;
+    let mut other = fixture.db.client().await;
     let lock = other.transaction().await.unwrap();
     lock.batch_execute("LOCK TABLE message_templates").await.unwrap();
-    let (store, account, id) = (world.campaigns(), world.account, campaign.id);
+    let (store, account, id) = (fixture.campaigns(), fixture.account, campaign.id);
     let looking = tokio::spawn(async move { store.preview_facts(account, id, 3).await.unwrap().unwrap() });
     let waiting = "SELECT count(*) FROM pg_locks
         WHERE NOT granted AND relation = 'message_templates'::regclass
           AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    while world.number(waiting).await == 0 {
+    while fixture.number(waiting).await == 0 {
         assert!(!looking.is_finished(), "it never waited");
         tokio::task::yield_now().await;
     }
-    world.sql("DELETE FROM contacts").await;
+    fixture.sql("DELETE FROM contacts").await;
     lock.rollback().await.unwrap();
     let seen = looking.await.unwrap();
     assert_eq!((seen.recipients, seen.first.len()), (3, 3));
-    assert_eq!(preview_facts(&world, &campaign).await.recipients, 0);
+    assert_eq!(preview_facts(&fixture, &campaign).await.recipients, 0);
 }

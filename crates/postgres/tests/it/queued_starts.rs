@@ -8,9 +8,9 @@ use recado_domain::campaigns::{
 use recado_domain::shared::{Actor, WriteOutcome};
 use time::Duration;
 
-use crate::support::{LEASE, NOW, World, event, id};
+use crate::support::{DbFixture, LEASE, NOW, event, id};
 
-fn start_request(world: &World, campaign: &Campaign, trigger: Trigger) -> EnqueueStart {
+fn start_request(fixture: &DbFixture, campaign: &Campaign, trigger: Trigger) -> EnqueueStart {
     EnqueueStart {
         campaign: Campaign {
             status: CampaignStatus::Sending,
@@ -20,7 +20,7 @@ fn start_request(world: &World, campaign: &Campaign, trigger: Trigger) -> Enqueu
         run: QueuedStart {
             trigger,
             actor: Some(Actor {
-                user_id: world.user,
+                user_id: fixture.user,
                 ip_address: None,
                 support_admin: None,
             }),
@@ -36,18 +36,18 @@ fn run_of(campaign: &Campaign) -> QueuedRun {
     }
 }
 
-async fn status(world: &World) -> String {
-    world.text("SELECT status FROM campaigns").await.unwrap()
+async fn status(fixture: &DbFixture) -> String {
+    fixture.text("SELECT status FROM campaigns").await.unwrap()
 }
 
 #[tokio::test]
 async fn of_many_enqueued_starts_one_counts_and_is_prepared() {
-    let world = World::new().await;
-    world.people(3).await;
-    let campaign = world.stored_draft().await;
-    let start_request = start_request(&world, &campaign, Trigger::Send);
+    let fixture = DbFixture::new().await;
+    fixture.people(3).await;
+    let campaign = fixture.stored_draft().await;
+    let start_request = start_request(&fixture, &campaign, Trigger::Send);
     let outcomes = join_all((0..10).map(|_| {
-        let (runs, start_request) = (world.runs(), start_request.clone());
+        let (runs, start_request) = (fixture.runs(), start_request.clone());
         async move { runs.enqueue_start(&start_request).await.unwrap() }
     }));
     let outcomes = outcomes.await;
@@ -60,146 +60,150 @@ async fn of_many_enqueued_starts_one_counts_and_is_prepared() {
     );
     let stale = WriteOutcome::Stale(CampaignStatus::Sending);
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == stale).count(), 9);
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
-    assert_eq!(world.number("SELECT count(*) FROM campaign_sends").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM campaign_sends").await, 0);
 
-    let (runs, worker) = (world.runs(), id());
+    let (runs, worker) = (fixture.runs(), id());
     let run = runs.take(worker, LEASE).await.unwrap().unwrap();
     assert_eq!(run, run_of(&campaign));
     assert_eq!(runs.queued_start(run).await.unwrap(), Some(start_request.run));
-    let facts = runs.facts(world.account, campaign.id).await.unwrap().unwrap();
+    let facts = runs.facts(fixture.account, campaign.id).await.unwrap().unwrap();
     let start = RunStart {
         expected: CampaignStatus::Sending,
         trigger: Trigger::Send,
-        ..world.start_of(&facts.campaign)
+        ..fixture.start_of(&facts.campaign)
     };
     let outcome = runs.start(&start, Some(worker), LEASE).await.unwrap();
     assert_eq!(outcome, StartOutcome::Started { recipients: 3 });
     assert_eq!(runs.queued_start(run).await.unwrap(), None);
-    assert_eq!(world.in_flight(run, worker, 10).await.len(), 3);
-    world.assert_recount().await;
+    assert_eq!(fixture.in_flight(run, worker, 10).await.len(), 3);
+    fixture.assert_recount().await;
     // What is prepared cannot be given up any more.
     runs.abort_start(run, CampaignStatus::Draft, &[event(id())])
         .await
         .unwrap();
-    assert_eq!(status(&world).await, "sending");
+    assert_eq!(status(&fixture).await, "sending");
 }
 
 #[tokio::test]
 async fn what_is_given_up_is_a_draft_again_and_says_why_unless_it_was_cancelled() {
-    let world = World::new().await;
-    let (runs, campaign) = (world.runs(), world.stored_draft().await);
-    runs.enqueue_start(&start_request(&world, &campaign, Trigger::Send))
+    let fixture = DbFixture::new().await;
+    let (runs, campaign) = (fixture.runs(), fixture.stored_draft().await);
+    runs.enqueue_start(&start_request(&fixture, &campaign, Trigger::Send))
         .await
         .unwrap();
     let run = run_of(&campaign);
     // Paused at the last moment: a draft waits for nobody.
-    world
+    fixture
         .sql("UPDATE campaigns SET paused_at = now(), pause_reason = 'x'")
         .await;
     runs.abort_start(run, CampaignStatus::Draft, &[event(id())])
         .await
         .unwrap();
-    assert_eq!(status(&world).await, "draft");
+    assert_eq!(status(&fixture).await, "draft");
     let waiting = "SELECT count(*) FROM campaigns WHERE paused_at IS NOT NULL OR pause_reason IS NOT NULL";
-    assert_eq!(world.number(waiting).await, 0);
-    assert_eq!(world.number("SELECT count(*) FROM campaign_queue").await, 0);
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
+    assert_eq!(fixture.number(waiting).await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM campaign_queue").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 2);
 
-    runs.enqueue_start(&start_request(&world, &campaign, Trigger::Send))
+    runs.enqueue_start(&start_request(&fixture, &campaign, Trigger::Send))
         .await
         .unwrap();
     let cancelled = Campaign {
         status: CampaignStatus::Cancelled,
         ..campaign.clone()
     };
-    let cancel = world.campaigns();
+    let cancel = fixture.campaigns();
     cancel
-        .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
+        .update(
+            &cancelled,
+            &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+            &[],
+        )
         .await
         .unwrap();
     runs.abort_start(run, CampaignStatus::Draft, &[event(id())])
         .await
         .unwrap();
-    assert_eq!(status(&world).await, "cancelled");
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 3);
+    assert_eq!(status(&fixture).await, "cancelled");
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 3);
 }
 
 #[tokio::test]
 async fn what_is_due_is_found_once_its_time_has_come_and_its_account_may_work() {
-    let world = World::new().await;
-    let (runs, campaign) = (world.runs(), world.stored_draft().await);
+    let fixture = DbFixture::new().await;
+    let (runs, campaign) = (fixture.runs(), fixture.stored_draft().await);
     let due = async || runs.due(10).await.unwrap();
-    let set = async |change: &str| world.sql(&format!("UPDATE campaigns SET {change}")).await;
+    let set = async |change: &str| fixture.sql(&format!("UPDATE campaigns SET {change}")).await;
     set("status = 'scheduled', scheduled_at = now() + interval '1 minute'").await;
     assert_eq!(due().await, []);
     set("scheduled_at = now()").await;
     assert_eq!(due().await, [run_of(&campaign)]);
-    world.sql("UPDATE accounts SET status = 'suspended'").await;
+    fixture.sql("UPDATE accounts SET status = 'suspended'").await;
     assert_eq!(due().await, []);
-    world.sql("UPDATE accounts SET status = 'active'").await;
+    fixture.sql("UPDATE accounts SET status = 'active'").await;
     set("deleted_at = now()").await;
     assert_eq!(due().await, []);
 }
 
 #[tokio::test]
 async fn a_time_that_was_changed_meanwhile_is_not_the_one_that_came() {
-    let world = World::new().await;
-    let campaign = world.stored_draft().await;
+    let fixture = DbFixture::new().await;
+    let campaign = fixture.stored_draft().await;
     let scheduled = Campaign {
         status: CampaignStatus::Scheduled,
         scheduled_at: Some(NOW),
         ..campaign
     };
-    let store = world.campaigns();
+    let store = fixture.campaigns();
     store
-        .update(&scheduled, &world.seen(&scheduled, CampaignStatus::Draft).await, &[])
+        .update(&scheduled, &fixture.seen(&scheduled, CampaignStatus::Draft).await, &[])
         .await
         .unwrap();
-    let came = start_request(&world, &scheduled, Trigger::Schedule);
+    let came = start_request(&fixture, &scheduled, Trigger::Schedule);
     let later = Campaign {
         scheduled_at: Some(NOW + Duration::DAY),
         ..scheduled.clone()
     };
     store
-        .update(&later, &world.seen(&later, CampaignStatus::Scheduled).await, &[])
+        .update(&later, &fixture.seen(&later, CampaignStatus::Scheduled).await, &[])
         .await
         .unwrap();
-    let runs = world.runs();
+    let runs = fixture.runs();
     assert_eq!(
         runs.enqueue_start(&came).await.unwrap(),
         WriteOutcome::Stale(CampaignStatus::Scheduled)
     );
     // Somebody who says `send` means it, whatever the time.
-    let sent = start_request(&world, &scheduled, Trigger::Send);
+    let sent = start_request(&fixture, &scheduled, Trigger::Send);
     assert_eq!(runs.enqueue_start(&sent).await.unwrap(), WriteOutcome::Done);
 }
 
 #[tokio::test]
 async fn a_worker_overtaken_while_deciding_prepares_nothing() {
-    let world = World::new().await;
-    world.people(2).await;
-    let (runs, campaign) = (world.runs(), world.stored_draft().await);
-    runs.enqueue_start(&start_request(&world, &campaign, Trigger::Send))
+    let fixture = DbFixture::new().await;
+    fixture.people(2).await;
+    let (runs, campaign) = (fixture.runs(), fixture.stored_draft().await);
+    runs.enqueue_start(&start_request(&fixture, &campaign, Trigger::Send))
         .await
         .unwrap();
     let (slow, fast) = (id(), id());
     let run = runs.take(fast, LEASE).await.unwrap().unwrap();
     let decided = async || {
-        let facts = runs.facts(world.account, campaign.id).await.unwrap().unwrap();
+        let facts = runs.facts(fixture.account, campaign.id).await.unwrap().unwrap();
         RunStart {
             expected: CampaignStatus::Sending,
             trigger: Trigger::Send,
-            ..world.start_of(&facts.campaign)
+            ..fixture.start_of(&facts.campaign)
         }
     };
     runs.start(&decided().await, Some(fast), LEASE).await.unwrap();
-    let sends = world.in_flight(run, fast, 1).await;
+    let sends = fixture.in_flight(run, fast, 1).await;
     // Somebody joins the audience, and the slow one decides anew.
-    world
+    fixture
         .sql(&format!(
             "INSERT INTO contacts (account_id, id, name, phone) VALUES ('{}', '{}', 'Bia', '+5511888888888')",
-            world.account,
+            fixture.account,
             id()
         ))
         .await;
@@ -212,10 +216,10 @@ async fn a_worker_overtaken_while_deciding_prepares_nothing() {
     runs.abort_start(run, CampaignStatus::Draft, &[]).await.unwrap();
     let stands = "SELECT c.status || ' ' || c.total_recipients || ' ' || (q.worker = '";
     let stands = format!("{stands}{fast}') FROM campaigns c JOIN campaign_queue q ON q.campaign_id = c.id");
-    assert_eq!(world.text(&stands).await.unwrap(), "sending 2 true");
+    assert_eq!(fixture.text(&stands).await.unwrap(), "sending 2 true");
     assert_eq!(
-        (sends.len(), world.number("SELECT count(*) FROM campaign_sends").await),
+        (sends.len(), fixture.number("SELECT count(*) FROM campaign_sends").await),
         (1, 2)
     );
-    world.assert_recount().await;
+    fixture.assert_recount().await;
 }

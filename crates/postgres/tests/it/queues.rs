@@ -6,18 +6,18 @@ use std::time::Duration;
 use recado_domain::shared::StoreError;
 use recado_postgres::{OwnerPool, PgQueues, PoolLabels, PoolRegistry, Queue, TenantPool};
 
-use crate::support::World;
+use crate::support::DbFixture;
 
-async fn read(world: &World) -> BTreeMap<String, Queue> {
-    let queues = PgQueues::new(world.owner.clone()).read().await.unwrap();
+async fn read(fixture: &DbFixture) -> BTreeMap<String, Queue> {
+    let queues = PgQueues::new(fixture.owner.clone()).read().await.unwrap();
     queues.into_iter().map(|queue| (queue.name.clone(), queue)).collect()
 }
 
 #[tokio::test]
 async fn an_empty_database_has_every_queue_and_nothing_in_it() {
-    let world = World::new().await;
-    world.sql("TRUNCATE outbox_events").await;
-    let queues = read(&world).await;
+    let fixture = DbFixture::new().await;
+    fixture.sql("TRUNCATE outbox_events").await;
+    let queues = read(&fixture).await;
     assert_eq!(queues.len(), 18, "{queues:?}");
     for queue in queues.values() {
         assert_eq!((queue.depth, queue.oldest), (0, Duration::ZERO), "{}", queue.name);
@@ -26,9 +26,9 @@ async fn an_empty_database_has_every_queue_and_nothing_in_it() {
 
 #[tokio::test]
 async fn what_waits_is_counted_with_the_age_of_the_oldest() {
-    let world = World::new().await;
-    let account = world.account;
-    world
+    let fixture = DbFixture::new().await;
+    let account = fixture.account;
+    fixture
         .sql(&format!(
             "TRUNCATE outbox_events;
              INSERT INTO outbox_events (account_id, payload, created_at) VALUES
@@ -48,7 +48,7 @@ async fn what_waits_is_counted_with_the_age_of_the_oldest() {
                ('{account}', gen_random_uuid(), 'not yet', 'scheduled', now() + interval '70 s')"
         ))
         .await;
-    let queues = read(&world).await;
+    let queues = read(&fixture).await;
     for (name, depth, seconds) in [
         ("outbox_audit", 2, 90),
         ("outbox_webhook", 1, 10),
@@ -69,10 +69,10 @@ async fn what_waits_is_counted_with_the_age_of_the_oldest() {
 
 #[tokio::test]
 async fn deliveries_count_from_when_they_are_due_where_somebody_takes_them() {
-    let world = World::new().await;
-    let account = world.account;
+    let fixture = DbFixture::new().await;
+    let account = fixture.account;
     let event = "INSERT INTO webhook_events (account_id, id, position, type, payload, occurred_at)";
-    world
+    fixture
         .sql(&format!(
             "INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, is_active, secret, secret_hint)
                SELECT '{account}', id::uuid, 'e', 'outbound', 'https://e.example', '{{*}}'::text[], active, ''::bytea, '0000'
@@ -87,7 +87,7 @@ async fn deliveries_count_from_when_they_are_due_where_somebody_takes_them() {
                WHERE event_id = '00000000-0000-7000-8000-000000000013'"
         ))
         .await;
-    let queue = &read(&world).await["webhook_deliveries"];
+    let queue = &read(&fixture).await["webhook_deliveries"];
     assert_eq!(queue.depth, 2);
     assert!((200..230).contains(&queue.oldest.as_secs()), "{queue:?}");
 }
@@ -95,22 +95,22 @@ async fn deliveries_count_from_when_they_are_due_where_somebody_takes_them() {
 /// On the worst day the statement looks at no more than it may.
 #[tokio::test]
 async fn a_long_queue_is_not_counted_to_its_end() {
-    let world = World::new().await;
-    let account = world.account;
-    world
+    let fixture = DbFixture::new().await;
+    let account = fixture.account;
+    fixture
         .sql(&format!(
             "INSERT INTO outbox_events (account_id, payload)
              SELECT '{account}', '{{\"kind\": \"audit\"}}' FROM generate_series(1, 12000)"
         ))
         .await;
-    assert_eq!(read(&world).await["outbox_audit"].depth, 10_000);
+    assert_eq!(read(&fixture).await["outbox_audit"].depth, 10_000);
 }
 
 #[tokio::test]
 async fn pools_are_counted_by_what_they_are_for() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let pool_registry = PoolRegistry::default();
-    let config = world.db.config().counted(&pool_registry, "requests");
+    let config = fixture.db.config().counted(&pool_registry, "requests");
     let (one, other) = (TenantPool::new(&config).unwrap(), TenantPool::new(&config).unwrap());
     let mut small = config.clone();
     (small.size, small.wait_timeout) = (1, Duration::from_millis(50));
@@ -129,7 +129,7 @@ async fn pools_are_counted_by_what_they_are_for() {
     drop(other);
     assert_eq!(pool_registry.stats()[&tenants].usage.max, config.size);
     // Two at once find one connection between them: held by a lock, it does not come back in time.
-    let blocker = world.db.client().await;
+    let blocker = fixture.db.client().await;
     blocker
         .batch_execute("BEGIN; LOCK TABLE campaign_queue IN ACCESS EXCLUSIVE MODE")
         .await

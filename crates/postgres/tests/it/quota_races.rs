@@ -8,7 +8,7 @@ use recado_domain::campaigns::{
 };
 
 use crate::histories::tried;
-use crate::support::{LEASE, World, id};
+use crate::support::{DbFixture, LEASE, id};
 
 const PEOPLE: i64 = 4;
 
@@ -54,48 +54,48 @@ fn result(sent: bool) -> SendResult {
 }
 
 /// What was sent and what is held this month.
-async fn used(world: &World) -> (i64, i64) {
-    let usage = world.usage().await;
+async fn used(fixture: &DbFixture) -> (i64, i64) {
+    let usage = fixture.usage().await;
     let (sent, held) = usage.split_once('/').unwrap();
     (sent.parse().unwrap(), held.parse().unwrap())
 }
 
-async fn play(world: &World, race: &Race) {
+async fn play(fixture: &DbFixture, race: &Race) {
     let (worker, other) = (id(), id());
-    let (going, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, PEOPLE).await;
-    let (leaving, _) = world.started(other).await;
-    let (sent, held) = used(world).await;
+    let (going, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, PEOPLE).await;
+    let (leaving, _) = fixture.started(other).await;
+    let (sent, held) = used(fixture).await;
     let limit = sent + held + race.left;
     let mut starts = Vec::new();
     for _ in 0..race.begin {
-        let campaign = world.stored_draft().await;
+        let campaign = fixture.stored_draft().await;
         starts.push(RunStart {
             monthly_limit: limit,
-            ..world.start_of(&campaign)
+            ..fixture.start_of(&campaign)
         });
     }
     let begins = join_all(starts.iter().map(|start| async {
-        let runs = world.runs();
+        let runs = fixture.runs();
         runs.start(start, None, LEASE).await.unwrap()
     }));
     let results = async {
         for (send, sent) in sends.into_iter().zip(&race.results) {
             let turn = [(send, result(*sent))];
-            world.runs().record_and_start(run, worker, &turn, &[]).await.unwrap();
+            fixture.runs().record_and_start(run, worker, &turn, &[]).await.unwrap();
         }
     };
     let leaves = async {
         if race.cancelled {
-            let campaigns = world.campaigns();
+            let campaigns = fixture.campaigns();
             let cancelled = cancelled(&leaving);
-            let seen = world.seen(&cancelled, CampaignStatus::Sending).await;
+            let seen = fixture.seen(&cancelled, CampaignStatus::Sending).await;
             let update = campaigns.update(&cancelled, &seen, &[]);
             update.await.unwrap();
         }
     };
     let (outcomes, (), ()) = join3(begins, results, leaves).await;
-    let (sent, held) = used(world).await;
+    let (sent, held) = used(fixture).await;
     assert!(sent + held <= limit, "{sent} sent and {held} held of {limit}");
     let begun = outcomes
         .iter()
@@ -115,19 +115,19 @@ async fn play(world: &World, race: &Race) {
     }
     // Everything ends, and nothing is held any more.
     for campaign in starts.iter().map(|start| &start.campaign).chain([&going, &leaving]) {
-        let campaigns = world.campaigns();
+        let campaigns = fixture.campaigns();
         let cancelled = cancelled(campaign);
-        let seen = world.seen(&cancelled, CampaignStatus::Sending).await;
+        let seen = fixture.seen(&cancelled, CampaignStatus::Sending).await;
         let update = campaigns.update(&cancelled, &seen, &[]);
         update.await.unwrap();
     }
-    world.assert_recount().await;
+    fixture.assert_recount().await;
 }
 
 #[test]
 fn whoever_comes_first_the_month_is_never_exceeded_and_nothing_is_held_in_the_end() {
     let contacts = usize::try_from(PEOPLE).unwrap();
-    tried(contacts, 25, 20, &race(), async |world: &World, race| {
-        play(world, &race).await
+    tried(contacts, 25, 20, &race(), async |fixture: &DbFixture, race| {
+        play(fixture, &race).await
     });
 }

@@ -28,7 +28,7 @@ use tokio::task::coop::consume_budget;
 use tokio::task::yield_now;
 
 use crate::pool::assert_quiet;
-use crate::support::{World, id};
+use crate::support::{DbFixture, id};
 use crate::wire::Wire;
 
 const NAMES: &str = "SELECT name AS word FROM contacts ORDER BY id";
@@ -39,29 +39,29 @@ fn variant(number: usize) -> String {
     format!("{NAMES} /* {number} */")
 }
 
-async fn names(world: &World, account: AccountId) -> Vec<String> {
+async fn names(fixture: &DbFixture, account: AccountId) -> Vec<String> {
     let query = format!("SELECT name FROM contacts WHERE account_id = '{account}' ORDER BY id");
-    let rows = world.client.query(&query, &[]).await.unwrap();
+    let rows = fixture.client.query(&query, &[]).await.unwrap();
     rows.iter().map(|row| row.get(0)).collect()
 }
 
 /// A wire whose connection is open, an account of three people, and their names.
-async fn wired() -> (World, Wire, Vec<String>) {
-    let world = World::new().await;
-    world.people(3).await;
-    let wire = Wire::to(&world.db);
-    read(&wire.tenants, world.account, Kept::Yes, "SELECT 'open' AS word")
+async fn wired() -> (DbFixture, Wire, Vec<String>) {
+    let fixture = DbFixture::new().await;
+    fixture.people(3).await;
+    let wire = Wire::to(&fixture.db);
+    read(&wire.tenants, fixture.account, Kept::Yes, "SELECT 'open' AS word")
         .await
         .unwrap();
-    let people = names(&world, world.account).await;
+    let people = names(&fixture, fixture.account).await;
     assert_eq!(people.len(), 3);
     wire.said();
-    (world, wire, people)
+    (fixture, wire, people)
 }
 
 /// What is said by a read of these messages.
-fn said(world: &World, queries: &[&str]) -> Vec<String> {
-    let begin = format!("BEGIN READ ONLY; SET LOCAL app.account_id = '{}'", world.account);
+fn said(fixture: &DbFixture, queries: &[&str]) -> Vec<String> {
+    let begin = format!("BEGIN READ ONLY; SET LOCAL app.account_id = '{}'", fixture.account);
     let mut said = vec![begin];
     said.extend(queries.iter().map(|&message| message.to_owned()));
     said.push("COMMIT".to_owned());
@@ -70,39 +70,45 @@ fn said(world: &World, queries: &[&str]) -> Vec<String> {
 
 #[tokio::test]
 async fn a_prepared_query_leaves_with_its_whole_transaction_in_one_flush() {
-    let (world, wire, people) = wired().await;
+    let (fixture, wire, people) = wired().await;
     for statement in [NAMES, &variant(1), &variant(2)] {
         // Only the preparation leaves with the beginning; the end waits until the last row is there.
-        let first = read(&wire.tenants, world.account, Kept::Yes, statement).await.unwrap();
+        let first = read(&wire.tenants, fixture.account, Kept::Yes, statement)
+            .await
+            .unwrap();
         assert_eq!(first, people);
-        assert_eq!(wire.said(), (said(&world, &["parse", "bind", "execute"]), 3));
+        assert_eq!(wire.said(), (said(&fixture, &["parse", "bind", "execute"]), 3));
         for _ in 0..5 {
-            let next = read(&wire.tenants, world.account, Kept::Yes, statement).await.unwrap();
+            let next = read(&wire.tenants, fixture.account, Kept::Yes, statement)
+                .await
+                .unwrap();
             assert_eq!(next, people);
-            assert_eq!(wire.said(), (said(&world, &["bind", "execute"]), 1));
+            assert_eq!(wire.said(), (said(&fixture, &["bind", "execute"]), 1));
         }
     }
 }
 
 #[tokio::test]
 async fn a_query_that_no_connection_keeps_is_never_overtaken() {
-    let (world, wire, people) = wired().await;
+    let (fixture, wire, people) = wired().await;
     for _ in 0..3 {
-        let found = read(&wire.tenants, world.account, Kept::No, NAMES).await.unwrap();
+        let found = read(&wire.tenants, fixture.account, Kept::No, NAMES).await.unwrap();
         assert_eq!(found, people);
-        assert_eq!(wire.said(), (said(&world, &["parse", "bind", "execute"]), 3));
+        assert_eq!(wire.said(), (said(&fixture, &["parse", "bind", "execute"]), 3));
     }
 }
 
 #[tokio::test]
 async fn two_queries_leave_together_once_both_are_prepared() {
-    let (world, wire, people) = wired().await;
+    let (fixture, wire, people) = wired().await;
     let both = async |first: usize, second: usize| {
         let (first, second) = (variant(first), variant(second));
-        let found = read_both(&wire.tenants, world.account, &first, &second).await.unwrap();
+        let found = read_both(&wire.tenants, fixture.account, &first, &second)
+            .await
+            .unwrap();
         assert_eq!(found, (people.clone(), people.clone()));
         let (messages, flushes) = wire.said();
-        let (begin, end) = (said(&world, &[])[0].clone(), "COMMIT".to_owned());
+        let (begin, end) = (said(&fixture, &[])[0].clone(), "COMMIT".to_owned());
         assert_eq!(
             (messages.first(), messages.last()),
             (Some(&begin), Some(&end)),
@@ -120,9 +126,9 @@ async fn two_queries_leave_together_once_both_are_prepared() {
 
 #[tokio::test]
 async fn a_preparation_that_takes_its_time_is_waited_for() {
-    let (world, wire, people) = wired().await;
+    let (fixture, wire, people) = wired().await;
     wire.hold();
-    let asked = read(&wire.tenants, world.account, Kept::Yes, NAMES);
+    let asked = read(&wire.tenants, fixture.account, Kept::Yes, NAMES);
     let released = async {
         let deadline = std::time::Instant::now() + Duration::from_secs(10);
         while !wire.has_said("parse") {
@@ -135,20 +141,20 @@ async fn a_preparation_that_takes_its_time_is_waited_for() {
     };
     let (found, ()) = tokio::join!(asked, released);
     assert_eq!(found.unwrap(), people);
-    assert_eq!(wire.said().0, said(&world, &["parse", "bind", "execute"]));
+    assert_eq!(wire.said().0, said(&fixture, &["parse", "bind", "execute"]));
 }
 
 #[tokio::test]
 async fn a_query_that_was_overtaken_is_refused_by_the_database() {
-    let (world, wire, people) = wired().await;
+    let (fixture, wire, people) = wired().await;
     for _ in 0..20 {
-        let overtaken = read(&wire.tenants, world.account, Kept::Deceptive, NAMES).await;
+        let overtaken = read(&wire.tenants, fixture.account, Kept::Deceptive, NAMES).await;
         let Err(StoreError::Failed(error)) = overtaken else {
             panic!("{overtaken:?}");
         };
         assert_eq!(error.to_string(), "invalid input syntax for type uuid: \"none\"");
         assert_eq!(wire.tenants.usage().open, 0, "its connection is gone");
-        let found = read(&wire.tenants, world.account, Kept::Yes, NAMES).await.unwrap();
+        let found = read(&wire.tenants, fixture.account, Kept::Yes, NAMES).await.unwrap();
         assert_eq!(found, people);
     }
 }
@@ -157,52 +163,52 @@ async fn a_query_that_was_overtaken_is_refused_by_the_database() {
 /// them or not: between any two steps of a read.
 #[tokio::test]
 async fn a_task_that_has_worked_for_a_while_reads_as_any_other() {
-    let (world, wire, people) = wired().await;
-    read(&wire.tenants, world.account, Kept::Yes, NAMES).await.unwrap();
+    let (fixture, wire, people) = wired().await;
+    read(&wire.tenants, fixture.account, Kept::Yes, NAMES).await.unwrap();
     wire.said();
     for work in 0..=130 {
         yield_now().await;
         for _ in 0..work {
             consume_budget().await;
         }
-        let found = read(&wire.tenants, world.account, Kept::Yes, NAMES).await.unwrap();
+        let found = read(&wire.tenants, fixture.account, Kept::Yes, NAMES).await.unwrap();
         assert_eq!(found, people, "{work}");
-        assert_eq!(wire.said(), (said(&world, &["bind", "execute"]), 1), "{work}");
+        assert_eq!(wire.said(), (said(&fixture, &["bind", "execute"]), 1), "{work}");
     }
 }
 
 #[tokio::test]
 async fn what_fails_in_a_read_closes_its_connection() {
-    let (world, wire, people) = wired().await;
+    let (fixture, wire, people) = wired().await;
     for _ in 0..3 {
         // Prepared as well as not.
-        let broken = read(&wire.tenants, world.account, Kept::Yes, BROKEN).await;
+        let broken = read(&wire.tenants, fixture.account, Kept::Yes, BROKEN).await;
         assert!(matches!(broken, Err(StoreError::Failed(_))), "{broken:?}");
         assert_eq!(wire.tenants.usage().open, 0);
         let written = read(
             &wire.tenants,
-            world.account,
+            fixture.account,
             Kept::Yes,
             "DELETE FROM contacts RETURNING name AS word",
         )
         .await;
         assert!(matches!(written, Err(StoreError::Failed(_))), "{written:?}");
-        let found = read(&wire.tenants, world.account, Kept::Yes, NAMES).await.unwrap();
+        let found = read(&wire.tenants, fixture.account, Kept::Yes, NAMES).await.unwrap();
         assert_eq!(found, people);
     }
-    assert_eq!(names(&world, world.account).await, people);
+    assert_eq!(names(&fixture, fixture.account).await, people);
 }
 
 /// Each holds what the other one waits for, and the database takes back the read, which has waited longer.
 #[tokio::test]
 async fn a_read_that_loses_a_deadlock_is_read_again() {
-    let (world, wire, people) = wired().await;
-    world.sql("BEGIN; LOCK TABLE tags IN ACCESS EXCLUSIVE MODE").await;
-    let asked = read_both(&wire.tenants, world.account, NAMES, "SELECT name AS word FROM tags");
+    let (fixture, wire, people) = wired().await;
+    fixture.sql("BEGIN; LOCK TABLE tags IN ACCESS EXCLUSIVE MODE").await;
+    let asked = read_both(&wire.tenants, fixture.account, NAMES, "SELECT name AS word FROM tags");
     let crossed = async {
-        world.blocked(1).await;
-        world.sql("LOCK TABLE contacts IN ACCESS EXCLUSIVE MODE").await;
-        world.sql("COMMIT").await;
+        fixture.blocked(1).await;
+        fixture.sql("LOCK TABLE contacts IN ACCESS EXCLUSIVE MODE").await;
+        fixture.sql("COMMIT").await;
     };
     let (found, ()) = tokio::join!(asked, crossed);
     assert_eq!(found.unwrap(), (people, vec![]));
@@ -226,8 +232,8 @@ macro_rules! assert_flushed_once {
 
 #[tokio::test]
 async fn contacts_and_what_is_kept_of_them_are_read_in_one_flush() {
-    let (world, wire, _) = wired().await;
-    let (account, pool) = (world.account, || wire.tenants.clone());
+    let (fixture, wire, _) = wired().await;
+    let (account, pool) = (fixture.account, || wire.tenants.clone());
     let (contacts, segments) = (PgContacts::new(pool()), PgSegments::new(pool()));
     let cursor_query = CursorQuery { cursor: None, limit: 2 };
     let everybody = ContactQuery {
@@ -247,15 +253,15 @@ async fn contacts_and_what_is_kept_of_them_are_read_in_one_flush() {
         segments.find(account, SegmentId(id())),
         PgFolders::new(pool()).list(account, &folders),
         PgAutomations::new(pool()).list(account, &cursor_query),
-        PgLinks::new(pool(), world.owner.clone()).list(account, &cursor_query),
+        PgLinks::new(pool(), fixture.owner.clone()).list(account, &cursor_query),
     );
 }
 
 #[tokio::test]
 async fn campaigns_and_what_they_are_made_of_are_read_in_one_flush() {
-    let (world, wire, _) = wired().await;
-    let (account, pool) = (world.account, || wire.tenants.clone());
-    let campaign = world.stored_draft().await;
+    let (fixture, wire, _) = wired().await;
+    let (account, pool) = (fixture.account, || wire.tenants.clone());
+    let campaign = fixture.stored_draft().await;
     let page = PageQuery::new(None, None, 20, 100);
     let list = CampaignQuery {
         page,
@@ -280,7 +286,7 @@ async fn campaigns_and_what_they_are_made_of_are_read_in_one_flush() {
         campaigns.stats(account, campaign.id),
         campaigns.sends(account, campaign.id, page),
         campaigns.unknown_references(account, &campaign),
-        PgRuns::new(pool(), world.owner.clone()).queued_start(run),
+        PgRuns::new(pool(), fixture.owner.clone()).queued_start(run),
         templates.find(account, campaign.template_id.unwrap()),
         templates.find_by_meta_id(account, "1"),
         profiles.list(account, &cursor_query),
@@ -291,8 +297,8 @@ async fn campaigns_and_what_they_are_made_of_are_read_in_one_flush() {
 
 #[tokio::test]
 async fn conversations_bills_and_endpoints_are_read_in_one_flush() {
-    let (world, wire, _) = wired().await;
-    let (account, pool) = (world.account, || wire.tenants.clone());
+    let (fixture, wire, _) = wired().await;
+    let (account, pool) = (fixture.account, || wire.tenants.clone());
     let page = PageQuery::new(None, None, 20, 100);
     let cursor_query = CursorQuery { cursor: None, limit: 2 };
     let open = ConversationQuery {
@@ -300,7 +306,7 @@ async fn conversations_bills_and_endpoints_are_read_in_one_flush() {
         page: cursor_query.clone(),
     };
     let (conversations, subscriptions, webhooks) = (
-        PgConversations::new(pool(), world.owner.clone()),
+        PgConversations::new(pool(), fixture.owner.clone()),
         PgSubscriptions::new(pool()),
         PgWebhooks::new(pool()),
     );
@@ -349,11 +355,11 @@ async fn reader(pool: TenantPool, account: AccountId, people: Vec<String>, numbe
 }
 
 async fn two_accounts_share(size: usize) {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    world.people(3).await;
-    world.people_of(other, 5).await;
-    world
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    fixture.people(3).await;
+    fixture.people_of(other, 5).await;
+    fixture
         .sql(&format!(
             "UPDATE contacts SET name = 'other ' || name WHERE account_id = '{other}'"
         ))
@@ -362,19 +368,19 @@ async fn two_accounts_share(size: usize) {
         size,
         // Many wait for few connections here, which open anew all the time.
         wait_timeout: Duration::from_secs(60),
-        ..world.db.config()
+        ..fixture.db.config()
     };
     let pool = TenantPool::new(&config).unwrap();
     let mut readers = Vec::new();
     for number in 0..6 {
-        let account = if number % 2 == 0 { world.account } else { other };
-        let people = names(&world, account).await;
+        let account = if number % 2 == 0 { fixture.account } else { other };
+        let people = names(&fixture, account).await;
         readers.push(tokio::spawn(reader(pool.clone(), account, people, number)));
     }
     for done in join_all(readers).await {
         done.unwrap();
     }
-    assert_quiet(&world).await;
+    assert_quiet(&fixture).await;
     assert!(pool.usage().open <= size);
 }
 

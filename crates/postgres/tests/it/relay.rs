@@ -13,7 +13,7 @@ use recado_domain::shared::{
 };
 use serde_json::json;
 
-use crate::support::{World, event, id};
+use crate::support::{DbFixture, event, id};
 
 pub(crate) fn note(title: &str) -> Event {
     Event::Notification(NotificationDraft {
@@ -37,8 +37,8 @@ fn entry(entity_type: &str, action: AuditAction) -> Event {
 }
 
 /// An entry that is longer than an index can hold: readable, and cannot be written.
-async fn leave_poison(world: &World, account: AccountId) {
-    world
+async fn leave_poison(fixture: &DbFixture, account: AccountId) {
+    fixture
         .sql(&format!(
             "INSERT INTO outbox_events (account_id, payload) SELECT '{account}', jsonb_build_object('kind', 'audit',
                'action', 'create', 'entity_type', string_agg(md5(i::text), '')) FROM generate_series(1, 400) i"
@@ -46,61 +46,63 @@ async fn leave_poison(world: &World, account: AccountId) {
         .await;
 }
 
-async fn waiting(world: &World) -> i64 {
-    world.number("SELECT count(*) FROM outbox_events").await
+async fn waiting(fixture: &DbFixture) -> i64 {
+    fixture.number("SELECT count(*) FROM outbox_events").await
 }
 
-async fn entries(world: &World) -> i64 {
-    world.number("SELECT count(*) FROM audit_logs").await
+async fn entries(fixture: &DbFixture) -> i64 {
+    fixture.number("SELECT count(*) FROM audit_logs").await
 }
 
-async fn notes(world: &World) -> i64 {
-    world.number("SELECT count(*) FROM notifications").await
+async fn notes(fixture: &DbFixture) -> i64 {
+    fixture.number("SELECT count(*) FROM notifications").await
 }
 
 /// Relays until nothing waits any more; fails when that never happens.
-async fn drain(world: &World) {
+async fn drain(fixture: &DbFixture) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while waiting(world).await > 0 {
-        world.relay().await;
+    while waiting(fixture).await > 0 {
+        fixture.relay().await;
         assert!(Instant::now() < deadline, "the outbox is never empty");
     }
 }
 
 #[tokio::test]
 async fn each_kind_is_relayed_by_itself() {
-    let world = World::new().await;
-    world
-        .leave(world.account, &[event(id()), note("a"), event(id()), note("b")])
+    let fixture = DbFixture::new().await;
+    fixture
+        .leave(fixture.account, &[event(id()), note("a"), event(id()), note("b")])
         .await;
-    assert_eq!(world.outbox().relay(EventKind::Notification, 100).await.unwrap(), 2);
-    assert_eq!((entries(&world).await, notes(&world).await), (0, 2));
-    assert_eq!(world.outbox().relay(EventKind::Audit, 100).await.unwrap(), 2);
-    assert_eq!((entries(&world).await, notes(&world).await), (2, 2));
-    world.assert_audit_counts().await;
+    assert_eq!(fixture.outbox().relay(EventKind::Notification, 100).await.unwrap(), 2);
+    assert_eq!((entries(&fixture).await, notes(&fixture).await), (0, 2));
+    assert_eq!(fixture.outbox().relay(EventKind::Audit, 100).await.unwrap(), 2);
+    assert_eq!((entries(&fixture).await, notes(&fixture).await), (2, 2));
+    fixture.assert_audit_counts().await;
 }
 
 #[tokio::test]
 async fn a_locked_audit_log_delays_entries_and_nothing_else() {
-    let world = World::new().await;
-    world.sql("BEGIN; LOCK TABLE audit_logs IN ACCESS EXCLUSIVE MODE").await;
-    let (outbox, campaigns) = (world.outbox(), world.campaigns());
+    let fixture = DbFixture::new().await;
+    fixture
+        .sql("BEGIN; LOCK TABLE audit_logs IN ACCESS EXCLUSIVE MODE")
+        .await;
+    let (outbox, campaigns) = (fixture.outbox(), fixture.campaigns());
     let stuck = tokio::spawn(async move { outbox.relay(EventKind::Audit, 100).await });
     for _ in 0..20 {
-        let campaign = world.draft();
+        let campaign = fixture.draft();
         let events = [event(campaign.id.0), note("n")];
         campaigns.insert(&campaign, &events).await.unwrap();
     }
-    assert_eq!(world.outbox().relay(EventKind::Notification, 100).await.unwrap(), 20);
-    assert_eq!(notes(&world).await, 20);
-    let refused = world.outbox().relay(EventKind::Audit, 100).await;
+    assert_eq!(fixture.outbox().relay(EventKind::Notification, 100).await.unwrap(), 20);
+    assert_eq!(notes(&fixture).await, 20);
+    let refused = fixture.outbox().relay(EventKind::Audit, 100).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     drop(stuck.await.unwrap());
-    world.sql("COMMIT").await;
-    assert_eq!(waiting(&world).await, 20);
-    assert_eq!(world.outbox().relay(EventKind::Audit, 100).await.unwrap(), 20);
-    assert_eq!((entries(&world).await, waiting(&world).await), (20, 0));
-    world.assert_audit_counts().await;
+    fixture.sql("COMMIT").await;
+    assert_eq!(waiting(&fixture).await, 20);
+    assert_eq!(fixture.outbox().relay(EventKind::Audit, 100).await.unwrap(), 20);
+    assert_eq!((entries(&fixture).await, waiting(&fixture).await), (20, 0));
+    fixture.assert_audit_counts().await;
 }
 
 #[tokio::test]
@@ -109,103 +111,103 @@ async fn a_missing_audit_log_blames_no_event_and_loses_none() {
         ("audit_logs", "ALTER TABLE audit_logs RENAME TO elsewhere"),
         ("audit_counts", "ALTER TABLE audit_counts RENAME TO elsewhere"),
     ] {
-        let world = World::new().await;
+        let fixture = DbFixture::new().await;
         // The statement is known to the connections already.
-        world.leave(world.account, &[event(id())]).await;
-        assert_eq!(world.relay().await, 1);
-        world.sql(away).await;
+        fixture.leave(fixture.account, &[event(id())]).await;
+        assert_eq!(fixture.relay().await, 1);
+        fixture.sql(away).await;
         for _ in 0..20 {
-            let campaign = world.draft();
+            let campaign = fixture.draft();
             let events = [event(campaign.id.0), note("n")];
-            world.campaigns().insert(&campaign, &events).await.unwrap();
+            fixture.campaigns().insert(&campaign, &events).await.unwrap();
         }
         for _ in 0..3 {
-            assert!(world.outbox().relay(EventKind::Audit, 100).await.is_err(), "{table}");
+            assert!(fixture.outbox().relay(EventKind::Audit, 100).await.is_err(), "{table}");
         }
-        assert_eq!(world.outbox().relay(EventKind::Notification, 100).await.unwrap(), 20);
+        assert_eq!(fixture.outbox().relay(EventKind::Notification, 100).await.unwrap(), 20);
         let blamed = "SELECT count(*) FROM outbox_events WHERE retry_at IS NOT NULL";
-        assert_eq!(world.number(blamed).await, 0, "{table}");
-        world.sql(&format!("ALTER TABLE elsewhere RENAME TO {table}")).await;
-        assert_eq!(world.outbox().relay(EventKind::Audit, 100).await.unwrap(), 20);
-        assert_eq!((entries(&world).await, waiting(&world).await), (21, 0), "{table}");
-        world.assert_audit_counts().await;
+        assert_eq!(fixture.number(blamed).await, 0, "{table}");
+        fixture.sql(&format!("ALTER TABLE elsewhere RENAME TO {table}")).await;
+        assert_eq!(fixture.outbox().relay(EventKind::Audit, 100).await.unwrap(), 20);
+        assert_eq!((entries(&fixture).await, waiting(&fixture).await), (21, 0), "{table}");
+        fixture.assert_audit_counts().await;
     }
 }
 
 #[tokio::test]
 async fn entries_that_a_rule_refuses_for_a_while_appear_when_it_is_gone() {
-    let world = World::new().await;
-    world
+    let fixture = DbFixture::new().await;
+    fixture
         .sql(
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
              CREATE TRIGGER refuse BEFORE INSERT ON audit_logs FOR EACH ROW EXECUTE FUNCTION refuse()",
         )
         .await;
     let events: Vec<Event> = (0..30).map(|_| event(id())).collect();
-    world.leave(world.account, &events).await;
+    fixture.leave(fixture.account, &events).await;
     for _ in 0..3 {
-        world.relay().await;
+        fixture.relay().await;
     }
-    assert_eq!((entries(&world).await, waiting(&world).await), (0, 30));
-    world
+    assert_eq!((entries(&fixture).await, waiting(&fixture).await), (0, 30));
+    fixture
         .sql("DROP TRIGGER refuse ON audit_logs; DROP FUNCTION refuse")
         .await;
-    drain(&world).await;
-    assert_eq!(entries(&world).await, 30);
-    world.assert_audit_counts().await;
+    drain(&fixture).await;
+    assert_eq!(entries(&fixture).await, 30);
+    fixture.assert_audit_counts().await;
 }
 
 #[tokio::test]
 async fn one_event_that_cannot_be_written_holds_up_no_other_and_is_not_lost() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    leave_poison(&world, world.account).await;
-    world
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    leave_poison(&fixture, fixture.account).await;
+    fixture
         .sql(&format!(
             "INSERT INTO outbox_events (account_id, payload) VALUES
                ('{0}', '{{\"kind\":\"audit\",\"action\":\"fly\",\"entity_type\":\"x\"}}'),
                ('{0}', '{{\"kind\":\"notification\",\"type\":\"loud\"}}')",
-            world.account
+            fixture.account
         ))
         .await;
-    for account in [world.account, other] {
-        world.leave(account, &[event(id()), note("n")]).await;
+    for account in [fixture.account, other] {
+        fixture.leave(account, &[event(id()), note("n")]).await;
     }
-    world.relay().await;
+    fixture.relay().await;
     assert_eq!(
-        (entries(&world).await, notes(&world).await, waiting(&world).await),
+        (entries(&fixture).await, notes(&fixture).await, waiting(&fixture).await),
         (2, 2, 3)
     );
     // They stand aside: later ones need one round.
-    world.leave(other, &[event(id())]).await;
-    assert_eq!(world.outbox().relay(EventKind::Audit, 100).await.unwrap(), 1);
-    assert_eq!((entries(&world).await, waiting(&world).await), (3, 3));
+    fixture.leave(other, &[event(id())]).await;
+    assert_eq!(fixture.outbox().relay(EventKind::Audit, 100).await.unwrap(), 1);
+    assert_eq!((entries(&fixture).await, waiting(&fixture).await), (3, 3));
     // Once it can be written, it is.
-    world
+    fixture
         .sql("UPDATE outbox_events SET payload = jsonb_set(payload, '{action}', '\"create\"') WHERE payload ->> 'action' = 'fly';
               UPDATE outbox_events SET retry_at = now()")
         .await;
-    world.relay().await;
-    assert_eq!((entries(&world).await, waiting(&world).await), (4, 2));
-    world.assert_audit_counts().await;
+    fixture.relay().await;
+    assert_eq!((entries(&fixture).await, waiting(&fixture).await), (4, 2));
+    fixture.assert_audit_counts().await;
 }
 
 #[tokio::test]
 async fn readers_and_relays_at_once_write_each_entry_once_and_wait_for_no_one_long() {
-    let world = World::new().await;
-    let other = world.another_account().await;
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
     let mut expected = 0;
     for _ in 0..5 {
-        for account in [world.account, other] {
+        for account in [fixture.account, other] {
             let events: Vec<Event> = (0..20).map(|_| event(id())).collect();
-            world.leave(account, &events).await;
+            fixture.leave(account, &events).await;
             expected += 20;
         }
-        let relays = (0..3).map(|_| async { world.outbox().relay(EventKind::Audit, 7).await.map(|_| ()) });
+        let relays = (0..3).map(|_| async { fixture.outbox().relay(EventKind::Audit, 7).await.map(|_| ()) });
         let page = PageQuery::new(None, None, 50, 100);
         let readers = (0..6).map(|reader| {
-            let account = if reader % 2 == 0 { world.account } else { other };
-            let store = world.audit();
+            let account = if reader % 2 == 0 { fixture.account } else { other };
+            let store = fixture.audit();
             async move {
                 let began = Instant::now();
                 let seen = store.page(account, &AuditFilter::default(), page).await.unwrap();
@@ -220,8 +222,8 @@ async fn readers_and_relays_at_once_write_each_entry_once_and_wait_for_no_one_lo
         let (relayed, _) = tokio::join!(join_all(relays), join_all(readers));
         assert!(relayed.into_iter().all(|round| round.is_ok()));
     }
-    assert_eq!((entries(&world).await, waiting(&world).await), (expected, 0));
-    world.assert_audit_counts().await;
+    assert_eq!((entries(&fixture).await, waiting(&fixture).await), (expected, 0));
+    fixture.assert_audit_counts().await;
 }
 
 const SORTS: [(&str, AuditAction); 5] = [
@@ -245,32 +247,32 @@ fn counts_equal_the_entries_after_any_history() {
     runner
         .run(&prop::collection::vec(step, 1..12), |steps| {
             runtime.block_on(async {
-                let world = World::new().await;
-                let accounts = [world.account, world.another_account().await];
+                let fixture = DbFixture::new().await;
+                let accounts = [fixture.account, fixture.another_account().await];
                 let mut left = 0;
                 for (sort, count, who, portion) in steps {
                     let (entity_type, action) = SORTS[sort];
                     let events: Vec<Event> = (0..count).map(|_| entry(entity_type, action)).collect();
-                    world.leave(accounts[sort % 2], &events).await;
+                    fixture.leave(accounts[sort % 2], &events).await;
                     left += i64::try_from(count).unwrap();
                     let page = PageQuery::new(None, Some(1), 50, 100);
                     match who {
-                        0 => drop(world.outbox().relay(EventKind::Audit, portion).await.unwrap()),
+                        0 => drop(fixture.outbox().relay(EventKind::Audit, portion).await.unwrap()),
                         1 => drop(
-                            world
+                            fixture
                                 .audit()
                                 .page(accounts[0], &AuditFilter::default(), page)
                                 .await
                                 .unwrap(),
                         ),
-                        2 => leave_poison(&world, accounts[1]).await,
+                        2 => leave_poison(&fixture, accounts[1]).await,
                         _ => {}
                     }
-                    world.assert_audit_counts().await;
+                    fixture.assert_audit_counts().await;
                 }
-                while world.outbox().relay(EventKind::Audit, 4).await.unwrap() > 0 {}
-                world.assert_audit_counts().await;
-                assert_eq!(entries(&world).await, left);
+                while fixture.outbox().relay(EventKind::Audit, 4).await.unwrap() > 0 {}
+                fixture.assert_audit_counts().await;
+                assert_eq!(entries(&fixture).await, left);
             });
             Ok(())
         })

@@ -15,7 +15,7 @@ use recado_postgres::{PgAnalytics, PgRollups};
 use time::OffsetDateTime;
 use time::macros::datetime;
 
-use crate::support::World;
+use crate::support::DbFixture;
 use history::{History, step};
 use recount::Recount;
 
@@ -38,8 +38,8 @@ impl Clock for Fixed {
     }
 }
 
-fn tenant(world: &World) -> Tenant {
-    Tenant::for_tests(world.account, world.user, Role::Member)
+fn tenant(fixture: &DbFixture) -> Tenant {
+    Tenant::for_tests(fixture.account, fixture.user, Role::Member)
 }
 
 /// Hundredths, as an amount.
@@ -59,14 +59,14 @@ fn quotient(dividend: i128, divisor: i128) -> Amount {
     hundredths(whole + i128::from(up))
 }
 
-async fn compare(world: &World, history: &History, zone: &str, period: Period) {
-    let analytics = Analytics::new(Arc::new(PgAnalytics::new(world.tenants.clone())), Arc::new(Fixed));
+async fn compare(fixture: &DbFixture, history: &History, zone: &str, period: Period) {
+    let analytics = Analytics::new(Arc::new(PgAnalytics::new(fixture.tenants.clone())), Arc::new(Fixed));
     let report_period = ReportPeriod {
         period,
         zone: zone.parse::<Zone>().unwrap(),
     };
-    let recount = Recount::new(world, history, zone, period.days()).await;
-    let tenant = tenant(world);
+    let recount = Recount::new(fixture, history, zone, period.days()).await;
+    let tenant = tenant(fixture);
     recount.check_revenue(&analytics.revenue(&tenant, &report_period).await.unwrap());
     recount.check_ecommerce(&analytics.ecommerce(&tenant, &report_period).await.unwrap());
     recount.check_automations(&analytics.automations(&tenant, &report_period).await.unwrap());
@@ -97,20 +97,20 @@ fn every_report_equals_a_recomputation_after_any_history() {
     runner
         .run(&prop::collection::vec(step(), 1..30), |steps| {
             runtime.block_on(async {
-                let world = World::new().await;
-                let mut history = History::begin(&world).await;
+                let fixture = DbFixture::new().await;
+                let mut history = History::begin(&fixture).await;
                 // It begins with rows that nobody counted.
-                let rollups = PgRollups::new(world.owner.clone());
-                rollups.rebuild(world.account).await.unwrap();
+                let rollups = PgRollups::new(fixture.owner.clone());
+                rollups.rebuild(fixture.account).await.unwrap();
                 for step in steps {
-                    history.play(&world, step).await;
+                    history.play(&fixture, step).await;
                 }
                 for zone in ZONES {
                     for period in [Period::Week, Period::Quarter] {
-                        compare(&world, &history, zone, period).await;
+                        compare(&fixture, &history, zone, period).await;
                     }
                 }
-                assert_eq!(rollups.verify(world.account).await.unwrap(), []);
+                assert_eq!(rollups.verify(fixture.account).await.unwrap(), []);
             });
             Ok(())
         })

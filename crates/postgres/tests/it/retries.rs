@@ -9,13 +9,13 @@ use recado_domain::whatsapp::StatusUpdateStore as _;
 use time::Duration;
 
 use crate::status_updates::status_update;
-use crate::support::{LEASE, World, id};
+use crate::support::{DbFixture, LEASE, id};
 
 /// A retry of the campaign's failed sends, decided on the campaign as it is stored.
-pub(crate) async fn retry_of(world: &World, campaign: &Campaign) -> RunRetry {
-    let stored = world
+pub(crate) async fn retry_of(fixture: &DbFixture, campaign: &Campaign) -> RunRetry {
+    let stored = fixture
         .campaigns()
-        .find(world.account, campaign.id)
+        .find(fixture.account, campaign.id)
         .await
         .unwrap()
         .unwrap();
@@ -60,30 +60,30 @@ pub(crate) fn tried(outcome: &RetryOutcome) -> (i64, i64) {
 }
 
 /// A finished run of five: two sent, two failed (one of them after it was accepted), one never confirmed.
-async fn finished(world: &World) -> (Campaign, QueuedRun, Vec<SendId>) {
-    world.people(5).await;
+async fn finished(fixture: &DbFixture) -> (Campaign, QueuedRun, Vec<SendId>) {
+    fixture.people(5).await;
     let worker = id();
-    let (campaign, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 5).await;
+    let (campaign, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 5).await;
     let results = [sent("w0"), sent("w1"), failed(), failed(), SendResult::Unknown];
     let results: Vec<_> = sends.iter().copied().zip(results).collect();
-    world.runs().record(run, &results).await.unwrap();
-    world.runs().finish(run).await.unwrap();
-    world.runs().fail_unknown(Duration::ZERO, 10).await.unwrap();
-    world.assert_recount().await;
-    assert_eq!(world.usage().await, "2/0");
+    fixture.runs().record(run, &results).await.unwrap();
+    fixture.runs().finish(run).await.unwrap();
+    fixture.runs().fail_unknown(Duration::ZERO, 10).await.unwrap();
+    fixture.assert_recount().await;
+    assert_eq!(fixture.usage().await, "2/0");
     (campaign, run, sends)
 }
 
 #[tokio::test]
 async fn failed_sends_are_new_ones_and_the_others_stay() {
-    let world = World::new().await;
-    let (campaign, run, sends) = finished(&world).await;
-    let (runs, worker) = (world.runs(), id());
-    let outcome = runs.retry(&retry_of(&world, &campaign).await).await.unwrap();
+    let fixture = DbFixture::new().await;
+    let (campaign, run, sends) = finished(&fixture).await;
+    let (runs, worker) = (fixture.runs(), id());
+    let outcome = runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap();
     assert_eq!(tried(&outcome), (3, 3));
-    world.assert_recount().await;
-    assert_eq!(world.usage().await, "2/3");
+    fixture.assert_recount().await;
+    assert_eq!(fixture.usage().await, "2/3");
     assert_eq!(runs.take(worker, LEASE).await.unwrap(), Some(run));
     assert_eq!(runs.queued_start(run).await.unwrap(), None);
     let Claim::Sends(claimed) = runs.claim(run, worker, None, 10, LEASE).await.unwrap() else {
@@ -94,7 +94,7 @@ async fn failed_sends_are_new_ones_and_the_others_stay() {
     let mut wanted = sends[2..].to_vec();
     wanted.sort_unstable();
     assert_eq!(again, wanted);
-    world.start_sends(run, worker, &again).await;
+    fixture.start_sends(run, worker, &again).await;
     let results = [(again[0], sent("w2")), (again[1], failed()), (again[2], failed())];
     runs.record(run, &results).await.unwrap();
     let report = runs.finish(run).await.unwrap().unwrap();
@@ -102,137 +102,137 @@ async fn failed_sends_are_new_ones_and_the_others_stay() {
         (report.status, report.sent, report.failed),
         (CampaignStatus::Partial, 3, 2)
     );
-    world.assert_recount().await;
-    assert_eq!(world.usage().await, "3/0");
+    fixture.assert_recount().await;
+    assert_eq!(fixture.usage().await, "3/0");
 }
 
 #[tokio::test]
 async fn late_news_of_what_was_never_confirmed_keeps_its_retry_from_leaving() {
-    let world = World::new().await;
-    let (campaign, run, sends) = finished(&world).await;
-    let (runs, worker) = (world.runs(), id());
-    runs.retry(&retry_of(&world, &campaign).await).await.unwrap();
+    let fixture = DbFixture::new().await;
+    let (campaign, run, sends) = finished(&fixture).await;
+    let (runs, worker) = (fixture.runs(), id());
+    runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap();
     let late = [status_update(Some(sends[4]), "w4", SendStatus::Delivered)];
-    world.status_updates().apply(world.account, &late).await.unwrap();
+    fixture.status_updates().apply(fixture.account, &late).await.unwrap();
     runs.take(worker, LEASE).await.unwrap();
-    let again = world.in_flight(run, worker, 10).await;
+    let again = fixture.in_flight(run, worker, 10).await;
     assert_eq!((again.len(), again.contains(&sends[4])), (2, false));
-    world.assert_recount().await;
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_retry_decided_on_an_older_campaign_is_refused() {
-    let world = World::new().await;
-    let (campaign, run, _) = finished(&world).await;
-    let (runs, worker) = (world.runs(), id());
-    let decided = retry_of(&world, &campaign).await;
+    let fixture = DbFixture::new().await;
+    let (campaign, run, _) = finished(&fixture).await;
+    let (runs, worker) = (fixture.runs(), id());
+    let decided = retry_of(&fixture, &campaign).await;
     let (one, other) = tokio::join!(runs.retry(&decided), runs.retry(&decided));
     let started = [one.unwrap(), other.unwrap()].map(|outcome| matches!(outcome, RetryOutcome::Started { .. }));
     assert_eq!(started.iter().filter(|started| **started).count(), 1);
     // The first one's run is over, and some failed again: that is no work for a request from before.
     runs.take(worker, LEASE).await.unwrap();
-    let again = world.in_flight(run, worker, 10).await;
+    let again = fixture.in_flight(run, worker, 10).await;
     let results: Vec<_> = again.iter().map(|send| (*send, failed())).collect();
     runs.record(run, &results).await.unwrap();
     runs.finish(run).await.unwrap();
     let refused = runs.retry(&decided).await.unwrap();
     assert_eq!(refused, RetryOutcome::Refused(Refusal::Contended));
-    assert_eq!(world.usage().await, "2/0");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "2/0");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_retry_keeps_to_the_month_that_it_happens_in() {
-    let world = World::new().await;
-    let (campaign, run, sends) = finished(&world).await;
+    let fixture = DbFixture::new().await;
+    let (campaign, run, sends) = finished(&fixture).await;
     // The run was last month's.
-    world
+    fixture
         .sql("UPDATE message_usage_slots SET month = '2025-01-01'; UPDATE campaigns SET quota_month = '2025-01-01'")
         .await;
     let beyond = RunRetry {
         monthly_limit: 1,
-        ..retry_of(&world, &campaign).await
+        ..retry_of(&fixture, &campaign).await
     };
-    let refused = world.runs().retry(&beyond).await.unwrap();
+    let refused = fixture.runs().retry(&beyond).await.unwrap();
     assert!(
         matches!(refused, RetryOutcome::Refused(Refusal::QuotaExceeded { wanted: 3, .. })),
         "{refused:?}"
     );
-    world.assert_recount().await;
+    fixture.assert_recount().await;
 
-    let (runs, worker) = (world.runs(), id());
-    runs.retry(&retry_of(&world, &campaign).await).await.unwrap();
+    let (runs, worker) = (fixture.runs(), id());
+    runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap();
     runs.take(worker, LEASE).await.unwrap();
-    let again = world.in_flight(run, worker, 10).await;
+    let again = fixture.in_flight(run, worker, 10).await;
     runs.record(run, &[(again[0], sent("w2"))]).await.unwrap();
-    world.assert_recount().await;
+    fixture.assert_recount().await;
     let usage = "SELECT string_agg(sent || '/' || reserved, ' ' ORDER BY month) FROM message_usage";
-    assert_eq!(world.text(usage).await.unwrap(), "2/0 1/2");
+    assert_eq!(fixture.text(usage).await.unwrap(), "2/0 1/2");
     // Late news of the first run's message counts in the first run's month.
     assert!(!again.contains(&sends[0]));
     runs.record(run, &[(sends[0], failed())]).await.unwrap();
-    world.assert_recount().await;
-    assert_eq!(world.text(usage).await.unwrap(), "1/0 1/2");
+    fixture.assert_recount().await;
+    assert_eq!(fixture.text(usage).await.unwrap(), "1/0 1/2");
     runs.finish(run).await.unwrap();
-    world.assert_recount().await;
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn late_news_of_any_earlier_try_says_nothing_of_this_one() {
-    let world = World::new().await;
-    world.people(1).await;
-    let (runs, worker) = (world.runs(), id());
-    let (campaign, run) = world.started(worker).await;
-    let mut sends = world.in_flight(run, worker, 1).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
+    let (runs, worker) = (fixture.runs(), id());
+    let (campaign, run) = fixture.started(worker).await;
+    let mut sends = fixture.in_flight(run, worker, 1).await;
     for message in ["w0", "w1"] {
         runs.record(run, &[(sends[0], sent(message))]).await.unwrap();
         let failure = [status_update(Some(sends[0]), message, SendStatus::Failed)];
-        world.status_updates().apply(world.account, &failure).await.unwrap();
+        fixture.status_updates().apply(fixture.account, &failure).await.unwrap();
         runs.finish(run).await.unwrap();
-        runs.retry(&retry_of(&world, &campaign).await).await.unwrap();
+        runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap();
         runs.take(worker, LEASE).await.unwrap();
-        sends = world.in_flight(run, worker, 1).await;
+        sends = fixture.in_flight(run, worker, 1).await;
         assert_eq!(sends.len(), 1);
     }
     let late = ["w0", "w1"].map(|message| status_update(Some(sends[0]), message, SendStatus::Failed));
-    let unmatched = world.status_updates().apply(world.account, &late).await.unwrap();
+    let unmatched = fixture.status_updates().apply(fixture.account, &late).await.unwrap();
     assert_eq!(unmatched, [0, 1]);
     let row = "SELECT status || ' ' || coalesce(wa_message_id, '-') FROM campaign_sends";
-    assert_eq!(world.text(row).await.unwrap(), "pending -");
+    assert_eq!(fixture.text(row).await.unwrap(), "pending -");
     let own = [status_update(Some(sends[0]), "w2", SendStatus::Read)];
-    world.status_updates().apply(world.account, &own).await.unwrap();
-    assert_eq!(world.text(row).await.unwrap(), "read w2");
-    world.assert_recount().await;
+    fixture.status_updates().apply(fixture.account, &own).await.unwrap();
+    assert_eq!(fixture.text(row).await.unwrap(), "read w2");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn what_an_early_end_left_untried_is_tried_with_them_and_keeps_places_too() {
-    let world = World::new().await;
-    world.people(5).await;
-    let (runs, worker) = (world.runs(), id());
-    let (campaign, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 2).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(5).await;
+    let (runs, worker) = (fixture.runs(), id());
+    let (campaign, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 2).await;
     let results: Vec<_> = sends.iter().map(|send| (*send, failed())).collect();
     runs.record(run, &results).await.unwrap();
     runs.finish(run).await.unwrap();
-    assert_eq!(world.usage().await, "0/0");
+    assert_eq!(fixture.usage().await, "0/0");
     let beyond = RunRetry {
         monthly_limit: 4,
-        ..retry_of(&world, &campaign).await
+        ..retry_of(&fixture, &campaign).await
     };
     let refused = runs.retry(&beyond).await.unwrap();
     assert!(
         matches!(refused, RetryOutcome::Refused(Refusal::QuotaExceeded { wanted: 5, .. })),
         "{refused:?}"
     );
-    let outcome = runs.retry(&retry_of(&world, &campaign).await).await.unwrap();
+    let outcome = runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap();
     assert_eq!(tried(&outcome), (5, 2));
-    assert_eq!(world.usage().await, "0/5");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "0/5");
+    fixture.assert_recount().await;
     runs.take(worker, LEASE).await.unwrap();
-    let again = world.in_flight(run, worker, 10).await;
+    let again = fixture.in_flight(run, worker, 10).await;
     let results: Vec<_> = again.iter().map(|send| (*send, sent(&send.to_string()))).collect();
     runs.record_and_start(run, worker, &results, &[]).await.unwrap();
-    assert_eq!(world.usage().await, "5/0");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "5/0");
+    fixture.assert_recount().await;
 }

@@ -11,7 +11,7 @@ use recado_domain::shared::{PageQuery, SendId, WriteOutcome};
 use time::{Duration, OffsetDateTime};
 
 use crate::retries::{retry_of, tried};
-use crate::support::{LEASE, World, event, id};
+use crate::support::{DbFixture, LEASE, event, id};
 
 fn failed(code: Option<i64>) -> SendResult {
     let message = "refused".into();
@@ -19,34 +19,34 @@ fn failed(code: Option<i64>) -> SendResult {
 }
 
 /// A finished run whose sends failed with these codes, in the order of its sends.
-async fn failed_with(world: &World, codes: &[Option<i64>]) -> (Campaign, QueuedRun, Vec<SendId>) {
-    world.people(codes.len()).await;
+async fn failed_with(fixture: &DbFixture, codes: &[Option<i64>]) -> (Campaign, QueuedRun, Vec<SendId>) {
+    fixture.people(codes.len()).await;
     let worker = id();
-    let (campaign, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 1000).await;
-    fail(world, run, &sends, codes).await;
+    let (campaign, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 1000).await;
+    fail(fixture, run, &sends, codes).await;
     (campaign, run, sends)
 }
 
-async fn fail(world: &World, run: QueuedRun, sends: &[SendId], codes: &[Option<i64>]) {
+async fn fail(fixture: &DbFixture, run: QueuedRun, sends: &[SendId], codes: &[Option<i64>]) {
     let results: Vec<_> = sends
         .iter()
         .zip(codes)
         .map(|(send, code)| (*send, failed(*code)))
         .collect();
-    world.runs().record(run, &results).await.unwrap();
-    world.runs().finish(run).await.unwrap();
-    world.assert_recount().await;
+    fixture.runs().record(run, &results).await.unwrap();
+    fixture.runs().finish(run).await.unwrap();
+    fixture.assert_recount().await;
 }
 
 /// A retry that takes what it may, within a large plan.
-async fn asked(world: &World, campaign: &Campaign, request: RetryRequest) -> RetryOutcome {
+async fn asked(fixture: &DbFixture, campaign: &Campaign, request: RetryRequest) -> RetryOutcome {
     let retry = RunRetry {
         request,
         monthly_limit: 10_000,
-        ..retry_of(world, campaign).await
+        ..retry_of(fixture, campaign).await
     };
-    world.runs().retry(&retry).await.unwrap()
+    fixture.runs().retry(&retry).await.unwrap()
 }
 
 fn codes(codes: &[i64], force: bool) -> RetryRequest {
@@ -80,12 +80,12 @@ async fn the_statement_judges_every_failure_as_the_domain_does() {
             failures.extend(hours.map(|age| (code, times, Duration::hours(age))));
         }
     }
-    let world = World::new().await;
-    world.on_plan("scale").await;
+    let fixture = DbFixture::new().await;
+    fixture.on_plan("scale").await;
     let all: Vec<Option<i64>> = failures.iter().map(|(code, ..)| *code).collect();
-    let (campaign, _, sends) = failed_with(&world, &all).await;
+    let (campaign, _, sends) = failed_with(&fixture, &all).await;
     for (send, (_, times, age)) in sends.iter().zip(&failures) {
-        world
+        fixture
             .sql(&format!(
                 "UPDATE campaign_sends SET failed_at = now() - interval '{} hours', earlier_error_code = error_code,
                    earlier_failures = {} WHERE id = '{send}'",
@@ -114,7 +114,7 @@ async fn the_statement_judges_every_failure_as_the_domain_does() {
         };
         *left.entry((reason, code.unwrap_or(0))).or_insert(0) += 1;
     }
-    let outcome = asked(&world, &campaign, RetryRequest::default()).await;
+    let outcome = asked(&fixture, &campaign, RetryRequest::default()).await;
     assert_eq!(tried(&outcome), (taken, taken));
     let found = left_out(&outcome)
         .into_iter()
@@ -131,51 +131,54 @@ async fn the_statement_judges_every_failure_as_the_domain_does() {
             "{left:?}"
         );
     }
-    world.assert_recount().await;
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_retry_by_codes_touches_no_other_send_and_force_skips_the_wait() {
     use LeftOutReason::{Later, Never, NotChosen};
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let failures = [Some(131_026), Some(131_049), Some(131_049), None, Some(131_047)];
-    let (campaign, run, sends) = failed_with(&world, &failures).await;
-    let refused = asked(&world, &campaign, codes(&[131_049, 131_047], false)).await;
+    let (campaign, run, sends) = failed_with(&fixture, &failures).await;
+    let refused = asked(&fixture, &campaign, codes(&[131_049, 131_047], false)).await;
     let others = [(NotChosen, 0, 1), (NotChosen, 131_026, 1)];
     let mut wanted = vec![(Later, 131_049, 2), (Never, 131_047, 1)];
     wanted.extend(others);
     assert_eq!(left_out(&refused), wanted);
     let pending = "SELECT string_agg(id::text, ' ' ORDER BY id) FROM campaign_sends WHERE status = 'pending'";
-    assert_eq!(world.text(pending).await, None);
+    assert_eq!(fixture.text(pending).await, None);
 
-    let forced = asked(&world, &campaign, codes(&[131_049, 131_047], true)).await;
+    let forced = asked(&fixture, &campaign, codes(&[131_049, 131_047], true)).await;
     assert_eq!(tried(&forced), (2, 2));
     assert_eq!(left_out(&forced), [&[(Never, 131_047, 1)], &others[..]].concat());
     let mut chosen = [sends[1], sends[2]].map(|send| send.to_string());
     chosen.sort_unstable();
-    assert_eq!(world.text(pending).await, Some(chosen.join(" ")));
-    world.runs().finish(run).await.unwrap();
+    assert_eq!(fixture.text(pending).await, Some(chosen.join(" ")));
+    fixture.runs().finish(run).await.unwrap();
     let failed_again = "UPDATE campaign_sends SET status = 'failed', failed_at = now(), error_code = earlier_error_code
          WHERE status = 'pending'";
-    world.sql(failed_again).await;
+    fixture.sql(failed_again).await;
 
     // Without a code: those alone. Force without codes names no send.
-    assert_eq!(tried(&asked(&world, &campaign, codes(&[0], false)).await), (1, 1));
-    world.runs().finish(run).await.unwrap();
+    assert_eq!(tried(&asked(&fixture, &campaign, codes(&[0], false)).await), (1, 1));
+    fixture.runs().finish(run).await.unwrap();
     let force = RetryRequest {
         force: true,
         ..RetryRequest::default()
     };
-    world
+    fixture
         .sql("UPDATE campaign_sends SET status = 'failed', failed_at = now(), error_code = 131049")
         .await;
-    assert_eq!(left_out(&asked(&world, &campaign, force).await), [(Later, 131_049, 5)]);
+    assert_eq!(
+        left_out(&asked(&fixture, &campaign, force).await),
+        [(Later, 131_049, 5)]
+    );
 }
 
 #[tokio::test]
 async fn contacts_that_cannot_be_written_to_are_left_out() {
     use LeftOutReason::{Never, OptedOut, Unreachable};
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let failures = [
         Some(131_062),
         Some(131_000),
@@ -183,7 +186,7 @@ async fn contacts_that_cannot_be_written_to_are_left_out() {
         Some(131_000),
         Some(131_050),
     ];
-    let (campaign, run, sends) = failed_with(&world, &failures).await;
+    let (campaign, run, sends) = failed_with(&fixture, &failures).await;
     for (send, change) in [
         (0, "phone = NULL"),
         (1, "phone = NULL"),
@@ -191,13 +194,13 @@ async fn contacts_that_cannot_be_written_to_are_left_out() {
         (3, "opted_out_at = now()"),
     ] {
         let send = sends[send];
-        world
+        fixture
             .sql(&format!(
                 "UPDATE contacts SET {change} WHERE id = (SELECT contact_id FROM campaign_sends WHERE id = '{send}')"
             ))
             .await;
     }
-    let refused = asked(&world, &campaign, RetryRequest::default()).await;
+    let refused = asked(&fixture, &campaign, RetryRequest::default()).await;
     let by_phone = (Never, 131_062, 1);
     let others = [(OptedOut, 131_000, 1), (Unreachable, 131_000, 2)];
     assert_eq!(
@@ -212,22 +215,26 @@ async fn contacts_that_cannot_be_written_to_are_left_out() {
              WHERE id = (SELECT contact_id FROM campaign_sends WHERE id = '{}')",
             sends[4]
         );
-        world.sql(&change).await;
-        asked(&world, &campaign, RetryRequest::default()).await
+        fixture.sql(&change).await;
+        asked(&fixture, &campaign, RetryRequest::default()).await
     };
     assert_eq!(left_out(&opt_in("- interval '1 hour'").await).len(), 4);
     let tries = opt_in("+ interval '1 second'").await;
     assert_eq!(tried(&tries), (1, 1));
     assert_eq!(left_out(&tries), [&[by_phone], &others[..]].concat());
-    world.runs().finish(run).await.unwrap();
+    fixture.runs().finish(run).await.unwrap();
 }
 
 /// What the list says of the one send.
-async fn listed(world: &World, campaign: &Campaign) -> (Option<FailureClass>, Option<Duration>) {
+async fn listed(fixture: &DbFixture, campaign: &Campaign) -> (Option<FailureClass>, Option<Duration>) {
     let page = PageQuery::new(None, None, 20, 100);
-    let page = world.campaigns().sends(world.account, campaign.id, page).await.unwrap();
+    let page = fixture
+        .campaigns()
+        .sends(fixture.account, campaign.id, page)
+        .await
+        .unwrap();
     let send = page.unwrap().data.remove(0);
-    let failed_at: i64 = world
+    let failed_at: i64 = fixture
         .number("SELECT coalesce(max(extract(epoch FROM failed_at) * 1000000), 0) FROM campaign_sends")
         .await;
     let failed_at = OffsetDateTime::UNIX_EPOCH + Duration::microseconds(failed_at);
@@ -236,39 +243,42 @@ async fn listed(world: &World, campaign: &Campaign) -> (Option<FailureClass>, Op
 
 #[tokio::test]
 async fn failures_in_a_row_with_one_code_are_counted() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let code = Some(131_026);
-    let (campaign, run, _) = failed_with(&world, &[code]).await;
-    let (runs, later) = (world.runs(), Some(FailureClass::Later));
+    let (campaign, run, _) = failed_with(&fixture, &[code]).await;
+    let (runs, later) = (fixture.runs(), Some(FailureClass::Later));
     let again = async |code| {
-        assert_eq!(tried(&asked(&world, &campaign, RetryRequest::default()).await), (1, 1));
-        assert_eq!(listed(&world, &campaign).await, (None, None));
+        assert_eq!(
+            tried(&asked(&fixture, &campaign, RetryRequest::default()).await),
+            (1, 1)
+        );
+        assert_eq!(listed(&fixture, &campaign).await, (None, None));
         let worker = id();
         runs.take(worker, LEASE).await.unwrap();
-        let sends = world.in_flight(run, worker, 10).await;
-        fail(&world, run, &sends, &[code]).await;
+        let sends = fixture.in_flight(run, worker, 10).await;
+        fail(&fixture, run, &sends, &[code]).await;
     };
-    assert_eq!(listed(&world, &campaign).await, (later, Some(Duration::ZERO)));
+    assert_eq!(listed(&fixture, &campaign).await, (later, Some(Duration::ZERO)));
     again(code).await;
-    assert_eq!(listed(&world, &campaign).await, (later, Some(Duration::ZERO)));
+    assert_eq!(listed(&fixture, &campaign).await, (later, Some(Duration::ZERO)));
     again(code).await;
-    assert_eq!(listed(&world, &campaign).await, (later, Some(Duration::WEEK)));
-    let refused = asked(&world, &campaign, RetryRequest::default()).await;
+    assert_eq!(listed(&fixture, &campaign).await, (later, Some(Duration::WEEK)));
+    let refused = asked(&fixture, &campaign, RetryRequest::default()).await;
     assert_eq!(left_out(&refused), [(LeftOutReason::Later, 131_026, 1)]);
-    world
+    fixture
         .sql("UPDATE campaign_sends SET failed_at = failed_at - interval '8 days'")
         .await;
     // Another code begins anew, and so does the first one after it.
     again(None).await;
-    assert_eq!(listed(&world, &campaign).await, (Some(FailureClass::Again), None));
+    assert_eq!(listed(&fixture, &campaign).await, (Some(FailureClass::Again), None));
     again(code).await;
-    assert_eq!(listed(&world, &campaign).await, (later, Some(Duration::ZERO)));
+    assert_eq!(listed(&fixture, &campaign).await, (later, Some(Duration::ZERO)));
 }
 
-async fn schedule_of(world: &World, campaign: &Campaign, due: OffsetDateTime) -> RetrySchedule {
-    let stored = world
+async fn schedule_of(fixture: &DbFixture, campaign: &Campaign, due: OffsetDateTime) -> RetrySchedule {
+    let stored = fixture
         .campaigns()
-        .find(world.account, campaign.id)
+        .find(fixture.account, campaign.id)
         .await
         .unwrap()
         .unwrap();
@@ -284,7 +294,7 @@ async fn schedule_of(world: &World, campaign: &Campaign, due: OffsetDateTime) ->
             ..codes(&[131_049], false)
         },
         scheduler: Scheduler {
-            user_id: world.user,
+            user_id: fixture.user,
             support_admin: Some("admin@example.com".into()),
         },
         events: vec![event(id())],
@@ -295,17 +305,17 @@ const SCHEDULED: &str = "SELECT count(*) FROM campaign_retries";
 
 #[tokio::test]
 async fn a_scheduled_retry_is_judged_at_its_time_and_found_then() {
-    let world = World::new().await;
-    let (campaign, run, _) = failed_with(&world, &[Some(131_049), Some(131_000)]).await;
-    let (runs, store, now) = (world.runs(), world.campaigns(), OffsetDateTime::now_utc());
+    let fixture = DbFixture::new().await;
+    let (campaign, run, _) = failed_with(&fixture, &[Some(131_049), Some(131_000)]).await;
+    let (runs, store, now) = (fixture.runs(), fixture.campaigns(), OffsetDateTime::now_utc());
     for (due, taken) in [(Duration::hours(1), 0), (Duration::hours(25), 1)] {
         let due = now.replace_nanosecond(0).unwrap() + due;
-        let schedule = schedule_of(&world, &campaign, due).await;
+        let schedule = schedule_of(&fixture, &campaign, due).await;
         let (written, report) = runs.schedule_retry(&schedule).await.unwrap();
         assert_eq!((written, report.tried), (WriteOutcome::Done, taken));
         let left: i64 = report.left_out.iter().map(|left| left.count).sum();
         assert_eq!(report.tried + left, 2);
-        let stored = store.find(world.account, campaign.id).await.unwrap().unwrap();
+        let stored = store.find(fixture.account, campaign.id).await.unwrap().unwrap();
         assert_eq!(
             (stored.status, stored.retry_scheduled_at),
             (CampaignStatus::Partial, Some(due))
@@ -316,72 +326,75 @@ async fn a_scheduled_retry_is_judged_at_its_time_and_found_then() {
     }
     assert_eq!(runs.due_retries(10).await.unwrap(), []);
     let past = "now() - interval '1 second'";
-    world
+    fixture
         .sql(&format!(
             "UPDATE campaign_retries SET due_at = {past}; UPDATE campaigns SET retry_scheduled_at = {past}"
         ))
         .await;
     let due = runs.due_retries(10).await.unwrap();
-    assert_eq!((due.len(), due[0].run, due[0].scheduler.user_id), (1, run, world.user));
+    assert_eq!(
+        (due.len(), due[0].run, due[0].scheduler.user_id),
+        (1, run, fixture.user)
+    );
     assert_eq!(
         (due[0].request.codes.as_deref(), due[0].request.force),
         (Some(&[131_049][..]), false)
     );
-    world.sql("UPDATE accounts SET status = 'suspended'").await;
+    fixture.sql("UPDATE accounts SET status = 'suspended'").await;
     assert_eq!(runs.due_retries(10).await.unwrap(), []);
-    world.sql("UPDATE accounts SET status = 'active'").await;
+    fixture.sql("UPDATE accounts SET status = 'active'").await;
     // A retry of now takes its place.
-    asked(&world, &campaign, RetryRequest::default()).await;
-    let stored = store.find(world.account, campaign.id).await.unwrap().unwrap();
-    assert_eq!((stored.retry_scheduled_at, world.number(SCHEDULED).await), (None, 0));
+    asked(&fixture, &campaign, RetryRequest::default()).await;
+    let stored = store.find(fixture.account, campaign.id).await.unwrap().unwrap();
+    assert_eq!((stored.retry_scheduled_at, fixture.number(SCHEDULED).await), (None, 0));
 }
 
 #[tokio::test]
 async fn a_scheduled_retry_ends_with_its_campaign_and_when_it_is_given_up() {
-    let world = World::new().await;
-    let (campaign, ..) = failed_with(&world, &[None]).await;
-    let (runs, store) = (world.runs(), world.campaigns());
+    let fixture = DbFixture::new().await;
+    let (campaign, ..) = failed_with(&fixture, &[None]).await;
+    let (runs, store) = (fixture.runs(), fixture.campaigns());
     let due = OffsetDateTime::now_utc().replace_nanosecond(0).unwrap() + Duration::DAY;
-    runs.schedule_retry(&schedule_of(&world, &campaign, due).await)
+    runs.schedule_retry(&schedule_of(&fixture, &campaign, due).await)
         .await
         .unwrap();
-    let stored = store.find(world.account, campaign.id).await.unwrap().unwrap();
+    let stored = store.find(fixture.account, campaign.id).await.unwrap().unwrap();
     // Another change keeps it.
     store.update(&stored, &stored, &[]).await.unwrap();
-    assert_eq!(world.number(SCHEDULED).await, 1);
-    let stored = store.find(world.account, campaign.id).await.unwrap().unwrap();
+    assert_eq!(fixture.number(SCHEDULED).await, 1);
+    let stored = store.find(fixture.account, campaign.id).await.unwrap().unwrap();
     let without = Campaign {
         retry_scheduled_at: None,
         ..stored.clone()
     };
     store.update(&without, &stored, &[]).await.unwrap();
-    assert_eq!(world.number(SCHEDULED).await, 0);
+    assert_eq!(fixture.number(SCHEDULED).await, 0);
 
-    runs.schedule_retry(&schedule_of(&world, &campaign, due).await)
+    runs.schedule_retry(&schedule_of(&fixture, &campaign, due).await)
         .await
         .unwrap();
     store.delete(&stored, CampaignStatus::Partial, &[]).await.unwrap();
-    assert_eq!(world.number(SCHEDULED).await, 0);
+    assert_eq!(fixture.number(SCHEDULED).await, 0);
 }
 
 #[tokio::test]
 async fn a_preview_has_the_figures_of_a_retry_and_changes_nothing() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let failures = [Some(131_049), Some(131_047), None, Some(131_026)];
-    let (campaign, ..) = failed_with(&world, &failures).await;
-    let preview_facts = world
+    let (campaign, ..) = failed_with(&fixture, &failures).await;
+    let preview_facts = fixture
         .campaigns()
-        .preview_facts(world.account, campaign.id, 3)
+        .preview_facts(fixture.account, campaign.id, 3)
         .await
         .unwrap()
         .unwrap();
-    let RetryOutcome::Started { report, .. } = asked(&world, &campaign, RetryRequest::default()).await else {
+    let RetryOutcome::Started { report, .. } = asked(&fixture, &campaign, RetryRequest::default()).await else {
         panic!("nothing was tried")
     };
     assert_eq!((preview_facts.retry, report.tried), (report, 2));
-    let preview_facts = world
+    let preview_facts = fixture
         .campaigns()
-        .preview_facts(world.account, campaign.id, 3)
+        .preview_facts(fixture.account, campaign.id, 3)
         .await
         .unwrap()
         .unwrap();

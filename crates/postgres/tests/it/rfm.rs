@@ -8,20 +8,20 @@ use recado_postgres::PgRfm;
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 
-use crate::support::{NOW, World, id};
+use crate::support::{DbFixture, NOW, id};
 
 const NEXT: OffsetDateTime = datetime!(2099-01-01 0:00 UTC);
 const LONG: Duration = Duration::minutes(5);
 
-fn store(world: &World) -> PgRfm {
-    PgRfm::new(world.tenants.clone(), world.owner.clone())
+fn store(fixture: &DbFixture) -> PgRfm {
+    PgRfm::new(fixture.tenants.clone(), fixture.owner.clone())
 }
 
 /// So many paid orders, one of them the last and worth everything.
-async fn customer(world: &World, account: AccountId, purchases: &Purchases) -> ContactId {
+async fn customer(fixture: &DbFixture, account: AccountId, purchases: &Purchases) -> ContactId {
     let contact = id();
     let Purchases { last_at, orders, spend } = purchases;
-    world
+    fixture
         .sql(&format!(
             "INSERT INTO contacts (account_id, id, name) VALUES ('{account}', '{contact}', 'c');
              INSERT INTO orders (account_id, id, platform, external_id, contact_id, status, total, placed_at, paid_at)
@@ -38,8 +38,8 @@ async fn customer(world: &World, account: AccountId, purchases: &Purchases) -> C
     contact.into()
 }
 
-async fn calculate(world: &World, account: AccountId) {
-    let store = store(world);
+async fn calculate(fixture: &DbFixture, account: AccountId) {
+    let store = store(fixture);
     store.request(account).await.unwrap();
     let worker = id();
     let mut claimed = store.claim(worker, LONG).await.unwrap();
@@ -54,8 +54,8 @@ async fn calculate(world: &World, account: AccountId) {
     assert!(store.calculate(&claim, &grid(), ENOUGH_ORDERS, NEXT).await.unwrap());
 }
 
-async fn stored(world: &World, contact: ContactId) -> Option<(RfmScores, RfmSegment)> {
-    let row = world
+async fn stored(fixture: &DbFixture, contact: ContactId) -> Option<(RfmScores, RfmSegment)> {
+    let row = fixture
         .text(&format!(
             "SELECT concat_ws(' ', recency_score, frequency_score, monetary_score, segment) FROM contact_rfm
              WHERE contact_id = '{contact}'"
@@ -76,7 +76,7 @@ fn the_database_scores_as_the_rule_does() {
         .enable_all()
         .build()
         .unwrap();
-    let world = runtime.block_on(World::new());
+    let fixture = runtime.block_on(DbFixture::new());
     let config = Config {
         cases: 16,
         failure_persistence: None,
@@ -87,7 +87,7 @@ fn the_database_scores_as_the_rule_does() {
     TestRunner::new(config)
         .run(&rows, |rows| {
             runtime.block_on(async {
-                let account = world.another_account().await;
+                let account = fixture.another_account().await;
                 let customers: Vec<Purchases> = rows
                     .iter()
                     .map(|&(days, orders, spend)| Purchases {
@@ -98,15 +98,15 @@ fn the_database_scores_as_the_rule_does() {
                     .collect();
                 let mut contacts = Vec::new();
                 for purchases in &customers {
-                    contacts.push(customer(&world, account, purchases).await);
+                    contacts.push(customer(&fixture, account, purchases).await);
                 }
-                calculate(&world, account).await;
+                calculate(&fixture, account).await;
                 let mut sizes = std::collections::BTreeMap::<&str, i64>::new();
                 for (contact, wanted) in contacts.into_iter().zip(scores(&customers)) {
-                    assert_eq!(stored(&world, contact).await, Some((wanted, wanted.segment())));
+                    assert_eq!(stored(&fixture, contact).await, Some((wanted, wanted.segment())));
                     *sizes.entry(wanted.segment().as_str()).or_default() += 1;
                 }
-                let totals = store(&world).totals(account).await.unwrap();
+                let totals = store(&fixture).totals(account).await.unwrap();
                 let kept = totals.sizes.iter().map(|(segment, n)| (segment.as_str(), *n)).collect();
                 assert_eq!(sizes, kept);
                 assert_eq!(totals.orders, customers.iter().map(|one| one.orders).sum::<i64>());
@@ -117,8 +117,8 @@ fn the_database_scores_as_the_rule_does() {
 }
 
 /// An account with so many customers of two orders each, none like another.
-async fn shop(world: &World, customers: i64) -> (AccountId, Vec<ContactId>) {
-    let account = world.another_account().await;
+async fn shop(fixture: &DbFixture, customers: i64) -> (AccountId, Vec<ContactId>) {
+    let account = fixture.another_account().await;
     let mut contacts = Vec::new();
     for number in 0..customers {
         let purchases = Purchases {
@@ -126,51 +126,51 @@ async fn shop(world: &World, customers: i64) -> (AccountId, Vec<ContactId>) {
             orders: 2,
             spend: Amount::from(number),
         };
-        contacts.push(customer(world, account, &purchases).await);
+        contacts.push(customer(fixture, account, &purchases).await);
     }
     (account, contacts)
 }
 
 #[tokio::test]
 async fn a_calculation_replaces_everything_with_one_moment() {
-    let world = World::new().await;
-    let (account, contacts) = shop(&world, 10).await;
-    calculate(&world, account).await;
+    let fixture = DbFixture::new().await;
+    let (account, contacts) = shop(&fixture, 10).await;
+    calculate(&fixture, account).await;
     let moments = "SELECT count(DISTINCT calculated_at) FROM contact_rfm";
-    assert_eq!(world.number(moments).await, 1);
-    let before = store(&world).totals(account).await.unwrap();
+    assert_eq!(fixture.number(moments).await, 1);
+    let before = store(&fixture).totals(account).await.unwrap();
     assert_eq!(before.orders, 20);
     let same = "SELECT count(*) FROM contact_rfm r JOIN rfm_calculations c USING (account_id, calculated_at)";
-    assert_eq!(world.number(same).await, 10);
+    assert_eq!(fixture.number(same).await, 10);
     // Two are gone: one was deleted, one has no paid order any more.
-    world
+    fixture
         .sql(&format!(
             "UPDATE contacts SET deleted_at = now() WHERE id = '{}';
              UPDATE orders SET status = 'refunded' WHERE contact_id = '{}'",
             contacts[0], contacts[9]
         ))
         .await;
-    calculate(&world, account).await;
+    calculate(&fixture, account).await;
     assert_eq!(
-        (stored(&world, contacts[0]).await, stored(&world, contacts[9]).await),
+        (stored(&fixture, contacts[0]).await, stored(&fixture, contacts[9]).await),
         (None, None)
     );
-    assert_eq!(world.number("SELECT count(*) FROM contact_rfm").await, 8);
-    assert_eq!(world.number(moments).await, 1);
-    assert!(store(&world).totals(account).await.unwrap().calculated_at > before.calculated_at);
+    assert_eq!(fixture.number("SELECT count(*) FROM contact_rfm").await, 8);
+    assert_eq!(fixture.number(moments).await, 1);
+    assert!(store(&fixture).totals(account).await.unwrap().calculated_at > before.calculated_at);
     // With too few orders nobody is anything.
-    world.sql("UPDATE order_rollups SET paid = 19").await;
-    calculate(&world, account).await;
-    assert_eq!(world.number("SELECT count(*) FROM contact_rfm").await, 0);
-    let totals = store(&world).totals(account).await.unwrap();
+    fixture.sql("UPDATE order_rollups SET paid = 19").await;
+    calculate(&fixture, account).await;
+    assert_eq!(fixture.number("SELECT count(*) FROM contact_rfm").await, 0);
+    let totals = store(&fixture).totals(account).await.unwrap();
     assert_eq!((totals.sizes, totals.calculated_at), (vec![], None));
 }
 
 #[tokio::test]
 async fn one_calculation_an_account_goes_on_at_a_time() {
-    let world = World::new().await;
-    let (account, _) = shop(&world, 10).await;
-    let store = store(&world);
+    let fixture = DbFixture::new().await;
+    let (account, _) = shop(&fixture, 10).await;
+    let store = store(&fixture);
     assert_eq!(store.claim(id(), LONG).await.unwrap(), None);
     let all = futures_util::future::join_all((0..6).map(|_| store.request(account))).await;
     assert!(all.iter().all(Result::is_ok));
@@ -185,9 +185,9 @@ async fn one_calculation_an_account_goes_on_at_a_time() {
     };
     // While it goes on, another request changes nothing.
     let row = "SELECT r::text FROM rfm_calculations r";
-    let before = world.text(row).await;
+    let before = fixture.text(row).await;
     store.request(account).await.unwrap();
-    assert_eq!(world.text(row).await, before);
+    assert_eq!(fixture.text(row).await, before);
     assert_eq!(store.claim(id(), LONG).await.unwrap(), None);
     assert!(store.renew(&claim, LONG).await.unwrap());
     assert!(store.calculate(&claim, &grid(), ENOUGH_ORDERS, NEXT).await.unwrap());
@@ -204,9 +204,9 @@ async fn one_calculation_an_account_goes_on_at_a_time() {
 
 #[tokio::test]
 async fn what_somebody_died_on_is_taken_over_and_the_dead_write_nothing() {
-    let world = World::new().await;
-    let (account, _) = shop(&world, 10).await;
-    let store = store(&world);
+    let fixture = DbFixture::new().await;
+    let (account, _) = shop(&fixture, 10).await;
+    let store = store(&fixture);
     store.request(account).await.unwrap();
     let (dead, living) = (id(), id());
     assert_eq!(store.claim(dead, Duration::ZERO).await.unwrap(), Some(account));
@@ -216,31 +216,31 @@ async fn what_somebody_died_on_is_taken_over_and_the_dead_write_nothing() {
         worker: dead,
     };
     assert!(!store.calculate(&dead, &grid(), ENOUGH_ORDERS, NEXT).await.unwrap());
-    assert_eq!(world.number("SELECT count(*) FROM contact_rfm").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM contact_rfm").await, 0);
     store.postpone(&dead, NEXT).await.unwrap();
     let living = RfmClaim {
         account_id: account,
         worker: living,
     };
     assert!(store.calculate(&living, &grid(), ENOUGH_ORDERS, NEXT).await.unwrap());
-    assert_eq!(world.number("SELECT count(*) FROM contact_rfm").await, 10);
+    assert_eq!(fixture.number("SELECT count(*) FROM contact_rfm").await, 10);
 }
 
 #[tokio::test]
 async fn every_account_gets_a_night_once() {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    let store = store(&world);
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    let store = store(&fixture);
     let mut unplanned = store.unplanned(10).await.unwrap();
     unplanned.sort();
-    let mut wanted = vec![world.account, other];
+    let mut wanted = vec![fixture.account, other];
     wanted.sort();
     assert_eq!(unplanned, wanted);
     assert_eq!(store.unplanned(1).await.unwrap().len(), 1);
     store.request(other).await.unwrap();
-    assert_eq!(store.unplanned(10).await.unwrap(), [world.account]);
+    assert_eq!(store.unplanned(10).await.unwrap(), [fixture.account]);
     let gone = AccountId(id());
-    let due = [(world.account, NEXT), (other, NEXT), (gone, NEXT)];
+    let due = [(fixture.account, NEXT), (other, NEXT), (gone, NEXT)];
     store.plan(&due).await.unwrap();
     assert_eq!(store.unplanned(10).await.unwrap(), []);
     // The one that is due already stays so.

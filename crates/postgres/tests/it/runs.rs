@@ -10,7 +10,7 @@ use recado_domain::whatsapp::ProfileStore;
 use recado_postgres::PgProfiles;
 use time::Duration;
 
-use crate::support::{LEASE, NOW, World, event, id};
+use crate::support::{DbFixture, LEASE, NOW, event, id};
 use crate::whatsapp::profile;
 
 fn sent(message: &str) -> SendResult {
@@ -27,8 +27,8 @@ fn failed() -> SendResult {
     }
 }
 
-async fn claimed(world: &World, run: QueuedRun, worker: uuid::Uuid, size: i64) -> Vec<SendId> {
-    match world.runs().claim(run, worker, None, size, LEASE).await.unwrap() {
+async fn claimed(fixture: &DbFixture, run: QueuedRun, worker: uuid::Uuid, size: i64) -> Vec<SendId> {
+    match fixture.runs().claim(run, worker, None, size, LEASE).await.unwrap() {
         Claim::Sends(sends) => sends.into_iter().map(|send| send.id).collect(),
         other => panic!("{other:?}"),
     }
@@ -36,18 +36,18 @@ async fn claimed(world: &World, run: QueuedRun, worker: uuid::Uuid, size: i64) -
 
 #[tokio::test]
 async fn a_run_is_taken_by_one_worker_until_it_lets_go() {
-    let world = World::new().await;
-    world.people(1).await;
-    let campaign = world.stored_draft().await;
-    let runs = world.runs();
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
+    let campaign = fixture.stored_draft().await;
+    let runs = fixture.runs();
     assert_eq!(runs.take(id(), LEASE).await.unwrap(), None);
-    runs.start(&world.start_of(&campaign), None, LEASE).await.unwrap();
+    runs.start(&fixture.start_of(&campaign), None, LEASE).await.unwrap();
     let (a, b) = (id(), id());
     let run = runs.take(a, LEASE).await.unwrap().unwrap();
     assert_eq!(
         run,
         QueuedRun {
-            account_id: world.account,
+            account_id: fixture.account,
             campaign_id: campaign.id
         }
     );
@@ -59,7 +59,7 @@ async fn a_run_is_taken_by_one_worker_until_it_lets_go() {
     assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(run));
     assert!(!runs.waiting().await.unwrap());
     // A lease that ran out.
-    world
+    fixture
         .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
         .await;
     assert_eq!(runs.take(a, LEASE).await.unwrap(), Some(run));
@@ -68,18 +68,18 @@ async fn a_run_is_taken_by_one_worker_until_it_lets_go() {
 
 #[tokio::test]
 async fn many_workers_take_each_run_once() {
-    let world = World::new().await;
-    world.people(1).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
     for _ in 0..5 {
-        let campaign = world.stored_draft().await;
-        world
+        let campaign = fixture.stored_draft().await;
+        fixture
             .runs()
-            .start(&world.start_of(&campaign), None, LEASE)
+            .start(&fixture.start_of(&campaign), None, LEASE)
             .await
             .unwrap();
     }
     let takes = (0..15).map(|_| {
-        let runs = world.runs();
+        let runs = fixture.runs();
         async move { runs.take(id(), LEASE).await.unwrap() }
     });
     let mut taken: Vec<CampaignId> = futures_util::future::join_all(takes)
@@ -89,7 +89,7 @@ async fn many_workers_take_each_run_once() {
         .map(|run| run.campaign_id)
         .collect();
     // A taker that came while another one held every free row finds nothing; it asks again.
-    while let Some(run) = world.runs().take(id(), LEASE).await.unwrap() {
+    while let Some(run) = fixture.runs().take(id(), LEASE).await.unwrap() {
         taken.push(run.campaign_id);
     }
     taken.sort_unstable();
@@ -99,16 +99,16 @@ async fn many_workers_take_each_run_once() {
 
 #[tokio::test]
 async fn paused_suspended_and_ended_runs_are_not_taken() {
-    let world = World::new().await;
-    world.people(1).await;
-    let (campaign, run) = world.started(id()).await;
-    world.sql("UPDATE campaign_queue SET worker = NULL").await;
-    let runs = world.runs();
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
+    let (campaign, run) = fixture.started(id()).await;
+    fixture.sql("UPDATE campaign_queue SET worker = NULL").await;
+    let runs = fixture.runs();
     runs.pause(run, "token expired", &[event(id())]).await.unwrap();
     runs.pause(run, "again", &[event(id())]).await.unwrap();
-    let paused = world
+    let paused = fixture
         .campaigns()
-        .find(world.account, campaign.id)
+        .find(fixture.account, campaign.id)
         .await
         .unwrap()
         .unwrap();
@@ -117,80 +117,84 @@ async fn paused_suspended_and_ended_runs_are_not_taken() {
         (paused.status, paused.pause_reason.as_deref()),
         (CampaignStatus::Sending, Some("token expired"))
     );
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 1);
     assert_eq!(runs.take(id(), LEASE).await.unwrap(), None);
     let resumed = Campaign {
         paused_at: None,
         pause_reason: None,
         ..paused
     };
-    world
+    fixture
         .campaigns()
-        .update(&resumed, &world.seen(&resumed, CampaignStatus::Sending).await, &[])
+        .update(&resumed, &fixture.seen(&resumed, CampaignStatus::Sending).await, &[])
         .await
         .unwrap();
 
-    world.sql("UPDATE accounts SET status = 'suspended'").await;
+    fixture.sql("UPDATE accounts SET status = 'suspended'").await;
     assert_eq!(runs.take(id(), LEASE).await.unwrap(), None);
-    world.sql("UPDATE accounts SET status = 'active'").await;
+    fixture.sql("UPDATE accounts SET status = 'active'").await;
     assert_eq!(runs.take(id(), LEASE).await.unwrap(), Some(run));
     // A place in the queue that outlived its run is cleared away.
-    world
+    fixture
         .sql("UPDATE campaigns SET status = 'cancelled'; UPDATE campaign_queue SET worker = NULL")
         .await;
     assert_eq!(runs.take(id(), LEASE).await.unwrap(), None);
     assert_eq!(runs.sweep_queue(10).await.unwrap(), 1);
-    assert_eq!(world.number("SELECT count(*) FROM campaign_queue").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM campaign_queue").await, 0);
 }
 
 #[tokio::test]
 async fn claims_stop_when_the_run_does() {
-    let world = World::new().await;
-    world.people(3).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(3).await;
     let worker = id();
-    let runs = world.runs();
-    let (campaign, run) = world.started(worker).await;
-    let sends = claimed(&world, run, worker, 2).await;
-    world.sql("UPDATE accounts SET status = 'suspended'").await;
+    let runs = fixture.runs();
+    let (campaign, run) = fixture.started(worker).await;
+    let sends = claimed(&fixture, run, worker, 2).await;
+    fixture.sql("UPDATE accounts SET status = 'suspended'").await;
     assert_eq!(runs.claim(run, worker, None, 5, LEASE).await.unwrap(), Claim::Stopped);
-    world.sql("UPDATE accounts SET status = 'active'").await;
+    fixture.sql("UPDATE accounts SET status = 'active'").await;
     runs.pause(run, "x", &[]).await.unwrap();
     assert_eq!(runs.claim(run, worker, None, 5, LEASE).await.unwrap(), Claim::Stopped);
-    assert_eq!(world.start_sends(run, worker, &sends).await, []);
-    world.sql("UPDATE campaigns SET paused_at = NULL").await;
+    assert_eq!(fixture.start_sends(run, worker, &sends).await, []);
+    fixture.sql("UPDATE campaigns SET paused_at = NULL").await;
     let cancelled = Campaign {
         status: CampaignStatus::Cancelled,
         ..campaign
     };
-    world
+    fixture
         .campaigns()
-        .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
+        .update(
+            &cancelled,
+            &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+            &[],
+        )
         .await
         .unwrap();
     assert_eq!(runs.claim(run, worker, None, 5, LEASE).await.unwrap(), Claim::Stopped);
-    assert_eq!(world.start_sends(run, worker, &sends).await, []);
-    assert_eq!(world.usage().await, "0/0");
+    assert_eq!(fixture.start_sends(run, worker, &sends).await, []);
+    assert_eq!(fixture.usage().await, "0/0");
 }
 
 #[tokio::test]
 async fn claims_hold_the_people_as_they_are_now() {
-    let world = World::new().await;
-    world.people(4).await;
-    world
+    let fixture = DbFixture::new().await;
+    fixture.people(4).await;
+    fixture
         .sql(r#"UPDATE contacts SET email = 'a@example.com', attributes = '{"n":1}' WHERE name = 'Contact 1'"#)
         .await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    world
+    let (_, run) = fixture.started(worker).await;
+    fixture
         .sql("UPDATE contacts SET opted_out_at = now() WHERE name = 'Contact 2'")
         .await;
-    world
+    fixture
         .sql("UPDATE contacts SET deleted_at = now() WHERE name = 'Contact 3'")
         .await;
-    world
+    fixture
         .sql("UPDATE contacts SET phone = NULL WHERE name = 'Contact 4'")
         .await;
-    let Claim::Sends(sends) = world.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
+    let Claim::Sends(sends) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
         panic!()
     };
     assert_eq!(sends.len(), 4);
@@ -209,66 +213,66 @@ async fn claims_hold_the_people_as_they_are_now() {
 
 #[tokio::test]
 async fn only_the_holder_starts_sends_and_only_once() {
-    let world = World::new().await;
-    world.people(4).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(4).await;
     let (a, b) = (id(), id());
-    let runs = world.runs();
-    let (_, run) = world.started(a).await;
-    let sends = claimed(&world, run, a, 3).await;
-    assert_eq!(world.start_sends(run, b, &sends).await, []);
-    assert_eq!(world.start_sends(run, a, &sends[..2]).await, &sends[..2]);
-    assert_eq!(world.start_sends(run, a, &sends).await, [sends[2]]);
+    let runs = fixture.runs();
+    let (_, run) = fixture.started(a).await;
+    let sends = claimed(&fixture, run, a, 3).await;
+    assert_eq!(fixture.start_sends(run, b, &sends).await, []);
+    assert_eq!(fixture.start_sends(run, a, &sends[..2]).await, &sends[..2]);
+    assert_eq!(fixture.start_sends(run, a, &sends).await, [sends[2]]);
     let stranger = SendId(id());
-    assert_eq!(world.start_sends(run, a, &[stranger]).await, []);
+    assert_eq!(fixture.start_sends(run, a, &[stranger]).await, []);
     // What the run's next holder may start is not the first one's any more.
-    let rest = claimed(&world, run, a, 3).await;
+    let rest = claimed(&fixture, run, a, 3).await;
     assert_eq!(rest.len(), 1);
     runs.release(run, a).await.unwrap();
     runs.take(b, LEASE).await.unwrap().unwrap();
-    assert_eq!(claimed(&world, run, b, 3).await, rest);
-    assert_eq!(world.start_sends(run, a, &rest).await, []);
-    assert_eq!(world.start_sends(run, b, &rest).await, rest);
+    assert_eq!(claimed(&fixture, run, b, 3).await, rest);
+    assert_eq!(fixture.start_sends(run, a, &rest).await, []);
+    assert_eq!(fixture.start_sends(run, b, &rest).await, rest);
 }
 
 #[tokio::test]
 async fn what_an_earlier_holder_left_started_is_unknown_and_never_claimed() {
-    let world = World::new().await;
-    world.people(3).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(3).await;
     let (a, b) = (id(), id());
-    let runs = world.runs();
-    let (_, run) = world.started(a).await;
-    let left = world.in_flight(run, a, 2).await;
-    world
+    let runs = fixture.runs();
+    let (_, run) = fixture.started(a).await;
+    let left = fixture.in_flight(run, a, 2).await;
+    fixture
         .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
         .await;
     runs.take(b, LEASE).await.unwrap().unwrap();
     assert_eq!(
-        world
+        fixture
             .number("SELECT count(*) FROM campaign_sends WHERE unknown_at IS NOT NULL")
             .await,
         2
     );
-    assert_eq!(claimed(&world, run, b, 5).await.len(), 1);
+    assert_eq!(claimed(&fixture, run, b, 5).await.len(), 1);
     // The lost worker's result is true all the same.
     runs.record(run, &[(left[0], sent("m1"))]).await.unwrap();
     assert_eq!(
-        world
+        fixture
             .number("SELECT count(*) FROM campaign_sends WHERE unknown_at IS NOT NULL")
             .await,
         1
     );
-    assert_eq!(world.usage().await, "1/2");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "1/2");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn results_move_sends_counters_and_quota_together() {
-    let world = World::new().await;
-    world.people(6).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(6).await;
     let worker = id();
-    let runs = world.runs();
-    let (_, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 5).await;
+    let runs = fixture.runs();
+    let (_, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 5).await;
     let results = [
         (sends[0], sent("m1")),
         (sends[1], failed()),
@@ -283,13 +287,13 @@ async fn results_move_sends_counters_and_quota_together() {
         (SendId(id()), sent("nobody")),
     ];
     runs.record(run, &results).await.unwrap();
-    assert_eq!(world.usage().await, "1/4");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "1/4");
+    fixture.assert_recount().await;
     let row = async |send: SendId| {
         let columns = "status || ' ' || attempts || ' ' || (started_at IS NOT NULL)
           || ' ' || (unknown_at IS NOT NULL) || ' ' || (retry_at IS NOT NULL) || ' ' || (sent_at IS NOT NULL)
           || ' ' || (failed_at IS NOT NULL) || ' ' || coalesce(wa_message_id, '-') || ' ' || coalesce(error_code, 0)";
-        world
+        fixture
             .text(&format!("SELECT {columns} FROM campaign_sends WHERE id = '{send}'"))
             .await
             .unwrap()
@@ -300,25 +304,25 @@ async fn results_move_sends_counters_and_quota_together() {
     assert_eq!(row(sends[3]).await, "pending 1 false false true false false - 0");
     assert_eq!(row(sends[4]).await, "pending 0 false false false false false - 0");
     assert_eq!(
-        world
+        fixture
             .number("SELECT count(*) FROM contacts WHERE wa_id = 'wa-m1'")
             .await,
         1
     );
     // Twice changes nothing.
     runs.record(run, &results[..2]).await.unwrap();
-    assert_eq!(world.usage().await, "1/4");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "1/4");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_deferred_send_waits_and_then_comes_again() {
-    let world = World::new().await;
-    world.people(1).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
     let worker = id();
-    let runs = world.runs();
-    let (_, run) = world.started(worker).await;
-    let send = world.in_flight(run, worker, 1).await[0];
+    let runs = fixture.runs();
+    let (_, run) = fixture.started(worker).await;
+    let send = fixture.in_flight(run, worker, 1).await[0];
     assert_eq!(runs.claim(run, worker, None, 5, LEASE).await.unwrap(), Claim::Exhausted);
     runs.record(
         run,
@@ -335,7 +339,7 @@ async fn a_deferred_send_waits_and_then_comes_again() {
         panic!()
     };
     assert!(wait > Duration::seconds(50) && wait <= Duration::minutes(1), "{wait}");
-    world
+    fixture
         .sql("UPDATE campaign_sends SET retry_at = now() + interval '1 millisecond'")
         .await;
     match runs.claim(run, worker, None, 5, LEASE).await.unwrap() {
@@ -343,7 +347,7 @@ async fn a_deferred_send_waits_and_then_comes_again() {
         Claim::Sends(_) => {}
         other => panic!("{other:?}"),
     }
-    world.sql("UPDATE campaign_sends SET retry_at = now()").await;
+    fixture.sql("UPDATE campaign_sends SET retry_at = now()").await;
     let Claim::Sends(again) = runs.claim(run, worker, None, 5, LEASE).await.unwrap() else {
         panic!()
     };
@@ -352,12 +356,12 @@ async fn a_deferred_send_waits_and_then_comes_again() {
 
 #[tokio::test]
 async fn a_finish_concludes_and_tells() {
-    let world = World::new().await;
-    world.people(3).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(3).await;
     let worker = id();
-    let runs = world.runs();
-    let (campaign, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 3).await;
+    let runs = fixture.runs();
+    let (campaign, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 3).await;
     runs.record(
         run,
         &[
@@ -379,33 +383,33 @@ async fn a_finish_concludes_and_tells() {
     };
     assert_eq!(report, expected);
     assert_eq!(runs.report(run).await.unwrap(), Some(report));
-    let stored = world
+    let stored = fixture
         .campaigns()
-        .find(world.account, campaign.id)
+        .find(fixture.account, campaign.id)
         .await
         .unwrap()
         .unwrap();
     assert!(stored.completed_at.is_some());
-    assert_eq!(world.number("SELECT count(*) FROM campaign_queue").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM campaign_queue").await, 0);
     // The unknown one keeps its place.
-    assert_eq!(world.usage().await, "1/1");
+    assert_eq!(fixture.usage().await, "1/1");
     let audit = "SELECT count(*) FROM outbox_events WHERE payload ->> 'kind' = 'audit'
       AND payload ->> 'ip_address' = '10.0.0.1'";
-    assert_eq!(world.number(audit).await, 1);
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
+    assert_eq!(fixture.number(audit).await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 2);
     // A second finish changes nothing.
     runs.finish(run).await.unwrap();
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
-    world.assert_recount().await;
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 2);
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_postponed_run_is_left_alone_until_its_time() {
-    let world = World::new().await;
-    world.people(3).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(3).await;
     let (a, b) = (id(), id());
-    let (campaign, run) = world.started(a).await;
-    let runs = world.runs();
+    let (campaign, run) = fixture.started(a).await;
+    let runs = fixture.runs();
     assert_eq!(runs.postponed(run).await.unwrap(), 0);
     runs.postpone(run, b, Duration::ZERO).await.unwrap();
     assert_eq!(runs.postponed(run).await.unwrap(), 0, "it is another worker's");
@@ -415,7 +419,7 @@ async fn a_postponed_run_is_left_alone_until_its_time() {
         (None, false)
     );
     // It holds no lease that could end.
-    world.sql("UPDATE campaign_queue SET retry_at = now()").await;
+    fixture.sql("UPDATE campaign_queue SET retry_at = now()").await;
     assert_eq!(
         (runs.waiting().await.unwrap(), runs.take(b, LEASE).await.unwrap()),
         (true, Some(run))
@@ -424,9 +428,9 @@ async fn a_postponed_run_is_left_alone_until_its_time() {
     assert_eq!(runs.postponed(run).await.unwrap(), 2);
     // A resume ends the delay.
     runs.pause(run, "x", &[]).await.unwrap();
-    let paused = world
+    let paused = fixture
         .campaigns()
-        .find(world.account, campaign.id)
+        .find(fixture.account, campaign.id)
         .await
         .unwrap()
         .unwrap();
@@ -435,7 +439,7 @@ async fn a_postponed_run_is_left_alone_until_its_time() {
         pause_reason: None,
         ..paused.clone()
     };
-    let written = world.campaigns().update(&resumed, &paused, &[]).await.unwrap();
+    let written = fixture.campaigns().update(&resumed, &paused, &[]).await.unwrap();
     assert_eq!((written, runs.postponed(run).await.unwrap()), (WriteOutcome::Done, 0));
     assert_eq!(runs.take(a, LEASE).await.unwrap(), Some(run));
     // A release resets the count.
@@ -447,52 +451,52 @@ async fn a_postponed_run_is_left_alone_until_its_time() {
 
 #[tokio::test]
 async fn a_throttled_send_waits_and_keeps_its_attempts() {
-    let world = World::new().await;
-    world.people(2).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(2).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 2).await;
+    let (_, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 2).await;
     let throttled = |delay| SendResult::Throttled { delay };
     let results = [
         (sends[0], throttled(Duration::ZERO)),
         (sends[1], throttled(Duration::HOUR)),
     ];
-    world.runs().record(run, &results).await.unwrap();
-    let Claim::Sends(due) = world.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
+    fixture.runs().record(run, &results).await.unwrap();
+    let Claim::Sends(due) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
         panic!("one is due");
     };
     assert_eq!(
         due.iter().map(|send| (send.id, send.attempts)).collect::<Vec<_>>(),
         [(sends[0], 0)]
     );
-    assert_eq!(world.usage().await, "0/2");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "0/2");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_run_that_ends_early_gives_back_what_it_did_not_use() {
-    let world = World::new().await;
-    world.people(5).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(5).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 3).await;
+    let (_, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 3).await;
     let results = [(sends[0], failed()), (sends[1], SendResult::Unknown)];
-    world.runs().record(run, &results).await.unwrap();
-    let report = world.runs().finish(run).await.unwrap().unwrap();
+    fixture.runs().record(run, &results).await.unwrap();
+    let report = fixture.runs().finish(run).await.unwrap().unwrap();
     assert_eq!((report.status, report.failed), (CampaignStatus::Partial, 5));
     // The unknown one and the one under way keep their places until something is known of them.
-    assert_eq!(world.usage().await, "0/2");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "0/2");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() {
-    let world = World::new().await;
-    world.people(1).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
     let worker = id();
-    let runs = world.runs();
-    let (campaign, run) = world.started(worker).await;
-    let send = world.in_flight(run, worker, 1).await[0];
+    let runs = fixture.runs();
+    let (campaign, run) = fixture.started(worker).await;
+    let send = fixture.in_flight(run, worker, 1).await[0];
     runs.record(run, &[(send, SendResult::Released)]).await.unwrap();
     runs.pause(run, "x", &[]).await.unwrap();
     let report = runs.finish(run).await.unwrap().unwrap();
@@ -500,9 +504,9 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
         (report.status, report.paused, report.failed),
         (CampaignStatus::Sending, true, 0)
     );
-    assert_eq!(world.usage().await, "0/1");
+    assert_eq!(fixture.usage().await, "0/1");
     let foreign = QueuedRun {
-        account_id: world.another_account().await,
+        account_id: fixture.another_account().await,
         ..run
     };
     assert_eq!(runs.finish(foreign).await.unwrap(), None);
@@ -516,12 +520,12 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
         status: CampaignStatus::Cancelled,
         ..campaign
     };
-    world
+    fixture
         .campaigns()
-        .update(&deleted, &world.seen(&deleted, CampaignStatus::Sending).await, &[])
+        .update(&deleted, &fixture.seen(&deleted, CampaignStatus::Sending).await, &[])
         .await
         .unwrap();
-    world
+    fixture
         .campaigns()
         .delete(&deleted, CampaignStatus::Cancelled, &[])
         .await
@@ -532,47 +536,47 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
 
 #[tokio::test]
 async fn the_material_has_the_template_even_deleted_and_the_number_while_connected() {
-    let world = World::new().await;
-    world.people(1).await;
-    let profiles = PgProfiles::new(world.tenants.clone());
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
+    let profiles = PgProfiles::new(fixture.tenants.clone());
     let number = profile("111");
-    profiles.insert(world.account, &number).await.unwrap();
-    let campaign = world.stored_draft().await;
+    profiles.insert(fixture.account, &number).await.unwrap();
+    let campaign = fixture.stored_draft().await;
     let start = RunStart {
         profile_id: Some(number.profile.id),
         trigger: Trigger::Send,
-        ..world.start_of(&campaign)
+        ..fixture.start_of(&campaign)
     };
-    world.runs().start(&start, None, LEASE).await.unwrap();
+    fixture.runs().start(&start, None, LEASE).await.unwrap();
     let run = QueuedRun {
-        account_id: world.account,
+        account_id: fixture.account,
         campaign_id: campaign.id,
     };
     let template = campaign.template_id.unwrap();
-    world
+    fixture
         .templates()
-        .delete(world.account, template, NOW, &[])
+        .delete(fixture.account, template, NOW, &[])
         .await
         .unwrap();
-    let inputs = world.runs().inputs(run).await.unwrap().unwrap();
+    let inputs = fixture.runs().inputs(run).await.unwrap().unwrap();
     assert_eq!((inputs.campaign.id, inputs.template.id), (campaign.id, template));
     assert_eq!(inputs.profile, Some(number.clone()));
-    profiles.delete(world.account, number.profile.id).await.unwrap();
-    assert_eq!(world.runs().inputs(run).await.unwrap().unwrap().profile, None);
+    profiles.delete(fixture.account, number.profile.id).await.unwrap();
+    assert_eq!(fixture.runs().inputs(run).await.unwrap().unwrap().profile, None);
 }
 
 #[tokio::test]
 async fn what_stays_unknown_too_long_fails_and_says_so() {
-    let world = World::new().await;
-    world.people(5).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(5).await;
     let worker = id();
-    let runs = world.runs();
-    let (campaign, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 4).await;
+    let runs = fixture.runs();
+    let (campaign, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 4).await;
     let unknown: Vec<_> = sends.iter().map(|&send| (send, SendResult::Unknown)).collect();
     runs.record(run, &unknown[..3]).await.unwrap();
     assert_eq!(runs.fail_unknown(Duration::hours(1), 10).await.unwrap(), 0);
-    world
+    fixture
         .sql(&format!(
             "UPDATE campaign_sends SET started_at = now() - interval '3 hours', unknown_at = now() - interval '2 hours'
              WHERE id IN ('{}', '{}')",
@@ -584,12 +588,16 @@ async fn what_stays_unknown_too_long_fails_and_says_so() {
         status: CampaignStatus::Cancelled,
         ..campaign
     };
-    let campaigns = world.campaigns();
+    let campaigns = fixture.campaigns();
     campaigns
-        .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
+        .update(
+            &cancelled,
+            &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+            &[],
+        )
         .await
         .unwrap();
-    world
+    fixture
         .sql(&format!(
             "UPDATE campaign_sends SET unknown_at = unknown_at - interval '2 hours' WHERE id = '{}'",
             sends[3]
@@ -598,36 +606,36 @@ async fn what_stays_unknown_too_long_fails_and_says_so() {
     assert_eq!(runs.fail_unknown(Duration::hours(1), 1).await.unwrap(), 1);
     assert_eq!(runs.fail_unknown(Duration::hours(1), 10).await.unwrap(), 2);
     assert_eq!(runs.fail_unknown(Duration::hours(1), 10).await.unwrap(), 0);
-    let told = world
+    let told = fixture
         .number("SELECT count(*) FROM campaign_sends WHERE error_message LIKE '%unknown%'")
         .await;
     assert_eq!(told, 3);
-    assert_eq!(world.usage().await, "0/1");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "0/1");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_contact_deleted_meanwhile_is_a_send_all_the_same() {
-    let world = World::new().await;
-    world.people(1).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
     let worker = id();
-    let (campaign, run) = world.started(worker).await;
-    let contact = world
+    let (campaign, run) = fixture.started(worker).await;
+    let contact = fixture
         .text("SELECT id FROM contacts")
         .await
         .unwrap()
         .parse::<uuid::Uuid>()
         .unwrap();
-    world
+    fixture
         .contacts()
-        .delete(world.account, contact.into(), NOW)
+        .delete(fixture.account, contact.into(), NOW)
         .await
         .unwrap();
-    let sends = world.in_flight(run, worker, 1).await;
-    world.runs().record(run, &[(sends[0], failed())]).await.unwrap();
-    let stats = world
+    let sends = fixture.in_flight(run, worker, 1).await;
+    fixture.runs().record(run, &[(sends[0], failed())]).await.unwrap();
+    let stats = fixture
         .campaigns()
-        .stats(world.account, campaign.id)
+        .stats(fixture.account, campaign.id)
         .await
         .unwrap()
         .unwrap();
@@ -636,58 +644,62 @@ async fn a_contact_deleted_meanwhile_is_a_send_all_the_same() {
 
 #[tokio::test]
 async fn a_cancel_waits_for_sends_that_are_about_to_leave() {
-    let world = World::new().await;
-    world.people(5).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(5).await;
     let worker = id();
-    let (campaign, run) = world.started(worker).await;
-    let sends = claimed(&world, run, worker, 5).await;
+    let (campaign, run) = fixture.started(worker).await;
+    let sends = claimed(&fixture, run, worker, 5).await;
     let cancelled = Campaign {
         status: CampaignStatus::Cancelled,
         ..campaign
     };
-    let holder = world.db.client().await;
+    let holder = fixture.db.client().await;
     holder
         .batch_execute("BEGIN; SELECT 1 FROM campaign_sends FOR UPDATE")
         .await
         .unwrap();
-    let (runs, campaigns) = (world.runs(), world.campaigns());
+    let (runs, campaigns) = (fixture.runs(), fixture.campaigns());
     let starting = runs.record_and_start(run, worker, &[], &sends);
     let cancelling = async {
-        world.blocked(1).await;
+        fixture.blocked(1).await;
         campaigns
-            .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
+            .update(
+                &cancelled,
+                &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+                &[],
+            )
             .await
             .unwrap();
     };
     let freeing = async {
-        world.blocked(2).await;
+        fixture.blocked(2).await;
         holder.batch_execute("COMMIT").await.unwrap();
     };
     let (started, (), ()) = tokio::join!(starting, cancelling, freeing);
     assert_eq!(started.unwrap().sends, sends);
-    assert_eq!(world.usage().await, "0/5");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "0/5");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn what_comes_too_late_for_a_finished_run_is_left_to_time() {
-    let world = World::new().await;
-    world.people(1).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 1).await;
-    world
+    let (_, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 1).await;
+    fixture
         .runs()
         .record(run, &[(sends[0], SendResult::Unknown)])
         .await
         .unwrap();
-    world.runs().finish(run).await.unwrap().unwrap();
+    fixture.runs().finish(run).await.unwrap().unwrap();
     let late = [
         (sends[0], SendResult::Deferred { delay: Duration::ZERO }),
         (sends[0], SendResult::Released),
     ];
-    world.runs().record(run, &late).await.unwrap();
-    assert_eq!(world.runs().fail_unknown(Duration::ZERO, 10).await.unwrap(), 1);
-    assert_eq!(world.usage().await, "0/0");
-    world.assert_recount().await;
+    fixture.runs().record(run, &late).await.unwrap();
+    assert_eq!(fixture.runs().fail_unknown(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(fixture.usage().await, "0/0");
+    fixture.assert_recount().await;
 }

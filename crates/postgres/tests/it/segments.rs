@@ -16,11 +16,11 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::contacts::draft;
-use crate::support::{LEASE, NOW, World, id, position};
+use crate::support::{DbFixture, LEASE, NOW, id, position};
 use crate::wire::Wire;
 
-fn segments(world: &World) -> PgSegments {
-    PgSegments::new(world.tenants.clone())
+fn segments(fixture: &DbFixture) -> PgSegments {
+    PgSegments::new(fixture.tenants.clone())
 }
 
 fn named(name: &str, filters: AudienceFilters) -> SegmentDraft {
@@ -38,15 +38,15 @@ fn city(name: &str) -> AudienceFilters {
     }
 }
 
-async fn made(world: &World, draft: &SegmentDraft) -> Segment {
-    let segment = segments(world).insert(world.account, id().into(), draft, NOW).await;
+async fn made(fixture: &DbFixture, draft: &SegmentDraft) -> Segment {
+    let segment = segments(fixture).insert(fixture.account, id().into(), draft, NOW).await;
     segment.unwrap()
 }
 
-async fn contact(world: &World, account: AccountId, city: &str) -> ContactId {
+async fn contact(fixture: &DbFixture, account: AccountId, city: &str) -> ContactId {
     let mut draft = draft("Ana", None);
     draft.attributes = json!({ "city": city }).as_object().unwrap().clone();
-    let made = world.contacts().insert(account, id().into(), &draft, &[], NOW).await;
+    let made = fixture.contacts().insert(account, id().into(), &draft, &[], NOW).await;
     made.unwrap().id
 }
 
@@ -56,23 +56,23 @@ fn cursor_query(cursor: Option<Uuid>, limit: i64) -> CursorQuery {
 
 #[tokio::test]
 async fn a_segment_is_stored_changed_by_the_field_and_gone() {
-    let world = World::new().await;
-    let store = segments(&world);
+    let fixture = DbFixture::new().await;
+    let store = segments(&fixture);
     let draft = SegmentDraft {
         description: Some("Quem volta".into()),
         ..named("VIP", city("SP"))
     };
-    let vip = made(&world, &draft).await;
+    let vip = made(&fixture, &draft).await;
     assert_eq!((vip.name.as_str(), vip.members), ("VIP", 0));
     assert_eq!((&vip.description, &vip.filters), (&draft.description, &draft.filters));
     assert_eq!((vip.created_at, vip.updated_at), (NOW, NOW));
-    assert_eq!(store.find(world.account, vip.id).await.unwrap(), Some(vip.clone()));
+    assert_eq!(store.find(fixture.account, vip.id).await.unwrap(), Some(vip.clone()));
     let later = NOW + Duration::SECOND;
     let change = SegmentChange {
         description: Some(None),
         ..SegmentChange::default()
     };
-    let changed = store.update(world.account, vip.id, &change, later).await.unwrap();
+    let changed = store.update(fixture.account, vip.id, &change, later).await.unwrap();
     let expected = Segment {
         description: None,
         updated_at: later,
@@ -85,7 +85,7 @@ async fn a_segment_is_stored_changed_by_the_field_and_gone() {
         ..SegmentChange::default()
     };
     let changed = store
-        .update(world.account, vip.id, &change, later)
+        .update(fixture.account, vip.id, &change, later)
         .await
         .unwrap()
         .unwrap();
@@ -93,38 +93,41 @@ async fn a_segment_is_stored_changed_by_the_field_and_gone() {
         (changed.name.as_str(), changed.filters),
         ("Todos", AudienceFilters::default())
     );
-    let other = world.another_account().await;
+    let other = fixture.another_account().await;
     assert_eq!(store.find(other, vip.id).await.unwrap(), None);
     assert_eq!(store.update(other, vip.id, &change, later).await.unwrap(), None);
     assert!(!store.delete(other, vip.id, later).await.unwrap());
-    assert!(store.delete(world.account, vip.id, later).await.unwrap());
-    assert!(!store.delete(world.account, vip.id, later).await.unwrap());
-    assert_eq!(store.find(world.account, vip.id).await.unwrap(), None);
-    assert_eq!(store.update(world.account, vip.id, &change, later).await.unwrap(), None);
+    assert!(store.delete(fixture.account, vip.id, later).await.unwrap());
+    assert!(!store.delete(fixture.account, vip.id, later).await.unwrap());
+    assert_eq!(store.find(fixture.account, vip.id).await.unwrap(), None);
     assert_eq!(
-        store.list(world.account, &cursor_query(None, 10)).await.unwrap().data,
+        store.update(fixture.account, vip.id, &change, later).await.unwrap(),
+        None
+    );
+    assert_eq!(
+        store.list(fixture.account, &cursor_query(None, 10)).await.unwrap().data,
         []
     );
 }
 
 #[tokio::test]
 async fn members_are_added_all_or_none_and_once() {
-    let world = World::new().await;
-    let store = segments(&world);
-    let other = world.another_account().await;
+    let fixture = DbFixture::new().await;
+    let store = segments(&fixture);
+    let other = fixture.another_account().await;
     let (a, b, c) = (
-        contact(&world, world.account, "SP").await,
-        contact(&world, world.account, "RJ").await,
-        contact(&world, world.account, "RJ").await,
+        contact(&fixture, fixture.account, "SP").await,
+        contact(&fixture, fixture.account, "RJ").await,
+        contact(&fixture, fixture.account, "RJ").await,
     );
-    let foreign = contact(&world, other, "SP").await;
-    world.contacts().delete(world.account, c, NOW).await.unwrap();
-    let vip = made(&world, &named("VIP", AudienceFilters::default())).await.id;
-    let add = async |ids: &[ContactId]| store.add_members(world.account, vip, ids).await.unwrap();
+    let foreign = contact(&fixture, other, "SP").await;
+    fixture.contacts().delete(fixture.account, c, NOW).await.unwrap();
+    let vip = made(&fixture, &named("VIP", AudienceFilters::default())).await.id;
+    let add = async |ids: &[ContactId]| store.add_members(fixture.account, vip, ids).await.unwrap();
     let unknown = ContactId(id());
     let refused = add(&[a, foreign, b, unknown, c]).await;
     assert_eq!(refused, MembersAdded::Unknown(vec![1, 3, 4]));
-    assert_eq!(world.number("SELECT count(*) FROM segment_members").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM segment_members").await, 0);
     let members = |added: MembersAdded| match added {
         MembersAdded::Done(segment) => segment.members,
         other => panic!("{other:?}"),
@@ -132,35 +135,35 @@ async fn members_are_added_all_or_none_and_once() {
     assert_eq!(members(add(&[b, a, b]).await), 2);
     assert_eq!(members(add(&[a]).await), 2);
     assert_eq!(members(add(&[]).await), 2);
-    let missing = store.add_members(world.account, SegmentId(id()), &[a]).await.unwrap();
+    let missing = store.add_members(fixture.account, SegmentId(id()), &[a]).await.unwrap();
     assert_eq!(missing, MembersAdded::Missing);
     assert_eq!(
         store.add_members(other, vip, &[foreign]).await.unwrap(),
         MembersAdded::Missing
     );
     let remove = async |account, ids: &[ContactId]| store.remove_members(account, vip, ids).await.unwrap();
-    let count = async || store.find(world.account, vip).await.unwrap().unwrap().members;
-    assert!(remove(world.account, &[a, foreign, unknown, c]).await);
+    let count = async || store.find(fixture.account, vip).await.unwrap().unwrap().members;
+    assert!(remove(fixture.account, &[a, foreign, unknown, c]).await);
     assert_eq!(count().await, 1);
-    assert!(remove(world.account, &[a]).await);
+    assert!(remove(fixture.account, &[a]).await);
     assert!(!remove(other, &[b]).await);
     assert_eq!(count().await, 1);
-    world.contacts().delete(world.account, b, NOW).await.unwrap();
+    fixture.contacts().delete(fixture.account, b, NOW).await.unwrap();
     assert_eq!(count().await, 0);
-    store.delete(world.account, vip, NOW).await.unwrap();
+    store.delete(fixture.account, vip, NOW).await.unwrap();
     assert_eq!(add(&[a]).await, MembersAdded::Missing);
-    assert!(!remove(world.account, &[a]).await);
+    assert!(!remove(fixture.account, &[a]).await);
 }
 
 #[tokio::test]
 async fn many_may_add_and_take_the_same_contacts_at_once() {
-    let world = World::new().await;
-    let store = segments(&world);
+    let fixture = DbFixture::new().await;
+    let store = segments(&fixture);
     let mut people = Vec::new();
     for _ in 0..40 {
-        people.push(contact(&world, world.account, "SP").await);
+        people.push(contact(&fixture, fixture.account, "SP").await);
     }
-    let vip = made(&world, &named("VIP", AudienceFilters::default())).await.id;
+    let vip = made(&fixture, &named("VIP", AudienceFilters::default())).await.id;
     // As many as the pool has connections: nobody waits for one.
     let rounds = (0..4_usize).map(|round| {
         let mut ids = people.clone();
@@ -170,34 +173,34 @@ async fn many_may_add_and_take_the_same_contacts_at_once() {
         }
         let store = &store;
         async move {
-            store.add_members(world.account, vip, &ids).await.unwrap();
+            store.add_members(fixture.account, vip, &ids).await.unwrap();
             if round == 0 {
-                store.remove_members(world.account, vip, &ids).await.unwrap();
+                store.remove_members(fixture.account, vip, &ids).await.unwrap();
             }
         }
     });
     futures_util::future::join_all(rounds).await;
-    let after = store.find(world.account, vip).await.unwrap().unwrap().members;
-    assert_eq!(after, world.number("SELECT count(*) FROM segment_members").await);
+    let after = store.find(fixture.account, vip).await.unwrap().unwrap().members;
+    assert_eq!(after, fixture.number("SELECT count(*) FROM segment_members").await);
     assert!([0, 40].contains(&after), "{after}");
 }
 
 #[tokio::test]
 async fn a_list_is_walked_by_its_cursor() {
-    let world = World::new().await;
-    let store = segments(&world);
+    let fixture = DbFixture::new().await;
+    let store = segments(&fixture);
     let mut ids = Vec::new();
     for number in 0..5 {
         ids.push(
-            made(&world, &named(&format!("S{number}"), AudienceFilters::default()))
+            made(&fixture, &named(&format!("S{number}"), AudienceFilters::default()))
                 .await
                 .id,
         );
     }
     ids.reverse();
-    let first = store.list(world.account, &cursor_query(None, 3)).await.unwrap();
+    let first = store.list(fixture.account, &cursor_query(None, 3)).await.unwrap();
     let second = store
-        .list(world.account, &cursor_query(position(first.next_cursor), 3))
+        .list(fixture.account, &cursor_query(position(first.next_cursor), 3))
         .await
         .unwrap();
     let walked: Vec<SegmentId> = first
@@ -207,33 +210,33 @@ async fn a_list_is_walked_by_its_cursor() {
         .map(|segment| segment.id)
         .collect();
     assert_eq!((walked, first.has_more, second.has_more), (ids, true, false));
-    let other = world.another_account().await;
+    let other = fixture.another_account().await;
     assert_eq!(store.list(other, &cursor_query(None, 3)).await.unwrap().data, []);
 }
 
 #[tokio::test]
 async fn a_page_of_segments_is_one_statement() {
-    let world = World::new().await;
-    let wire = Wire::to(&world.db);
+    let fixture = DbFixture::new().await;
+    let wire = Wire::to(&fixture.db);
     let store = PgSegments::new(wire.tenants.clone());
-    let contact = contact(&world, world.account, "SP").await;
+    let contact = contact(&fixture, fixture.account, "SP").await;
     for number in 0..100 {
         let filters = if number % 2 == 0 {
             city("SP")
         } else {
             AudienceFilters::default()
         };
-        let segment = made(&world, &named(&format!("S{number}"), filters)).await;
-        segments(&world)
-            .add_members(world.account, segment.id, &[contact])
+        let segment = made(&fixture, &named(&format!("S{number}"), filters)).await;
+        segments(&fixture)
+            .add_members(fixture.account, segment.id, &[contact])
             .await
             .unwrap();
     }
     // What a new connection asks first is no part of a page.
-    store.list(world.account, &cursor_query(None, 1)).await.unwrap();
+    store.list(fixture.account, &cursor_query(None, 1)).await.unwrap();
     for size in [1, 100] {
         wire.executed();
-        let page = store.list(world.account, &cursor_query(None, size)).await.unwrap();
+        let page = store.list(fixture.account, &cursor_query(None, size)).await.unwrap();
         assert_eq!(page.data.len(), usize::try_from(size).unwrap());
         assert!(page.data.iter().all(|segment| segment.members == 1));
         assert_eq!(wire.executed(), 1, "a page of {size}");
@@ -325,7 +328,7 @@ fn meets(person: &Person, filters: &AudienceFilters) -> bool {
         && attributes.iter().all(|(key, value)| has(key, value))
 }
 
-async fn stored(world: &World, people: &[Person]) -> Vec<ContactId> {
+async fn stored(fixture: &DbFixture, people: &[Person]) -> Vec<ContactId> {
     let mut ids = Vec::new();
     for (number, person) in people.iter().enumerate() {
         let (contact, mut attributes) = (ContactId(id()), Map::new());
@@ -334,7 +337,7 @@ async fn stored(world: &World, people: &[Person]) -> Vec<ContactId> {
         let statement = format!(
             "INSERT INTO contacts (account_id, id, name, phone, email, attributes, created_at, deleted_at, opted_out_at)
              VALUES ('{}', '{contact}', 'C', {}, {}, '{}', '{}', {}, {})",
-            world.account,
+            fixture.account,
             if person.phone { format!("'+55119{number:08}'") } else { "NULL".into() },
             person.email.map_or("NULL".into(), |email| format!("'{email}'")),
             Value::Object(attributes),
@@ -342,25 +345,28 @@ async fn stored(world: &World, people: &[Person]) -> Vec<ContactId> {
             if person.deleted { "now()" } else { "NULL" },
             if person.opted_out { "now()" } else { "NULL" },
         );
-        world.sql(&statement).await;
+        fixture.sql(&statement).await;
         ids.push(contact);
     }
     ids
 }
 
 /// The contacts that a run to the segment freezes.
-async fn reached(world: &World, segment: SegmentId) -> BTreeSet<ContactId> {
+async fn reached(fixture: &DbFixture, segment: SegmentId) -> BTreeSet<ContactId> {
     let campaign = Campaign {
-        template_id: Some(world.stored_template().await),
+        template_id: Some(fixture.stored_template().await),
         segment_id: Some(segment),
-        ..world.draft()
+        ..fixture.draft()
     };
-    world.campaigns().insert(&campaign, &[]).await.unwrap();
-    let preview_facts = world.campaigns().preview_facts(world.account, campaign.id, 100).await;
+    fixture.campaigns().insert(&campaign, &[]).await.unwrap();
+    let preview_facts = fixture
+        .campaigns()
+        .preview_facts(fixture.account, campaign.id, 100)
+        .await;
     let preview_facts = preview_facts.unwrap().unwrap();
-    let started = world
+    let started = fixture
         .runs()
-        .start(&world.start_of(&campaign), None, LEASE)
+        .start(&fixture.start_of(&campaign), None, LEASE)
         .await
         .unwrap();
     assert!(
@@ -374,7 +380,7 @@ async fn reached(world: &World, segment: SegmentId) -> BTreeSet<ContactId> {
         "SELECT contact_id::text FROM campaign_sends WHERE campaign_id = '{}'",
         campaign.id
     );
-    let rows = world.client.query(&query, &[]).await.unwrap();
+    let rows = fixture.client.query(&query, &[]).await.unwrap();
     let frozen: BTreeSet<ContactId> = rows
         .into_iter()
         .map(|row| ContactId(row.get::<_, &str>(0).parse().unwrap()))
@@ -387,24 +393,24 @@ async fn reached(world: &World, segment: SegmentId) -> BTreeSet<ContactId> {
 }
 
 async fn compare(people: Vec<Person>, wanted: Vec<(AudienceFilters, Vec<usize>)>) {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     // Another account's people, whom nothing here may count.
-    world.people_of(world.another_account().await, 3).await;
-    let ids = stored(&world, &people).await;
+    fixture.people_of(fixture.another_account().await, 3).await;
+    let ids = stored(&fixture, &people).await;
     for (filters, members) in &wanted {
-        let segment = made(&world, &named("S", filters.clone())).await.id;
+        let segment = made(&fixture, &named("S", filters.clone())).await.id;
         for member in members {
-            let (account, contact) = (world.account, ids[*member]);
+            let (account, contact) = (fixture.account, ids[*member]);
             let values = format!("('{account}', '{segment}', '{contact}')");
-            world
+            fixture
                 .sql(&format!(
                     "INSERT INTO segment_members VALUES {values} ON CONFLICT DO NOTHING"
                 ))
                 .await;
         }
     }
-    let page = segments(&world)
-        .list(world.account, &cursor_query(None, 100))
+    let page = segments(&fixture)
+        .list(fixture.account, &cursor_query(None, 100))
         .await
         .unwrap()
         .data;
@@ -418,7 +424,11 @@ async fn compare(people: Vec<Person>, wanted: Vec<(AudienceFilters, Vec<usize>)>
             "{filters:?} {members:?}"
         );
         assert_eq!(
-            segments(&world).find(world.account, segment.id).await.unwrap().as_ref(),
+            segments(&fixture)
+                .find(fixture.account, segment.id)
+                .await
+                .unwrap()
+                .as_ref(),
             Some(segment)
         );
         let query = ContactQuery {
@@ -428,7 +438,7 @@ async fn compare(people: Vec<Person>, wanted: Vec<(AudienceFilters, Vec<usize>)>
             },
             page: cursor_query(None, 100),
         };
-        let listed = world.contacts().list(world.account, &query).await.unwrap().data;
+        let listed = fixture.contacts().list(fixture.account, &query).await.unwrap().data;
         assert_eq!(
             listed.iter().map(|contact| contact.id).collect::<BTreeSet<_>>(),
             expected
@@ -439,7 +449,7 @@ async fn compare(people: Vec<Person>, wanted: Vec<(AudienceFilters, Vec<usize>)>
             .filter(can_be_sent)
             .map(|at| ids[at])
             .collect();
-        assert_eq!(reached(&world, segment.id).await, sent, "{filters:?} {members:?}");
+        assert_eq!(reached(&fixture, segment.id).await, sent, "{filters:?} {members:?}");
     }
 }
 

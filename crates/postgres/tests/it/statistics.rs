@@ -2,9 +2,9 @@
 
 use recado_postgres::{PgStatistics, QUEUE_TABLES};
 
-use crate::support::World;
+use crate::support::DbFixture;
 
-impl World {
+impl DbFixture {
     /// Refreshes until no table is stale, and returns how many were.
     async fn refresh_statistics(&self) -> usize {
         let statistics = PgStatistics::new(self.owner.clone());
@@ -22,28 +22,30 @@ impl World {
 
 #[tokio::test]
 async fn table_that_grew_at_once_is_analyzed_once() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let rows = "SELECT reltuples FROM pg_class WHERE relname = 'contacts'";
-    world.sql("ALTER TABLE contacts SET (autovacuum_enabled = false)").await;
-    world.people(1500).await;
-    assert!(world.refresh_statistics().await > 0);
-    assert_eq!(world.number(rows).await, 1500);
-    world.people_of(world.another_account().await, 1200).await;
-    world.sql("UPDATE contacts SET name = 'Bia'").await;
-    assert_eq!(world.refresh_statistics().await, 0, "autovacuum does this in time");
+    fixture
+        .sql("ALTER TABLE contacts SET (autovacuum_enabled = false)")
+        .await;
+    fixture.people(1500).await;
+    assert!(fixture.refresh_statistics().await > 0);
+    assert_eq!(fixture.number(rows).await, 1500);
+    fixture.people_of(fixture.another_account().await, 1200).await;
+    fixture.sql("UPDATE contacts SET name = 'Bia'").await;
+    assert_eq!(fixture.refresh_statistics().await, 0, "autovacuum does this in time");
 }
 
 #[tokio::test]
 async fn queue_tables_are_never_analyzed() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     for table in QUEUE_TABLES {
-        let exists = world
+        let exists = fixture
             .number(&format!("SELECT (to_regclass('{table}') IS NOT NULL)::int"))
             .await;
         assert_eq!(exists, 1, "{table} is no table");
     }
     // A backlog, and a queue whose rows have come and gone.
-    world
+    fixture
         .sql(
             "ALTER TABLE whatsapp_callbacks SET (autovacuum_enabled = false);
              ALTER TABLE outgoing_mail SET (autovacuum_enabled = false);
@@ -54,20 +56,22 @@ async fn queue_tables_are_never_analyzed() {
              DELETE FROM come_and_gone",
         )
         .await;
-    assert_eq!(world.refresh_statistics().await, 0);
+    assert_eq!(fixture.refresh_statistics().await, 0);
 }
 
 #[tokio::test]
 async fn statistics_are_refreshed_by_one_server_at_a_time() {
-    let world = World::new().await;
-    world.sql("ALTER TABLE contacts SET (autovacuum_enabled = false)").await;
-    world.people(1500).await;
-    let other = world.db.client().await;
+    let fixture = DbFixture::new().await;
+    fixture
+        .sql("ALTER TABLE contacts SET (autovacuum_enabled = false)")
+        .await;
+    fixture.people(1500).await;
+    let other = fixture.db.client().await;
     other
         .batch_execute("BEGIN; SELECT pg_advisory_xact_lock(hashtext('recado analyze'))")
         .await
         .unwrap();
-    assert_eq!(world.refresh_statistics().await, 0, "another server holds the lock");
+    assert_eq!(fixture.refresh_statistics().await, 0, "another server holds the lock");
     other.batch_execute("COMMIT").await.unwrap();
-    assert!(world.refresh_statistics().await > 0);
+    assert!(fixture.refresh_statistics().await > 0);
 }

@@ -6,7 +6,7 @@ use recado_domain::whatsapp::{CallbackStore, STOPPED_MARKETING, StatusUpdate, St
 use recado_postgres::{PgCallbacks, PgRuns, PgStatusUpdates, PoolConfig, TenantPool};
 use time::Duration;
 
-use crate::support::{NOW, World, id};
+use crate::support::{DbFixture, NOW, id};
 
 pub(crate) fn status_update(send: Option<SendId>, message: &str, status: SendStatus) -> StatusUpdate {
     StatusUpdate {
@@ -21,32 +21,32 @@ pub(crate) fn status_update(send: Option<SendId>, message: &str, status: SendSta
 }
 
 /// A run with three sends in flight.
-pub(crate) async fn in_flight() -> (World, recado_domain::campaigns::QueuedRun, Vec<SendId>) {
-    let world = World::new().await;
-    world.people(3).await;
+pub(crate) async fn in_flight() -> (DbFixture, recado_domain::campaigns::QueuedRun, Vec<SendId>) {
+    let fixture = DbFixture::new().await;
+    fixture.people(3).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 3).await;
-    (world, run, sends)
+    let (_, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 3).await;
+    (fixture, run, sends)
 }
 
-async fn statuses(world: &World, sends: &[SendId]) -> Vec<String> {
+async fn statuses(fixture: &DbFixture, sends: &[SendId]) -> Vec<String> {
     let mut found = Vec::new();
     for send in sends {
         let query = format!("SELECT status FROM campaign_sends WHERE id = '{send}'");
-        found.push(world.text(&query).await.unwrap());
+        found.push(fixture.text(&query).await.unwrap());
     }
     found
 }
 
 #[tokio::test]
 async fn news_finds_its_send_by_either_id_and_the_rest_is_named() {
-    let (world, run, sends) = in_flight().await;
+    let (fixture, run, sends) = in_flight().await;
     let sent = SendResult::Sent {
         message_id: Some("m0".into()),
         wa_id: None,
     };
-    world.runs().record(run, &[(sends[0], sent)]).await.unwrap();
+    fixture.runs().record(run, &[(sends[0], sent)]).await.unwrap();
     let batch = [
         status_update(None, "nobody", SendStatus::Read),
         status_update(None, "m0", SendStatus::Delivered),
@@ -55,26 +55,29 @@ async fn news_finds_its_send_by_either_id_and_the_rest_is_named() {
         status_update(Some(SendId(id())), "other", SendStatus::Read),
     ];
     assert_eq!(
-        world.status_updates().apply(world.account, &batch).await.unwrap(),
+        fixture.status_updates().apply(fixture.account, &batch).await.unwrap(),
         [0, 4]
     );
-    assert_eq!(statuses(&world, &sends).await, ["read", "sent", "pending"]);
+    assert_eq!(statuses(&fixture, &sends).await, ["read", "sent", "pending"]);
     let learned = format!("SELECT wa_message_id FROM campaign_sends WHERE id = '{}'", sends[1]);
-    assert_eq!(world.text(&learned).await.unwrap(), "m1");
-    assert_eq!(world.usage().await, "2/1");
-    world.assert_recount().await;
+    assert_eq!(fixture.text(&learned).await.unwrap(), "m1");
+    assert_eq!(fixture.usage().await, "2/1");
+    fixture.assert_recount().await;
     // Another account's news reaches nothing here.
-    let other = world.another_account().await;
+    let other = fixture.another_account().await;
     let foreign = [status_update(Some(sends[2]), "m2", SendStatus::Read)];
-    assert_eq!(world.status_updates().apply(other, &foreign).await.unwrap(), [0]);
-    assert_eq!(statuses(&world, &sends[2..]).await, ["pending"]);
+    assert_eq!(fixture.status_updates().apply(other, &foreign).await.unwrap(), [0]);
+    assert_eq!(statuses(&fixture, &sends[2..]).await, ["pending"]);
     let none: [usize; 0] = [];
-    assert_eq!(world.status_updates().apply(world.account, &[]).await.unwrap(), none);
+    assert_eq!(
+        fixture.status_updates().apply(fixture.account, &[]).await.unwrap(),
+        none
+    );
 }
 
 #[tokio::test]
 async fn old_news_changes_nothing_and_order_within_a_batch_counts() {
-    let (world, run, sends) = in_flight().await;
+    let (fixture, run, sends) = in_flight().await;
     let batch = [
         status_update(Some(sends[0]), "m0", SendStatus::Read),
         status_update(Some(sends[0]), "m0", SendStatus::Sent),
@@ -85,35 +88,38 @@ async fn old_news_changes_nothing_and_order_within_a_batch_counts() {
     ];
     for _ in 0..2 {
         let none: [usize; 0] = [];
-        assert_eq!(world.status_updates().apply(world.account, &batch).await.unwrap(), none);
-        assert_eq!(statuses(&world, &sends).await, ["read", "delivered", "pending"]);
+        assert_eq!(
+            fixture.status_updates().apply(fixture.account, &batch).await.unwrap(),
+            none
+        );
+        assert_eq!(statuses(&fixture, &sends).await, ["read", "delivered", "pending"]);
         // What was read was sent and delivered, whatever came of that news.
         let whole = "SELECT count(*) FROM campaign_sends
           WHERE status = 'read' AND sent_at IS NOT NULL AND delivered_at IS NOT NULL AND read_at IS NOT NULL";
-        assert_eq!(world.number(whole).await, 1);
-        assert_eq!(world.usage().await, "2/1");
-        world.assert_recount().await;
+        assert_eq!(fixture.number(whole).await, 1);
+        assert_eq!(fixture.usage().await, "2/1");
+        fixture.assert_recount().await;
     }
     // The answer that comes after its news settles nothing anew.
     let late = SendResult::Sent {
         message_id: Some("other".into()),
         wa_id: None,
     };
-    world
+    fixture
         .runs()
         .record(run, &[(sends[0], late), (sends[1], SendResult::Unknown)])
         .await
         .unwrap();
-    assert_eq!(statuses(&world, &sends).await, ["read", "delivered", "pending"]);
+    assert_eq!(statuses(&fixture, &sends).await, ["read", "delivered", "pending"]);
     let kept = format!("SELECT wa_message_id FROM campaign_sends WHERE id = '{}'", sends[0]);
-    assert_eq!(world.text(&kept).await.unwrap(), "m0");
-    world.assert_recount().await;
+    assert_eq!(fixture.text(&kept).await.unwrap(), "m0");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn failures_give_the_place_back_whenever_they_come() {
-    let (world, run, sends) = in_flight().await;
-    world
+    let (fixture, run, sends) = in_flight().await;
+    fixture
         .runs()
         .record(run, &[(sends[0], SendResult::Unknown)])
         .await
@@ -129,27 +135,27 @@ async fn failures_give_the_place_back_whenever_they_come() {
         failure(sends[1], "m1"),
         failure(sends[0], "m0"),
     ];
-    world.status_updates().apply(world.account, &batch).await.unwrap();
-    assert_eq!(statuses(&world, &sends).await, ["failed", "failed", "pending"]);
-    assert_eq!(world.usage().await, "0/1");
-    world.assert_recount().await;
+    fixture.status_updates().apply(fixture.account, &batch).await.unwrap();
+    assert_eq!(statuses(&fixture, &sends).await, ["failed", "failed", "pending"]);
+    assert_eq!(fixture.usage().await, "0/1");
+    fixture.assert_recount().await;
     let row = format!(
         "SELECT error_code || ' ' || error_message || ' ' || (failed_at = '2026-03-01 12:00:01.123456Z')
            || ' ' || (unknown_at IS NULL) FROM campaign_sends WHERE id = '{}'",
         sends[0]
     );
-    assert_eq!(world.text(&row).await.unwrap(), "131047 re-engagement true true");
+    assert_eq!(fixture.text(&row).await.unwrap(), "131047 re-engagement true true");
 }
 
 #[tokio::test]
 async fn news_from_several_sides_at_once_is_counted_once() {
-    let world = World::new().await;
-    world.people(40).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(40).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 40).await;
+    let (_, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 40).await;
     let batches = (0..8).map(|n| {
-        let (store, account, mut sends) = (world.status_updates(), world.account, sends.clone());
+        let (store, account, mut sends) = (fixture.status_updates(), fixture.account, sends.clone());
         if n % 2 == 0 {
             sends.reverse();
         }
@@ -168,14 +174,14 @@ async fn news_from_several_sides_at_once_is_counted_once() {
         }
     });
     futures_util::future::join_all(batches).await;
-    assert_eq!(world.usage().await, "40/0");
-    assert_eq!(world.number("SELECT read FROM campaign_counters").await, 40);
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "40/0");
+    assert_eq!(fixture.number("SELECT read FROM campaign_counters").await, 40);
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn who_stopped_marketing_is_opted_out_by_the_answer_or_the_news() {
-    let (world, run, sends) = in_flight().await;
+    let (fixture, run, sends) = in_flight().await;
     let refused = SendResult::Failed {
         code: Some(131_050),
         message: "stopped".into(),
@@ -184,7 +190,7 @@ async fn who_stopped_marketing_is_opted_out_by_the_answer_or_the_news() {
         code: Some(131_049),
         message: "limit".into(),
     };
-    world
+    fixture
         .runs()
         .record(run, &[(sends[0], refused), (sends[1], other)])
         .await
@@ -194,9 +200,9 @@ async fn who_stopped_marketing_is_opted_out_by_the_answer_or_the_news() {
         ..status_update(Some(sends[2]), "m2", SendStatus::Failed)
     };
     for _ in 0..2 {
-        world
+        fixture
             .status_updates()
-            .apply(world.account, std::slice::from_ref(&stopped))
+            .apply(fixture.account, std::slice::from_ref(&stopped))
             .await
             .unwrap();
     }
@@ -204,41 +210,48 @@ async fn who_stopped_marketing_is_opted_out_by_the_answer_or_the_news() {
          JOIN contacts c ON c.id = s.contact_id WHERE c.opted_out_at IS NOT NULL";
     let mut expected = [sends[0].to_string(), sends[2].to_string()];
     expected.sort_unstable();
-    assert_eq!(world.text(out).await.unwrap(), expected.join(" "));
+    assert_eq!(fixture.text(out).await.unwrap(), expected.join(" "));
     let at = format!(
         "SELECT c.opted_out_at = '2026-03-01 12:00:00.123456Z' FROM contacts c JOIN campaign_sends s ON s.contact_id = c.id
          WHERE s.id = '{}'",
         sends[2]
     );
-    assert_eq!(world.text(&at).await.unwrap(), "true", "since the news says so");
+    assert_eq!(fixture.text(&at).await.unwrap(), "true", "since the news says so");
     // A wish that came after it stands.
-    world
+    fixture
         .sql("UPDATE contacts SET opted_out_at = NULL, consent_at = now()")
         .await;
-    world.status_updates().apply(world.account, &[stopped]).await.unwrap();
+    fixture
+        .status_updates()
+        .apply(fixture.account, &[stopped])
+        .await
+        .unwrap();
     assert_eq!(
-        world
+        fixture
             .number("SELECT count(*) FROM contacts WHERE opted_out_at IS NOT NULL")
             .await,
         0
     );
-    world.assert_recount().await;
+    fixture.assert_recount().await;
 }
 
 /// Of a callback, that it came waits for the disk. What came of it does not: it is done again if that is lost.
 #[tokio::test]
 async fn news_of_a_kept_callback_does_not_wait_for_the_disk() {
-    let (mut world, _, sends) = in_flight().await;
-    world
+    let (mut fixture, _, sends) = in_flight().await;
+    fixture
         .see_commits(&[("whatsapp_callbacks", "INSERT"), ("campaign_sends", "UPDATE")])
         .await;
-    let callbacks = PgCallbacks::new(world.owner.clone());
+    let callbacks = PgCallbacks::new(fixture.owner.clone());
     let callback = id().into();
     callbacks.store(callback, b"{}", Duration::minutes(1)).await.unwrap();
     let batch = [status_update(Some(sends[0]), "m0", SendStatus::Delivered)];
-    world.status_updates().apply(world.account, &batch).await.unwrap();
-    assert_eq!(world.commits_seen().await, "campaign_sends off, whatsapp_callbacks on");
-    world
+    fixture.status_updates().apply(fixture.account, &batch).await.unwrap();
+    assert_eq!(
+        fixture.commits_seen().await,
+        "campaign_sends off, whatsapp_callbacks on"
+    );
+    fixture
         .sql(
             "TRUNCATE seen;
              CREATE CONSTRAINT TRIGGER at_end AFTER DELETE ON whatsapp_callbacks
@@ -246,27 +259,27 @@ async fn news_of_a_kept_callback_does_not_wait_for_the_disk() {
         )
         .await;
     callbacks.forget(callback).await.unwrap();
-    assert_eq!(world.commits_seen().await, "whatsapp_callbacks off");
-    assert_eq!(world.number("SELECT count(*) FROM whatsapp_callbacks").await, 0);
+    assert_eq!(fixture.commits_seen().await, "whatsapp_callbacks off");
+    assert_eq!(fixture.number("SELECT count(*) FROM whatsapp_callbacks").await, 0);
 }
 
 /// An import may hold a contact for long: whoever writes about that contact waits, and nobody else of its campaign does.
 #[tokio::test]
 async fn statuses_of_others_do_not_wait_for_a_contact_that_is_held() {
-    let (world, run, sends) = in_flight().await;
+    let (fixture, run, sends) = in_flight().await;
     let one_slot = "CREATE OR REPLACE FUNCTION counter_slot(messages bigint) RETURNS smallint
       LANGUAGE sql STABLE AS 'SELECT 0::smallint'";
-    world.sql(one_slot).await;
+    fixture.sql(one_slot).await;
     let wait = std::time::Duration::from_secs(60);
     let config = PoolConfig {
         lock_timeout: wait,
         statement_timeout: wait,
-        ..world.db.config()
+        ..fixture.db.config()
     };
     let patient = TenantPool::new(&config).unwrap();
     let (store, runs) = (
         PgStatusUpdates::new(patient.clone()),
-        PgRuns::new(patient, world.owner.clone()),
+        PgRuns::new(patient, fixture.owner.clone()),
     );
     let status = StatusUpdate {
         error_code: Some(STOPPED_MARKETING),
@@ -276,10 +289,10 @@ async fn statuses_of_others_do_not_wait_for_a_contact_that_is_held() {
         code: Some(STOPPED_MARKETING),
         message: "no".into(),
     };
-    let (account, recorded) = (world.account, sends[2]);
+    let (account, recorded) = (fixture.account, sends[2]);
     let status = async move { store.apply(account, &[status]).await };
     let result = async move { runs.record(run, &[(recorded, result)]).await };
-    let holder = world.db.client().await;
+    let holder = fixture.db.client().await;
     let hold = async |send: SendId| {
         let statement = format!(
             "BEGIN; SELECT FROM contacts c JOIN campaign_sends s ON s.contact_id = c.id WHERE s.id = '{send}' FOR UPDATE OF c"
@@ -288,18 +301,18 @@ async fn statuses_of_others_do_not_wait_for_a_contact_that_is_held() {
     };
     hold(sends[0]).await;
     let status = tokio::spawn(status);
-    world.blocked(1).await;
+    fixture.blocked(1).await;
     let other = status_update(Some(sends[1]), "m1", SendStatus::Delivered);
-    world.status_updates().apply(account, &[other]).await.unwrap();
+    fixture.status_updates().apply(account, &[other]).await.unwrap();
     holder.batch_execute("COMMIT").await.unwrap();
     status.await.unwrap().unwrap();
     hold(recorded).await;
     let result = tokio::spawn(result);
-    world.blocked(1).await;
+    fixture.blocked(1).await;
     let other = status_update(Some(sends[1]), "m1", SendStatus::Read);
-    world.status_updates().apply(account, &[other]).await.unwrap();
+    fixture.status_updates().apply(account, &[other]).await.unwrap();
     holder.batch_execute("COMMIT").await.unwrap();
     result.await.unwrap().unwrap();
-    assert_eq!(statuses(&world, &sends).await, ["failed", "read", "failed"]);
-    world.assert_recount().await;
+    assert_eq!(statuses(&fixture, &sends).await, ["failed", "read", "failed"]);
+    fixture.assert_recount().await;
 }

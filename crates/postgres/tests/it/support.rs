@@ -1,4 +1,4 @@
-//! A world to test in: a database, an account with its owner, and short ways to fill it.
+//! A fixture to test in: a database, an account with its owner, and short ways to fill it.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use uuid::Uuid;
 pub(crate) const NOW: OffsetDateTime = datetime!(2026-03-01 12:00:00.123456 UTC);
 pub(crate) const LEASE: Duration = Duration::seconds(60);
 
-pub(crate) struct World {
+pub(crate) struct DbFixture {
     pub(crate) tenants: TenantPool,
     pub(crate) owner: OwnerPool,
     pub(crate) client: Client,
@@ -77,17 +77,17 @@ pub(crate) fn position<C: FromStr>(cursor: Option<String>) -> Option<C> {
     cursor.map(|text| text.parse().ok().expect("a cursor of an earlier answer"))
 }
 
-impl World {
+impl DbFixture {
     /// Whatever is kept in slots is written to one of four at random, so that every test has them.
     pub(crate) async fn new() -> Self {
-        let world = Self::with_slots_of_the_moment().await;
-        world
+        let fixture = Self::with_slots_of_the_moment().await;
+        fixture
             .sql(
                 "CREATE OR REPLACE FUNCTION counter_slot(messages bigint) RETURNS smallint LANGUAGE sql VOLATILE
                  AS 'SELECT floor(random() * 4)::smallint'",
             )
             .await;
-        world
+        fixture
     }
 
     pub(crate) async fn with_slots_of_the_moment() -> Self {

@@ -9,7 +9,7 @@ use recado_domain::templates::{
 use serde_json::json;
 use time::Duration;
 
-use crate::support::{NOW, World, event, id};
+use crate::support::{DbFixture, NOW, event, id};
 
 fn filter() -> TemplateFilter {
     TemplateFilter {
@@ -22,18 +22,18 @@ fn filter() -> TemplateFilter {
     }
 }
 
-async fn page(world: &World, filter: TemplateFilter) -> Vec<String> {
+async fn page(fixture: &DbFixture, filter: TemplateFilter) -> Vec<String> {
     let page = PageQuery::new(None, None, 20, 100);
-    let page = world.templates().page(world.account, &filter, page).await.unwrap();
+    let page = fixture.templates().page(fixture.account, &filter, page).await.unwrap();
     page.data.into_iter().map(|template| template.name).collect()
 }
 
 #[tokio::test]
 async fn a_template_is_stored_as_written() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let folder = FolderId(id());
-    let account = world.account;
-    world
+    let account = fixture.account;
+    fixture
         .sql(&format!(
             "INSERT INTO folders (account_id, id, name, kind) VALUES ('{account}', '{folder}', 'f', 'template')"
         ))
@@ -56,36 +56,36 @@ async fn a_template_is_stored_as_written() {
             // Published and stored in milliseconds.
             at: NOW.replace_millisecond(NOW.millisecond()).unwrap(),
         }),
-        ..world.template("full")
+        ..fixture.template("full")
     };
-    world.templates().insert(&full).await.unwrap();
+    fixture.templates().insert(&full).await.unwrap();
     assert_eq!(
-        world.templates().find(account, full.id).await.unwrap(),
+        fixture.templates().find(account, full.id).await.unwrap(),
         Some(full.clone())
     );
     assert_eq!(
-        world.templates().find_by_meta_id(account, "123").await.unwrap(),
+        fixture.templates().find_by_meta_id(account, "123").await.unwrap(),
         Some(full.clone())
     );
-    assert_eq!(world.templates().find_by_meta_id(account, "124").await.unwrap(), None);
-    let other = world.another_account().await;
-    assert_eq!(world.templates().find(other, full.id).await.unwrap(), None);
-    assert_eq!(world.templates().find_by_meta_id(other, "123").await.unwrap(), None);
+    assert_eq!(fixture.templates().find_by_meta_id(account, "124").await.unwrap(), None);
+    let other = fixture.another_account().await;
+    assert_eq!(fixture.templates().find(other, full.id).await.unwrap(), None);
+    assert_eq!(fixture.templates().find_by_meta_id(other, "123").await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn names_are_unique_by_language_and_folders_have_to_be_there() {
-    let world = World::new().await;
-    let templates = world.templates();
-    templates.insert(&world.template("promo")).await.unwrap();
+    let fixture = DbFixture::new().await;
+    let templates = fixture.templates();
+    templates.insert(&fixture.template("promo")).await.unwrap();
     templates
         .insert(&Template {
             language: "en_US".into(),
-            ..world.template("promo")
+            ..fixture.template("promo")
         })
         .await
         .unwrap();
-    let twice = templates.insert(&world.template("promo")).await;
+    let twice = templates.insert(&fixture.template("promo")).await;
     assert!(
         matches!(twice, Err(StoreError::Duplicate { field: "name" })),
         "{twice:?}"
@@ -93,14 +93,14 @@ async fn names_are_unique_by_language_and_folders_have_to_be_there() {
     let lost = templates
         .insert(&Template {
             folder_id: Some(FolderId(id())),
-            ..world.template("lost")
+            ..fixture.template("lost")
         })
         .await;
     assert!(
         matches!(lost, Err(StoreError::UnknownReference { field: "folder_id" })),
         "{lost:?}"
     );
-    let second = world.template("second");
+    let second = fixture.template("second");
     templates.insert(&second).await.unwrap();
     let renamed = Template {
         name: "promo".into(),
@@ -111,16 +111,16 @@ async fn names_are_unique_by_language_and_folders_have_to_be_there() {
         matches!(taken, Err(StoreError::Duplicate { field: "name" })),
         "{taken:?}"
     );
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
-    assert!(templates.delete(world.account, second.id, NOW, &[]).await.unwrap());
-    templates.insert(&world.template("second")).await.unwrap();
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 0);
+    assert!(templates.delete(fixture.account, second.id, NOW, &[]).await.unwrap());
+    templates.insert(&fixture.template("second")).await.unwrap();
 }
 
 #[tokio::test]
 async fn update_is_guarded_by_status_and_version() {
-    let world = World::new().await;
-    let templates = world.templates();
-    let template = world.template("promo");
+    let fixture = DbFixture::new().await;
+    let templates = fixture.templates();
+    let template = fixture.template("promo");
     templates.insert(&template).await.unwrap();
     let changed = Template {
         meta_status: MetaStatus::Draft,
@@ -148,7 +148,7 @@ async fn update_is_guarded_by_status_and_version() {
         templates.update(&missing, &template, &[event(id())]).await.unwrap(),
         WriteOutcome::Missing
     );
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 0);
     assert_eq!(
         templates.update(&changed, &template, &[event(id())]).await.unwrap(),
         WriteOutcome::Done
@@ -157,46 +157,49 @@ async fn update_is_guarded_by_status_and_version() {
         version: template.version + 1,
         ..changed
     };
-    assert_eq!(templates.find(world.account, template.id).await.unwrap(), Some(stored));
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
+    assert_eq!(
+        templates.find(fixture.account, template.id).await.unwrap(),
+        Some(stored)
+    );
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 1);
 }
 
 #[tokio::test]
 async fn a_deleted_template_is_not_there() {
-    let world = World::new().await;
-    let templates = world.templates();
+    let fixture = DbFixture::new().await;
+    let templates = fixture.templates();
     let template = Template {
         meta_template_id: Some("1".into()),
-        ..world.template("promo")
+        ..fixture.template("promo")
     };
     templates.insert(&template).await.unwrap();
-    let other = world.another_account().await;
+    let other = fixture.another_account().await;
     assert!(!templates.delete(other, template.id, NOW, &[event(id())]).await.unwrap());
     assert!(
         templates
-            .delete(world.account, template.id, NOW, &[event(id())])
+            .delete(fixture.account, template.id, NOW, &[event(id())])
             .await
             .unwrap()
     );
     assert!(
         !templates
-            .delete(world.account, template.id, NOW, &[event(id())])
+            .delete(fixture.account, template.id, NOW, &[event(id())])
             .await
             .unwrap()
     );
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
-    assert_eq!(templates.find(world.account, template.id).await.unwrap(), None);
-    assert_eq!(templates.find_by_meta_id(world.account, "1").await.unwrap(), None);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 1);
+    assert_eq!(templates.find(fixture.account, template.id).await.unwrap(), None);
+    assert_eq!(templates.find_by_meta_id(fixture.account, "1").await.unwrap(), None);
     assert_eq!(
         templates.update(&template, &template, &[]).await.unwrap(),
         WriteOutcome::Missing
     );
-    assert_eq!(page(&world, filter()).await, Vec::<String>::new());
+    assert_eq!(page(&fixture, filter()).await, Vec::<String>::new());
 }
 
 /// Three templates, made in the order `b_promo`, `c_news`, `a_promo` and changed in the opposite one.
-async fn three() -> World {
-    let world = World::new().await;
+async fn three() -> DbFixture {
+    let fixture = DbFixture::new().await;
     let utility = Category::Utility;
     let marketing = Category::Marketing;
     for (name, body, category, minutes) in [
@@ -209,57 +212,61 @@ async fn three() -> World {
             created_at: NOW + Duration::minutes(minutes),
             updated_at: NOW - Duration::minutes(minutes),
             category,
-            ..world.template(name)
+            ..fixture.template(name)
         };
-        world.templates().insert(&template).await.unwrap();
+        fixture.templates().insert(&template).await.unwrap();
     }
-    world
+    fixture
 }
 
 #[tokio::test]
 async fn lists_filter_and_search() {
-    let world = three().await;
+    let fixture = three().await;
     let none: [String; 0] = [];
     let search = |text: &str| TemplateFilter {
         search: Some(text.into()),
         ..filter()
     };
-    assert_eq!(page(&world, search("PROMO")).await, ["a_promo", "b_promo"]);
-    assert_eq!(page(&world, search("0%")).await, ["b_promo"]);
-    assert_eq!(page(&world, search("%z")).await, none);
+    assert_eq!(page(&fixture, search("PROMO")).await, ["a_promo", "b_promo"]);
+    assert_eq!(page(&fixture, search("0%")).await, ["b_promo"]);
+    assert_eq!(page(&fixture, search("%z")).await, none);
     let category = TemplateFilter {
         category: Some(Category::Utility),
         ..filter()
     };
-    assert_eq!(page(&world, category).await, ["c_news"]);
+    assert_eq!(page(&fixture, category).await, ["c_news"]);
     let draft = TemplateFilter {
         meta_status: Some(MetaStatus::Draft),
         ..filter()
     };
-    assert_eq!(page(&world, draft).await, none);
+    assert_eq!(page(&fixture, draft).await, none);
     let folder = TemplateFilter {
         folder_id: Some(FolderId(id())),
         ..filter()
     };
-    assert_eq!(page(&world, folder).await, none);
+    assert_eq!(page(&fixture, folder).await, none);
 }
 
 #[tokio::test]
 async fn lists_sort_and_know_the_total() {
-    let world = three().await;
+    let fixture = three().await;
     let by = |sort, descending| TemplateFilter {
         sort,
         descending,
         ..filter()
     };
-    let by_name = page(&world, by(TemplateSort::Name, false)).await;
+    let by_name = page(&fixture, by(TemplateSort::Name, false)).await;
     assert_eq!(by_name, ["a_promo", "b_promo", "c_news"]);
-    let by_change = page(&world, by(TemplateSort::UpdatedAt, false)).await;
+    let by_change = page(&fixture, by(TemplateSort::UpdatedAt, false)).await;
     assert_eq!(by_change, ["a_promo", "c_news", "b_promo"]);
-    assert_eq!(page(&world, filter()).await, ["a_promo", "c_news", "b_promo"]);
+    assert_eq!(page(&fixture, filter()).await, ["a_promo", "c_news", "b_promo"]);
     let numbered = async |number| {
         let page = PageQuery::new(Some(number), Some(2), 20, 100);
-        world.templates().page(world.account, &filter(), page).await.unwrap()
+        fixture
+            .templates()
+            .page(fixture.account, &filter(), page)
+            .await
+            .unwrap()
     };
     let last = numbered(2).await;
     assert_eq!((last.data.len(), last.total, last.total_pages), (1, 3, 2));
@@ -269,7 +276,7 @@ async fn lists_sort_and_know_the_total() {
 
 #[tokio::test]
 async fn cursors_walk_every_sort_without_loss_even_among_equals() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     for n in 0..7 {
         let made = NOW + Duration::microseconds(n / 3);
         let template = Template {
@@ -277,9 +284,9 @@ async fn cursors_walk_every_sort_without_loss_even_among_equals() {
             language: format!("l{n}"),
             created_at: made,
             updated_at: made,
-            ..world.template("")
+            ..fixture.template("")
         };
-        world.templates().insert(&template).await.unwrap();
+        fixture.templates().insert(&template).await.unwrap();
     }
     for &sort in TemplateSort::ALL {
         for descending in [false, true] {
@@ -291,9 +298,9 @@ async fn cursors_walk_every_sort_without_loss_even_among_equals() {
             let (mut seen, mut cursor) = (Vec::new(), None);
             loop {
                 let cursor_query = CursorQuery { cursor, limit: 2 };
-                let page = world
+                let page = fixture
                     .templates()
-                    .cursor_page(world.account, &filter, &cursor_query)
+                    .cursor_page(fixture.account, &filter, &cursor_query)
                     .await
                     .unwrap();
                 seen.extend(page.data.into_iter().map(|template| template.language));
@@ -313,13 +320,13 @@ async fn cursors_walk_every_sort_without_loss_even_among_equals() {
 
 #[tokio::test]
 async fn an_unreadable_cursor_dangles() {
-    let world = World::new().await;
-    let templates = world.templates();
+    let fixture = DbFixture::new().await;
+    let templates = fixture.templates();
     for name in ["a", "b"] {
-        templates.insert(&world.template(name)).await.unwrap();
+        templates.insert(&fixture.template(name)).await.unwrap();
     }
     let first = templates
-        .cursor_page(world.account, &filter(), &CursorQuery { cursor: None, limit: 1 })
+        .cursor_page(fixture.account, &filter(), &CursorQuery { cursor: None, limit: 1 })
         .await
         .unwrap();
     let of_another_sort = first.next_cursor.unwrap();
@@ -336,7 +343,7 @@ async fn an_unreadable_cursor_dangles() {
             cursor: Some(cursor.clone()),
             limit: 1,
         };
-        let refused = templates.cursor_page(world.account, &filter, &cursor_query).await;
+        let refused = templates.cursor_page(fixture.account, &filter, &cursor_query).await;
         assert!(
             matches!(refused, Err(StoreError::UnknownReference { field: "cursor" })),
             "{cursor}: {refused:?}"
@@ -346,19 +353,19 @@ async fn an_unreadable_cursor_dangles() {
 
 #[tokio::test]
 async fn an_unknown_stored_word_is_corrupt_and_not_a_panic() {
-    let world = World::new().await;
-    let template = world.template("promo");
-    world.templates().insert(&template).await.unwrap();
-    world.sql("UPDATE message_templates SET category = 'WHATEVER'").await;
-    let read = world.templates().find(world.account, template.id).await;
+    let fixture = DbFixture::new().await;
+    let template = fixture.template("promo");
+    fixture.templates().insert(&template).await.unwrap();
+    fixture.sql("UPDATE message_templates SET category = 'WHATEVER'").await;
+    let read = fixture.templates().find(fixture.account, template.id).await;
     assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
 }
 
 #[tokio::test]
 async fn a_synchronisation_writes_what_the_platform_decides_and_nothing_else() {
-    let world = World::new().await;
-    let templates = world.templates();
-    let (known, edited) = (world.template("known"), world.template("edited"));
+    let fixture = DbFixture::new().await;
+    let templates = fixture.templates();
+    let (known, edited) = (fixture.template("known"), fixture.template("edited"));
     for template in [&known, &edited] {
         templates.insert(template).await.unwrap();
     }
@@ -385,18 +392,18 @@ async fn a_synchronisation_writes_what_the_platform_decides_and_nothing_else() {
         variables: vec![],
         created_at: NOW.replace_microsecond(0).unwrap(),
         updated_at: NOW.replace_microsecond(0).unwrap(),
-        ..world.template("new")
+        ..fixture.template("new")
     };
-    let taken = SyncedTemplate::New(world.template("known"));
+    let taken = SyncedTemplate::New(fixture.template("known"));
     let batch = [judged(&known), judged(&edited), SyncedTemplate::New(new.clone()), taken];
-    let report = templates.sync(world.account, &batch).await.unwrap();
+    let report = templates.sync(fixture.account, &batch).await.unwrap();
     let wanted = SyncReport {
         created: 1,
         updated: 1,
         unchanged: 0,
     };
     assert_eq!(report, wanted);
-    let found = templates.find(world.account, known.id).await.unwrap().unwrap();
+    let found = templates.find(fixture.account, known.id).await.unwrap().unwrap();
     assert_eq!(
         (found.meta_status, found.quality_score.as_deref()),
         (MetaStatus::Paused, Some("RED"))
@@ -405,55 +412,55 @@ async fn a_synchronisation_writes_what_the_platform_decides_and_nothing_else() {
         (&found.footer_text, found.meta_template_id.as_deref()),
         (&known.footer_text, Some("77"))
     );
-    assert_eq!(templates.find(world.account, edited.id).await.unwrap(), Some(change));
-    assert_eq!(templates.find(world.account, new.id).await.unwrap(), Some(new));
-    let other = world.another_account().await;
+    assert_eq!(templates.find(fixture.account, edited.id).await.unwrap(), Some(change));
+    assert_eq!(templates.find(fixture.account, new.id).await.unwrap(), Some(new));
+    let other = fixture.another_account().await;
     assert_eq!(templates.sync(other, &[judged(&known)]).await.unwrap().updated, 0);
 }
 
 #[tokio::test]
 async fn templates_are_found_by_name_and_language_together() {
-    let world = World::new().await;
-    let templates = world.templates();
+    let fixture = DbFixture::new().await;
+    let templates = fixture.templates();
     let (oi, tchau, hello, gone) = (
-        world.template("oi"),
-        world.template("tchau"),
+        fixture.template("oi"),
+        fixture.template("tchau"),
         Template {
             language: "en_US".into(),
-            ..world.template("oi")
+            ..fixture.template("oi")
         },
-        world.template("gone"),
+        fixture.template("gone"),
     );
     for template in [&oi, &tchau, &hello, &gone] {
         templates.insert(template).await.unwrap();
     }
-    assert!(templates.delete(world.account, gone.id, NOW, &[]).await.unwrap());
+    assert!(templates.delete(fixture.account, gone.id, NOW, &[]).await.unwrap());
     let english_bye = Template {
         language: "en_US".into(),
         ..tchau
     };
     let keys = [&oi, &english_bye, &gone].map(TemplateKey::from);
-    assert_eq!(templates.named(world.account, &keys).await.unwrap(), [oi]);
-    assert_eq!(templates.named(world.account, &[]).await.unwrap(), []);
-    let other = world.another_account().await;
+    assert_eq!(templates.named(fixture.account, &keys).await.unwrap(), [oi]);
+    assert_eq!(templates.named(fixture.account, &[]).await.unwrap(), []);
+    let other = fixture.another_account().await;
     assert_eq!(templates.named(other, &keys).await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn more_templates_than_one_statement_takes_are_all_written() {
-    let world = World::new().await;
-    let new = |number: usize| SyncedTemplate::New(world.template(&format!("t{number}")));
+    let fixture = DbFixture::new().await;
+    let new = |number: usize| SyncedTemplate::New(fixture.template(&format!("t{number}")));
     let batch: Vec<SyncedTemplate> = (0..1201).map(new).collect();
-    let report = world.templates().sync(world.account, &batch).await.unwrap();
+    let report = fixture.templates().sync(fixture.account, &batch).await.unwrap();
     assert_eq!((report.created, report.updated), (1201, 0));
-    assert_eq!(world.number("SELECT count(*) FROM message_templates").await, 1201);
+    assert_eq!(fixture.number("SELECT count(*) FROM message_templates").await, 1201);
 }
 
 #[tokio::test]
 async fn a_stopped_template_pauses_what_is_sending_it() {
-    let world = World::new().await;
-    let (template, other) = (world.stored_template().await, world.stored_template().await);
-    let account = world.account;
+    let fixture = DbFixture::new().await;
+    let (template, other) = (fixture.stored_template().await, fixture.stored_template().await);
+    let account = fixture.account;
     for (template, status, simulated) in [
         (template, "sending", false),
         (template, "sending", true),
@@ -462,7 +469,7 @@ async fn a_stopped_template_pauses_what_is_sending_it() {
         (other, "sending", false),
     ] {
         let id = id();
-        world
+        fixture
             .sql(&format!(
                 "INSERT INTO campaigns (account_id, id, name, template_id, status, simulated)
                  VALUES ('{account}', '{id}', 'c', '{template}', '{status}', {simulated})"
@@ -470,23 +477,27 @@ async fn a_stopped_template_pauses_what_is_sending_it() {
             .await;
     }
     for _ in 0..2 {
-        world.runs().pause_template(account, template, "stopped").await.unwrap();
+        fixture
+            .runs()
+            .pause_template(account, template, "stopped")
+            .await
+            .unwrap();
     }
     let paused = "SELECT count(*) FROM campaigns WHERE paused_at IS NOT NULL AND pause_reason = 'stopped'";
-    assert_eq!(world.number(paused).await, 1);
+    assert_eq!(fixture.number(paused).await, 1);
     let told = "SELECT count(*) FROM outbox_events WHERE payload::text LIKE '%Campaign paused: c%'";
-    assert_eq!(world.number(told).await, 1);
+    assert_eq!(fixture.number(told).await, 1);
 }
 
 #[tokio::test]
 async fn a_synchronisation_lets_the_campaigns_wait_that_are_sending_what_was_stopped() {
-    let world = World::new().await;
-    world.people(2).await;
-    let (campaign, run) = world.started(id()).await;
-    let templates = world.templates();
+    let fixture = DbFixture::new().await;
+    fixture.people(2).await;
+    let (campaign, run) = fixture.started(id()).await;
+    let templates = fixture.templates();
     let template_id = campaign.template_id.unwrap();
-    let sent = templates.find(world.account, template_id).await.unwrap().unwrap();
-    let other = world.template("other");
+    let sent = templates.find(fixture.account, template_id).await.unwrap().unwrap();
+    let other = fixture.template("other");
     templates.insert(&other).await.unwrap();
     let reason = "the platform has paused the template";
     let stopped = |template: &Template| SyncedTemplate::Changed {
@@ -497,13 +508,13 @@ async fn a_synchronisation_lets_the_campaigns_wait_that_are_sending_what_was_sto
         },
         stops: Some(reason),
     };
-    templates.sync(world.account, &[stopped(&other)]).await.unwrap();
+    templates.sync(fixture.account, &[stopped(&other)]).await.unwrap();
     let waiting = "SELECT count(*) FROM campaigns WHERE paused_at IS NOT NULL";
-    assert_eq!(world.number(waiting).await, 0);
-    templates.sync(world.account, &[stopped(&sent)]).await.unwrap();
-    let stored = world
+    assert_eq!(fixture.number(waiting).await, 0);
+    templates.sync(fixture.account, &[stopped(&sent)]).await.unwrap();
+    let stored = fixture
         .campaigns()
-        .find(world.account, run.campaign_id)
+        .find(fixture.account, run.campaign_id)
         .await
         .unwrap()
         .unwrap();
@@ -512,5 +523,5 @@ async fn a_synchronisation_lets_the_campaigns_wait_that_are_sending_what_was_sto
         (CampaignStatus::Sending, Some(reason))
     );
     let told = "SELECT count(*) FROM outbox_events WHERE payload ->> 'title' LIKE 'Campaign paused: %'";
-    assert_eq!(world.number(told).await, 1);
+    assert_eq!(fixture.number(told).await, 1);
 }

@@ -7,62 +7,62 @@ use recado_domain::shared::AccountId;
 use recado_domain::whatsapp::ProfileStore;
 use recado_postgres::{PgProfiles, PgTestSends};
 
-use crate::support::{LEASE, World, event, id};
+use crate::support::{DbFixture, LEASE, event, id};
 use crate::whatsapp::profile;
 
 const PHONE: &str = "+5511961234567";
 
-fn test_sends(world: &World) -> PgTestSends {
-    PgTestSends::new(world.tenants.clone())
+fn test_sends(fixture: &DbFixture) -> PgTestSends {
+    PgTestSends::new(fixture.tenants.clone())
 }
 
 fn phone() -> Phone {
     Phone::parse(PHONE).unwrap()
 }
 
-async fn contact(world: &World, account: AccountId, name: &str) {
+async fn contact(fixture: &DbFixture, account: AccountId, name: &str) {
     let statement = format!(
         "INSERT INTO contacts (account_id, id, name, phone, email, attributes)
          VALUES ('{account}', '{}', '{name}', '{PHONE}', 'a@example.com', '{{\"city\":\"SP\"}}')",
         id()
     );
-    world.sql(&statement).await;
+    fixture.sql(&statement).await;
 }
 
 /// `sent/reserved/tests` of the month.
-async fn usage(world: &World) -> String {
-    let usage = world.text("SELECT sent || '/' || reserved || '/' || tests FROM message_usage");
+async fn usage(fixture: &DbFixture) -> String {
+    let usage = fixture.text("SELECT sent || '/' || reserved || '/' || tests FROM message_usage");
     usage.await.unwrap_or_default()
 }
 
 #[tokio::test]
 async fn facts_are_those_of_a_run_with_the_number_and_whoever_has_the_phone() {
-    let world = World::new().await;
-    let (account, other) = (world.account, world.another_account().await);
-    let campaign = world.stored_draft().await;
+    let fixture = DbFixture::new().await;
+    let (account, other) = (fixture.account, fixture.another_account().await);
+    let campaign = fixture.stored_draft().await;
     let look = async || {
-        test_sends(&world)
+        test_sends(&fixture)
             .facts(account, campaign.id, &phone())
             .await
             .unwrap()
             .unwrap()
     };
-    contact(&world, other, "Foreign").await;
+    contact(&fixture, other, "Foreign").await;
     let alone = look().await;
     assert_eq!((alone.profile, alone.contact), (None, None));
     assert_eq!(alone.run.campaign, campaign);
     assert_eq!(alone.run.template.map(|template| template.id), campaign.template_id);
 
     let number = profile("111");
-    PgProfiles::new(world.tenants.clone())
+    PgProfiles::new(fixture.tenants.clone())
         .insert(account, &number)
         .await
         .unwrap();
-    contact(&world, account, "Gone").await;
-    world
+    contact(&fixture, account, "Gone").await;
+    fixture
         .sql("UPDATE contacts SET deleted_at = now() WHERE name = 'Gone'")
         .await;
-    contact(&world, account, "Bia").await;
+    contact(&fixture, account, "Bia").await;
     let found = look().await;
     assert_eq!(found.profile.map(|stored| stored.profile.id), Some(number.profile.id));
     let bia = found.contact.unwrap();
@@ -75,117 +75,126 @@ async fn facts_are_those_of_a_run_with_the_number_and_whoever_has_the_phone() {
         (Some("a@example.com"), false)
     );
     assert_eq!(bia.recipient.attributes["city"], "SP");
-    world
+    fixture
         .sql("UPDATE contacts SET opted_out_at = now() WHERE name = 'Bia'")
         .await;
     assert!(look().await.contact.unwrap().opted_out);
 
-    let of = async |account| test_sends(&world).facts(account, campaign.id, &phone()).await.unwrap();
+    let of = async |account| {
+        test_sends(&fixture)
+            .facts(account, campaign.id, &phone())
+            .await
+            .unwrap()
+    };
     assert_eq!(of(other).await, None);
-    world.campaigns().delete(&campaign, campaign.status, &[]).await.unwrap();
+    fixture
+        .campaigns()
+        .delete(&campaign, campaign.status, &[])
+        .await
+        .unwrap();
     assert_eq!(of(account).await, None);
 }
 
 #[tokio::test]
 async fn of_many_tests_at_once_no_more_leave_than_the_month_has() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let take = |_| {
-        let (store, account) = (test_sends(&world), world.account);
+        let (store, account) = (test_sends(&fixture), fixture.account);
         async move { store.reserve_message(account, 5, &[event(id())]).await.unwrap() }
     };
     let taken: Vec<_> = join_all((0..20).map(take)).await.into_iter().flatten().collect();
-    assert_eq!((taken.len(), usage(&world).await.as_str()), (5, "0/0/5"));
+    assert_eq!((taken.len(), usage(&fixture).await.as_str()), (5, "0/0/5"));
     // Who was refused left nothing behind.
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 5);
-    test_sends(&world)
-        .release_message(world.account, taken[0])
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 5);
+    test_sends(&fixture)
+        .release_message(fixture.account, taken[0])
         .await
         .unwrap();
-    assert_eq!(usage(&world).await, "0/0/4");
+    assert_eq!(usage(&fixture).await, "0/0/4");
     assert_eq!(take(0).await, Some(taken[0]));
     assert_eq!(take(0).await, None);
     // Another account has a month of its own, and what is not there cannot be given back.
-    let other = world.another_account().await;
-    test_sends(&world).release_message(other, taken[0]).await.unwrap();
+    let other = fixture.another_account().await;
+    test_sends(&fixture).release_message(other, taken[0]).await.unwrap();
     assert!(
-        test_sends(&world)
+        test_sends(&fixture)
             .reserve_message(other, 1, &[])
             .await
             .unwrap()
             .is_some()
     );
-    world.sql("UPDATE message_usage_slots SET tests = 0").await;
-    test_sends(&world)
-        .release_message(world.account, taken[0])
+    fixture.sql("UPDATE message_usage_slots SET tests = 0").await;
+    test_sends(&fixture)
+        .release_message(fixture.account, taken[0])
         .await
         .unwrap();
-    assert_eq!(world.number("SELECT sum(tests) FROM message_usage").await, 0);
+    assert_eq!(fixture.number("SELECT sum(tests) FROM message_usage").await, 0);
 }
 
 #[tokio::test]
 async fn runs_and_tests_share_the_month() {
-    let world = World::new().await;
-    world.people(4).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(4).await;
     let test = async |limit| {
-        test_sends(&world)
-            .reserve_message(world.account, limit, &[])
+        test_sends(&fixture)
+            .reserve_message(fixture.account, limit, &[])
             .await
             .unwrap()
     };
     assert!(test(6).await.is_some());
-    let campaign = world.stored_draft().await;
+    let campaign = fixture.stored_draft().await;
     let start = |limit| RunStart {
         monthly_limit: limit,
-        ..world.start_of(&campaign)
+        ..fixture.start_of(&campaign)
     };
-    let refused = world.runs().start(&start(4), None, LEASE).await.unwrap();
+    let refused = fixture.runs().start(&start(4), None, LEASE).await.unwrap();
     let exceeded = Refusal::QuotaExceeded {
         limit: 4,
         left: 3,
         wanted: 4,
     };
     assert_eq!(refused, StartOutcome::Refused(exceeded));
-    let started = world.runs().start(&start(6), None, LEASE).await.unwrap();
+    let started = fixture.runs().start(&start(6), None, LEASE).await.unwrap();
     assert_eq!(started, StartOutcome::Started { recipients: 4 });
     assert!(test(6).await.is_some());
     assert_eq!(test(6).await, None);
-    assert_eq!(usage(&world).await, "0/4/2");
+    assert_eq!(usage(&fixture).await, "0/4/2");
     // What the sends tell is what a recount of them tells, with tests or without.
-    world.assert_recount().await;
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn replies_count_in_the_month_that_they_left_in() {
-    let world = World::new().await;
-    world.people(2).await;
-    world
+    let fixture = DbFixture::new().await;
+    fixture.people(2).await;
+    fixture
         .sql(&format!(
             "INSERT INTO message_rollups (account_id, span, at, sent, delivered, read, failed, received)
              SELECT '{}', span, at, 1, 1, 1, 5, 9 FROM (VALUES (15, 0), (180, 0), (1440, 0), (1440, 1)) AS s (span, before)
              CROSS JOIN LATERAL (SELECT date_trunc('month', now(), 'UTC') - before * interval '1 day' AS at) b",
-            world.account
+            fixture.account
         ))
         .await;
     let test = async |limit| {
-        test_sends(&world)
-            .reserve_message(world.account, limit, &[])
+        test_sends(&fixture)
+            .reserve_message(fixture.account, limit, &[])
             .await
             .unwrap()
     };
     assert_eq!(test(3).await, None);
     assert!(test(4).await.is_some());
-    let campaign = world.stored_draft().await;
+    let campaign = fixture.stored_draft().await;
     let start = |limit| RunStart {
         monthly_limit: limit,
-        ..world.start_of(&campaign)
+        ..fixture.start_of(&campaign)
     };
-    let refused = world.runs().start(&start(5), None, LEASE).await.unwrap();
+    let refused = fixture.runs().start(&start(5), None, LEASE).await.unwrap();
     let exceeded = Refusal::QuotaExceeded {
         limit: 5,
         left: 1,
         wanted: 2,
     };
     assert_eq!(refused, StartOutcome::Refused(exceeded));
-    let started = world.runs().start(&start(6), None, LEASE).await.unwrap();
+    let started = fixture.runs().start(&start(6), None, LEASE).await.unwrap();
     assert_eq!(started, StartOutcome::Started { recipients: 2 });
 }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::World;
+use crate::support::DbFixture;
 
 /// The sources of the stores.
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -26,10 +26,10 @@ fn statements<'a>(text: &'a str, begin: &str) -> Vec<&'a str> {
 
 #[tokio::test]
 async fn every_change_of_a_versioned_table_raises_its_version() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let tables = "SELECT string_agg(table_name, ',') FROM information_schema.columns
         WHERE table_schema = 'public' AND column_name = 'version' AND table_name NOT LIKE '\\_\\_%'";
-    let tables = world.text(tables).await.unwrap();
+    let tables = fixture.text(tables).await.unwrap();
     let mut files = Vec::new();
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
     let mut seen = 0;

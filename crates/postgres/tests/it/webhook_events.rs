@@ -5,12 +5,12 @@ use recado_domain::shared::{AccountId, Event, EventKind, WebhookKind};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::support::{World, id};
+use crate::support::{DbFixture, id};
 
 /// An endpoint of an account.
-pub(crate) async fn endpoint(world: &World, account: AccountId, events: &str, is_active: bool) -> Uuid {
+pub(crate) async fn endpoint(fixture: &DbFixture, account: AccountId, events: &str, is_active: bool) -> Uuid {
     let endpoint = id();
-    world
+    fixture
         .sql(&format!(
             "INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, is_active, secret, secret_hint)
              VALUES ('{account}', '{endpoint}', 'w', 'outbound', 'https://e.example/{endpoint}', '{events}', {is_active},
@@ -26,46 +26,46 @@ fn told(kind: WebhookKind, numbers: &[i64]) -> Event {
 
 #[tokio::test]
 async fn an_event_is_kept_only_where_an_endpoint_wants_its_kind() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let events = [
         told(WebhookKind::MessageSent, &[1]),
         told(WebhookKind::MessageRead, &[2]),
     ];
     let kept = "SELECT count(*) FROM outbox_events";
-    world.campaigns().insert(&world.draft(), &events).await.unwrap();
-    assert_eq!(world.number(kept).await, 0, "without an endpoint");
-    let other = world.another_account().await;
-    endpoint(&world, other, "{*}", true).await;
-    world.campaigns().insert(&world.draft(), &events).await.unwrap();
-    assert_eq!(world.number(kept).await, 0, "another account's endpoint");
-    endpoint(&world, world.account, "{message.read}", false).await;
+    fixture.campaigns().insert(&fixture.draft(), &events).await.unwrap();
+    assert_eq!(fixture.number(kept).await, 0, "without an endpoint");
+    let other = fixture.another_account().await;
+    endpoint(&fixture, other, "{*}", true).await;
+    fixture.campaigns().insert(&fixture.draft(), &events).await.unwrap();
+    assert_eq!(fixture.number(kept).await, 0, "another account's endpoint");
+    endpoint(&fixture, fixture.account, "{message.read}", false).await;
     let empty = Event::webhook(WebhookKind::MessageRead, vec![]);
     let all = [events[0].clone(), events[1].clone(), empty];
-    world.campaigns().insert(&world.draft(), &all).await.unwrap();
-    let kinds = world
+    fixture.campaigns().insert(&fixture.draft(), &all).await.unwrap();
+    let kinds = fixture
         .text("SELECT string_agg(payload ->> 'type', ' ') FROM outbox_events")
         .await;
     assert_eq!(kinds.as_deref(), Some("message.read"));
-    endpoint(&world, world.account, "{*}", false).await;
-    world.campaigns().insert(&world.draft(), &events).await.unwrap();
-    assert_eq!(world.number(kept).await, 3);
-    world
+    endpoint(&fixture, fixture.account, "{*}", false).await;
+    fixture.campaigns().insert(&fixture.draft(), &events).await.unwrap();
+    assert_eq!(fixture.number(kept).await, 3);
+    fixture
         .sql("UPDATE webhook_endpoints SET direction = 'inbound', url = NULL")
         .await;
-    world.campaigns().insert(&world.draft(), &events).await.unwrap();
-    assert_eq!(world.number(kept).await, 3, "inbound endpoints are told nothing");
+    fixture.campaigns().insert(&fixture.draft(), &events).await.unwrap();
+    assert_eq!(fixture.number(kept).await, 3, "inbound endpoints are told nothing");
 }
 
 #[tokio::test]
 async fn items_become_events_in_order_and_a_delivery_for_each_active_endpoint() {
-    let world = World::new().await;
-    let (account, other) = (world.account, world.another_account().await);
-    let sent = endpoint(&world, account, "{message.sent,message.read}", true).await;
-    let all = endpoint(&world, account, "{*}", true).await;
-    endpoint(&world, account, "{*}", false).await;
-    endpoint(&world, account, "{contact.created}", true).await;
-    let others = endpoint(&world, other, "{*}", true).await;
-    world
+    let fixture = DbFixture::new().await;
+    let (account, other) = (fixture.account, fixture.another_account().await);
+    let sent = endpoint(&fixture, account, "{message.sent,message.read}", true).await;
+    let all = endpoint(&fixture, account, "{*}", true).await;
+    endpoint(&fixture, account, "{*}", false).await;
+    endpoint(&fixture, account, "{contact.created}", true).await;
+    let others = endpoint(&fixture, other, "{*}", true).await;
+    fixture
         .leave(
             account,
             &[
@@ -74,51 +74,53 @@ async fn items_become_events_in_order_and_a_delivery_for_each_active_endpoint() 
             ],
         )
         .await;
-    world.leave(other, &[told(WebhookKind::MessageSent, &[4])]).await;
-    world
+    fixture.leave(other, &[told(WebhookKind::MessageSent, &[4])]).await;
+    fixture
         .sql("UPDATE outbox_events SET created_at = '2026-03-01 12:00Z'")
         .await;
-    assert_eq!(world.outbox().relay(EventKind::Webhook, 100).await.unwrap(), 3);
+    assert_eq!(fixture.outbox().relay(EventKind::Webhook, 100).await.unwrap(), 3);
     let feed =
         "SELECT string_agg(concat(payload ->> 'n', type, occurred_at = '2026-03-01 12:00Z'), ' ' ORDER BY position)
          FROM webhook_events";
     let expected = "1message.sentt 2message.sentt 3message.failedt 4message.sentt";
-    assert_eq!(world.text(feed).await.as_deref(), Some(expected));
+    assert_eq!(fixture.text(feed).await.as_deref(), Some(expected));
     let sorted = "SELECT string_agg(payload ->> 'n', '' ORDER BY id) FROM webhook_events";
-    assert_eq!(world.text(sorted).await.as_deref(), Some("1234"));
+    assert_eq!(fixture.text(sorted).await.as_deref(), Some("1234"));
     for (endpoint, expected) in [(sent, "12"), (all, "123"), (others, "4")] {
         let deliveries = format!(
             "SELECT string_agg(e.payload ->> 'n', '' ORDER BY e.position) FROM webhook_deliveries d
              JOIN webhook_events e ON e.account_id = d.account_id AND e.id = d.event_id
              WHERE d.endpoint_id = '{endpoint}' AND d.state = 'waiting' AND d.next_attempt_at <= now()"
         );
-        assert_eq!(world.text(&deliveries).await.as_deref(), Some(expected));
+        assert_eq!(fixture.text(&deliveries).await.as_deref(), Some(expected));
     }
-    assert_eq!(world.number("SELECT count(*) FROM webhook_deliveries").await, 6);
+    assert_eq!(fixture.number("SELECT count(*) FROM webhook_deliveries").await, 6);
 }
 
 #[tokio::test]
 async fn a_deleted_account_takes_everything_along_and_its_late_events_are_dropped() {
-    let world = World::new().await;
-    let (account, other) = (world.account, world.another_account().await);
-    endpoint(&world, account, "{*}", true).await;
-    endpoint(&world, other, "{*}", true).await;
+    let fixture = DbFixture::new().await;
+    let (account, other) = (fixture.account, fixture.another_account().await);
+    endpoint(&fixture, account, "{*}", true).await;
+    endpoint(&fixture, other, "{*}", true).await;
     for account in [account, other] {
-        world.leave(account, &[told(WebhookKind::MessageSent, &[1])]).await;
+        fixture.leave(account, &[told(WebhookKind::MessageSent, &[1])]).await;
     }
-    world.relay().await;
+    fixture.relay().await;
     for account in [account, other] {
-        world.leave(account, &[told(WebhookKind::MessageSent, &[2])]).await;
+        fixture.leave(account, &[told(WebhookKind::MessageSent, &[2])]).await;
     }
-    world.sql(&format!("DELETE FROM accounts WHERE id = '{account}'")).await;
-    world.relay().await;
+    fixture
+        .sql(&format!("DELETE FROM accounts WHERE id = '{account}'"))
+        .await;
+    fixture.relay().await;
     for table in ["webhook_endpoints", "webhook_events", "webhook_deliveries"] {
         let left = format!("SELECT count(*) FROM {table} WHERE account_id = '{account}'");
-        assert_eq!(world.number(&left).await, 0, "{table}");
+        assert_eq!(fixture.number(&left).await, 0, "{table}");
         assert!(
-            world.number(&format!("SELECT count(*) FROM {table}")).await > 0,
+            fixture.number(&format!("SELECT count(*) FROM {table}")).await > 0,
             "{table}"
         );
     }
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 0);
 }

@@ -15,15 +15,15 @@ use recado_postgres::{PgDeliveryQueue, PgInbound, PgWebhooks};
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
-use crate::support::{LEASE, NOW, World, id};
+use crate::support::{DbFixture, LEASE, NOW, id};
 use crate::webhook_events::endpoint;
 
-fn store(world: &World) -> PgWebhooks {
-    PgWebhooks::new(world.tenants.clone())
+fn store(fixture: &DbFixture) -> PgWebhooks {
+    PgWebhooks::new(fixture.tenants.clone())
 }
 
-fn queue(world: &World) -> PgDeliveryQueue {
-    PgDeliveryQueue::new(world.owner.clone())
+fn queue(fixture: &DbFixture) -> PgDeliveryQueue {
+    PgDeliveryQueue::new(fixture.owner.clone())
 }
 
 fn stored(name: &str) -> StoredWebhook {
@@ -50,19 +50,19 @@ fn stored(name: &str) -> StoredWebhook {
 }
 
 /// So many events of a kind, each with its number.
-async fn happen(world: &World, account: AccountId, kind: WebhookKind, count: usize) {
+async fn happen(fixture: &DbFixture, account: AccountId, kind: WebhookKind, count: usize) {
     let items = (0..count).map(|n| json!({ "n": n })).collect();
-    world.leave(account, &[Event::webhook(kind, items)]).await;
-    world.relay().await;
+    fixture.leave(account, &[Event::webhook(kind, items)]).await;
+    fixture.relay().await;
 }
 
-async fn claim(world: &World, endpoints: &[(WebhookId, i64)], others: i64) -> Vec<ClaimedDelivery> {
+async fn claim(fixture: &DbFixture, endpoints: &[(WebhookId, i64)], others: i64) -> Vec<ClaimedDelivery> {
     let request = ClaimRequest {
         endpoints: endpoints.to_vec(),
         others,
         limit: 1000,
     };
-    queue(world).claim(&request, LEASE).await.unwrap()
+    queue(fixture).claim(&request, LEASE).await.unwrap()
 }
 
 pub(crate) fn made(claimed: &ClaimedDelivery, status: Option<u16>, state: DeliveryState) -> Attempt {
@@ -80,24 +80,26 @@ pub(crate) fn made(claimed: &ClaimedDelivery, status: Option<u16>, state: Delive
     }
 }
 
-async fn finish(world: &World, attempts: &[Attempt]) {
-    queue(world).finish(attempts, &[]).await.unwrap();
+async fn finish(fixture: &DbFixture, attempts: &[Attempt]) {
+    queue(fixture).finish(attempts, &[]).await.unwrap();
 }
 
-async fn states(world: &World) -> String {
+async fn states(fixture: &DbFixture) -> String {
     let query = "SELECT string_agg(state || attempt, ' ' ORDER BY state || attempt) FROM webhook_deliveries";
-    world.text(query).await.unwrap_or_default()
+    fixture.text(query).await.unwrap_or_default()
 }
 
-async fn due(world: &World) {
-    world.sql("UPDATE webhook_deliveries SET next_attempt_at = now()").await;
+async fn due(fixture: &DbFixture) {
+    fixture
+        .sql("UPDATE webhook_deliveries SET next_attempt_at = now()")
+        .await;
 }
 
 #[tokio::test]
 async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
-    let world = World::new().await;
-    let (account, other) = (world.account, world.another_account().await);
-    let (store, mut first) = (store(&world), stored("a"));
+    let fixture = DbFixture::new().await;
+    let (account, other) = (fixture.account, fixture.another_account().await);
+    let (store, mut first) = (store(&fixture), stored("a"));
     assert_eq!(
         store.insert(account, &first, 2, &[]).await.unwrap(),
         InsertOutcome::Done
@@ -147,19 +149,19 @@ async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
 
 #[tokio::test]
 async fn endpoint_id_is_unique_over_all_accounts() {
-    let world = World::new().await;
-    let (store, mut endpoint) = (store(&world), stored("a"));
+    let fixture = DbFixture::new().await;
+    let (store, mut endpoint) = (store(&fixture), stored("a"));
     endpoint.webhook.direction = Direction::Inbound;
     endpoint.webhook.url = None;
-    let inserted = store.insert(world.account, &endpoint, 2, &[]).await.unwrap();
+    let inserted = store.insert(fixture.account, &endpoint, 2, &[]).await.unwrap();
     assert_eq!(inserted, InsertOutcome::Done);
-    let other = world.another_account().await;
+    let other = fixture.another_account().await;
     assert!(store.insert(other, &endpoint, 2, &[]).await.is_err());
     assert_eq!(store.find(other, endpoint.webhook.id).await.unwrap(), None);
-    let inbound = PgInbound::new(world.tenants.clone(), world.owner.clone());
+    let inbound = PgInbound::new(fixture.tenants.clone(), fixture.owner.clone());
     let (account, found) = inbound.endpoint(endpoint.webhook.id).await.unwrap().unwrap();
-    assert_eq!((account, found.webhook.id), (world.account, endpoint.webhook.id));
-    assert!(store.delete(world.account, endpoint.webhook.id, &[]).await.unwrap());
+    assert_eq!((account, found.webhook.id), (fixture.account, endpoint.webhook.id));
+    assert!(store.delete(fixture.account, endpoint.webhook.id, &[]).await.unwrap());
     assert_eq!(inbound.endpoint(endpoint.webhook.id).await.unwrap(), None);
     assert_eq!(
         store.insert(other, &endpoint, 2, &[]).await.unwrap(),
@@ -169,17 +171,20 @@ async fn endpoint_id_is_unique_over_all_accounts() {
 
 #[tokio::test]
 async fn previous_secret_signs_until_the_database_clock_ends_it() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let endpoint = stored("a");
-    store(&world).insert(world.account, &endpoint, 2, &[]).await.unwrap();
+    store(&fixture)
+        .insert(fixture.account, &endpoint, 2, &[])
+        .await
+        .unwrap();
     for (until, signs) in [("1 hour", true), ("-1 second", false)] {
-        world
+        fixture
             .sql(&format!(
                 "UPDATE webhook_endpoints SET previous_secret = '\\x09', previous_secret_until = now() + interval '{until}'"
             ))
             .await;
-        happen(&world, world.account, WebhookKind::MessageSent, 1).await;
-        let claimed = claim(&world, &[], 10).await;
+        happen(&fixture, fixture.account, WebhookKind::MessageSent, 1).await;
+        let claimed = claim(&fixture, &[], 10).await;
         assert_eq!(claimed.len(), 1);
         assert_eq!(claimed[0].secrets.previous.is_some(), signs, "{until}");
     }
@@ -187,12 +192,12 @@ async fn previous_secret_signs_until_the_database_clock_ends_it() {
 
 #[tokio::test]
 async fn each_delivery_is_claimed_once_and_each_line_gives_what_is_wanted() {
-    let world = World::new().await;
-    let account = world.account;
-    let one = WebhookId(endpoint(&world, account, "{message.sent}", true).await);
-    let two = WebhookId(endpoint(&world, account, "{message.sent}", true).await);
-    happen(&world, account, WebhookKind::MessageSent, 50).await;
-    let first = claim(&world, &[(one, 0)], 7).await;
+    let fixture = DbFixture::new().await;
+    let account = fixture.account;
+    let one = WebhookId(endpoint(&fixture, account, "{message.sent}", true).await);
+    let two = WebhookId(endpoint(&fixture, account, "{message.sent}", true).await);
+    happen(&fixture, account, WebhookKind::MessageSent, 50).await;
+    let first = claim(&fixture, &[(one, 0)], 7).await;
     assert_eq!((first.len(), first[0].key.endpoint_id), (7, two));
     assert_eq!(
         (first[0].claim, first[0].attempts, &first[0].data),
@@ -202,57 +207,57 @@ async fn each_delivery_is_claimed_once_and_each_line_gives_what_is_wanted() {
         (first[0].health, first[0].kind.as_str()),
         (Health::Well, "message.sent")
     );
-    let rest = join_all((0..4).map(|_| claim(&world, &[], 20))).await;
+    let rest = join_all((0..4).map(|_| claim(&fixture, &[], 20))).await;
     let keys: Vec<_> = rest.iter().flatten().chain(&first).map(|claimed| claimed.key).collect();
     let unique: BTreeSet<_> = keys.iter().map(|key| (key.endpoint_id, key.event_id)).collect();
     assert_eq!(unique.len(), keys.len());
     let mut all = keys.len();
-    while let more @ 1.. = claim(&world, &[], 20).await.len() {
+    while let more @ 1.. = claim(&fixture, &[], 20).await.len() {
         all += more;
     }
     assert_eq!(all, 100);
     // A lease that is over, and a claim that is given back, are anybody's.
     let back = [(first[0].key, first[0].claim), (first[1].key, 99)];
-    queue(&world).release(&back).await.unwrap();
-    let again = claim(&world, &[], 20).await;
+    queue(&fixture).release(&back).await.unwrap();
+    let again = claim(&fixture, &[], 20).await;
     assert_eq!((again.len(), again[0].claim, again[0].key), (1, 2, first[0].key));
-    due(&world).await;
-    assert_eq!(claim(&world, &[], 500).await.len(), 100);
+    due(&fixture).await;
+    assert_eq!(claim(&fixture, &[], 500).await.len(), 100);
 }
 
 #[tokio::test]
 async fn only_active_endpoints_of_active_accounts_are_served() {
-    let world = World::new().await;
-    let account = world.account;
-    let one = endpoint(&world, account, "{*}", true).await;
-    happen(&world, account, WebhookKind::MessageSent, 1).await;
-    world.sql("UPDATE accounts SET status = 'suspended'").await;
-    assert_eq!(claim(&world, &[], 9).await.len(), 0);
-    world.sql("UPDATE accounts SET status = 'active'").await;
-    world.sql("UPDATE webhook_endpoints SET is_active = false").await;
-    assert_eq!(claim(&world, &[], 9).await.len(), 0);
-    world.sql("UPDATE webhook_endpoints SET is_active = true").await;
-    assert_eq!(claim(&world, &[], 9).await[0].key.endpoint_id.0, one);
+    let fixture = DbFixture::new().await;
+    let account = fixture.account;
+    let one = endpoint(&fixture, account, "{*}", true).await;
+    happen(&fixture, account, WebhookKind::MessageSent, 1).await;
+    fixture.sql("UPDATE accounts SET status = 'suspended'").await;
+    assert_eq!(claim(&fixture, &[], 9).await.len(), 0);
+    fixture.sql("UPDATE accounts SET status = 'active'").await;
+    fixture.sql("UPDATE webhook_endpoints SET is_active = false").await;
+    assert_eq!(claim(&fixture, &[], 9).await.len(), 0);
+    fixture.sql("UPDATE webhook_endpoints SET is_active = true").await;
+    assert_eq!(claim(&fixture, &[], 9).await[0].key.endpoint_id.0, one);
 }
 
 #[tokio::test]
 async fn what_became_of_attempts_is_written_once_with_a_log_each() {
-    let world = World::new().await;
-    endpoint(&world, world.account, "{*}", true).await;
-    happen(&world, world.account, WebhookKind::MessageSent, 3).await;
-    let claimed = claim(&world, &[], 9).await;
+    let fixture = DbFixture::new().await;
+    endpoint(&fixture, fixture.account, "{*}", true).await;
+    happen(&fixture, fixture.account, WebhookKind::MessageSent, 3).await;
+    let claimed = claim(&fixture, &[], 9).await;
     let attempts = [
         made(&claimed[0], Some(204), DeliveryState::Delivered),
         made(&claimed[1], Some(500), DeliveryState::Waiting(Duration::hours(1))),
         made(&claimed[2], None, DeliveryState::Failed),
     ];
     for _ in 0..2 {
-        finish(&world, &attempts).await;
-        assert_eq!(states(&world).await, "failed1 waiting1");
+        finish(&fixture, &attempts).await;
+        assert_eq!(states(&fixture).await, "failed1 waiting1");
     }
-    let logs = store(&world)
+    let logs = store(&fixture)
         .logs(
-            world.account,
+            fixture.account,
             &LogQuery {
                 limit: 9,
                 ..LogQuery::default()
@@ -276,56 +281,56 @@ async fn what_became_of_attempts_is_written_once_with_a_log_each() {
         (&json!("message.sent"), &json!({ "n": 1 }))
     );
     assert_eq!(waiting.payload["id"], json!(waiting.message_id));
-    assert_eq!(claim(&world, &[], 9).await.len(), 0, "an hour is not over");
-    due(&world).await;
-    let again = claim(&world, &[], 9).await;
+    assert_eq!(claim(&fixture, &[], 9).await.len(), 0, "an hour is not over");
+    due(&fixture).await;
+    let again = claim(&fixture, &[], 9).await;
     assert_eq!((again.len(), again[0].attempts, again[0].key), (1, 1, claimed[1].key));
 }
 
 #[tokio::test]
 async fn whoever_lost_the_claim_changes_nothing_but_is_logged() {
-    let world = World::new().await;
-    endpoint(&world, world.account, "{*}", true).await;
-    happen(&world, world.account, WebhookKind::MessageSent, 1).await;
-    let late = claim(&world, &[], 9).await;
-    due(&world).await;
-    let second = claim(&world, &[], 9).await;
-    finish(&world, &[made(&late[0], Some(200), DeliveryState::Delivered)]).await;
-    finish(&world, &[made(&late[0], None, DeliveryState::Failed)]).await;
-    assert_eq!(states(&world).await, "waiting0");
-    finish(&world, &[made(&second[0], Some(200), DeliveryState::Delivered)]).await;
-    assert_eq!(states(&world).await, "");
-    assert_eq!(world.number("SELECT count(*) FROM webhook_logs").await, 3);
+    let fixture = DbFixture::new().await;
+    endpoint(&fixture, fixture.account, "{*}", true).await;
+    happen(&fixture, fixture.account, WebhookKind::MessageSent, 1).await;
+    let late = claim(&fixture, &[], 9).await;
+    due(&fixture).await;
+    let second = claim(&fixture, &[], 9).await;
+    finish(&fixture, &[made(&late[0], Some(200), DeliveryState::Delivered)]).await;
+    finish(&fixture, &[made(&late[0], None, DeliveryState::Failed)]).await;
+    assert_eq!(states(&fixture).await, "waiting0");
+    finish(&fixture, &[made(&second[0], Some(200), DeliveryState::Delivered)]).await;
+    assert_eq!(states(&fixture).await, "");
+    assert_eq!(fixture.number("SELECT count(*) FROM webhook_logs").await, 3);
 }
 
 /// What was delivered is over, also where somebody switched the endpoint off, or asked for it again, while that was
 /// being written: it is not called again under the same id.
 #[tokio::test]
 async fn what_changes_while_a_delivery_is_recorded_does_not_bring_it_back() {
-    let world = World::new().await;
-    endpoint(&world, world.account, "{*}", true).await;
+    let fixture = DbFixture::new().await;
+    endpoint(&fixture, fixture.account, "{*}", true).await;
     for (others, expected) in [
         ("state = 'dropped', leased = false, failed_at = now()", "dropped0"),
         ("leased = false, next_attempt_at = now()", "waiting0"),
     ] {
-        world.sql("DELETE FROM webhook_deliveries").await;
-        happen(&world, world.account, WebhookKind::MessageSent, 2).await;
-        let claimed = claim(&world, &[], 9).await;
-        let meanwhile = world.db.client().await;
+        fixture.sql("DELETE FROM webhook_deliveries").await;
+        happen(&fixture, fixture.account, WebhookKind::MessageSent, 2).await;
+        let claimed = claim(&fixture, &[], 9).await;
+        let meanwhile = fixture.db.client().await;
         meanwhile
             .batch_execute(&format!("BEGIN; UPDATE webhook_deliveries SET {others}"))
             .await
             .unwrap();
         let delivered = [made(&claimed[0], Some(200), DeliveryState::Delivered)];
         let commit = async {
-            world.blocked(1).await;
+            fixture.blocked(1).await;
             meanwhile.batch_execute("COMMIT").await.unwrap();
         };
-        tokio::join!(finish(&world, &delivered), commit);
-        assert_eq!(states(&world).await, expected, "{others}");
+        tokio::join!(finish(&fixture, &delivered), commit);
+        assert_eq!(states(&fixture).await, expected, "{others}");
     }
     assert_eq!(
-        world.number("SELECT count(*) FROM webhook_logs").await,
+        fixture.number("SELECT count(*) FROM webhook_logs").await,
         2,
         "one an attempt"
     );
@@ -341,15 +346,15 @@ fn failing(known: Health, since: OffsetDateTime) -> HealthUpdate {
 
 #[tokio::test]
 async fn an_endpoints_failures_are_remembered_as_long_as_nothing_else_happened() {
-    let world = World::new().await;
-    let one = WebhookId(endpoint(&world, world.account, "{*}", true).await);
+    let fixture = DbFixture::new().await;
+    let one = WebhookId(endpoint(&fixture, fixture.account, "{*}", true).await);
     let health_update = async |health_update: HealthUpdate| {
-        queue(&world)
-            .finish(&[], &[(world.account, one, health_update)])
+        queue(&fixture)
+            .finish(&[], &[(fixture.account, one, health_update)])
             .await
             .unwrap()
     };
-    let since = async || world.text("SELECT failing_since::text FROM webhook_endpoints").await;
+    let since = async || fixture.text("SELECT failing_since::text FROM webhook_endpoints").await;
     health_update(failing(Health::Well, NOW)).await;
     let first = since().await;
     assert!(first.is_some());
@@ -372,32 +377,41 @@ async fn an_endpoints_failures_are_remembered_as_long_as_nothing_else_happened()
     };
     health_update(disabled(DisabledReason::Failing, known)).await;
     let active = "SELECT count(*) FROM webhook_endpoints WHERE is_active";
-    assert_eq!(world.number(active).await, 1, "it recovered meanwhile");
-    happen(&world, world.account, WebhookKind::MessageSent, 2).await;
+    assert_eq!(fixture.number(active).await, 1, "it recovered meanwhile");
+    happen(&fixture, fixture.account, WebhookKind::MessageSent, 2).await;
     for _ in 0..2 {
         health_update(disabled(DisabledReason::Gone, known)).await;
     }
-    let found = store(&world).find(world.account, one).await.unwrap().unwrap().webhook;
+    let found = store(&fixture)
+        .find(fixture.account, one)
+        .await
+        .unwrap()
+        .unwrap()
+        .webhook;
     assert_eq!(
         (found.is_active, found.disabled_reason),
         (false, Some(DisabledReason::Gone))
     );
     assert!(found.disabled_at.is_some() && found.updated_at >= found.created_at);
-    assert_eq!(states(&world).await, "dropped0 dropped0");
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1, "told once");
+    assert_eq!(states(&fixture).await, "dropped0 dropped0");
+    assert_eq!(
+        fixture.number("SELECT count(*) FROM outbox_events").await,
+        1,
+        "told once"
+    );
 }
 
 #[tokio::test]
 async fn switching_off_drops_what_waits_and_recovering_brings_it_back() {
-    let world = World::new().await;
-    let (account, store) = (world.account, store(&world));
+    let fixture = DbFixture::new().await;
+    let (account, store) = (fixture.account, store(&fixture));
     let mut webhook = stored("a");
     store.insert(account, &webhook, 9, &[]).await.unwrap();
     let one = webhook.webhook.id;
-    happen(&world, account, WebhookKind::MessageSent, 5).await;
-    let claimed = claim(&world, &[], 9).await;
+    happen(&fixture, account, WebhookKind::MessageSent, 5).await;
+    let claimed = claim(&fixture, &[], 9).await;
     finish(
-        &world,
+        &fixture,
         &[
             made(&claimed[0], Some(200), DeliveryState::Delivered),
             made(&claimed[1], Some(500), DeliveryState::Failed),
@@ -409,34 +423,34 @@ async fn switching_off_drops_what_waits_and_recovering_brings_it_back() {
     webhook.webhook.updated_at = NOW + Duration::SECOND;
     store.update(account, &webhook, &[]).await.unwrap();
     webhook.version += 1;
-    assert_eq!(states(&world).await, "dropped0 dropped0 dropped1 failed1");
+    assert_eq!(states(&fixture).await, "dropped0 dropped0 dropped1 failed1");
     // An attempt that was under way ends: what arrived needs no recovery.
-    finish(&world, &[made(&claimed[3], Some(200), DeliveryState::Delivered)]).await;
+    finish(&fixture, &[made(&claimed[3], Some(200), DeliveryState::Delivered)]).await;
     finish(
-        &world,
+        &fixture,
         &[made(&claimed[4], None, DeliveryState::Waiting(Duration::HOUR))],
     )
     .await;
-    assert_eq!(states(&world).await, "dropped0 dropped1 failed1");
+    assert_eq!(states(&fixture).await, "dropped0 dropped1 failed1");
     webhook.webhook.is_active = true;
     webhook.webhook.updated_at = NOW + Duration::seconds(2);
     let written = store.update(account, &webhook, &[]).await.unwrap();
     assert_eq!(written, UpdateOutcome::Done(()));
     let (now, long_ago) = (OffsetDateTime::now_utc(), OffsetDateTime::now_utc() - Duration::HOUR);
     assert_eq!(store.recover(account, one, now + Duration::HOUR, 9).await.unwrap(), 0);
-    let other = world.another_account().await;
+    let other = fixture.another_account().await;
     assert_eq!(store.recover(other, one, long_ago, 9).await.unwrap(), 0);
     assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 3, "two slices");
     assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 0);
-    assert_eq!(states(&world).await, "waiting0 waiting0 waiting0");
-    assert_eq!(claim(&world, &[], 9).await.len(), 3);
+    assert_eq!(states(&fixture).await, "waiting0 waiting0 waiting0");
+    assert_eq!(claim(&fixture, &[], 9).await.len(), 3);
 }
 
 /// The deliveries of an endpoint that fail again as soon as they are recovered.
-async fn failing_again(world: &World, events: usize) -> WebhookId {
-    let one = WebhookId(endpoint(world, world.account, "{message.sent}", true).await);
-    happen(world, world.account, WebhookKind::MessageSent, events).await;
-    world
+async fn failing_again(fixture: &DbFixture, events: usize) -> WebhookId {
+    let one = WebhookId(endpoint(fixture, fixture.account, "{message.sent}", true).await);
+    happen(fixture, fixture.account, WebhookKind::MessageSent, events).await;
+    fixture
         .sql(
             "UPDATE webhook_deliveries SET state = 'failed', failed_at = now() - interval '1 minute';
              CREATE TABLE recovered (event_id uuid, slice bigint);
@@ -456,42 +470,45 @@ async fn failing_again(world: &World, events: usize) -> WebhookId {
 
 #[tokio::test]
 async fn a_recovery_comes_in_slices_and_meets_nothing_twice() {
-    let world = World::new().await;
-    let one = failing_again(&world, 7).await;
+    let fixture = DbFixture::new().await;
+    let one = failing_again(&fixture, 7).await;
     let long_ago = OffsetDateTime::now_utc() - Duration::HOUR;
-    let store = store(&world);
-    let recovered = store.recover(world.account, one, long_ago, 3);
+    let store = store(&fixture);
+    let recovered = store.recover(fixture.account, one, long_ago, 3);
     let recovered = tokio::time::timeout(std::time::Duration::from_secs(10), recovered).await;
     assert_eq!(recovered.expect("an end").unwrap(), 7);
     let slices = "SELECT string_agg(n::text, ' ') FROM
          (SELECT count(*) AS n FROM recovered GROUP BY slice ORDER BY slice) t";
-    assert_eq!(world.text(slices).await.as_deref(), Some("3 3 1"));
-    assert_eq!(world.number("SELECT count(DISTINCT event_id) FROM recovered").await, 7);
+    assert_eq!(fixture.text(slices).await.as_deref(), Some("3 3 1"));
+    assert_eq!(
+        fixture.number("SELECT count(DISTINCT event_id) FROM recovered").await,
+        7
+    );
 }
 
 #[tokio::test]
 async fn redelivering_and_testing_queue_one_delivery_for_one_endpoint() {
-    let world = World::new().await;
-    let (account, store) = (world.account, store(&world));
-    let other = world.another_account().await;
-    let one = WebhookId(endpoint(&world, account, "{message.sent}", true).await);
-    endpoint(&world, account, "{*}", true).await;
-    happen(&world, account, WebhookKind::MessageRead, 1).await;
-    world.sql("DELETE FROM webhook_deliveries").await;
-    let event = world.text("SELECT id FROM webhook_events").await.unwrap();
+    let fixture = DbFixture::new().await;
+    let (account, store) = (fixture.account, store(&fixture));
+    let other = fixture.another_account().await;
+    let one = WebhookId(endpoint(&fixture, account, "{message.sent}", true).await);
+    endpoint(&fixture, account, "{*}", true).await;
+    happen(&fixture, account, WebhookKind::MessageRead, 1).await;
+    fixture.sql("DELETE FROM webhook_deliveries").await;
+    let event = fixture.text("SELECT id FROM webhook_events").await.unwrap();
     let event = WebhookEventId(event.parse().unwrap());
     assert!(store.redeliver(account, one, event).await.unwrap());
     assert!(!store.redeliver(other, one, event).await.unwrap());
     assert!(!store.redeliver(account, one, WebhookEventId(id())).await.unwrap());
-    let claimed = claim(&world, &[], 9).await;
+    let claimed = claim(&fixture, &[], 9).await;
     assert_eq!((claimed.len(), claimed[0].key.event_id), (1, event));
     // What is being attempted right now is not queued beside itself.
     assert!(store.redeliver(account, one, event).await.unwrap());
-    assert_eq!(claim(&world, &[], 9).await.len(), 0);
-    finish(&world, &[made(&claimed[0], None, DeliveryState::Failed)]).await;
+    assert_eq!(claim(&fixture, &[], 9).await.len(), 0);
+    finish(&fixture, &[made(&claimed[0], None, DeliveryState::Failed)]).await;
     assert!(store.redeliver(account, one, event).await.unwrap());
-    assert_eq!(claim(&world, &[], 9).await[0].attempts, 0);
-    let log = world.text("SELECT id FROM webhook_logs").await.unwrap();
+    assert_eq!(claim(&fixture, &[], 9).await[0].attempts, 0);
+    let log = fixture.text("SELECT id FROM webhook_logs").await.unwrap();
     let log = WebhookLogId(log.parse().unwrap());
     let logged = store.logged(account, log).await.unwrap().unwrap();
     assert_eq!((logged.endpoint_id, logged.event_id), (one, Some(event)));
@@ -505,7 +522,7 @@ async fn redelivering_and_testing_queue_one_delivery_for_one_endpoint() {
     };
     assert!(!store.ping(account, WebhookId(id()), &ping).await.unwrap());
     assert!(store.ping(account, one, &ping).await.unwrap());
-    assert_eq!(claim(&world, &[], 9).await[0].key.event_id, ping.id);
+    assert_eq!(claim(&fixture, &[], 9).await[0].key.event_id, ping.id);
     let feed = FeedQuery {
         after: None,
         kind: None,
@@ -519,8 +536,8 @@ async fn redelivering_and_testing_queue_one_delivery_for_one_endpoint() {
 }
 
 /// One log of each sort, the later ones newer, of two endpoints in turn; the endpoints.
-async fn logged(world: &World) -> [uuid::Uuid; 2] {
-    let account = world.account;
+async fn logged(fixture: &DbFixture) -> [uuid::Uuid; 2] {
+    let account = fixture.account;
     let endpoints = [id(), id()];
     for (index, (direction, status)) in [
         ("outbound", "200"),
@@ -538,7 +555,7 @@ async fn logged(world: &World) -> [uuid::Uuid; 2] {
             "outbound" => (format!("'{}'", id()), "NULL"),
             _ => ("NULL".to_owned(), "'{\"type\": \"x\"}'"),
         };
-        world
+        fixture
             .sql(&format!(
                 "INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id,
                    payload, response_status, created_at)
@@ -555,11 +572,11 @@ async fn logged(world: &World) -> [uuid::Uuid; 2] {
 
 #[tokio::test]
 async fn logs_are_found_by_what_they_are() {
-    let world = World::new().await;
-    let account = world.account;
-    let endpoints = logged(&world).await;
+    let fixture = DbFixture::new().await;
+    let account = fixture.account;
+    let endpoints = logged(&fixture).await;
     let found = async |query: LogQuery| {
-        let logs = store(&world)
+        let logs = store(&fixture)
             .logs(
                 account,
                 &LogQuery {
@@ -616,9 +633,9 @@ async fn logs_are_found_by_what_they_are() {
         .await,
         "m6m0"
     );
-    let other = world.another_account().await;
-    assert!(store(&world).logs(other, &all).await.unwrap().is_empty());
-    let payloads = store(&world).logs(account, &all).await.unwrap();
+    let other = fixture.another_account().await;
+    assert!(store(&fixture).logs(other, &all).await.unwrap().is_empty());
+    let payloads = store(&fixture).logs(account, &all).await.unwrap();
     assert_eq!(
         (&payloads[0].payload, &payloads[6].payload),
         (&json!({ "type": "x" }), &json!({}))
@@ -627,11 +644,11 @@ async fn logs_are_found_by_what_they_are() {
 
 #[tokio::test]
 async fn a_feed_is_followed_to_its_end_and_beyond() {
-    let world = World::new().await;
-    let (account, store) = (world.account, store(&world));
-    endpoint(&world, account, "{*}", true).await;
-    let other = world.another_account().await;
-    endpoint(&world, other, "{*}", true).await;
+    let fixture = DbFixture::new().await;
+    let (account, store) = (fixture.account, store(&fixture));
+    endpoint(&fixture, account, "{*}", true).await;
+    let other = fixture.another_account().await;
+    endpoint(&fixture, other, "{*}", true).await;
     let ask = async |after: Option<&str>, kind: Option<&str>, limit: i64| {
         let after = after.map(|id| WebhookEventId(id.parse().unwrap()));
         let query = FeedQuery {
@@ -648,9 +665,9 @@ async fn a_feed_is_followed_to_its_end_and_beyond() {
         (seen.join(" "), page.next_cursor, page.has_more)
     };
     assert_eq!(ask(None, None, 5).await, (String::new(), None, false));
-    happen(&world, account, WebhookKind::MessageSent, 3).await;
-    happen(&world, other, WebhookKind::MessageSent, 3).await;
-    happen(&world, account, WebhookKind::MessageRead, 2).await;
+    happen(&fixture, account, WebhookKind::MessageSent, 3).await;
+    happen(&fixture, other, WebhookKind::MessageSent, 3).await;
+    happen(&fixture, account, WebhookKind::MessageRead, 2).await;
     let (seen, first, more) = ask(None, None, 2).await;
     assert_eq!((seen.as_str(), more), ("message.sent0 message.sent1", true));
     let (seen, end, more) = ask(first.as_deref(), None, 9).await;
@@ -663,7 +680,7 @@ async fn a_feed_is_followed_to_its_end_and_beyond() {
         ask(Some(&end), None, 9).await,
         (String::new(), Some(end.clone()), false)
     );
-    happen(&world, account, WebhookKind::MessageRead, 1).await;
+    happen(&fixture, account, WebhookKind::MessageRead, 1).await;
     let (seen, latest, more) = ask(Some(&end), None, 9).await;
     assert_eq!((seen.as_str(), more), ("message.read0", false));
     // By kind: the cursor passes what was looked through.
@@ -679,7 +696,7 @@ async fn a_feed_is_followed_to_its_end_and_beyond() {
         (String::new(), latest, false)
     );
     // A cursor outlives its event.
-    world
+    fixture
         .sql(&format!("DELETE FROM webhook_events WHERE id = '{end}'"))
         .await;
     assert_eq!(ask(Some(&end), None, 9).await.0, "message.read0");
@@ -687,17 +704,17 @@ async fn a_feed_is_followed_to_its_end_and_beyond() {
 
 #[tokio::test]
 async fn what_is_past_its_days_is_forgotten_in_portions() {
-    let world = World::new().await;
-    endpoint(&world, world.account, "{*}", true).await;
-    happen(&world, world.account, WebhookKind::MessageSent, 5).await;
-    let claimed = claim(&world, &[], 9).await;
+    let fixture = DbFixture::new().await;
+    endpoint(&fixture, fixture.account, "{*}", true).await;
+    happen(&fixture, fixture.account, WebhookKind::MessageSent, 5).await;
+    let claimed = claim(&fixture, &[], 9).await;
     let attempts: Vec<Attempt> = claimed
         .iter()
         .map(|one| made(one, Some(500), DeliveryState::Failed))
         .collect();
-    finish(&world, &attempts).await;
-    assert_eq!(queue(&world).sweep(Duration::days(30), 100).await.unwrap(), 0);
-    world
+    finish(&fixture, &attempts).await;
+    assert_eq!(queue(&fixture).sweep(Duration::days(30), 100).await.unwrap(), 0);
+    fixture
         .sql(
             "UPDATE webhook_logs SET created_at = now() - interval '31 days' WHERE response_status = 500;
              UPDATE webhook_events SET occurred_at = now() - interval '31 days' WHERE payload ->> 'n' < '3'",
@@ -705,21 +722,21 @@ async fn what_is_past_its_days_is_forgotten_in_portions() {
         .await;
     let mut swept = vec![];
     for _ in 0..4 {
-        swept.push(queue(&world).sweep(Duration::days(30), 2).await.unwrap());
+        swept.push(queue(&fixture).sweep(Duration::days(30), 2).await.unwrap());
     }
     assert_eq!(swept, [4, 3, 1, 0]);
     let left = "SELECT (SELECT count(*) FROM webhook_events) * 100 + (SELECT count(*) FROM webhook_deliveries) * 10
          + (SELECT count(*) FROM webhook_logs)";
-    assert_eq!(world.number(left).await, 220);
+    assert_eq!(fixture.number(left).await, 220);
 }
 
 #[tokio::test]
 async fn a_long_line_is_in_nobodys_way() {
-    let world = World::new().await;
-    let account = world.account;
-    let long = WebhookId(endpoint(&world, account, "{message.sent}", true).await);
-    let short = WebhookId(endpoint(&world, account, "{message.read}", true).await);
-    world
+    let fixture = DbFixture::new().await;
+    let account = fixture.account;
+    let long = WebhookId(endpoint(&fixture, account, "{message.sent}", true).await);
+    let short = WebhookId(endpoint(&fixture, account, "{message.read}", true).await);
+    fixture
         .sql(&format!(
             "INSERT INTO webhook_events (account_id, id, type, payload, occurred_at)
                SELECT '{account}', md5(i::text)::uuid, 'message.sent', '{{}}', now() FROM generate_series(1, 20000) i;
@@ -731,9 +748,9 @@ async fn a_long_line_is_in_nobodys_way() {
     // The shortest of some: a busy machine makes single ones longer.
     let mut shortest = std::time::Duration::MAX;
     for _ in 0..5 {
-        happen(&world, account, WebhookKind::MessageRead, 1).await;
+        happen(&fixture, account, WebhookKind::MessageRead, 1).await;
         let began = std::time::Instant::now();
-        let claimed = claim(&world, &[(long, 0)], 9).await;
+        let claimed = claim(&fixture, &[(long, 0)], 9).await;
         shortest = began.elapsed().min(shortest);
         assert_eq!((claimed.len(), claimed[0].key.endpoint_id), (1, short));
     }

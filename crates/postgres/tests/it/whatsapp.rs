@@ -6,7 +6,7 @@ use recado_domain::whatsapp::{CallbackStore, FileIdStore, Profile, ProfileStore,
 use recado_postgres::{PgCallbacks, PgFileIds, PgProfiles};
 use time::Duration;
 
-use crate::support::{LEASE, NOW, World, id, position};
+use crate::support::{DbFixture, LEASE, NOW, id, position};
 
 pub(crate) fn profile(number: &str) -> StoredProfile {
     StoredProfile {
@@ -26,9 +26,9 @@ pub(crate) fn profile(number: &str) -> StoredProfile {
 
 #[tokio::test]
 async fn a_number_is_stored_changed_and_deleted() {
-    let world = World::new().await;
-    let profiles = PgProfiles::new(world.tenants.clone());
-    let (account, other) = (world.account, world.another_account().await);
+    let fixture = DbFixture::new().await;
+    let profiles = PgProfiles::new(fixture.tenants.clone());
+    let (account, other) = (fixture.account, fixture.another_account().await);
     let first = profile("111");
     let second = profile("222");
     profiles.insert(account, &first).await.unwrap();
@@ -78,10 +78,10 @@ async fn a_number_is_stored_changed_and_deleted() {
 
 #[tokio::test]
 async fn a_number_is_connected_once_an_account() {
-    let world = World::new().await;
-    let profiles = PgProfiles::new(world.tenants.clone());
-    profiles.insert(world.account, &profile("111")).await.unwrap();
-    let twice = profiles.insert(world.account, &profile("111")).await;
+    let fixture = DbFixture::new().await;
+    let profiles = PgProfiles::new(fixture.tenants.clone());
+    profiles.insert(fixture.account, &profile("111")).await.unwrap();
+    let twice = profiles.insert(fixture.account, &profile("111")).await;
     assert!(
         matches!(
             twice,
@@ -92,10 +92,10 @@ async fn a_number_is_connected_once_an_account() {
         "{twice:?}"
     );
     let second = profile("222");
-    profiles.insert(world.account, &second).await.unwrap();
+    profiles.insert(fixture.account, &second).await.unwrap();
     let mut moved = second;
     moved.profile.phone_number_id = "111".into();
-    let taken = profiles.update(world.account, &moved).await;
+    let taken = profiles.update(fixture.account, &moved).await;
     assert!(
         matches!(
             taken,
@@ -106,54 +106,54 @@ async fn a_number_is_connected_once_an_account() {
         "{taken:?}"
     );
     profiles
-        .insert(world.another_account().await, &profile("111"))
+        .insert(fixture.another_account().await, &profile("111"))
         .await
         .unwrap();
 }
 
 #[tokio::test]
 async fn the_directory_knows_who_has_a_number_now() {
-    let world = World::new().await;
-    let profiles = PgProfiles::new(world.tenants.clone());
-    let callbacks = PgCallbacks::new(world.owner.clone());
-    let other = world.another_account().await;
+    let fixture = DbFixture::new().await;
+    let profiles = PgProfiles::new(fixture.tenants.clone());
+    let callbacks = PgCallbacks::new(fixture.owner.clone());
+    let other = fixture.another_account().await;
     let mine = profile("111");
-    profiles.insert(world.account, &mine).await.unwrap();
-    profiles.insert(world.account, &profile("222")).await.unwrap();
+    profiles.insert(fixture.account, &mine).await.unwrap();
+    profiles.insert(fixture.account, &profile("222")).await.unwrap();
     profiles.insert(other, &profile("111")).await.unwrap();
     let none: [AccountId; 0] = [];
     assert_eq!(
         callbacks.accounts_of_number("111").await.unwrap(),
-        [world.account, other]
+        [fixture.account, other]
     );
-    assert_eq!(callbacks.accounts_of_number("222").await.unwrap(), [world.account]);
+    assert_eq!(callbacks.accounts_of_number("222").await.unwrap(), [fixture.account]);
     assert_eq!(callbacks.accounts_of_number("999").await.unwrap(), none);
     assert_eq!(
         callbacks.accounts_of_business("900").await.unwrap(),
-        [world.account, other]
+        [fixture.account, other]
     );
 
     let mut moved = mine.clone();
     moved.profile.phone_number_id = "333".into();
     moved.profile.waba_id = "901".into();
-    profiles.update(world.account, &moved).await.unwrap();
+    profiles.update(fixture.account, &moved).await.unwrap();
     assert_eq!(callbacks.accounts_of_number("111").await.unwrap(), [other]);
-    assert_eq!(callbacks.accounts_of_number("333").await.unwrap(), [world.account]);
-    assert_eq!(callbacks.accounts_of_business("901").await.unwrap(), [world.account]);
-    profiles.delete(world.account, mine.profile.id).await.unwrap();
+    assert_eq!(callbacks.accounts_of_number("333").await.unwrap(), [fixture.account]);
+    assert_eq!(callbacks.accounts_of_business("901").await.unwrap(), [fixture.account]);
+    profiles.delete(fixture.account, mine.profile.id).await.unwrap();
     assert_eq!(callbacks.accounts_of_number("333").await.unwrap(), none);
     assert_eq!(callbacks.accounts_of_business("901").await.unwrap(), none);
     // Whoever had a number is still asked for what they sent from it.
     let had = async |number| callbacks.accounts_that_had_number(number).await.unwrap();
-    assert_eq!(had("111").await, [world.account, other]);
-    assert_eq!(had("333").await, [world.account]);
+    assert_eq!(had("111").await, [fixture.account, other]);
+    assert_eq!(had("333").await, [fixture.account]);
     assert_eq!(had("999").await, none);
 }
 
 #[tokio::test]
 async fn callbacks_are_leased_deferred_and_forgotten() {
-    let world = World::new().await;
-    let callbacks = PgCallbacks::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let callbacks = PgCallbacks::new(fixture.owner.clone());
     let (first, second) = (CallbackId(id()), CallbackId(id()));
     callbacks.store(first, b"{\"a\":1}", Duration::ZERO).await.unwrap();
     callbacks.store(second, b"\xff", LEASE).await.unwrap();
@@ -171,13 +171,13 @@ async fn callbacks_are_leased_deferred_and_forgotten() {
     callbacks.defer(second, Duration::ZERO).await.unwrap();
     assert_eq!(callbacks.claim(LEASE).await.unwrap().unwrap().id, second);
     callbacks.forget(second).await.unwrap();
-    assert_eq!(world.number("SELECT count(*) FROM whatsapp_callbacks").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM whatsapp_callbacks").await, 0);
 }
 
 #[tokio::test]
 async fn claims_are_counted_until_a_callback_is_applied() {
-    let world = World::new().await;
-    let callbacks = PgCallbacks::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let callbacks = PgCallbacks::new(fixture.owner.clone());
     let one = CallbackId(id());
     callbacks.store(one, b"{}", Duration::ZERO).await.unwrap();
     let mut claims = Vec::new();
@@ -196,17 +196,17 @@ async fn claims_are_counted_until_a_callback_is_applied() {
     callbacks.postpone(one, LEASE).await.unwrap();
     assert_eq!(callbacks.claim(LEASE).await.unwrap(), None);
     callbacks.set_aside(one).await.unwrap();
-    world
+    fixture
         .sql("UPDATE whatsapp_callbacks SET due_at = due_at - interval '100 years'")
         .await;
     assert_eq!(callbacks.claim(LEASE).await.unwrap(), None, "it is never due");
-    assert_eq!(world.number("SELECT count(*) FROM whatsapp_callbacks").await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM whatsapp_callbacks").await, 1);
 }
 
 #[tokio::test]
 async fn one_callback_goes_to_one_claimer() {
-    let world = World::new().await;
-    let callbacks = PgCallbacks::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let callbacks = PgCallbacks::new(fixture.owner.clone());
     for _ in 0..10 {
         callbacks.store(CallbackId(id()), b"{}", Duration::ZERO).await.unwrap();
     }
@@ -223,22 +223,24 @@ async fn one_callback_goes_to_one_claimer() {
 
 #[tokio::test]
 async fn an_id_of_a_file_is_found_until_it_is_too_old() {
-    let world = World::new().await;
-    let ids = PgFileIds::new(world.tenants.clone());
+    let fixture = DbFixture::new().await;
+    let ids = PgFileIds::new(fixture.tenants.clone());
     let path = MediaPath {
-        account_id: world.account,
+        account_id: fixture.account,
         id: id(),
         kind: MediaType::Png,
     };
     let find = async |account, number: &'static str| ids.find(account, number, &path).await.unwrap();
-    assert_eq!(find(world.account, "1065").await, None);
+    assert_eq!(find(fixture.account, "1065").await, None);
     for (file, days) in [("1", 1), ("2", 25)] {
-        let kept = ids.keep(world.account, "1065", &path, file, Duration::days(days)).await;
+        let kept = ids
+            .keep(fixture.account, "1065", &path, file, Duration::days(days))
+            .await;
         kept.unwrap();
     }
-    assert_eq!(find(world.account, "1065").await.as_deref(), Some("2"));
-    assert_eq!(find(world.account, "1066").await, None);
-    assert_eq!(find(world.another_account().await, "1065").await, None);
-    world.sql("UPDATE whatsapp_files SET expires_at = now()").await;
-    assert_eq!(find(world.account, "1065").await, None);
+    assert_eq!(find(fixture.account, "1065").await.as_deref(), Some("2"));
+    assert_eq!(find(fixture.account, "1066").await, None);
+    assert_eq!(find(fixture.another_account().await, "1065").await, None);
+    fixture.sql("UPDATE whatsapp_files SET expires_at = now()").await;
+    assert_eq!(find(fixture.account, "1065").await, None);
 }

@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::json;
 use sha2::Sha256;
 
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, text};
 
 fn active_cookie(reply: &crate::harness::client::Reply) -> String {

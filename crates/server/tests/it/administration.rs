@@ -9,8 +9,8 @@ use uuid::Uuid;
 use crate::api_keys;
 use crate::billing::{becomes, card_order, plan, subscribe};
 use crate::harness::client::Request;
-use crate::harness::people::User;
-use crate::harness::setting::{adds_up, calls, counted, ended};
+use crate::harness::runs::{adds_up, calls, counted, ended};
+use crate::harness::users::User;
 use crate::harness::{DEADLINE, Server, eventually, text, until};
 use crate::matrix::{label, row, with_body};
 

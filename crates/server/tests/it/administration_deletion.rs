@@ -10,7 +10,7 @@ use crate::api_keys;
 use crate::billing::{becomes, card_order, subscribe};
 use crate::harness::admin::Browser;
 use crate::harness::media::PNG;
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, until};
 use crate::matrix::belongings;
 

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use crate::api_keys;
 use crate::harness::admin::{Browser, ROOT};
-use crate::harness::people::User;
-use crate::harness::setting::ended;
+use crate::harness::runs::ended;
+use crate::harness::users::User;
 use crate::harness::{Server, eventually, text, until};
 use crate::invites;
 use crate::matrix::{is_account, label, row, with_body};

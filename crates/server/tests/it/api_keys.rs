@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::harness::client::Reply;
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text};
 
 /// A key of the account, made by this user.

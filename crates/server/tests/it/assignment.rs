@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::api_keys;
 use crate::harness::client::Reply;
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, text};
 use crate::matrix::{Takes, label, row};
 

@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use crate::api_keys;
 use crate::harness::client::Request;
-use crate::harness::people::User;
-use crate::harness::setting::silent;
+use crate::harness::runs::silent;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, text};
 
 /// What a GET of the audit log shows.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, shortest, until};
 
 /// An operation that waits for the log waits two seconds, each time.
@@ -13,21 +13,21 @@ const LOCK_WAIT: Duration = Duration::from_millis(1900);
 const OPERATIONS: i64 = 12;
 
 /// Templates to be removed, and a campaign to be run.
-struct Stage {
+struct Fixture {
     templates: Vec<String>,
     campaign: String,
 }
 
-fn stage(ana: &User<'_>) -> Stage {
+fn fixture(ana: &User<'_>) -> Fixture {
     ana.contacts(3);
-    let stage = Stage {
+    let fixture = Fixture {
         templates: (0..OPERATIONS)
             .map(|number| ana.template(&format!("t{number}"), "Oi", &[]))
             .collect(),
         campaign: ana.plain_campaign(),
     };
     ana.server.db.settles();
-    stage
+    fixture
 }
 
 fn timed<T>(times: &mut Vec<Duration>, operation: impl FnOnce() -> T) -> T {
@@ -38,7 +38,7 @@ fn timed<T>(times: &mut Vec<Duration>, operation: impl FnOnce() -> T) -> T {
 }
 
 /// Every operation answers as ever, also while others look at the log and wait in vain.
-fn operate(server: &Server, ana: &User<'_>, stage: &Stage) {
+fn operate(server: &Server, ana: &User<'_>, fixture: &Fixture) {
     let looks: Vec<_> = (0..6)
         .map(|_| {
             let look = server.get("/api/audit-logs").bearer(&ana.token);
@@ -46,7 +46,7 @@ fn operate(server: &Server, ana: &User<'_>, stage: &Stage) {
         })
         .collect();
     let (mut deletes, mut creates) = (Vec::new(), Vec::new());
-    for template in &stage.templates {
+    for template in &fixture.templates {
         timed(&mut deletes, || {
             ana.delete(&format!("/api/templates/{template}")).gone()
         });
@@ -56,7 +56,7 @@ fn operate(server: &Server, ana: &User<'_>, stage: &Stage) {
         assert_eq!(created["status"], "draft");
     }
     assert!(shortest(deletes) < LOCK_WAIT && shortest(creates) < LOCK_WAIT);
-    let report = ana.execute(&stage.campaign).ok();
+    let report = ana.execute(&fixture.campaign).ok();
     assert_eq!((&report["sent"], &report["status"]), (&json!(3), &json!("sent")));
     for look in looks {
         let reply = look.join().unwrap();
@@ -90,9 +90,9 @@ fn assert_complete(server: &Server, ana: &User<'_>) {
 fn suffer(away: &str, back: &str) {
     let server = Server::new();
     let ana = server.owner();
-    let stage = stage(&ana);
+    let fixture = fixture(&ana);
     server.db.run(away);
-    operate(&server, &ana, &stage);
+    operate(&server, &ana, &fixture);
     until("the run was told of", || server.db.count("FROM notifications") == 1);
     assert!(server.db.count("FROM outbox_events") >= 2 * OPERATIONS, "entries wait");
     // Long enough to fail more than once.

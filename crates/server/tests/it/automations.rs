@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, text};
 use crate::ingestion::ago;
 

@@ -6,7 +6,7 @@ use recado_simulators::payment::Action;
 use serde_json::{Value, json};
 
 use crate::harness::client::{Reply, Request};
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text, until};
 
 /// A body of a subscribe.

@@ -4,7 +4,7 @@ use recado_simulators::fault::{Fault, FaultKind};
 use serde_json::{Value, json};
 
 use crate::billing::{becomes, card_order, notices, order, overview, paid, plan, subscribe};
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, text, until};
 
 const CARD: &str = "4000000000001234";

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use recado_simulators::payment::{Action, Event};
+use recado_simulators::payment::{Action, PaymentEvent};
 use serde_json::{Value, json};
 
 use crate::billing::{becomes, card_order, notices, order, overview, paid, plan, subscribe};
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{GATEWAY_TOKEN, Server, text, until};
 
 /// A subscription by Pix; the gateway's id and its payment's.
@@ -256,7 +256,7 @@ fn a_card_is_confirmed_at_once_and_received_a_month_later() {
         ana.get("/api/billing/history").ok()["items"][0]["status"] == "RECEIVED"
     });
     assert_eq!(status(&ana), "cancelled");
-    assert!(server.payment.send_event(&Event {
+    assert!(server.payment.send_event(&PaymentEvent {
         event: "PAYMENT_REFUNDED".into(),
         id: payment,
         times: 3,

@@ -2,11 +2,11 @@
 //! done, and nobody pays twice.
 
 use recado_simulators::fault::{Fault, FaultKind};
-use recado_simulators::payment::Payment;
+use recado_simulators::payment::PaymentSimulator;
 use serde_json::{Value, json};
 
 use crate::billing::{becomes, notices, order, overview, plan, subscribe};
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, until};
 
 pub fn broken(http_status: u16) -> FaultKind {
@@ -19,7 +19,7 @@ fn on_subscribe(server: &Server, kind: FaultKind) {
         .script(vec![Fault::new(kind).on("POST", "/subscriptions")]);
 }
 
-fn posts(gateway: &Payment) -> usize {
+fn posts(gateway: &PaymentSimulator) -> usize {
     let entries = gateway.ledger().into_iter();
     entries
         .filter(|entry| entry.method == "POST" && entry.path.ends_with("/subscriptions"))

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::billing::{becomes, card_order, order, overview, paid, plan, subscribe};
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, until};
 
 const CARD: &str = "4111 1111 1111 1111";

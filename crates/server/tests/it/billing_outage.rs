@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::billing::{order, overview, plan, subscribe};
 use crate::billing_faults::broken;
 use crate::harness::client::Reply;
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, text, until};
 
 fn down(server: &Server) {

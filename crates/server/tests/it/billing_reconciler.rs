@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::billing::{becomes, order, overview, plan, subscribe};
 use crate::billing_faults::broken;
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, text, until};
 
 fn change(user: &User<'_>, plan: &str) -> crate::harness::client::Reply {
@@ -120,7 +120,7 @@ fn a_month_that_was_paid_is_a_month_whatever_the_cycle_is_then() {
     )
     .ok();
     server.payment.set_options(|options| options.webhook_url = url);
-    assert!(server.payment.send_event(&recado_simulators::payment::Event {
+    assert!(server.payment.send_event(&recado_simulators::payment::PaymentEvent {
         event: "PAYMENT_RECEIVED".into(),
         id: payment,
         times: 1,

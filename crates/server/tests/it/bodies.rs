@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::client::{Reply, Request, connect};
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, media, text};
 use crate::matrix::{Takes, belongings, dump, label, path_of, row};
 

@@ -8,7 +8,7 @@ use recado_simulators::raw::{RawServer, Reply};
 use recado_simulators::receiver::{self, Receiver};
 use serde_json::{Value, json};
 
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text};
 
 const PATH: &str = "/api/brand-context";
@@ -33,7 +33,7 @@ fn answer(media_type: &str, body: &[u8]) -> Reply {
 
 /// A server that may call this machine, and the AI service it asks.
 pub fn server() -> (Server, Ai) {
-    let service = Ai::start(ai::Options::default()).unwrap();
+    let service = Ai::start(ai::AiOptions::default()).unwrap();
     let options = Options::default()
         .with("AI_API_URL", service.base_url())
         .with("AI_API_KEY", "key")
@@ -181,7 +181,7 @@ fn a_website_is_read_and_kept() {
 #[test]
 fn the_shop_of_the_stand_ins_is_read() {
     let (server, service) = server();
-    let shop = Receiver::start(receiver::Options::default()).unwrap();
+    let shop = Receiver::start(receiver::ReceiverOptions::default()).unwrap();
     let read = server.owner().post(SCRAPE, json!({ "url": shop.url("/site") })).ok();
     for (field, value) in [
         ("company_name", "Padaria Aurora"),
@@ -267,7 +267,7 @@ fn a_site_that_only_drips_is_left_after_ten_seconds() {
 
 #[test]
 fn without_a_list_this_machine_is_out_of_reach() {
-    let service = Ai::start(ai::Options::default()).unwrap();
+    let service = Ai::start(ai::AiOptions::default()).unwrap();
     let options = Options::default()
         .with("AI_API_URL", service.base_url())
         .with("AI_MODEL", "small");

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::api_keys;
 use crate::harness::client::{Reply, Request};
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, text, until};
 use crate::matrix::{belongings, dump, label, path_of, row, with_body};
 

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use crate::conversations::{reply, written_to};
 use crate::harness::figures::scrape;
-use crate::harness::people::User;
 use crate::harness::process::free_port;
-use crate::harness::setting::{counted, silent, status, statuses};
+use crate::harness::runs::{counted, silent, status, statuses};
+use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text, until};
 
 const NUMBER: &str = "106500000001";

@@ -1,10 +1,10 @@
 //! The platform's callback: who may post it, and what its news does to sends.
 
-use recado_simulators::whatsapp::{Fault, FaultKind, signature};
+use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind, signature};
 use serde_json::{Value, json};
 
-use crate::harness::people::{User, phone};
-use crate::harness::setting::{adds_up, counted, silent, status, statuses};
+use crate::harness::runs::{adds_up, counted, silent, status, statuses};
+use crate::harness::users::{User, phone};
 use crate::harness::{Server, VERIFY_TOKEN, WHATSAPP_APP_SECRET, text, until};
 
 const NUMBER: &str = "106500000001";
@@ -270,7 +270,9 @@ fn news_finds_its_send_by_our_id_before_the_platforms_is_known() {
     ana.profile_at(NUMBER);
     ana.contacts(1);
     // Accepted, and nobody heard the answer: the send has no id of the platform's.
-    server.whatsapp.script(vec![Fault::send(FaultKind::AcceptThenReset)]);
+    server
+        .whatsapp
+        .script(vec![WhatsappFault::send(WhatsappFaultKind::AcceptThenReset)]);
     let campaign = ana.plain_campaign();
     let report = ana.execute(&campaign).ok();
     assert_eq!(
@@ -341,11 +343,11 @@ fn the_platforms_own_order_and_repetitions_are_survived() {
     ana.contacts(12);
     let faults = (0..12).map(|number| {
         let kind = match number % 3 {
-            0 => FaultKind::DuplicateCallbacks { n: 3 },
-            1 => FaultKind::ReorderCallbacks,
-            _ => FaultKind::WrongSignature,
+            0 => WhatsappFaultKind::DuplicateCallbacks { n: 3 },
+            1 => WhatsappFaultKind::ReorderCallbacks,
+            _ => WhatsappFaultKind::WrongSignature,
         };
-        Fault::send_to(&phone(number), kind)
+        WhatsappFault::send_to(&phone(number), kind)
     });
     server.whatsapp.script(faults.collect());
     let campaign = ana.plain_campaign();

@@ -10,8 +10,8 @@ use recado_simulators::whatsapp::Inbound;
 use serde_json::{Value, json};
 
 use crate::harness::client::Request;
-use crate::harness::people::User;
-use crate::harness::setting::silent;
+use crate::harness::runs::silent;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, text, until};
 use crate::matrix;
 

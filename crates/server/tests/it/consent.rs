@@ -3,8 +3,8 @@
 use recado_simulators::whatsapp::{Inbound, Preference};
 use serde_json::{Value, json};
 
-use crate::harness::people::{User, now, phone};
-use crate::harness::setting::{silent, status, statuses};
+use crate::harness::runs::{silent, status, statuses};
+use crate::harness::users::{User, now, phone};
 use crate::harness::{Server, text, until};
 use crate::hooks::Hook;
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::harness::Server;
-use crate::harness::people::{User, phone};
+use crate::harness::users::{User, phone};
 use crate::hooks::Hook;
 
 /// So many attributes, whose names begin so.

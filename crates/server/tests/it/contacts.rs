@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::harness::people::{User, phone};
+use crate::harness::users::{User, phone};
 use crate::harness::{Server, text};
 
 fn names(list: &Value) -> Vec<String> {

@@ -1,12 +1,12 @@
 //! Conversations: what senders do, replies, and what becomes of them.
 
-use recado_simulators::whatsapp::{Fault, FaultKind, Inbound, InboundBatch, Preference};
+use recado_simulators::whatsapp::{Inbound, InboundBatch, Preference, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::client::Reply;
-use crate::harness::people::{User, now, phone};
-use crate::harness::setting::{counted, ended, silent, status, statuses};
+use crate::harness::runs::{counted, ended, silent, status, statuses};
+use crate::harness::users::{User, now, phone};
 use crate::harness::{Options, Server, eventually, text, until};
 
 const NUMBER: &str = "106500000001";
@@ -338,8 +338,8 @@ fn who_stopped_marketing_with_the_platform_is_opted_out() {
     let ana = server.owner();
     ana.profile_at(NUMBER);
     ana.contacts(2);
-    let refusal = FaultKind::error(131_050, "stopped");
-    server.whatsapp.script(vec![Fault::send_to(&phone(0), refusal)]);
+    let refusal = WhatsappFaultKind::error(131_050, "stopped");
+    server.whatsapp.script(vec![WhatsappFault::send_to(&phone(0), refusal)]);
     let campaign = ana.plain_campaign();
     ana.execute(&campaign).ok();
     assert_eq!(
@@ -361,11 +361,11 @@ fn a_refused_reply_tells_why_and_is_kept_as_failed() {
     let server = Server::start(silent());
     let ana = server.owner();
     let id = written_to(&ana);
-    let refusal = |code, details: &str| Fault::send(FaultKind::error(code, details));
+    let refusal = |code, details: &str| WhatsappFault::send(WhatsappFaultKind::error(code, details));
     server.whatsapp.script(vec![
         refusal(131_047, "More than 24 hours"),
         refusal(190, "expired"),
-        Fault::send(FaultKind::Throttle),
+        WhatsappFault::send(WhatsappFaultKind::Throttle),
     ]);
     for code in [131_047, 190, 130_429] {
         let error = reply(&ana, &id, "oi").refused(502, "WHATSAPP_ERROR");
@@ -394,14 +394,14 @@ fn what_may_have_left_stays_pending_until_it_is_settled() {
     let ana = server.owner();
     let id = written_to(&ana);
     let kinds = [
-        FaultKind::AcceptThenReset,
-        FaultKind::AcceptThenStatus500,
-        FaultKind::GarbageJson,
+        WhatsappFaultKind::AcceptThenReset,
+        WhatsappFaultKind::AcceptThenStatus500,
+        WhatsappFaultKind::GarbageJson,
     ];
     let pending: Vec<Value> = kinds
         .into_iter()
         .map(|kind| {
-            server.whatsapp.script(vec![Fault::send(kind)]);
+            server.whatsapp.script(vec![WhatsappFault::send(kind)]);
             let answered = reply(&ana, &id, "oi").created();
             assert_eq!(
                 (&answered["status"], &answered["wa_message_id"]),
@@ -447,7 +447,7 @@ fn a_server_that_dies_in_the_call_sends_nothing_twice() {
     let id = written_to(&ana);
     server
         .whatsapp
-        .script(vec![Fault::send(FaultKind::Hang { ms: 60_000 })]);
+        .script(vec![WhatsappFault::send(WhatsappFaultKind::Hang { ms: 60_000 })]);
     let request = ana
         .request("POST", &format!("/api/conversations/{id}/messages"))
         .json(&json!({ "text": "oi" }));
@@ -476,16 +476,16 @@ fn statuses_in_any_order_ten_times_before_the_record_and_for_foreigners() {
     bia.profile_at("222");
     let slow = || {
         vec![
-            Fault::send(FaultKind::Hang { ms: 1500 }),
-            Fault::send(FaultKind::DuplicateCallbacks { n: 10 }),
+            WhatsappFault::send(WhatsappFaultKind::Hang { ms: 1500 }),
+            WhatsappFault::send(WhatsappFaultKind::DuplicateCallbacks { n: 10 }),
         ]
     };
     server.whatsapp.script(slow());
     let answered = reply(&ana, &id, "oi").created();
     assert_eq!(answered["status"], "read", "the news was faster than the answer");
     server.whatsapp.script(vec![
-        Fault::send(FaultKind::Hang { ms: 1500 }),
-        Fault::send(FaultKind::ReorderCallbacks),
+        WhatsappFault::send(WhatsappFaultKind::Hang { ms: 1500 }),
+        WhatsappFault::send(WhatsappFaultKind::ReorderCallbacks),
     ]);
     let campaign = ana.plain_campaign();
     ana.execute(&campaign).ok();

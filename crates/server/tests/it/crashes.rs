@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::harness::people::{User, phone};
-use crate::harness::setting::{adds_up, calls, counted, ended, lease_ends, silent};
+use crate::harness::runs::{adds_up, calls, counted, ended, lease_ends, silent};
+use crate::harness::users::{User, phone};
 use crate::harness::{Options, Server, until};
 
 const CONTACTS: usize = 60;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::harness::client::connect;
-use crate::harness::dice::{Dice, runs, seed};
-use crate::harness::people::{User, phone};
+use crate::harness::rng::{TestRng, runs, seed};
+use crate::harness::users::{User, phone};
 use crate::harness::{Options, Server, until};
 
 const THREADS: usize = 12;
@@ -40,10 +40,10 @@ impl Side {
     }
 
     /// A request as bytes; the phone of the contact that it makes, if it makes one.
-    fn request(&self, number: usize, dice: &mut Dice) -> (Vec<u8>, Option<String>) {
+    fn request(&self, number: usize, rng: &mut TestRng) -> (Vec<u8>, Option<String>) {
         let made = phone(number);
         let (contact, campaign, mark) = (&self.contact, &self.campaign, self.mark);
-        let (line, media_type, body) = match dice.below(8) {
+        let (line, media_type, body) = match rng.below(8) {
             0 => ("GET /api/contacts?limit=100".to_owned(), "", String::new()),
             1 => (format!("GET /api/campaigns/{campaign}"), "", String::new()),
             2 => {
@@ -78,18 +78,18 @@ impl Side {
 
 /// Sends one request and perhaps hangs up; the phone that the server said it has kept.
 fn client(port: u16, sides: &[Side; 2], seed: u64, number: usize) -> Option<(usize, String)> {
-    let mut dice = Dice::of(seed, u64::try_from(number).unwrap());
-    let own = usize::try_from(dice.below(2)).unwrap();
-    let (request, made) = sides[own].request(number, &mut dice);
+    let mut rng = TestRng::of(seed, u64::try_from(number).unwrap());
+    let own = usize::try_from(rng.below(2)).unwrap();
+    let (request, made) = sides[own].request(number, &mut rng);
     let mut stream = connect(port);
     stream.set_nodelay(true).unwrap();
-    let kind = dice.below(4);
+    let kind = rng.below(4);
     let sent = match kind {
-        0 => usize::try_from(dice.below(request.len().try_into().unwrap())).unwrap(),
+        0 => usize::try_from(rng.below(request.len().try_into().unwrap())).unwrap(),
         _ => request.len(),
     };
     stream.write_all(&request[..sent]).unwrap();
-    let moment = Duration::from_micros(dice.below(6000));
+    let moment = Duration::from_micros(rng.below(6000));
     match kind {
         // In the middle of the request, and at any moment of its work: hung up for good.
         0 | 1 => std::thread::sleep(moment),

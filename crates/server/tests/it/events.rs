@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::people::User;
-use crate::harness::setting::silent;
+use crate::harness::runs::silent;
+use crate::harness::users::User;
 use crate::harness::{Server, eventually};
 
 /// Waits for the audit row of an action on a campaign; its changes.
@@ -70,12 +70,14 @@ fn create_execute_and_delete_are_audited_and_the_end_is_notified() {
 
 #[test]
 fn a_partial_run_warns() {
-    use recado_simulators::whatsapp::{Fault, FaultKind};
+    use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
     let server = Server::start(silent());
     let ana = server.owner();
     ana.profile();
     ana.contacts(3);
-    server.whatsapp.script(vec![Fault::send(FaultKind::error(131_026, ""))]);
+    server
+        .whatsapp
+        .script(vec![WhatsappFault::send(WhatsappFaultKind::error(131_026, ""))]);
     let id = ana.plain_campaign();
     ana.execute(&id).ok();
     let notes = eventually("the notification", || {

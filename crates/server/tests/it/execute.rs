@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::people::{User, phone};
-use crate::harness::setting::{counted, silent};
+use crate::harness::runs::{counted, silent};
+use crate::harness::users::{User, phone};
 use crate::harness::{Server, text};
 
 /// Refused with 400, and nothing happened; the message.

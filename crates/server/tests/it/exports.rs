@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use crate::harness::client::{Reply, Request, connect};
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, eventually, until};
 
 const MARK: char = '\u{feff}';

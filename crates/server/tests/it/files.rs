@@ -1,12 +1,12 @@
 //! Templates with files, from the upload to the message; and what the platform says of templates later.
 
-use recado_simulators::whatsapp::{Fault, FaultKind, On};
+use recado_simulators::whatsapp::{On, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 
 use crate::harness::client::Reply;
 use crate::harness::media::{MP4, PNG, WEBP};
-use crate::harness::people::User;
-use crate::harness::setting::silent;
+use crate::harness::runs::silent;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text, until};
 
 fn submit(user: &User<'_>, id: &str) -> Reply {
@@ -105,17 +105,18 @@ fn a_platform_that_does_not_take_the_file_is_a_502_and_the_draft_stays() {
     ana.profile();
     let url = text(&ana.upload("a.png", PNG).ok()["url"]);
     let template = ana.template_with_file("foto", "image", &url);
-    let refusal = FaultKind::error(100, "file rejected");
-    server.whatsapp.script(vec![Fault::of(On::Upload, refusal)]);
+    let refusal = WhatsappFaultKind::error(100, "file rejected");
+    server.whatsapp.script(vec![WhatsappFault::of(On::Upload, refusal)]);
     let error = submit(&ana, &template).refused(502, "WHATSAPP_ERROR");
     assert_eq!(
         (&error["details"]["code"], &error["details"]["message"]),
         (&json!(100), &json!("file rejected"))
     );
     becomes(&ana, &template, "meta_status", &json!("draft"));
-    server
-        .whatsapp
-        .script(vec![Fault::of(On::Upload, FaultKind::BreakAfter { bytes: 5 })]);
+    server.whatsapp.script(vec![WhatsappFault::of(
+        On::Upload,
+        WhatsappFaultKind::BreakAfter { bytes: 5 },
+    )]);
     approved(&ana, &template);
     let unset = Server::start(Options::default().with("WHATSAPP_APP_ID", ""));
     let bia = unset.owner();
@@ -194,12 +195,12 @@ fn a_run_waits_for_the_store_of_files_and_goes_on() {
     std::fs::remove_file(store).unwrap();
     std::fs::rename(&away, store).unwrap();
     // WhatsApp's own upload is away, too, when the run comes back.
-    let fault = FaultKind::Error {
+    let fault = WhatsappFaultKind::Error {
         code: 131_000,
         http_status: 500,
         details: "something went wrong".into(),
     };
-    server.whatsapp.script(vec![Fault::of(On::Media, fault)]);
+    server.whatsapp.script(vec![WhatsappFault::of(On::Media, fault)]);
     until("the run ends", || {
         server.db.run("UPDATE campaign_queue SET retry_at = now()");
         ana.status(&id) == "completed"

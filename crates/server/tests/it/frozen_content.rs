@@ -1,12 +1,12 @@
 //! What a run sends is frozen when it starts, whatever becomes of its template; and what a paused run is refused for.
 
-use recado_simulators::whatsapp::{Fault, FaultKind, Received};
+use recado_simulators::whatsapp::{ReceivedRequest, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::client::Reply;
-use crate::harness::people::{User, phone};
-use crate::harness::setting::{calls, ended, silent};
+use crate::harness::runs::{calls, ended, silent};
+use crate::harness::users::{User, phone};
 use crate::harness::{Server, text, until};
 
 const PEOPLE: usize = 200;
@@ -51,9 +51,9 @@ fn campaign(ana: &User<'_>, template: &str) -> String {
     let refusals = REFUSED.map(|at| {
         let (code, http_status) = (131_026, 400);
         let details = "undeliverable".to_owned();
-        Fault::send_to(
+        WhatsappFault::send_to(
             &phone(at),
-            FaultKind::Error {
+            WhatsappFaultKind::Error {
                 code,
                 http_status,
                 details,
@@ -79,7 +79,7 @@ fn paused(ana: &User<'_>, id: &str) {
 
 /// Every message has the content of the start.
 #[track_caller]
-fn as_at_the_start(sent: &Received) {
+fn as_at_the_start(sent: &ReceivedRequest) {
     let components = &sent.request.body["template"]["components"];
     let name = components[1]["parameters"][0]["text"].clone();
     assert!(text(&name).starts_with("Contato"), "{components}");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
 use crate::harness::client::Reply;
-use crate::harness::people::{User, now};
+use crate::harness::users::{User, now};
 use crate::harness::{Options, Server, text};
 
 /// An inbound endpoint and its secret.

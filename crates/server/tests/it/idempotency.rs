@@ -2,12 +2,12 @@
 
 use std::io::Write as _;
 
-use recado_simulators::whatsapp::{Fault, FaultKind};
+use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 
 use crate::harness::client::{Reply, Request, connect};
-use crate::harness::people::User;
-use crate::harness::setting::silent;
+use crate::harness::runs::silent;
+use crate::harness::users::User;
 use crate::harness::{Server, eventually, text};
 
 fn keyed(user: &User<'_>, path: &str, key: &str) -> Request {
@@ -161,12 +161,12 @@ fn a_fault_is_no_answer() {
     let ana = server.owner();
     ana.profile();
     let template = ana.template("t", "Oi {{1}}, tudo bem?", &["Ana"]);
-    let fault = FaultKind::Error {
+    let fault = WhatsappFaultKind::Error {
         code: 1,
         http_status: 500,
         details: String::new(),
     };
-    server.whatsapp.script(vec![Fault::template(fault)]);
+    server.whatsapp.script(vec![WhatsappFault::template(fault)]);
     let submit = || {
         keyed(&ana, &format!("/api/templates/{template}/submit"), "k")
             .json(&json!({}))

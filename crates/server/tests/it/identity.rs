@@ -19,7 +19,7 @@ use sha2::Sha256;
 use uuid::Uuid;
 
 use crate::harness::client::connect;
-use crate::harness::people::now;
+use crate::harness::users::now;
 use crate::harness::{Options, Server};
 
 const ISSUER: &str = "https://id.example/auth/v1";

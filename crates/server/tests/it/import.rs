@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::client::connect;
-use crate::harness::people::phone;
+use crate::harness::users::phone;
 use crate::harness::{Server, text, until};
 
 const EXAMPLE: &str = include_str!("../../../../docs/examples/contacts.csv");

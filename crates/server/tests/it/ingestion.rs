@@ -6,7 +6,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::api_keys;
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, text};
 
 /// So many minutes ago.

@@ -3,7 +3,7 @@
 use recado_simulators::whatsapp::Inbound;
 use serde_json::{Value, json};
 
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, eventually, text, until};
 
 const NUMBER: &str = "106500000001";

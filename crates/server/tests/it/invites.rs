@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::api_keys;
 use crate::harness::client::{Reply, Request};
-use crate::harness::people::{User, token};
+use crate::harness::users::{User, token};
 use crate::harness::{Options, Server, text};
 use crate::team::audited;
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::harness::client::{Reply, Request, connect};
-use crate::harness::people::{User, now};
 use crate::harness::process::own_redis;
+use crate::harness::users::{User, now};
 use crate::harness::{Options, Server, shortest, until};
 
 /// What a request may take while its counter is in trouble; the counter itself may cost it 50 ms.

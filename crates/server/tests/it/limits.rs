@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use crate::harness::client::Reply;
-use crate::harness::people::User;
 use crate::harness::process::own_redis;
-use crate::harness::{Options, Server, people};
+use crate::harness::users::User;
+use crate::harness::{Options, Server, users};
 
 const HEADERS: [&str; 3] = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
 
@@ -24,7 +24,7 @@ fn create(user: &User<'_>) -> Reply {
 }
 
 fn now_ms() -> i64 {
-    i64::try_from(people::now() * 1000).unwrap()
+    i64::try_from(users::now() * 1000).unwrap()
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn routes_without_a_limit_say_nothing_of_one() {
         assert!(HEADERS.iter().all(|name| reply.header(name).is_none()), "{path}");
     }
     for number in 0..40 {
-        ana.contact("C", &people::phone(number));
+        ana.contact("C", &users::phone(number));
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Server, eventually, text};
 
-fn link(user: &crate::harness::people::User<'_>, url: &str) -> Value {
+fn link(user: &crate::harness::users::User<'_>, url: &str) -> Value {
     user.post("/api/links", json!({ "original_url": url })).created()
 }
 

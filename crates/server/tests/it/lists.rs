@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::client::{Reply, Request};
-use crate::harness::people::{User, phone};
+use crate::harness::users::{User, phone};
 use crate::harness::{Server, text};
 
 /// The lists, by how they are asked for.

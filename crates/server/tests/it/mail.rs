@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use recado_simulators::smtp::{self, Mood, Received, Smtp};
+use recado_simulators::smtp::{self, ReceivedMail, Smtp, SmtpBehavior};
 use serde_json::{Value, json};
 
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, shortest, text, until};
 
 fn post_office() -> Smtp {
-    Smtp::start(smtp::Options::default()).unwrap()
+    Smtp::start(smtp::SmtpOptions::default()).unwrap()
 }
 
 fn server(mail: &Smtp) -> Server {
@@ -22,7 +22,7 @@ fn invite(owner: &User<'_>, email: &str) -> Value {
     owner.post("/api/team/invites", body).created()
 }
 
-fn arrived(mail: &Smtp, count: usize) -> Vec<Received> {
+fn arrived(mail: &Smtp, count: usize) -> Vec<ReceivedMail> {
     eventually("the mail arrives", || {
         Some(mail.mails()).filter(|mails| mails.len() >= count)
     })
@@ -110,7 +110,7 @@ fn without_a_mail_server_nothing_is_queued() {
 #[test]
 fn a_refused_mail_waits_sealed_and_goes_out_later() {
     let mail = post_office();
-    mail.set_mood(Mood::Refuses(451));
+    mail.set_behavior(SmtpBehavior::Refuses(451));
     let server = server(&mail);
     let made = invite(&server.owner(), "bia@example.com");
     deferred(&server, 1);
@@ -121,7 +121,7 @@ fn a_refused_mail_waits_sealed_and_goes_out_later() {
     for secret in [token.as_str(), "bia@example.com", "accept-invite", "Loja"] {
         assert!(!content.contains(secret), "{secret}");
     }
-    mail.set_mood(Mood::Takes);
+    mail.set_behavior(SmtpBehavior::Takes);
     hurry(&server);
     let mails = arrived(&mail, 1);
     assert!(mails[0].text().contains(&token));
@@ -136,7 +136,7 @@ fn a_refused_mail_waits_sealed_and_goes_out_later() {
 #[test]
 fn after_the_eighth_try_a_mail_is_given_up() {
     let mail = post_office();
-    mail.set_mood(Mood::Refuses(550));
+    mail.set_behavior(SmtpBehavior::Refuses(550));
     let server = server(&mail);
     let made = invite(&server.owner(), "bia@example.com");
     deferred(&server, 1);
@@ -154,7 +154,7 @@ fn after_the_eighth_try_a_mail_is_given_up() {
 #[test]
 fn a_mail_server_that_hangs_holds_up_nobody_and_a_crash_loses_nothing() {
     let mail = post_office();
-    mail.set_mood(Mood::Hangs);
+    mail.set_behavior(SmtpBehavior::Hangs);
     let server = server(&mail);
     let ana = server.owner();
     invite(&ana, "bia@example.com");
@@ -163,7 +163,7 @@ fn a_mail_server_that_hangs_holds_up_nobody_and_a_crash_loses_nothing() {
     assert_eq!(mail.attempts(), 1, "it did not wait for the mail server");
     // In the middle of it.
     server.kill();
-    mail.set_mood(Mood::Takes);
+    mail.set_behavior(SmtpBehavior::Takes);
     server.run(&["serve"]);
     arrived(&mail, 1);
     // The lease of the dead one runs out.
@@ -177,11 +177,11 @@ fn a_mail_server_that_hangs_holds_up_nobody_and_a_crash_loses_nothing() {
 #[test]
 fn what_may_have_arrived_is_sent_again_under_the_same_id() {
     let mail = post_office();
-    mail.set_mood(Mood::KeepsAndCloses);
+    mail.set_behavior(SmtpBehavior::KeepsAndCloses);
     let server = server(&mail);
     invite(&server.owner(), "bia@example.com");
     deferred(&server, 1);
-    mail.set_mood(Mood::Takes);
+    mail.set_behavior(SmtpBehavior::Takes);
     hurry(&server);
     let mails = arrived(&mail, 2);
     assert_eq!(mails[0].header("Message-ID"), mails[1].header("Message-ID"));

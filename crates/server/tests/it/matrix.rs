@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::harness::client::{Reply, Request};
 use crate::harness::media;
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, eventually, text, until};
 use crate::{api_keys, invites};
 

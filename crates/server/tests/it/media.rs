@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::harness::client::connect;
 use crate::harness::media::{FORM, JPEG, MP4, PDF, PNG, WEBP, form, part_head};
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, text, until};
 
 const MB: usize = 1_048_576;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::api_keys;
-use crate::harness::people::{User, now, sign};
 use crate::harness::stream::{Piece, Stream};
+use crate::harness::users::{User, now, sign};
 use crate::harness::{DEADLINE, Server, eventually, shortest, text, until};
 
 /// Does something that notifies: cancels a scheduled campaign; its id.

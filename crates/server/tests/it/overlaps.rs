@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::harness::client::Request;
-use crate::harness::dice::{Dice, runs, seed};
-use crate::harness::people::User;
-use crate::harness::setting::{silent, usage};
+use crate::harness::rng::{TestRng, runs, seed};
+use crate::harness::runs::{silent, usage};
+use crate::harness::users::User;
 use crate::harness::{Options, Server, text, until};
 
 /// When nothing starts by itself.
@@ -247,11 +247,11 @@ fn orders(commands: &[&'static str]) -> Vec<Vec<&'static str>> {
 }
 
 /// Sends all at once, each to one of two servers and after a moment of its own; what each is told.
-fn at_once(ana: &User<'_>, path: &str, port: u16, dice: &mut Dice) -> BTreeMap<&'static str, u16> {
+fn at_once(ana: &User<'_>, path: &str, port: u16, rng: &mut TestRng) -> BTreeMap<&'static str, u16> {
     let requests = COMMANDS.map(|command| {
         let request = asked(ana, path, command);
-        let request = if dice.below(2) == 0 { request } else { request.at(port) };
-        (command, request, dice.moment(2000))
+        let request = if rng.below(2) == 0 { request } else { request.at(port) };
+        (command, request, rng.moment(2000))
     });
     std::thread::scope(|scope| {
         let threads = requests.map(|(command, request, moment)| {
@@ -278,7 +278,7 @@ fn commands_at_once_on_two_servers_are_told_what_they_would_be_one_after_the_oth
     for round in 0..rounds {
         let (ana, word) = (server.owner(), format!("round {round}"));
         let path = scheduled(&ana, &word);
-        let told = at_once(&ana, &path, other.port(), &mut Dice::of(seed, round));
+        let told = at_once(&ana, &path, other.port(), &mut TestRng::of(seed, round));
         let after = status(&ana, &path);
         let explained = orders(&COMMANDS).into_iter().find_map(|order| {
             let (wanted, status) = in_turn(&order);

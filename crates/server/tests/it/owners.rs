@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::harness::admin::{Browser, ROOT};
 use crate::harness::client::Reply;
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, text};
 
 fn made(root: &User<'_>, email: &str) -> (String, Value) {

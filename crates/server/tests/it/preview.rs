@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::harness::client::Reply;
-use crate::harness::people::{User, phone};
-use crate::harness::setting::{ended, silent};
+use crate::harness::runs::{ended, silent};
+use crate::harness::users::{User, phone};
 use crate::harness::{Server, text};
 
 fn ask(user: &User<'_>, campaign: &str) -> Reply {

@@ -1,8 +1,8 @@
 //! The process itself: its commands, its configuration, its readiness.
 
 use crate::harness::client::Request;
-use crate::harness::people::phone;
 use crate::harness::process::{Process, SESSION_SECRET, command, environment, free_port};
+use crate::harness::users::phone;
 use crate::harness::{Options, Server, eventually, until};
 
 #[test]

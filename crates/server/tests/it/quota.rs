@@ -1,7 +1,7 @@
 //! The plan's messages a month.
 
 use crate::conversations::{reply, written_to};
-use crate::harness::setting::silent;
+use crate::harness::runs::silent;
 use crate::harness::{Server, text};
 
 #[test]
@@ -50,12 +50,14 @@ fn two_runs_at_once_cannot_exceed_the_month_together() {
 
 #[test]
 fn failed_sends_do_not_count_and_a_cancel_gives_the_rest_back() {
-    use recado_simulators::whatsapp::{Fault, FaultKind};
+    use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
     let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "50"));
     let ana = server.owner();
     ana.profile();
     let id = ana.campaign_to("a", 0..200);
-    server.whatsapp.script(vec![Fault::send(FaultKind::error(131_026, ""))]);
+    server
+        .whatsapp
+        .script(vec![WhatsappFault::send(WhatsappFaultKind::error(131_026, ""))]);
     let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
     crate::harness::until("some were sent", || server.whatsapp.counters().accepted >= 5);
@@ -69,12 +71,14 @@ fn failed_sends_do_not_count_and_a_cancel_gives_the_rest_back() {
 
 #[test]
 fn replies_that_were_taken_count_and_none_is_refused_for_it() {
-    use recado_simulators::whatsapp::{Fault, FaultKind};
+    use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
     let server = Server::start(silent());
     let ana = server.owner();
     let conversation = written_to(&ana);
     let used = || ana.get("/api/billing/subscription").ok()["usage"]["messages"].clone();
-    server.whatsapp.script(vec![Fault::send(FaultKind::Throttle)]);
+    server
+        .whatsapp
+        .script(vec![WhatsappFault::send(WhatsappFaultKind::Throttle)]);
     reply(&ana, &conversation, "oi").refused(502, "WHATSAPP_ERROR");
     assert_eq!(used(), 0);
     reply(&ana, &conversation, "oi").created();

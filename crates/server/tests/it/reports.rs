@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::people::User;
 use crate::harness::process::command;
+use crate::harness::users::User;
 use crate::harness::{Server, text, until};
 use crate::ingestion::{ago, order};
 

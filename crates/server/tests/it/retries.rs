@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use recado_simulators::whatsapp::{Fault, FaultKind, Preference};
+use recado_simulators::whatsapp::{Preference, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 
 use crate::harness::client::Reply;
-use crate::harness::people::{User, now, phone};
-use crate::harness::setting::{calls, ended, silent};
+use crate::harness::runs::{calls, ended, silent};
+use crate::harness::users::{User, now, phone};
 use crate::harness::{Server, text, until};
 
 const NUMBER: &str = "106500000031";
@@ -24,7 +24,8 @@ fn seconds_ahead(seconds: i64) -> String {
 
 /// The next message to each of these contacts is refused with the code.
 fn refuse(server: &Server, codes: &[(usize, u32)]) {
-    let fault = |(number, code): &(usize, u32)| Fault::send_to(&phone(*number), FaultKind::error(*code, ""));
+    let fault =
+        |(number, code): &(usize, u32)| WhatsappFault::send_to(&phone(*number), WhatsappFaultKind::error(*code, ""));
     server.whatsapp.script(codes.iter().map(fault).collect());
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::api_keys;
 use crate::harness::database::Database;
-use crate::harness::people::{User, phone};
+use crate::harness::users::{User, phone};
 use crate::harness::{Server, eventually, text, until};
 
 /// Days since the last order, orders, what they came to.

@@ -1,14 +1,14 @@
 //! Runs that meet the platform's moods: refusals, throttling, silence, an expired token, a cancel, a pace.
 
-use recado_simulators::whatsapp::{Fault, FaultKind};
+use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 
-use crate::harness::people::phone;
-use crate::harness::setting::{adds_up, calls, counted, ended, silent, status, statuses};
+use crate::harness::runs::{adds_up, calls, counted, ended, silent, status, statuses};
+use crate::harness::users::phone;
 use crate::harness::{Options, Server, text, until};
 
-fn error(code: u32, details: &str) -> FaultKind {
-    FaultKind::error(code, details)
+fn error(code: u32, details: &str) -> WhatsappFaultKind {
+    WhatsappFaultKind::error(code, details)
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn a_permanent_error_is_one_failed_send() {
     let ana = server.owner();
     ana.profile();
     ana.contacts(12);
-    server.whatsapp.script(vec![Fault::send_to(
+    server.whatsapp.script(vec![WhatsappFault::send_to(
         &phone(3),
         error(131_026, "Message undeliverable."),
     )]);
@@ -51,15 +51,15 @@ fn what_is_ambiguous_is_never_sent_again_and_settled_by_later_news() {
     ana.profile_at(number);
     ana.contacts(8);
     let faults = [
-        FaultKind::AcceptThenReset,
-        FaultKind::AcceptThenStatus500,
-        FaultKind::GarbageJson,
-        FaultKind::AnswerWithoutId,
+        WhatsappFaultKind::AcceptThenReset,
+        WhatsappFaultKind::AcceptThenStatus500,
+        WhatsappFaultKind::GarbageJson,
+        WhatsappFaultKind::AnswerWithoutId,
     ];
     let faults = faults
         .into_iter()
         .enumerate()
-        .map(|(n, kind)| Fault::send_to(&phone(n), kind));
+        .map(|(n, kind)| WhatsappFault::send_to(&phone(n), kind));
     server.whatsapp.script(faults.collect());
     let id = ana.plain_campaign();
     let report = ana.execute(&id).ok();
@@ -100,9 +100,10 @@ fn what_stays_unknown_fails_with_a_message_that_says_so() {
     let ana = server.owner();
     ana.profile();
     ana.contacts(3);
-    server
-        .whatsapp
-        .script(vec![Fault::send_to(&phone(1), FaultKind::AcceptThenReset)]);
+    server.whatsapp.script(vec![WhatsappFault::send_to(
+        &phone(1),
+        WhatsappFaultKind::AcceptThenReset,
+    )]);
     let id = ana.plain_campaign();
     assert_eq!(ana.execute(&id).ok()["status"], "partial");
     assert_eq!(ana.stats(&id)["pending"], 1);
@@ -128,9 +129,9 @@ fn what_is_throttled_is_sent_later() {
     ana.profile();
     ana.contacts(6);
     server.whatsapp.script(vec![
-        Fault::send_to(&phone(0), FaultKind::Throttle),
-        Fault::send_to(&phone(1), FaultKind::RateLimited { retry_after_s: 1 }),
-        Fault::send_to(&phone(2), error(131_056, "Pair rate limit hit")),
+        WhatsappFault::send_to(&phone(0), WhatsappFaultKind::Throttle),
+        WhatsappFault::send_to(&phone(1), WhatsappFaultKind::RateLimited { retry_after_s: 1 }),
+        WhatsappFault::send_to(&phone(2), error(131_056, "Pair rate limit hit")),
     ]);
     let id = ana.plain_campaign();
     let report = ana.execute(&id).ok();
@@ -146,7 +147,9 @@ fn what_is_throttled_for_ever_fails_in_the_end() {
     let ana = server.owner();
     ana.profile();
     ana.contacts(1);
-    server.whatsapp.script(vec![Fault::send(error(80_007, "limit")); 20]);
+    server
+        .whatsapp
+        .script(vec![WhatsappFault::send(error(80_007, "limit")); 20]);
     let id = ana.plain_campaign();
     let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
@@ -201,9 +204,10 @@ fn a_number_that_is_removed_during_a_run_pauses_it() {
     let ana = server.owner();
     ana.profile();
     ana.contacts(100);
-    server
-        .whatsapp
-        .script(vec![Fault::send_to(&phone(7), error(132_015, "Template is paused"))]);
+    server.whatsapp.script(vec![WhatsappFault::send_to(
+        &phone(7),
+        error(132_015, "Template is paused"),
+    )]);
     let id = ana.plain_campaign();
     let report = ana.execute(&id).ok();
     assert_eq!(

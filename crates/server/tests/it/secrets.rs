@@ -15,9 +15,9 @@ use crate::harness::admin::Browser;
 use crate::harness::client::Reply;
 use crate::harness::database::Database;
 use crate::harness::figures::scrape;
-use crate::harness::people::User;
 use crate::harness::process::{SESSION_SECRET, free_port};
-use crate::harness::setting::ended;
+use crate::harness::runs::ended;
+use crate::harness::users::User;
 use crate::harness::{GATEWAY_TOKEN, Options, Server, VERIFY_TOKEN, WHATSAPP_APP_SECRET, eventually, text, until};
 
 const NUMBER: &str = "106500000077";
@@ -83,7 +83,7 @@ fn given() -> Vec<Marker> {
         ("the password of Redis", REDIS.to_owned()),
         ("the mail server's password", SMTP.to_owned()),
         ("the key of the AI service", AI.to_owned()),
-        ("the gateway's key", payment::Options::default().api_key),
+        ("the gateway's key", payment::PaymentOptions::default().api_key),
         ("the token of the gateway's events", GATEWAY_TOKEN.to_owned()),
         ("the secret of the platform's callbacks", WHATSAPP_APP_SECRET.to_owned()),
         ("the token of the handshake", VERIFY_TOKEN.to_owned()),

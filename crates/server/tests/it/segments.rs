@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::people::{User, phone};
+use crate::harness::users::{User, phone};
 use crate::harness::{Server, text};
 
 fn made(user: &User<'_>, body: Value) -> Value {

@@ -1,11 +1,11 @@
 //! Campaigns that nobody waits for: sent, scheduled, held up, tried again.
 
-use recado_simulators::whatsapp::{Fault, FaultKind};
+use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 
 use crate::harness::client::Reply;
-use crate::harness::people::{User, phone};
-use crate::harness::setting::{calls, ended, silent};
+use crate::harness::runs::{calls, ended, silent};
+use crate::harness::users::{User, phone};
 use crate::harness::{Server, eventually, text, until};
 
 fn act(user: &User<'_>, campaign: &str, action: &str) -> Reply {
@@ -236,8 +236,8 @@ fn failed_sends_are_tried_again_and_the_others_left_alone() {
     let ana = server.owner();
     ana.profile();
     ana.contacts(6);
-    let undeliverable = || FaultKind::error(131_026, "");
-    let faults = [1, 4].map(|number| Fault::send_to(&phone(number), undeliverable()));
+    let undeliverable = || WhatsappFaultKind::error(131_026, "");
+    let faults = [1, 4].map(|number| WhatsappFault::send_to(&phone(number), undeliverable()));
     server.whatsapp.script(faults.to_vec());
     let id = ana.plain_campaign();
     act(&ana, &id, "retry-failed").refused(400, "VALIDATION_ERROR");

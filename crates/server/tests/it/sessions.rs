@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 
-use crate::harness::people::{now, sign, sign_with};
 use crate::harness::process::SESSION_SECRET;
+use crate::harness::users::{now, sign, sign_with};
 use crate::harness::{Options, Server};
 
 #[test]

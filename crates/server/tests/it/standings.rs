@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::api_keys;
 use crate::harness::client::{Reply, Request};
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, eventually};
 use crate::matrix::{is_account, label, row, with_body};
 

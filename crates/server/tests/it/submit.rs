@@ -1,9 +1,9 @@
 //! Templates and the platform: submission, its verdict by callback, and what follows.
 
-use recado_simulators::whatsapp::{Approval, Fault, FaultKind};
+use recado_simulators::whatsapp::{Approval, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text, until};
 
 fn submit(user: &User<'_>, id: &str) -> crate::harness::client::Reply {
@@ -106,7 +106,9 @@ fn a_failing_platform_is_told_with_its_code() {
     let details = "Message template limit reached.";
     server
         .whatsapp
-        .script(vec![Fault::template(FaultKind::error(2_388_019, details))]);
+        .script(vec![WhatsappFault::template(WhatsappFaultKind::error(
+            2_388_019, details,
+        ))]);
     let error = submit(&ana, &id).refused(502, "WHATSAPP_ERROR");
     assert_eq!(error["details"]["code"], 2_388_019, "{error}");
     assert!(
@@ -118,12 +120,12 @@ fn a_failing_platform_is_told_with_its_code() {
     assert_eq!(get(&ana, &id)["meta_status"], "draft");
 
     for fault in [
-        FaultKind::GarbageJson,
-        FaultKind::AcceptThenStatus500,
-        FaultKind::AcceptThenReset,
+        WhatsappFaultKind::GarbageJson,
+        WhatsappFaultKind::AcceptThenStatus500,
+        WhatsappFaultKind::AcceptThenReset,
     ] {
         let id = ana.template(&format!("t{}", uuid::Uuid::new_v4().simple()), "Oi", &[]);
-        server.whatsapp.script(vec![Fault::template(fault.clone())]);
+        server.whatsapp.script(vec![WhatsappFault::template(fault.clone())]);
         let reply = submit(&ana, &id);
         assert_eq!(reply.status, 502, "{fault:?}: {}", reply.text);
         reply.refused(502, "WHATSAPP_ERROR");

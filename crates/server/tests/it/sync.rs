@@ -1,10 +1,10 @@
 //! Synchronisation: every template of the platform, and nothing of ours overwritten.
 
-use recado_simulators::whatsapp::{Fault, FaultKind, On};
+use recado_simulators::whatsapp::{On, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 
-use crate::harness::people::User;
-use crate::harness::people::phone;
+use crate::harness::users::User;
+use crate::harness::users::phone;
 use crate::harness::{Options, Server, text, until};
 
 fn sync(user: &User<'_>) -> Value {
@@ -81,8 +81,12 @@ fn a_failing_platform_leaves_nothing_half_written() {
     for number in 0..105 {
         remote(&server, number);
     }
-    for kind in [FaultKind::GarbageJson, FaultKind::AcceptThenReset, FaultKind::Throttle] {
-        server.whatsapp.script(vec![Fault::of(On::List, kind)]);
+    for kind in [
+        WhatsappFaultKind::GarbageJson,
+        WhatsappFaultKind::AcceptThenReset,
+        WhatsappFaultKind::Throttle,
+    ] {
+        server.whatsapp.script(vec![WhatsappFault::of(On::List, kind)]);
         let refused = ana.request("POST", "/api/templates/sync").send();
         refused.refused(502, "WHATSAPP_ERROR");
         assert_eq!(server.db.count("FROM message_templates"), 0);
@@ -158,8 +162,8 @@ fn a_refusal_of_the_template_says_how_it_stands() {
     ana.profile();
     ana.contacts(1);
     for (code, status) in [(132_015, "paused"), (132_016, "disabled")] {
-        let error = FaultKind::error(code, "Said by the platform.");
-        server.whatsapp.script(vec![Fault::send_to(&phone(0), error)]);
+        let error = WhatsappFaultKind::error(code, "Said by the platform.");
+        server.whatsapp.script(vec![WhatsappFault::send_to(&phone(0), error)]);
         let template = ana.approved("Oi {{1}}", &["Ana"]);
         let id = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
         assert_eq!(ana.execute(&id).ok()["paused"], true);

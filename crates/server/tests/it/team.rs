@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::client::{Reply, Request};
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, shortest, text, until};
 
 fn path(user: Uuid) -> String {

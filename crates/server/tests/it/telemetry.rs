@@ -15,9 +15,9 @@ use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::harness::client::connect;
 use crate::harness::figures::{Figures, scrape};
-use crate::harness::people::phone;
 use crate::harness::process::{Process, command, free_port};
-use crate::harness::setting::{counted, silent};
+use crate::harness::runs::{counted, silent};
+use crate::harness::users::phone;
 use crate::harness::{Options, Server, eventually, text, until};
 
 /// A scrape never takes longer, whatever the database does.

@@ -6,7 +6,7 @@ use recado_simulators::whatsapp::Inbound;
 use serde_json::{Value, json};
 
 use crate::billing::{card_order, subscribe};
-use crate::harness::people::{User, phone};
+use crate::harness::users::{User, phone};
 use crate::harness::{Server, eventually, text};
 
 const NUMBER: &str = "106500000001";

@@ -1,12 +1,12 @@
 //! Templates as WhatsApp's own tools make them: with named placeholders, without examples, in languages of three
 //! letters, with parts that no message can be made of here.
 
-use recado_simulators::whatsapp::Received;
+use recado_simulators::whatsapp::ReceivedRequest;
 use serde_json::{Value, json};
 
 use crate::harness::client::Reply;
-use crate::harness::people::{User, phone};
-use crate::harness::setting::silent;
+use crate::harness::runs::silent;
+use crate::harness::users::{User, phone};
 use crate::harness::{DEADLINE, Server, text};
 
 fn sync(user: &User<'_>) {
@@ -35,7 +35,7 @@ fn named(name: &str) -> Value {
 }
 
 /// The parameters of a part of a message, by their names.
-fn by_name(sent: &Received, part: &str) -> Vec<(String, String)> {
+fn by_name(sent: &ReceivedRequest, part: &str) -> Vec<(String, String)> {
     let components = sent.request.body["template"]["components"].as_array().unwrap();
     let part = components.iter().find(|component| component["type"] == part).unwrap();
     let parameters = part["parameters"].as_array().unwrap().iter();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, eventually, text};
 
 fn with(change: Value) -> Value {

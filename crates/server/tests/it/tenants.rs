@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::client::Reply;
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Server, text};
 
 /// A tenant with one of everything.

@@ -1,12 +1,12 @@
 //! Tests of campaigns: one message to one phone, outside the statistics.
 
-use recado_simulators::whatsapp::{Fault, FaultKind, On};
+use recado_simulators::whatsapp::{On, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 
 use crate::harness::client::Reply;
 use crate::harness::media::PNG;
-use crate::harness::people::User;
-use crate::harness::setting::{silent, status, statuses};
+use crate::harness::runs::{silent, status, statuses};
+use crate::harness::users::User;
 use crate::harness::{Server, text, until};
 
 const PHONE: &str = "+5511961234567";
@@ -190,16 +190,20 @@ fn what_the_platform_refuses_is_told_with_its_code_and_costs_nothing() {
     let details = "Recipient cannot be reached".to_owned();
     for (code, http_status) in [(131_026, 400), (190, 401)] {
         let details = details.clone();
-        server.whatsapp.script(vec![Fault::send(FaultKind::Error {
-            code,
-            http_status,
-            details,
-        })]);
+        server
+            .whatsapp
+            .script(vec![WhatsappFault::send(WhatsappFaultKind::Error {
+                code,
+                http_status,
+                details,
+            })]);
         let error = test(&ana, &id, PHONE).refused(502, "WHATSAPP_ERROR");
         assert_eq!(error["details"]["code"], code, "{error}");
         assert_eq!(error["details"]["message"], error["message"]);
     }
-    server.whatsapp.script(vec![Fault::send(FaultKind::Throttle)]);
+    server
+        .whatsapp
+        .script(vec![WhatsappFault::send(WhatsappFaultKind::Throttle)]);
     let error = test(&ana, &id, PHONE).refused(502, "WHATSAPP_ERROR");
     assert_eq!(error["details"]["code"], 130_429, "{error}");
     assert_eq!(usage(&server), "0/0/0");
@@ -228,12 +232,12 @@ fn what_may_have_left_is_never_sent_again_and_counts() {
     ana.profile();
     let id = ana.plain_campaign();
     let faults = [
-        FaultKind::AcceptThenReset,
-        FaultKind::GarbageJson,
-        FaultKind::AcceptThenStatus500,
+        WhatsappFaultKind::AcceptThenReset,
+        WhatsappFaultKind::GarbageJson,
+        WhatsappFaultKind::AcceptThenStatus500,
     ];
     for (number, fault) in (1..).zip(faults) {
-        server.whatsapp.script(vec![Fault::send(fault.clone())]);
+        server.whatsapp.script(vec![WhatsappFault::send(fault.clone())]);
         let error = test(&ana, &id, PHONE).refused(502, "WHATSAPP_ERROR");
         assert!(
             text(&error["message"]).contains("outcome is unknown"),
@@ -341,9 +345,10 @@ fn a_file_is_given_to_the_platform_first() {
     let template = ana.template_with_file("foto", "image", &url);
     server.db.run("UPDATE message_templates SET meta_status = 'approved'");
     let id = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
-    server
-        .whatsapp
-        .script(vec![Fault::of(On::Media, FaultKind::AcceptThenStatus500)]);
+    server.whatsapp.script(vec![WhatsappFault::of(
+        On::Media,
+        WhatsappFaultKind::AcceptThenStatus500,
+    )]);
     test(&ana, &id, PHONE).refused(502, "WHATSAPP_ERROR");
     assert_eq!((usage(&server), server.whatsapp.sends().len()), (String::new(), 0));
     test(&ana, &id, PHONE).ok();

@@ -22,8 +22,8 @@ mod otel {
     use serde_json::Value;
 
     use super::{Options, Server};
-    use crate::harness::people::phone;
-    use crate::harness::setting::{counted, silent};
+    use crate::harness::runs::{counted, silent};
+    use crate::harness::users::phone;
     use crate::harness::{eventually, text, until};
 
     /// A span, with its attributes as text.
@@ -77,7 +77,7 @@ mod otel {
     }
 
     fn collector() -> Receiver {
-        Receiver::start(receiver::Options::default()).unwrap()
+        Receiver::start(receiver::ReceiverOptions::default()).unwrap()
     }
 
     fn sending_to(collector: &Receiver) -> Options {

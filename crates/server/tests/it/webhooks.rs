@@ -4,7 +4,7 @@ use recado_simulators::fault::{Fault, FaultKind};
 use recado_simulators::receiver::{self, Delivery, Receiver};
 use serde_json::{Value, json};
 
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text, until};
 
 const NEVER: &str = "https://e.example";
@@ -16,7 +16,7 @@ fn options() -> Options {
 }
 
 fn receiver() -> Receiver {
-    Receiver::start(receiver::Options::default()).unwrap()
+    Receiver::start(receiver::ReceiverOptions::default()).unwrap()
 }
 
 fn body(url: &str, events: &[&str]) -> Value {

@@ -16,14 +16,14 @@ use crate::{now_ms, set};
 
 /// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct AiOptions {
     /// The address to listen on.
     pub bind: String,
     /// The bearer token wanted; none: any.
     pub api_key: Option<String>,
 }
 
-impl Default for Options {
+impl Default for AiOptions {
     fn default() -> Self {
         Self {
             bind: "127.0.0.1:0".into(),
@@ -40,7 +40,7 @@ pub struct Ai {
 
 impl Ai {
     /// Listens and returns, or says why it cannot listen.
-    pub fn start(options: Options) -> io::Result<Self> {
+    pub fn start(options: AiOptions) -> io::Result<Self> {
         let core = Arc::new(Core {
             api_key: options.api_key,
             faults: Script::default(),

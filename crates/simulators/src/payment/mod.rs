@@ -11,8 +11,8 @@ use std::{io, thread};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::callback_sender::{Deliveries, Queue, QueuedCallback};
 use crate::control::{done, no_route};
-use crate::courier::{Deliveries, Parcel, Queue};
 use crate::fault::{Fault, Faults, Script};
 use crate::host::{Answer, Call, Host, Service};
 use crate::ledger::{Entry, Ledger};
@@ -21,7 +21,7 @@ use store::{Refusal, Store, now, text};
 
 /// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct PaymentOptions {
     /// The address to listen on.
     pub bind: String,
     /// The key wanted in the header `access_token`.
@@ -36,7 +36,7 @@ pub struct Options {
     pub paid_after_ms: Option<u64>,
 }
 
-impl Options {
+impl PaymentOptions {
     /// Payers as a person at a development server expects them.
     pub fn development() -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Options {
     }
 }
 
-impl Default for Options {
+impl Default for PaymentOptions {
     fn default() -> Self {
         Self {
             bind: "127.0.0.1:0".into(),
@@ -60,14 +60,14 @@ impl Default for Options {
 }
 
 /// The running simulator; it stops when dropped.
-pub struct Payment {
+pub struct PaymentSimulator {
     host: Host,
     core: Arc<Core>,
 }
 
-impl Payment {
+impl PaymentSimulator {
     /// Listens and returns, or says why it cannot listen.
-    pub fn start(options: Options) -> io::Result<Self> {
+    pub fn start(options: PaymentOptions) -> io::Result<Self> {
         let bind = options.bind.clone();
         let (store, faults, ledger, queue) = Default::default();
         let core = Arc::new(Core {
@@ -119,7 +119,7 @@ impl Payment {
     }
 
     /// Changes the options while running; a changed `bind` has no effect.
-    pub fn set_options(&self, change: impl FnOnce(&mut Options)) {
+    pub fn set_options(&self, change: impl FnOnce(&mut PaymentOptions)) {
         change(&mut locked(&self.core.options));
     }
 
@@ -130,14 +130,14 @@ impl Payment {
     }
 
     /// Sends an event about a payment or a subscription by hand; false if there is none with this id.
-    pub fn send_event(&self, event: &Event) -> bool {
+    pub fn send_event(&self, event: &PaymentEvent) -> bool {
         self.core.send_event(event)
     }
 }
 
 /// An event sent by hand: any name, more than once, or with a wrong token.
 #[derive(Debug, Clone, serde::Deserialize)]
-pub struct Event {
+pub struct PaymentEvent {
     /// For example `PAYMENT_RECEIVED` or `SUBSCRIPTION_INACTIVATED`.
     pub event: String,
     /// A payment or a subscription.
@@ -194,7 +194,7 @@ enum Job {
 }
 
 struct Core {
-    options: Mutex<Options>,
+    options: Mutex<PaymentOptions>,
     store: Mutex<Store>,
     faults: Script<Fault>,
     ledger: Ledger,
@@ -278,7 +278,7 @@ impl Core {
         None
     }
 
-    fn send_event(&self, event: &Event) -> bool {
+    fn send_event(&self, event: &PaymentEvent) -> bool {
         let store = locked(&self.store);
         let Some(object) = store
             .payments
@@ -332,7 +332,7 @@ impl Core {
     }
 
     /// What is told of an action is a job of its own.
-    fn pack(&self, due: Vec<Job>) -> Vec<Parcel> {
+    fn pack(&self, due: Vec<Job>) -> Vec<QueuedCallback> {
         let mut hooks = Vec::new();
         for job in due {
             match job {
@@ -340,29 +340,29 @@ impl Core {
                 Job::Act(payment, action) => drop(self.happen(&payment, action)),
             }
         }
-        self.parcels(hooks)
+        self.callback(hooks)
     }
 
-    fn parcels(&self, due: Vec<Hook>) -> Vec<Parcel> {
+    fn callback(&self, due: Vec<Hook>) -> Vec<QueuedCallback> {
         let options = locked(&self.options).clone();
         let Some(url) = options.webhook_url else {
             return Vec::new();
         };
-        let parcel = |hook: Hook| {
+        let callback = |hook: Hook| {
             let token = if hook.wrong_token {
                 "wrong".to_owned()
             } else {
                 options.webhook_token.clone()
             };
             let headers = vec![("asaas-access-token", token)];
-            Parcel {
+            QueuedCallback {
                 url: url.clone(),
                 headers,
                 body: hook.body.to_string().into_bytes(),
                 retry: !hook.wrong_token,
             }
         };
-        due.into_iter().map(parcel).collect()
+        due.into_iter().map(callback).collect()
     }
 }
 

@@ -28,7 +28,7 @@ fn site() -> Vec<u8> {
 
 /// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct ReceiverOptions {
     /// The address to listen on.
     pub bind: String,
     /// What every POST has to be signed with, else it is answered with 401: the secret in hex, or with `whsec_`. None:
@@ -36,7 +36,7 @@ pub struct Options {
     pub secret: Option<String>,
 }
 
-impl Default for Options {
+impl Default for ReceiverOptions {
     fn default() -> Self {
         Self {
             bind: "127.0.0.1:0".into(),
@@ -53,7 +53,7 @@ pub struct Receiver {
 
 impl Receiver {
     /// Listens and returns, or says why it cannot listen.
-    pub fn start(options: Options) -> io::Result<Self> {
+    pub fn start(options: ReceiverOptions) -> io::Result<Self> {
         let core = Arc::new(Core {
             secret: options.secret,
             faults: Script::default(),

@@ -9,7 +9,7 @@ use sha2::Sha256;
 
 use super::graph::in_status;
 use super::{Core, DISPLAY_NUMBER};
-use crate::courier::Parcel;
+use crate::callback_sender::QueuedCallback;
 use crate::{locked, set};
 
 /// An accepted message, as far as its statuses need it.
@@ -51,7 +51,7 @@ pub(super) fn template_change(value: Value) -> Value {
 
 impl Core {
     /// Carries out what is due and makes the POSTs that tell of it: the rightly signed in one, the others in another.
-    pub(super) fn pack(&self, due: Vec<Job>) -> Vec<Parcel> {
+    pub(super) fn pack(&self, due: Vec<Job>) -> Vec<QueuedCallback> {
         let (mut right, mut wrong) = (Envelope::default(), Envelope::default());
         for job in due {
             match job {
@@ -85,10 +85,10 @@ impl Core {
         let Some(url) = options.callback_url else {
             return Vec::new();
         };
-        let parcel = |envelope: Envelope, secret: &str, retry: bool| {
+        let callback = |envelope: Envelope, secret: &str, retry: bool| {
             let body = envelope.into_body()?;
             let headers = vec![("X-Hub-Signature-256", signature(secret, &body))];
-            Some(Parcel {
+            Some(QueuedCallback {
                 url: url.clone(),
                 headers,
                 body,
@@ -97,8 +97,8 @@ impl Core {
         };
         let wrong_secret = format!("not {}", options.app_secret);
         [
-            parcel(right, &options.app_secret, true),
-            parcel(wrong, &wrong_secret, false),
+            callback(right, &options.app_secret, true),
+            callback(wrong, &wrong_secret, false),
         ]
         .into_iter()
         .flatten()

@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use super::Core;
 use super::callback::{Job, template_change};
 use super::definition::{parameters, text};
-use super::options::Options;
+use super::options::WhatsappOptions;
+use crate::callback_sender::Deliveries;
 use crate::control::{done, no_route};
-use crate::courier::Deliveries;
 use crate::host::{Answer, Call};
 use crate::ledger::Entry;
 use crate::{locked, set};
 
 /// A request as the ledger shows it, with what matters of a message taken out.
 #[derive(Debug, Clone, Serialize)]
-pub struct Received {
+pub struct ReceivedRequest {
     #[serde(flatten)]
     pub request: Entry,
     pub to: Option<String>,
@@ -28,7 +28,7 @@ pub struct Received {
     pub parameters: Vec<String>,
 }
 
-impl From<Entry> for Received {
+impl From<Entry> for ReceivedRequest {
     fn from(request: Entry) -> Self {
         let at = |path: &str| request.body.pointer(path).and_then(Value::as_str).map(str::to_owned);
         Self {
@@ -84,8 +84,8 @@ impl Core {
         Ok(Answer::ok(&body))
     }
 
-    pub(super) fn received(&self) -> Vec<Received> {
-        self.ledger.entries().into_iter().map(Received::from).collect()
+    pub(super) fn received(&self) -> Vec<ReceivedRequest> {
+        self.ledger.entries().into_iter().map(ReceivedRequest::from).collect()
     }
 
     pub(super) fn counters(&self) -> Counters {
@@ -161,8 +161,8 @@ impl Core {
             return Err(Answer::refuse(400, "an object of options is wanted"));
         };
         fields.extend(changes);
-        let changed: Options = serde_json::from_value(wanted).map_err(|error| Answer::refuse(400, error))?;
-        *options = Options {
+        let changed: WhatsappOptions = serde_json::from_value(wanted).map_err(|error| Answer::refuse(400, error))?;
+        *options = WhatsappOptions {
             bind: options.bind.clone(),
             ..changed
         };

@@ -13,7 +13,7 @@ use crate::host::{Answer, Call};
 /// What goes wrong. One send consumes at most one fault of its answer and one of its callbacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum FaultKind {
+pub enum WhatsappFaultKind {
     /// Rejected with this error object.
     Error {
         code: u32,
@@ -48,7 +48,7 @@ pub enum FaultKind {
     WrongSignature,
 }
 
-impl FaultKind {
+impl WhatsappFaultKind {
     /// Rejected with this code, as the platform mostly does.
     pub fn error(code: u32, details: &str) -> Self {
         Self::Error {
@@ -77,9 +77,9 @@ pub enum On {
 
 /// A fault, consumed by the first request that fits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct WhatsappFault {
     #[serde(flatten)]
-    pub kind: FaultKind,
+    pub kind: WhatsappFaultKind,
     #[serde(default)]
     pub on: On,
     /// Only sends to this recipient, in any written form with the country code, or by its user id.
@@ -87,9 +87,9 @@ pub struct Fault {
     pub to: Option<String>,
 }
 
-impl Fault {
+impl WhatsappFault {
     /// A fault of the next send.
-    pub fn send(kind: FaultKind) -> Self {
+    pub fn send(kind: WhatsappFaultKind) -> Self {
         Self {
             kind,
             on: On::Send,
@@ -98,7 +98,7 @@ impl Fault {
     }
 
     /// A fault of the next send to one recipient.
-    pub fn send_to(to: &str, kind: FaultKind) -> Self {
+    pub fn send_to(to: &str, kind: WhatsappFaultKind) -> Self {
         Self {
             kind,
             on: On::Send,
@@ -107,7 +107,7 @@ impl Fault {
     }
 
     /// A fault of the next creation of a template.
-    pub fn template(kind: FaultKind) -> Self {
+    pub fn template(kind: WhatsappFaultKind) -> Self {
         Self {
             kind,
             on: On::Template,
@@ -116,7 +116,7 @@ impl Fault {
     }
 
     /// A fault of the next request of a kind.
-    pub fn of(on: On, kind: FaultKind) -> Self {
+    pub fn of(on: On, kind: WhatsappFaultKind) -> Self {
         Self { kind, on, to: None }
     }
 
@@ -127,7 +127,7 @@ impl Fault {
     }
 
     pub(super) fn is_of_callbacks(&self) -> bool {
-        use FaultKind::{DropCallbacks, DuplicateCallbacks, ReorderCallbacks, WrongSignature};
+        use WhatsappFaultKind::{DropCallbacks, DuplicateCallbacks, ReorderCallbacks, WrongSignature};
         matches!(
             self.kind,
             DuplicateCallbacks { .. } | ReorderCallbacks | DropCallbacks | WrongSignature
@@ -149,7 +149,7 @@ impl On {
     }
 }
 
-impl Scripted for Fault {
+impl Scripted for WhatsappFault {
     fn waits_for(&self, call: &Call) -> bool {
         !self.is_of_callbacks()
             && On::of(call) == Some(self.on)
@@ -158,30 +158,30 @@ impl Scripted for Fault {
 
     fn effect(self) -> Effect {
         match self.kind {
-            FaultKind::Error {
+            WhatsappFaultKind::Error {
                 code,
                 http_status,
                 details,
             } => Effect::Instead(GraphError::new(code, details).with_status(http_status).answer()),
-            FaultKind::Throttle => Effect::Instead(GraphError::throttled().answer()),
-            FaultKind::RateLimited { retry_after_s } => {
+            WhatsappFaultKind::Throttle => Effect::Instead(GraphError::throttled().answer()),
+            WhatsappFaultKind::RateLimited { retry_after_s } => {
                 let error = GraphError::new(80007, "The account has reached its rate limit.").with_status(429);
                 Effect::Instead(error.answer().with_header("Retry-After", retry_after_s))
             }
-            FaultKind::Hang { ms } => Effect::late(ms),
-            FaultKind::AcceptThenReset => Effect::answer(Answer::close()),
-            FaultKind::AcceptThenStatus500 => {
+            WhatsappFaultKind::Hang { ms } => Effect::late(ms),
+            WhatsappFaultKind::AcceptThenReset => Effect::answer(Answer::close()),
+            WhatsappFaultKind::AcceptThenStatus500 => {
                 let error = GraphError::new(131000, "Something went wrong.").with_status(500);
                 Effect::answer(error.answer())
             }
-            FaultKind::GarbageJson => Effect::garbage(),
-            FaultKind::AnswerWithoutId => Effect::then(|answer| answer.edited(without_id)),
-            FaultKind::BreakAfter { bytes } => Effect::BreakAfter(bytes),
+            WhatsappFaultKind::GarbageJson => Effect::garbage(),
+            WhatsappFaultKind::AnswerWithoutId => Effect::then(|answer| answer.edited(without_id)),
+            WhatsappFaultKind::BreakAfter { bytes } => Effect::BreakAfter(bytes),
             // Met where the callbacks are planned.
-            FaultKind::DuplicateCallbacks { .. }
-            | FaultKind::ReorderCallbacks
-            | FaultKind::DropCallbacks
-            | FaultKind::WrongSignature => Effect::then(|answer| answer),
+            WhatsappFaultKind::DuplicateCallbacks { .. }
+            | WhatsappFaultKind::ReorderCallbacks
+            | WhatsappFaultKind::DropCallbacks
+            | WhatsappFaultKind::WrongSignature => Effect::then(|answer| answer),
         }
     }
 }

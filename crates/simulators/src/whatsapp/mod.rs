@@ -22,10 +22,10 @@ use std::{io, thread};
 use serde_json::{Value, json};
 
 pub use callback::signature;
-pub use control::{Counters, Received};
-pub use fault::{Fault, FaultKind, On};
+pub use control::{Counters, ReceivedRequest};
+pub use fault::{On, WhatsappFault, WhatsappFaultKind};
 pub use inbound::{Inbound, InboundBatch, Preference};
-pub use options::{Approval, Options};
+pub use options::{Approval, WhatsappOptions};
 pub use phone::wa_id;
 
 use callback::Job;
@@ -33,7 +33,7 @@ use graph::GraphError;
 use pace::Pace;
 use registry::{Query, Registry, Template};
 
-use crate::courier::Queue;
+use crate::callback_sender::Queue;
 use crate::fault::{Faults, Script};
 use crate::host::{Answer, Call, Host, Service};
 use crate::ledger::Ledger;
@@ -50,7 +50,7 @@ pub struct Whatsapp {
 
 impl Whatsapp {
     /// Listens and returns, or says why it cannot listen.
-    pub fn start(options: Options) -> io::Result<Self> {
+    pub fn start(options: WhatsappOptions) -> io::Result<Self> {
         let bind = options.bind.clone();
         let core = Arc::new(Core {
             options: Mutex::new(options),
@@ -75,18 +75,18 @@ impl Whatsapp {
     }
 
     /// Adds faults to the script.
-    pub fn script(&self, faults: Vec<Fault>) {
+    pub fn script(&self, faults: Vec<WhatsappFault>) {
         self.core.faults.add(faults);
     }
 
     /// Every request received, oldest first.
-    pub fn ledger(&self) -> Vec<Received> {
+    pub fn ledger(&self) -> Vec<ReceivedRequest> {
         self.core.received()
     }
 
     /// The sends among them, whatever was answered.
-    pub fn sends(&self) -> Vec<Received> {
-        let is_send = |received: &Received| received.request.path.ends_with("/messages");
+    pub fn sends(&self) -> Vec<ReceivedRequest> {
+        let is_send = |received: &ReceivedRequest| received.request.path.ends_with("/messages");
         self.ledger().into_iter().filter(is_send).collect()
     }
 
@@ -127,7 +127,7 @@ impl Whatsapp {
     }
 
     /// Changes the options while running; a changed `bind` has no effect.
-    pub fn set_options(&self, change: impl FnOnce(&mut Options)) {
+    pub fn set_options(&self, change: impl FnOnce(&mut WhatsappOptions)) {
         change(&mut locked(&self.core.options));
     }
 
@@ -144,9 +144,9 @@ impl Whatsapp {
 
 #[derive(Default)]
 struct Core {
-    options: Mutex<Options>,
+    options: Mutex<WhatsappOptions>,
     state: Mutex<State>,
-    faults: Script<Fault>,
+    faults: Script<WhatsappFault>,
     ledger: Ledger,
     queue: Queue<Job>,
 }
@@ -203,7 +203,7 @@ impl Service for Core {
 }
 
 impl Core {
-    fn options(&self) -> Options {
+    fn options(&self) -> WhatsappOptions {
         locked(&self.options).clone()
     }
 

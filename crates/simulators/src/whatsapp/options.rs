@@ -21,7 +21,7 @@ pub enum Approval {
 /// The settings. The defaults suit tests: quick, no limits, no jitter, no callbacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Options {
+pub struct WhatsappOptions {
     /// The address to listen on; read at the start only.
     #[serde(skip)]
     pub bind: String,
@@ -52,7 +52,7 @@ pub struct Options {
     pub messaging_limit: String,
 }
 
-impl Default for Options {
+impl Default for WhatsappOptions {
     fn default() -> Self {
         Self {
             bind: "127.0.0.1:0".into(),
@@ -74,7 +74,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl WhatsappOptions {
     /// Delays and limits as a person at a development server expects them.
     pub fn development() -> Self {
         Self {

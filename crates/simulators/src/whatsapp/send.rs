@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::callback::{Job, Message};
 use super::definition::{check_parameters, check_white_space, text};
-use super::fault::FaultKind;
+use super::fault::WhatsappFaultKind;
 use super::graph::GraphError;
-use super::options::Options;
+use super::options::WhatsappOptions;
 use super::phone::{lot, wa_id};
 use super::{Core, State};
 use crate::host::{Answer, Call};
@@ -50,7 +50,7 @@ impl Core {
     }
 
     /// Accepts a message and queues its statuses.
-    fn take(&self, number: &str, call: &Call, options: &Options) -> Result<Answer, GraphError> {
+    fn take(&self, number: &str, call: &Call, options: &WhatsappOptions) -> Result<Answer, GraphError> {
         let body = call.json();
         let recipient = read(&body)?;
         let message = self.accept(number, &body, &recipient, options)?;
@@ -65,7 +65,7 @@ impl Core {
         number: &str,
         body: &Value,
         to: &Recipient,
-        options: &Options,
+        options: &WhatsappOptions,
     ) -> Result<Arc<Message>, GraphError> {
         let mut state = locked(&self.state);
         limit(&mut state, number, &to.id, options)?;
@@ -93,7 +93,7 @@ impl Core {
     }
 
     /// Queues the statuses of an accepted message.
-    fn schedule(&self, message: Arc<Message>, options: &Options) {
+    fn schedule(&self, message: Arc<Message>, options: &WhatsappOptions) {
         let fault = self
             .faults
             .take(|fault| fault.is_of_callbacks() && fault.is_for(&message.recipient));
@@ -101,9 +101,9 @@ impl Core {
         let mut statuses = statuses(&message.recipient, options);
         let mut copies = 1;
         match fault {
-            Some(FaultKind::DropCallbacks) => return,
-            Some(FaultKind::DuplicateCallbacks { n }) => copies += n,
-            Some(FaultKind::ReorderCallbacks) => reverse_delivery(&mut statuses),
+            Some(WhatsappFaultKind::DropCallbacks) => return,
+            Some(WhatsappFaultKind::DuplicateCallbacks { n }) => copies += n,
+            Some(WhatsappFaultKind::ReorderCallbacks) => reverse_delivery(&mut statuses),
             _ => {}
         }
         let (now, wall) = (Instant::now(), now_ms());
@@ -117,7 +117,7 @@ impl Core {
                 message: Arc::clone(&message),
                 status,
                 at: (wall + after_ms) / 1000,
-                wrong_signature: fault == Some(FaultKind::WrongSignature),
+                wrong_signature: fault == Some(WhatsappFaultKind::WrongSignature),
             };
             for _ in 0..copies {
                 self.queue
@@ -134,7 +134,7 @@ struct Planned {
     delivered_after_ms: u64,
 }
 
-fn statuses(recipient: &str, options: &Options) -> Vec<Planned> {
+fn statuses(recipient: &str, options: &WhatsappOptions) -> Vec<Planned> {
     let drawn = |purpose: &str, percent: u8| lot(recipient, purpose) % 100 < u64::from(percent);
     let steps = if drawn("fail", options.fail_percent) {
         vec![("failed", options.sent_ms)]
@@ -220,7 +220,7 @@ fn read(body: &Value) -> Result<Recipient, GraphError> {
     })
 }
 
-fn limit(state: &mut State, number: &str, recipient: &str, options: &Options) -> Result<(), GraphError> {
+fn limit(state: &mut State, number: &str, recipient: &str, options: &WhatsappOptions) -> Result<(), GraphError> {
     let now = Instant::now();
     // The number first: what it rejects takes nothing of the recipient's allowance.
     if let Some(rate) = options.number_rate.map(|rate| rate.max(1))
@@ -239,7 +239,7 @@ fn limit(state: &mut State, number: &str, recipient: &str, options: &Options) ->
 }
 
 /// Business account and category of the template a send names. A registry that knows no template accepts every name.
-fn fitting_template(state: &State, sent: &Value, options: &Options) -> Result<(String, String), GraphError> {
+fn fitting_template(state: &State, sent: &Value, options: &WhatsappOptions) -> Result<(String, String), GraphError> {
     check_white_space(sent)?;
     if state.templates.is_empty() {
         return Ok((options.waba_id.clone(), "MARKETING".to_owned()));

@@ -1,6 +1,6 @@
 //! The AI simulator: extraction into the schema's fields, the bearer check, scripted answers.
 
-use recado_simulators::ai::{Ai, Options, completion};
+use recado_simulators::ai::{Ai, AiOptions, completion};
 use recado_simulators::fault::{Fault, FaultKind};
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn ask(ai: &Ai, token: &str) -> Response {
 
 #[test]
 fn extracts_the_asked_fields() {
-    let ai = Ai::start(Options::default()).unwrap();
+    let ai = Ai::start(AiOptions::default()).unwrap();
     let answer = ask(&ai, "any").json();
     assert_eq!(
         (&answer["object"], &answer["model"]),
@@ -60,9 +60,9 @@ fn extracts_the_asked_fields() {
 
 #[test]
 fn wants_the_key() {
-    let ai = Ai::start(Options {
+    let ai = Ai::start(AiOptions {
         api_key: Some("right".into()),
-        ..Options::default()
+        ..AiOptions::default()
     })
     .unwrap();
     assert_eq!(ask(&ai, "right").status, 200);
@@ -75,7 +75,7 @@ fn wants_the_key() {
 
 #[test]
 fn scripted_answers() {
-    let ai = Ai::start(Options::default()).unwrap();
+    let ai = Ai::start(AiOptions::default()).unwrap();
     let refusal = completion(None, "stop", Some("No."));
     let status = |http_status, body| Fault::new(FaultKind::status(http_status, body));
     ai.script(vec![

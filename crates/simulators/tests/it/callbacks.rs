@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use recado_simulators::whatsapp::{Fault, FaultKind, Options, signature};
+use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind, WhatsappOptions, signature};
 use serde_json::{Value, json};
 
 use crate::DEADLINE;
@@ -20,12 +20,12 @@ fn the_signature_matches_the_published_vector() {
 fn callbacks_arrive_signed_in_order_and_again_after_a_refusal() {
     let receiver = Receiver::start(2);
     let url = Some(receiver.url.clone());
-    let options = Options {
+    let options = WhatsappOptions {
         callback_url: url,
         sent_ms: Some(1),
         delivered_ms: Some(1),
         read_ms: Some(1),
-        ..Options::default()
+        ..WhatsappOptions::default()
     };
     let whatsapp = start(options);
     whatsapp.add_template(
@@ -82,12 +82,12 @@ fn names(statuses: &[Value]) -> Vec<&str> {
 fn callbacks_are_batched() {
     let receiver = Receiver::start(0);
     let url = Some(receiver.url.clone());
-    let whatsapp = start(Options {
+    let whatsapp = start(WhatsappOptions {
         callback_url: url,
         sent_ms: Some(1500),
         delivered_ms: None,
         read_ms: None,
-        ..Options::default()
+        ..WhatsappOptions::default()
     });
     let began = Instant::now();
     for n in 0..120 {
@@ -112,27 +112,27 @@ fn callbacks_are_batched() {
 fn faults_of_callbacks() {
     let receiver = Receiver::start(0);
     let url = Some(receiver.url.clone());
-    let whatsapp = start(Options {
+    let whatsapp = start(WhatsappOptions {
         callback_url: url,
-        ..Options::default()
+        ..WhatsappOptions::default()
     });
-    let statuses_after = |kind: FaultKind| {
+    let statuses_after = |kind: WhatsappFaultKind| {
         let seen = receiver.statuses().len();
-        whatsapp.script(vec![Fault::send(kind)]);
+        whatsapp.script(vec![WhatsappFault::send(kind)]);
         assert_eq!(send(&whatsapp, TO).status, 200);
         assert!(whatsapp.wait_idle(DEADLINE));
         let fresh: Vec<Value> = receiver.statuses().into_iter().skip(seen).collect();
         names(&fresh).into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(
-        statuses_after(FaultKind::ReorderCallbacks),
+        statuses_after(WhatsappFaultKind::ReorderCallbacks),
         ["read", "delivered", "sent"]
     );
-    assert_eq!(statuses_after(FaultKind::DropCallbacks), [""; 0]);
+    assert_eq!(statuses_after(WhatsappFaultKind::DropCallbacks), [""; 0]);
     let doubled = ["sent", "sent", "delivered", "delivered", "read", "read"];
-    assert_eq!(statuses_after(FaultKind::DuplicateCallbacks { n: 1 }), doubled);
+    assert_eq!(statuses_after(WhatsappFaultKind::DuplicateCallbacks { n: 1 }), doubled);
     let before = receiver.posts().len();
-    assert_eq!(statuses_after(FaultKind::WrongSignature).len(), 3);
+    assert_eq!(statuses_after(WhatsappFaultKind::WrongSignature).len(), 3);
     for post in receiver.posts().iter().skip(before) {
         assert_ne!(post.headers["x-hub-signature-256"], signature("app-secret", &post.body));
     }
@@ -142,10 +142,10 @@ fn faults_of_callbacks() {
 fn shares_of_recipients_never_read_or_fail() {
     let receiver = Receiver::start(0);
     let url = Some(receiver.url.clone());
-    let whatsapp = start(Options {
+    let whatsapp = start(WhatsappOptions {
         callback_url: url,
         never_read_percent: 100,
-        ..Options::default()
+        ..WhatsappOptions::default()
     });
     send(&whatsapp, TO);
     assert!(whatsapp.wait_idle(DEADLINE));

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::Instant;
 
-use recado_simulators::whatsapp::{Fault, FaultKind, Options, Whatsapp};
+use recado_simulators::whatsapp::{Whatsapp, WhatsappFault, WhatsappFaultKind, WhatsappOptions};
 use serde_json::Value;
 
 use crate::whatsapp::{TO, code, message, send, start};
@@ -11,11 +11,14 @@ use crate::{request, until};
 
 #[test]
 fn faults_that_reject_leave_nothing_behind() {
-    let whatsapp = start(Options::default());
+    let whatsapp = start(WhatsappOptions::default());
     whatsapp.script(vec![
-        Fault::send_to("+5531988887777", FaultKind::error(131026, "Message undeliverable.")),
-        Fault::send(FaultKind::Throttle),
-        Fault::send(FaultKind::RateLimited { retry_after_s: 7 }),
+        WhatsappFault::send_to(
+            "+5531988887777",
+            WhatsappFaultKind::error(131026, "Message undeliverable."),
+        ),
+        WhatsappFault::send(WhatsappFaultKind::Throttle),
+        WhatsappFault::send(WhatsappFaultKind::RateLimited { retry_after_s: 7 }),
     ]);
     let throttled = send(&whatsapp, TO);
     assert_eq!((throttled.status, code(&throttled)), (400, 130429));
@@ -34,13 +37,13 @@ fn faults_that_reject_leave_nothing_behind() {
 
 #[test]
 fn faults_that_accept_record_the_message() {
-    let whatsapp = start(Options::default());
+    let whatsapp = start(WhatsappOptions::default());
     whatsapp.script(vec![
-        Fault::send(FaultKind::AcceptThenStatus500),
-        Fault::send(FaultKind::GarbageJson),
-        Fault::send(FaultKind::AnswerWithoutId),
-        Fault::send(FaultKind::Hang { ms: 300 }),
-        Fault::send(FaultKind::AcceptThenReset),
+        WhatsappFault::send(WhatsappFaultKind::AcceptThenStatus500),
+        WhatsappFault::send(WhatsappFaultKind::GarbageJson),
+        WhatsappFault::send(WhatsappFaultKind::AnswerWithoutId),
+        WhatsappFault::send(WhatsappFaultKind::Hang { ms: 300 }),
+        WhatsappFault::send(WhatsappFaultKind::AcceptThenReset),
     ]);
     let failed = send(&whatsapp, TO);
     assert_eq!((failed.status, code(&failed)), (500, 131000));
@@ -73,9 +76,9 @@ fn faults_that_accept_record_the_message() {
 
 #[test]
 fn limits_per_number_and_per_recipient() {
-    let whatsapp = start(Options {
+    let whatsapp = start(WhatsappOptions {
         number_rate: Some(1),
-        ..Options::default()
+        ..WhatsappOptions::default()
     });
     assert_eq!(send(&whatsapp, TO).status, 200);
     until("the throughput limit", || send(&whatsapp, TO).text.contains("130429"));
@@ -96,8 +99,8 @@ fn limits_per_number_and_per_recipient() {
 
 #[test]
 fn the_port_is_free_again_after_drop() {
-    let whatsapp = start(Options::default());
-    whatsapp.script(vec![Fault::send(FaultKind::Hang { ms: 60_000 })]);
+    let whatsapp = start(WhatsappOptions::default());
+    whatsapp.script(vec![WhatsappFault::send(WhatsappFaultKind::Hang { ms: 60_000 })]);
     let url = format!("{}/1065/messages", whatsapp.base_url());
     let hung = std::thread::spawn(move || {
         let body = message(TO, &[]).to_string();
@@ -109,9 +112,9 @@ fn the_port_is_free_again_after_drop() {
     assert!(hung.join().unwrap(), "a hung send ends with the simulator");
     assert!(std::net::TcpStream::connect(&bind).is_err());
     assert!(
-        Whatsapp::start(Options {
+        Whatsapp::start(WhatsappOptions {
             bind: "not an address".into(),
-            ..Options::default()
+            ..WhatsappOptions::default()
         })
         .is_err()
     );

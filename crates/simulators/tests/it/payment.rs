@@ -1,13 +1,13 @@
 //! The payment simulator: keys, errors, objects, lists, faults and webhook events.
 
 use recado_simulators::fault::{Fault, FaultKind};
-use recado_simulators::payment::{Action, Event, Options, Payment};
+use recado_simulators::payment::{Action, PaymentEvent, PaymentOptions, PaymentSimulator};
 use serde_json::{Value, json};
 
 use crate::receiver::Receiver;
 use crate::{DEADLINE, Response, request, until};
 
-fn call(gateway: &Payment, method: &str, path: &str, body: Option<&Value>) -> Result<Response, ureq::Error> {
+fn call(gateway: &PaymentSimulator, method: &str, path: &str, body: Option<&Value>) -> Result<Response, ureq::Error> {
     let bytes = body.map(|body| body.to_string().into_bytes());
     let headers = [("access_token", "gateway-key"), ("user-agent", "recado")];
     request(
@@ -18,13 +18,13 @@ fn call(gateway: &Payment, method: &str, path: &str, body: Option<&Value>) -> Re
     )
 }
 
-fn done(gateway: &Payment, method: &str, path: &str, body: Option<&Value>) -> Value {
+fn done(gateway: &PaymentSimulator, method: &str, path: &str, body: Option<&Value>) -> Value {
     let answer = call(gateway, method, path, body).unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text);
     answer.json()
 }
 
-fn customer(gateway: &Payment) -> String {
+fn customer(gateway: &PaymentSimulator) -> String {
     let body = json!({ "name": "Loja Exemplo", "cpfCnpj": "12ABC34501DE35", "externalReference": "account-1" });
     done(gateway, "POST", "/customers", Some(&body))["id"]
         .as_str()
@@ -32,7 +32,7 @@ fn customer(gateway: &Payment) -> String {
         .to_owned()
 }
 
-fn order(gateway: &Payment, kind: &str) -> Value {
+fn order(gateway: &PaymentSimulator, kind: &str) -> Value {
     json!({ "customer": customer(gateway), "billingType": kind, "value": 19.9, "nextDueDate": "2099-12-01",
             "cycle": "MONTHLY", "externalReference": "account-1" })
 }
@@ -48,7 +48,7 @@ fn holder() -> Value {
 
 #[test]
 fn wants_a_key_and_a_user_agent() {
-    let gateway = Payment::start(Options::default()).unwrap();
+    let gateway = PaymentSimulator::start(PaymentOptions::default()).unwrap();
     let url = format!("{}/customers", gateway.base_url());
     let keyless = request("GET", &url, &[("user-agent", "x"), ("access_token", "other")], None).unwrap();
     assert_eq!(keyless.status, 401);
@@ -66,7 +66,7 @@ fn wants_a_key_and_a_user_agent() {
 
 #[test]
 fn refuses_what_is_missing() {
-    let gateway = Payment::start(Options::default()).unwrap();
+    let gateway = PaymentSimulator::start(PaymentOptions::default()).unwrap();
     let answer = call(&gateway, "POST", "/customers", Some(&json!({ "cpfCnpj": "1" }))).unwrap();
     assert_eq!(answer.status, 400);
     assert_eq!(answer.json()["errors"][0]["code"], "invalid_name");
@@ -79,9 +79,9 @@ fn refuses_what_is_missing() {
 fn a_subscription_from_order_to_deletion() {
     let receiver = Receiver::start(0);
     let url = Some(receiver.url.clone());
-    let gateway = Payment::start(Options {
+    let gateway = PaymentSimulator::start(PaymentOptions {
         webhook_url: url,
-        ..Options::default()
+        ..PaymentOptions::default()
     })
     .unwrap();
     let made = done(&gateway, "POST", "/subscriptions", Some(&order(&gateway, "PIX")));
@@ -161,7 +161,7 @@ fn assert_told(receiver: &Receiver, id: &str) {
 
 #[test]
 fn the_parts_of_a_payment() {
-    let gateway = Payment::start(Options::default()).unwrap();
+    let gateway = PaymentSimulator::start(PaymentOptions::default()).unwrap();
     let made = done(&gateway, "POST", "/subscriptions", Some(&order(&gateway, "PIX")));
     let payments = done(
         &gateway,
@@ -186,7 +186,7 @@ fn the_parts_of_a_payment() {
 
 #[test]
 fn cards_are_refused_hidden_and_charged_today() {
-    let gateway = Payment::start(Options::default()).unwrap();
+    let gateway = PaymentSimulator::start(PaymentOptions::default()).unwrap();
     let mut body = order(&gateway, "CREDIT_CARD");
     (body["creditCardHolderInfo"], body["remoteIp"]) = (holder(), json!("203.0.113.9"));
     body["creditCard"] = card("4000000000000002");
@@ -216,7 +216,7 @@ fn cards_are_refused_hidden_and_charged_today() {
 
 #[test]
 fn lists_are_paged() {
-    let gateway = Payment::start(Options::default()).unwrap();
+    let gateway = PaymentSimulator::start(PaymentOptions::default()).unwrap();
     let ids: Vec<String> = (0..5).map(|_| customer(&gateway)).collect();
     let page = done(&gateway, "GET", "/customers?offset=2&limit=2", None);
     assert_eq!((&page["hasMore"], &page["totalCount"]), (&json!(true), &json!(5)));
@@ -232,9 +232,9 @@ fn lists_are_paged() {
 
 #[test]
 fn scripted_faults() {
-    let gateway = Payment::start(Options {
+    let gateway = PaymentSimulator::start(PaymentOptions {
         first_charge_after_ms: 3_600_000,
-        ..Options::default()
+        ..PaymentOptions::default()
     })
     .unwrap();
     let body = order(&gateway, "BOLETO");
@@ -271,9 +271,9 @@ fn scripted_faults() {
 #[test]
 fn events_by_hand() {
     let receiver = Receiver::start(0);
-    let gateway = Payment::start(Options {
+    let gateway = PaymentSimulator::start(PaymentOptions {
         webhook_url: Some(receiver.url.clone()),
-        ..Options::default()
+        ..PaymentOptions::default()
     })
     .unwrap();
     let id = done(&gateway, "POST", "/subscriptions", Some(&order(&gateway, "PIX")))["id"]
@@ -286,7 +286,7 @@ fn events_by_hand() {
     assert_eq!(request("POST", &url, &[], Some(event.as_bytes())).unwrap().status, 200);
     until("the doubled event", || receiver.posts().len() == 4);
     assert_eq!(receiver.posts()[2].json()["id"], receiver.posts()[3].json()["id"]);
-    assert!(gateway.send_event(&Event {
+    assert!(gateway.send_event(&PaymentEvent {
         event: "X".into(),
         id,
         times: 1,
@@ -296,14 +296,14 @@ fn events_by_hand() {
     assert_eq!(receiver.posts()[4].headers["asaas-access-token"], "wrong");
 }
 
-fn payment_of(gateway: &Payment, kind: &str) -> String {
+fn payment_of(gateway: &PaymentSimulator, kind: &str) -> String {
     let made = done(gateway, "POST", "/subscriptions", Some(&order(gateway, kind)));
     let path = format!("/subscriptions/{}/payments", made["id"].as_str().unwrap());
     let payments = done(gateway, "GET", &path, None);
     payments["data"][0]["id"].as_str().unwrap().to_owned()
 }
 
-fn status(gateway: &Payment, payment: &str) -> String {
+fn status(gateway: &PaymentSimulator, payment: &str) -> String {
     let answer = done(gateway, "GET", &format!("/payments/{payment}/status"), None);
     answer["status"].as_str().unwrap().to_owned()
 }
@@ -311,9 +311,9 @@ fn status(gateway: &Payment, payment: &str) -> String {
 #[test]
 fn payments_happen_on_command_and_by_themselves() {
     let receiver = Receiver::start(0);
-    let gateway = Payment::start(Options {
+    let gateway = PaymentSimulator::start(PaymentOptions {
         webhook_url: Some(receiver.url.clone()),
-        ..Options::default()
+        ..PaymentOptions::default()
     })
     .unwrap();
     let pix = payment_of(&gateway, "PIX");

@@ -12,7 +12,7 @@ pub(crate) struct Receiver {
 impl Receiver {
     /// Answers 503 to the first `refusals` POSTs, then 200.
     pub(crate) fn start(refusals: usize) -> Self {
-        let receiver = receiver::Receiver::start(receiver::Options::default()).unwrap();
+        let receiver = receiver::Receiver::start(receiver::ReceiverOptions::default()).unwrap();
         receiver.script(vec![Fault::new(FaultKind::status(503, Value::Null)); refusals]);
         let url = receiver.url("/hook");
         Self { url, receiver }

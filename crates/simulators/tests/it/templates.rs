@@ -1,6 +1,6 @@
 //! The messaging simulator's templates: created, reviewed, listed, edited, deleted, and demanded at sends.
 
-use recado_simulators::whatsapp::{Approval, Fault, FaultKind, Options};
+use recado_simulators::whatsapp::{Approval, WhatsappFault, WhatsappFaultKind, WhatsappOptions};
 use serde_json::{Value, json};
 
 use crate::receiver::Receiver;
@@ -9,7 +9,7 @@ use crate::{request, until};
 
 #[test]
 fn checks_sends_against_known_templates() {
-    let whatsapp = start(Options::default());
+    let whatsapp = start(WhatsappOptions::default());
     let id = whatsapp.add_template(&template("promo"));
     assert_eq!(send(&whatsapp, TO).status, 200);
     let mut other = message(TO, &["Ana"]);
@@ -33,9 +33,9 @@ fn checks_sends_against_known_templates() {
 #[test]
 fn templates_are_created_reviewed_listed_edited_and_deleted() {
     let receiver = Receiver::start(0);
-    let whatsapp = start(Options {
+    let whatsapp = start(WhatsappOptions {
         callback_url: Some(receiver.url.clone()),
-        ..Options::default()
+        ..WhatsappOptions::default()
     });
     let mut ids = Vec::new();
     for name in ["a", "b", "c"] {
@@ -105,10 +105,10 @@ fn malformed_templates_are_refused_and_reviews_can_reject() {
         reason: "INVALID_FORMAT".into(),
     };
     let url = Some(receiver.url.clone());
-    let whatsapp = start(Options {
+    let whatsapp = start(WhatsappOptions {
         callback_url: url,
         template_approval: approval,
-        ..Options::default()
+        ..WhatsappOptions::default()
     });
     let created = |body: Value| call(&whatsapp, "POST", "/77/message_templates", Some(&body));
     let body = |text: &str| {
@@ -119,7 +119,7 @@ fn malformed_templates_are_refused_and_reviews_can_reject() {
     assert_eq!(code(&created(body("{{1}} oi"))), 2388299);
     assert_eq!(code(&created(body("Oi {{1}}!"))), 2388072);
     assert_eq!(code(&created(body(&"a".repeat(1025)))), 2388040);
-    whatsapp.script(vec![Fault::template(FaultKind::error(2388019, ""))]);
+    whatsapp.script(vec![WhatsappFault::template(WhatsappFaultKind::error(2388019, ""))]);
     assert_eq!(code(&created(template("x"))), 2388019);
     assert_eq!(created(template("x")).status, 200);
     until("the rejection", || receiver.values().len() == 1);

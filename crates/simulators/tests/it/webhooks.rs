@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use recado_simulators::fault::{Fault, FaultKind};
-use recado_simulators::receiver::{Options, Receiver};
+use recado_simulators::receiver::{Receiver, ReceiverOptions};
 use serde_json::json;
 
 use crate::{Response, request, until};
@@ -24,7 +24,7 @@ fn raw(receiver: &Receiver) -> std::io::Result<Vec<u8>> {
 
 #[test]
 fn everything_is_kept_byte_for_byte() {
-    let receiver = Receiver::start(Options::default()).unwrap();
+    let receiver = Receiver::start(ReceiverOptions::default()).unwrap();
     let body = b"{ \"a\" :\t1 }\xff";
     assert_eq!(
         post(&receiver, "/a/b", &[("Webhook-Id", "msg_1")], body)
@@ -49,7 +49,7 @@ fn everything_is_kept_byte_for_byte() {
 
 #[test]
 fn a_shop_has_a_page_in_the_characters_that_it_names() {
-    let receiver = Receiver::start(Options::default()).unwrap();
+    let receiver = Receiver::start(ReceiverOptions::default()).unwrap();
     let mut stream = TcpStream::connect(receiver.origin().trim_start_matches("http://")).unwrap();
     stream
         .write_all(b"GET /site HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
@@ -74,9 +74,9 @@ fn a_signature_is_verified_by_the_library_of_the_standard() {
         ("webhook-timestamp", "1767323045"),
         ("webhook-signature", "v1,WZEredzRFYANp8UrGiuHpdWs1P793MgX3wqDCSFhADM="),
     ];
-    let receiver = Receiver::start(Options {
+    let receiver = Receiver::start(ReceiverOptions {
         secret: Some(secret.into()),
-        ..Options::default()
+        ..ReceiverOptions::default()
     })
     .unwrap();
     let refused = post(&receiver, "/x", &headers, body.as_bytes()).unwrap();
@@ -91,7 +91,7 @@ fn a_signature_is_verified_by_the_library_of_the_standard() {
 
 #[test]
 fn scripted_answers() {
-    let receiver = Receiver::start(Options::default()).unwrap();
+    let receiver = Receiver::start(ReceiverOptions::default()).unwrap();
     let location = "http://127.0.0.1:1/x".to_owned();
     receiver.script(vec![
         Fault::new(FaultKind::Redirect {
@@ -114,7 +114,7 @@ fn scripted_answers() {
 
 #[test]
 fn a_fault_may_stay_for_one_endpoint() {
-    let receiver = Receiver::start(Options::default()).unwrap();
+    let receiver = Receiver::start(ReceiverOptions::default()).unwrap();
     let gone = FaultKind::status(410, json!(null));
     receiver.script(vec![Fault::new(gone).on("POST", "/dead").for_good()]);
     let status = |path| post(&receiver, path, &[], b"{}").unwrap().status;
@@ -128,7 +128,7 @@ fn a_fault_may_stay_for_one_endpoint() {
 
 #[test]
 fn a_flood_ends_with_whoever_has_had_enough() {
-    let receiver = Receiver::start(Options::default()).unwrap();
+    let receiver = Receiver::start(ReceiverOptions::default()).unwrap();
     receiver.script(vec![Fault::new(FaultKind::Flood { bytes: 10 << 30 })]);
     let mut stream = TcpStream::connect(receiver.origin().trim_start_matches("http://")).unwrap();
     stream

@@ -1,6 +1,6 @@
 //! The messaging simulator: answers, errors, files and control routes; and what its other tests share.
 
-use recado_simulators::whatsapp::{Inbound, Options, Whatsapp, wa_id};
+use recado_simulators::whatsapp::{Inbound, Whatsapp, WhatsappOptions, wa_id};
 use serde_json::{Value, json};
 
 use crate::receiver::Receiver;
@@ -8,7 +8,7 @@ use crate::{Response, request, until};
 
 pub(crate) const TO: &str = "+5511961234567";
 
-pub(crate) fn start(options: Options) -> Whatsapp {
+pub(crate) fn start(options: WhatsappOptions) -> Whatsapp {
     Whatsapp::start(options).unwrap()
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn template(name: &str) -> Value {
 
 #[test]
 fn accepts_a_send_as_the_platform_does() {
-    let whatsapp = start(Options::default());
+    let whatsapp = start(WhatsappOptions::default());
     let answer = send(&whatsapp, TO);
     assert_eq!(answer.status, 200);
     let body = answer.json();
@@ -106,7 +106,7 @@ fn recipient_ids_follow_the_ninth_digit_rule() {
 
 #[test]
 fn refuses_missing_and_expired_tokens() {
-    let whatsapp = start(Options::default());
+    let whatsapp = start(WhatsappOptions::default());
     let url = format!("{}/1065/messages", whatsapp.base_url());
     for headers in [&[][..], &[("authorization", "Bearer expired-1")][..]] {
         let answer = request("POST", &url, headers, Some(b"{}")).unwrap();
@@ -117,7 +117,7 @@ fn refuses_missing_and_expired_tokens() {
 
 #[test]
 fn refuses_bad_messages() {
-    let whatsapp = start(Options::default());
+    let whatsapp = start(WhatsappOptions::default());
     let bad = |change: &dyn Fn(&mut Value)| {
         let mut body = message(TO, &[]);
         change(&mut body);
@@ -138,7 +138,7 @@ const FORM: &[u8] = b"name=\"messaging_product\" name=\"type\" name=\"file\"";
 
 #[test]
 fn uploads_media_and_the_phone_number() {
-    let whatsapp = start(Options::default());
+    let whatsapp = start(WhatsappOptions::default());
     let webp = call(
         &whatsapp,
         "POST",
@@ -188,7 +188,7 @@ fn uploads_media_and_the_phone_number() {
 #[test]
 fn control_routes() {
     let receiver = Receiver::start(0);
-    let whatsapp = start(Options::default());
+    let whatsapp = start(WhatsappOptions::default());
     let set = json!({ "callback_url": receiver.url, "delivered_ms": null, "template_approval": { "kind": "manual" } });
     assert_eq!(control(&whatsapp, "POST", "/options", Some(&set)).status, 200);
     assert_eq!(
@@ -257,9 +257,9 @@ fn control_routes() {
 #[test]
 fn texts_are_accepted_and_users_do_as_they_are_told() {
     let receiver = Receiver::start(0);
-    let options = Options {
+    let options = WhatsappOptions {
         callback_url: Some(receiver.url.clone()),
-        ..Options::default()
+        ..WhatsappOptions::default()
     };
     let whatsapp = start(options);
     let text = json!({ "messaging_product": "whatsapp", "recipient": "BR.1", "type": "text",

@@ -3,15 +3,19 @@
 use serde_json::json;
 use time::Duration;
 
-use super::fakes::{NOW, Strike, World, input, tenant};
+use super::fakes::{Fixture, InjectedFault, NOW, input, tenant};
 use crate::billing::*;
 use crate::shared::{Event, FieldErrors, NotificationKind};
 
-async fn subscribed(billing_type: &str) -> World {
-    let world = World::new();
-    world.billing().subscribe(&tenant(), input(billing_type)).await.unwrap();
-    world.with(|state| state.events.clear());
-    world
+async fn subscribed(billing_type: &str) -> Fixture {
+    let fixture = Fixture::new();
+    fixture
+        .billing()
+        .subscribe(&tenant(), input(billing_type))
+        .await
+        .unwrap();
+    fixture.with(|state| state.events.clear());
+    fixture
 }
 
 fn to(plan: &str, cycle: Option<&str>) -> PlanChangeInput {
@@ -30,8 +34,8 @@ fn invalid(result: Result<PlanChange, BillingError>) -> Vec<String> {
 
 #[tokio::test]
 async fn plan_and_cycle_change_here_and_there() {
-    let world = subscribed("CREDIT_CARD").await;
-    let changed = world
+    let fixture = subscribed("CREDIT_CARD").await;
+    let changed = fixture
         .billing()
         .change(&tenant(), &to("growth", Some("YEARLY")))
         .await
@@ -40,12 +44,12 @@ async fn plan_and_cycle_change_here_and_there() {
         (changed.previous_plan.as_str(), changed.new_plan.as_str()),
         ("starter", "growth")
     );
-    let row = world.only();
+    let row = fixture.only();
     assert_eq!(
         (row.plan.as_str(), row.cycle, row.value),
         ("growth", Cycle::Yearly, Cents(297_000))
     );
-    world.with(|state| {
+    fixture.with(|state| {
         assert_eq!(
             (state.remote[0].1.value, state.remote[0].1.cycle.as_str()),
             (Some(Cents(297_000)), "YEARLY")
@@ -60,12 +64,12 @@ async fn plan_and_cycle_change_here_and_there() {
             notice.message
         );
     });
-    world
+    fixture
         .billing()
         .change(&tenant(), &to("growth", Some("MONTHLY")))
         .await
         .unwrap();
-    let kept = world.billing().change(&tenant(), &to("scale", None)).await.unwrap();
+    let kept = fixture.billing().change(&tenant(), &to("scale", None)).await.unwrap();
     assert_eq!(
         (kept.subscription.cycle, kept.subscription.value),
         (Cycle::Monthly, Cents(79_700))
@@ -74,11 +78,11 @@ async fn plan_and_cycle_change_here_and_there() {
 
 #[tokio::test]
 async fn what_cannot_be_changed_asks_nobody() {
-    let world = World::new();
-    let none = world.billing().change(&tenant(), &to("growth", None)).await;
+    let fixture = Fixture::new();
+    let none = fixture.billing().change(&tenant(), &to("growth", None)).await;
     assert!(matches!(none, Err(BillingError::NotFound)));
-    let world = subscribed("PIX").await;
-    let billing = world.billing();
+    let fixture = subscribed("PIX").await;
+    let billing = fixture.billing();
     for wrong in [
         to("starter", None),
         to("starter", Some("MONTHLY")),
@@ -95,65 +99,68 @@ async fn what_cannot_be_changed_asks_nobody() {
         invalid(billing.change(&tenant(), &to("growth", Some("WEEKLY"))).await),
         ["cycle"]
     );
-    world.with(|state| state.usage.contacts = 25_001);
+    fixture.with(|state| state.usage.contacts = 25_001);
     assert_eq!(invalid(billing.change(&tenant(), &to("growth", None)).await), ["plan"]);
-    assert_eq!(world.calls("change"), 0);
+    assert_eq!(fixture.calls("change"), 0);
     billing.change(&tenant(), &to("scale", None)).await.unwrap();
     billing.change(&tenant(), &to("scale", Some("YEARLY"))).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_refused_change_leaves_everything_as_it_was() {
-    for (strike, refused) in [
-        (Strike::Before(PaymentGatewayError::Refused(vec![])), true),
-        (Strike::Before(PaymentGatewayError::NotDone("401".into())), false),
-        (Strike::Before(PaymentGatewayError::Failed("500".into())), false),
+    for (injected_fault, refused) in [
+        (InjectedFault::Before(PaymentGatewayError::Refused(vec![])), true),
+        (InjectedFault::Before(PaymentGatewayError::NotDone("401".into())), false),
+        (InjectedFault::Before(PaymentGatewayError::Failed("500".into())), false),
     ] {
-        let world = subscribed("PIX").await;
-        world.strike("change", strike);
-        let error = world
+        let fixture = subscribed("PIX").await;
+        fixture.injected_fault("change", injected_fault);
+        let error = fixture
             .billing()
             .change(&tenant(), &to("growth", None))
             .await
             .unwrap_err();
         assert_eq!(matches!(error, BillingError::Refused(_)), refused, "{error:?}");
-        let row = world.only();
+        let row = fixture.only();
         assert_eq!((row.plan.as_str(), row.pending), ("starter", None));
-        world.with(|state| assert!(state.events.is_empty() && state.plan == "starter"));
-        world.billing().change(&tenant(), &to("growth", None)).await.unwrap();
+        fixture.with(|state| assert!(state.events.is_empty() && state.plan == "starter"));
+        fixture.billing().change(&tenant(), &to("growth", None)).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_change_that_was_made_is_finished_whatever_happened_to_its_answer() {
-    let world = subscribed("PIX").await;
-    world.strike("change", Strike::After(PaymentGatewayError::Failed("500".into())));
-    world.billing().change(&tenant(), &to("growth", None)).await.unwrap();
+    let fixture = subscribed("PIX").await;
+    fixture.injected_fault(
+        "change",
+        InjectedFault::After(PaymentGatewayError::Failed("500".into())),
+    );
+    fixture.billing().change(&tenant(), &to("growth", None)).await.unwrap();
     for (made, plan) in [(true, "growth"), (false, "starter")] {
-        let world = subscribed("PIX").await;
+        let fixture = subscribed("PIX").await;
         let fault = PaymentGatewayError::Unanswered("time-out".into());
-        world.strike(
+        fixture.injected_fault(
             "change",
             if made {
-                Strike::After(fault.clone())
+                InjectedFault::After(fault.clone())
             } else {
-                Strike::Before(fault.clone())
+                InjectedFault::Before(fault.clone())
             },
         );
-        world.strike("subscription", Strike::Before(fault));
-        world
+        fixture.injected_fault("subscription", InjectedFault::Before(fault));
+        fixture
             .billing()
             .change(&tenant(), &to("growth", None))
             .await
             .unwrap_err();
         if !made {
-            let busy = world.billing().cancel(&tenant()).await;
+            let busy = fixture.billing().cancel(&tenant()).await;
             assert!(matches!(busy, Err(BillingError::Contended)));
         }
-        world.pass(UNANSWERED_DOUBT);
-        world.reconcile().await;
-        assert_eq!((world.only().plan.as_str(), world.only().pending), (plan, None));
-        world.with(|state| assert_eq!(state.plan, plan));
+        fixture.pass(UNANSWERED_DOUBT);
+        fixture.reconcile().await;
+        assert_eq!((fixture.only().plan.as_str(), fixture.only().pending), (plan, None));
+        fixture.with(|state| assert_eq!(state.plan, plan));
     }
 }
 
@@ -161,79 +168,79 @@ async fn a_change_that_was_made_is_finished_whatever_happened_to_its_answer() {
 async fn after_a_gateway_that_was_down_whoever_comes_next_goes_on() {
     let down = || PaymentGatewayError::Failed("503".into());
     for made in [true, false] {
-        let strike = || {
+        let injected_fault = || {
             if made {
-                Strike::After(down())
+                InjectedFault::After(down())
             } else {
-                Strike::Before(down())
+                InjectedFault::Before(down())
             }
         };
-        let world = subscribed("PIX").await;
-        world.strike("change", strike());
-        world.strike("subscription", Strike::Before(down()));
-        world
+        let fixture = subscribed("PIX").await;
+        fixture.injected_fault("change", injected_fault());
+        fixture.injected_fault("subscription", InjectedFault::Before(down()));
+        fixture
             .billing()
             .change(&tenant(), &to("growth", None))
             .await
             .unwrap_err();
-        let again = world.billing().change(&tenant(), &to("growth", None)).await;
+        let again = fixture.billing().change(&tenant(), &to("growth", None)).await;
         match made {
             // What it did all the same is found.
             true => assert_eq!(invalid(again), ["plan"]),
             false => assert_eq!(again.unwrap().new_plan, "growth"),
         }
-        assert_eq!(world.only().plan, "growth");
-        world.strike("cancel", strike());
-        world.strike("subscription", Strike::Before(down()));
-        world.billing().cancel(&tenant()).await.unwrap_err();
-        let again = world.billing().cancel(&tenant()).await;
+        assert_eq!(fixture.only().plan, "growth");
+        fixture.injected_fault("cancel", injected_fault());
+        fixture.injected_fault("subscription", InjectedFault::Before(down()));
+        fixture.billing().cancel(&tenant()).await.unwrap_err();
+        let again = fixture.billing().cancel(&tenant()).await;
         assert_eq!(again.is_err(), made, "{again:?}");
-        assert!(!world.only().status.is_live());
+        assert!(!fixture.only().status.is_live());
     }
 }
 
 #[tokio::test]
 async fn a_crash_behind_the_gateways_answer_to_a_change_is_settled() {
-    let world = subscribed("CREDIT_CARD").await;
-    world.with(|state| state.writes_left = Some(1));
-    world
+    let fixture = subscribed("CREDIT_CARD").await;
+    fixture.with(|state| state.writes_left = Some(1));
+    fixture
         .billing()
         .change(&tenant(), &to("growth", None))
         .await
         .unwrap_err();
-    world.with(|state| {
+    fixture.with(|state| {
         state.writes_left = None;
         assert_eq!(state.remote[0].1.value, Some(Cents(29_700)));
         assert_eq!(state.plan, "starter");
     });
-    world.pass(INTENT_CHECK_PAUSE);
-    world.reconcile().await;
-    assert_eq!(world.only().plan, "growth");
-    assert_eq!(world.titles(), ["Plan changed"]);
+    fixture.pass(INTENT_CHECK_PAUSE);
+    fixture.reconcile().await;
+    assert_eq!(fixture.only().plan, "growth");
+    assert_eq!(fixture.titles(), ["Plan changed"]);
 }
 
 /// The answer was lost, or the server died: the account's next request finds what the gateway has done, at once.
 #[tokio::test]
 async fn the_next_request_settles_what_the_gateway_has_done() {
-    let world = subscribed("CREDIT_CARD").await;
-    let crashed = |world: &World| world.with(|state| state.writes_left = Some(1));
-    let restarted = |world: &World| world.with(|state| state.writes_left = None);
-    crashed(&world);
+    let fixture = subscribed("CREDIT_CARD").await;
+    let crashed = |fixture: &Fixture| fixture.with(|state| state.writes_left = Some(1));
+    let restarted = |fixture: &Fixture| fixture.with(|state| state.writes_left = None);
+    crashed(&fixture);
     let change = to("growth", None);
-    world.billing().change(&tenant(), &change).await.unwrap_err();
-    restarted(&world);
-    let again = world.billing().change(&tenant(), &to("scale", None)).await.unwrap();
+    fixture.billing().change(&tenant(), &change).await.unwrap_err();
+    restarted(&fixture);
+    let again = fixture.billing().change(&tenant(), &to("scale", None)).await.unwrap();
     assert_eq!(
         (again.previous_plan.as_str(), again.new_plan.as_str()),
         ("growth", "scale")
     );
-    crashed(&world);
-    world.billing().cancel(&tenant()).await.unwrap_err();
-    restarted(&world);
-    let gone = world.billing().cancel(&tenant()).await;
+    crashed(&fixture);
+    fixture.billing().cancel(&tenant()).await.unwrap_err();
+    restarted(&fixture);
+    let gone = fixture.billing().cancel(&tenant()).await;
     assert!(matches!(gone, Err(BillingError::NotFound)), "{gone:?}");
     assert_eq!(
-        (world.only().status, world.charged()),
+        (fixture.only().status, fixture.charged()),
         (SubscriptionStatus::Cancelled, 0)
     );
 }
@@ -242,30 +249,30 @@ async fn the_next_request_settles_what_the_gateway_has_done() {
 #[tokio::test]
 async fn a_request_whose_change_was_recorded_by_a_worker_succeeds() {
     for cancels in [false, true] {
-        let world = subscribed("CREDIT_CARD").await;
-        world.with(|state| state.writes_left = Some(1));
+        let fixture = subscribed("CREDIT_CARD").await;
+        fixture.with(|state| state.writes_left = Some(1));
         match cancels {
-            true => drop(world.billing().cancel(&tenant()).await.unwrap_err()),
+            true => drop(fixture.billing().cancel(&tenant()).await.unwrap_err()),
             false => drop(
-                world
+                fixture
                     .billing()
                     .change(&tenant(), &to("growth", None))
                     .await
                     .unwrap_err(),
             ),
         }
-        world.with(|state| state.writes_left = None);
-        let intended = world.only();
-        world.pass(INTENT_CHECK_PAUSE);
-        world.reconcile().await;
-        let (core, titles) = (world.billing().core, world.titles());
+        fixture.with(|state| state.writes_left = None);
+        let intended = fixture.only();
+        fixture.pass(INTENT_CHECK_PAUSE);
+        fixture.reconcile().await;
+        let (core, titles) = (fixture.billing().core, fixture.titles());
         let finished = match cancels {
             true => core.finish_cancel(&intended).await.unwrap(),
             false => core.finish_change(&intended).await.unwrap(),
         };
         assert_eq!(
-            (finished, world.titles()),
-            (Some(world.only()), titles),
+            (finished, fixture.titles()),
+            (Some(fixture.only()), titles),
             "cancels: {cancels}"
         );
     }
@@ -274,22 +281,26 @@ async fn a_request_whose_change_was_recorded_by_a_worker_succeeds() {
 #[tokio::test]
 async fn a_gateway_that_is_down_during_reconciliation_is_the_gateways_fault() {
     for cancels in [false, true] {
-        let world = subscribed("PIX").await;
-        let down = || Strike::Before(PaymentGatewayError::Unanswered("time-out".into()));
-        world.strike(
+        let fixture = subscribed("PIX").await;
+        let down = || InjectedFault::Before(PaymentGatewayError::Unanswered("time-out".into()));
+        fixture.injected_fault(
             "change",
-            Strike::After(PaymentGatewayError::Unanswered("time-out".into())),
+            InjectedFault::After(PaymentGatewayError::Unanswered("time-out".into())),
         );
-        world.strike("subscription", down());
-        world
+        fixture.injected_fault("subscription", down());
+        fixture
             .billing()
             .change(&tenant(), &to("growth", None))
             .await
             .unwrap_err();
-        world.strike("subscription", down());
+        fixture.injected_fault("subscription", down());
         let again = match cancels {
-            true => world.billing().cancel(&tenant()).await.unwrap_err(),
-            false => world.billing().change(&tenant(), &to("scale", None)).await.unwrap_err(),
+            true => fixture.billing().cancel(&tenant()).await.unwrap_err(),
+            false => fixture
+                .billing()
+                .change(&tenant(), &to("scale", None))
+                .await
+                .unwrap_err(),
         };
         assert!(matches!(again, BillingError::Gateway(_)), "{again:?}");
     }
@@ -298,95 +309,95 @@ async fn a_gateway_that_is_down_during_reconciliation_is_the_gateways_fault() {
 /// What an administrator granted outlives subscriptions, and takes nothing from what is paid.
 #[tokio::test]
 async fn what_ends_leaves_the_plan_that_was_granted() {
-    let world = subscribed("CREDIT_CARD").await;
-    world.billing().cancel(&tenant()).await.unwrap();
-    world.with(|state| state.granted = Some("growth".into()));
-    world.pass(Duration::days(31));
-    world.reconcile().await;
-    world.with(|state| assert_eq!(state.plan, "growth"));
+    let fixture = subscribed("CREDIT_CARD").await;
+    fixture.billing().cancel(&tenant()).await.unwrap();
+    fixture.with(|state| state.granted = Some("growth".into()));
+    fixture.pass(Duration::days(31));
+    fixture.reconcile().await;
+    fixture.with(|state| assert_eq!(state.plan, "growth"));
     // A smaller plan that is bought beside it adds nothing; a larger one does.
-    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    let shown = world.billing().overview(&tenant()).await.unwrap();
+    fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+    let shown = fixture.billing().overview(&tenant()).await.unwrap();
     assert_eq!((shown.plan(), shown.account_plan.as_str()), ("growth", "growth"));
-    world.billing().change(&tenant(), &to("scale", None)).await.unwrap();
-    assert_eq!(world.billing().overview(&tenant()).await.unwrap().plan(), "scale");
-    world.billing().cancel(&tenant()).await.unwrap();
-    world.with(|state| assert_eq!(state.plan, "growth"));
+    fixture.billing().change(&tenant(), &to("scale", None)).await.unwrap();
+    assert_eq!(fixture.billing().overview(&tenant()).await.unwrap().plan(), "scale");
+    fixture.billing().cancel(&tenant()).await.unwrap();
+    fixture.with(|state| assert_eq!(state.plan, "growth"));
 }
 
 #[tokio::test]
 async fn what_is_paid_stays_until_its_end() {
-    let world = subscribed("CREDIT_CARD").await;
-    let done = world.billing().cancel(&tenant()).await.unwrap();
+    let fixture = subscribed("CREDIT_CARD").await;
+    let done = fixture.billing().cancel(&tenant()).await.unwrap();
     assert_eq!(
         done.effective_until,
         Some(NOW.replace_date(time::macros::date!(2026 - 04 - 10)))
     );
-    let row = world.only();
+    let row = fixture.only();
     assert_eq!(
         (row.status, row.cancelled_at, row.lapsed_at),
         (SubscriptionStatus::Cancelled, Some(NOW), None)
     );
-    assert_eq!(world.charged(), 0);
-    world.with(|state| {
+    assert_eq!(fixture.charged(), 0);
+    fixture.with(|state| {
         assert_eq!(state.plan, "starter");
         assert!(
             matches!(state.events.last(), Some(Event::Notification(notice)) if notice.kind == NotificationKind::Warning)
         );
     });
     assert!(matches!(
-        world.billing().cancel(&tenant()).await,
+        fixture.billing().cancel(&tenant()).await,
         Err(BillingError::NotFound)
     ));
-    world.reconcile().await;
-    world.with(|state| assert_eq!(state.plan, "starter"));
-    world.pass(Duration::days(31));
-    world.reconcile().await;
-    world.with(|state| assert_eq!(state.plan, "free"));
+    fixture.reconcile().await;
+    fixture.with(|state| assert_eq!(state.plan, "starter"));
+    fixture.pass(Duration::days(31));
+    fixture.reconcile().await;
+    fixture.with(|state| assert_eq!(state.plan, "free"));
     // It ends the plan once.
-    world.with(|state| state.plan = "scale".into());
-    world.reconcile().await;
-    world.with(|state| assert_eq!(state.plan, "scale"));
+    fixture.with(|state| state.plan = "scale".into());
+    fixture.reconcile().await;
+    fixture.with(|state| assert_eq!(state.plan, "scale"));
 }
 
 #[tokio::test]
 async fn without_a_payment_the_plan_goes_at_once_and_a_new_subscription_is_left_alone() {
-    let world = subscribed("PIX").await;
-    assert_eq!(world.billing().cancel(&tenant()).await.unwrap().effective_until, None);
-    world.with(|state| assert_eq!(state.plan, "free"));
-    let world = subscribed("CREDIT_CARD").await;
-    world.billing().cancel(&tenant()).await.unwrap();
-    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    world.pass(Duration::days(40));
-    world.with(|state| state.strikes.clear());
-    while world.reconciler().lapse_next().await.unwrap() {}
-    world.with(|state| assert_eq!(state.plan, "starter", "the new subscription has it"));
+    let fixture = subscribed("PIX").await;
+    assert_eq!(fixture.billing().cancel(&tenant()).await.unwrap().effective_until, None);
+    fixture.with(|state| assert_eq!(state.plan, "free"));
+    let fixture = subscribed("CREDIT_CARD").await;
+    fixture.billing().cancel(&tenant()).await.unwrap();
+    fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+    fixture.pass(Duration::days(40));
+    fixture.with(|state| state.strikes.clear());
+    while fixture.reconciler().lapse_next().await.unwrap() {}
+    fixture.with(|state| assert_eq!(state.plan, "starter", "the new subscription has it"));
 }
 
 /// What is still paid for gives the account its plan again when what came after it ends.
 #[tokio::test]
 async fn what_ends_leaves_the_plan_that_is_paid_for() {
     for by_the_gateway in [false, true] {
-        let world = subscribed("CREDIT_CARD").await;
-        world.billing().cancel(&tenant()).await.unwrap();
+        let fixture = subscribed("CREDIT_CARD").await;
+        fixture.billing().cancel(&tenant()).await.unwrap();
         let mut growth = input("PIX");
         growth.plan = Some("growth".into());
-        let made = world.billing().subscribe(&tenant(), growth).await.unwrap();
-        world.with(|state| assert_eq!(state.plan, "growth"));
+        let made = fixture.billing().subscribe(&tenant(), growth).await.unwrap();
+        fixture.with(|state| assert_eq!(state.plan, "growth"));
         match by_the_gateway {
             true => {
                 let id = made.subscription.gateway_subscription_id.as_ref().unwrap();
                 let body = json!({ "id": "evt_9", "event": "SUBSCRIPTION_INACTIVATED", "subscription": { "id": id } });
-                world
+                fixture
                     .deliver_to(&GatewayEvent::read(body.to_string().as_bytes()), id)
                     .await;
             }
-            false => drop(world.billing().cancel(&tenant()).await.unwrap()),
+            false => drop(fixture.billing().cancel(&tenant()).await.unwrap()),
         }
-        world.with(|state| assert_eq!(state.plan, "starter", "by the gateway: {by_the_gateway}"));
-        world.pass(Duration::days(31));
-        while world.reconciler().lapse_next().await.unwrap() {}
-        world.with(|state| assert_eq!(state.plan, "free"));
+        fixture.with(|state| assert_eq!(state.plan, "starter", "by the gateway: {by_the_gateway}"));
+        fixture.pass(Duration::days(31));
+        while fixture.reconciler().lapse_next().await.unwrap() {}
+        fixture.with(|state| assert_eq!(state.plan, "free"));
     }
 }
 
@@ -396,45 +407,51 @@ async fn a_cancellation_is_finished_or_taken_back_by_what_the_gateway_says() {
         (true, SubscriptionStatus::Cancelled),
         (false, SubscriptionStatus::Active),
     ] {
-        let world = subscribed("CREDIT_CARD").await;
+        let fixture = subscribed("CREDIT_CARD").await;
         let fault = PaymentGatewayError::Unanswered("time-out".into());
-        world.strike(
+        fixture.injected_fault(
             "cancel",
             if made {
-                Strike::After(fault.clone())
+                InjectedFault::After(fault.clone())
             } else {
-                Strike::Before(fault.clone())
+                InjectedFault::Before(fault.clone())
             },
         );
-        world.strike("subscription", Strike::Before(fault));
-        world.billing().cancel(&tenant()).await.unwrap_err();
-        world.pass(UNANSWERED_DOUBT);
-        world.reconcile().await;
-        let row = world.only();
+        fixture.injected_fault("subscription", InjectedFault::Before(fault));
+        fixture.billing().cancel(&tenant()).await.unwrap_err();
+        fixture.pass(UNANSWERED_DOUBT);
+        fixture.reconcile().await;
+        let row = fixture.only();
         assert_eq!((row.status, row.pending), (status, None));
     }
-    let world = subscribed("CREDIT_CARD").await;
-    world.strike("cancel", Strike::After(PaymentGatewayError::Failed("500".into())));
-    world.billing().cancel(&tenant()).await.unwrap();
-    let world = subscribed("CREDIT_CARD").await;
-    world.strike("cancel", Strike::Before(PaymentGatewayError::Failed("500".into())));
-    world.billing().cancel(&tenant()).await.unwrap_err();
-    assert_eq!(world.only().status, SubscriptionStatus::Active);
-    world.billing().cancel(&tenant()).await.unwrap();
+    let fixture = subscribed("CREDIT_CARD").await;
+    fixture.injected_fault(
+        "cancel",
+        InjectedFault::After(PaymentGatewayError::Failed("500".into())),
+    );
+    fixture.billing().cancel(&tenant()).await.unwrap();
+    let fixture = subscribed("CREDIT_CARD").await;
+    fixture.injected_fault(
+        "cancel",
+        InjectedFault::Before(PaymentGatewayError::Failed("500".into())),
+    );
+    fixture.billing().cancel(&tenant()).await.unwrap_err();
+    assert_eq!(fixture.only().status, SubscriptionStatus::Active);
+    fixture.billing().cancel(&tenant()).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_payment_is_shown_to_its_account_alone() {
-    let world = subscribed("PIX").await;
+    let fixture = subscribed("PIX").await;
     assert_eq!(
-        world.billing().payment(&tenant(), "pay_1").await.unwrap().status,
+        fixture.billing().payment(&tenant(), "pay_1").await.unwrap().status,
         "PENDING"
     );
-    world.with(|state| state.remote_payments[0].subscription = Some("sub_other".into()));
+    fixture.with(|state| state.remote_payments[0].subscription = Some("sub_other".into()));
     for id in ["pay_1", "pay_none"] {
         assert!(
             matches!(
-                world.billing().payment(&tenant(), id).await,
+                fixture.billing().payment(&tenant(), id).await,
                 Err(BillingError::NotFound)
             ),
             "{id}"

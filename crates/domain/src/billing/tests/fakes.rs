@@ -1,4 +1,4 @@
-//! A world in memory: the stores, the clock and the ids of billing.
+//! A fixture in memory: the stores, the clock and the ids of billing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ pub(super) const NOW: OffsetDateTime = datetime!(2026-03-10 12:00 UTC);
 
 /// When a fault strikes.
 #[derive(Clone, Debug)]
-pub(super) enum Strike {
+pub(super) enum InjectedFault {
     /// Nothing was done.
     Before(PaymentGatewayError),
     /// It was done.
@@ -39,15 +39,15 @@ pub(super) struct State {
     pub(super) writes_left: Option<usize>,
     pub(super) remote: Vec<(SubscriptionId, GatewaySubscription)>,
     pub(super) remote_payments: Vec<GatewayPayment>,
-    pub(super) strikes: VecDeque<(&'static str, Strike)>,
+    pub(super) strikes: VecDeque<(&'static str, InjectedFault)>,
     pub(super) calls: Vec<&'static str>,
     pub(super) now: Option<OffsetDateTime>,
     next: u128,
 }
 
-/// The whole world.
+/// The whole fixture.
 #[derive(Clone, Default)]
-pub(super) struct World(pub(super) Arc<Mutex<State>>);
+pub(super) struct Fixture(pub(super) Arc<Mutex<State>>);
 
 pub(super) fn account() -> AccountId {
     AccountId(Uuid::from_u128(7))
@@ -83,14 +83,14 @@ pub(super) fn input(billing_type: &str) -> SubscribeInput {
     }
 }
 
-impl World {
+impl Fixture {
     pub(super) fn new() -> Self {
-        let world = Self::default();
-        world.with(|state| {
+        let fixture = Self::default();
+        fixture.with(|state| {
             state.plan = "free".into();
             state.now = Some(NOW);
         });
-        world
+        fixture
     }
 
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
@@ -112,8 +112,8 @@ impl World {
         GatewayEvents::new(shared.clone(), shared.clone(), shared.clone(), shared)
     }
 
-    pub(super) fn strike(&self, call: &'static str, strike: Strike) {
-        self.with(|state| state.strikes.push_back((call, strike)));
+    pub(super) fn injected_fault(&self, call: &'static str, injected_fault: InjectedFault) {
+        self.with(|state| state.strikes.push_back((call, injected_fault)));
     }
 
     pub(super) fn pass(&self, time: Duration) {
@@ -181,9 +181,12 @@ impl World {
         self.with(|state| {
             state.calls.push(call);
             let at = state.strikes.iter().position(|(name, _)| *name == call);
-            match at.and_then(|at| state.strikes.remove(at)).map(|(_, strike)| strike) {
-                Some(Strike::Before(fault)) => Err(fault),
-                Some(Strike::After(fault)) => act(state).and(Err(fault)),
+            match at
+                .and_then(|at| state.strikes.remove(at))
+                .map(|(_, injected_fault)| injected_fault)
+            {
+                Some(InjectedFault::Before(fault)) => Err(fault),
+                Some(InjectedFault::After(fault)) => act(state).and(Err(fault)),
                 None => act(state),
             }
         })
@@ -220,20 +223,20 @@ impl State {
     }
 }
 
-impl Clock for World {
+impl Clock for Fixture {
     fn now(&self) -> OffsetDateTime {
         self.with(|state| state.now.unwrap())
     }
 }
 
-impl Ids for World {
+impl Ids for Fixture {
     fn next(&self) -> Uuid {
         self.with(State::id)
     }
 }
 
 #[async_trait]
-impl SubscriptionStore for World {
+impl SubscriptionStore for Fixture {
     async fn overview(&self, _: AccountId) -> Result<Overview, StoreError> {
         if self.with(|state| state.reads_fail) {
             return Err(StoreError::Unavailable("down".into()));
@@ -350,7 +353,7 @@ impl SubscriptionStore for World {
 }
 
 #[async_trait]
-impl GatewayEventStore for World {
+impl GatewayEventStore for Fixture {
     async fn record(
         &self,
         id: GatewayEventId,
@@ -419,7 +422,7 @@ impl GatewayEventStore for World {
 }
 
 #[async_trait]
-impl SubscriptionWorkStore for World {
+impl SubscriptionWorkStore for Fixture {
     async fn claim_intent(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
         Ok(self.with(|state| {
             let now = state.now.unwrap();

@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 
-use super::fakes::World;
+use super::fakes::Fixture;
 use crate::billing::*;
 use crate::shared::*;
 
 #[async_trait]
-impl PaymentGateway for World {
+impl PaymentGateway for Fixture {
     async fn customer(&self, _: &GatewayCustomerInput) -> Result<String, PaymentGatewayError> {
         self.called("customer", |_| Ok("cus_1".into()))
     }

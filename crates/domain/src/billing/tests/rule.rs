@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::events::gateway_event_of_value;
-use super::fakes::{NOW, World, input, tenant};
+use super::fakes::{Fixture, NOW, input, tenant};
 use crate::billing::*;
 use crate::shared::GatewayEventId;
 
@@ -122,10 +122,10 @@ impl Model {
     }
 }
 
-async fn play(steps: &[Step]) -> (World, Model) {
-    let world = World::new();
-    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    world.with(|state| state.events.clear());
+async fn play(steps: &[Step]) -> (Fixture, Model) {
+    let fixture = Fixture::new();
+    fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+    fixture.with(|state| state.events.clear());
     let mut model = Model {
         status: "pending",
         plan: "starter",
@@ -137,31 +137,31 @@ async fn play(steps: &[Step]) -> (World, Model) {
             Step::NewEvent(kind, payment, at, year) => {
                 model.hear(*kind, *payment, *at, *year);
                 said.push(event(number, step).unwrap());
-                world.deliver(said.last().unwrap()).await;
+                fixture.deliver(said.last().unwrap()).await;
             }
             Step::Again(which) => {
                 if let Some(event) = said.get(*which) {
-                    world.deliver(event).await;
+                    fixture.deliver(event).await;
                 }
             }
-            Step::Stalled(which) => stalled(&world, said.get(*which)).await,
-            Step::Cancel => cancel(&world, &mut model).await,
-            Step::Cycle(yearly) => change_cycle(&world, &mut model, *yearly).await,
-            Step::Grant(granted) => grant(&world, &mut model, *granted),
+            Step::Stalled(which) => stalled(&fixture, said.get(*which)).await,
+            Step::Cancel => cancel(&fixture, &mut model).await,
+            Step::Cycle(yearly) => change_cycle(&fixture, &mut model, *yearly).await,
+            Step::Grant(granted) => grant(&fixture, &mut model, *granted),
         }
     }
-    (world, model)
+    (fixture, model)
 }
 
-async fn stalled(world: &World, event: Option<&GatewayEvent>) {
-    let stored = event.and_then(|event| world.with(|state| state.seen.get(&event.key).cloned()));
+async fn stalled(fixture: &Fixture, event: Option<&GatewayEvent>) {
+    let stored = event.and_then(|event| fixture.with(|state| state.seen.get(&event.key).cloned()));
     if let Some(stored) = stored {
-        world.events().apply_kept(Some(&stored), "sub_1").await.unwrap();
+        fixture.events().apply_kept(Some(&stored), "sub_1").await.unwrap();
     }
 }
 
-async fn cancel(world: &World, model: &mut Model) {
-    let cancelled = world.billing().cancel(&tenant()).await.is_ok();
+async fn cancel(fixture: &Fixture, model: &mut Model) {
+    let cancelled = fixture.billing().cancel(&tenant()).await.is_ok();
     assert_eq!(cancelled, !matches!(model.status, "cancelled" | "inactive"));
     if cancelled {
         model.status = "cancelled";
@@ -172,13 +172,13 @@ async fn cancel(world: &World, model: &mut Model) {
     }
 }
 
-async fn change_cycle(world: &World, model: &mut Model, yearly: bool) {
+async fn change_cycle(fixture: &Fixture, model: &mut Model, yearly: bool) {
     let cycle = if yearly { "YEARLY" } else { "MONTHLY" };
     let change = PlanChangeInput {
         plan: Some("starter".into()),
         cycle: Some(cycle.into()),
     };
-    let changed = world.billing().change(&tenant(), &change).await.is_ok();
+    let changed = fixture.billing().change(&tenant(), &change).await.is_ok();
     let is_live = !matches!(model.status, "cancelled" | "inactive");
     assert_eq!(changed, is_live && model.yearly != yearly);
     if changed {
@@ -188,7 +188,7 @@ async fn change_cycle(world: &World, model: &mut Model, yearly: bool) {
 }
 
 /// As the store of administration does it: the better of what is granted and what is paid for.
-fn grant(world: &World, model: &mut Model, granted: bool) {
+fn grant(fixture: &Fixture, model: &mut Model, granted: bool) {
     model.granted = granted;
     let is_paid = match model.status {
         "active" => true,
@@ -199,7 +199,7 @@ fn grant(world: &World, model: &mut Model, granted: bool) {
         true => model.with_payment(),
         false => model.without_payment(),
     };
-    world.with(|state| {
+    fixture.with(|state| {
         state.granted = granted.then(|| "growth".to_owned());
         state.plan = model.plan.to_owned();
     });
@@ -211,16 +211,16 @@ proptest! {
     #[test]
     fn any_order_and_repetition_ends_where_the_rule_says(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let (world, model) = runtime.block_on(play(&steps));
-        let row = world.only();
+        let (fixture, model) = runtime.block_on(play(&steps));
+        let row = fixture.only();
         prop_assert_eq!(row.status.as_str(), model.status);
-        let (plan, payments) = world.with(|state| (state.plan.clone(), state.payments.clone()));
+        let (plan, payments) = fixture.with(|state| (state.plan.clone(), state.payments.clone()));
         prop_assert_eq!(plan.as_str(), model.plan);
         let credited: BTreeSet<String> =
             payments.iter().filter(|payment| payment.credited).map(|payment| payment.gateway_payment_id.clone()).collect();
         let wanted: BTreeSet<String> = model.periods.keys().map(|payment| format!("pay_{}", payment + 1)).collect();
         prop_assert_eq!(credited, wanted);
-        prop_assert_eq!(world.titles().len(), model.notices);
+        prop_assert_eq!(fixture.titles().len(), model.notices);
         // As many months as were paid, the first from now on.
         let months = row.current_period_end.map_or(0, |end| {
             (end.year() - NOW.year()) * 12 + i32::from(u8::from(end.month())) - i32::from(u8::from(NOW.month()))
@@ -236,9 +236,9 @@ proptest! {
     #[test]
     fn beside_a_live_one_an_ended_one_stays_ended(kind in 0_usize..4, inactive: bool, at in 0_u8..20, year: bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let world = World::new();
-        runtime.block_on(async { world.billing().subscribe(&tenant(), input("CREDIT_CARD")).await.unwrap() });
-        let mut subscription = world.only();
+        let fixture = Fixture::new();
+        runtime.block_on(async { fixture.billing().subscribe(&tenant(), input("CREDIT_CARD")).await.unwrap() });
+        let mut subscription = fixture.only();
         subscription.status = if inactive { SubscriptionStatus::Inactive } else { SubscriptionStatus::Cancelled };
         let other = SubscriptionState { plan: "scale".into(), status: SubscriptionStatus::Active, current_period_end: None };
         let facts = SubscriptionFacts { subscription, payment: None, other_live: true, others: vec![other] };

@@ -2,7 +2,7 @@
 
 use time::Duration;
 
-use super::fakes::{NOW, Strike, World, input, tenant};
+use super::fakes::{Fixture, InjectedFault, NOW, input, tenant};
 use crate::billing::*;
 use crate::shared::{FieldErrors, StoreError};
 
@@ -28,9 +28,13 @@ async fn pix_and_boleto_wait_for_the_payment_and_cards_do_not() {
         ("BOLETO", SubscriptionStatus::Pending, false),
         ("CREDIT_CARD", SubscriptionStatus::Active, true),
     ] {
-        let world = World::new();
-        let done = world.billing().subscribe(&tenant(), input(billing_type)).await.unwrap();
-        let row = world.only();
+        let fixture = Fixture::new();
+        let done = fixture
+            .billing()
+            .subscribe(&tenant(), input(billing_type))
+            .await
+            .unwrap();
+        let row = fixture.only();
         assert_eq!(
             (row.status, row.current_period_end.is_some()),
             (status, period),
@@ -39,7 +43,7 @@ async fn pix_and_boleto_wait_for_the_payment_and_cards_do_not() {
         assert_eq!(row.gateway_subscription_id.as_deref(), Some("sub_1"));
         assert_eq!(row.pending, None);
         assert_eq!(done.payment_data.payment.unwrap().id, "pay_1");
-        world.with(|state| {
+        fixture.with(|state| {
             assert_eq!(
                 (state.plan.as_str(), state.payments.len(), state.events.len()),
                 ("starter", 1, 2)
@@ -54,8 +58,8 @@ async fn pix_and_boleto_wait_for_the_payment_and_cards_do_not() {
 
 #[tokio::test]
 async fn wrong_input_is_named_and_asks_nobody() {
-    let world = World::new();
-    let empty = world
+    let fixture = Fixture::new();
+    let empty = fixture
         .billing()
         .subscribe(&tenant(), SubscribeInput::default())
         .await
@@ -78,10 +82,10 @@ async fn wrong_input_is_named_and_asks_nobody() {
             "credit_card_holder_info",
         ),
     ] {
-        let error = world.billing().subscribe(&tenant(), wrong).await.unwrap_err();
+        let error = fixture.billing().subscribe(&tenant(), wrong).await.unwrap_err();
         assert_eq!(fields(&error), [field]);
     }
-    world.with(|state| assert!(state.calls.is_empty() && state.rows.is_empty()));
+    fixture.with(|state| assert!(state.calls.is_empty() && state.rows.is_empty()));
 }
 
 #[tokio::test]
@@ -96,12 +100,12 @@ async fn what_the_gateway_refuses_leaves_nothing() {
             PaymentGatewayError::NotDone("refused".into()),
             PaymentGatewayError::NotConfigured,
         ] {
-            let world = World::new();
-            world.strike(call, Strike::Before(fault.clone()));
-            let error = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+            let fixture = Fixture::new();
+            fixture.injected_fault(call, InjectedFault::Before(fault.clone()));
+            let error = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
             assert_eq!(matches!(error, BillingError::Refused(_)), fault == refusal, "{error:?}");
-            world.with(|state| assert!(state.rows.is_empty() && state.events.is_empty() && state.plan == "free"));
-            world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+            fixture.with(|state| assert!(state.rows.is_empty() && state.events.is_empty() && state.plan == "free"));
+            fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
         }
     }
 }
@@ -109,22 +113,22 @@ async fn what_the_gateway_refuses_leaves_nothing() {
 #[tokio::test]
 async fn an_answer_that_is_lost_is_looked_for() {
     for fault in [lost(), broken()] {
-        let world = World::new();
-        world.strike("subscribe", Strike::After(fault));
-        world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-        assert_eq!((world.charged(), world.calls("subscribe")), (1, 1));
-        assert_eq!(world.only().status, SubscriptionStatus::Pending);
+        let fixture = Fixture::new();
+        fixture.injected_fault("subscribe", InjectedFault::After(fault));
+        fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+        assert_eq!((fixture.charged(), fixture.calls("subscribe")), (1, 1));
+        assert_eq!(fixture.only().status, SubscriptionStatus::Pending);
     }
 }
 
 #[tokio::test]
 async fn a_fault_that_made_nothing_frees_the_place_at_once() {
-    let world = World::new();
-    world.strike("subscribe", Strike::Before(broken()));
-    let error = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+    let fixture = Fixture::new();
+    fixture.injected_fault("subscribe", InjectedFault::Before(broken()));
+    let error = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
     assert!(matches!(error, BillingError::Gateway(PaymentGatewayError::Failed(_))));
     assert!(
-        world
+        fixture
             .billing()
             .overview(&tenant())
             .await
@@ -132,29 +136,32 @@ async fn a_fault_that_made_nothing_frees_the_place_at_once() {
             .subscription
             .is_none()
     );
-    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    assert_eq!(world.charged(), 1);
+    fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+    assert_eq!(fixture.charged(), 1);
     // In time what came to nothing is forgotten.
-    world.pass(Duration::days(2));
-    world.reconcile().await;
-    world.with(|state| assert_eq!(state.rows.len(), 1));
+    fixture.pass(Duration::days(2));
+    fixture.reconcile().await;
+    fixture.with(|state| assert_eq!(state.rows.len(), 1));
 }
 
 #[tokio::test]
 async fn a_fault_that_nobody_could_look_into_is_looked_into_by_whoever_comes_next() {
     for made in [true, false] {
-        let world = World::new();
-        let strike = if made {
-            Strike::After(broken())
+        let fixture = Fixture::new();
+        let injected_fault = if made {
+            InjectedFault::After(broken())
         } else {
-            Strike::Before(broken())
+            InjectedFault::Before(broken())
         };
-        world.strike("subscribe", strike);
-        world.strike("find", Strike::Before(broken()));
-        world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
-        let again = world.billing().subscribe(&tenant(), input("PIX")).await;
+        fixture.injected_fault("subscribe", injected_fault);
+        fixture.injected_fault("find", InjectedFault::Before(broken()));
+        fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+        let again = fixture.billing().subscribe(&tenant(), input("PIX")).await;
         assert_eq!(again.is_err(), made, "{again:?}");
-        assert_eq!((world.charged(), world.only().status), (1, SubscriptionStatus::Pending));
+        assert_eq!(
+            (fixture.charged(), fixture.only().status),
+            (1, SubscriptionStatus::Pending)
+        );
     }
 }
 
@@ -162,31 +169,31 @@ async fn a_fault_that_nobody_could_look_into_is_looked_into_by_whoever_comes_nex
 #[tokio::test]
 async fn in_doubt_nobody_subscribes_again_until_it_is_settled() {
     for made in [true, false] {
-        let world = World::new();
-        let strike = if made {
-            Strike::After(lost())
+        let fixture = Fixture::new();
+        let injected_fault = if made {
+            InjectedFault::After(lost())
         } else {
-            Strike::Before(lost())
+            InjectedFault::Before(lost())
         };
-        world.strike("subscribe", strike);
-        world.strike("find", Strike::Before(lost()));
-        let error = world
+        fixture.injected_fault("subscribe", injected_fault);
+        fixture.injected_fault("find", InjectedFault::Before(lost()));
+        let error = fixture
             .billing()
             .subscribe(&tenant(), input("CREDIT_CARD"))
             .await
             .unwrap_err();
         assert!(matches!(error, BillingError::Gateway(_)), "{error:?}");
-        world.with(|state| assert_eq!(state.plan, "free", "no plan before it is sure"));
-        let again = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+        fixture.with(|state| assert_eq!(state.plan, "free", "no plan before it is sure"));
+        let again = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
         assert_eq!(fields(&again), ["plan"]);
         // What was made is found by the second request at once; what was not may yet be, until the doubt is over.
-        world.with(|state| assert_eq!(state.plan == "starter", made));
-        world.pass(UNANSWERED_DOUBT);
-        world.reconcile().await;
-        assert_eq!(world.charged(), usize::from(made));
+        fixture.with(|state| assert_eq!(state.plan == "starter", made));
+        fixture.pass(UNANSWERED_DOUBT);
+        fixture.reconcile().await;
+        assert_eq!(fixture.charged(), usize::from(made));
         if made {
-            assert_eq!(world.only().status, SubscriptionStatus::Active);
-            world.with(|state| {
+            assert_eq!(fixture.only().status, SubscriptionStatus::Active);
+            fixture.with(|state| {
                 assert_eq!(state.plan, "starter");
                 let end = world_end(state);
                 assert_eq!(
@@ -196,9 +203,9 @@ async fn in_doubt_nobody_subscribes_again_until_it_is_settled() {
                 );
             });
         } else {
-            world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+            fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
         }
-        assert_eq!(world.calls("subscribe"), if made { 1 } else { 2 });
+        assert_eq!(fixture.calls("subscribe"), if made { 1 } else { 2 });
     }
 }
 
@@ -209,136 +216,139 @@ fn world_end(state: &super::fakes::State) -> Option<time::Date> {
 
 #[tokio::test]
 async fn what_lands_late_at_the_gateway_is_removed_there() {
-    let world = World::new();
-    world.strike("subscribe", Strike::Before(broken()));
-    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
-    let attempt = world.with(|state| state.rows.values().next().unwrap().id);
-    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    world.with(|state| {
+    let fixture = Fixture::new();
+    fixture.injected_fault("subscribe", InjectedFault::Before(broken()));
+    fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+    let attempt = fixture.with(|state| state.rows.values().next().unwrap().id);
+    fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+    fixture.with(|state| {
         let late = GatewaySubscription {
             id: "sub_late".into(),
             ..state.remote[0].1.clone()
         };
         state.remote.push((attempt, late));
     });
-    assert_eq!(world.charged(), 2);
-    world.pass(Duration::hours(1));
-    world.reconcile().await;
-    assert_eq!(world.charged(), 1);
-    assert_eq!(world.only().gateway_subscription_id.as_deref(), Some("sub_1"));
+    assert_eq!(fixture.charged(), 2);
+    fixture.pass(Duration::hours(1));
+    fixture.reconcile().await;
+    assert_eq!(fixture.charged(), 1);
+    assert_eq!(fixture.only().gateway_subscription_id.as_deref(), Some("sub_1"));
 }
 
 #[tokio::test]
 async fn a_crash_behind_the_gateways_answer_is_found_by_whoever_comes_next() {
     for by_worker in [true, false] {
-        let world = World::new();
+        let fixture = Fixture::new();
         // The reservation is written, the completion is not.
-        world.with(|state| state.writes_left = Some(1));
-        let error = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+        fixture.with(|state| state.writes_left = Some(1));
+        let error = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
         assert!(
             matches!(error, BillingError::Store(StoreError::Unavailable(_))),
             "{error:?}"
         );
-        world.with(|state| {
+        fixture.with(|state| {
             state.writes_left = None;
             assert_eq!(
                 (state.plan.as_str(), state.events.len(), state.rows.len()),
                 ("free", 0, 1)
             );
         });
-        assert_eq!(world.charged(), 1);
+        assert_eq!(fixture.charged(), 1);
         if by_worker {
-            world.reconcile().await;
-            world.with(|state| assert_eq!(state.plan, "free", "a request that is fast is left alone"));
-            world.pass(INTENT_CHECK_PAUSE);
-            world.reconcile().await;
+            fixture.reconcile().await;
+            fixture.with(|state| assert_eq!(state.plan, "free", "a request that is fast is left alone"));
+            fixture.pass(INTENT_CHECK_PAUSE);
+            fixture.reconcile().await;
         } else {
-            let again = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+            let again = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
             assert_eq!(fields(&again), ["plan"]);
         }
-        assert_eq!((world.only().status, world.charged()), (SubscriptionStatus::Pending, 1));
-        world.with(|state| assert_eq!((state.plan.as_str(), state.events.len()), ("starter", 2)));
+        assert_eq!(
+            (fixture.only().status, fixture.charged()),
+            (SubscriptionStatus::Pending, 1)
+        );
+        fixture.with(|state| assert_eq!((state.plan.as_str(), state.events.len()), ("starter", 2)));
     }
 }
 
 /// A worker looks while the request is slow: the gateway has made it, so that both record the same, once.
 #[tokio::test]
 async fn a_slow_request_and_the_worker_that_is_faster_agree() {
-    let world = World::new();
-    world.with(|state| state.writes_left = Some(1));
-    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
-    let attempt = world.with(|state| {
+    let fixture = Fixture::new();
+    fixture.with(|state| state.writes_left = Some(1));
+    fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+    let attempt = fixture.with(|state| {
         state.writes_left = None;
         state.rows.values().next().unwrap().clone()
     });
-    world.pass(INTENT_CHECK_PAUSE);
-    world.reconcile().await;
-    let made = world.with(|state| state.remote[0].1.clone());
-    let core = world.billing().core;
+    fixture.pass(INTENT_CHECK_PAUSE);
+    fixture.reconcile().await;
+    let made = fixture.with(|state| state.remote[0].1.clone());
+    let core = fixture.billing().core;
     let completed = core.complete(&attempt, &made, None, NOW).await.unwrap();
-    assert_eq!(completed, Some(world.only()));
-    world.with(|state| assert_eq!(state.events.len(), 2, "told once"));
+    assert_eq!(completed, Some(fixture.only()));
+    fixture.with(|state| assert_eq!(state.events.len(), 2, "told once"));
 }
 
 /// What is not at the gateway may be under way until the lease is over.
 #[tokio::test]
 async fn an_attempt_under_way_is_left_alone_until_its_lease_is_over() {
-    let world = World::new();
-    world.with(|state| state.writes_left = Some(1));
-    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
-    world.with(|state| {
+    let fixture = Fixture::new();
+    fixture.with(|state| state.writes_left = Some(1));
+    fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+    fixture.with(|state| {
         state.writes_left = None;
         state.remote.clear();
     });
     for _ in 0..5 {
-        world.pass(INTENT_CHECK_PAUSE);
-        world.reconcile().await;
-        let again = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+        fixture.pass(INTENT_CHECK_PAUSE);
+        fixture.reconcile().await;
+        let again = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
         assert_eq!(fields(&again), ["plan"]);
-        world.with(|state| assert!(state.rows.values().all(|row| row.status.is_live())));
+        fixture.with(|state| assert!(state.rows.values().all(|row| row.status.is_live())));
     }
-    world.pass(INTENT_CHECK_PAUSE);
-    world.reconcile().await;
-    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    assert_eq!(world.charged(), 1);
+    fixture.pass(INTENT_CHECK_PAUSE);
+    fixture.reconcile().await;
+    fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+    assert_eq!(fixture.charged(), 1);
 }
 
 /// The gateway is down when what was left unfinished has to be settled first: its fault, not the store's.
 #[tokio::test]
 async fn a_gateway_that_is_down_during_reconciliation_is_the_gateways_fault() {
-    let world = World::new();
-    world.strike("subscribe", Strike::After(broken()));
-    world.strike("find", Strike::Before(broken()));
-    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
-    world.strike("find", Strike::Before(PaymentGatewayError::Refused(vec![])));
-    let again = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+    let fixture = Fixture::new();
+    fixture.injected_fault("subscribe", InjectedFault::After(broken()));
+    fixture.injected_fault("find", InjectedFault::Before(broken()));
+    fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+    fixture.injected_fault("find", InjectedFault::Before(PaymentGatewayError::Refused(vec![])));
+    let again = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
     assert!(matches!(again, BillingError::Gateway(_)), "{again:?}");
-    world.strike("find", Strike::Before(lost()));
-    let by_worker = world.reconciler().reconcile_next().await.unwrap_err();
+    fixture.injected_fault("find", InjectedFault::Before(lost()));
+    let by_worker = fixture.reconciler().reconcile_next().await.unwrap_err();
     assert!(matches!(by_worker, ReconcileError::Gateway(_)), "{by_worker:?}");
     // Without a gateway the worker has nothing to complain of.
-    world.pass(INTENT_CHECK_PAUSE);
-    world.strike("find", Strike::Before(PaymentGatewayError::NotConfigured));
-    assert!(world.reconciler().reconcile_next().await.unwrap());
+    fixture.pass(INTENT_CHECK_PAUSE);
+    fixture.injected_fault("find", InjectedFault::Before(PaymentGatewayError::NotConfigured));
+    assert!(fixture.reconciler().reconcile_next().await.unwrap());
 }
 
 /// The payer's name stands on every slip: without the account's own nothing is registered.
 #[tokio::test]
 async fn without_the_accounts_name_nobody_is_registered() {
-    let world = World::new();
-    world.with(|state| state.reads_fail = true);
-    let error = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+    let fixture = Fixture::new();
+    fixture.with(|state| state.reads_fail = true);
+    let error = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
     assert!(
         matches!(error, BillingError::Store(StoreError::Unavailable(_))),
         "{error:?}"
     );
-    world.with(|state| assert!(state.calls.is_empty() && state.rows.is_empty()));
+    fixture.with(|state| assert!(state.calls.is_empty() && state.rows.is_empty()));
 }
 
 #[tokio::test]
 async fn of_many_at_once_one_subscribes() {
-    let world = World::new();
-    let billing = world.billing();
+    let fixture = Fixture::new();
+    let billing = fixture.billing();
     let tenant = tenant();
     let all = (0..20).map(|_| billing.subscribe(&tenant, input("PIX")));
     let results = futures_util::future::join_all(all).await;
@@ -347,8 +357,8 @@ async fn of_many_at_once_one_subscribes() {
         assert_eq!(fields(error), ["plan"]);
     }
     assert_eq!(
-        (world.calls("customer"), world.calls("subscribe"), world.charged()),
+        (fixture.calls("customer"), fixture.calls("subscribe"), fixture.charged()),
         (1, 1, 1)
     );
-    assert_eq!(world.only().created_at, NOW);
+    assert_eq!(fixture.only().created_at, NOW);
 }

@@ -6,12 +6,12 @@ use uuid::Uuid;
 
 use super::super::{CampaignStatus, RunStore, SendOutcome, SendStatus};
 use super::faults::Fault;
-use super::stage::{FIRST, RUN, SECOND, Stage, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
+use super::fixture::{FIRST, Fixture, RUN, SECOND, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
 
 /// Numbers from a seed (SplitMix64), the same on every machine.
-pub(super) struct Seeded(pub(super) u64);
+pub(super) struct TestRng(pub(super) u64);
 
-impl Seeded {
+impl TestRng {
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -28,7 +28,7 @@ impl Seeded {
 /// What the platform answers to a call: of the seed, the recipient and how often they were called, not of the order.
 fn answer(seed: u64, to: &str, call: usize) -> SendOutcome {
     let digits: u64 = to.trim_start_matches("+55119").parse().unwrap();
-    let mut seeded = Seeded(seed ^ (digits << 20) ^ (u64::try_from(call).unwrap() << 40));
+    let mut seeded = TestRng(seed ^ (digits << 20) ^ (u64::try_from(call).unwrap() << 40));
     match seeded.below(20) {
         0..10 => accepted(to),
         10..13 => failed(),
@@ -40,31 +40,31 @@ fn answer(seed: u64, to: &str, call: usize) -> SendOutcome {
 }
 
 /// A run of some contacts, a few of them gone, at one of three send rates.
-pub(super) fn stage(seed: u64) -> Stage {
-    let mut seeded = Seeded(seed);
+pub(super) fn fixture(seed: u64) -> Fixture {
+    let mut seeded = TestRng(seed);
     let contacts = 1 + seeded.below(14);
-    let mut stage = Stage::new(contacts, move |to, call| answer(seed, to, call));
+    let mut fixture = Fixture::new(contacts, move |to, call| answer(seed, to, call));
     match seeded.below(3) {
         0 => {}
-        1 => stage = stage.per_second(80),
-        _ => stage.delay = Duration::ZERO,
+        1 => fixture = fixture.per_second(80),
+        _ => fixture.delay = Duration::ZERO,
     }
     if seeded.below(2) == 0 {
         let gone = seeded.below(contacts);
-        stage.runs.state().rows[gone].recipient = None;
+        fixture.runs.state().rows[gone].recipient = None;
     }
-    stage
+    fixture
 }
 
 /// One worker after another takes the run, and whatever pauses it is seen to, until it is over.
-pub(super) fn bring_to_an_end(stage: &Stage) {
+pub(super) fn bring_to_an_end(fixture: &Fixture) {
     for worker in 0..200 {
-        stage.runs.expire();
-        if stage.runs.state().campaign().paused_at.is_some() {
-            stage.runs.resume();
+        fixture.runs.expire();
+        if fixture.runs.state().campaign().paused_at.is_some() {
+            fixture.runs.resume();
         }
         let worker = Uuid::from_u128(1000 + worker);
-        if stage.take_over(worker).now_or_never().unwrap().is_none() {
+        if fixture.take_over(worker).now_or_never().unwrap().is_none() {
             return;
         }
     }
@@ -80,8 +80,8 @@ pub(super) fn may_have_arrived(outcome: &SendOutcome) -> bool {
 }
 
 /// What has to be true of a run that is over, whatever happened on the way.
-pub(super) fn check(stage: &Stage, story: &str) {
-    let ledger = stage.ledger();
+pub(super) fn check(fixture: &Fixture, story: &str) {
+    let ledger = fixture.ledger();
     for (to, outcomes) in &ledger {
         let last = outcomes.len() - 1;
         let again = outcomes[..last]
@@ -89,7 +89,7 @@ pub(super) fn check(stage: &Stage, story: &str) {
             .any(|o| may_have_arrived(o) || matches!(o, SendOutcome::Failed { .. }));
         assert!(!again, "{story}: {to} was called again after {outcomes:?}");
     }
-    let state = stage.runs.state();
+    let state = fixture.runs.state();
     for (at, row) in state.rows.iter().enumerate() {
         let outcome = ledger.get(&phone(at)).and_then(|outcomes| outcomes.last());
         let honest = match row.status {
@@ -116,22 +116,22 @@ pub(super) fn check(stage: &Stage, story: &str) {
 }
 
 /// After the time for news is over, nothing is open.
-pub(super) fn check_after_the_time_limit(stage: &Stage, story: &str) {
-    stage
+pub(super) fn check_after_the_time_limit(fixture: &Fixture, story: &str) {
+    fixture
         .runs
         .fail_unknown(Duration::minutes(10), 100)
         .now_or_never()
         .unwrap()
         .unwrap();
-    assert_eq!(stage.count(SendStatus::Pending), 0, "{story}");
+    assert_eq!(fixture.count(SendStatus::Pending), 0, "{story}");
 }
 
 /// Lets the first worker's run go wrong at a step. False: it was over before that step.
-fn go_wrong(stage: &Stage, step: usize, fault: Fault, goes_on: bool) -> bool {
-    stage.fuse.set(step, fault);
-    let first = stage.dispatcher(FIRST);
+fn go_wrong(fixture: &Fixture, step: usize, fault: Fault, goes_on: bool) -> bool {
+    fixture.fuse.set(step, fault);
+    let first = fixture.dispatcher(FIRST);
     let end = first.carry_out(RUN).now_or_never();
-    if stage.fuse.take_out() {
+    if fixture.fuse.take_out() {
         return false;
     }
     if !goes_on && matches!(end, Some(Err(_))) {
@@ -151,13 +151,13 @@ fn nobody_is_written_to_twice_whatever_step_goes_wrong() {
     for seed in 0..60 {
         for fault in Fault::ALL {
             for step in 0.. {
-                let stage = stage(seed);
+                let fixture = fixture(seed);
                 let story = format!("seed {seed}, {fault:?} at step {step}");
                 let goes_on = (seed + u64::try_from(step).unwrap()).is_multiple_of(2);
-                let wrong = go_wrong(&stage, step, fault, goes_on);
-                bring_to_an_end(&stage);
-                check(&stage, &story);
-                check_after_the_time_limit(&stage, &story);
+                let wrong = go_wrong(&fixture, step, fault, goes_on);
+                bring_to_an_end(&fixture);
+                check(&fixture, &story);
+                check_after_the_time_limit(&fixture, &story);
                 if !wrong {
                     break;
                 }
@@ -175,11 +175,11 @@ fn a_crash_leaves_few_unknown() {
     for (at, (contacts, delay, bound)) in [(35, 200, 10), (130, 0, 50)].into_iter().enumerate() {
         for fault in Fault::ALL {
             for step in 0.. {
-                let mut stage = Stage::new(contacts, |to, _| accepted(to));
-                stage.delay = Duration::milliseconds(delay);
-                let wrong = go_wrong(&stage, step, fault, false);
-                bring_to_an_end(&stage);
-                let open = stage.count(SendStatus::Pending);
+                let mut fixture = Fixture::new(contacts, |to, _| accepted(to));
+                fixture.delay = Duration::milliseconds(delay);
+                let wrong = go_wrong(&fixture, step, fault, false);
+                bring_to_an_end(&fixture);
+                let open = fixture.count(SendStatus::Pending);
                 assert!(open <= bound, "{fault:?} at step {step}: {open}");
                 most[at] = open.max(most[at]);
                 if !wrong {
@@ -195,22 +195,22 @@ fn a_crash_leaves_few_unknown() {
 #[test]
 fn two_crashes_are_no_worse_than_one() {
     for seed in 100..140 {
-        let mut seeded = Seeded(seed);
+        let mut seeded = TestRng(seed);
         for _ in 0..40 {
-            let stage = stage(seed);
+            let fixture = fixture(seed);
             let faults = [(); 2].map(|()| (seeded.below(30), Fault::ALL[seeded.below(4)]));
             let story = format!("seed {seed}, {faults:?}");
-            go_wrong(&stage, faults[0].0, faults[0].1, false);
-            stage.runs.expire();
-            stage.fuse.set(faults[1].0, faults[1].1);
-            let second = stage.dispatcher(SECOND);
+            go_wrong(&fixture, faults[0].0, faults[0].1, false);
+            fixture.runs.expire();
+            fixture.fuse.set(faults[1].0, faults[1].1);
+            let second = fixture.dispatcher(SECOND);
             if let Some(Ok(Some(run))) = second.take().now_or_never() {
                 let _ = second.carry_out(run).now_or_never();
             }
-            stage.fuse.take_out();
-            bring_to_an_end(&stage);
-            check(&stage, &story);
-            check_after_the_time_limit(&stage, &story);
+            fixture.fuse.take_out();
+            bring_to_an_end(&fixture);
+            check(&fixture, &story);
+            check_after_the_time_limit(&fixture, &story);
         }
     }
 }

@@ -4,35 +4,35 @@ use serde_json::json;
 use time::Duration;
 use uuid::Uuid;
 
-use super::stage::{SECOND, Stage, accepted};
+use super::fixture::{Fixture, SECOND, accepted};
 use super::{CampaignStatus, RunEnd, over, paused};
 use crate::media::tests::ACCOUNT;
 use crate::media::{MediaPath, MediaType};
 use crate::templates::{ButtonKind, ButtonValue, HeaderType, TemplateType, TextParameter};
 use crate::whatsapp::{FileSource, OutboundFile};
 
-/// A stage whose template has a picture of ours as its header, and the picture's address.
-fn pictured(contacts: usize) -> (Stage, String) {
+/// A fixture whose template has a picture of ours as its header, and the picture's address.
+fn pictured(contacts: usize) -> (Fixture, String) {
     let path = MediaPath {
         account_id: ACCOUNT,
         id: Uuid::from_u128(5),
         kind: MediaType::Png,
     };
     let url = format!("https://media.example/{path}");
-    let stage = Stage::new(contacts, |to, _| accepted(to));
-    stage
-        .shelf
+    let fixture = Fixture::new(contacts, |to, _| accepted(to));
+    fixture
+        .media_store
         .files
         .lock()
         .unwrap()
         .insert(path.to_string(), b"png".to_vec());
     {
-        let mut state = stage.runs.state();
+        let mut state = fixture.runs.state();
         let template = &mut state.inputs.as_mut().unwrap().template;
         template.header_type = HeaderType::Image;
         template.header_media_url = Some(url.clone());
     }
-    (stage, url)
+    (fixture, url)
 }
 
 fn file(id: &str) -> OutboundFile {
@@ -44,10 +44,10 @@ fn file(id: &str) -> OutboundFile {
 
 #[tokio::test]
 async fn a_file_is_given_once_for_all_messages() {
-    let (stage, _) = pictured(12);
-    assert_eq!(stage.carry_out().await, over(12, 12, CampaignStatus::Completed));
-    assert_eq!(stage.platform.uploads.lock().unwrap().0, 1);
-    let messages = stage.messages();
+    let (fixture, _) = pictured(12);
+    assert_eq!(fixture.carry_out().await, over(12, 12, CampaignStatus::Completed));
+    assert_eq!(fixture.platform.uploads.lock().unwrap().0, 1);
+    let messages = fixture.messages();
     assert!(
         messages
             .iter()
@@ -56,15 +56,15 @@ async fn a_file_is_given_once_for_all_messages() {
 }
 
 /// Takes the run over whenever it can be taken, until it does not wait any longer; the delays, and the end.
-async fn carried_out(stage: &Stage) -> (Vec<i64>, RunEnd) {
-    let (mut delays, mut end) = (vec![], stage.carry_out().await);
+async fn carried_out(fixture: &Fixture) -> (Vec<i64>, RunEnd) {
+    let (mut delays, mut end) = (vec![], fixture.carry_out().await);
     while let RunEnd::Postponed { delay, .. } = end {
         delays.push(delay.whole_seconds());
-        assert_eq!(stage.runs.state().holder, None, "it holds no lease while it waits");
-        stage.runs.state().now += delay - Duration::MILLISECOND;
-        assert_eq!(stage.take_over(SECOND).await, None, "it is taken too early");
-        stage.runs.state().now += Duration::MILLISECOND;
-        end = stage.take_over(SECOND).await.unwrap();
+        assert_eq!(fixture.runs.state().holder, None, "it holds no lease while it waits");
+        fixture.runs.state().now += delay - Duration::MILLISECOND;
+        assert_eq!(fixture.take_over(SECOND).await, None, "it is taken too early");
+        fixture.runs.state().now += Duration::MILLISECOND;
+        end = fixture.take_over(SECOND).await.unwrap();
     }
     (delays, end)
 }
@@ -72,18 +72,21 @@ async fn carried_out(stage: &Stage) -> (Vec<i64>, RunEnd) {
 #[tokio::test]
 async fn a_run_waits_out_failing_uploads_and_stores() {
     let growing = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300];
-    let (stage, _) = pictured(1);
-    stage.platform.uploads.lock().unwrap().1 = 11;
-    let (delays, end) = carried_out(&stage).await;
+    let (fixture, _) = pictured(1);
+    fixture.platform.uploads.lock().unwrap().1 = 11;
+    let (delays, end) = carried_out(&fixture).await;
     assert_eq!(
         (&delays[..], end),
         (&growing[..], over(1, 1, CampaignStatus::Completed))
     );
-    assert_eq!((stage.platform.uploads.lock().unwrap().0, stage.rests()), (12, vec![]));
+    assert_eq!(
+        (fixture.platform.uploads.lock().unwrap().0, fixture.rests()),
+        (12, vec![])
+    );
 
-    let (stage, _) = pictured(1);
-    *stage.shelf.failures.lock().unwrap() = 3;
-    let (delays, end) = carried_out(&stage).await;
+    let (fixture, _) = pictured(1);
+    *fixture.media_store.failures.lock().unwrap() = 3;
+    let (delays, end) = carried_out(&fixture).await;
     assert_eq!(
         (&delays[..], end),
         (&growing[..3], over(1, 1, CampaignStatus::Completed))
@@ -92,56 +95,56 @@ async fn a_run_waits_out_failing_uploads_and_stores() {
 
 #[tokio::test]
 async fn a_run_pauses_after_hours_without_its_files() {
-    let (stage, _) = pictured(1);
-    stage.platform.uploads.lock().unwrap().1 = usize::MAX;
-    let (delays, end) = carried_out(&stage).await;
+    let (fixture, _) = pictured(1);
+    fixture.platform.uploads.lock().unwrap().1 = usize::MAX;
+    let (delays, end) = carried_out(&fixture).await;
     assert_eq!(end, paused(1, 0));
     assert!(
         Duration::seconds(delays.iter().sum()) > Duration::hours(3),
         "{delays:?}"
     );
-    stage.platform.uploads.lock().unwrap().1 = 0;
-    stage.runs.resume();
-    let end = stage.take_over(SECOND).await;
+    fixture.platform.uploads.lock().unwrap().1 = 0;
+    fixture.runs.resume();
+    let end = fixture.take_over(SECOND).await;
     assert_eq!(end, Some(over(1, 1, CampaignStatus::Completed)));
 }
 
 #[tokio::test]
 async fn a_cancel_ends_a_run_that_is_postponed() {
-    let (stage, _) = pictured(1);
-    stage.platform.uploads.lock().unwrap().1 = usize::MAX;
-    assert!(matches!(stage.carry_out().await, RunEnd::Postponed { .. }));
-    stage.runs.cancel();
-    stage.runs.state().now += Duration::HOUR;
-    assert_eq!((stage.take_over(SECOND).await, stage.called().len()), (None, 0));
+    let (fixture, _) = pictured(1);
+    fixture.platform.uploads.lock().unwrap().1 = usize::MAX;
+    assert!(matches!(fixture.carry_out().await, RunEnd::Postponed { .. }));
+    fixture.runs.cancel();
+    fixture.runs.state().now += Duration::HOUR;
+    assert_eq!((fixture.take_over(SECOND).await, fixture.called().len()), (None, 0));
 }
 
 #[tokio::test]
 async fn a_file_that_is_gone_pauses_the_run_and_says_so() {
-    let (stage, _) = pictured(1);
-    stage.shelf.files.lock().unwrap().clear();
-    assert_eq!(stage.carry_out().await, paused(1, 0));
-    let reason = stage.runs.state().campaign().pause_reason.clone();
+    let (fixture, _) = pictured(1);
+    fixture.media_store.files.lock().unwrap().clear();
+    assert_eq!(fixture.carry_out().await, paused(1, 0));
+    let reason = fixture.runs.state().campaign().pause_reason.clone();
     assert_eq!(reason.as_deref(), Some("the file of a header is not there any more"));
 }
 
 #[tokio::test]
 async fn the_cards_of_a_carousel_are_filled() {
-    let (stage, url) = pictured(1);
+    let (fixture, url) = pictured(1);
     let card = json!({ "components": [
         { "type": "HEADER", "format": "IMAGE", "example": { "header_handle": [url] } },
         { "type": "BODY", "text": "Por {{1}}.", "example": { "body_text": [["R$ 10"]] } },
         { "type": "BUTTONS", "buttons": [{ "type": "QUICK_REPLY", "text": "Sair" },
             { "type": "URL", "text": "Ver", "url": "https://l.example/{{1}}", "example": ["a"] }] } ] });
     {
-        let mut state = stage.runs.state();
+        let mut state = fixture.runs.state();
         let template = &mut state.inputs.as_mut().unwrap().template;
         template.header_type = HeaderType::None;
         template.template_type = TemplateType::Carousel;
         template.carousel_cards = vec![card.clone(), card];
     }
-    assert_eq!(stage.carry_out().await, over(1, 1, CampaignStatus::Completed));
-    let message = stage.messages().remove(0);
+    assert_eq!(fixture.carry_out().await, over(1, 1, CampaignStatus::Completed));
+    let message = fixture.messages().remove(0);
     assert_eq!((message.header_file, message.cards.len()), (None, 2));
     let button = ButtonValue {
         index: 1,
@@ -155,6 +158,6 @@ async fn the_cards_of_a_carousel_are_filled() {
         );
         assert_eq!(card.buttons, std::slice::from_ref(&button));
     }
-    assert_eq!(stage.platform.uploads.lock().unwrap().0, 1);
-    assert_eq!(stage.delay, Duration::milliseconds(200));
+    assert_eq!(fixture.platform.uploads.lock().unwrap().0, 1);
+    assert_eq!(fixture.delay, Duration::milliseconds(200));
 }

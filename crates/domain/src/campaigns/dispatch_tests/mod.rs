@@ -3,12 +3,12 @@
 mod crashes;
 mod faults;
 mod files;
+mod fixture;
 mod overlaps;
 mod queued_starts;
 mod rows;
 mod runs;
 mod simulation;
-mod stage;
 mod stops;
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::shared::{Event, NotificationKind, SendId};
 use crate::templates::TextParameter;
 use crate::whatsapp::OutboundTemplate;
 use faults::Fault;
-use stage::{FIRST, RUN, SECOND, Stage, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
+use fixture::{FIRST, Fixture, RUN, SECOND, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
 
 fn over(total: i64, sent: i64, status: CampaignStatus) -> RunEnd {
     RunEnd::Over(RunReport {
@@ -57,10 +57,10 @@ fn all_phones(contacts: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn everybody_is_written_to_once_and_results_are_written_ten_at_a_time() {
-    let stage = Stage::new(23, |to, _| accepted(to));
-    assert_eq!(stage.carry_out().await, over(23, 23, CampaignStatus::Completed));
-    assert_eq!(stage.called(), all_phones(23));
-    let state = stage.runs.state();
+    let fixture = Fixture::new(23, |to, _| accepted(to));
+    assert_eq!(fixture.carry_out().await, over(23, 23, CampaignStatus::Completed));
+    assert_eq!(fixture.called(), all_phones(23));
+    let state = fixture.runs.state();
     assert_eq!((&state.claimed[..], &state.recorded[..]), (&[23][..], &[10, 10, 3][..]));
     let [Event::Notification(end), Event::Webhook(_)] = &state.events[..] else {
         panic!("{:?}", state.events)
@@ -70,9 +70,9 @@ async fn everybody_is_written_to_once_and_results_are_written_ten_at_a_time() {
 
 #[tokio::test]
 async fn the_message_bears_the_send_and_the_values() {
-    let stage = Stage::new(1, |to, _| accepted(to));
-    stage.runs.state().campaign_mut().variables = Some(Variables([("2".into(), "{email|nada}".into())].into()));
-    stage.carry_out().await;
+    let fixture = Fixture::new(1, |to, _| accepted(to));
+    fixture.runs.state().campaign_mut().variables = Some(Variables([("2".into(), "{email|nada}".into())].into()));
+    fixture.carry_out().await;
     let expected = OutboundTemplate {
         send_id: SendId(Uuid::from_u128(1000)),
         to: phone(0),
@@ -84,21 +84,21 @@ async fn the_message_bears_the_send_and_the_values() {
         buttons: vec![],
         cards: vec![],
     };
-    assert_eq!(stage.messages(), [expected]);
+    assert_eq!(fixture.messages(), [expected]);
 }
 
 #[tokio::test]
 async fn a_refused_send_fails_alone_and_the_run_is_partial() {
-    let stage = Stage::new(12, |to, _| if to == phone(4) { failed() } else { accepted(to) });
-    assert_eq!(stage.carry_out().await, over(12, 11, CampaignStatus::Partial));
-    assert_eq!(stage.called().len(), 12);
-    assert_eq!(stage.row(4).error, Some((Some(131_026), "undeliverable".into())));
+    let fixture = Fixture::new(12, |to, _| if to == phone(4) { failed() } else { accepted(to) });
+    assert_eq!(fixture.carry_out().await, over(12, 11, CampaignStatus::Partial));
+    assert_eq!(fixture.called().len(), 12);
+    assert_eq!(fixture.row(4).error, Some((Some(131_026), "undeliverable".into())));
 }
 
 #[tokio::test]
 async fn a_simulated_run_calls_nobody_and_waits_for_nothing() {
-    let stage = Stage::new(1200, |to, _| accepted(to)).simulated();
-    let RunEnd::Over(report) = stage.carry_out().await else {
+    let fixture = Fixture::new(1200, |to, _| accepted(to)).simulated();
+    let RunEnd::Over(report) = fixture.carry_out().await else {
         panic!()
     };
     assert_eq!(
@@ -106,37 +106,37 @@ async fn a_simulated_run_calls_nobody_and_waits_for_nothing() {
         (1200, CampaignStatus::Sent, true)
     );
     assert_eq!(
-        (stage.called().len(), stage.asked().len(), stage.rests().len()),
+        (fixture.called().len(), fixture.asked().len(), fixture.rests().len()),
         (0, 0, 0)
     );
-    assert_eq!(stage.runs.state().claimed, [1000, 200]);
+    assert_eq!(fixture.runs.state().claimed, [1000, 200]);
 }
 
 #[tokio::test]
 async fn what_was_throttled_is_tried_again_after_its_wait() {
-    let stage = Stage::new(3, |to, call| {
+    let fixture = Fixture::new(3, |to, call| {
         if to == phone(1) && call < 2 {
             throttled()
         } else {
             accepted(to)
         }
     });
-    assert_eq!(stage.carry_out().await, over(3, 3, CampaignStatus::Completed));
-    assert_eq!(stage.called(), [phone(0), phone(1), phone(2), phone(1), phone(1)]);
-    assert_eq!((stage.rests(), stage.row(1).attempts), (vec![1, 2], 2));
+    assert_eq!(fixture.carry_out().await, over(3, 3, CampaignStatus::Completed));
+    assert_eq!(fixture.called(), [phone(0), phone(1), phone(2), phone(1), phone(1)]);
+    assert_eq!((fixture.rests(), fixture.row(1).attempts), (vec![1, 2], 2));
 }
 
 #[tokio::test]
 async fn throttling_that_does_not_end_fails_the_send_after_five_retries() {
-    let stage = Stage::new(2, |to, _| if to == phone(1) { throttled() } else { accepted(to) });
-    assert_eq!(stage.carry_out().await, over(2, 1, CampaignStatus::Partial));
-    assert_eq!(stage.ledger()[&phone(1)].len(), 6);
+    let fixture = Fixture::new(2, |to, _| if to == phone(1) { throttled() } else { accepted(to) });
+    assert_eq!(fixture.carry_out().await, over(2, 1, CampaignStatus::Partial));
+    assert_eq!(fixture.ledger()[&phone(1)].len(), 6);
     assert_eq!(
-        stage.rests(),
+        fixture.rests(),
         [1, 2, 4, 8, 10, 6],
         "a wait is cut at 10 s, to look for a cancel"
     );
-    let (code, message) = stage.row(1).error.unwrap();
+    let (code, message) = fixture.row(1).error.unwrap();
     assert_eq!(code, Some(80_007));
     assert!(message.starts_with("gave up after 5 retries"), "{message}");
 }
@@ -144,55 +144,55 @@ async fn throttling_that_does_not_end_fails_the_send_after_five_retries() {
 /// Every send is throttled far more often than it may be tried again, and is sent all the same.
 #[tokio::test]
 async fn number_over_its_rate_slows_down_and_fails_no_send() {
-    let stage = Stage::new(30, |to, call| if call < 20 { too_fast() } else { accepted(to) }).per_second(200);
-    assert_eq!(stage.carry_out().await, over(30, 30, CampaignStatus::Completed));
-    assert!(stage.ledger().values().all(|outcomes| outcomes.len() == 21));
-    assert!((0..30).all(|at| stage.row(at).attempts == 0));
-    let slowed = stage.slowed();
+    let fixture = Fixture::new(30, |to, call| if call < 20 { too_fast() } else { accepted(to) }).per_second(200);
+    assert_eq!(fixture.carry_out().await, over(30, 30, CampaignStatus::Completed));
+    assert!(fixture.ledger().values().all(|outcomes| outcomes.len() == 21));
+    assert!((0..30).all(|at| fixture.row(at).attempts == 0));
+    let slowed = fixture.slowed();
     assert!(
         slowed.len() > 10 && slowed.iter().all(|rate| *rate == 200.0),
         "{slowed:?}"
     );
-    let (_, last) = stage.asked().last().cloned().unwrap();
+    let (_, last) = fixture.asked().last().cloned().unwrap();
     assert_eq!((last.messages, last.time), (1, Duration::SECOND));
 }
 
 #[tokio::test]
 async fn a_number_that_may_send_nothing_pauses_its_run() {
-    let stage = Stage::new(10, |_, _| too_fast());
-    assert_eq!(stage.carry_out().await, paused(10, 0));
-    assert!(stage.called().len() >= 5000, "{}", stage.called().len());
-    let reason = stage.runs.state().campaign().pause_reason.clone().unwrap();
+    let fixture = Fixture::new(10, |_, _| too_fast());
+    assert_eq!(fixture.carry_out().await, paused(10, 0));
+    assert!(fixture.called().len() >= 5000, "{}", fixture.called().len());
+    let reason = fixture.runs.state().campaign().pause_reason.clone().unwrap();
     assert!(reason.contains("throttled"), "{reason}");
-    assert_eq!(stage.count(SendStatus::Pending), 10);
+    assert_eq!(fixture.count(SendStatus::Pending), 10);
 }
 
 #[tokio::test]
 async fn an_unknown_outcome_is_never_called_again() {
-    let stage = Stage::new(3, |to, _| if to == phone(1) { unknown() } else { accepted(to) });
-    assert_eq!(stage.carry_out().await, over(3, 2, CampaignStatus::Partial));
-    assert_eq!(stage.called(), all_phones(3));
-    let row = stage.row(1);
+    let fixture = Fixture::new(3, |to, _| if to == phone(1) { unknown() } else { accepted(to) });
+    assert_eq!(fixture.carry_out().await, over(3, 2, CampaignStatus::Partial));
+    assert_eq!(fixture.called(), all_phones(3));
+    let row = fixture.row(1);
     assert_eq!(
         (row.status, row.unknown, row.started),
         (SendStatus::Pending, true, true)
     );
-    assert_eq!(stage.take_over(SECOND).await, None);
+    assert_eq!(fixture.take_over(SECOND).await, None);
 }
 
 #[tokio::test]
 async fn what_concerns_the_run_pauses_it_and_nobody_else_is_called() {
-    let stage = Stage::new(12, |to, call| {
+    let fixture = Fixture::new(12, |to, call| {
         if to == phone(2) && call == 0 {
             run_blocked()
         } else {
             accepted(to)
         }
     });
-    assert_eq!(stage.carry_out().await, paused(12, 2));
-    assert_eq!(stage.called(), all_phones(3));
+    assert_eq!(fixture.carry_out().await, paused(12, 2));
+    assert_eq!(fixture.called(), all_phones(3));
     {
-        let state = stage.runs.state();
+        let state = fixture.runs.state();
         assert_eq!(
             state.campaign().pause_reason.as_deref(),
             Some("token expired (code 190)")
@@ -206,107 +206,114 @@ async fn what_concerns_the_run_pauses_it_and_nobody_else_is_called() {
             (NotificationKind::Warning, &"token expired (code 190)".into())
         );
     }
-    assert_eq!(stage.take_over(SECOND).await, None, "a paused run is nobody's to take");
-    stage.runs.resume();
     assert_eq!(
-        stage.take_over(SECOND).await,
+        fixture.take_over(SECOND).await,
+        None,
+        "a paused run is nobody's to take"
+    );
+    fixture.runs.resume();
+    assert_eq!(
+        fixture.take_over(SECOND).await,
         Some(over(12, 12, CampaignStatus::Completed))
     );
-    assert_eq!(stage.called()[3..], all_phones(12)[2..]);
+    assert_eq!(fixture.called()[3..], all_phones(12)[2..]);
 }
 
 #[tokio::test]
 async fn what_was_in_flight_beside_a_run_block_is_recorded() {
-    let stage = Stage::new(10, |to, _| if to == phone(1) { run_blocked() } else { accepted(to) }).per_second(80);
-    assert_eq!(stage.carry_out().await, paused(10, 7));
-    assert_eq!(stage.called(), all_phones(8));
+    let fixture = Fixture::new(10, |to, _| if to == phone(1) { run_blocked() } else { accepted(to) }).per_second(80);
+    assert_eq!(fixture.carry_out().await, paused(10, 7));
+    assert_eq!(fixture.called(), all_phones(8));
 }
 
 #[tokio::test]
 async fn after_a_cancel_nothing_leaves() {
     // While the last call of a batch is under way, and in the middle of one.
     for last in [9, 3] {
-        let stage = Stage::new(25, |to, _| accepted(to));
-        let runs = stage.runs.clone();
-        stage.during_call(last, move || runs.cancel());
+        let fixture = Fixture::new(25, |to, _| accepted(to));
+        let runs = fixture.runs.clone();
+        fixture.during_call(last, move || runs.cancel());
         let sent = i64::try_from(last).unwrap() + 1;
-        assert_eq!(stage.carry_out().await, over(25, sent, CampaignStatus::Cancelled));
-        assert_eq!(stage.called(), all_phones(last + 1));
+        assert_eq!(fixture.carry_out().await, over(25, sent, CampaignStatus::Cancelled));
+        assert_eq!(fixture.called(), all_phones(last + 1));
         assert_eq!(
-            stage.count(SendStatus::Sent),
+            fixture.count(SendStatus::Sent),
             last + 1,
             "what left is recorded all the same"
         );
-        assert_eq!(stage.runs.state().events, []);
+        assert_eq!(fixture.runs.state().events, []);
     }
 }
 
 #[tokio::test]
 async fn a_cancel_during_the_last_call_wins() {
-    let stage = Stage::new(3, |to, _| accepted(to));
-    let runs = stage.runs.clone();
-    stage.during_call(2, move || runs.cancel());
-    assert_eq!(stage.carry_out().await, over(3, 3, CampaignStatus::Cancelled));
+    let fixture = Fixture::new(3, |to, _| accepted(to));
+    let runs = fixture.runs.clone();
+    fixture.during_call(2, move || runs.cancel());
+    assert_eq!(fixture.carry_out().await, over(3, 3, CampaignStatus::Cancelled));
 }
 
 #[tokio::test]
 async fn a_stopping_server_hands_over_and_nobody_is_forgotten_or_written_to_twice() {
     for granted in [0, 4, 10] {
-        let stage = Stage::new(15, |to, _| accepted(to));
-        stage.stop_after(Some(granted));
-        assert_eq!(stage.carry_out().await, RunEnd::HandedOver);
-        assert_eq!(stage.called(), all_phones(granted));
+        let fixture = Fixture::new(15, |to, _| accepted(to));
+        fixture.stop_after(Some(granted));
+        assert_eq!(fixture.carry_out().await, RunEnd::HandedOver);
+        assert_eq!(fixture.called(), all_phones(granted));
         assert_eq!(
-            (stage.count(SendStatus::Sent), stage.runs.state().holder),
+            (fixture.count(SendStatus::Sent), fixture.runs.state().holder),
             (granted, None)
         );
-        stage.stop_after(None);
+        fixture.stop_after(None);
         assert_eq!(
-            stage.take_over(SECOND).await,
+            fixture.take_over(SECOND).await,
             Some(over(15, 15, CampaignStatus::Completed))
         );
-        assert_eq!(stage.called(), all_phones(15));
+        assert_eq!(fixture.called(), all_phones(15));
     }
 }
 
 #[tokio::test]
 async fn what_was_started_when_the_server_stops_and_did_not_leave_is_due_again() {
-    let stage = Stage::new(15, |to, _| accepted(to));
-    stage.stop_before_departure(4);
-    assert_eq!(stage.carry_out().await, RunEnd::HandedOver);
-    assert_eq!((stage.called(), stage.row(3).started), (all_phones(3), false));
-    stage.restart();
+    let fixture = Fixture::new(15, |to, _| accepted(to));
+    fixture.stop_before_departure(4);
+    assert_eq!(fixture.carry_out().await, RunEnd::HandedOver);
+    assert_eq!((fixture.called(), fixture.row(3).started), (all_phones(3), false));
+    fixture.restart();
     assert_eq!(
-        stage.take_over(SECOND).await,
+        fixture.take_over(SECOND).await,
         Some(over(15, 15, CampaignStatus::Completed))
     );
-    assert_eq!(stage.called(), all_phones(15));
+    assert_eq!(fixture.called(), all_phones(15));
 }
 
 #[tokio::test]
 async fn a_run_makes_room_for_one_that_waits() {
-    let stage = Stage::new(120, |to, _| accepted(to));
-    let crowding = stage.clone();
-    stage.during_call(60, move || crowding.request_yield());
-    assert_eq!(stage.carry_out().await, RunEnd::HandedOver);
-    assert_eq!((stage.called(), stage.count(SendStatus::Sent)), (all_phones(61), 61));
+    let fixture = Fixture::new(120, |to, _| accepted(to));
+    let crowding = fixture.clone();
+    fixture.during_call(60, move || crowding.request_yield());
+    assert_eq!(fixture.carry_out().await, RunEnd::HandedOver);
     assert_eq!(
-        stage.take_over(SECOND).await,
+        (fixture.called(), fixture.count(SendStatus::Sent)),
+        (all_phones(61), 61)
+    );
+    assert_eq!(
+        fixture.take_over(SECOND).await,
         Some(over(120, 120, CampaignStatus::Completed))
     );
 }
 
 #[tokio::test]
 async fn a_contact_that_cannot_be_written_to_fails_without_a_call() {
-    let stage = Stage::new(4, |to, _| accepted(to));
+    let fixture = Fixture::new(4, |to, _| accepted(to));
     {
-        let mut state = stage.runs.state();
+        let mut state = fixture.runs.state();
         state.rows[0].recipient = None;
         state.rows[2].recipient.as_mut().unwrap().name = "  ".into();
     }
-    assert_eq!(stage.carry_out().await, over(4, 2, CampaignStatus::Partial));
-    assert_eq!(stage.called(), [phone(1), phone(3)]);
-    let message = |at| stage.row(at).error.unwrap().1;
+    assert_eq!(fixture.carry_out().await, over(4, 2, CampaignStatus::Partial));
+    assert_eq!(fixture.called(), [phone(1), phone(3)]);
+    let message = |at| fixture.row(at).error.unwrap().1;
     assert_eq!(
         message(0),
         "the contact was deleted, or opted out, before the message left"
@@ -316,11 +323,11 @@ async fn a_contact_that_cannot_be_written_to_fails_without_a_call() {
 
 #[tokio::test]
 async fn a_run_that_everybody_refuses_tries_everybody() {
-    let stage = Stage::new(300, |_, _| failed());
-    assert_eq!(stage.carry_out().await, over(300, 0, CampaignStatus::Partial));
-    assert_eq!(stage.called(), all_phones(300));
-    assert_eq!(stage.count(SendStatus::Failed), 300);
-    let state = stage.runs.state();
+    let fixture = Fixture::new(300, |_, _| failed());
+    assert_eq!(fixture.carry_out().await, over(300, 0, CampaignStatus::Partial));
+    assert_eq!(fixture.called(), all_phones(300));
+    assert_eq!(fixture.count(SendStatus::Failed), 300);
+    let state = fixture.runs.state();
     assert_eq!(state.usage, (0, 0));
     assert!(
         matches!(&state.events[..], [Event::Notification(told), Event::Webhook(_)]
@@ -329,9 +336,9 @@ async fn a_run_that_everybody_refuses_tries_everybody() {
 }
 
 /// Refuses everybody but one recipient with this code, as long as `refusing` says so.
-fn refusing(contacts: usize, code: i64, accepts: usize, refusing: &Arc<AtomicBool>) -> Stage {
+fn refusing(contacts: usize, code: i64, accepts: usize, refusing: &Arc<AtomicBool>) -> Fixture {
     let refusing = refusing.clone();
-    Stage::new(contacts, move |to, _| {
+    Fixture::new(contacts, move |to, _| {
         if to == phone(accepts) || !refusing.load(Ordering::Relaxed) {
             return accepted(to);
         }
@@ -346,17 +353,17 @@ fn refusing(contacts: usize, code: i64, accepts: usize, refusing: &Arc<AtomicBoo
 async fn a_thousand_refusals_in_a_row_pause_and_resume_goes_on() {
     let goes_wrong = Arc::new(AtomicBool::new(true));
     // The twentieth is reached, and so counting begins anew.
-    let stage = refusing(1300, 131_009, 20, &goes_wrong);
-    let RunEnd::Over(report) = stage.carry_out().await else {
+    let fixture = refusing(1300, 131_009, 20, &goes_wrong);
+    let RunEnd::Over(report) = fixture.carry_out().await else {
         panic!()
     };
     assert_eq!((report.status, report.paused), (CampaignStatus::Sending, true));
-    assert_eq!(stage.called(), all_phones(1021));
+    assert_eq!(fixture.called(), all_phones(1021));
     assert_eq!(
-        (stage.count(SendStatus::Failed), stage.runs.state().usage),
+        (fixture.count(SendStatus::Failed), fixture.runs.state().usage),
         (1020, (1, 279))
     );
-    let events = stage.runs.state().events.clone();
+    let events = fixture.runs.state().events.clone();
     let [Event::Notification(told)] = &events[..] else {
         panic!("{events:?}")
     };
@@ -366,64 +373,64 @@ async fn a_thousand_refusals_in_a_row_pause_and_resume_goes_on() {
         "{told:?}"
     );
     goes_wrong.store(false, Ordering::Relaxed);
-    stage.runs.resume();
-    let end = stage.take_over(SECOND).await;
+    fixture.runs.resume();
+    let end = fixture.take_over(SECOND).await;
     assert_eq!(end, Some(over(1300, 280, CampaignStatus::Partial)));
-    assert_eq!(stage.called(), all_phones(1300), "no send is repeated");
+    assert_eq!(fixture.called(), all_phones(1300), "no send is repeated");
 }
 
 #[tokio::test]
 async fn refusals_of_recipients_never_pause_a_run() {
-    let stage = refusing(1300, 131_026, 1299, &Arc::new(AtomicBool::new(true)));
-    assert_eq!(stage.carry_out().await, over(1300, 1, CampaignStatus::Partial));
-    assert_eq!(stage.called(), all_phones(1300));
+    let fixture = refusing(1300, 131_026, 1299, &Arc::new(AtomicBool::new(true)));
+    assert_eq!(fixture.carry_out().await, over(1300, 1, CampaignStatus::Partial));
+    assert_eq!(fixture.called(), all_phones(1300));
 }
 
 #[tokio::test]
 async fn refused_parameters_fail_one_send_and_pause_after_twenty() {
     for code in [132_012, 132_018] {
         let wrong = |contacts| refusing(contacts, code, 19, &Arc::new(AtomicBool::new(true)));
-        let stage = wrong(39);
-        assert_eq!(stage.carry_out().await, over(39, 1, CampaignStatus::Partial));
-        assert_eq!(stage.row(0).error, Some((Some(code), "refused".into())));
-        let stage = wrong(60);
-        let RunEnd::Over(report) = stage.carry_out().await else {
+        let fixture = wrong(39);
+        assert_eq!(fixture.carry_out().await, over(39, 1, CampaignStatus::Partial));
+        assert_eq!(fixture.row(0).error, Some((Some(code), "refused".into())));
+        let fixture = wrong(60);
+        let RunEnd::Over(report) = fixture.carry_out().await else {
             panic!()
         };
         assert!(report.paused);
-        assert_eq!(stage.called(), all_phones(40));
-        let reason = stage.runs.state().campaign().pause_reason.clone().unwrap();
+        assert_eq!(fixture.called(), all_phones(40));
+        let reason = fixture.runs.state().campaign().pause_reason.clone().unwrap();
         assert!(reason.contains("parameters of the last 20 messages"), "{reason}");
     }
 }
 
 #[tokio::test]
 async fn who_opts_out_after_the_claim_is_not_called() {
-    let stage = Stage::new(12, |to, _| accepted(to));
-    let runs = stage.runs.clone();
-    stage.during_call(3, move || runs.state().rows[6].recipient = None);
-    assert_eq!(stage.carry_out().await, over(12, 11, CampaignStatus::Partial));
-    assert!(!stage.called().contains(&phone(6)));
-    assert!(stage.row(6).error.unwrap().1.contains("opted out"));
+    let fixture = Fixture::new(12, |to, _| accepted(to));
+    let runs = fixture.runs.clone();
+    fixture.during_call(3, move || runs.state().rows[6].recipient = None);
+    assert_eq!(fixture.carry_out().await, over(12, 11, CampaignStatus::Partial));
+    assert!(!fixture.called().contains(&phone(6)));
+    assert!(fixture.row(6).error.unwrap().1.contains("opted out"));
 }
 
 #[tokio::test]
 async fn each_burst_reserves_a_slot_of_its_number() {
-    let asked = async |stage: Stage| {
-        stage.carry_out().await;
-        let asked = stage.asked();
+    let asked = async |fixture: Fixture| {
+        fixture.carry_out().await;
+        let asked = fixture.asked();
         assert!(asked.iter().all(|(number, _)| number == "1065"));
         let times: Vec<i64> = asked
             .iter()
             .map(|(_, burst)| i64::try_from(burst.time.whole_milliseconds()).unwrap())
             .collect();
-        (times, stage.called().len())
+        (times, fixture.called().len())
     };
-    let stage = |contacts| Stage::new(contacts, |to, _| accepted(to));
-    assert_eq!(asked(stage(12)).await, (vec![200; 12], 12));
-    assert_eq!(asked(stage(12).per_second(80)).await, (vec![103; 2], 12));
-    assert_eq!(asked(stage(60).per_second(1000)).await, (vec![25; 3], 60));
-    let mut unlimited = stage(60);
+    let fixture = |contacts| Fixture::new(contacts, |to, _| accepted(to));
+    assert_eq!(asked(fixture(12)).await, (vec![200; 12], 12));
+    assert_eq!(asked(fixture(12).per_second(80)).await, (vec![103; 2], 12));
+    assert_eq!(asked(fixture(60).per_second(1000)).await, (vec![25; 3], 60));
+    let mut unlimited = fixture(60);
     unlimited.delay = Duration::ZERO;
     assert_eq!(asked(unlimited).await, (vec![], 60));
 }
@@ -431,11 +438,11 @@ async fn each_burst_reserves_a_slot_of_its_number() {
 #[tokio::test]
 async fn a_slot_that_was_missed_is_not_used() {
     let waited_at = async |rate, contacts: usize, (first, late, no_other)| {
-        let stage = Stage::new(contacts, |to, _| accepted(to)).per_second(rate);
-        stage.miss_slots(first, Duration::milliseconds(late), no_other);
-        stage.carry_out().await;
-        assert_eq!(stage.called(), all_phones(contacts));
-        stage.waited_for()
+        let fixture = Fixture::new(contacts, |to, _| accepted(to)).per_second(rate);
+        fixture.miss_slots(first, Duration::milliseconds(late), no_other);
+        fixture.carry_out().await;
+        assert_eq!(fixture.called(), all_phones(contacts));
+        fixture.waited_for()
     };
     let waited = async |first, late, no_other| waited_at(1000, 50, (first, late, no_other)).await;
     assert_eq!(waited(1, 10, false).await, [1, 2], "a little does not matter");
@@ -454,23 +461,23 @@ async fn a_slot_that_was_missed_is_not_used() {
 #[tokio::test]
 async fn a_slow_send_rate_claims_what_leaves_in_ten_seconds() {
     for (delay, claimed) in [(1, vec![10, 2]), (4, vec![2; 6]), (60, vec![1; 12])] {
-        let mut stage = Stage::new(12, |to, _| accepted(to));
-        stage.delay = Duration::seconds(delay);
-        assert_eq!(stage.carry_out().await, over(12, 12, CampaignStatus::Completed));
-        assert_eq!(stage.runs.state().claimed, claimed);
+        let mut fixture = Fixture::new(12, |to, _| accepted(to));
+        fixture.delay = Duration::seconds(delay);
+        assert_eq!(fixture.carry_out().await, over(12, 12, CampaignStatus::Completed));
+        assert_eq!(fixture.runs.state().claimed, claimed);
     }
 }
 
 #[tokio::test]
 async fn a_run_without_its_number_waits_for_somebody() {
-    let unreadable = Stage::new(3, |to, _| accepted(to));
+    let unreadable = Fixture::new(3, |to, _| accepted(to));
     let end = unreadable.dispatcher_with(FIRST, false).carry_out(RUN).await.unwrap();
-    let disconnected = Stage::new(3, |to, _| accepted(to));
+    let disconnected = Fixture::new(3, |to, _| accepted(to));
     disconnected.runs.state().inputs.as_mut().unwrap().profile = None;
     assert_eq!((end, disconnected.carry_out().await), (paused(3, 0), paused(3, 0)));
-    for stage in [unreadable, disconnected] {
-        assert_eq!(stage.called().len(), 0);
-        let state = stage.runs.state();
+    for fixture in [unreadable, disconnected] {
+        assert_eq!(fixture.called().len(), 0);
+        let state = fixture.runs.state();
         let reason = state.campaign().pause_reason.as_deref();
         assert_eq!(reason, Some("the WhatsApp number is not connected any more"));
         assert!(matches!(&state.events[..], [Event::Notification(told)] if told.kind == NotificationKind::Warning));
@@ -479,20 +486,20 @@ async fn a_run_without_its_number_waits_for_somebody() {
 
 #[tokio::test]
 async fn a_campaign_that_is_gone_is_nothing_to_carry_out() {
-    let stage = Stage::new(3, |to, _| accepted(to));
-    stage.runs.state().inputs = None;
-    assert_eq!(stage.carry_out().await, RunEnd::Gone);
+    let fixture = Fixture::new(3, |to, _| accepted(to));
+    fixture.runs.state().inputs = None;
+    assert_eq!(fixture.carry_out().await, RunEnd::Gone);
 }
 
 #[tokio::test]
 async fn a_failing_store_does_not_lose_what_it_can_still_be_told() {
-    let stage = Stage::new(5, |to, _| accepted(to));
+    let fixture = Fixture::new(5, |to, _| accepted(to));
     // inputs, claim; then for each send the mark and the call: the mark of the third one fails.
-    stage.fuse.set(6, Fault::ErrorBefore);
-    stage.dispatcher(FIRST).carry_out(RUN).await.unwrap_err();
-    assert_eq!(stage.called(), all_phones(2));
-    assert_eq!(stage.count(SendStatus::Sent), 2);
+    fixture.fuse.set(6, Fault::ErrorBefore);
+    fixture.dispatcher(FIRST).carry_out(RUN).await.unwrap_err();
+    assert_eq!(fixture.called(), all_phones(2));
+    assert_eq!(fixture.count(SendStatus::Sent), 2);
     // The worker still holds the run, and may go on with it at once.
-    assert_eq!(stage.carry_out().await, over(5, 5, CampaignStatus::Completed));
-    assert_eq!(stage.called(), all_phones(5));
+    assert_eq!(fixture.carry_out().await, over(5, 5, CampaignStatus::Completed));
+    assert_eq!(fixture.called(), all_phones(5));
 }

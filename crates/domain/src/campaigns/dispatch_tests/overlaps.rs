@@ -4,14 +4,14 @@ use futures_util::FutureExt;
 use uuid::Uuid;
 
 use super::super::{RunEnd, SendStatus};
-use super::crashes::{Seeded, bring_to_an_end, check, check_after_the_time_limit, stage};
+use super::crashes::{TestRng, bring_to_an_end, check, check_after_the_time_limit, fixture};
 use super::faults::Fault;
-use super::stage::{FIRST, RUN, SECOND, Stage, THIRD, accepted, phone, run_blocked, unknown};
+use super::fixture::{FIRST, Fixture, RUN, SECOND, THIRD, accepted, phone, run_blocked, unknown};
 
 /// While the first worker's call is under way, its lease runs out, and another one has the run until `fault`.
-fn overtake(stage: &Stage, other: Uuid, call: usize, fault: Option<(usize, Fault)>) {
-    let world = stage.clone();
-    stage.during_call(call, move || {
+fn overtake(fixture: &Fixture, other: Uuid, call: usize, fault: Option<(usize, Fault)>) {
+    let world = fixture.clone();
+    fixture.during_call(call, move || {
         world.runs.expire();
         let second = world.dispatcher(other);
         if let Some(Ok(Some(run))) = second.take().now_or_never() {
@@ -26,55 +26,55 @@ fn overtake(stage: &Stage, other: Uuid, call: usize, fault: Option<(usize, Fault
 
 #[tokio::test]
 async fn who_lost_the_run_calls_nobody_more_and_still_tells_what_left() {
-    let stage = Stage::new(15, |to, _| accepted(to));
-    let runs = stage.runs.clone();
-    stage.during_call(3, move || {
+    let fixture = Fixture::new(15, |to, _| accepted(to));
+    let runs = fixture.runs.clone();
+    fixture.during_call(3, move || {
         runs.expire();
         // Another worker has it, and has not begun yet.
         runs.state().holder = Some(THIRD);
     });
-    assert_eq!(stage.carry_out().await, RunEnd::HandedOver);
-    assert_eq!(stage.called().len(), 4);
-    assert_eq!(stage.count(SendStatus::Sent), 4);
+    assert_eq!(fixture.carry_out().await, RunEnd::HandedOver);
+    assert_eq!(fixture.called().len(), 4);
+    assert_eq!(fixture.count(SendStatus::Sent), 4);
 }
 
 /// The first worker's late report must not make due again what the second one has called meanwhile.
 #[tokio::test]
 async fn a_late_report_gives_back_only_what_the_worker_had_started() {
-    let stage = Stage::new(4, |to, call| match to {
+    let fixture = Fixture::new(4, |to, call| match to {
         to if to == phone(0) && call == 0 => run_blocked(),
         to if to == phone(1) => unknown(),
         to => accepted(to),
     });
     // take has passed; inputs, claim, four steps for the first two sends; then the second worker dies in a call.
-    overtake(&stage, SECOND, 0, Some((5, Fault::KillAfter)));
-    stage.dispatcher(FIRST).carry_out(RUN).await.unwrap();
-    assert_eq!(stage.called(), [phone(0), phone(1), phone(2)]);
-    stage.runs.resume();
-    bring_to_an_end(&stage);
-    assert_eq!(stage.called(), [phone(0), phone(1), phone(2), phone(0), phone(3)]);
+    overtake(&fixture, SECOND, 0, Some((5, Fault::KillAfter)));
+    fixture.dispatcher(FIRST).carry_out(RUN).await.unwrap();
+    assert_eq!(fixture.called(), [phone(0), phone(1), phone(2)]);
+    fixture.runs.resume();
+    bring_to_an_end(&fixture);
+    assert_eq!(fixture.called(), [phone(0), phone(1), phone(2), phone(0), phone(3)]);
 }
 
 #[test]
 fn nobody_is_written_to_twice_however_workers_overlap() {
     for seed in 200..260 {
-        let mut seeded = Seeded(seed);
+        let mut seeded = TestRng(seed);
         for round in 0..40 {
-            let stage = stage(seed);
+            let fixture = fixture(seed);
             let call = seeded.below(12);
             let fault = (seeded.below(3) > 0).then(|| (seeded.below(25), Fault::ALL[seeded.below(4)]));
             // Also under the same name, which no process goes by twice: even that writes to nobody twice.
             let other = if round % 2 == 0 { FIRST } else { SECOND };
-            overtake(&stage, other, call, fault);
+            overtake(&fixture, other, call, fault);
             if round % 4 < 2 {
-                stage.stop_after(Some(seeded.below(12)));
+                fixture.stop_after(Some(seeded.below(12)));
             }
-            let _ = stage.dispatcher(FIRST).carry_out(RUN).now_or_never();
-            stage.stop_after(None);
-            bring_to_an_end(&stage);
+            let _ = fixture.dispatcher(FIRST).carry_out(RUN).now_or_never();
+            fixture.stop_after(None);
+            bring_to_an_end(&fixture);
             let story = format!("seed {seed}, overtaken at call {call}, then {fault:?}");
-            check(&stage, &story);
-            check_after_the_time_limit(&stage, &story);
+            check(&fixture, &story);
+            check_after_the_time_limit(&fixture, &story);
         }
     }
 }

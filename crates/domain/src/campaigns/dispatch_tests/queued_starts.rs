@@ -7,7 +7,7 @@ use super::super::{
     CampaignStatus, Claim, Dispatcher, MockRunStore, MockSendRateLimiter, QueuedStart, Refusal, RunEnd, RunFacts,
     RunInputs, RunReport, SendCounts, StartOutcome, Trigger, Worker,
 };
-use super::stage::{FIRST, RUN, forgetful};
+use super::fixture::{FIRST, RUN, forgetful};
 use crate::billing::PlanEntitlement;
 use crate::media::tests::media;
 use crate::shared::{Event, MockCipher, NotificationKind};

@@ -149,7 +149,7 @@ impl State {
             return None;
         }
         self.holder = Some(worker);
-        Some(super::stage::RUN)
+        Some(super::fixture::RUN)
     }
 
     fn abandon(&mut self) {

@@ -12,10 +12,10 @@ use futures_util::FutureExt;
 use uuid::Uuid;
 
 use super::super::{CampaignStatus, SendStatus};
-use super::crashes::{Seeded, bring_to_an_end, may_have_arrived, stage};
+use super::crashes::{TestRng, bring_to_an_end, fixture, may_have_arrived};
 use super::faults::Fault;
+use super::fixture::{FIRST, Fixture, RUN, phone};
 use super::runs::Bug;
-use super::stage::{FIRST, RUN, Stage, phone};
 
 /// How many worlds are tried, unless somebody wants more.
 const SEEDS: u64 = 1500;
@@ -23,20 +23,20 @@ const SEEDS: u64 = 1500;
 /// How many worlds it may take to find a bug.
 const ENOUGH: u64 = 1000;
 
-struct World {
-    stage: Stage,
-    seeded: Seeded,
+struct Simulation {
+    fixture: Fixture,
+    seeded: TestRng,
     /// How many calls there were when the run was cancelled.
     cancelled: Arc<Mutex<Option<usize>>>,
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64, bug: Option<Bug>) -> Self {
-        let stage = stage(seed);
-        stage.runs.state().bug = bug;
+        let fixture = fixture(seed);
+        fixture.runs.state().bug = bug;
         Self {
-            stage,
-            seeded: Seeded(seed ^ 0x5eed),
+            fixture,
+            seeded: TestRng(seed ^ 0x5eed),
             cancelled: Arc::default(),
         }
     }
@@ -47,14 +47,14 @@ impl World {
             self.step();
             self.check()?;
         }
-        self.stage.fuse.take_out();
-        self.stage.restart();
-        bring_to_an_end(&self.stage);
+        self.fixture.fuse.take_out();
+        self.fixture.restart();
+        bring_to_an_end(&self.fixture);
         self.check()?;
-        self.stage.runs.state().fail_unknown();
+        self.fixture.runs.state().fail_unknown();
         self.check()?;
         let open = |row: &super::rows::Row| row.status == SendStatus::Pending && row.started;
-        let state = self.stage.runs.state();
+        let state = self.fixture.runs.state();
         if let Some(row) = state.rows.iter().find(|row| open(row)) {
             return Err(format!("{row:?} is open after the end"));
         }
@@ -68,10 +68,10 @@ impl World {
         match self.seeded.below(10) {
             0..4 => self.work(),
             4 => self.overtake(),
-            5 => self.stage.runs.expire(),
+            5 => self.fixture.runs.expire(),
             6 => self.cancel(),
-            7 => self.stage.runs.resume(),
-            8 => self.stage.stop_after(Some(self.seeded.below(6))),
+            7 => self.fixture.runs.resume(),
+            8 => self.fixture.stop_after(Some(self.seeded.below(6))),
             _ => self.status_update(),
         }
     }
@@ -80,29 +80,29 @@ impl World {
     fn work(&mut self) {
         if self.seeded.below(4) > 0 {
             let fault = Fault::ALL[self.seeded.below(4)];
-            self.stage.fuse.set(self.seeded.below(25), fault);
+            self.fixture.fuse.set(self.seeded.below(25), fault);
         }
         let worker = self.worker();
-        let dispatcher = self.stage.dispatcher(worker);
+        let dispatcher = self.fixture.dispatcher(worker);
         let run = dispatcher.take().now_or_never();
         // One that held it before may go on, too: it thinks that it still holds the run.
         if matches!(run, Some(Ok(Some(_)))) || self.seeded.below(3) == 0 {
             let end = dispatcher.carry_out(RUN).now_or_never();
-            self.stage.fuse.take_out();
+            self.fixture.fuse.take_out();
             if matches!(end, Some(Err(_))) {
                 let _ = dispatcher.abandon(RUN).now_or_never();
             }
         }
-        self.stage.fuse.take_out();
-        self.stage.restart();
+        self.fixture.fuse.take_out();
+        self.fixture.restart();
     }
 
     /// While a call is under way, the lease runs out and another worker has the run, perhaps not to the end.
     fn overtake(&mut self) {
-        let (world, other) = (self.stage.clone(), self.worker());
+        let (world, other) = (self.fixture.clone(), self.worker());
         let call = self.calls() + self.seeded.below(6);
         let fault = (self.seeded.below(3) > 0).then(|| (self.seeded.below(25), Fault::ALL[self.seeded.below(4)]));
-        self.stage.during_call(call, move || {
+        self.fixture.during_call(call, move || {
             world.runs.expire();
             let second = world.dispatcher(other);
             if let Some(Ok(Some(run))) = second.take().now_or_never() {
@@ -117,7 +117,7 @@ impl World {
 
     /// Now, or while a call is under way.
     fn cancel(&mut self) {
-        let (world, cancelled) = (self.stage.clone(), self.cancelled.clone());
+        let (world, cancelled) = (self.fixture.clone(), self.cancelled.clone());
         let cancel = move || {
             if world.runs.state().campaign().status == CampaignStatus::Sending {
                 world.runs.cancel();
@@ -126,16 +126,16 @@ impl World {
         };
         match self.seeded.below(9) {
             0 => cancel(),
-            1..4 => self.stage.during_call(self.calls() + self.seeded.below(6), cancel),
+            1..4 => self.fixture.during_call(self.calls() + self.seeded.below(6), cancel),
             _ => {}
         }
     }
 
     /// The platform tells of a message that it has.
     fn status_update(&mut self) {
-        let at = self.seeded.below(self.stage.runs.state().rows.len());
+        let at = self.seeded.below(self.fixture.runs.state().rows.len());
         let has = self
-            .stage
+            .fixture
             .ledger()
             .get(&phone(at))
             .is_some_and(|outcomes| outcomes.iter().any(may_have_arrived));
@@ -146,7 +146,10 @@ impl World {
                 SendStatus::Read,
                 SendStatus::Failed,
             ];
-            self.stage.runs.state().apply_status(at, statuses[self.seeded.below(4)]);
+            self.fixture
+                .runs
+                .state()
+                .apply_status(at, statuses[self.seeded.below(4)]);
         }
     }
 
@@ -159,11 +162,11 @@ impl World {
     }
 
     fn calls(&self) -> usize {
-        self.stage.called().len()
+        self.fixture.called().len()
     }
 
     fn check(&self) -> Result<(), String> {
-        for (to, outcomes) in self.stage.ledger() {
+        for (to, outcomes) in self.fixture.ledger() {
             let arrivals = outcomes.iter().filter(|outcome| may_have_arrived(outcome)).count();
             if arrivals > 1 {
                 return Err(format!("{to} may have got it {arrivals} times: {outcomes:?}"));
@@ -174,11 +177,11 @@ impl World {
             .cancelled
             .lock()
             .unwrap()
-            .map(|before| before + self.stage.together() - 1);
+            .map(|before| before + self.fixture.together() - 1);
         if last.is_some_and(|last| self.calls() > last) {
             return Err(format!("{} calls, and the cancel was to leave {last:?}", self.calls()));
         }
-        let state = self.stage.runs.state();
+        let state = self.fixture.runs.state();
         let mut of: HashMap<SendStatus, i64> = HashMap::new();
         for row in &state.rows {
             *of.entry(row.status).or_default() += 1;
@@ -209,7 +212,7 @@ fn variable(name: &str) -> Option<u64> {
 fn every_world_ends_well() {
     let first = variable("RECADO_SEED").unwrap_or(0);
     for seed in first..first + variable("RECADO_RUNS").unwrap_or(SEEDS) {
-        if let Err(wrong) = World::new(seed, None).live() {
+        if let Err(wrong) = Simulation::new(seed, None).live() {
             panic!("RECADO_SEED={seed} RECADO_RUNS=1: {wrong}");
         }
     }
@@ -223,7 +226,7 @@ fn every_planted_bug_is_found() {
         Bug::IgnoresHolder,
         Bug::ReleasesTwice,
     ] {
-        let found = (0..ENOUGH).find(|&seed| World::new(seed, Some(bug)).live().is_err());
+        let found = (0..ENOUGH).find(|&seed| Simulation::new(seed, Some(bug)).live().is_err());
         assert!(found.is_some(), "{bug:?} is not found by {ENOUGH} worlds");
     }
 }

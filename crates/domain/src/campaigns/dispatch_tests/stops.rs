@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::{CampaignStatus, SendStatus};
-use super::stage::{SECOND, Stage, accepted, opaque_rejection, phone, template_paused};
+use super::fixture::{Fixture, SECOND, accepted, opaque_rejection, phone, template_paused};
 use super::{all_phones, over, paused};
 use crate::shared::{Event, WriteOutcome};
 use crate::templates::tests::approved_template;
@@ -11,33 +11,33 @@ use crate::templates::{MetaStatus, MockTemplateStore, Template};
 
 #[tokio::test]
 async fn a_refusal_that_cannot_be_read_is_never_sent_again_and_the_run_waits() {
-    let stage = Stage::new(12, |to, call| {
+    let fixture = Fixture::new(12, |to, call| {
         if to == phone(2) && call == 0 {
             opaque_rejection()
         } else {
             accepted(to)
         }
     });
-    assert_eq!(stage.carry_out().await, paused(12, 2));
-    assert_eq!(stage.called(), all_phones(3));
-    let row = stage.row(2);
+    assert_eq!(fixture.carry_out().await, paused(12, 2));
+    assert_eq!(fixture.called(), all_phones(3));
+    let row = fixture.row(2);
     assert_eq!(
         (row.status, row.unknown, row.started),
         (SendStatus::Pending, true, true)
     );
-    let reason = stage.runs.state().campaign().pause_reason.clone().unwrap();
+    let reason = fixture.runs.state().campaign().pause_reason.clone().unwrap();
     assert!(reason.contains("HTTP 403"), "{reason}");
-    stage.runs.resume();
+    fixture.runs.resume();
     assert_eq!(
-        stage.take_over(SECOND).await,
+        fixture.take_over(SECOND).await,
         Some(over(12, 11, CampaignStatus::Partial))
     );
-    assert_eq!(stage.called(), all_phones(12), "somebody was written to twice");
+    assert_eq!(fixture.called(), all_phones(12), "somebody was written to twice");
 }
 
 #[tokio::test]
 async fn what_a_refusal_says_of_the_template_is_kept_before_the_run_waits() {
-    let mut stage = Stage::new(12, |to, _| {
+    let mut fixture = Fixture::new(12, |to, _| {
         if to == phone(2) {
             template_paused()
         } else {
@@ -46,7 +46,7 @@ async fn what_a_refusal_says_of_the_template_is_kept_before_the_run_waits() {
     });
     let mut templates = MockTemplateStore::new();
     let mut answers = [WriteOutcome::Stale(MetaStatus::Approved), WriteOutcome::Done].into_iter();
-    let runs = stage.runs.clone();
+    let runs = fixture.runs.clone();
     // What is stored is written, not what the run sends.
     let stored = approved_template("Tchau", &[]);
     let found = stored.clone();
@@ -67,9 +67,9 @@ async fn what_a_refusal_says_of_the_template_is_kept_before_the_run_waits() {
                 && matches!(events, [Event::Notification(told)] if told.title.starts_with("Template paused"))
         })
         .returning(move |_, _, _| Ok(answers.next().unwrap()));
-    stage.templates = Arc::new(templates);
-    assert_eq!(stage.carry_out().await, paused(12, 2));
-    let state = stage.runs.state();
+    fixture.templates = Arc::new(templates);
+    assert_eq!(fixture.carry_out().await, paused(12, 2));
+    let state = fixture.runs.state();
     assert_eq!(
         state.campaign().pause_reason.as_deref(),
         Some("Template is paused (code 132015)")
@@ -83,11 +83,11 @@ async fn a_template_that_was_changed_since_keeps_its_status() {
         ..approved_template("Tchau", &[])
     };
     for found in [Some(draft), None] {
-        let mut stage = Stage::new(3, |_, _| template_paused());
+        let mut fixture = Fixture::new(3, |_, _| template_paused());
         let mut templates = MockTemplateStore::new();
         templates.expect_find().returning(move |_, _| Ok(found.clone()));
         templates.expect_update().never();
-        stage.templates = Arc::new(templates);
-        assert_eq!(stage.carry_out().await, paused(3, 0));
+        fixture.templates = Arc::new(templates);
+        assert_eq!(fixture.carry_out().await, paused(3, 0));
     }
 }

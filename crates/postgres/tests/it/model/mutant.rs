@@ -5,7 +5,7 @@ use recado_domain::shared::SendId;
 use tokio_postgres::SimpleQueryMessage;
 use uuid::Uuid;
 
-use crate::support::World;
+use crate::support::DbFixture;
 
 /// As the store has it.
 pub(super) const RECORD_AND_START: &str = include_str!("../../../src/campaigns/record_and_start.sql");
@@ -23,7 +23,7 @@ fn array(values: impl Iterator<Item = Option<String>>, of: &str) -> String {
 
 /// `RunStore::record_and_start`, by this statement.
 pub(super) async fn record_and_start(
-    world: &World,
+    fixture: &DbFixture,
     text: &str,
     run: QueuedRun,
     worker: Uuid,
@@ -41,7 +41,7 @@ pub(super) async fn record_and_start(
         .iter()
         .cloned()
         .partition(|(_, result)| message_of(result).is_some());
-    world.runs().record(run, &other).await.unwrap();
+    fixture.runs().record(run, &other).await.unwrap();
     let sent = plain.iter().map(|(id, _)| Some(id.to_string()));
     let messages = plain.iter().map(|(_, result)| message_of(result).flatten());
     let parameters = [
@@ -57,7 +57,7 @@ pub(super) async fn record_and_start(
     for (at, parameter) in parameters.iter().enumerate() {
         statement = statement.replace(&format!("${}", at + 1), parameter);
     }
-    let rows = world.client.simple_query(&statement).await.unwrap();
+    let rows = fixture.client.simple_query(&statement).await.unwrap();
     let row = rows.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,

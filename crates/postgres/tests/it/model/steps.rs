@@ -291,7 +291,7 @@ fn retry(state: &State) -> BoxedStrategy<Step> {
         .boxed()
 }
 
-/// What people and the world around do.
+/// What people and the fixture around do.
 fn surroundings() -> BoxedStrategy<Step> {
     let contact = account().prop_flat_map(|account| (Just(account), 0..PEOPLE[account], any::<bool>()));
     let pause = select(vec![Pause::Run, Pause::Template, Pause::Member]);

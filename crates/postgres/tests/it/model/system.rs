@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::callers::claimed;
 use super::state::{Answer, CAMPAIGNS, Key, PEOPLE, State};
 use super::steps::{Pause, Step, any_step, is_allowed};
-use crate::support::{LEASE, World, id};
+use crate::support::{DbFixture, LEASE, id};
 use crate::whatsapp::profile;
 
 /// A time to wait that no test lives to see the end of.
@@ -53,9 +53,9 @@ impl ReferenceStateMachine for Model {
 }
 
 /// A database for many cases, one after another.
-pub(super) struct Stage {
+pub(super) struct ModelFixture {
     runtime: Runtime,
-    pub(super) world: World,
+    pub(super) fixture: DbFixture,
     accounts: [AccountId; 2],
     pub(super) profiles: [ProfileId; 2],
     templates: Vec<TemplateId>,
@@ -64,7 +64,7 @@ pub(super) struct Stage {
 }
 
 thread_local! {
-    static STAGE: RefCell<Option<Rc<Stage>>> = const { RefCell::new(None) };
+    static STAGE: RefCell<Option<Rc<ModelFixture>>> = const { RefCell::new(None) };
 }
 
 pub(super) fn number(at: usize) -> Uuid {
@@ -75,20 +75,20 @@ fn campaign_id(at: usize) -> CampaignId {
     number(at).into()
 }
 
-impl Stage {
+impl ModelFixture {
     /// `planted`: what is done to the database before anything else.
     pub(super) fn new(record_and_start: Option<String>, planted: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        let (world, accounts, profiles, templates) = runtime.block_on(async {
-            let world = World::new().await;
-            let accounts = [world.account, world.another_account().await];
+        let (fixture, accounts, profiles, templates) = runtime.block_on(async {
+            let fixture = DbFixture::new().await;
+            let accounts = [fixture.account, fixture.another_account().await];
             let mut profiles = Vec::new();
             for (account, number) in accounts.iter().zip(["111", "222"]) {
                 let stored = profile(number);
-                PgProfiles::new(world.tenants.clone())
+                PgProfiles::new(fixture.tenants.clone())
                     .insert(*account, &stored)
                     .await
                     .unwrap();
@@ -98,17 +98,17 @@ impl Stage {
             for account in CAMPAIGNS {
                 let template = Template {
                     account_id: accounts[account],
-                    ..world.template_of(id().into())
+                    ..fixture.template_of(id().into())
                 };
-                world.templates().insert(&template).await.unwrap();
+                fixture.templates().insert(&template).await.unwrap();
                 templates.push(template.id);
             }
-            world.sql(planted).await;
-            (world, accounts, [profiles[0], profiles[1]], templates)
+            fixture.sql(planted).await;
+            (fixture, accounts, [profiles[0], profiles[1]], templates)
         });
         Self {
             runtime,
-            world,
+            fixture,
             accounts,
             profiles,
             templates,
@@ -116,7 +116,7 @@ impl Stage {
         }
     }
 
-    /// Does something with the cases of this thread on this stage.
+    /// Does something with the cases of this thread on this model_fixture.
     pub(super) fn play<T>(self, cases: impl FnOnce() -> T) -> T {
         STAGE.set(Some(Rc::new(self)));
         let done = cases();
@@ -135,7 +135,7 @@ impl Stage {
                 ));
             }
         }
-        self.world
+        self.fixture
             .sql(&format!(
                 "DELETE FROM campaign_queue; DELETE FROM campaigns; DELETE FROM message_usage_slots; DELETE FROM sent_messages;
                  DELETE FROM outbox_events; DELETE FROM contacts; UPDATE accounts SET status = 'active'; {people}"
@@ -146,9 +146,9 @@ impl Stage {
                 id: campaign_id(at),
                 account_id: self.accounts[*account],
                 template_id: Some(self.templates[at]),
-                ..self.world.draft()
+                ..self.fixture.draft()
             };
-            self.world.campaigns().insert(&campaign, &[]).await.unwrap();
+            self.fixture.campaigns().insert(&campaign, &[]).await.unwrap();
         }
     }
 
@@ -161,7 +161,7 @@ impl Stage {
 
     pub(super) async fn stored(&self, campaign: usize) -> Campaign {
         let run = self.run(campaign);
-        self.world
+        self.fixture
             .campaigns()
             .find(run.account_id, run.campaign_id)
             .await
@@ -172,7 +172,7 @@ impl Stage {
     /// The database's lines of what the model calls `lines`.
     async fn lines(&self) -> Vec<String> {
         let query = LINES.replace("$1", &format!("'{}'", self.accounts[0]));
-        let text = self.world.text(&query).await.unwrap_or_default();
+        let text = self.fixture.text(&query).await.unwrap_or_default();
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         lines.sort_unstable();
         lines
@@ -206,7 +206,7 @@ const LINES: &str = "SELECT string_agg(line, E'\\n') FROM (
 
 /// One case.
 pub(super) struct System {
-    pub(super) stage: Rc<Stage>,
+    pub(super) model_fixture: Rc<ModelFixture>,
     ids: Vec<(Key, SendId)>,
     /// What was handed out as started, and neither put back by who had it nor failed and tried again.
     pub(super) outstanding: BTreeSet<Key>,
@@ -219,11 +219,11 @@ impl StateMachineTest for System {
     type Reference = Model;
 
     fn init_test(state: &State) -> Self {
-        let stage = STAGE.with_borrow(|stage| stage.clone().expect("a stage is set"));
+        let model_fixture = STAGE.with_borrow(|model_fixture| model_fixture.clone().expect("a model_fixture is set"));
         assert!(state.sends.is_empty());
         let mut ids = Vec::new();
-        stage.runtime.block_on(async {
-            stage.clear().await;
+        model_fixture.runtime.block_on(async {
+            model_fixture.clear().await;
             for (campaign, account) in CAMPAIGNS.iter().enumerate() {
                 for contact in 0..PEOPLE[*account] {
                     let query = format!(
@@ -231,13 +231,13 @@ impl StateMachineTest for System {
                         number(campaign),
                         number(contact)
                     );
-                    let id: Uuid = stage.world.text(&query).await.unwrap().parse().unwrap();
+                    let id: Uuid = model_fixture.fixture.text(&query).await.unwrap().parse().unwrap();
                     ids.push(((campaign, contact), id.into()));
                 }
             }
         });
         Self {
-            stage,
+            model_fixture,
             ids,
             outstanding: BTreeSet::new(),
             tries: BTreeMap::new(),
@@ -245,12 +245,12 @@ impl StateMachineTest for System {
     }
 
     fn apply(mut system: Self, state: &State, step: Step) -> Self {
-        let stage = system.stage.clone();
-        stage.runtime.block_on(async {
+        let model_fixture = system.model_fixture.clone();
+        model_fixture.runtime.block_on(async {
             let answer = system.act(state, &step).await;
             assert_eq!(answer, state.answer, "the answer to {step:?}");
-            assert_eq!(stage.lines().await, state.lines(), "after {step:?}");
-            stage.world.assert_recount().await;
+            assert_eq!(model_fixture.lines().await, state.lines(), "after {step:?}");
+            model_fixture.fixture.assert_recount().await;
         });
         let let_in = matches!(
             state.answer,
@@ -282,8 +282,8 @@ impl System {
     }
 
     async fn act(&mut self, state: &State, step: &Step) -> Answer {
-        let stage = self.stage.clone();
-        let (world, runs) = (&stage.world, stage.world.runs());
+        let model_fixture = self.model_fixture.clone();
+        let (fixture, runs) = (&model_fixture.fixture, model_fixture.fixture.runs());
         match step {
             Step::Start {
                 campaign,
@@ -299,7 +299,7 @@ impl System {
             }
             Step::Take(worker) => {
                 let taken = runs.take(number(*worker), LEASE).await.unwrap();
-                Answer::Taken(taken.map(|run| (0..CAMPAIGNS.len()).find(|at| stage.run(*at) == run).unwrap()))
+                Answer::Taken(taken.map(|run| (0..CAMPAIGNS.len()).find(|at| model_fixture.run(*at) == run).unwrap()))
             }
             Step::Claim {
                 campaign,
@@ -307,7 +307,11 @@ impl System {
                 after,
                 size,
             } => {
-                let (run, worker, after) = (stage.run(*campaign), number(*worker), after.map(|at| number(at).into()));
+                let (run, worker, after) = (
+                    model_fixture.run(*campaign),
+                    number(*worker),
+                    after.map(|at| number(at).into()),
+                );
                 let limit = i64::try_from(*size).unwrap();
                 let claim = runs.claim(run, worker, after, limit, LEASE).await.unwrap();
                 claimed(state, *campaign, claim)
@@ -320,27 +324,32 @@ impl System {
             } => self.record_and_start(*campaign, *worker, results, next).await,
             Step::Record { campaign, results } => {
                 let said = self.said(*campaign, results);
-                runs.record(stage.run(*campaign), &said).await.unwrap();
+                runs.record(model_fixture.run(*campaign), &said).await.unwrap();
                 self.note(*campaign, results);
                 Answer::Nothing
             }
-            Step::Finish { campaign } => Answer::Report(runs.finish(stage.run(*campaign)).await.unwrap().unwrap()),
+            Step::Finish { campaign } => {
+                Answer::Report(runs.finish(model_fixture.run(*campaign)).await.unwrap().unwrap())
+            }
             Step::Retry { campaign, expected } => self.retry(state, *campaign, *expected).await,
             Step::StatusUpdates(account, items) => {
                 let batch: Vec<StatusUpdate> = items.iter().map(|item| self.status_update_of(item)).collect();
                 Answer::Unmatched(
-                    world
+                    fixture
                         .status_updates()
-                        .apply(stage.accounts[*account], &batch)
+                        .apply(model_fixture.accounts[*account], &batch)
                         .await
                         .unwrap(),
                 )
             }
             Step::FailUnknown => Answer::Failed(runs.fail_unknown(Duration::ZERO, 100).await.unwrap()),
             Step::ReserveTestSend(account) => {
-                let (test_sends, limit) = (PgTestSends::new(world.tenants.clone()), state.accounts[*account].limit);
+                let (test_sends, limit) = (
+                    PgTestSends::new(fixture.tenants.clone()),
+                    state.accounts[*account].limit,
+                );
                 let taken = test_sends
-                    .reserve_message(stage.accounts[*account], limit, &[])
+                    .reserve_message(model_fixture.accounts[*account], limit, &[])
                     .await
                     .unwrap();
                 Answer::Reserved(taken.is_some())
@@ -351,32 +360,40 @@ impl System {
 
     /// Steps that need no look at the state.
     async fn act_alone(&self, step: &Step) -> Answer {
-        let (stage, world, runs) = (&self.stage, &self.stage.world, self.stage.world.runs());
+        let (model_fixture, fixture, runs) = (
+            &self.model_fixture,
+            &self.model_fixture.fixture,
+            self.model_fixture.fixture.runs(),
+        );
         match step {
             Step::AbortStart(campaign) => {
-                runs.abort_start(stage.run(*campaign), CampaignStatus::Draft, &[])
+                runs.abort_start(model_fixture.run(*campaign), CampaignStatus::Draft, &[])
                     .await
                     .unwrap();
             }
-            Step::Pause(campaign, Pause::Run) => runs.pause(stage.run(*campaign), "x", &[]).await.unwrap(),
+            Step::Pause(campaign, Pause::Run) => runs.pause(model_fixture.run(*campaign), "x", &[]).await.unwrap(),
             Step::Pause(campaign, Pause::Template) => {
-                let (run, template) = (stage.run(*campaign), stage.templates[*campaign]);
+                let (run, template) = (model_fixture.run(*campaign), model_fixture.templates[*campaign]);
                 runs.pause_template(run.account_id, template, "x").await.unwrap();
             }
             Step::Release(campaign, worker) => {
-                runs.release(stage.run(*campaign), number(*worker)).await.unwrap();
+                runs.release(model_fixture.run(*campaign), number(*worker))
+                    .await
+                    .unwrap();
             }
             Step::Abandon(campaign, worker) => {
-                runs.abandon(stage.run(*campaign), number(*worker)).await.unwrap();
+                runs.abandon(model_fixture.run(*campaign), number(*worker))
+                    .await
+                    .unwrap();
             }
             Step::ReleaseTestSend(account) => {
-                let account = stage.accounts[*account];
-                let month = world
+                let account = model_fixture.accounts[*account];
+                let month = fixture
                     .text("SELECT date_trunc('month', now() AT TIME ZONE 'UTC')::date")
                     .await
                     .unwrap();
                 let month = time::Date::parse(&month, &time::format_description::well_known::Iso8601::DATE).unwrap();
-                PgTestSends::new(world.tenants.clone())
+                PgTestSends::new(fixture.tenants.clone())
                     .release_message(account, month)
                     .await
                     .unwrap();
@@ -384,7 +401,7 @@ impl System {
             Step::Pause(..) | Step::Resume(_) | Step::Cancel(_) | Step::Overtaken { .. } => {
                 return self.write(step).await;
             }
-            surrounding => world.sql(&self.change(surrounding)).await,
+            surrounding => fixture.sql(&self.change(surrounding)).await,
         }
         Answer::Nothing
     }
@@ -399,7 +416,7 @@ impl System {
                 )
             }
             Step::Consent { account, contact, out } => {
-                let (account, contact) = (self.stage.accounts[*account], number(*contact));
+                let (account, contact) = (self.model_fixture.accounts[*account], number(*contact));
                 let since = if *out { "now()" } else { "NULL" };
                 format!(
                     "UPDATE contacts SET opted_out_at = {since}, consent_at = NULL
@@ -408,7 +425,7 @@ impl System {
             }
             Step::Suspend { account, suspended } => {
                 let (account, status) = (
-                    self.stage.accounts[*account],
+                    self.model_fixture.accounts[*account],
                     if *suspended { "suspended" } else { "active" },
                 );
                 format!("UPDATE accounts SET status = '{status}' WHERE id = '{account}'")
@@ -426,7 +443,10 @@ impl System {
         else {
             unreachable!("{step:?}")
         };
-        let (store, stored) = (self.stage.world.campaigns(), self.stage.stored(*at).await);
+        let (store, stored) = (
+            self.model_fixture.fixture.campaigns(),
+            self.model_fixture.stored(*at).await,
+        );
         let going = Campaign {
             paused_at: None,
             pause_reason: None,

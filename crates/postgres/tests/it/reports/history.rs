@@ -15,7 +15,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{Fixed, NOW};
-use crate::support::{World, id};
+use crate::support::{DbFixture, id};
 
 /// One hundred millionth: the product of two amounts of four decimals is whole.
 pub(super) const UNIT: i128 = 100_000_000;
@@ -183,8 +183,8 @@ fn phone(contact: u8) -> String {
 }
 
 impl History {
-    pub(super) async fn begin(world: &World) -> Self {
-        let account = world.account;
+    pub(super) async fn begin(fixture: &DbFixture) -> Self {
+        let account = fixture.account;
         let ids = |count: usize| -> Vec<Uuid> { (0..count).map(|_| id()).collect() };
         let (contacts, campaigns, automations, link_ids) = (ids(3), ids(2), ids(2), ids(2));
         let mut statements = String::new();
@@ -214,15 +214,15 @@ impl History {
                 INSERT INTO link_codes VALUES ('code{at}', '{account}', '{link}');"
             );
         }
-        world.sql(&statements).await;
+        fixture.sql(&statements).await;
         Self {
             ingestion: Ingestion::new(
-                Arc::new(PgIngestion::new(world.tenants.clone())),
+                Arc::new(PgIngestion::new(fixture.tenants.clone())),
                 Arc::new(Fixed),
                 Arc::new(Numbered),
             ),
-            links: PgLinks::new(world.tenants.clone(), world.owner.clone()),
-            executions: PgAutomations::new(world.tenants.clone()),
+            links: PgLinks::new(fixture.tenants.clone(), fixture.owner.clone()),
+            executions: PgAutomations::new(fixture.tenants.clone()),
             contacts,
             campaigns,
             automations,
@@ -237,13 +237,13 @@ impl History {
         }
     }
 
-    pub(super) async fn play(&mut self, world: &World, step: Step) {
+    pub(super) async fn play(&mut self, fixture: &DbFixture, step: Step) {
         match step {
-            Step::Orders(specs) => self.order(world, &specs).await,
-            Step::Carts(carts) => self.cart(world, &carts).await,
-            Step::Spend(entries) => self.spend(world, &entries).await,
-            Step::Events(events) => self.event(world, &events).await,
-            Step::Executions(executions) => self.execute(world, &executions).await,
+            Step::Orders(specs) => self.order(fixture, &specs).await,
+            Step::Carts(carts) => self.cart(fixture, &carts).await,
+            Step::Spend(entries) => self.spend(fixture, &entries).await,
+            Step::Events(events) => self.event(fixture, &events).await,
+            Step::Executions(executions) => self.execute(fixture, &executions).await,
             Step::Click(link, minutes) => {
                 let target = self.links.target(&format!("code{link}")).await.unwrap().unwrap();
                 assert_eq!(target.original_url, "https://loja.example");
@@ -263,9 +263,9 @@ impl History {
         }
     }
 
-    async fn order(&mut self, world: &World, specs: &[OrderSpec]) {
+    async fn order(&mut self, fixture: &DbFixture, specs: &[OrderSpec]) {
         let inputs = specs.iter().map(|spec| self.input(spec)).collect();
-        let recorded = self.ingestion.orders(world.account, inputs).await.unwrap();
+        let recorded = self.ingestion.orders(fixture.account, inputs).await.unwrap();
         assert_eq!(recorded.accepted + recorded.duplicates, specs.len());
         // Of several of one order the last counts.
         let last: BTreeMap<_, _> = specs.iter().map(|spec| ((spec.platform, spec.key), spec)).collect();
@@ -352,7 +352,7 @@ impl History {
         (campaign, None, None)
     }
 
-    async fn cart(&mut self, world: &World, carts: &[(u8, usize, i64)]) {
+    async fn cart(&mut self, fixture: &DbFixture, carts: &[(u8, usize, i64)]) {
         let inputs = carts.iter().map(|(key, status, minutes)| CartInput {
             external_id: Some(key.to_string()),
             platform: Some("loja".into()),
@@ -361,25 +361,28 @@ impl History {
             status: Some(CARTS[*status].into()),
             created_at: Some(ago(*minutes)),
         });
-        self.ingestion.carts(world.account, inputs.collect()).await.unwrap();
+        self.ingestion.carts(fixture.account, inputs.collect()).await.unwrap();
         for (key, status, minutes) in carts {
             self.carts.insert(*key, (*status, ago(*minutes)));
         }
     }
 
-    async fn spend(&mut self, world: &World, entries: &[(i64, u8, i64)]) {
+    async fn spend(&mut self, fixture: &DbFixture, entries: &[(i64, u8, i64)]) {
         let inputs = entries.iter().map(|(days, source, amount)| AdSpendInput {
             date: Some((NOW.date() - Duration::days(*days)).to_string()),
             source: Some(format!("s{source}")),
             amount: told(*amount),
         });
-        self.ingestion.ad_spend(world.account, inputs.collect()).await.unwrap();
+        self.ingestion
+            .ad_spend(fixture.account, inputs.collect())
+            .await
+            .unwrap();
         for (days, source, amount) in entries {
             self.spend.insert((*days, *source), units(*amount));
         }
     }
 
-    async fn event(&mut self, world: &World, events: &[(u8, usize, u8, Option<i64>, i64)]) {
+    async fn event(&mut self, fixture: &DbFixture, events: &[(u8, usize, u8, Option<i64>, i64)]) {
         let inputs = events
             .iter()
             .map(|(number, metric, contact, value, minutes)| EventInput {
@@ -391,7 +394,7 @@ impl History {
                 occurred_at: Some(ago(*minutes)),
                 ..EventInput::default()
             });
-        self.ingestion.events(world.account, inputs.collect()).await.unwrap();
+        self.ingestion.events(fixture.account, inputs.collect()).await.unwrap();
         for (number, metric, contact, value, minutes) in events {
             self.events.entry(*number).or_insert_with(|| Event {
                 metric: METRICS[*metric],
@@ -402,7 +405,7 @@ impl History {
         }
     }
 
-    async fn execute(&mut self, world: &World, executions: &[(u8, usize, bool, i64, i64)]) {
+    async fn execute(&mut self, fixture: &DbFixture, executions: &[(u8, usize, bool, i64, i64)]) {
         for (number, automation, completed, minutes, milliseconds) in executions {
             let automation = self.automations[*automation];
             let execution = Execution {
@@ -417,7 +420,7 @@ impl History {
             };
             let recorded = self
                 .executions
-                .record(world.account, automation.into(), &[execution], NOW)
+                .record(fixture.account, automation.into(), &[execution], NOW)
                 .await;
             assert!(recorded.unwrap().is_some());
             let run = (automation, *completed, ago(*minutes), *milliseconds);

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::history::{Event, History, METRICS, Order, UNIT};
 use super::{NOW, quotient};
-use crate::support::World;
+use crate::support::DbFixture;
 
 pub(super) struct Recount<'a> {
     history: &'a History,
@@ -29,7 +29,7 @@ fn money(units: i128) -> Amount {
 }
 
 impl<'a> Recount<'a> {
-    pub(super) async fn new(world: &World, history: &'a History, zone: &str, days: i64) -> Self {
+    pub(super) async fn new(fixture: &DbFixture, history: &'a History, zone: &str, days: i64) -> Self {
         let mut moments = vec![NOW];
         moments.extend(
             history
@@ -48,7 +48,7 @@ impl<'a> Recount<'a> {
             list.join(", ")
         );
         let shape = time::macros::format_description!("[year]-[month]-[day]");
-        let text = world.text(&query).await.unwrap();
+        let text = fixture.text(&query).await.unwrap();
         let found = text.split(' ').map(|day| Date::parse(day, &shape).unwrap());
         let lies: HashMap<OffsetDateTime, Date> = moments.iter().copied().zip(found).collect();
         let today = lies[&NOW];

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::harness::client::Request;
 use crate::harness::cluster::Cluster;
-use crate::harness::dice::{Dice, runs, seed};
-use crate::harness::people::phone;
+use crate::harness::rng::{TestRng, runs, seed};
+use crate::harness::users::phone;
 use crate::harness::{Server, until};
 
 /// Somebody who writes all the time, whatever is answered, and remembers what was acknowledged.
@@ -36,9 +36,9 @@ fn write(ask: &[Request; 2], first: usize, kept: &Mutex<Vec<String>>, stop: &Ato
 }
 
 /// The server, the database, or both at once.
-fn death(server: &Server, cluster: &Cluster, dice: &mut Dice) {
-    std::thread::sleep(dice.moment(100_000));
-    let kind = dice.below(3);
+fn death(server: &Server, cluster: &Cluster, rng: &mut TestRng) {
+    std::thread::sleep(rng.moment(100_000));
+    let kind = rng.below(3);
     if kind != 0 {
         cluster.crash();
     }
@@ -62,7 +62,7 @@ fn death(server: &Server, cluster: &Cluster, dice: &mut Dice) {
 fn what_was_acknowledged_survives_the_death_of_the_server_and_of_the_database() {
     let (runs, seed) = (runs(4), seed(20_261_122));
     let cluster = Cluster::start();
-    let server = Server::start_on(cluster.database(), &crate::harness::setting::silent());
+    let server = Server::start_on(cluster.database(), &crate::harness::runs::silent());
     let ana = server.owner();
     let ask = [ana.request("POST", "/api/tags"), ana.request("POST", "/api/contacts")];
     let (kept, stop) = (Mutex::new(Vec::new()), AtomicBool::new(false));
@@ -75,7 +75,7 @@ fn what_was_acknowledged_survives_the_death_of_the_server_and_of_the_database() 
             for run in 0..runs {
                 println!("death {run} of seed {seed}");
                 let before = kept.lock().unwrap().len();
-                death(&server, &cluster, &mut Dice::of(seed, run));
+                death(&server, &cluster, &mut TestRng::of(seed, run));
                 until("somebody is served again", || kept.lock().unwrap().len() > before + 40);
             }
         }));

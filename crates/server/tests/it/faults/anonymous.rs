@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::api_keys;
 use crate::harness::client::Request;
 use crate::harness::database::Database;
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, text, until};
 
 /// Callers at once, many times the connections that there are.

@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
 use recado_simulators::raw::{ANYWHERE, Acceptor, Reply};
-use recado_simulators::whatsapp::{Fault, FaultKind};
+use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
 use serde_json::json;
 
-use crate::harness::people::phone;
 use crate::harness::platform::{RawPlatform, accepted, json as answer};
 use crate::harness::process::free_port;
-use crate::harness::setting::{adds_up, calls, counted, ended, silent, status, statuses, usage, waits_end};
+use crate::harness::runs::{adds_up, calls, counted, ended, silent, status, statuses, usage, waits_end};
+use crate::harness::users::phone;
 use crate::harness::{Options, Server, text, until};
 
-fn error(code: u32) -> FaultKind {
-    FaultKind::error(code, "Said by the platform.")
+fn error(code: u32) -> WhatsappFaultKind {
+    WhatsappFaultKind::error(code, "Said by the platform.")
 }
 
 /// Answers after which nobody can know whether the message went out.
@@ -155,9 +155,9 @@ fn what_the_platform_puts_off_is_sent_later_with_growing_waits_and_holds_up_no_o
     bia.profile();
     ana.contacts(4);
     bia.tagged("eles", 1000..1030);
-    let asked = FaultKind::RateLimited { retry_after_s: 2 };
+    let asked = WhatsappFaultKind::RateLimited { retry_after_s: 2 };
     let faults = [
-        (0, FaultKind::Throttle),
+        (0, WhatsappFaultKind::Throttle),
         (0, error(130_429)),
         (1, error(131_056)),
         (1, error(131_056)),
@@ -167,7 +167,7 @@ fn what_the_platform_puts_off_is_sent_later_with_growing_waits_and_holds_up_no_o
     ];
     server
         .whatsapp
-        .script(faults.map(|(n, kind)| Fault::send_to(&phone(n), kind)).to_vec());
+        .script(faults.map(|(n, kind)| WhatsappFault::send_to(&phone(n), kind)).to_vec());
     let (id, other) = (ana.plain_campaign(), bia.plain_campaign());
     let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
@@ -325,9 +325,10 @@ fn what_never_left_is_tried_again_and_what_hangs_is_not() {
     let ana = server.owner();
     ana.profile();
     ana.contacts(5);
-    server
-        .whatsapp
-        .script(vec![Fault::send_to(&phone(1), FaultKind::Hang { ms: 300_000 })]);
+    server.whatsapp.script(vec![WhatsappFault::send_to(
+        &phone(1),
+        WhatsappFaultKind::Hang { ms: 300_000 },
+    )]);
     let id = ana.plain_campaign();
     ana.send(&id);
     let (listener, said) = without_tls();
@@ -358,7 +359,7 @@ fn a_campaign_that_everybody_refuses_ends_with_each_reason_and_calls_each_once()
     let ana = server.owner();
     ana.profile();
     ana.contacts(PEOPLE);
-    let refusals = (0..PEOPLE).map(|n| Fault::send_to(&phone(n), error(CODES[n % 3])));
+    let refusals = (0..PEOPLE).map(|n| WhatsappFault::send_to(&phone(n), error(CODES[n % 3])));
     server.whatsapp.script(refusals.collect());
     let id = ana.plain_campaign();
     let report = ana.execute(&id).ok();

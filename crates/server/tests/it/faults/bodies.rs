@@ -4,7 +4,7 @@ use recado_server::routes::{Access, TABLE};
 use serde_json::{Value, json};
 
 use crate::harness::client::Request;
-use crate::harness::people::{User, phone};
+use crate::harness::users::{User, phone};
 use crate::harness::{Options, Server};
 use crate::matrix::{Takes, belongings, path_of, row};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::harness::client::{Request, connect};
-use crate::harness::people::now;
+use crate::harness::users::now;
 use crate::harness::{GATEWAY_TOKEN, Options, Server, eventually, text, until};
 
 /// A signature of the right form.

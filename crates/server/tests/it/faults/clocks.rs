@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::client::Request;
-use crate::harness::people::{User, now, phone, sign};
 use crate::harness::process::{Process, free_port, own_redis};
-use crate::harness::setting::{calls, ended, silent, usage};
+use crate::harness::runs::{calls, ended, silent, usage};
+use crate::harness::users::{User, now, phone, sign};
 use crate::harness::{Server, text, until};
 
 /// Stands between a program and the system's clock, and shifts what is told.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::harness::people::User;
+use crate::harness::users::User;
 use crate::harness::{DEADLINE, Options, Server, eventually, until};
 
 /// How long a client may take over its request head; some more for a busy machine.
@@ -213,7 +213,7 @@ fn answers_that_are_not_read_hold_up_nobody() {
 
 /// F38: bodies that drip, which are given up after half a minute.
 #[test]
-#[ignore = "takes half a minute: cargo xtask prove connections"]
+#[ignore = "takes half a minute: cargo xtask stress connections"]
 fn bodies_that_drip_hold_up_nobody_and_are_given_up() {
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "8"));
     let ana = server.owner();
@@ -249,7 +249,7 @@ fn bodies_that_drip_hold_up_nobody_and_are_given_up() {
 
 /// F38: a file that drips within the time of each piece.
 #[test]
-#[ignore = "takes half a minute: cargo xtask prove connections"]
+#[ignore = "takes half a minute: cargo xtask stress connections"]
 fn an_import_that_drips_is_given_up() {
     let server = Server::new();
     let ana = server.owner();

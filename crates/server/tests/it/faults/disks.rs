@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::harness::cluster::Cluster;
 use crate::harness::database::Database;
-use crate::harness::people::{User, phone};
-use crate::harness::setting::{calls, ended, silent, usage};
+use crate::harness::runs::{calls, ended, silent, usage};
+use crate::harness::users::{User, phone};
 use crate::harness::{Server, until};
 
 /// A disk of this size, which only the tables are on; unmounted and removed when dropped.

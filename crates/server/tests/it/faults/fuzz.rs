@@ -8,8 +8,8 @@ use std::io::{Read as _, Write as _};
 use recado_server::routes::{Access, RouteSpec, TABLE};
 
 use crate::harness::client::connect;
-use crate::harness::dice::{Dice, runs, seed};
-use crate::harness::people::User;
+use crate::harness::rng::{TestRng, runs, seed};
+use crate::harness::users::User;
 use crate::harness::{Options, Server};
 use crate::matrix::{Takes, belongings, path_of, row, with_body};
 
@@ -124,38 +124,39 @@ fn samples(server: &Server) -> Vec<Sample> {
 }
 
 /// One change somewhere behind the position.
-fn change(bytes: &mut Vec<u8>, from: usize, dice: &mut Dice) {
-    let random = |dice: &mut Dice, bound: usize| usize::try_from(dice.below(bound.max(1).try_into().unwrap())).unwrap();
-    let at = from + random(dice, bytes.len() - from);
-    match dice.below(6) {
-        0 if at < bytes.len() => bytes[at] ^= 1 << dice.below(8),
-        1 if at < bytes.len() => bytes[at] = u8::try_from(dice.below(256)).unwrap(),
+fn change(bytes: &mut Vec<u8>, from: usize, rng: &mut TestRng) {
+    let random =
+        |rng: &mut TestRng, bound: usize| usize::try_from(rng.below(bound.max(1).try_into().unwrap())).unwrap();
+    let at = from + random(rng, bytes.len() - from);
+    match rng.below(6) {
+        0 if at < bytes.len() => bytes[at] ^= 1 << rng.below(8),
+        1 if at < bytes.len() => bytes[at] = u8::try_from(rng.below(256)).unwrap(),
         2 if at < bytes.len() => {
-            let end = (at + 1 + random(dice, 8)).min(bytes.len());
+            let end = (at + 1 + random(rng, 8)).min(bytes.len());
             bytes.drain(at..end);
         }
         3 if at < bytes.len() => {
-            let end = (at + 1 + random(dice, 40)).min(bytes.len());
+            let end = (at + 1 + random(rng, 40)).min(bytes.len());
             let again = bytes[at..end].to_vec();
             bytes.splice(at..at, again);
         }
         _ => {
-            let word = WORDS[random(dice, WORDS.len())];
+            let word = WORDS[random(rng, WORDS.len())];
             bytes.splice(at.min(bytes.len())..at.min(bytes.len()), word.bytes());
         }
     }
 }
 
 /// The request with a few changes, and whether its head is still as it was.
-fn mutated(sample: &Sample, dice: &mut Dice) -> (Vec<u8>, bool) {
+fn mutated(sample: &Sample, rng: &mut TestRng) -> (Vec<u8>, bool) {
     let mut bytes = sample.bytes.clone();
     let head = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
     let has_body = bytes.len() > head;
-    let changes = 1 + dice.below(4);
-    if has_body && dice.below(3) > 0 {
+    let changes = 1 + rng.below(4);
+    if has_body && rng.below(3) > 0 {
         let mut body = bytes.split_off(head);
         for _ in 0..changes {
-            change(&mut body, 0, dice);
+            change(&mut body, 0, rng);
         }
         // The length that it has now: what is inside is to be read.
         let text = String::from_utf8(bytes).unwrap();
@@ -166,7 +167,7 @@ fn mutated(sample: &Sample, dice: &mut Dice) -> (Vec<u8>, bool) {
         return (bytes, true);
     }
     for _ in 0..changes {
-        change(&mut bytes, 0, dice);
+        change(&mut bytes, 0, rng);
     }
     (bytes, false)
 }
@@ -196,9 +197,9 @@ fn documented(sample: &Sample, status: Option<u16>, whole_head: bool) -> bool {
 /// So many requests; what was wrong with the first wrong one.
 fn client(port: u16, samples: &[Sample], seed: u64, numbers: std::ops::Range<u64>) -> Result<(), String> {
     for number in numbers {
-        let mut dice = Dice::of(seed, number);
-        let which = usize::try_from(dice.below(samples.len().try_into().unwrap())).unwrap();
-        let (bytes, whole_head) = mutated(&samples[which], &mut dice);
+        let mut rng = TestRng::of(seed, number);
+        let which = usize::try_from(rng.below(samples.len().try_into().unwrap())).unwrap();
+        let (bytes, whole_head) = mutated(&samples[which], &mut rng);
         let status = answer(port, &bytes);
         if !documented(&samples[which], status, whole_head) {
             let text = bytes.escape_ascii().to_string();

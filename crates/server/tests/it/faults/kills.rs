@@ -6,13 +6,13 @@
 
 use std::collections::BTreeSet;
 
-use recado_simulators::whatsapp::{Fault, FaultKind};
+use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 
 use crate::harness::client::Request;
-use crate::harness::dice::{Dice, runs, seed};
-use crate::harness::people::{User, phone};
-use crate::harness::setting::{adds_up, calls, counted, ended, lease_ends, silent, status, statuses, usage};
+use crate::harness::rng::{TestRng, runs, seed};
+use crate::harness::runs::{adds_up, calls, counted, ended, lease_ends, silent, status, statuses, usage};
+use crate::harness::users::{User, phone};
 use crate::harness::{Options, Server, eventually, text, until};
 
 const CONTACTS: usize = 500;
@@ -64,17 +64,17 @@ fn are_there(server: &Server, names: &[String]) {
 }
 
 /// One campaign through its kills; how many sends they left unknown, at most.
-fn kills(ana: &User<'_>, id: &str, dice: &mut Dice) -> i64 {
+fn kills(ana: &User<'_>, id: &str, rng: &mut TestRng) -> i64 {
     let server = ana.server;
     let mut second = None;
     let (mut unknown, mut mark) = (0, 0);
     for kill in 0..KILLS {
-        mark += 1 + dice.below(u64::try_from(CONTACTS).unwrap() / (KILLS + 1));
+        mark += 1 + rng.below(u64::try_from(CONTACTS).unwrap() / (KILLS + 1));
         until("the run moves on", || {
             server.whatsapp.counters().accepted >= mark || ana.status(id) != "sending"
         });
         let writes = writer(ana.request("POST", "/api/tags"), format!("{id}-{kill}"));
-        std::thread::sleep(dice.moment(30_000));
+        std::thread::sleep(rng.moment(30_000));
         server.kill();
         drop(second.take());
         are_there(server, &writes.join().unwrap());
@@ -82,7 +82,7 @@ fn kills(ana: &User<'_>, id: &str, dice: &mut Dice) -> i64 {
         assert!(left <= IN_FLIGHT, "{left} are unknown");
         unknown += left;
         server.run(&["serve"]);
-        second = (dice.below(2) == 1).then(|| server.sibling());
+        second = (rng.below(2) == 1).then(|| server.sibling());
         lease_ends(server);
     }
     let status = ended(ana, id);
@@ -130,7 +130,7 @@ fn servers_killed_at_any_moment_of_a_campaign_write_to_nobody_twice_and_lose_nob
     let server = Server::start(options.with("SEND_UNKNOWN_TTL", "1s"));
     for run in 0..runs {
         println!("campaign {run} of seed {seed}");
-        let mut dice = Dice::of(seed, run);
+        let mut rng = TestRng::of(seed, run);
         let ana = server.owner();
         server.db.run("UPDATE accounts SET plan = 'scale'");
         let profile = ana.profile();
@@ -147,7 +147,7 @@ fn servers_killed_at_any_moment_of_a_campaign_write_to_nobody_twice_and_lose_nob
             (platform.sent_ms, platform.delivered_ms, platform.read_ms) = (after, None, None);
         });
         ana.send(&id);
-        let unknown = kills(&ana, &id, &mut dice);
+        let unknown = kills(&ana, &id, &mut rng);
         nobody_twice_and_nobody_lost(&ana, &id, unknown);
     }
 }
@@ -167,7 +167,7 @@ fn what_the_platform_had_when_the_server_died_is_not_sent_again_and_is_settled_b
     let number = "106500000021";
     ana.profile_at(number);
     ana.contacts(3);
-    let hang = |n| Fault::send_to(&phone(n), FaultKind::Hang { ms: 300_000 });
+    let hang = |n| WhatsappFault::send_to(&phone(n), WhatsappFaultKind::Hang { ms: 300_000 });
     server.whatsapp.script((0..3).map(hang).collect());
     let id = ana.plain_campaign();
     ana.send(&id);

@@ -6,8 +6,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::harness::client::Reply;
-use crate::harness::people::User;
-use crate::harness::setting::{calls, ended, silent, usage};
+use crate::harness::runs::{calls, ended, silent, usage};
+use crate::harness::users::User;
 use crate::harness::{Server, text, until};
 
 /// The free plan's messages a month.

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::harness::client::{Reply, Request};
 use crate::harness::cluster::Cluster;
-use crate::harness::people::User;
-use crate::harness::setting::{adds_up, calls, counted, ended, silent, usage};
+use crate::harness::runs::{adds_up, calls, counted, ended, silent, usage};
+use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, until};
 
 /// What somebody waits, at most, to be told that the database is away.

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::harness::client::{Reply, Request};
-use crate::harness::dice::Dice;
-use crate::harness::people::{User, phone};
-use crate::harness::setting::{adds_up, calls, ended, silent, status, statuses, usage};
+use crate::harness::rng::TestRng;
+use crate::harness::runs::{adds_up, calls, ended, silent, status, statuses, usage};
+use crate::harness::users::{User, phone};
 use crate::harness::{Options, Server, WHATSAPP_APP_SECRET, until};
 
 /// Sends all at once; the statuses, in order.
@@ -77,16 +77,16 @@ fn of_twenty_at_once_on_two_servers_one_begins_and_each_recipient_is_called_once
 
 /// A campaign that is cancelled, twice at once, some time after its first messages or right at its last one; how many
 /// messages left in all.
-fn cancelled_at(server: &Server, contacts: usize, dice: &mut Dice) -> Option<usize> {
+fn cancelled_at(server: &Server, contacts: usize, rng: &mut TestRng) -> Option<usize> {
     let ana = server.owner();
     ana.profile();
     ana.contacts(contacts);
     let id = ana.plain_campaign();
     server.whatsapp.reset();
     ana.send(&id);
-    let mark = dice.below(u64::try_from(contacts + 1).unwrap());
+    let mark = rng.below(u64::try_from(contacts + 1).unwrap());
     until("so many left", || server.whatsapp.counters().accepted >= mark);
-    std::thread::sleep(dice.moment(8000));
+    std::thread::sleep(rng.moment(8000));
     let cancel = ana.command(&id, "cancel");
     let statuses = at_once(vec![cancel.clone(), cancel]);
     let at_cancel = server.whatsapp.sends().len();
@@ -118,12 +118,12 @@ fn a_cancel_at_any_moment_counts_once_stays_and_gives_back_exactly_what_did_not_
         platform.latency_ms = 3;
     });
     let server = Server::start(options.with("CAMPAIGN_MESSAGE_DELAY_MS", "2"));
-    let mut dice = Dice::of(12, 1);
-    let early = (0..6).filter_map(|_| cancelled_at(&server, 80, &mut dice)).count();
+    let mut rng = TestRng::of(12, 1);
+    let early = (0..6).filter_map(|_| cancelled_at(&server, 80, &mut rng)).count();
     assert!(early > 0, "every campaign was over before its cancel");
     // Few enough that the cancel and the last message meet.
     for _ in 0..10 {
-        cancelled_at(&server, 4, &mut dice);
+        cancelled_at(&server, 4, &mut rng);
     }
     // Whoever cancels and whoever records queue up for the campaign.
     let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
@@ -171,14 +171,14 @@ fn news_that_waits_for_another_change_of_its_sends_is_applied_to_all_of_them() {
 }
 
 /// A campaign that is removed and begun at the same moment: its id, and what either was told.
-fn removed_and_begun(ana: &User<'_>, template: &str, action: &str, dice: &mut Dice) -> (String, [u16; 2]) {
+fn removed_and_begun(ana: &User<'_>, template: &str, action: &str, rng: &mut TestRng) -> (String, [u16; 2]) {
     let id = ana.campaign(json!({ "name": "C", "template_id": template }));
     let path = format!("/api/campaigns/{id}");
     let (removal, start) = (
         ana.request("DELETE", &path),
         ana.request("POST", &format!("{path}/{action}")),
     );
-    let (first, second) = (dice.moment(3000), dice.moment(3000));
+    let (first, second) = (rng.moment(3000), rng.moment(3000));
     let later = |moment, request: Request| {
         move || -> Reply {
             std::thread::sleep(moment);
@@ -204,7 +204,7 @@ fn a_campaign_is_never_removed_while_it_is_sent_nor_sent_while_it_is_removed() {
     server
         .db
         .run("ALTER TABLE campaigns ADD CONSTRAINT never CHECK (deleted_at IS NULL OR status <> 'sending')");
-    let mut dice = Dice::of(13, 1);
+    let mut rng = TestRng::of(13, 1);
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS / 5 {
         let ana = server.owner();
@@ -212,7 +212,7 @@ fn a_campaign_is_never_removed_while_it_is_sent_nor_sent_while_it_is_removed() {
         let template = ana.approved("Oi", &[]);
         for round in 0..5 {
             let action = ["send", "execute"][round % 2];
-            rounds.push(removed_and_begun(&ana, &template, action, &mut dice));
+            rounds.push(removed_and_begun(&ana, &template, action, &mut rng));
         }
     }
     until("no run is left", || server.db.count("FROM campaign_queue") == 0);
@@ -246,7 +246,7 @@ fn told(server: &Server) -> BTreeSet<Vec<String>> {
 #[test]
 fn a_change_is_in_every_message_or_in_none() {
     let server = Server::start(silent());
-    let mut dice = Dice::of(13, 2);
+    let mut rng = TestRng::of(13, 2);
     let mut heard = BTreeSet::new();
     for round in 0..24 {
         let ana = server.owner();
@@ -260,7 +260,7 @@ fn a_change_is_in_every_message_or_in_none() {
         let change = ana.request("PUT", &path).json(&json!({ "variables": with("depois") }));
         let action = ["send", "execute"][round % 2];
         let start = ana.request("POST", &format!("{path}/{action}"));
-        let moment = dice.moment(4000);
+        let moment = rng.moment(4000);
         let changing = std::thread::spawn(move || {
             std::thread::sleep(moment);
             change.send().status

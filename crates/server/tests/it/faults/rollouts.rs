@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::harness::client::Request;
-use crate::harness::dice::runs;
-use crate::harness::people::User;
 use crate::harness::process::{Process, free_port};
-use crate::harness::setting::{calls, ended, silent, usage};
+use crate::harness::rng::runs;
+use crate::harness::runs::{calls, ended, silent, usage};
+use crate::harness::users::User;
 use crate::harness::{Server, until};
 
 /// What a migration may make anybody wait.

@@ -7,8 +7,8 @@ use recado_simulators::payment;
 use serde_json::{Value, json};
 
 use crate::billing::{card_order, subscribe};
-use crate::harness::people::{User, phone};
 use crate::harness::process::{SESSION_SECRET, own_redis};
+use crate::harness::users::{User, phone};
 use crate::harness::{GATEWAY_TOKEN, Options, Server, VERIFY_TOKEN, WHATSAPP_APP_SECRET, text};
 
 const NUMBER: &str = "4929531748602937";
@@ -143,7 +143,7 @@ fn no_secret_is_written_down_anywhere() {
     secrets.extend([
         ("the platform's token", PLATFORM_TOKEN.to_owned()),
         ("a card's number", NUMBER.to_owned()),
-        ("the gateway's key", payment::Options::default().api_key),
+        ("the gateway's key", payment::PaymentOptions::default().api_key),
         ("the gateway's token", GATEWAY_TOKEN.to_owned()),
         ("the platform's secret", WHATSAPP_APP_SECRET.to_owned()),
         ("the secret of the sessions", SESSION_SECRET.to_owned()),

@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::net::TcpStream;
 
 use crate::harness::client::{Reply, Request, connect};
-use crate::harness::people::User;
 use crate::harness::stream::Stream;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, until};
 
 const STREAM: &str = "/api/notifications/stream";

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use recado_server::routes::{Access, TABLE};
 
 use crate::harness::client::Request;
-use crate::harness::people::{User, phone};
-use crate::harness::setting::{calls, silent, usage};
+use crate::harness::runs::{calls, silent, usage};
+use crate::harness::users::{User, phone};
 use crate::harness::{Options, Server, text, until};
 
 const CLIENTS: usize = 150;

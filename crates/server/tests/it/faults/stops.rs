@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::harness::client::{Request, connect};
-use crate::harness::people::User;
-use crate::harness::setting::{calls, silent, usage};
+use crate::harness::runs::{calls, silent, usage};
+use crate::harness::users::User;
 use crate::harness::{DEADLINE, Server, Sibling, until};
 
 const EXIT_WITHIN: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! Whether the time that a refusal takes tells something of the secret that it was compared with.
 //!
-//! A measurement, and so no part of the ordinary tests: `cargo xtask prove timing`. `RECADO_RUNS` is the number of
+//! A measurement, and so no part of the ordinary tests: `cargo xtask stress timing`. `RECADO_RUNS` is the number of
 //! requests of each kind (a hundred thousand of them are a release's proof).
 
 use std::io::{Read as _, Write as _};
@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use crate::harness::client::connect;
-use crate::harness::dice::{Dice, runs, seed};
+use crate::harness::rng::{TestRng, runs, seed};
 use crate::harness::{GATEWAY_TOKEN, Options, Server};
 
 /// Above this, two means differ for a reason (Welch's t; the usual bound for leaks of time).
@@ -61,9 +61,9 @@ fn welch(one: (f64, f64, f64), other: (f64, f64, f64)) -> f64 {
 
 /// F39.
 #[test]
-#[ignore = "measures time: cargo xtask prove timing"]
+#[ignore = "measures time: cargo xtask stress timing"]
 fn the_time_of_a_refusal_tells_nothing_of_the_gateways_token() {
-    let (runs, mut dice) = (runs(20_000), Dice::of(seed(39), 0));
+    let (runs, mut rng) = (runs(20_000), TestRng::of(seed(39), 0));
     // A counter that is not there counts nobody out.
     let options = Options::default().with("REDIS_URL", "redis://127.0.0.1:1");
     let server = Server::start(options.with("RUST_LOG", "off"));
@@ -82,7 +82,7 @@ fn the_time_of_a_refusal_tells_nothing_of_the_gateways_token() {
     let mut samples: [Vec<f64>; 5] = Default::default();
     for _ in 0..runs {
         // In another order each time, so that nothing else is measured.
-        let first = usize::try_from(dice.below(5)).unwrap();
+        let first = usize::try_from(rng.below(5)).unwrap();
         for at in (first..5).chain(0..first) {
             samples[at].push(refusal(&mut stream, requests[at].as_bytes(), &mut buffer));
         }

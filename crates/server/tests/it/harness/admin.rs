@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::Server;
 use super::client::{Reply, Request};
-use super::people::{User, token};
+use super::users::{User, token};
 
 /// The address that every test server takes for an administrator's.
 pub const ROOT: &str = "root@example.com";

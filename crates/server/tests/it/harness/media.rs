@@ -6,8 +6,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::client::Reply;
-use super::people::User;
 use super::text;
+use super::users::User;
 
 /// The beginning of a picture that says it is 60,000 by 60,000.
 pub const PNG: &[u8] = b"\x89PNG\r\n\x1A\n\0\0\0\rIHDR\0\0\xEA\x60\0\0\xEA\x60\x08\x06\0\0\0";

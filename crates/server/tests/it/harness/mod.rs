@@ -5,20 +5,20 @@ pub mod admin;
 pub mod client;
 pub mod cluster;
 pub mod database;
-pub mod dice;
 pub mod figures;
 pub mod media;
-pub mod people;
 pub mod platform;
 pub mod process;
 pub mod reference;
-pub mod setting;
+pub mod rng;
+pub mod runs;
 pub mod stream;
+pub mod users;
 pub mod wait;
 
 use std::cell::RefCell;
 
-use recado_simulators::payment::{self, Payment};
+use recado_simulators::payment::{self, PaymentSimulator};
 use recado_simulators::whatsapp::{self, Whatsapp};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -26,8 +26,8 @@ use uuid::Uuid;
 use client::{Reply, Request};
 use database::Database;
 use media::MediaDirectory;
-use people::{User, token};
 use process::{Process, free_port};
+use users::{User, token};
 pub use wait::{DEADLINE, eventually, shortest, until};
 
 /// The secret that signs the platform's callbacks.
@@ -47,9 +47,9 @@ pub struct Options {
     /// Arguments; none: `serve`.
     pub args: Vec<&'static str>,
     /// The platform.
-    pub whatsapp: whatsapp::Options,
+    pub whatsapp: whatsapp::WhatsappOptions,
     /// The payment gateway.
-    pub payment: payment::Options,
+    pub payment: payment::PaymentOptions,
 }
 
 impl Options {
@@ -60,7 +60,7 @@ impl Options {
     }
 
     /// With another platform.
-    pub fn platform(change: impl FnOnce(&mut whatsapp::Options)) -> Self {
+    pub fn platform(change: impl FnOnce(&mut whatsapp::WhatsappOptions)) -> Self {
         let mut options = Self::default();
         change(&mut options.whatsapp);
         options
@@ -74,7 +74,7 @@ pub struct Server {
     /// The platform it calls.
     pub whatsapp: Whatsapp,
     /// The payment gateway it calls.
-    pub payment: Payment,
+    pub payment: PaymentSimulator,
     /// Its database.
     pub db: Database,
     /// Where it keeps uploaded files.
@@ -114,13 +114,13 @@ impl Server {
 
     fn prepare_on(db: Database, options: &Options) -> Self {
         let port = free_port();
-        let whatsapp = Whatsapp::start(whatsapp::Options {
+        let whatsapp = Whatsapp::start(whatsapp::WhatsappOptions {
             callback_url: Some(format!("http://127.0.0.1:{port}/api/whatsapp/webhook")),
             app_secret: WHATSAPP_APP_SECRET.into(),
             ..options.whatsapp.clone()
         })
         .unwrap();
-        let payment = Payment::start(payment::Options {
+        let payment = PaymentSimulator::start(payment::PaymentOptions {
             webhook_url: Some(format!("http://127.0.0.1:{port}/api/billing/webhook")),
             webhook_token: GATEWAY_TOKEN.into(),
             ..options.payment.clone()
@@ -130,7 +130,7 @@ impl Server {
         let mut env = process::environment(&db.url(), &whatsapp.base_url());
         env.push(("MEDIA_STORE_URL", format!("file://{}", media.path().display())));
         env.push(("PAYMENT_GATEWAY_URL", payment.base_url()));
-        env.push(("PAYMENT_GATEWAY_API_KEY", payment::Options::default().api_key));
+        env.push(("PAYMENT_GATEWAY_API_KEY", payment::PaymentOptions::default().api_key));
         env.push(("PAYMENT_GATEWAY_WEBHOOK_TOKEN", GATEWAY_TOKEN.to_owned()));
         env.extend(options.env.iter().cloned());
         Self {

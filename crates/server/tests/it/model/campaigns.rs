@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::exchange::{
     Ask, Expected, Verdict, ask, created, gone, invalid, missing, ok, precondition, something, whole,
 };
-use super::world::{Access, Bug, World};
+use super::state::{Access, Bug, ModelState};
 
 /// When a campaign is to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Campaigns {
         let template = |template: &Option<usize>| template.map(|template| format!("<template:{template}>"));
         let call = match self {
             Self::Contact(phone) => ask(who, account, "POST", "/api/contacts")
-                .with(json!({ "name": "Bia Silva", "phone": crate::harness::people::phone(*phone) })),
+                .with(json!({ "name": "Bia Silva", "phone": crate::harness::users::phone(*phone) })),
             Self::Create { template: of, when } => ask(who, account, "POST", PATH)
                 .with(json!({ "name": "Oferta", "template_id": template(of), "scheduled_at": moment(*when) })),
             Self::Update { campaign, change } => one("PUT", campaign, "").with(match change {
@@ -133,7 +133,7 @@ impl Campaigns {
     }
 }
 
-impl World {
+impl ModelState {
     pub(super) fn campaigns(&mut self, who: usize, account: usize, act: &Campaigns) -> Verdict {
         match *act {
             Campaigns::Contact(phone) => self.contact(who, account, phone),

@@ -2,7 +2,7 @@
 //! few pages of plain Rust are taken through the same random steps, and every answer has to be the model's.
 //!
 //! The model is written from the published interface and the decisions. A history has people and accounts of its own, so
-//! that many are played at once on one server. Steps are drawn one after the other from the history's own dice; a failure
+//! that many are played at once on one server. Steps are drawn one after the other from the history's own rng; a failure
 //! is shortened, and says the seed.
 //!
 //! `RECADO_SEED=7 RECADO_RUNS=40 cargo test -p recado-server --test it model` plays the same again; more of either tries
@@ -10,22 +10,22 @@
 
 mod campaigns;
 mod exchange;
-mod stage;
+mod fixture;
+mod state;
 mod steps;
 mod subscriptions;
 mod support;
 mod team;
 mod templates;
-mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::stage::Stage;
-use self::steps::{CAMPAIGNS, SUBSCRIPTIONS, SUPPORT, Setting, Step, TEAM, TEMPLATES};
-use self::world::{Bug, World};
-use crate::harness::dice::{Dice, runs, seed};
+use self::fixture::Fixture;
+use self::state::{Bug, ModelState};
+use self::steps::{CAMPAIGNS, SUBSCRIPTIONS, SUPPORT, Scenario, Step, TEAM, TEMPLATES};
+use crate::harness::rng::{TestRng, runs, seed};
 
 /// How many histories are tried, unless somebody wants more.
 const HISTORIES: u64 = 40;
@@ -51,36 +51,36 @@ struct Failure {
 /// What is played.
 #[derive(Clone, Copy)]
 struct Play<'a> {
-    stage: Stage<'a>,
+    fixture: Fixture<'a>,
     seed: u64,
     /// A mistake of the model, and the machines that it is in: most steps are of these.
     bug: Option<(Bug, [u64; 2])>,
 }
 
 impl Play<'_> {
-    /// One history: of these steps, or of such as its dice say.
+    /// One history: of these steps, or of such as its rng say.
     fn history(self, number: u64, given: Option<&[Step]>) -> Result<(), Failure> {
-        let mut dice = Dice::of(self.seed, number);
-        let mut setting = Setting::of(&mut dice);
+        let mut rng = TestRng::of(self.seed, number);
+        let mut scenario = Scenario::of(&mut rng);
         if let Some((_, machines)) = self.bug {
-            setting.machines = machines;
+            scenario.machines = machines;
         }
-        let mut world = World::new(self.bug.map(|(bug, _)| bug), setting);
-        let mut cast = self.stage.cast(&world, setting.remembers);
+        let mut state = ModelState::new(self.bug.map(|(bug, _)| bug), scenario);
+        let mut actors = self.fixture.actors(&state, scenario.remembers);
         let (mut steps, mut told) = (Vec::new(), Vec::new());
-        for step in setting.beginning() {
-            cast.perform(&step.exchange(&mut world)).1.unwrap();
+        for step in scenario.beginning() {
+            actors.perform(&step.exchange(&mut state)).1.unwrap();
         }
         for at in 0..given.map_or(STEPS, <[Step]>::len) {
-            let step = given.map_or_else(|| Step::next(setting, &world, &mut dice), |given| given[at].clone());
-            let exchange = step.exchange(&mut world);
+            let step = given.map_or_else(|| Step::next(scenario, &state, &mut rng), |given| given[at].clone());
+            let exchange = step.exchange(&mut state);
             // An answer that the reference does not know panics.
-            let performed = catch_unwind(AssertUnwindSafe(|| cast.perform(&exchange)));
+            let performed = catch_unwind(AssertUnwindSafe(|| actors.perform(&exchange)));
             let (line, judged) = performed.unwrap_or_else(|_| (format!("{:?}", exchange.ask), Err("a panic".into())));
             told.push(format!("  {step:?}\n      {line}"));
             steps.push(step);
             if let Err(wrong) = judged {
-                let told = format!("{wrong}\n{setting:?}\n{}", told.join("\n"));
+                let told = format!("{wrong}\n{scenario:?}\n{}", told.join("\n"));
                 return Err(Failure { steps, told });
             }
         }
@@ -132,10 +132,10 @@ impl Play<'_> {
 
 #[test]
 fn the_server_answers_as_the_model_does() {
-    let server = stage::server();
+    let server = fixture::server();
     let (seed, count) = (seed(1), runs(HISTORIES));
     let play = Play {
-        stage: Stage::of(&server),
+        fixture: Fixture::of(&server),
         seed,
         bug: None,
     };
@@ -150,7 +150,7 @@ fn the_server_answers_as_the_model_does() {
 /// A model that is wrong in one place is contradicted: what nobody would see here is not looked at.
 #[test]
 fn a_model_with_a_mistake_is_contradicted() {
-    let server = stage::server();
+    let server = fixture::server();
     for (bug, machines) in [
         (Bug::LastOwnerMayGo, [TEAM; 2]),
         (Bug::FormerInviteStays, [TEAM; 2]),
@@ -166,7 +166,7 @@ fn a_model_with_a_mistake_is_contradicted() {
         (Bug::PlanIsNotLookedAt, [SUBSCRIPTIONS, CAMPAIGNS]),
     ] {
         let play = Play {
-            stage: Stage::of(&server),
+            fixture: Fixture::of(&server),
             seed: 1,
             bug: Some((bug, machines)),
         };

@@ -3,12 +3,14 @@
 
 use super::campaigns::{Campaigns, Change, Command, When};
 use super::exchange::{Ask, Cookie, Exchange};
+use super::state::{
+    ADMIN, ANA, FOREIGN, FOREIGNER, GUEST, MEMBER, ModelState, OTHER_GUEST, PEOPLE, ROOT, SHOP, VIEWER,
+};
 use super::subscriptions::{Event, Subscriptions};
 use super::support::Support;
 use super::team::Team;
 use super::templates::Templates;
-use super::world::{ADMIN, ANA, FOREIGN, FOREIGNER, GUEST, MEMBER, OTHER_GUEST, PEOPLE, ROOT, SHOP, VIEWER, World};
-use crate::harness::dice::Dice;
+use crate::harness::rng::TestRng;
 
 /// One step: who, in the name of which account, and what.
 #[derive(Clone, Debug)]
@@ -38,7 +40,7 @@ const MACHINES: u64 = 5;
 
 /// What a history is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Setting {
+pub(super) struct Scenario {
     /// The machines that most steps are of.
     pub(super) machines: [u64; 2],
     /// Whether a number of the messaging platform may be connected; else a template was approved before.
@@ -52,15 +54,15 @@ pub(super) struct Setting {
     pub(super) is_crowded: bool,
 }
 
-impl Setting {
-    pub(super) fn of(dice: &mut Dice) -> Self {
+impl Scenario {
+    pub(super) fn of(rng: &mut TestRng) -> Self {
         Self {
-            machines: [dice.below(MACHINES), dice.below(MACHINES)],
-            connects: dice.below(2) == 0,
-            has_own: dice.below(2) == 0,
-            remembers: dice.below(2) == 0,
-            has_contacts: dice.below(3) > 0,
-            is_crowded: dice.below(3) == 0,
+            machines: [rng.below(MACHINES), rng.below(MACHINES)],
+            connects: rng.below(2) == 0,
+            has_own: rng.below(2) == 0,
+            remembers: rng.below(2) == 0,
+            has_contacts: rng.below(3) > 0,
+            is_crowded: rng.below(3) == 0,
         }
     }
 
@@ -81,21 +83,21 @@ impl Setting {
 
 impl Step {
     /// What it asks, and what the model says to that; the model goes on.
-    pub(super) fn exchange(&self, world: &mut World) -> Exchange {
+    pub(super) fn exchange(&self, state: &mut ModelState) -> Exchange {
         let (who, account) = (self.who, self.account);
         let ask: Ask = match &self.act {
             Act::Team(act) => act.ask(who, account),
-            Act::Templates(act) => act.ask(who, account, world),
+            Act::Templates(act) => act.ask(who, account, state),
             Act::Support(act) => act.ask(who, account),
             Act::Subscriptions(act) => act.ask(who, account),
             Act::Campaigns(act) => act.ask(who, account),
         };
         let verdict = match &self.act {
-            Act::Team(act) => world.team(who, account, act),
-            Act::Templates(act) => world.templates(who, account, act),
-            Act::Support(act) => world.support(who, act),
-            Act::Subscriptions(act) => world.subscriptions(who, account, act),
-            Act::Campaigns(act) => world.campaigns(who, account, act),
+            Act::Team(act) => state.team(who, account, act),
+            Act::Templates(act) => state.templates(who, account, act),
+            Act::Support(act) => state.support(who, act),
+            Act::Subscriptions(act) => state.subscriptions(who, account, act),
+            Act::Campaigns(act) => state.campaigns(who, account, act),
         };
         Exchange {
             ask,
@@ -103,29 +105,29 @@ impl Step {
         }
     }
 
-    pub(super) fn next(setting: Setting, world: &World, dice: &mut Dice) -> Self {
-        let machine = match dice.below(10) {
-            0..5 => setting.machines[0],
-            5..8 => setting.machines[1],
-            _ => dice.below(MACHINES),
+    pub(super) fn next(scenario: Scenario, state: &ModelState, rng: &mut TestRng) -> Self {
+        let machine = match rng.below(10) {
+            0..5 => scenario.machines[0],
+            5..8 => scenario.machines[1],
+            _ => rng.below(MACHINES),
         };
         let act = match machine {
-            TEAM => Act::Team(team(world, dice)),
-            TEMPLATES => Act::Templates(templates(setting, world, dice)),
-            SUPPORT => Act::Support(support(world, dice)),
-            SUBSCRIPTIONS => Act::Subscriptions(subscriptions(world, dice)),
-            _ => Act::Campaigns(campaigns(world, dice)),
+            TEAM => Act::Team(team(state, rng)),
+            TEMPLATES => Act::Templates(templates(scenario, state, rng)),
+            SUPPORT => Act::Support(support(state, rng)),
+            SUBSCRIPTIONS => Act::Subscriptions(subscriptions(state, rng)),
+            _ => Act::Campaigns(campaigns(state, rng)),
         };
         let who = match &act {
-            Act::Team(Team::Accept(invite)) if dice.below(5) > 0 => {
-                world.invites.get(*invite).map_or(GUEST, |invite| invite.person)
+            Act::Team(Team::Accept(invite)) if rng.below(5) > 0 => {
+                state.invites.get(*invite).map_or(GUEST, |invite| invite.person)
             }
-            Act::Support(Support::Look) => person(dice),
-            Act::Support(_) if dice.below(12) > 0 => ROOT,
-            _ => anybody(world, dice),
+            Act::Support(Support::Look) => person(rng),
+            Act::Support(_) if rng.below(12) > 0 => ROOT,
+            _ => anybody(state, rng),
         };
         let stranger = who == FOREIGNER;
-        let account = match dice.below(12) {
+        let account = match rng.below(12) {
             0 => FOREIGN,
             1 => SHOP,
             _ if stranger => FOREIGN,
@@ -135,22 +137,22 @@ impl Step {
     }
 }
 
-fn of<T: Copy>(dice: &mut Dice, choices: &[T]) -> T {
-    choices[index(dice, choices.len())]
+fn of<T: Copy>(rng: &mut TestRng, choices: &[T]) -> T {
+    choices[index(rng, choices.len())]
 }
 
-fn index(dice: &mut Dice, bound: usize) -> usize {
-    usize::try_from(dice.below(u64::try_from(bound).unwrap())).unwrap()
+fn index(rng: &mut TestRng, bound: usize) -> usize {
+    usize::try_from(rng.below(u64::try_from(bound).unwrap())).unwrap()
 }
 
-fn person(dice: &mut Dice) -> usize {
-    index(dice, PEOPLE)
+fn person(rng: &mut TestRng) -> usize {
+    index(rng, PEOPLE)
 }
 
 /// Mostly somebody who may do it.
-fn anybody(world: &World, dice: &mut Dice) -> usize {
-    let supports = world.cookies.support.is_some_and(|(account, _)| account == SHOP);
-    match dice.below(20) {
+fn anybody(state: &ModelState, rng: &mut TestRng) -> usize {
+    let supports = state.cookies.support.is_some_and(|(account, _)| account == SHOP);
+    match rng.below(20) {
         0..8 => ANA,
         8..11 => ADMIN,
         11..13 => MEMBER,
@@ -165,11 +167,11 @@ fn anybody(world: &World, dice: &mut Dice) -> usize {
 }
 
 /// One of so many things: mostly one of the newest, now and then one that is not there.
-fn one(dice: &mut Dice, count: usize) -> usize {
-    match dice.below(14) {
+fn one(rng: &mut TestRng, count: usize) -> usize {
+    match rng.below(14) {
         0 => count,
-        1..5 => index(dice, count.max(1)),
-        _ => count.saturating_sub(1 + index(dice, 3)),
+        1..5 => index(rng, count.max(1)),
+        _ => count.saturating_sub(1 + index(rng, 3)),
     }
 }
 
@@ -177,53 +179,53 @@ const ROLES: [&str; 9] = [
     "owner", "owner", "admin", "admin", "member", "member", "viewer", "viewer", "king",
 ];
 
-fn team(world: &World, dice: &mut Dice) -> Team {
-    let invites = world.invites.len();
-    let guest = |dice: &mut Dice| of(dice, &[GUEST, GUEST, OTHER_GUEST, ROOT, FOREIGNER, MEMBER]);
-    match dice.below(20) {
+fn team(state: &ModelState, rng: &mut TestRng) -> Team {
+    let invites = state.invites.len();
+    let guest = |rng: &mut TestRng| of(rng, &[GUEST, GUEST, OTHER_GUEST, ROOT, FOREIGNER, MEMBER]);
+    match rng.below(20) {
         0..5 => Team::Invite {
-            person: guest(dice),
-            upper: dice.below(3) == 0,
-            role: of(dice, &ROLES),
+            person: guest(rng),
+            upper: rng.below(3) == 0,
+            role: of(rng, &ROLES),
         },
-        5..9 => Team::Accept(one(dice, invites)),
+        5..9 => Team::Accept(one(rng, invites)),
         9 => Team::Invites,
-        10 => Team::Revoke(one(dice, invites)),
-        11 => Team::Expire(one(dice, invites)),
+        10 => Team::Revoke(one(rng, invites)),
+        11 => Team::Expire(one(rng, invites)),
         12..14 => Team::Members,
         14..18 => Team::SetRole {
-            person: person(dice),
-            role: of(dice, &ROLES),
+            person: person(rng),
+            role: of(rng, &ROLES),
         },
-        _ => Team::Remove(person(dice)),
+        _ => Team::Remove(person(rng)),
     }
 }
 
 const NEWS: [&str; 6] = ["APPROVED", "APPROVED", "REJECTED", "PAUSED", "DISABLED", "REINSTATED"];
 const STATUSES: [&str; 7] = ["", "draft", "pending", "approved", "rejected", "paused", "disabled"];
 
-fn templates(setting: Setting, world: &World, dice: &mut Dice) -> Templates {
-    let template = one(dice, world.templates.len());
-    let connects = setting.connects && !world.accounts[SHOP].connected;
-    match dice.below(20) {
+fn templates(scenario: Scenario, state: &ModelState, rng: &mut TestRng) -> Templates {
+    let template = one(rng, state.templates.len());
+    let connects = scenario.connects && !state.accounts[SHOP].connected;
+    match rng.below(20) {
         0..3 if connects => Templates::Connect,
         0..4 => Templates::Create {
-            name: index(dice, 4),
-            good: dice.below(10) > 0,
+            name: index(rng, 4),
+            good: rng.below(10) > 0,
         },
         4..7 => Templates::Edit {
             template,
-            text: dice.below(1_000_000),
-            good: dice.below(10) > 0,
+            text: rng.below(1_000_000),
+            good: rng.below(10) > 0,
         },
         7..11 => Templates::Submit(template),
         11..16 => Templates::News {
             template,
-            event: of(dice, &NEWS),
+            event: of(rng, &NEWS),
         },
         16 => Templates::Delete(template),
         17..19 => Templates::Get(template),
-        _ => Templates::List(of(dice, &STATUSES)),
+        _ => Templates::List(of(rng, &STATUSES)),
     }
 }
 
@@ -236,30 +238,30 @@ const GRANTED: [Option<&str>; 6] = [
     None,
 ];
 
-fn support(world: &World, dice: &mut Dice) -> Support {
+fn support(state: &ModelState, rng: &mut TestRng) -> Support {
     let account = of(
-        dice,
+        rng,
         &[
             SHOP,
             SHOP,
             SHOP,
             FOREIGN,
-            world.accounts.len() - 1,
-            world.accounts.len(),
+            state.accounts.len() - 1,
+            state.accounts.len(),
         ],
     );
-    let suspended = world.accounts.get(account).is_some_and(|account| account.suspended);
+    let suspended = state.accounts.get(account).is_some_and(|account| account.suspended);
     let act = |action, plan| Support::Act { account, action, plan };
-    match dice.below(16) {
+    match rng.below(16) {
         0..4 => Support::Start(account),
         4..6 => Support::Stop(Cookie::Own),
-        6 => Support::Stop(of(dice, &[Cookie::Missing, Cookie::Forged])),
+        6 => Support::Stop(of(rng, &[Cookie::Missing, Cookie::Forged])),
         7..11 => Support::Look,
         // Most of what could be done in a suspended account is refused.
         11..15 if suspended => act("reactivate", None),
         11 => act("suspend", None),
         12 => act("close", None),
-        _ => act("change_plan", of(dice, &GRANTED)),
+        _ => act("change_plan", of(rng, &GRANTED)),
     }
 }
 
@@ -278,67 +280,67 @@ const KINDS: [&str; 9] = [
     "SUBSCRIPTION_DELETED",
 ];
 
-fn subscriptions(world: &World, dice: &mut Dice) -> Subscriptions {
-    match dice.below(20) {
+fn subscriptions(state: &ModelState, rng: &mut TestRng) -> Subscriptions {
+    match rng.below(20) {
         0..4 => Subscriptions::Subscribe {
-            plan: of(dice, &SOLD),
-            cycle: of(dice, &["MONTHLY", "YEARLY"]),
-            billing_type: of(dice, &["PIX", "BOLETO", "CREDIT_CARD"]),
+            plan: of(rng, &SOLD),
+            cycle: of(rng, &["MONTHLY", "YEARLY"]),
+            billing_type: of(rng, &["PIX", "BOLETO", "CREDIT_CARD"]),
         },
         4..7 => Subscriptions::Look,
         7..10 => Subscriptions::Change {
-            plan: of(dice, &SOLD),
-            cycle: of(dice, &[None, Some("MONTHLY"), Some("YEARLY")]),
+            plan: of(rng, &SOLD),
+            cycle: of(rng, &[None, Some("MONTHLY"), Some("YEARLY")]),
         },
         10..12 => Subscriptions::Cancel,
         12 => Subscriptions::History,
         _ => Subscriptions::Event(Event {
-            subscription: one(dice, world.subscriptions.len()),
-            payment: index(dice, 3),
-            kind: of(dice, &KINDS),
-            second: (dice.below(2) == 0).then(|| dice.below(8)),
-            id: (dice.below(5) > 0).then(|| dice.below(25)),
+            subscription: one(rng, state.subscriptions.len()),
+            payment: index(rng, 3),
+            kind: of(rng, &KINDS),
+            second: (rng.below(2) == 0).then(|| rng.below(8)),
+            id: (rng.below(5) > 0).then(|| rng.below(25)),
         }),
     }
 }
 
-fn campaigns(world: &World, dice: &mut Dice) -> Campaigns {
-    let campaign = one(dice, world.campaigns.len());
-    let template = |dice: &mut Dice| (dice.below(6) > 0).then(|| one(dice, world.templates.len()));
-    let when = of(dice, &[When::Never, When::Past, When::Future, When::Future]);
+fn campaigns(state: &ModelState, rng: &mut TestRng) -> Campaigns {
+    let campaign = one(rng, state.campaigns.len());
+    let template = |rng: &mut TestRng| (rng.below(6) > 0).then(|| one(rng, state.templates.len()));
+    let when = of(rng, &[When::Never, When::Past, When::Future, When::Future]);
     // A run that begins while its account is suspended goes on by itself once it is not: at a moment of its own.
-    let begins = if world.accounts.iter().any(|account| account.suspended) {
+    let begins = if state.accounts.iter().any(|account| account.suspended) {
         Command::Send
     } else {
         Command::Execute
     };
-    let command = |dice: &mut Dice| {
+    let command = |rng: &mut TestRng| {
         use Command::{Cancel, Delete, Pause, Resume, RetryFailed, Send, Unschedule};
         let held = [Pause, Resume, Cancel, Delete, RetryFailed, Unschedule];
-        match dice.below(12) {
+        match rng.below(12) {
             0..2 => Send,
             2..6 => begins,
-            _ => of(dice, &held),
+            _ => of(rng, &held),
         }
     };
-    match dice.below(24) {
-        0 => Campaigns::Contact(index(dice, 3)),
-        1 if world.accounts[SHOP].phones.is_empty() => Campaigns::Contact(0),
+    match rng.below(24) {
+        0 => Campaigns::Contact(index(rng, 3)),
+        1 if state.accounts[SHOP].phones.is_empty() => Campaigns::Contact(0),
         1..4 => Campaigns::Create {
-            template: template(dice),
+            template: template(rng),
             when,
         },
         4..7 => Campaigns::Update {
             campaign,
-            change: match dice.below(5) {
+            change: match rng.below(5) {
                 0 => Change::Name(""),
                 1 => Change::Name("Oferta nova"),
                 2 => Change::Time(when),
-                _ => Change::Template(template(dice)),
+                _ => Change::Template(template(rng)),
             },
         },
         7..10 => Campaigns::Schedule { campaign, when },
-        10..20 => Campaigns::Command(campaign, command(dice)),
+        10..20 => Campaigns::Command(campaign, command(rng)),
         20..22 => Campaigns::Get(campaign),
         22 => Campaigns::List,
         _ => Campaigns::Stats(campaign),

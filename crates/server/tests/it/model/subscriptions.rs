@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::exchange::{Ask, Verdict, ask, created, invalid, missing, ok, whole};
-use super::world::{Access, Bug, World};
+use super::state::{Access, Bug, ModelState};
 
 /// What is done.
 #[derive(Clone, Debug)]
@@ -186,7 +186,7 @@ impl Subscriptions {
     }
 }
 
-impl World {
+impl ModelState {
     pub(super) fn subscriptions(&mut self, who: usize, account: usize, act: &Subscriptions) -> Verdict {
         match act {
             Subscriptions::Subscribe {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::exchange::{
     Ask, Cookie, Expected, Verdict, ask, denied, fault, in_any_order, invalid, missing, ok, something,
 };
-use super::world::{Bug, Cookies, ROOT, Role, World};
+use super::state::{Bug, Cookies, ModelState, ROOT, Role};
 
 /// What is done.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Support {
     }
 }
 
-impl World {
+impl ModelState {
     pub(super) fn support(&mut self, who: usize, act: &Support) -> Verdict {
         match *act {
             Support::Start(target) => self.start_support(who, target),

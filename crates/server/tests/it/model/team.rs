@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::exchange::{Ask, Expected, Verdict, ask, created, denied, forbidden, gone, invalid, missing, ok, slice};
-use super::world::{Access, Bug, ROOT, Role, World};
+use super::state::{Access, Bug, ModelState, ROOT, Role};
 
 /// What is done.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl Team {
     }
 }
 
-impl World {
+impl ModelState {
     pub(super) fn team(&mut self, who: usize, account: usize, act: &Team) -> Verdict {
         match *act {
             Team::Invite { person, upper, role } => self.invite(who, account, (person, upper), role),

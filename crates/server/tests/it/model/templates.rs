@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::exchange::{
     Ask, Verdict, ask, created, gone, in_any_order, invalid, missing, ok, platform_refuses, something, whole,
 };
-use super::world::{Access, Bug, World};
+use super::state::{Access, Bug, ModelState};
 
 /// What is done.
 #[derive(Clone, Debug)]
@@ -57,19 +57,19 @@ pub(super) struct Remote {
 const PATH: &str = "/api/templates";
 
 impl Templates {
-    pub(super) fn ask(&self, who: usize, account: usize, world: &World) -> Ask {
+    pub(super) fn ask(&self, who: usize, account: usize, state: &ModelState) -> Ask {
         let one = |method: &'static str, template: &usize, rest: &str| {
             ask(who, account, method, format!("{PATH}/<template:{template}>{rest}"))
         };
         let call = match self {
             Self::Connect => {
-                let account = world.context(who, account).unwrap_or(account);
+                let account = state.context(who, account).unwrap_or(account);
                 let body = json!({ "name": "Loja", "phone_number_id": format!("<number:{account}>"),
                                    "waba_id": format!("<waba:{account}>"), "access_token": "EAAG-token" });
                 ask(who, account, "POST", "/api/whatsapp/profiles").with(body)
             }
             Self::Create { name, good } => {
-                let account = world.context(who, account).unwrap_or(account);
+                let account = state.context(who, account).unwrap_or(account);
                 let name = if *good {
                     format!("<tag>_{account}_{name}")
                 } else {
@@ -85,7 +85,7 @@ impl Templates {
             }
             Self::Submit(template) => one("POST", template, "/submit"),
             Self::News { template, event } => {
-                let known = world.templates.get(*template);
+                let known = state.templates.get(*template);
                 let remote = known.and_then(|template| template.remote).unwrap_or(usize::MAX);
                 let account = known.map_or(account, |template| template.account);
                 return Ask::News {
@@ -107,7 +107,7 @@ impl Templates {
     }
 }
 
-impl World {
+impl ModelState {
     pub(super) fn templates(&mut self, who: usize, account: usize, act: &Templates) -> Verdict {
         match *act {
             Templates::Connect => {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use recado_domain::shared::{AccountId, CursorQuery, TimeCursor};
 use uuid::Uuid;
 
-use crate::support::World;
+use crate::support::DbFixture;
 
 /// How many rows of each table the account has, and how many of them are asked about.
 pub(super) const ROWS: usize = 1000;
@@ -80,17 +80,20 @@ fn rows_of(accounts: &str, rows: usize) -> String {
 }
 
 /// An account that the planner has not seen; it knows others. Keys grow with time, as those that the product makes.
-pub(super) async fn unseen(known: Known) -> World {
-    let world = World::new().await;
+pub(super) async fn unseen(known: Known) -> DbFixture {
+    let fixture = DbFixture::new().await;
     let seen = match known {
-        Known::Large => rows_of(&format!("SELECT '{}'::uuid", world.another_account().await), 10 * ROWS),
+        Known::Large => rows_of(
+            &format!("SELECT '{}'::uuid", fixture.another_account().await),
+            10 * ROWS,
+        ),
         Known::Small => {
             let accounts = format!("SELECT md5('small' || n)::uuid FROM generate_series(1, {SMALL_ACCOUNTS}) n");
             rows_of(&accounts, SMALL_ROWS)
         }
     };
-    let unseen = rows_of(&format!("SELECT '{}'::uuid", world.account), ROWS);
-    world
+    let unseen = rows_of(&format!("SELECT '{}'::uuid", fixture.account), ROWS);
+    fixture
         .sql(&format!(
             "CREATE FUNCTION key(account uuid, i int) RETURNS uuid LANGUAGE sql IMMUTABLE
                AS 'SELECT (lpad(to_hex(i), 12, ''0'') || substr(md5(account::text || i), 13))::uuid';
@@ -100,13 +103,13 @@ pub(super) async fn unseen(known: Known) -> World {
                VALUES ('{0}', key('{0}', 1), 0, {ROWS}, {ROWS});
              {seen} ANALYZE; {unseen}
              SET session_replication_role = origin;",
-            world.account
+            fixture.account
         ))
         .await;
-    world
+    fixture
 }
 
-impl World {
+impl DbFixture {
     /// The account that the planner has not seen and, if another one has more rows, that one; how many each has.
     pub(super) async fn both(&self) -> Vec<(AccountId, usize)> {
         let most = "SELECT account_id FROM contacts GROUP BY 1 ORDER BY count(*) DESC LIMIT 1";

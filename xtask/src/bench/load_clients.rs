@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const PIECE: usize = 4 * 1024;
 
 /// Requests to one server.
-pub(super) struct Crowd {
+pub(super) struct LoadClients {
     port: u16,
     requests: Vec<Vec<u8>>,
 }
@@ -75,7 +75,7 @@ struct Head {
     ends_at: usize,
 }
 
-impl Crowd {
+impl LoadClients {
     pub(super) fn new(port: u16, requests: &[Request]) -> Self {
         let written = |Request { path, headers, .. }: &Request| {
             let headers: String = headers
@@ -96,7 +96,7 @@ impl Crowd {
         let end = began + Duration::from_secs(seconds.into());
         let step = pace.map(|pace| Duration::from_secs_f64(f64::from(callers) / pace));
         let line = (0..callers).map(|number| Caller {
-            crowd: self,
+            load_clients: self,
             next: usize::try_from(number).unwrap_or_default(),
             due: step.map_or(began, |step| began + step * number / callers),
             step,
@@ -204,8 +204,8 @@ impl<'a> Line<'a> {
 
 /// Who asks, waits for the answer, and asks again.
 struct Caller<'a> {
-    crowd: &'a Crowd,
-    /// The place of its next request among those of the crowd.
+    load_clients: &'a LoadClients,
+    /// The place of its next request among those of the load_clients.
     next: usize,
     /// When that is to be made.
     due: Instant,
@@ -220,13 +220,13 @@ impl Caller<'_> {
     fn ask(&mut self, now: Instant, number: usize, came: &OwnedFd) -> io::Result<()> {
         self.asked = Some(now);
         self.answer.clear();
-        let requests = &self.crowd.requests;
+        let requests = &self.load_clients.requests;
         let request = requests.get(self.next.checked_rem(requests.len()).unwrap_or_default());
         self.next += 1;
         let stream = match &mut self.stream {
             Some(stream) => stream,
             held => {
-                let stream = held.insert(connect(self.crowd.port)?);
+                let stream = held.insert(connect(self.load_clients.port)?);
                 // Closed, it is no longer watched.
                 let number = epoll::EventData::new_u64(u64::try_from(number).unwrap_or(u64::MAX));
                 epoll::add(came, &*stream, number, epoll::EventFlags::IN)?;

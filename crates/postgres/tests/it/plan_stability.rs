@@ -3,8 +3,9 @@
 //! looking each up by its key. Planned for all accounts, it expects what the average account has, which may be as few.
 //! So each is asked under the statistics of one large account, and of many small ones.
 
-mod world;
+mod fixture;
 
+use fixture::{FIRST_PAGE, Known, PART, newest, unseen};
 use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::contacts::{
     BatchOutcome, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, MAX_ATTRIBUTES, Phone,
@@ -24,12 +25,11 @@ use recado_postgres::{
 };
 use serde_json::Map;
 use uuid::Uuid;
-use world::{FIRST_PAGE, Known, PART, newest, unseen};
 
 use crate::contacts::{draft, upserted};
 use crate::ingestion::{event, order};
 use crate::status_updates::status_update;
-use crate::support::{LEASE, NOW, World, id};
+use crate::support::{DbFixture, LEASE, NOW, id};
 use crate::webhooks::made;
 use crate::whatsapp::profile;
 
@@ -57,36 +57,44 @@ fn phone(i: usize) -> Phone {
     Phone::parse(&format!("+55119{i:08}")).unwrap()
 }
 
-async fn statuses_of_messages(mut world: World) {
-    world.count_reads().await;
+async fn statuses_of_messages(mut fixture: DbFixture) {
+    fixture.count_reads().await;
     let by_message: Vec<_> = (1..=PART)
         .map(|i| status_update(None, &format!("s{i}"), SendStatus::Read))
         .collect();
-    let unknown = world.status_updates().apply(world.account, &by_message).await.unwrap();
+    let unknown = fixture
+        .status_updates()
+        .apply(fixture.account, &by_message)
+        .await
+        .unwrap();
     assert_eq!(unknown, [0_usize; 0]);
-    world.assert_looked_up("statuses by the message's id").await;
-    let keys = world.keys().await;
-    world.count_reads().await;
+    fixture.assert_looked_up("statuses by the message's id").await;
+    let keys = fixture.keys().await;
+    fixture.count_reads().await;
     let by_send: Vec<_> = keys
         .iter()
         .map(|&key| status_update(Some(SendId(key)), "x", SendStatus::Failed))
         .collect();
-    let unknown = world.status_updates().apply(world.account, &by_send).await.unwrap();
+    let unknown = fixture.status_updates().apply(fixture.account, &by_send).await.unwrap();
     assert_eq!(unknown, [0_usize; 0]);
-    world.assert_looked_up("statuses by the send's id").await;
-    world.count_reads().await;
+    fixture.assert_looked_up("statuses by the send's id").await;
+    fixture.count_reads().await;
     let of_replies: Vec<_> = (1..=PART)
         .map(|i| status_update(None, &format!("m{i}"), SendStatus::Read))
         .collect();
-    let unknown = world.status_updates().apply(world.account, &of_replies).await.unwrap();
+    let unknown = fixture
+        .status_updates()
+        .apply(fixture.account, &of_replies)
+        .await
+        .unwrap();
     assert_eq!(unknown, [0_usize; 0]);
-    world.assert_looked_up("statuses of replies").await;
+    fixture.assert_looked_up("statuses of replies").await;
 }
 
-async fn results_of_a_run(mut world: World) {
-    let keys = world.keys().await;
+async fn results_of_a_run(mut fixture: DbFixture) {
+    let keys = fixture.keys().await;
     let run = QueuedRun {
-        account_id: world.account,
+        account_id: fixture.account,
         campaign_id: keys[0].into(),
     };
     let result = |(at, &key): (usize, &Uuid)| {
@@ -103,24 +111,24 @@ async fn results_of_a_run(mut world: World) {
         (SendId(key), result)
     };
     let results: Vec<_> = keys.iter().enumerate().map(result).collect();
-    world.count_reads().await;
-    world.runs().record(run, &results).await.unwrap();
-    world.assert_looked_up("results of a run").await;
+    fixture.count_reads().await;
+    fixture.runs().record(run, &results).await.unwrap();
+    fixture.assert_looked_up("results of a run").await;
     assert_eq!(
-        world
+        fixture
             .number("SELECT count(*) FROM campaign_sends WHERE status = 'sent'")
             .await,
         20
     );
 }
 
-async fn sends_that_start(mut world: World) {
+async fn sends_that_start(mut fixture: DbFixture) {
     let worker = id();
     let run = QueuedRun {
-        account_id: world.account,
-        campaign_id: world.key(1).await.into(),
+        account_id: fixture.account,
+        campaign_id: fixture.key(1).await.into(),
     };
-    world
+    fixture
         .sql(&format!(
             "UPDATE campaign_sends SET started_at = NULL WHERE account_id = '{0}';
              INSERT INTO campaign_queue (account_id, campaign_id, trigger, worker, leased_until)
@@ -128,13 +136,13 @@ async fn sends_that_start(mut world: World) {
             run.account_id, run.campaign_id
         ))
         .await;
-    let sends: Vec<SendId> = world.keys().await.into_iter().map(SendId).collect();
-    world.count_reads().await;
-    assert_eq!(world.start_sends(run, worker, &sends).await.len(), PART);
-    world.assert_looked_up("sends that start").await;
+    let sends: Vec<SendId> = fixture.keys().await.into_iter().map(SendId).collect();
+    fixture.count_reads().await;
+    assert_eq!(fixture.start_sends(run, worker, &sends).await.len(), PART);
+    fixture.assert_looked_up("sends that start").await;
 }
 
-async fn contacts_of_an_import(mut world: World) {
+async fn contacts_of_an_import(mut fixture: DbFixture) {
     let rows: Vec<_> = (1..=PART)
         .map(|i| ImportRow {
             contact: ContactDraft {
@@ -145,10 +153,10 @@ async fn contacts_of_an_import(mut world: World) {
         })
         .collect();
     let ids: Vec<_> = rows.iter().map(|_| ContactId(id())).collect();
-    world.count_reads().await;
-    let upserted = upserted(world.contacts().upsert(world.account, &ids, &rows, NOW).await);
+    fixture.count_reads().await;
+    let upserted = upserted(fixture.contacts().upsert(fixture.account, &ids, &rows, NOW).await);
     assert_eq!(upserted.updated, 40);
-    world.assert_looked_up("contacts of an import").await;
+    fixture.assert_looked_up("contacts of an import").await;
     let too_wide = (0..=MAX_ATTRIBUTES)
         .map(|n| (format!("k{n}"), serde_json::Value::Null))
         .collect();
@@ -158,15 +166,19 @@ async fn contacts_of_an_import(mut world: World) {
         row
     };
     let rows: Vec<_> = rows.iter().map(wide).collect();
-    world.count_reads().await;
-    let refused = world.contacts().upsert(world.account, &ids, &rows, NOW).await.unwrap();
+    fixture.count_reads().await;
+    let refused = fixture
+        .contacts()
+        .upsert(fixture.account, &ids, &rows, NOW)
+        .await
+        .unwrap();
     assert!(matches!(refused, BatchOutcome::Refused(rows) if rows.len() == PART));
-    world.assert_looked_up("contacts that an import may not grow").await;
+    fixture.assert_looked_up("contacts that an import may not grow").await;
 }
 
-async fn messages_that_arrive(mut world: World) {
-    PgProfiles::new(world.tenants.clone())
-        .insert(world.account, &profile("111"))
+async fn messages_that_arrive(mut fixture: DbFixture) {
+    PgProfiles::new(fixture.tenants.clone())
+        .insert(fixture.account, &profile("111"))
         .await
         .unwrap();
     let item = |i: usize| InboundItem {
@@ -189,16 +201,16 @@ async fn messages_that_arrive(mut world: World) {
         message_id: id().into(),
     };
     let inbound_items: Vec<_> = (1..=PART).map(item).collect();
-    world.count_reads().await;
-    PgInbox::new(world.tenants.clone())
-        .receive(world.account, "111", &inbound_items)
+    fixture.count_reads().await;
+    PgInbox::new(fixture.tenants.clone())
+        .receive(fixture.account, "111", &inbound_items)
         .await
         .unwrap();
-    world.assert_looked_up("messages that arrive").await;
+    fixture.assert_looked_up("messages that arrive").await;
     let received = "SELECT count(*) FROM messages WHERE direction = 'inbound'";
-    assert_eq!(world.number(received).await, 40);
+    assert_eq!(fixture.number(received).await, 40);
     let referred = "SELECT count(*) FROM contacts WHERE first_referral IS NOT NULL";
-    assert_eq!(world.number(referred).await, 40);
+    assert_eq!(fixture.number(referred).await, 40);
     // Each takes the number of the next one, so that every number changes hands.
     let sender = |i: usize| Sender {
         wa_id: Some(format!("55119{i:08}")),
@@ -215,17 +227,17 @@ async fn messages_that_arrive(mut world: World) {
         message_id: id().into(),
     });
     let moves: Vec<_> = moves.collect();
-    world.count_reads().await;
-    PgInbox::new(world.tenants.clone())
-        .receive(world.account, "111", &moves)
+    fixture.count_reads().await;
+    PgInbox::new(fixture.tenants.clone())
+        .receive(fixture.account, "111", &moves)
         .await
         .unwrap();
-    world.assert_looked_up("numbers that change hands").await;
+    fixture.assert_looked_up("numbers that change hands").await;
 }
 
-async fn orders_carts_and_events(mut world: World) {
-    let keys = world.keys().await;
-    let store = |world: &World| PgIngestion::new(world.tenants.clone());
+async fn orders_carts_and_events(mut fixture: DbFixture) {
+    let keys = fixture.keys().await;
+    let store = |fixture: &DbFixture| PgIngestion::new(fixture.tenants.clone());
     let orders: Vec<_> = (1..=PART)
         .map(|i| OrderDraft {
             phone: Some(phone(i)),
@@ -233,9 +245,12 @@ async fn orders_carts_and_events(mut world: World) {
         })
         .collect();
     let ids: Vec<_> = orders.iter().map(|_| id().into()).collect();
-    world.count_reads().await;
-    store(&world).orders(world.account, &ids, &orders, NOW).await.unwrap();
-    world.assert_looked_up("orders").await;
+    fixture.count_reads().await;
+    store(&fixture)
+        .orders(fixture.account, &ids, &orders, NOW)
+        .await
+        .unwrap();
+    fixture.assert_looked_up("orders").await;
     let carts: Vec<_> = (1..=PART)
         .map(|i| CartDraft {
             platform: "loja".into(),
@@ -247,9 +262,9 @@ async fn orders_carts_and_events(mut world: World) {
         })
         .collect();
     let ids: Vec<_> = carts.iter().map(|_| id().into()).collect();
-    world.count_reads().await;
-    store(&world).carts(world.account, &ids, &carts, NOW).await.unwrap();
-    world.assert_looked_up("carts").await;
+    fixture.count_reads().await;
+    store(&fixture).carts(fixture.account, &ids, &carts, NOW).await.unwrap();
+    fixture.assert_looked_up("carts").await;
     let told = |i: usize| EventDraft {
         who: match i % 2 {
             0 => Who::Phone(phone(i)),
@@ -258,52 +273,52 @@ async fn orders_carts_and_events(mut world: World) {
         ..event(&format!("metric {i}"), Uuid::nil(), NOW)
     };
     let events: Vec<_> = (1..=PART).map(told).collect();
-    world.count_reads().await;
-    store(&world).events(world.account, &events, NOW).await.unwrap();
-    world.assert_looked_up("events").await;
+    fixture.count_reads().await;
+    store(&fixture).events(fixture.account, &events, NOW).await.unwrap();
+    fixture.assert_looked_up("events").await;
 }
 
-async fn members_of_a_segment(mut world: World) {
-    let keys = world.keys().await;
-    let (full, empty) = (world.key(0).await, world.key(3).await);
+async fn members_of_a_segment(mut fixture: DbFixture) {
+    let keys = fixture.keys().await;
+    let (full, empty) = (fixture.key(0).await, fixture.key(3).await);
     let contacts: Vec<ContactId> = keys.iter().map(|&key| key.into()).collect();
-    world.count_reads().await;
-    let segments = PgSegments::new(world.tenants.clone());
+    fixture.count_reads().await;
+    let segments = PgSegments::new(fixture.tenants.clone());
     assert!(
         segments
-            .remove_members(world.account, full.into(), &contacts)
+            .remove_members(fixture.account, full.into(), &contacts)
             .await
             .unwrap()
     );
     drop(segments);
-    world.assert_looked_up("members that leave").await;
-    world.count_reads().await;
-    let segments = PgSegments::new(world.tenants.clone());
-    let added = segments.add_members(world.account, empty.into(), &contacts).await;
+    fixture.assert_looked_up("members that leave").await;
+    fixture.count_reads().await;
+    let segments = PgSegments::new(fixture.tenants.clone());
+    let added = segments.add_members(fixture.account, empty.into(), &contacts).await;
     assert!(matches!(added, Ok(MembersAdded::Done(_))), "{added:?}");
     drop(segments);
-    world.assert_looked_up("members that come").await;
+    fixture.assert_looked_up("members that come").await;
 }
 
-async fn pages_of_people(mut world: World) {
-    for (account, rows) in world.both().await {
-        let tag = world.text(&format!("key('{account}', 1)")).await.unwrap();
+async fn pages_of_people(mut fixture: DbFixture) {
+    for (account, rows) in fixture.both().await {
+        let tag = fixture.text(&format!("key('{account}', 1)")).await.unwrap();
         for tag_id in [None, Some(tag.parse::<Uuid>().unwrap().into())] {
             let filter = ContactFilter {
                 tag_id,
                 ..ContactFilter::default()
             };
-            world.count_reads().await;
+            fixture.count_reads().await;
             let query = ContactQuery {
                 filter,
                 page: FIRST_PAGE,
             };
-            let page = world.contacts().list(account, &query).await.unwrap();
+            let page = fixture.contacts().list(account, &query).await.unwrap();
             assert_eq!(page.data.len(), PART);
-            world.assert_few_of(rows, "contacts").await;
+            fixture.assert_few_of(rows, "contacts").await;
         }
-        world.count_reads().await;
-        let conversations = PgConversations::new(world.tenants.clone(), world.owner.clone());
+        fixture.count_reads().await;
+        let conversations = PgConversations::new(fixture.tenants.clone(), fixture.owner.clone());
         let query = ConversationQuery {
             status: Some(ConversationStatus::Open),
             page: newest(),
@@ -313,23 +328,23 @@ async fn pages_of_people(mut world: World) {
         let of_one = conversations.messages(account, page.data[0].id, &newest()).await;
         assert_eq!(of_one.unwrap().unwrap().data.len(), 1);
         drop(conversations);
-        world.assert_few_of(rows, "conversations, and messages of one").await;
+        fixture.assert_few_of(rows, "conversations, and messages of one").await;
     }
 }
 
-async fn pages_of_what_happened(mut world: World) {
-    for (account, rows) in world.both().await {
-        world.count_reads().await;
-        let notifications = PgNotifications::new(world.tenants.clone(), world.owner.clone());
+async fn pages_of_what_happened(mut fixture: DbFixture) {
+    for (account, rows) in fixture.both().await {
+        fixture.count_reads().await;
+        let notifications = PgNotifications::new(fixture.tenants.clone(), fixture.owner.clone());
         let query = NotificationQuery {
             unread: false,
             page: FIRST_PAGE,
         };
         assert_eq!(notifications.list(account, &query).await.unwrap().data.len(), PART);
         drop(notifications);
-        world.assert_few_of(rows, "notifications").await;
-        world.count_reads().await;
-        let webhooks = PgWebhooks::new(world.tenants.clone());
+        fixture.assert_few_of(rows, "notifications").await;
+        fixture.count_reads().await;
+        let webhooks = PgWebhooks::new(fixture.tenants.clone());
         let limit = FIRST_PAGE.limit;
         let query = FeedQuery {
             after: None,
@@ -338,32 +353,32 @@ async fn pages_of_what_happened(mut world: World) {
         };
         assert_eq!(webhooks.feed(account, &query).await.unwrap().data.len(), PART);
         drop(webhooks);
-        world.assert_few_of(rows, "events of webhooks").await;
-        world.count_reads().await;
-        let webhooks = PgWebhooks::new(world.tenants.clone());
+        fixture.assert_few_of(rows, "events of webhooks").await;
+        fixture.count_reads().await;
+        let webhooks = PgWebhooks::new(fixture.tenants.clone());
         let query = LogQuery {
             limit,
             ..LogQuery::default()
         };
         assert_eq!(webhooks.logs(account, &query).await.unwrap().len(), PART);
         drop(webhooks);
-        world.assert_few_of(rows, "deliveries of webhooks").await;
+        fixture.assert_few_of(rows, "deliveries of webhooks").await;
     }
 }
 
 /// Asked for all accounts at once, of each line as many as are wanted.
-async fn deliveries_of_webhooks(mut world: World) {
-    let queue = |world: &World| PgDeliveryQueue::new(world.owner.clone());
-    for (account, rows) in world.both().await {
-        let endpoint = world.text(&format!("key('{account}', 1)")).await.unwrap();
+async fn deliveries_of_webhooks(mut fixture: DbFixture) {
+    let queue = |fixture: &DbFixture| PgDeliveryQueue::new(fixture.owner.clone());
+    for (account, rows) in fixture.both().await {
+        let endpoint = fixture.text(&format!("key('{account}', 1)")).await.unwrap();
         let request = ClaimRequest {
             endpoints: vec![(endpoint.parse::<Uuid>().unwrap().into(), 2 * FIRST_PAGE.limit)],
             others: 0,
             limit: 2 * FIRST_PAGE.limit,
         };
-        world.count_reads().await;
-        let claimed = queue(&world).claim(&request, LEASE).await.unwrap();
-        world.assert_few_of(rows, "deliveries that are claimed").await;
+        fixture.count_reads().await;
+        let claimed = queue(&fixture).claim(&request, LEASE).await.unwrap();
+        fixture.assert_few_of(rows, "deliveries that are claimed").await;
         assert_eq!(claimed.len(), 2 * PART);
         let (tried, left) = claimed.split_at(PART);
         let outcomes = [
@@ -374,18 +389,18 @@ async fn deliveries_of_webhooks(mut world: World) {
         let attempts: Vec<_> = (tried.iter().zip(outcomes.into_iter().cycle()))
             .map(|(claimed, outcome)| made(claimed, Some(200), outcome))
             .collect();
-        world.count_reads().await;
-        queue(&world).finish(&attempts, &[]).await.unwrap();
-        world.assert_few_of(rows, "deliveries that are over").await;
+        fixture.count_reads().await;
+        queue(&fixture).finish(&attempts, &[]).await.unwrap();
+        fixture.assert_few_of(rows, "deliveries that are over").await;
         let back: Vec<_> = left.iter().map(|claimed| (claimed.key, claimed.claim)).collect();
-        world.count_reads().await;
-        queue(&world).release(&back).await.unwrap();
-        world.assert_few_of(rows, "deliveries that are given back").await;
+        fixture.count_reads().await;
+        queue(&fixture).release(&back).await.unwrap();
+        fixture.assert_few_of(rows, "deliveries that are given back").await;
         let standing = format!(
             "SELECT string_agg(state || ' ' || attempt || ' ' || n, ', ' ORDER BY state, attempt) FROM (
                SELECT state, attempt, count(*) AS n FROM webhook_deliveries WHERE account_id = '{account}' GROUP BY 1, 2) s"
         );
-        let standing = world.text(&format!("({standing})")).await.unwrap();
+        let standing = fixture.text(&format!("({standing})")).await.unwrap();
         assert_eq!(
             standing,
             format!("failed 1 13, waiting 0 {}, waiting 1 13", rows - PART)

@@ -7,17 +7,17 @@ use serde_json::{Map, Value};
 use time::Duration;
 
 use crate::contacts::upserted;
-use crate::support::{NOW, World, id};
+use crate::support::{DbFixture, NOW, id};
 use crate::webhook_events::endpoint;
 
 /// What waits for endpoints: kind, how many, and what is asked of the first one.
-async fn told(world: &World, field: &str) -> Vec<String> {
+async fn told(fixture: &DbFixture, field: &str) -> Vec<String> {
     let query = format!(
         "SELECT string_agg(concat_ws(' ', payload ->> 'type', jsonb_array_length(payload -> 'items'),
            payload -> 'items' -> 0 ->> '{field}'), ',' ORDER BY seq) FROM outbox_events WHERE kind = 'webhook'"
     );
-    let found = world.text(&query).await.unwrap_or_default();
-    world.sql("DELETE FROM outbox_events").await;
+    let found = fixture.text(&query).await.unwrap_or_default();
+    fixture.sql("DELETE FROM outbox_events").await;
     found
         .split(',')
         .filter(|one| !one.is_empty())
@@ -40,8 +40,8 @@ fn row(name: &str, phone: &str) -> ImportRow {
     }
 }
 
-async fn live(world: &World, account: AccountId) {
-    let (contacts, contact) = (world.contacts(), id().into());
+async fn live(fixture: &DbFixture, account: AccountId) {
+    let (contacts, contact) = (fixture.contacts(), id().into());
     let ana = draft("Ana", "+5511961234567");
     contacts.insert(account, contact, &ana, &[], NOW).await.unwrap();
     let bia = ContactChange {
@@ -69,12 +69,12 @@ async fn live(world: &World, account: AccountId) {
 
 #[tokio::test]
 async fn contacts_tell_of_their_making_changes_and_end() {
-    let world = World::new().await;
-    live(&world, world.another_account().await).await;
-    assert!(told(&world, "name").await.is_empty(), "nobody listens");
-    endpoint(&world, world.account, "{*}", true).await;
-    live(&world, world.account).await;
-    let mut seen = told(&world, "name").await;
+    let fixture = DbFixture::new().await;
+    live(&fixture, fixture.another_account().await).await;
+    assert!(told(&fixture, "name").await.is_empty(), "nobody listens");
+    endpoint(&fixture, fixture.account, "{*}", true).await;
+    live(&fixture, fixture.account).await;
+    let mut seen = told(&fixture, "name").await;
     // The two kinds of one import come in any order.
     seen[2..4].sort();
     let expected = [
@@ -89,53 +89,56 @@ async fn contacts_tell_of_their_making_changes_and_end() {
 
 #[tokio::test]
 async fn each_kind_is_told_to_those_who_want_it() {
-    let world = World::new().await;
-    endpoint(&world, world.account, "{contact.updated}", true).await;
-    live(&world, world.account).await;
-    let told = told(&world, "opted_out_at").await;
+    let fixture = DbFixture::new().await;
+    endpoint(&fixture, fixture.account, "{contact.updated}", true).await;
+    live(&fixture, fixture.account).await;
+    let told = told(&fixture, "opted_out_at").await;
     let first = "SELECT published_moment(min(opted_out_at)) FROM contacts";
-    let expected = format!("contact.updated 1 {}", world.text(first).await.unwrap());
+    let expected = format!("contact.updated 1 {}", fixture.text(first).await.unwrap());
     assert_eq!(told, [expected.clone(), expected]);
 }
 
 #[tokio::test]
 async fn a_template_tells_of_a_new_status_alone() {
-    let world = World::new().await;
-    endpoint(&world, world.account, "{*}", true).await;
-    let before = world.template("t");
-    world.templates().insert(&before).await.unwrap();
+    let fixture = DbFixture::new().await;
+    endpoint(&fixture, fixture.account, "{*}", true).await;
+    let before = fixture.template("t");
+    fixture.templates().insert(&before).await.unwrap();
     let mut renamed = before.clone();
     renamed.footer_text = Some("f".into());
     renamed.updated_at += Duration::SECOND;
-    world.templates().update(&renamed, &before, &[]).await.unwrap();
+    fixture.templates().update(&renamed, &before, &[]).await.unwrap();
     renamed.version += 1;
-    assert!(told(&world, "status").await.is_empty());
+    assert!(told(&fixture, "status").await.is_empty());
     let mut pending = renamed.clone();
     pending.meta_status = MetaStatus::Pending;
     pending.updated_at += Duration::SECOND;
-    world.templates().update(&pending, &renamed, &[]).await.unwrap();
+    fixture.templates().update(&pending, &renamed, &[]).await.unwrap();
     assert_eq!(
-        told(&world, "previous_status").await,
+        told(&fixture, "previous_status").await,
         ["template.status_changed 1 approved"]
     );
     assert_eq!(
-        world.text("SELECT meta_status FROM message_templates").await.as_deref(),
+        fixture
+            .text("SELECT meta_status FROM message_templates")
+            .await
+            .as_deref(),
         Some("pending")
     );
 }
 
 #[tokio::test]
 async fn what_is_told_of_a_contact_has_the_published_form() {
-    let world = World::new().await;
-    endpoint(&world, world.account, "{*}", true).await;
+    let fixture = DbFixture::new().await;
+    endpoint(&fixture, fixture.account, "{*}", true).await;
     let mut ana = draft("Ana", "+5511961234567");
     ana.attributes = Map::from_iter([("a".to_owned(), Value::from(1))]);
-    world
+    fixture
         .contacts()
-        .insert(world.account, id().into(), &ana, &[], NOW)
+        .insert(fixture.account, id().into(), &ana, &[], NOW)
         .await
         .unwrap();
-    let told = world
+    let told = fixture
         .text("SELECT payload -> 'items' -> 0 FROM outbox_events")
         .await
         .unwrap();

@@ -14,7 +14,7 @@ enum Better {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum TargetResult {
     /// As good as it should become.
     AtTarget,
     /// Good enough.
@@ -29,7 +29,7 @@ pub(super) enum Verdict {
 
 /// One line of the result.
 #[derive(Clone, Debug)]
-pub(super) struct Figure {
+pub(super) struct BenchResult {
     pub(super) name: String,
     value: f64,
     unit: &'static str,
@@ -40,7 +40,7 @@ pub(super) struct Figure {
     target: Option<f64>,
 }
 
-impl Figure {
+impl BenchResult {
     /// The more of it, the better.
     pub(super) fn more(name: impl Into<String>, value: f64, unit: &'static str, decimals: usize) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Figure {
         }
     }
 
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(super) fn target_result(&self) -> TargetResult {
         let within = |bound: f64, spread: f64| match self.better {
             Better::More => self.value + spread >= bound,
             Better::Less => self.value - spread <= bound,
@@ -95,13 +95,17 @@ impl Figure {
         if let Some(spread) = self.spread.filter(|spread| *spread > WIDEST_SPREAD * self.value) {
             // What does not come near its floor is below it, however wide.
             let may_reach = self.floor.is_none_or(|floor| within(floor, spread));
-            return if may_reach { Verdict::None } else { Verdict::Below };
+            return if may_reach {
+                TargetResult::None
+            } else {
+                TargetResult::Below
+            };
         }
         match (self.floor.map(reaches), self.target.map(reaches)) {
-            (Some(false), _) => Verdict::Below,
-            (_, Some(true)) => Verdict::AtTarget,
-            (None, None) => Verdict::Untold,
-            _ => Verdict::Enough,
+            (Some(false), _) => TargetResult::Below,
+            (_, Some(true)) => TargetResult::AtTarget,
+            (None, None) => TargetResult::Untold,
+            _ => TargetResult::Enough,
         }
     }
 
@@ -116,27 +120,27 @@ impl Figure {
         if let Some(spread) = self.spread {
             let _ = write!(result, " (IQR {spread:.*})", self.decimals);
         }
-        let verdict = match self.verdict() {
-            Verdict::AtTarget | Verdict::Enough => "ok",
-            Verdict::Below => "below",
-            Verdict::None => "no verdict",
-            Verdict::Untold => "",
+        let target_result = match self.target_result() {
+            TargetResult::AtTarget | TargetResult::Enough => "ok",
+            TargetResult::Below => "below",
+            TargetResult::None => "no verdict",
+            TargetResult::Untold => "",
         };
         [
             self.name.clone(),
             result,
             bound(self.floor),
             bound(self.target),
-            verdict.to_owned(),
+            target_result.to_owned(),
         ]
     }
 }
 
 /// All lines, as a table that is readable as it is.
-pub(super) fn table(figures: &[Figure]) -> String {
+pub(super) fn table(results: &[BenchResult]) -> String {
     let head = ["figure", "result", "floor", "target", "verdict"].map(str::to_owned);
     let mut rows = vec![head, ["---", "---", "---", "---", "---"].map(str::to_owned)];
-    rows.extend(figures.iter().map(Figure::cells));
+    rows.extend(results.iter().map(BenchResult::cells));
     rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect()
 }
 
@@ -204,30 +208,48 @@ mod tests {
 
     #[test]
     fn verdicts_follow_the_direction() {
-        let speed = |value| Figure::more("x", value, "", 2).floor(0.5).target(0.75).verdict();
+        let speed = |value| {
+            BenchResult::more("x", value, "", 2)
+                .floor(0.5)
+                .target(0.75)
+                .target_result()
+        };
         assert_eq!(
             [0.4, 0.5, 0.8].map(speed),
-            [Verdict::Below, Verdict::Enough, Verdict::AtTarget]
+            [TargetResult::Below, TargetResult::Enough, TargetResult::AtTarget]
         );
-        let memory = |value| Figure::less("x", value, " MiB", 0).floor(50.0).target(24.0).verdict();
+        let memory = |value| {
+            BenchResult::less("x", value, " MiB", 0)
+                .floor(50.0)
+                .target(24.0)
+                .target_result()
+        };
         assert_eq!(
             [51.0, 50.0, 24.0].map(memory),
-            [Verdict::Below, Verdict::Enough, Verdict::AtTarget]
+            [TargetResult::Below, TargetResult::Enough, TargetResult::AtTarget]
         );
-        assert_eq!(Figure::more("x", 1.0, "", 0).verdict(), Verdict::Untold);
-        assert_eq!(Figure::more("x", 1.0, "", 0).target(2.0).verdict(), Verdict::Enough);
-        let wide = |value| Figure::more("x", value, "", 2).spread(0.1).floor(0.5).verdict();
+        assert_eq!(BenchResult::more("x", 1.0, "", 0).target_result(), TargetResult::Untold);
+        assert_eq!(
+            BenchResult::more("x", 1.0, "", 0).target(2.0).target_result(),
+            TargetResult::Enough
+        );
+        let wide = |value| {
+            BenchResult::more("x", value, "", 2)
+                .spread(0.1)
+                .floor(0.5)
+                .target_result()
+        };
         assert_eq!(
             [0.39, 0.45, 0.55].map(wide),
-            [Verdict::Below, Verdict::None, Verdict::None]
+            [TargetResult::Below, TargetResult::None, TargetResult::None]
         );
     }
 
     #[test]
     fn the_table_is_readable() {
-        let figure = Figure::more("speed", 0.6, "", 2).spread(0.01).floor(0.5);
+        let result = BenchResult::more("speed", 0.6, "", 2).spread(0.01).floor(0.5);
         assert_eq!(
-            table(&[figure]),
+            table(&[result]),
             "| figure | result | floor | target | verdict |\n| --- | --- | --- | --- | --- |\n\
              | speed | 0.60 (IQR 0.01) | ≥ 0.50 |  | ok |\n"
         );

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::campaigns::Campaign;
 use super::exchange::{Expected, denied};
-use super::steps::Setting;
+use super::steps::Scenario;
 use super::subscriptions::Subscription;
 use super::team::Invite;
 use super::templates::{Remote, Template};
@@ -117,7 +117,7 @@ pub(super) enum Bug {
 
 /// Everything.
 #[derive(Clone, Debug)]
-pub(super) struct World {
+pub(super) struct ModelState {
     pub(super) bug: Option<Bug>,
     pub(super) accounts: Vec<Account>,
     /// In the order of joining.
@@ -133,10 +133,10 @@ pub(super) struct World {
     pub(super) campaigns: Vec<Campaign>,
 }
 
-impl World {
+impl ModelState {
     /// The shop with its team, the foreigner's account, and one of the administrator's own, or none; an administrator
     /// may have forgotten which account they were in.
-    pub(super) fn new(bug: Option<Bug>, setting: Setting) -> Self {
+    pub(super) fn new(bug: Option<Bug>, scenario: Scenario) -> Self {
         let account = Account {
             suspended: false,
             plan: "free",
@@ -148,12 +148,12 @@ impl World {
         let roles = [
             (SHOP, ANA, Role::Owner, true),
             (FOREIGN, FOREIGNER, Role::Owner, true),
-            (OWN, ROOT, Role::Owner, setting.has_own),
+            (OWN, ROOT, Role::Owner, scenario.has_own),
             (SHOP, ADMIN, Role::Admin, true),
             (SHOP, MEMBER, Role::Member, true),
             (SHOP, VIEWER, Role::Viewer, true),
-            (SHOP, GUEST, Role::Member, setting.is_crowded),
-            (SHOP, OTHER_GUEST, Role::Viewer, setting.is_crowded),
+            (SHOP, GUEST, Role::Member, scenario.is_crowded),
+            (SHOP, OTHER_GUEST, Role::Viewer, scenario.is_crowded),
         ];
         let members = roles.into_iter().filter(|(_, _, _, is_there)| *is_there);
         let members = members.map(|(account, person, role, _)| Membership {
@@ -164,10 +164,10 @@ impl World {
         });
         Self {
             bug,
-            accounts: vec![account; if setting.has_own { 3 } else { 2 }],
+            accounts: vec![account; if scenario.has_own { 3 } else { 2 }],
             members: members.collect(),
             cookies: Cookies {
-                active: (setting.has_own && setting.remembers).then_some(OWN),
+                active: (scenario.has_own && scenario.remembers).then_some(OWN),
                 support: None,
             },
             invites: vec![],

@@ -18,7 +18,7 @@ use super::faults::Fuse;
 use super::rows::Row;
 use super::runs::FakeRuns;
 use crate::media::MediaFile;
-use crate::media::tests::{Shelf, media};
+use crate::media::tests::{FakeMediaStore, media};
 use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, Sealed, StoreError};
 use crate::templates::tests::approved_template;
 use crate::templates::{MockTemplateStore, TemplateStore, TemplateSubmission};
@@ -200,13 +200,13 @@ impl SendRateLimiter for TestSendRateLimiter {
 
 /// One run of some contacts, and its surroundings.
 #[derive(Clone)]
-pub(super) struct Stage {
+pub(super) struct Fixture {
     pub(super) runs: Arc<FakeRuns>,
     pub(super) fuse: Arc<Fuse>,
     pub(super) platform: Arc<Platform>,
     pub(super) templates: Arc<dyn TemplateStore>,
     /// The files that the account uploaded.
-    pub(super) shelf: Arc<Shelf>,
+    pub(super) media_store: Arc<FakeMediaStore>,
     ids: Arc<dyn FileIdStore>,
     limiter: Arc<TestSendRateLimiter>,
     pub(super) delay: Duration,
@@ -250,7 +250,7 @@ fn number() -> StoredProfile {
     }
 }
 
-impl Stage {
+impl Fixture {
     /// So many contacts, all there, at the default send rate of one message each 200 ms.
     pub(super) fn new(contacts: usize, answers: impl Fn(&str, usize) -> SendOutcome + Send + Sync + 'static) -> Self {
         let inputs = RunInputs {
@@ -288,7 +288,7 @@ impl Stage {
             fuse,
             platform,
             templates: Arc::new(MockTemplateStore::new()),
-            shelf: Arc::default(),
+            media_store: Arc::default(),
             ids: forgetful(),
             limiter,
             delay: Duration::milliseconds(200),
@@ -367,7 +367,7 @@ impl Stage {
             self.runs.clone(),
             self.templates.clone(),
             self.platform.clone(),
-            MessageFiles::new(media(&self.shelf), self.ids.clone()),
+            MessageFiles::new(media(&self.media_store), self.ids.clone()),
             Arc::new(cipher),
             self.limiter.clone(),
             Worker {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::people::User;
+use super::users::User;
 use super::{Options, Server, eventually};
 
 /// Waits until a campaign is no longer sending; its status.

@@ -10,7 +10,7 @@ use time::Duration;
 use uuid::Uuid;
 
 use crate::status_updates::status_update;
-use crate::support::{LEASE, World, id};
+use crate::support::{DbFixture, LEASE, id};
 use crate::whatsapp::profile;
 
 fn accepted(message: impl ToString) -> SendResult {
@@ -20,8 +20,14 @@ fn accepted(message: impl ToString) -> SendResult {
     }
 }
 
-async fn claim(world: &World, run: QueuedRun, worker: Uuid, after: Option<ContactId>, size: i64) -> Vec<ContactId> {
-    match world.runs().claim(run, worker, after, size, LEASE).await.unwrap() {
+async fn claim(
+    fixture: &DbFixture,
+    run: QueuedRun,
+    worker: Uuid,
+    after: Option<ContactId>,
+    size: i64,
+) -> Vec<ContactId> {
+    match fixture.runs().claim(run, worker, after, size, LEASE).await.unwrap() {
         Claim::Sends(sends) => sends.into_iter().map(|send| send.contact_id).collect(),
         other => panic!("{other:?}"),
     }
@@ -29,12 +35,12 @@ async fn claim(world: &World, run: QueuedRun, worker: Uuid, after: Option<Contac
 
 #[tokio::test]
 async fn a_turn_writes_what_came_of_sends_and_starts_the_next_ones() {
-    let world = World::new().await;
-    world.people(6).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(6).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let first = world.in_flight(run, worker, 3).await;
-    let Claim::Sends(rest) = world.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
+    let (_, run) = fixture.started(worker).await;
+    let first = fixture.in_flight(run, worker, 3).await;
+    let Claim::Sends(rest) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
         panic!()
     };
     let rest: Vec<SendId> = rest.iter().map(|send| send.id).collect();
@@ -49,50 +55,50 @@ async fn a_turn_writes_what_came_of_sends_and_starts_the_next_ones() {
         ),
         (first[2], accepted("m2")),
     ];
-    let started = world
+    let started = fixture
         .runs()
         .record_and_start(run, worker, &results, &rest[..2])
         .await
         .unwrap();
     assert!(started.goes_on);
     assert_eq!(started.sends, rest[..2]);
-    assert_eq!(world.usage().await, "2/3");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "2/3");
+    fixture.assert_recount().await;
     let named = "SELECT string_agg(s.wa_message_id || (m.send_id = s.id), ' ' ORDER BY s.wa_message_id)
       FROM campaign_sends s JOIN sent_messages m ON m.account_id = s.account_id AND m.wa_message_id = s.wa_message_id
       WHERE s.status = 'sent' AND s.sent_at IS NOT NULL";
-    assert_eq!(world.text(named).await.unwrap(), "m0true m2true");
+    assert_eq!(fixture.text(named).await.unwrap(), "m0true m2true");
     // Once more, as after a lost answer, changes nothing.
-    let again = world
+    let again = fixture
         .runs()
         .record_and_start(run, worker, &results, &rest[..2])
         .await
         .unwrap();
     assert_eq!(again.sends, []);
-    assert_eq!(world.usage().await, "2/3");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "2/3");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_turn_names_who_cannot_be_written_to_any_more() {
-    let world = World::new().await;
-    world.people(4).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(4).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let contacts = claim(&world, run, worker, None, 10).await;
+    let (_, run) = fixture.started(worker).await;
+    let contacts = claim(&fixture, run, worker, None, 10).await;
     for (contact, change) in contacts
         .iter()
         .zip(["opted_out_at = now()", "deleted_at = now()", "phone = NULL"])
     {
-        world
+        fixture
             .sql(&format!("UPDATE contacts SET {change} WHERE id = '{contact}'"))
             .await;
     }
-    let Claim::Sends(sends) = world.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
+    let Claim::Sends(sends) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
         panic!()
     };
     let ids: Vec<SendId> = sends.iter().map(|send| send.id).collect();
-    let started = world.runs().record_and_start(run, worker, &[], &ids).await.unwrap();
+    let started = fixture.runs().record_and_start(run, worker, &[], &ids).await.unwrap();
     assert_eq!(started.sends, ids);
     assert_eq!(
         started
@@ -105,50 +111,58 @@ async fn a_turn_names_who_cannot_be_written_to_any_more() {
 
 #[tokio::test]
 async fn a_turn_is_one_transaction() {
-    let world = World::new().await;
-    world.people(4).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(4).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 2).await;
+    let (_, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 2).await;
     let results: Vec<_> = sends.iter().map(|&send| (send, accepted(send))).collect();
-    let started = world.runs().record_and_start(run, worker, &results, &[]).await.unwrap();
+    let started = fixture
+        .runs()
+        .record_and_start(run, worker, &results, &[])
+        .await
+        .unwrap();
     assert!(started.goes_on && started.sends.is_empty());
     let writers = "SELECT count(DISTINCT xmin::text) FROM (
         SELECT xmin FROM campaign_sends WHERE status = 'sent' UNION ALL SELECT xmin FROM sent_messages
         UNION ALL SELECT xmin FROM campaign_counter_slots WHERE sent <> 0
         UNION ALL SELECT xmin FROM message_usage_slots WHERE sent <> 0) w";
-    assert_eq!(world.number(writers).await, 1);
+    assert_eq!(fixture.number(writers).await, 1);
 }
 
 #[tokio::test]
 async fn news_that_was_faster_than_the_turn_stays() {
-    let world = World::new().await;
-    world.people(2).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(2).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 2).await;
+    let (_, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 2).await;
     let batch = [
         status_update(Some(sends[0]), "m0", SendStatus::Read),
         status_update(Some(sends[1]), "m1", SendStatus::Failed),
     ];
-    world.status_updates().apply(world.account, &batch).await.unwrap();
+    fixture.status_updates().apply(fixture.account, &batch).await.unwrap();
     let results = [(sends[0], accepted("m0")), (sends[1], accepted("m1"))];
-    world.runs().record_and_start(run, worker, &results, &[]).await.unwrap();
-    let statuses = world
+    fixture
+        .runs()
+        .record_and_start(run, worker, &results, &[])
+        .await
+        .unwrap();
+    let statuses = fixture
         .text("SELECT string_agg(status, ' ' ORDER BY status) FROM campaign_sends")
         .await;
     assert_eq!(statuses.as_deref(), Some("failed read"));
-    world.assert_recount().await;
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn the_platforms_news_finds_a_send_by_its_message_alone() {
-    let world = World::new().await;
-    world.people(3).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(3).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 3).await;
-    let runs = world.runs();
+    let (_, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 3).await;
+    let runs = fixture.runs();
     runs.record_and_start(run, worker, &[(sends[0], accepted("fast"))], &[])
         .await
         .unwrap();
@@ -158,52 +172,52 @@ async fn the_platforms_news_finds_a_send_by_its_message_alone() {
         status_update(None, "slow", SendStatus::Delivered),
         status_update(None, "nobody's", SendStatus::Delivered),
     ];
-    world.status_updates().apply(world.account, &batch).await.unwrap();
-    let delivered = world
+    fixture.status_updates().apply(fixture.account, &batch).await.unwrap();
+    let delivered = fixture
         .number("SELECT count(*) FROM campaign_sends WHERE status = 'delivered'")
         .await;
     assert_eq!(delivered, 2);
     // Another account has nothing of it.
-    let other = world.another_account().await;
-    let unknown = world.status_updates().apply(other, &batch[..1]).await.unwrap();
+    let other = fixture.another_account().await;
+    let unknown = fixture.status_updates().apply(other, &batch[..1]).await.unwrap();
     assert_eq!(unknown.len(), 1);
 }
 
 #[tokio::test]
 async fn claims_go_by_contact_and_begin_anew_at_the_end() {
-    let world = World::new().await;
-    world.people(7).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(7).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let all = claim(&world, run, worker, None, 10).await;
+    let (_, run) = fixture.started(worker).await;
+    let all = claim(&fixture, run, worker, None, 10).await;
     assert!(all.is_sorted() && all.len() == 7);
-    assert_eq!(claim(&world, run, worker, Some(all[2]), 3).await, all[3..6]);
+    assert_eq!(claim(&fixture, run, worker, Some(all[2]), 3).await, all[3..6]);
     // Nothing after the last one: what was left before it comes again.
-    assert_eq!(claim(&world, run, worker, Some(all[6]), 10).await, all);
+    assert_eq!(claim(&fixture, run, worker, Some(all[6]), 10).await, all);
     // What is to be tried again comes first, wherever it stands.
-    world
+    fixture
         .sql(&format!(
             "UPDATE campaign_sends SET retry_at = now() WHERE contact_id = '{}'",
             all[1]
         ))
         .await;
-    assert_eq!(claim(&world, run, worker, Some(all[4]), 2).await, [all[1], all[5]]);
+    assert_eq!(claim(&fixture, run, worker, Some(all[4]), 2).await, [all[1], all[5]]);
 }
 
 #[tokio::test]
 async fn a_contact_is_left_alone_for_a_while_after_another_runs_message() {
-    let world = World::new().await;
-    world.people(3).await;
-    let profiles = PgProfiles::new(world.tenants.clone());
+    let fixture = DbFixture::new().await;
+    fixture.people(3).await;
+    let profiles = PgProfiles::new(fixture.tenants.clone());
     let numbers = [profile("1"), profile("2")];
     for number in &numbers {
-        profiles.insert(world.account, number).await.unwrap();
+        profiles.insert(fixture.account, number).await.unwrap();
     }
     let (a, b) = (id(), id());
     let from = async |worker, number: usize| {
-        let (campaign, run) = world.started(worker).await;
+        let (campaign, run) = fixture.started(worker).await;
         let number = numbers[number].profile.id;
-        world
+        fixture
             .sql(&format!(
                 "UPDATE campaigns SET profile_id = '{number}' WHERE id = '{}'",
                 campaign.id
@@ -212,37 +226,37 @@ async fn a_contact_is_left_alone_for_a_while_after_another_runs_message() {
         run
     };
     let (first, same, other) = (from(a, 0).await, from(b, 0).await, from(b, 1).await);
-    assert_eq!(world.in_flight(first, a, 2).await.len(), 2);
-    assert_eq!(world.in_flight(other, b, 3).await.len(), 3, "another number may");
+    assert_eq!(fixture.in_flight(first, a, 2).await.len(), 2);
+    assert_eq!(fixture.in_flight(other, b, 3).await.len(), 3, "another number may");
     assert_eq!(
-        world.in_flight(same, b, 3).await.len(),
+        fixture.in_flight(same, b, 3).await.len(),
         1,
         "the one whom nobody wrote to"
     );
-    let Claim::Wait(wait) = world.runs().claim(same, b, None, 3, LEASE).await.unwrap() else {
+    let Claim::Wait(wait) = fixture.runs().claim(same, b, None, 3, LEASE).await.unwrap() else {
         panic!()
     };
     assert!(
         wait <= PAIR_INTERVAL && wait > PAIR_INTERVAL - Duration::seconds(3),
         "{wait}"
     );
-    world
+    fixture
         .sql("UPDATE campaign_sends SET retry_at = now() - interval '1 second' WHERE retry_at IS NOT NULL")
         .await;
-    world
+    fixture
         .sql("UPDATE campaign_sends SET started_at = started_at - interval '7 seconds'")
         .await;
-    assert_eq!(world.in_flight(same, b, 3).await.len(), 2);
+    assert_eq!(fixture.in_flight(same, b, 3).await.len(), 2);
 }
 
 #[tokio::test]
 async fn who_gives_a_run_back_waits_behind_the_others() {
-    let world = World::new().await;
-    world.people(1).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(1).await;
     let (a, b) = (id(), id());
-    let (_, first) = world.started(a).await;
-    let (_, second) = world.started(a).await;
-    let runs = world.runs();
+    let (_, first) = fixture.started(a).await;
+    let (_, second) = fixture.started(a).await;
+    let runs = fixture.runs();
     runs.release(second, a).await.unwrap();
     runs.release(first, a).await.unwrap();
     assert!(runs.waiting().await.unwrap());
@@ -252,29 +266,29 @@ async fn who_gives_a_run_back_waits_behind_the_others() {
 
 #[tokio::test]
 async fn an_abandoned_run_is_free_and_its_started_sends_are_unknown() {
-    let world = World::new().await;
-    world.people(3).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(3).await;
     let (a, b) = (id(), id());
-    let (_, run) = world.started(a).await;
-    world.in_flight(run, a, 2).await;
-    let runs = world.runs();
+    let (_, run) = fixture.started(a).await;
+    fixture.in_flight(run, a, 2).await;
+    let runs = fixture.runs();
     let unknown = "SELECT count(*) FROM campaign_sends WHERE unknown_at IS NOT NULL";
     runs.abandon(run, b).await.unwrap();
     assert_eq!(
-        (world.number(unknown).await, runs.take(b, LEASE).await.unwrap()),
+        (fixture.number(unknown).await, runs.take(b, LEASE).await.unwrap()),
         (0, None)
     );
     runs.abandon(run, a).await.unwrap();
-    assert_eq!(world.number(unknown).await, 2);
+    assert_eq!(fixture.number(unknown).await, 2);
     assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(run));
     // Even a run that waits for somebody: its sends are settled by time all the same.
-    let left = world.in_flight(run, b, 1).await;
+    let left = fixture.in_flight(run, b, 1).await;
     runs.pause(run, "x", &[]).await.unwrap();
-    world
+    fixture
         .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
         .await;
     assert_eq!(runs.take(a, LEASE).await.unwrap(), None);
-    assert_eq!((left.len(), world.number(unknown).await), (1, 3));
+    assert_eq!((left.len(), fixture.number(unknown).await), (1, 3));
 }
 
 fn burst(messages: u32, time: Duration) -> Burst {
@@ -283,16 +297,16 @@ fn burst(messages: u32, time: Duration) -> Burst {
 
 #[tokio::test]
 async fn a_throttled_number_halves_its_rate_once_and_recovers() {
-    let world = World::new().await;
+    let fixture = DbFixture::new().await;
     let (send_slots, others) = (
-        PgSendSlots::new(world.owner.clone()),
-        PgSendSlots::new(world.owner.clone()),
+        PgSendSlots::new(fixture.owner.clone()),
+        PgSendSlots::new(fixture.owner.clone()),
     );
     // Time passes.
     let age = async |seconds: i64| {
         let past =
             format!("UPDATE number_paces SET throttled_at = throttled_at - interval '{seconds} s', next_at = now()");
-        world.sql(&past).await;
+        fixture.sql(&past).await;
     };
     let near =
         |rate: f64, expected: f64| assert!((expected..expected + 20.0).contains(&rate), "{rate}, not {expected}");
@@ -315,14 +329,14 @@ async fn a_throttled_number_halves_its_rate_once_and_recovers() {
 
 #[tokio::test]
 async fn a_throttled_rate_moves_slots_apart() {
-    let world = World::new().await;
-    let send_slots = PgSendSlots::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let send_slots = PgSendSlots::new(fixture.owner.clone());
     send_slots.slow_down("1", 1000.0).await.unwrap();
-    world
+    fixture
         .sql("UPDATE number_paces SET throttled_rate = 0.5, throttled_at = now() - interval '1 s'")
         .await;
     assert_eq!(send_slots.slow_down("1", 1000.0).await.unwrap(), 1.0, "the lowest rate");
-    world
+    fixture
         .sql("UPDATE number_paces SET throttled_rate = 0.01, throttled_at = now() + interval '1 h', next_at = now()")
         .await;
     send_slots
@@ -340,8 +354,8 @@ async fn a_throttled_rate_moves_slots_apart() {
 
 #[tokio::test]
 async fn each_send_slot_is_given_out_once() {
-    let world = World::new().await;
-    let send_slots = PgSendSlots::new(world.owner.clone());
+    let fixture = DbFixture::new().await;
+    let send_slots = PgSendSlots::new(fixture.owner.clone());
     let step = Duration::seconds(10);
     let reserve = |number: &'static str| {
         let send_slots = send_slots.clone();
@@ -361,17 +375,17 @@ async fn each_send_slot_is_given_out_once() {
 
 #[tokio::test]
 async fn send_slots_skip_the_wait_for_the_disk_that_all_else_has() {
-    let mut world = World::new().await;
-    world
+    let mut fixture = DbFixture::new().await;
+    fixture
         .see_commits(&[("number_paces", "INSERT OR UPDATE"), ("campaign_sends", "UPDATE")])
         .await;
-    world.people(2).await;
+    fixture.people(2).await;
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let send_slots = PgSendSlots::new(world.owner.clone());
+    let (_, run) = fixture.started(worker).await;
+    let send_slots = PgSendSlots::new(fixture.owner.clone());
     for _ in 0..2 {
         send_slots.reserve("1", burst(1, Duration::seconds(10))).await.unwrap();
-        world.in_flight(run, worker, 1).await;
+        fixture.in_flight(run, worker, 1).await;
     }
-    assert_eq!(world.commits_seen().await, "campaign_sends on, number_paces off");
+    assert_eq!(fixture.commits_seen().await, "campaign_sends on, number_paces off");
 }

@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One POST.
-pub(crate) struct Parcel {
+pub(crate) struct QueuedCallback {
     pub(crate) url: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
@@ -103,15 +103,15 @@ impl<J> Queue<J> {
     }
 
     /// The worker's loop, until [`Queue::stop`]. A POST under way at that moment still ends.
-    pub(crate) fn work(&self, pack: impl Fn(Vec<J>) -> Vec<Parcel>) {
+    pub(crate) fn work(&self, pack: impl Fn(Vec<J>) -> Vec<QueuedCallback>) {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             .build()
             .into();
         while let Some(jobs) = self.due() {
-            for parcel in pack(jobs) {
-                let delivered = self.deliver(&agent, &parcel);
+            for callback in pack(jobs) {
+                let delivered = self.deliver(&agent, &callback);
                 let counts = &mut locked(&self.state).counts;
                 if delivered {
                     counts.delivered += 1;
@@ -153,13 +153,13 @@ impl<J> Queue<J> {
         }
     }
 
-    fn deliver(&self, agent: &ureq::Agent, parcel: &Parcel) -> bool {
+    fn deliver(&self, agent: &ureq::Agent, callback: &QueuedCallback) -> bool {
         let mut pause = FIRST_PAUSE;
         for left in (0..TRIES).rev() {
-            if post(agent, parcel) {
+            if post(agent, callback) {
                 return true;
             }
-            if left == 0 || !parcel.retry || self.stopped_within(pause) {
+            if left == 0 || !callback.retry || self.stopped_within(pause) {
                 return false;
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -174,12 +174,12 @@ impl<J> Queue<J> {
     }
 }
 
-fn post(agent: &ureq::Agent, parcel: &Parcel) -> bool {
-    let mut request = agent.post(&parcel.url).header("Content-Type", "application/json");
-    for (name, value) in &parcel.headers {
+fn post(agent: &ureq::Agent, callback: &QueuedCallback) -> bool {
+    let mut request = agent.post(&callback.url).header("Content-Type", "application/json");
+    for (name, value) in &callback.headers {
         request = request.header(*name, value);
     }
     request
-        .send(parcel.body.as_slice())
+        .send(callback.body.as_slice())
         .is_ok_and(|answer| answer.status().as_u16() == 200)
 }

@@ -8,7 +8,7 @@ use recado_domain::shared::ContactId;
 use uuid::Uuid;
 
 use crate::retries::retry_of;
-use crate::support::{LEASE, World, id};
+use crate::support::{DbFixture, LEASE, id};
 
 /// Five thousand get their sends at once, the others lie in three lists.
 const PEOPLE: usize = 9300;
@@ -17,23 +17,27 @@ const SENDS: &str = "SELECT count(*) FROM campaign_sends";
 const LISTS: &str = "SELECT count(*) FROM campaign_audiences";
 
 /// A run that began with lists.
-async fn started(worker: Uuid) -> (World, Campaign, QueuedRun) {
-    let world = World::new().await;
-    world.on_plan("scale").await;
-    world.people(PEOPLE).await;
-    let (campaign, run) = world.started(worker).await;
-    assert_eq!((world.number(SENDS).await, world.number(LISTS).await), (5000, 3));
-    (world, campaign, run)
+async fn started(worker: Uuid) -> (DbFixture, Campaign, QueuedRun) {
+    let fixture = DbFixture::new().await;
+    fixture.on_plan("scale").await;
+    fixture.people(PEOPLE).await;
+    let (campaign, run) = fixture.started(worker).await;
+    assert_eq!((fixture.number(SENDS).await, fixture.number(LISTS).await), (5000, 3));
+    (fixture, campaign, run)
 }
 
-async fn cancel(world: &World, campaign: Campaign) {
+async fn cancel(fixture: &DbFixture, campaign: Campaign) {
     let cancelled = Campaign {
         status: CampaignStatus::Cancelled,
         ..campaign
     };
-    let campaigns = world.campaigns();
+    let campaigns = fixture.campaigns();
     campaigns
-        .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
+        .update(
+            &cancelled,
+            &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+            &[],
+        )
         .await
         .unwrap();
 }
@@ -41,27 +45,30 @@ async fn cancel(world: &World, campaign: Campaign) {
 #[tokio::test]
 async fn everybody_counts_from_the_beginning_and_is_claimed_once_in_order() {
     let worker = id();
-    let (world, campaign, run) = started(worker).await;
-    let stats = world.campaigns().stats(world.account, campaign.id).await.unwrap();
+    let (fixture, campaign, run) = started(worker).await;
+    let stats = fixture.campaigns().stats(fixture.account, campaign.id).await.unwrap();
     let stats = stats.unwrap();
     assert_eq!(
-        (stats.total, stats.pending, world.usage().await.as_str()),
+        (stats.total, stats.pending, fixture.usage().await.as_str()),
         (9300, 9300, "0/9300")
     );
-    let wanted = world
+    let wanted = fixture
         .text("SELECT string_agg(id::text, ' ' ORDER BY id) FROM contacts")
         .await;
     // Whoever comes later is not among them.
-    world
+    fixture
         .sql(&format!(
             "INSERT INTO contacts (account_id, id, name, phone)
              VALUES ('{}', 'ffffffff-ffff-ffff-ffff-ffffffffffff', 'late', '+5511988887777')",
-            world.account
+            fixture.account
         ))
         .await;
     let mut seen: Vec<ContactId> = vec![];
     while seen.len() < PEOPLE {
-        let claim = world.runs().claim(run, worker, seen.last().copied(), 1000, LEASE).await;
+        let claim = fixture
+            .runs()
+            .claim(run, worker, seen.last().copied(), 1000, LEASE)
+            .await;
         let Claim::Sends(sends) = claim.unwrap() else {
             panic!("{} of them are missing", PEOPLE - seen.len());
         };
@@ -69,32 +76,32 @@ async fn everybody_counts_from_the_beginning_and_is_claimed_once_in_order() {
     }
     let seen: Vec<String> = seen.iter().map(ToString::to_string).collect();
     assert_eq!(seen.join(" "), wanted.unwrap());
-    assert_eq!(world.number(LISTS).await, 0);
-    world.assert_recount().await;
+    assert_eq!(fixture.number(LISTS).await, 0);
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_cancel_gives_back_what_lies_in_lists_and_its_sends_are_made_all_the_same() {
-    let (world, campaign, _) = started(id()).await;
-    cancel(&world, campaign).await;
-    assert_eq!(world.usage().await, "0/0");
+    let (fixture, campaign, _) = started(id()).await;
+    cancel(&fixture, campaign).await;
+    assert_eq!(fixture.usage().await, "0/0");
     let mut rounds = 0;
-    while world.runs().materialize_sends().await.unwrap() {
+    while fixture.runs().materialize_sends().await.unwrap() {
         rounds += 1;
     }
-    assert_eq!((rounds, world.number(SENDS).await), (3, 9300));
+    assert_eq!((rounds, fixture.number(SENDS).await), (3, 9300));
     // All of them are of the moment of the freeze, and so is what counts them.
     let moments = "SELECT count(DISTINCT at) FROM
       (SELECT created_at AS at FROM campaign_sends UNION ALL SELECT created_at FROM campaign_counters) AS m";
-    assert_eq!(world.number(moments).await, 1);
-    assert_eq!(world.usage().await, "0/0");
-    world.assert_recount().await;
+    assert_eq!(fixture.number(moments).await, 1);
+    assert_eq!(fixture.usage().await, "0/0");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn who_makes_sends_from_outside_and_a_cancel_count_nobody_twice() {
-    let (world, campaign, _) = started(id()).await;
-    let outside = world.db.client().await;
+    let (fixture, campaign, _) = started(id()).await;
+    let outside = fixture.db.client().await;
     // As `materialize_sends` does, stopped in the middle.
     outside
         .batch_execute(
@@ -106,27 +113,27 @@ async fn who_makes_sends_from_outside_and_a_cancel_count_nobody_twice() {
         .await
         .unwrap();
     let freeing = async {
-        world.blocked(1).await;
+        fixture.blocked(1).await;
         outside.batch_execute("COMMIT").await.unwrap();
     };
-    tokio::join!(cancel(&world, campaign), freeing);
-    assert_eq!((world.number(SENDS).await, world.number(LISTS).await), (7000, 2));
-    assert_eq!(world.usage().await, "0/0");
+    tokio::join!(cancel(&fixture, campaign), freeing);
+    assert_eq!((fixture.number(SENDS).await, fixture.number(LISTS).await), (7000, 2));
+    assert_eq!(fixture.usage().await, "0/0");
 }
 
 #[tokio::test]
 async fn a_claim_waits_for_the_last_sends_that_somebody_else_makes() {
     let worker = id();
-    let (world, _, run) = started(worker).await;
-    while world.runs().materialize_sends().await.unwrap() {
-        if world.number(LISTS).await == 1 {
+    let (fixture, _, run) = started(worker).await;
+    while fixture.runs().materialize_sends().await.unwrap() {
+        if fixture.number(LISTS).await == 1 {
             break;
         }
     }
-    world
+    fixture
         .sql("UPDATE campaign_sends SET status = 'failed', started_at = now()")
         .await;
-    let outside = world.db.client().await;
+    let outside = fixture.db.client().await;
     outside
         .batch_execute(
             "BEGIN; WITH part AS (DELETE FROM campaign_audiences RETURNING *)
@@ -136,10 +143,10 @@ async fn a_claim_waits_for_the_last_sends_that_somebody_else_makes() {
         .await
         .unwrap();
     let freeing = async {
-        world.blocked(1).await;
+        fixture.blocked(1).await;
         outside.batch_execute("COMMIT").await.unwrap();
     };
-    let runs = world.runs();
+    let runs = fixture.runs();
     let (claim, ()) = tokio::join!(runs.claim(run, worker, None, 1000, LEASE), freeing);
     let Claim::Sends(sends) = claim.unwrap() else {
         panic!("the run would end without its last 300");
@@ -150,52 +157,52 @@ async fn a_claim_waits_for_the_last_sends_that_somebody_else_makes() {
 #[tokio::test]
 async fn a_retry_tries_those_whom_an_early_end_left_in_lists() {
     let worker = id();
-    let (world, campaign, run) = started(worker).await;
-    let sends = world.in_flight(run, worker, 2).await;
+    let (fixture, campaign, run) = started(worker).await;
+    let sends = fixture.in_flight(run, worker, 2).await;
     let failed = |send: &_| {
         let message = "no".into();
         (*send, SendResult::Failed { code: None, message })
     };
     let results: Vec<_> = sends.iter().map(failed).collect();
-    world.runs().record(run, &results).await.unwrap();
-    world.runs().finish(run).await.unwrap();
-    assert_eq!(world.usage().await, "0/0");
+    fixture.runs().record(run, &results).await.unwrap();
+    fixture.runs().finish(run).await.unwrap();
+    assert_eq!(fixture.usage().await, "0/0");
     let retry = recado_domain::campaigns::RunRetry {
         monthly_limit: 10_000,
-        ..retry_of(&world, &campaign).await
+        ..retry_of(&fixture, &campaign).await
     };
-    let outcome = world.runs().retry(&retry).await.unwrap();
+    let outcome = fixture.runs().retry(&retry).await.unwrap();
     let report = RetryReport {
         tried: 2,
         left_out: vec![],
     };
     let recipients = 9300;
     assert_eq!(outcome, RetryOutcome::Started { recipients, report });
-    assert_eq!(world.usage().await, "0/9300");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "0/9300");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_placeholder_may_be_empty_for_nobody_in_a_list_either() {
-    let world = World::new().await;
-    world.on_plan("scale").await;
-    world.people(PEOPLE).await;
-    world.sql("UPDATE contacts SET email = 'a@example.com'").await;
+    let fixture = DbFixture::new().await;
+    fixture.on_plan("scale").await;
+    fixture.people(PEOPLE).await;
+    fixture.sql("UPDATE contacts SET email = 'a@example.com'").await;
     let last = "UPDATE contacts SET email = NULL WHERE id = (SELECT max(id::text)::uuid FROM contacts)";
-    world.sql(last).await;
-    let campaign = world.stored_draft().await;
+    fixture.sql(last).await;
+    let campaign = fixture.stored_draft().await;
     let start = RunStart {
         required_placeholders: vec![RequiredPlaceholder {
             placeholder: "1".into(),
             fields: vec![Field::Email],
         }],
-        ..world.start_of(&campaign)
+        ..fixture.start_of(&campaign)
     };
-    let refused = world.runs().start(&start, None, LEASE).await.unwrap();
+    let refused = fixture.runs().start(&start, None, LEASE).await.unwrap();
     let placeholder = "1".into();
     assert_eq!(
         refused,
         StartOutcome::Refused(Refusal::EmptyPlaceholder { placeholder })
     );
-    assert_eq!((world.number(SENDS).await, world.number(LISTS).await), (0, 0));
+    assert_eq!((fixture.number(SENDS).await, fixture.number(LISTS).await), (0, 0));
 }

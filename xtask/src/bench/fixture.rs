@@ -25,7 +25,7 @@ const READY: Duration = Duration::from_secs(60);
 const POOL: usize = 16;
 
 /// Stopped and removed in the order of the fields.
-pub(super) struct Stage {
+pub(super) struct Fixture {
     pub(super) cluster: Cluster,
     session_secret: String,
     app_secret: String,
@@ -54,29 +54,29 @@ pub(super) struct Server {
     pub(super) took: Duration,
 }
 
-impl Stage {
+impl Fixture {
     pub(super) fn start() -> Result<Self> {
         build()?;
         let scratch = Scratch::new()?;
         println!("a database of its own");
         let cluster = Cluster::start(&scratch.dir.join("postgres"), Purpose::Benchmarks)?;
         cluster.ensure_database(DATABASE)?;
-        let stage = Self {
+        let fixture = Self {
             cluster,
             session_secret: secrets::password()?,
             app_secret: secrets::base64(&secrets::random::<32>()?),
             scratch,
         };
         let mut migrate = Command::new(paths::released("recado"));
-        migrate.arg("migrate").env("DATABASE_URL", stage.database());
+        migrate.arg("migrate").env("DATABASE_URL", fixture.database());
         process::quietly(&mut migrate, "recado migrate")?;
-        data::fill(&stage.database())?;
-        if stage.cluster.has_statement_statistics() {
-            connect(&stage.database())?
+        data::fill(&fixture.database())?;
+        if fixture.cluster.has_statement_statistics() {
+            connect(&fixture.database())?
                 .batch_execute("CREATE EXTENSION pg_stat_statements")
                 .context(|| "cannot count statements".to_owned())?;
         }
-        Ok(stage)
+        Ok(fixture)
     }
 
     /// For files of this run.

@@ -1,18 +1,18 @@
-//! `cargo xtask prove`: what is said of the product's reliability and security, tried as often as one likes.
+//! `cargo xtask stress`: what is said of the product's reliability and security, tried as often as one likes.
 //!
 //! A proof is some of the ordinary tests, run more often and from another seed: `RECADO_RUNS` and `RECADO_SEED` are what
 //! they read. `docs/faults.md` says which fault is proved where.
 
-mod proofs;
+mod suites;
 mod tools;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Result, fail};
 use crate::test::counts::Counts;
-use crate::test::rig::Rig;
+use crate::test::services::TestServices;
 use crate::{paths, signals, test};
-use proofs::{How, PROOFS, Proof, Tests, Times};
+use suites::{How, Iterations, SUITES, StressSuite, Tests};
 
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,15 +21,15 @@ struct Order {
     seed: Option<u64>,
 }
 
-/// `cargo xtask prove`.
+/// `cargo xtask stress`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let Some((name, rest)) = args.split_first() else {
         print!("{}", list());
         return Ok(());
     };
     let order = parse(rest)?;
-    let Some(proof) = PROOFS.iter().find(|proof| proof.name == name) else {
-        return fail(format!("there is no proof {name} (cargo xtask prove lists them)"));
+    let Some(proof) = SUITES.iter().find(|proof| proof.name == name) else {
+        return fail(format!("there is no proof {name} (cargo xtask stress lists them)"));
     };
     signals::install()?;
     match proof.how {
@@ -39,8 +39,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 }
 
 fn list() -> String {
-    let mut list = "usage: cargo xtask prove <name> [--runs N] [--seed S]\n\n".to_owned();
-    for Proof { name, about, how } in PROOFS {
+    let mut list = "usage: cargo xtask stress <name> [--runs N] [--seed S]\n\n".to_owned();
+    for StressSuite { name, about, how } in SUITES {
         let runs = match how {
             How::Tests { times, .. } => {
                 format!("{} {}, {} for a release", times.few, times.of, times.release)
@@ -79,11 +79,11 @@ fn any_seed() -> u64 {
     1 + now.as_secs() % 1_000_000
 }
 
-fn prove(proof: &Proof, times: &Times, tests: &[Tests], order: &Order) -> Result<()> {
+fn prove(proof: &StressSuite, times: &Iterations, tests: &[Tests], order: &Order) -> Result<()> {
     let (runs, seed) = (order.runs.unwrap_or(times.few), order.seed.unwrap_or_else(any_seed));
-    let again = format!("cargo xtask prove {} --runs {runs} --seed {seed}", proof.name);
+    let again = format!("cargo xtask stress {} --runs {runs} --seed {seed}", proof.name);
     println!("{}: {runs} {}, seed {seed}", proof.name, times.of);
-    let rig = Rig::start()?;
+    let services = TestServices::start()?;
     let began = Instant::now();
     let mut counts = Counts::default();
     let rounds = if times.inside { 1 } else { runs };
@@ -91,7 +91,7 @@ fn prove(proof: &Proof, times: &Times, tests: &[Tests], order: &Order) -> Result
         // Of what is tried as a whole, every round has a seed of its own.
         let (inner, seed) = if times.inside { (runs, seed) } else { (1, seed + round) };
         for part in tests {
-            if let Err(failure) = once(&rig, part, inner, seed, &mut counts) {
+            if let Err(failure) = once(&services, part, inner, seed, &mut counts) {
                 println!("not proved; again: {again}");
                 return Err(failure);
             }
@@ -106,7 +106,7 @@ fn prove(proof: &Proof, times: &Times, tests: &[Tests], order: &Order) -> Result
 }
 
 /// These tests, once; an error also where there are none of these names.
-fn once(rig: &Rig, tests: &Tests, runs: u64, seed: u64, counts: &mut Counts) -> Result<()> {
+fn once(services: &TestServices, tests: &Tests, runs: u64, seed: u64, counts: &mut Counts) -> Result<()> {
     let before = counts.passed;
     let mut command = paths::cargo();
     command.args(["test", "--package", tests.package]);
@@ -115,7 +115,7 @@ fn once(rig: &Rig, tests: &Tests, runs: u64, seed: u64, counts: &mut Counts) -> 
     if tests.measured {
         command.arg("--include-ignored");
     }
-    for (name, value) in rig.environment() {
+    for (name, value) in services.environment() {
         command.env(name, value);
     }
     command.env("RECADO_RUNS", runs.to_string());
@@ -151,9 +151,9 @@ mod tests {
 
     #[test]
     fn names_are_one_word_and_unique() {
-        for (at, proof) in PROOFS.iter().enumerate() {
+        for (at, proof) in SUITES.iter().enumerate() {
             assert!(proof.name.chars().all(|c| c.is_ascii_lowercase()), "{}", proof.name);
-            assert!(PROOFS.iter().skip(at + 1).all(|other| other.name != proof.name));
+            assert!(SUITES.iter().skip(at + 1).all(|other| other.name != proof.name));
             assert!(list().contains(proof.about));
         }
         assert!(run(&words("nothing")).is_err());

@@ -7,18 +7,18 @@ use crate::services::postgres::{Cluster, Purpose};
 use crate::services::redis::Redis;
 
 /// Stopped and removed in the order of the fields.
-pub(crate) struct Rig {
+pub(crate) struct TestServices {
     redis: Option<Redis>,
     cluster: Option<Cluster>,
     environment: Vec<(&'static str, String)>,
     _dir: Scratch,
 }
 
-impl Rig {
+impl TestServices {
     pub(crate) fn start() -> Result<Self> {
         let scratch = Scratch::in_memory()?;
         let dir = scratch.dir.clone();
-        let mut rig = Self {
+        let mut services = Self {
             redis: None,
             cluster: None,
             environment: Vec::new(),
@@ -28,23 +28,23 @@ impl Rig {
             Ok(url) => url,
             Err(_) => {
                 let cluster = Cluster::start(&dir.join("postgres"), Purpose::Tests)?;
-                rig.cluster.insert(cluster).url("postgres")
+                services.cluster.insert(cluster).url("postgres")
             }
         };
         let counters = match std::env::var("TEST_REDIS_URL") {
             Ok(url) => url,
-            Err(_) => rig.redis.insert(Redis::start(&dir.join("redis"))?).url(),
+            Err(_) => services.redis.insert(Redis::start(&dir.join("redis"))?).url(),
         };
         // Some tests stop their Redis or their PostgreSQL in the middle, and so start one of their own.
         let binary = find::redis_or_install()?.display().to_string();
         let programs = find::postgres_or_install()?.display().to_string();
-        rig.environment = vec![
+        services.environment = vec![
             ("TEST_DATABASE_URL", database),
             ("TEST_REDIS_URL", counters),
             ("REDIS_BIN", binary),
             ("PG_BIN", programs),
         ];
-        Ok(rig)
+        Ok(services)
     }
 
     /// What the tests find in their environment.

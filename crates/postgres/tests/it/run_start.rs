@@ -10,21 +10,21 @@ use recado_domain::templates::{Template, TemplateStore};
 use recado_domain::whatsapp::ProfileStore;
 use recado_postgres::PgProfiles;
 
-use crate::support::{LEASE, NOW, World, id};
+use crate::support::{DbFixture, LEASE, NOW, id};
 use crate::whatsapp::profile;
 
 #[tokio::test]
 async fn a_start_does_everything_at_once() {
-    let world = World::new().await;
-    world.people(3).await;
-    let campaign = world.stored_draft().await;
+    let fixture = DbFixture::new().await;
+    fixture.people(3).await;
+    let campaign = fixture.stored_draft().await;
     let worker = id();
-    let start = world.start_of(&campaign);
-    let outcome = world.runs().start(&start, Some(worker), LEASE).await.unwrap();
+    let start = fixture.start_of(&campaign);
+    let outcome = fixture.runs().start(&start, Some(worker), LEASE).await.unwrap();
     assert_eq!(outcome, StartOutcome::Started { recipients: 3 });
-    let stored = world
+    let stored = fixture
         .campaigns()
-        .find(world.account, campaign.id)
+        .find(fixture.account, campaign.id)
         .await
         .unwrap()
         .unwrap();
@@ -36,33 +36,33 @@ async fn a_start_does_everything_at_once() {
         ..SendCounts::default()
     };
     assert_eq!(
-        world.campaigns().stats(world.account, campaign.id).await.unwrap(),
+        fixture.campaigns().stats(fixture.account, campaign.id).await.unwrap(),
         Some(counts)
     );
-    assert_eq!(world.usage().await, "0/3");
-    let month = world
+    assert_eq!(fixture.usage().await, "0/3");
+    let month = fixture
         .text("SELECT quota_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date FROM campaigns")
         .await;
     assert_eq!(month.unwrap(), "true");
-    let queued = world
+    let queued = fixture
         .text(
             "SELECT trigger || ' ' || ip_address || ' ' || (leased_until > now()) || ' ' || worker FROM campaign_queue",
         )
         .await;
     assert_eq!(queued.unwrap(), format!("execute 10.0.0.1 true {worker}"));
-    world.assert_recount().await;
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_refused_start_leaves_nothing() {
-    let world = World::new().await;
-    let campaign = world.stored_draft().await;
-    let start = world.start_of(&campaign);
-    let begin = async |start: RunStart| world.runs().start(&start, None, LEASE).await.unwrap();
+    let fixture = DbFixture::new().await;
+    let campaign = fixture.stored_draft().await;
+    let start = fixture.start_of(&campaign);
+    let begin = async |start: RunStart| fixture.runs().start(&start, None, LEASE).await.unwrap();
     let nobody = begin(start.clone()).await;
     assert_eq!(nobody, StartOutcome::Refused(Refusal::NoRecipients));
 
-    world.people(3).await;
+    fixture.people(3).await;
     let quota = begin(RunStart {
         monthly_limit: 2,
         ..start.clone()
@@ -92,7 +92,7 @@ async fn a_refused_start_leaves_nothing() {
     .await;
     assert_eq!(missing, StartOutcome::Missing);
     let foreign = Campaign {
-        account_id: world.another_account().await,
+        account_id: fixture.another_account().await,
         ..start.campaign.clone()
     };
     let missing = begin(RunStart {
@@ -102,10 +102,10 @@ async fn a_refused_start_leaves_nothing() {
     .await;
     assert_eq!(missing, StartOutcome::Missing);
 
-    assert_untouched(&world, &campaign).await;
+    assert_untouched(&fixture, &campaign).await;
 }
 
-async fn assert_untouched(world: &World, campaign: &Campaign) {
+async fn assert_untouched(fixture: &DbFixture, campaign: &Campaign) {
     for table in [
         "campaign_sends",
         "campaign_queue",
@@ -113,21 +113,21 @@ async fn assert_untouched(world: &World, campaign: &Campaign) {
         "message_usage",
         "outbox_events",
     ] {
-        let rows = world.number(&format!("SELECT count(*) FROM {table}")).await;
+        let rows = fixture.number(&format!("SELECT count(*) FROM {table}")).await;
         assert_eq!(rows, 0, "{table}");
     }
-    let stored = world.campaigns().find(world.account, campaign.id).await.unwrap();
+    let stored = fixture.campaigns().find(fixture.account, campaign.id).await.unwrap();
     assert_eq!(stored.as_ref(), Some(campaign));
 }
 
 #[tokio::test]
 async fn of_many_starts_of_one_campaign_one_starts() {
-    let world = World::new().await;
-    world.people(50).await;
-    let campaign = world.stored_draft().await;
-    let start = world.start_of(&campaign);
+    let fixture = DbFixture::new().await;
+    fixture.people(50).await;
+    let campaign = fixture.stored_draft().await;
+    let start = fixture.start_of(&campaign);
     let starts = (0..20).map(|_| {
-        let (runs, start) = (world.runs(), start.clone());
+        let (runs, start) = (fixture.runs(), start.clone());
         async move { runs.start(&start, None, LEASE).await.unwrap() }
     });
     let outcomes = join_all(starts).await;
@@ -144,28 +144,28 @@ async fn of_many_starts_of_one_campaign_one_starts() {
         .filter(|&outcome| *outcome == StartOutcome::Refused(refusal.clone()))
         .count();
     assert_eq!((started, refused), (1, 19));
-    assert_eq!(world.usage().await, "0/50");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "0/50");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn campaigns_racing_for_the_quota_never_exceed_it() {
-    let world = World::new().await;
-    world.people(10).await;
+    let fixture = DbFixture::new().await;
+    fixture.people(10).await;
     // Meanwhile a run writes slots of the same month.
     let worker = id();
-    let (_, run) = world.started(worker).await;
-    let sends = world.in_flight(run, worker, 10).await;
+    let (_, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 10).await;
     let mut starts = Vec::new();
     for _ in 0..20 {
-        let campaign = world.stored_draft().await;
+        let campaign = fixture.stored_draft().await;
         starts.push(RunStart {
             monthly_limit: 45,
-            ..world.start_of(&campaign)
+            ..fixture.start_of(&campaign)
         });
     }
     let starts = starts.into_iter().map(|start| {
-        let runs = world.runs();
+        let runs = fixture.runs();
         async move { runs.start(&start, None, LEASE).await.unwrap() }
     });
     let sent = |send| {
@@ -180,7 +180,7 @@ async fn campaigns_racing_for_the_quota_never_exceed_it() {
     let turns = async {
         for send in sends {
             let turn = [sent(send)];
-            world.runs().record_and_start(run, worker, &turn, &[]).await.unwrap();
+            fixture.runs().record_and_start(run, worker, &turn, &[]).await.unwrap();
         }
     };
     let (outcomes, ()) = join(join_all(starts), turns).await;
@@ -197,15 +197,15 @@ async fn campaigns_racing_for_the_quota_never_exceed_it() {
         (started, outcomes.iter().filter(|&outcome| *outcome == exceeded).count()),
         (3, 17)
     );
-    assert_eq!(world.usage().await, "10/30");
-    world.assert_recount().await;
+    assert_eq!(fixture.usage().await, "10/30");
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn facts_hold_what_decides_a_start() {
-    let world = World::new().await;
-    let (account, campaign) = (world.account, world.stored_draft().await);
-    let runs = world.runs();
+    let fixture = DbFixture::new().await;
+    let (account, campaign) = (fixture.account, fixture.stored_draft().await);
+    let runs = fixture.runs();
     let facts = runs.facts(account, campaign.id).await.unwrap().unwrap();
     assert_eq!(
         (&facts.campaign, facts.template.as_ref().map(|t| t.id)),
@@ -221,7 +221,7 @@ async fn facts_hold_what_decides_a_start() {
     );
 
     // The account's first number, unless the template has one of its own.
-    let profiles = PgProfiles::new(world.tenants.clone());
+    let profiles = PgProfiles::new(fixture.tenants.clone());
     let (first, second) = (profile("111"), profile("222"));
     profiles.insert(account, &first).await.unwrap();
     profiles.insert(account, &second).await.unwrap();
@@ -232,7 +232,7 @@ async fn facts_hold_what_decides_a_start() {
         profile_id,
         ..template.clone()
     };
-    world
+    fixture
         .templates()
         .update(&with(Some(second.profile.id)), &template, &[])
         .await
@@ -241,20 +241,24 @@ async fn facts_hold_what_decides_a_start() {
     profiles.delete(account, second.profile.id).await.unwrap();
     assert_eq!(profile_of().await, Some(first.profile.id));
 
-    world.templates().delete(account, template.id, NOW, &[]).await.unwrap();
+    fixture
+        .templates()
+        .delete(account, template.id, NOW, &[])
+        .await
+        .unwrap();
     assert_eq!(runs.facts(account, campaign.id).await.unwrap().unwrap().template, None);
     assert_eq!(
-        runs.facts(world.another_account().await, campaign.id).await.unwrap(),
+        runs.facts(fixture.another_account().await, campaign.id).await.unwrap(),
         None
     );
 }
 
 #[tokio::test]
 async fn facts_hold_all_subscriptions() {
-    let world = World::new().await;
-    let (account, runs) = (world.account, world.runs());
-    let campaign = world.stored_draft().await;
-    world
+    let fixture = DbFixture::new().await;
+    let (account, runs) = (fixture.account, fixture.runs());
+    let campaign = fixture.stored_draft().await;
+    fixture
         .sql(&format!(
             "INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, created_at) VALUES
                ('{account}', '{}', 'growth', 'MONTHLY', 'cancelled', 'PIX', 1, now()),
@@ -288,48 +292,58 @@ async fn facts_hold_all_subscriptions() {
 
 #[tokio::test]
 async fn a_large_audience_is_frozen_within_the_limits() {
-    let world = World::new().await;
-    world.on_plan("scale").await;
-    world.people(20_000).await;
-    let campaign = world.stored_draft().await;
-    let outcome = world
+    let fixture = DbFixture::new().await;
+    fixture.on_plan("scale").await;
+    fixture.people(20_000).await;
+    let campaign = fixture.stored_draft().await;
+    let outcome = fixture
         .runs()
-        .start(&world.start_of(&campaign), None, LEASE)
+        .start(&fixture.start_of(&campaign), None, LEASE)
         .await
         .unwrap();
     assert_eq!(outcome, StartOutcome::Started { recipients: 20_000 });
-    while world.runs().materialize_sends().await.unwrap() {}
-    world.assert_recount().await;
+    while fixture.runs().materialize_sends().await.unwrap() {}
+    fixture.assert_recount().await;
 }
 
 #[tokio::test]
 async fn a_start_decided_on_something_else_changes_nothing() {
-    let world = World::new().await;
-    world.people(2).await;
-    let campaign = world.stored_draft().await;
-    let start = world.start_of(&campaign);
+    let fixture = DbFixture::new().await;
+    fixture.people(2).await;
+    let campaign = fixture.stored_draft().await;
+    let start = fixture.start_of(&campaign);
     let edited = Campaign {
         name: "Other".into(),
         ..campaign.clone()
     };
-    world.campaigns().update(&edited, &campaign, &[]).await.unwrap();
-    let outcome = world.runs().start(&start, None, LEASE).await.unwrap();
+    fixture.campaigns().update(&edited, &campaign, &[]).await.unwrap();
+    let outcome = fixture.runs().start(&start, None, LEASE).await.unwrap();
     assert_eq!(outcome, StartOutcome::Changed);
-    world.sql("UPDATE message_templates SET meta_status = 'paused'").await;
-    let outcome = world.runs().start(&world.start_of(&edited), None, LEASE).await.unwrap();
+    fixture.sql("UPDATE message_templates SET meta_status = 'paused'").await;
+    let outcome = fixture
+        .runs()
+        .start(&fixture.start_of(&edited), None, LEASE)
+        .await
+        .unwrap();
     assert_eq!(outcome, StartOutcome::Refused(Refusal::TemplateNotApproved));
-    assert_eq!(world.number("SELECT count(*) FROM campaign_sends").await, 0);
-    world.sql("UPDATE message_templates SET meta_status = 'approved'").await;
-    let outcome = world.runs().start(&world.start_of(&edited), None, LEASE).await.unwrap();
+    assert_eq!(fixture.number("SELECT count(*) FROM campaign_sends").await, 0);
+    fixture
+        .sql("UPDATE message_templates SET meta_status = 'approved'")
+        .await;
+    let outcome = fixture
+        .runs()
+        .start(&fixture.start_of(&edited), None, LEASE)
+        .await
+        .unwrap();
     assert_eq!(outcome, StartOutcome::Started { recipients: 2 });
 }
 
 #[tokio::test]
 async fn a_start_is_refused_by_another_status_only_where_that_one_refuses() {
     use CampaignStatus::{Cancelled, Draft, Partial, Scheduled, Sending};
-    let world = World::new().await;
-    world.people(2).await;
-    let start = world.start_of(&world.stored_draft().await);
+    let fixture = DbFixture::new().await;
+    fixture.people(2).await;
+    let start = fixture.start_of(&fixture.stored_draft().await);
     for (expected, found, anew) in [
         (Scheduled, Draft, true),
         (Draft, Scheduled, true),
@@ -341,7 +355,7 @@ async fn a_start_is_refused_by_another_status_only_where_that_one_refuses() {
         (Sending, Scheduled, false),
     ] {
         let set = format!("UPDATE campaigns SET status = '{found}'");
-        world.sql(&set).await;
+        fixture.sql(&set).await;
         let start = RunStart {
             expected,
             ..start.clone()
@@ -351,8 +365,8 @@ async fn a_start_is_refused_by_another_status_only_where_that_one_refuses() {
             true => StartOutcome::Changed,
             false => StartOutcome::Refused(Refusal::Status { status, command }),
         };
-        let outcome = world.runs().start(&start, None, LEASE).await.unwrap();
+        let outcome = fixture.runs().start(&start, None, LEASE).await.unwrap();
         assert_eq!(outcome, wanted, "{expected} {found}");
     }
-    assert_eq!(world.number("SELECT count(*) FROM campaign_sends").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM campaign_sends").await, 0);
 }

@@ -17,9 +17,9 @@ fn variable(name: &str, otherwise: u64) -> u64 {
 }
 
 /// A generator (xorshift64*). The seed must not be 0.
-pub struct Dice(pub u64);
+pub struct TestRng(pub u64);
 
-impl Dice {
+impl TestRng {
     /// Of one of many numbered things: their numbers are far apart.
     pub fn of(seed: u64, number: u64) -> Self {
         let mixed = seed ^ 0x9E37_79B9_7F4A_7C15 ^ number.wrapping_mul(0xD134_2543_DE82_EF95);

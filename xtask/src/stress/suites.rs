@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::test::plans;
 
 /// One statement about the product.
-pub(super) struct Proof {
+pub(super) struct StressSuite {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     pub(super) how: How,
@@ -14,14 +14,14 @@ pub(super) struct Proof {
 /// How it is tried.
 pub(super) enum How {
     Tests {
-        times: &'static Times,
+        times: &'static Iterations,
         tests: &'static [Tests],
     },
     Tool(fn() -> Result<()>),
 }
 
 /// How often.
-pub(super) struct Times {
+pub(super) struct Iterations {
     /// What is counted.
     pub(super) of: &'static str,
     pub(super) few: u64,
@@ -42,8 +42,8 @@ pub(super) struct Tests {
 const OUTSIDE: &[&str] = &["--test", "it"];
 const INSIDE: &[&str] = &["--lib"];
 
-const fn inside(of: &'static str, few: u64, release: u64) -> Times {
-    Times {
+const fn inside(of: &'static str, few: u64, release: u64) -> Iterations {
+    Iterations {
         of,
         few,
         release,
@@ -51,8 +51,8 @@ const fn inside(of: &'static str, few: u64, release: u64) -> Times {
     }
 }
 
-const fn rounds(few: u64, release: u64) -> Times {
-    Times {
+const fn rounds(few: u64, release: u64) -> Iterations {
+    Iterations {
         of: "rounds",
         few,
         release,
@@ -80,16 +80,21 @@ const fn measured(names: &'static [&'static str]) -> Tests {
     }
 }
 
-const fn proof(name: &'static str, about: &'static str, times: &'static Times, tests: &'static [Tests]) -> Proof {
-    Proof {
+const fn proof(
+    name: &'static str,
+    about: &'static str,
+    times: &'static Iterations,
+    tests: &'static [Tests],
+) -> StressSuite {
+    StressSuite {
         name,
         about,
         how: How::Tests { times, tests },
     }
 }
 
-const fn tool(name: &'static str, about: &'static str, tool: fn() -> Result<()>) -> Proof {
-    Proof {
+const fn tool(name: &'static str, about: &'static str, tool: fn() -> Result<()>) -> StressSuite {
+    StressSuite {
         name,
         about,
         how: How::Tool(tool),
@@ -97,7 +102,7 @@ const fn tool(name: &'static str, about: &'static str, tool: fn() -> Result<()>)
 }
 
 /// In the order in which they are listed.
-pub(super) const PROOFS: &[Proof] = &[
+pub(super) const SUITES: &[StressSuite] = &[
     proof(
         "kills",
         "servers killed within a campaign: nobody is written to twice, nobody is lost",

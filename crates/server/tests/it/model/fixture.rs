@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::exchange::{Ask, Call, Cookie, Exchange, Expected};
-use super::world::{PEOPLE, ROOT, Role, World};
+use super::state::{ModelState, PEOPLE, ROOT, Role};
 use crate::harness::admin::ROOT as ROOT_EMAIL;
 use crate::harness::client::{Reply, Request};
 use crate::harness::database::Database;
-use crate::harness::people::token;
+use crate::harness::users::token;
 use crate::harness::{GATEWAY_TOKEN, Options, Server, WHATSAPP_APP_SECRET};
 
 const ACTIVE: &str = "svc-active-account-id";
@@ -19,7 +19,7 @@ const SUPPORT: &str = "svc-support-mode";
 
 /// What several threads share of a server.
 #[derive(Clone, Copy)]
-pub(super) struct Stage<'a> {
+pub(super) struct Fixture<'a> {
     port: u16,
     db: &'a Database,
     whatsapp: &'a Whatsapp,
@@ -48,15 +48,15 @@ pub(super) fn server() -> Server {
 }
 
 /// One history's people, and what the names in it stand for.
-pub(super) struct Cast<'a> {
-    stage: Stage<'a>,
+pub(super) struct Actors<'a> {
+    fixture: Fixture<'a>,
     tokens: Vec<String>,
     known: HashMap<String, String>,
     /// The administrator's cookies.
     cookies: HashMap<String, String>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> Fixture<'a> {
     pub(super) fn of(server: &'a Server) -> Self {
         Self {
             port: server.port(),
@@ -66,7 +66,7 @@ impl<'a> Stage<'a> {
     }
 
     /// New people; the accounts and memberships that the model begins with.
-    pub(super) fn cast(self, world: &World, remembers: bool) -> Cast<'a> {
+    pub(super) fn actors(self, state: &ModelState, remembers: bool) -> Actors<'a> {
         let tag = Uuid::new_v4().simple().to_string();
         let mut known = HashMap::from([
             ("tag".to_owned(), tag.clone()),
@@ -86,26 +86,26 @@ impl<'a> Stage<'a> {
             known.insert(format!("number:{account}"), format!("{digits}{account}"));
             known.insert(format!("waba:{account}"), format!("{digits}9{account}"));
         }
-        let mut cast = Cast {
-            stage: self,
+        let mut actors = Actors {
+            fixture: self,
             tokens,
             known,
             cookies: HashMap::new(),
         };
-        for member in &world.members {
+        for member in &state.members {
             match member.role {
-                Role::Owner => cast.found(member.person, member.account),
-                role => cast.hire(member.person, role.word()),
+                Role::Owner => actors.found(member.person, member.account),
+                role => actors.hire(member.person, role.word()),
             }
         }
         if !remembers {
-            cast.cookies.clear();
+            actors.cookies.clear();
         }
-        cast
+        actors
     }
 }
 
-impl Cast<'_> {
+impl Actors<'_> {
     /// Somebody makes an account.
     fn found(&mut self, who: usize, account: usize) {
         let name = self.fill(&format!("<tag> {account}"));
@@ -123,14 +123,14 @@ impl Cast<'_> {
 
     /// Somebody comes to the shop's team.
     fn hire(&self, person: usize, role: &str) {
-        self.stage.db.run(&self.fill(&format!(
+        self.fixture.db.run(&self.fill(&format!(
             "INSERT INTO users (id, email) VALUES ('<person:{person}>', '<email:{person}>');
              INSERT INTO account_users (account_id, user_id, role) VALUES ('<account:0>', '<person:{person}>', '{role}')"
         )));
     }
 
     fn request(&self, who: usize, method: &str, path: &str) -> Request {
-        Request::new(self.stage.port, method, path).bearer(&self.tokens[who])
+        Request::new(self.fixture.port, method, path).bearer(&self.tokens[who])
     }
 
     /// The text with what its names stand for; what stands for nothing yet is unknown to everybody.
@@ -164,13 +164,13 @@ impl Cast<'_> {
         let (line, reply) = match &exchange.ask {
             Ask::Sql(statement) => {
                 let statement = self.fill(statement);
-                self.stage.db.run(&statement);
+                self.fixture.db.run(&statement);
                 return (statement, Ok(()));
             }
             Ask::Call(call) => self.call(call),
             Ask::Event(event) => {
                 let body = self.filled(event);
-                let request = Request::new(self.stage.port, "POST", "/api/billing/webhook").json(&body);
+                let request = Request::new(self.fixture.port, "POST", "/api/billing/webhook").json(&body);
                 let reply = request.header("gateway-access-token", GATEWAY_TOKEN).send();
                 (format!("POST /api/billing/webhook {body}"), reply)
             }
@@ -230,7 +230,7 @@ impl Cast<'_> {
     fn news(&self, waba: &str, template: &str, event: &str) -> (String, Reply) {
         let (waba, id) = (self.fill(waba), self.fill(template));
         let reason = (event == "REJECTED").then_some("INVALID_FORMAT");
-        self.stage.whatsapp.set_template_status(&id, event, reason);
+        self.fixture.whatsapp.set_template_status(&id, event, reason);
         let number: u64 = id.parse().unwrap_or(1);
         let value = json!({ "event": event, "message_template_id": number, "message_template_language": "pt_BR",
                             "reason": reason.unwrap_or("NONE") });
@@ -238,7 +238,7 @@ impl Cast<'_> {
             "changes": [{ "field": "message_template_status_update", "value": value }] }] })
         .to_string();
         let signed = signature(WHATSAPP_APP_SECRET, body.as_bytes());
-        let request = Request::new(self.stage.port, "POST", "/api/whatsapp/webhook");
+        let request = Request::new(self.fixture.port, "POST", "/api/whatsapp/webhook");
         let request = request
             .header("X-Hub-Signature-256", &signed)
             .body("application/json", body);
