@@ -39,8 +39,8 @@ pub(crate) fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Plays so many histories on this model_fixture; what was wrong with the shortest one that went wrong.
-fn play(model_fixture: ModelFixture, seed: u64, cases: u32, shrinks: u32) -> Result<(), String> {
+/// Plays so many histories on this model; what was wrong with the shortest one that went wrong.
+fn play(model: ModelFixture, seed: u64, cases: u32, shrinks: u32) -> Result<(), String> {
     let config = Config {
         cases,
         failure_persistence: None,
@@ -61,7 +61,7 @@ fn play(model_fixture: ModelFixture, seed: u64, cases: u32, shrinks: u32) -> Res
         TestError::Abort(reason) => format!("RECADO_SEED={seed} RECADO_RUNS={cases}: {reason}"),
     };
     let mut runner = TestRunner::new(config.clone());
-    model_fixture.play(|| {
+    model.play(|| {
         let played = runner.run(&strategy, |(state, steps, seen)| {
             System::test_sequential(config.clone(), state, steps, seen);
             Ok(())
@@ -88,8 +88,8 @@ fn the_statement_of_the_turn_as_it_is_passes() {
 }
 
 #[track_caller]
-fn assert_found(bug: &str, model_fixture: ModelFixture) {
-    let Err(found) = play(model_fixture, SEED, ENOUGH, 1) else {
+fn assert_found(bug: &str, model: ModelFixture) {
+    let Err(found) = play(model, SEED, ENOUGH, 1) else {
         panic!("{bug}: not found by {ENOUGH} histories")
     };
     // A statement that the database does not understand would be no bug to find.

@@ -24,16 +24,12 @@ use crate::whatsapp::OutboundTemplate;
 use faults::Fault;
 use fixture::{FIRST, Fixture, RUN, SECOND, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
 
+/// A cancel leaves sends untried; every other end fails them.
 fn over(total: i64, sent: i64, status: CampaignStatus) -> RunEnd {
     RunEnd::Over(RunReport {
         total,
         sent,
-        // Once a run is over, who was not sent to has failed; who nobody tried before a cancel has not.
-        failed: if status == CampaignStatus::Cancelled {
-            0
-        } else {
-            total - sent
-        },
+        failed: (total - sent) * i64::from(status != CampaignStatus::Cancelled),
         simulated: false,
         status,
         paused: false,
@@ -477,18 +473,17 @@ async fn a_run_without_its_number_waits_for_somebody() {
     assert_eq!((end, disconnected.carry_out().await), (paused(3, 0), paused(3, 0)));
     for fixture in [unreadable, disconnected] {
         assert_eq!(fixture.called().len(), 0);
-        let state = fixture.runs.state();
-        let reason = state.campaign().pause_reason.as_deref();
-        assert_eq!(reason, Some("the WhatsApp number is not connected any more"));
+        let (state, reason) = (fixture.runs.state(), "the WhatsApp number is not connected any more");
+        assert_eq!(state.campaign().pause_reason.as_deref(), Some(reason));
         assert!(matches!(&state.events[..], [Event::Notification(told)] if told.kind == NotificationKind::Warning));
     }
 }
 
 #[tokio::test]
 async fn a_campaign_that_is_gone_is_nothing_to_carry_out() {
-    let fixture = Fixture::new(3, |to, _| accepted(to));
-    fixture.runs.state().inputs = None;
-    assert_eq!(fixture.carry_out().await, RunEnd::Gone);
+    let removed = Fixture::new(3, |to, _| accepted(to));
+    removed.runs.state().inputs = None;
+    assert_eq!(removed.carry_out().await, RunEnd::Gone);
 }
 
 #[tokio::test]

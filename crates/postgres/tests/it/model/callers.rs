@@ -16,23 +16,23 @@ use crate::status_updates::status_update;
 
 impl System {
     pub(super) async fn start_of(&self, state: &State, campaign: usize, expected: CampaignStatus) -> RunStart {
-        let (stored, account) = (self.model_fixture.stored(campaign).await, CAMPAIGNS[campaign]);
+        let (stored, account) = (self.model.stored(campaign).await, CAMPAIGNS[campaign]);
         let simulated = account == 1 && state.simulates;
-        let start = self.model_fixture.fixture.start_of(&stored);
+        let start = self.model.fixture.start_of(&stored);
         RunStart {
             campaign: Campaign {
                 simulated,
                 ..start.campaign
             },
             expected,
-            profile_id: (!simulated).then_some(self.model_fixture.profiles[account]),
+            profile_id: (!simulated).then_some(self.model.profiles[account]),
             monthly_limit: state.accounts[account].limit,
             ..start
         }
     }
 
     pub(super) async fn start_request(&self, campaign: usize, expected: CampaignStatus) -> EnqueueStart {
-        let stored = self.model_fixture.stored(campaign).await;
+        let stored = self.model.stored(campaign).await;
         EnqueueStart {
             campaign: Campaign {
                 status: CampaignStatus::Sending,
@@ -48,7 +48,7 @@ impl System {
     }
 
     pub(super) async fn retry(&mut self, state: &State, campaign: usize, expected: CampaignStatus) -> Answer {
-        let (stored, account) = (self.model_fixture.stored(campaign).await, CAMPAIGNS[campaign]);
+        let (stored, account) = (self.model.stored(campaign).await, CAMPAIGNS[campaign]);
         let version = stored.version;
         let retry = RunRetry {
             campaign: Campaign {
@@ -62,12 +62,12 @@ impl System {
                 trigger: Trigger::Retry,
                 actor: None,
             },
-            profile_id: Some(self.model_fixture.profiles[account]),
+            profile_id: Some(self.model.profiles[account]),
             monthly_limit: state.accounts[account].limit,
             request: RetryRequest::default(),
         };
         // The model does not know codes.
-        let outcome = match self.model_fixture.fixture.runs().retry(&retry).await.unwrap() {
+        let outcome = match self.model.fixture.runs().retry(&retry).await.unwrap() {
             RetryOutcome::Started { recipients, .. } => StartOutcome::Started { recipients },
             RetryOutcome::Refused(Refusal::NothingToRetry { .. }) => {
                 StartOutcome::Refused(Refusal::NothingToRetry { left_out: vec![] })
@@ -92,10 +92,10 @@ impl System {
         results: &Results,
         next: &[Key],
     ) -> Answer {
-        let (run, said) = (self.model_fixture.run(campaign), self.said(campaign, results));
+        let (run, said) = (self.model.run(campaign), self.said(campaign, results));
         let ids: Vec<SendId> = next.iter().map(|key| self.id(*key)).collect();
-        let (worker, fixture) = (number(worker), &self.model_fixture.fixture);
-        let record_and_start = match &self.model_fixture.record_and_start {
+        let (worker, fixture) = (number(worker), &self.model.fixture);
+        let record_and_start = match &self.model.record_and_start {
             None => fixture.runs().record_and_start(run, worker, &said, &ids).await.unwrap(),
             Some(text) => mutant::record_and_start(fixture, text, run, worker, &said, &ids).await,
         };
@@ -111,7 +111,7 @@ impl System {
             *self.tries.entry(*key).or_default() += 1;
         }
         // Time does not pass by itself here: what was started now was started a moment ago until somebody says otherwise.
-        self.model_fixture
+        self.model
             .fixture
             .sql(
                 "UPDATE campaign_sends SET started_at = now() + interval '1 hour'

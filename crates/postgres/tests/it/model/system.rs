@@ -116,7 +116,7 @@ impl ModelFixture {
         }
     }
 
-    /// Does something with the cases of this thread on this model_fixture.
+    /// Does something with the cases of this thread on this model.
     pub(super) fn play<T>(self, cases: impl FnOnce() -> T) -> T {
         STAGE.set(Some(Rc::new(self)));
         let done = cases();
@@ -206,7 +206,7 @@ const LINES: &str = "SELECT string_agg(line, E'\\n') FROM (
 
 /// One case.
 pub(super) struct System {
-    pub(super) model_fixture: Rc<ModelFixture>,
+    pub(super) model: Rc<ModelFixture>,
     ids: Vec<(Key, SendId)>,
     /// What was handed out as started, and neither put back by who had it nor failed and tried again.
     pub(super) outstanding: BTreeSet<Key>,
@@ -219,11 +219,11 @@ impl StateMachineTest for System {
     type Reference = Model;
 
     fn init_test(state: &State) -> Self {
-        let model_fixture = STAGE.with_borrow(|model_fixture| model_fixture.clone().expect("a model_fixture is set"));
+        let model = STAGE.with_borrow(|model| model.clone().expect("a model is set"));
         assert!(state.sends.is_empty());
         let mut ids = Vec::new();
-        model_fixture.runtime.block_on(async {
-            model_fixture.clear().await;
+        model.runtime.block_on(async {
+            model.clear().await;
             for (campaign, account) in CAMPAIGNS.iter().enumerate() {
                 for contact in 0..PEOPLE[*account] {
                     let query = format!(
@@ -231,13 +231,13 @@ impl StateMachineTest for System {
                         number(campaign),
                         number(contact)
                     );
-                    let id: Uuid = model_fixture.fixture.text(&query).await.unwrap().parse().unwrap();
+                    let id: Uuid = model.fixture.text(&query).await.unwrap().parse().unwrap();
                     ids.push(((campaign, contact), id.into()));
                 }
             }
         });
         Self {
-            model_fixture,
+            model,
             ids,
             outstanding: BTreeSet::new(),
             tries: BTreeMap::new(),
@@ -245,12 +245,12 @@ impl StateMachineTest for System {
     }
 
     fn apply(mut system: Self, state: &State, step: Step) -> Self {
-        let model_fixture = system.model_fixture.clone();
-        model_fixture.runtime.block_on(async {
+        let model = system.model.clone();
+        model.runtime.block_on(async {
             let answer = system.act(state, &step).await;
             assert_eq!(answer, state.answer, "the answer to {step:?}");
-            assert_eq!(model_fixture.lines().await, state.lines(), "after {step:?}");
-            model_fixture.fixture.assert_recount().await;
+            assert_eq!(model.lines().await, state.lines(), "after {step:?}");
+            model.fixture.assert_recount().await;
         });
         let let_in = matches!(
             state.answer,
@@ -282,8 +282,8 @@ impl System {
     }
 
     async fn act(&mut self, state: &State, step: &Step) -> Answer {
-        let model_fixture = self.model_fixture.clone();
-        let (fixture, runs) = (&model_fixture.fixture, model_fixture.fixture.runs());
+        let model = self.model.clone();
+        let (fixture, runs) = (&model.fixture, model.fixture.runs());
         match step {
             Step::Start {
                 campaign,
@@ -299,7 +299,7 @@ impl System {
             }
             Step::Take(worker) => {
                 let taken = runs.take(number(*worker), LEASE).await.unwrap();
-                Answer::Taken(taken.map(|run| (0..CAMPAIGNS.len()).find(|at| model_fixture.run(*at) == run).unwrap()))
+                Answer::Taken(taken.map(|run| (0..CAMPAIGNS.len()).find(|at| model.run(*at) == run).unwrap()))
             }
             Step::Claim {
                 campaign,
@@ -307,11 +307,7 @@ impl System {
                 after,
                 size,
             } => {
-                let (run, worker, after) = (
-                    model_fixture.run(*campaign),
-                    number(*worker),
-                    after.map(|at| number(at).into()),
-                );
+                let (run, worker, after) = (model.run(*campaign), number(*worker), after.map(|at| number(at).into()));
                 let limit = i64::try_from(*size).unwrap();
                 let claim = runs.claim(run, worker, after, limit, LEASE).await.unwrap();
                 claimed(state, *campaign, claim)
@@ -324,20 +320,18 @@ impl System {
             } => self.record_and_start(*campaign, *worker, results, next).await,
             Step::Record { campaign, results } => {
                 let said = self.said(*campaign, results);
-                runs.record(model_fixture.run(*campaign), &said).await.unwrap();
+                runs.record(model.run(*campaign), &said).await.unwrap();
                 self.note(*campaign, results);
                 Answer::Nothing
             }
-            Step::Finish { campaign } => {
-                Answer::Report(runs.finish(model_fixture.run(*campaign)).await.unwrap().unwrap())
-            }
+            Step::Finish { campaign } => Answer::Report(runs.finish(model.run(*campaign)).await.unwrap().unwrap()),
             Step::Retry { campaign, expected } => self.retry(state, *campaign, *expected).await,
             Step::StatusUpdates(account, items) => {
                 let batch: Vec<StatusUpdate> = items.iter().map(|item| self.status_update_of(item)).collect();
                 Answer::Unmatched(
                     fixture
                         .status_updates()
-                        .apply(model_fixture.accounts[*account], &batch)
+                        .apply(model.accounts[*account], &batch)
                         .await
                         .unwrap(),
                 )
@@ -349,7 +343,7 @@ impl System {
                     state.accounts[*account].limit,
                 );
                 let taken = test_sends
-                    .reserve_message(model_fixture.accounts[*account], limit, &[])
+                    .reserve_message(model.accounts[*account], limit, &[])
                     .await
                     .unwrap();
                 Answer::Reserved(taken.is_some())
@@ -360,34 +354,26 @@ impl System {
 
     /// Steps that need no look at the state.
     async fn act_alone(&self, step: &Step) -> Answer {
-        let (model_fixture, fixture, runs) = (
-            &self.model_fixture,
-            &self.model_fixture.fixture,
-            self.model_fixture.fixture.runs(),
-        );
+        let (model, fixture, runs) = (&self.model, &self.model.fixture, self.model.fixture.runs());
         match step {
             Step::AbortStart(campaign) => {
-                runs.abort_start(model_fixture.run(*campaign), CampaignStatus::Draft, &[])
+                runs.abort_start(model.run(*campaign), CampaignStatus::Draft, &[])
                     .await
                     .unwrap();
             }
-            Step::Pause(campaign, Pause::Run) => runs.pause(model_fixture.run(*campaign), "x", &[]).await.unwrap(),
+            Step::Pause(campaign, Pause::Run) => runs.pause(model.run(*campaign), "x", &[]).await.unwrap(),
             Step::Pause(campaign, Pause::Template) => {
-                let (run, template) = (model_fixture.run(*campaign), model_fixture.templates[*campaign]);
+                let (run, template) = (model.run(*campaign), model.templates[*campaign]);
                 runs.pause_template(run.account_id, template, "x").await.unwrap();
             }
             Step::Release(campaign, worker) => {
-                runs.release(model_fixture.run(*campaign), number(*worker))
-                    .await
-                    .unwrap();
+                runs.release(model.run(*campaign), number(*worker)).await.unwrap();
             }
             Step::Abandon(campaign, worker) => {
-                runs.abandon(model_fixture.run(*campaign), number(*worker))
-                    .await
-                    .unwrap();
+                runs.abandon(model.run(*campaign), number(*worker)).await.unwrap();
             }
             Step::ReleaseTestSend(account) => {
-                let account = model_fixture.accounts[*account];
+                let account = model.accounts[*account];
                 let month = fixture
                     .text("SELECT date_trunc('month', now() AT TIME ZONE 'UTC')::date")
                     .await
@@ -416,7 +402,7 @@ impl System {
                 )
             }
             Step::Consent { account, contact, out } => {
-                let (account, contact) = (self.model_fixture.accounts[*account], number(*contact));
+                let (account, contact) = (self.model.accounts[*account], number(*contact));
                 let since = if *out { "now()" } else { "NULL" };
                 format!(
                     "UPDATE contacts SET opted_out_at = {since}, consent_at = NULL
@@ -425,7 +411,7 @@ impl System {
             }
             Step::Suspend { account, suspended } => {
                 let (account, status) = (
-                    self.model_fixture.accounts[*account],
+                    self.model.accounts[*account],
                     if *suspended { "suspended" } else { "active" },
                 );
                 format!("UPDATE accounts SET status = '{status}' WHERE id = '{account}'")
@@ -443,10 +429,7 @@ impl System {
         else {
             unreachable!("{step:?}")
         };
-        let (store, stored) = (
-            self.model_fixture.fixture.campaigns(),
-            self.model_fixture.stored(*at).await,
-        );
+        let (store, stored) = (self.model.fixture.campaigns(), self.model.stored(*at).await);
         let going = Campaign {
             paused_at: None,
             pause_reason: None,
