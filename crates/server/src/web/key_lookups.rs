@@ -1,5 +1,6 @@
-//! Look-ups of API keys that were never seen, in batches: one statement answers everybody who waits, so that a request
-//! with a valid key waits for two statements at most, however many random keys are presented beside it.
+//! Batched look-ups of API keys that this process has no recent valid answer for. One statement answers all requests that
+//! wait, so that a request waits for two statements at most: the one in flight and its own. A flood of random keys makes
+//! a statement longer, and never the queue.
 
 use std::collections::HashMap;
 use std::mem;
@@ -11,44 +12,53 @@ use tokio::sync::oneshot;
 
 use crate::logging::chain;
 
-/// How many keys one statement looks up.
-const BATCH: usize = 500;
+/// How many requests may wait, and how many keys one statement looks up; further requests are refused.
+const MAX_BATCH: usize = 10_000;
 
-/// How many requests may wait; beyond it they are refused.
-const WAITING: usize = 10_000;
-
-/// Why a request was refused.
+/// Why a look-up has no result.
 #[derive(Debug, thiserror::Error)]
-enum Refusal {
+enum LookupError {
     #[error("too many unknown API keys are being looked up")]
-    Full,
+    QueueFull,
     #[error("the look-up of unknown API keys failed: {0}")]
     Failed(String),
-    #[error("the look-up of unknown API keys was given up")]
-    GivenUp,
+    #[error("the look-up of unknown API keys ended early")]
+    TaskEnded,
 }
 
-impl From<Refusal> for StoreError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Unavailable(refusal.into())
+impl From<LookupError> for StoreError {
+    fn from(error: LookupError) -> Self {
+        Self::Unavailable(error.into())
     }
 }
 
-type Answer = oneshot::Sender<Result<Option<KeyGrant>, Refusal>>;
+type Lookup = (Vec<u8>, oneshot::Sender<Result<Option<KeyGrant>, LookupError>>);
 
-/// Requests that wait for a batch.
+/// Requests that wait for the next statement.
 #[derive(Default)]
 struct Queue {
-    waiting: Vec<(Vec<u8>, Answer)>,
-    /// Whether a task works on the batches. There is none while nobody waits.
+    waiting: Vec<Lookup>,
+    /// Whether a task works on the queue. There is none while no request waits.
     is_running: bool,
 }
 
-/// Looks keys up in batches, one at a time.
+/// Looks keys up with one statement at a time.
 #[derive(Clone)]
 pub struct KeyLookups {
     directory: Arc<dyn ApiKeyDirectory>,
     queue: Arc<Mutex<Queue>>,
+}
+
+/// Ends the lookups of a task that ends early (a panic, the end of its runtime): the requests that wait get an error, and
+/// the next one starts another task.
+struct EarlyEnd(Option<Arc<Mutex<Queue>>>);
+
+impl Drop for EarlyEnd {
+    fn drop(&mut self) {
+        if let Some(queue) = self.0.take() {
+            *queue.lock().unwrap_or_else(PoisonError::into_inner) = Queue::default();
+        }
+    }
 }
 
 impl KeyLookups {
@@ -59,47 +69,52 @@ impl KeyLookups {
         }
     }
 
-    /// The key with this hash, as a statement says that begins after this call.
+    /// Looks the hash up with a statement that starts after this call, so that a key that was committed before is found.
     pub async fn find(&self, hash: &[u8]) -> Result<Option<KeyGrant>, StoreError> {
-        let (answer, answered) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         {
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            if queue.waiting.len() >= WAITING {
-                return Err(Refusal::Full.into());
+            if queue.waiting.len() >= MAX_BATCH {
+                // Requests whose clients hung up count for nothing.
+                queue.waiting.retain(|(_, sender)| !sender.is_closed());
             }
-            queue.waiting.push((hash.to_owned(), answer));
+            if queue.waiting.len() >= MAX_BATCH {
+                return Err(LookupError::QueueFull.into());
+            }
+            queue.waiting.push((hash.to_owned(), sender));
             if !mem::replace(&mut queue.is_running, true) {
                 tokio::spawn(self.clone().run());
             }
         }
-        Ok(answered.await.unwrap_or(Err(Refusal::GivenUp))?)
+        Ok(receiver.await.unwrap_or(Err(LookupError::TaskEnded))?)
     }
 
-    /// Answers batch after batch until nobody waits. It is a task of its own, so that a caller who hangs up takes no
-    /// answer from the others.
+    /// Runs statement after statement until no request waits. A task of its own, because a client that hangs up ends the
+    /// future of its request.
     async fn run(self) {
+        let mut early_end = EarlyEnd(Some(self.queue.clone()));
         while let Some(batch) = self.next() {
             let hashes: Vec<&[u8]> = batch.iter().map(|(hash, _)| hash.as_slice()).collect();
             let found = self.directory.find_many(&hashes).await;
             let grants = found.map(HashMap::<Vec<u8>, KeyGrant>::from_iter);
-            for (hash, answer) in batch {
+            for (hash, sender) in batch {
                 let result = match &grants {
                     Ok(grants) => Ok(grants.get(&hash).cloned()),
-                    Err(error) => Err(Refusal::Failed(chain(error))),
+                    Err(error) => Err(LookupError::Failed(chain(error))),
                 };
-                // Whoever hung up needs no answer.
-                answer.send(result).ok();
+                // It fails where the client hung up.
+                sender.send(result).ok();
             }
         }
+        early_end.0 = None;
     }
 
-    /// The next batch, oldest first; none ends the task.
-    fn next(&self) -> Option<Vec<(Vec<u8>, Answer)>> {
+    /// Takes all requests that wait. `None`: there are none, and the task ends.
+    fn next(&self) -> Option<Vec<Lookup>> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.waiting.retain(|(_, answer)| !answer.is_closed());
+        queue.waiting.retain(|(_, sender)| !sender.is_closed());
         queue.is_running = !queue.waiting.is_empty();
-        let size = queue.waiting.len().min(BATCH);
-        queue.is_running.then(|| queue.waiting.drain(..size).collect())
+        queue.is_running.then(|| mem::take(&mut queue.waiting))
     }
 }
 
@@ -117,20 +132,29 @@ mod tests {
 
     const KNOWN: &[u8] = b"known";
 
-    /// Has one key, counts its statements, and may be away.
+    /// Has one key, counts its statements, and fails as often as it is told to.
     #[derive(Default)]
     struct Directory {
         statements: AtomicUsize,
-        is_away: bool,
+        failures: AtomicUsize,
+        panics: AtomicUsize,
+    }
+
+    /// Counts down; true until it is over.
+    fn is_due(count: &AtomicUsize) -> bool {
+        count
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+            .is_ok()
     }
 
     #[async_trait]
     impl ApiKeyDirectory for Directory {
         async fn find_many(&self, hashes: &[&[u8]]) -> Result<Vec<(Vec<u8>, KeyGrant)>, StoreError> {
-            assert!(hashes.len() <= BATCH);
+            assert!(hashes.len() <= MAX_BATCH);
             self.statements.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
-            if self.is_away {
+            assert!(!is_due(&self.panics), "a panic of the test");
+            if is_due(&self.failures) {
                 return Err(StoreError::Unavailable("away".into()));
             }
             let grant = KeyGrant {
@@ -145,38 +169,59 @@ mod tests {
         }
     }
 
+    fn with(directory: Directory) -> (KeyLookups, Arc<Directory>) {
+        let directory = Arc::new(directory);
+        (KeyLookups::new(directory.clone()), directory)
+    }
+
     #[tokio::test]
-    async fn keys_of_many_requests_are_looked_up_together() {
-        let directory = Arc::new(Directory::default());
-        let lookups = KeyLookups::new(directory.clone());
+    async fn requests_that_wait_share_one_statement() {
+        let (lookups, directory) = with(Directory::default());
         let hashes: Vec<Vec<u8>> = (0..1000_u32).map(|n| n.to_be_bytes().to_vec()).collect();
         let unknown = join_all(hashes.iter().map(|hash| lookups.find(hash)));
         let (unknown, known) = tokio::join!(unknown, lookups.find(KNOWN));
         assert!(unknown.into_iter().all(|found| found.unwrap().is_none()));
         assert!(known.unwrap().is_some());
-        assert_eq!(directory.statements.load(Ordering::SeqCst), 3);
-        // The task has ended; the next request begins another one.
+        assert_eq!(directory.statements.load(Ordering::SeqCst), 1);
+        // The task has ended; the next request starts another one.
+        assert!(lookups.find(KNOWN).await.unwrap().is_some());
+        assert_eq!(directory.statements.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn failed_statement_fails_its_requests_only() {
+        let (lookups, _) = with(Directory {
+            failures: 1.into(),
+            ..Directory::default()
+        });
+        for found in join_all((0..3).map(|_| lookups.find(KNOWN))).await {
+            assert!(matches!(found, Err(StoreError::Unavailable(_))), "{found:?}");
+        }
         assert!(lookups.find(KNOWN).await.unwrap().is_some());
     }
 
     #[tokio::test]
-    async fn failure_is_told_to_everybody_and_forgotten() {
-        let away = Directory {
-            is_away: true,
+    async fn panic_fails_its_requests_only() {
+        let (lookups, _) = with(Directory {
+            panics: 1.into(),
             ..Directory::default()
-        };
-        let lookups = KeyLookups::new(Arc::new(away));
+        });
         for found in join_all((0..3).map(|_| lookups.find(KNOWN))).await {
             assert!(matches!(found, Err(StoreError::Unavailable(_))), "{found:?}");
         }
-        assert!(lookups.find(KNOWN).await.is_err());
+        assert!(lookups.find(KNOWN).await.unwrap().is_some());
     }
 
     #[tokio::test]
-    async fn too_many_are_refused() {
-        let lookups = KeyLookups::new(Arc::new(Directory::default()));
-        let found = join_all((0..=WAITING).map(|_| lookups.find(KNOWN))).await;
-        let refused = found.iter().filter(|found| found.is_err());
-        assert_eq!(refused.count(), 1);
+    async fn full_queue_refuses_and_counts_no_client_that_hung_up() {
+        let (lookups, _) = with(Directory::default());
+        let found = join_all((0..=MAX_BATCH).map(|_| lookups.find(KNOWN))).await;
+        assert_eq!(found.iter().filter(|found| found.is_err()).count(), 1);
+        let mut gone: Vec<_> = (0..MAX_BATCH).map(|_| Box::pin(lookups.find(KNOWN))).collect();
+        for request in &mut gone {
+            assert!(futures_util::poll!(request).is_pending());
+        }
+        drop(gone);
+        assert!(lookups.find(KNOWN).await.unwrap().is_some());
     }
 }
