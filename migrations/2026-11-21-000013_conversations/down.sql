@@ -1,5 +1,5 @@
-DROP INDEX notifications_unread_idx, notifications_place_idx, notifications_place_unique;
-ALTER TABLE notifications DROP COLUMN place;
+DROP INDEX notifications_unread_idx, notifications_seq_idx, notifications_seq_unique;
+ALTER TABLE notifications DROP COLUMN seq;
 DROP TABLE messages, conversations;
 DROP INDEX contacts_wa_id_idx;
 ALTER TABLE contacts DROP COLUMN consent_at;

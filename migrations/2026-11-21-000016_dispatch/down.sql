@@ -1,4 +1,4 @@
-DROP TABLE number_paces;
+DROP TABLE phone_number_send_slots;
 ALTER TABLE campaign_queue DROP COLUMN waiting_since;
 DROP TABLE sent_messages;
 DROP INDEX campaign_sends_unknown_at_idx;

@@ -34,7 +34,7 @@ UPDATE campaign_queue SET waiting_since = created_at;
 
 -- Directory: the next free place of each number. A number may serve several accounts. What a crash loses of it is at most
 -- a fraction of a second.
-CREATE UNLOGGED TABLE number_paces (
-  phone_number_id text CONSTRAINT number_paces_pkey PRIMARY KEY,
-  next_at timestamptz NOT NULL
+CREATE UNLOGGED TABLE phone_number_send_slots (
+  phone_number_id text CONSTRAINT phone_number_send_slots_pkey PRIMARY KEY,
+  next_slot_at timestamptz NOT NULL
 ) WITH (fillfactor = 50);

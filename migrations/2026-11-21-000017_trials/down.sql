@@ -1,1 +1,1 @@
-ALTER TABLE message_usage DROP COLUMN tests;
+ALTER TABLE message_usage DROP COLUMN test_sends;

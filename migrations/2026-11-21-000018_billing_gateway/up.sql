@@ -72,13 +72,14 @@ CREATE TABLE gateway_events (
   seq bigint GENERATED ALWAYS AS IDENTITY,
   key text NOT NULL CONSTRAINT gateway_events_key_unique UNIQUE,
   event text NOT NULL,
-  subject text,
-  news jsonb NOT NULL,
+  gateway_subscription_id text,
+  data jsonb NOT NULL,
   attempts integer NOT NULL DEFAULT 0,
   -- Not to be taken before this moment: leased, or waiting for a retry. None: it is over with.
   due_at timestamptz,
   received_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX gateway_events_due_at_idx ON gateway_events (seq) WHERE due_at IS NOT NULL;
-CREATE INDEX gateway_events_subject_idx ON gateway_events (subject, seq) WHERE due_at IS NOT NULL;
+CREATE INDEX gateway_events_gateway_subscription_id_idx ON gateway_events (gateway_subscription_id, seq)
+  WHERE due_at IS NOT NULL;
 CREATE INDEX gateway_events_received_at_idx ON gateway_events (received_at) WHERE due_at IS NULL;

@@ -38,7 +38,7 @@ SELECT make_tenant_table('webhook_endpoints');
 -- Whether any endpoint of an account wants events of a kind, be it switched on or not: only such events are kept. One
 -- look into an index where there is no endpoint. In plpgsql, because that keeps its plan; an EXISTS in a function of
 -- plain SQL is neither put into the query nor kept.
-CREATE FUNCTION webhook_listens(account uuid, kind text) RETURNS boolean
+CREATE FUNCTION has_subscribers(account uuid, kind text) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN EXISTS (
@@ -48,20 +48,20 @@ END
 $$;
 
 -- A moment as it is published.
-CREATE FUNCTION published_moment(moment timestamptz) RETURNS text
+CREATE FUNCTION to_rfc3339(moment timestamptz) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
 $$;
 
 -- What an event says of a contact.
-CREATE FUNCTION told_contact(c contacts) RETURNS jsonb
+CREATE FUNCTION contact_payload(c contacts) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('id', c.id, 'name', c.name, 'phone', c.phone, 'email', c.email,
-    'wa_user_id', c.wa_user_id, 'opted_out_at', published_moment(c.opted_out_at),
-    'updated_at', published_moment(c.updated_at))
+    'wa_user_id', c.wa_user_id, 'opted_out_at', to_rfc3339(c.opted_out_at),
+    'updated_at', to_rfc3339(c.updated_at))
 $$;
 
--- The feed. An event without a position is in nobody's feed: a test, which nothing happened for.
+-- The feed. An event without a sequence number is in nobody's feed: a test, which nothing happened for.
 CREATE TABLE webhook_events (
   account_id uuid NOT NULL CONSTRAINT webhook_events_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   -- What the receiver knows it by, however often it is delivered.
@@ -70,12 +70,12 @@ CREATE TABLE webhook_events (
   payload jsonb NOT NULL,
   occurred_at timestamptz NOT NULL,
   -- The order in which events became visible: whoever writes one holds a lock meanwhile, so that a reader that saw a
-  -- position has seen every smaller one.
-  position bigint,
+  -- sequence number has seen every smaller one.
+  seq bigint,
   CONSTRAINT webhook_events_pkey PRIMARY KEY (account_id, id)
 );
-CREATE SEQUENCE webhook_events_position_seq OWNED BY webhook_events.position;
-CREATE UNIQUE INDEX webhook_events_position_unique ON webhook_events (account_id, position);
+CREATE SEQUENCE webhook_events_seq_seq OWNED BY webhook_events.seq;
+CREATE UNIQUE INDEX webhook_events_seq_unique ON webhook_events (account_id, seq);
 CREATE INDEX webhook_events_occurred_at_idx ON webhook_events (occurred_at);
 SELECT make_tenant_table('webhook_events');
 
@@ -102,7 +102,7 @@ CREATE TABLE webhook_deliveries (
     REFERENCES webhook_endpoints (account_id, id) ON DELETE CASCADE
 ) WITH (fillfactor = 70);
 -- Each endpoint has a line of its own, so that a long one is in nobody's way.
-CREATE INDEX webhook_deliveries_line_idx ON webhook_deliveries (endpoint_id, next_attempt_at) WHERE state = 'waiting';
+CREATE INDEX webhook_deliveries_claim_idx ON webhook_deliveries (endpoint_id, next_attempt_at) WHERE state = 'waiting';
 CREATE INDEX webhook_deliveries_failed_at_idx ON webhook_deliveries (account_id, endpoint_id, failed_at);
 SELECT make_tenant_table('webhook_deliveries');
 

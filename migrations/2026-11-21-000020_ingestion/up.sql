@@ -156,12 +156,13 @@ CREATE TABLE metric_events (
 CREATE INDEX metric_events_occurred_at_idx ON metric_events (account_id, metric_name, occurred_at DESC, id DESC);
 SELECT make_tenant_table('metric_events');
 
--- Roll-ups: sums by the quarter of an hour (span 15) and by the day of UTC (span 1440) that begins at `at`.
+-- Materialized rollups: sums of a quarter of an hour (15 `bucket_minutes`) and of a UTC day (1440),
+-- from `bucket_start`.
 
 CREATE TABLE order_rollups (
   account_id uuid NOT NULL CONSTRAINT order_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
-  span smallint NOT NULL CONSTRAINT order_rollups_span_check CHECK (span IN (15, 1440)),
-  at timestamptz NOT NULL,
+  bucket_minutes smallint NOT NULL CONSTRAINT order_rollups_bucket_minutes_check CHECK (bucket_minutes IN (15, 1440)),
+  bucket_start timestamptz NOT NULL,
   platform text NOT NULL,
   -- By the moment they were placed.
   placed bigint NOT NULL DEFAULT 0,
@@ -175,19 +176,19 @@ CREATE TABLE order_rollups (
   gateway_fees numeric NOT NULL DEFAULT 0,
   attributed_orders bigint NOT NULL DEFAULT 0,
   attributed_revenue numeric NOT NULL DEFAULT 0,
-  CONSTRAINT order_rollups_pkey PRIMARY KEY (account_id, span, at, platform)
+  CONSTRAINT order_rollups_pkey PRIMARY KEY (account_id, bucket_minutes, bucket_start, platform)
 ) WITH (fillfactor = 70);
 SELECT make_tenant_table('order_rollups');
 
 -- Of paid orders, by product.
 CREATE TABLE product_rollups (
   account_id uuid NOT NULL CONSTRAINT product_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
-  span smallint NOT NULL CONSTRAINT product_rollups_span_check CHECK (span IN (15, 1440)),
-  at timestamptz NOT NULL,
+  bucket_minutes smallint NOT NULL CONSTRAINT product_rollups_bucket_minutes_check CHECK (bucket_minutes IN (15, 1440)),
+  bucket_start timestamptz NOT NULL,
   product_id text NOT NULL,
   quantity numeric NOT NULL DEFAULT 0,
   revenue numeric NOT NULL DEFAULT 0,
-  CONSTRAINT product_rollups_pkey PRIMARY KEY (account_id, span, at, product_id)
+  CONSTRAINT product_rollups_pkey PRIMARY KEY (account_id, bucket_minutes, bucket_start, product_id)
 ) WITH (fillfactor = 70);
 SELECT make_tenant_table('product_rollups');
 
@@ -203,60 +204,62 @@ SELECT make_tenant_table('product_names');
 -- Of paid orders, by what they are attributed to.
 CREATE TABLE attribution_rollups (
   account_id uuid NOT NULL CONSTRAINT attribution_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
-  span smallint NOT NULL CONSTRAINT attribution_rollups_span_check CHECK (span IN (15, 1440)),
-  at timestamptz NOT NULL,
+  bucket_minutes smallint NOT NULL CONSTRAINT attribution_rollups_bucket_minutes_check CHECK (bucket_minutes IN (15,
+    1440)),
+  bucket_start timestamptz NOT NULL,
   kind text NOT NULL CONSTRAINT attribution_rollups_kind_check CHECK (kind IN ('campaign', 'automation', 'link')),
-  origin_id uuid NOT NULL,
+  attributed_to_id uuid NOT NULL,
   orders bigint NOT NULL DEFAULT 0,
   revenue numeric NOT NULL DEFAULT 0,
-  CONSTRAINT attribution_rollups_pkey PRIMARY KEY (account_id, span, at, kind, origin_id)
+  CONSTRAINT attribution_rollups_pkey PRIMARY KEY (account_id, bucket_minutes, bucket_start, kind, attributed_to_id)
 ) WITH (fillfactor = 70);
 SELECT make_tenant_table('attribution_rollups');
 
 CREATE TABLE link_rollups (
   account_id uuid NOT NULL CONSTRAINT link_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
-  span smallint NOT NULL CONSTRAINT link_rollups_span_check CHECK (span IN (15, 1440)),
-  at timestamptz NOT NULL,
+  bucket_minutes smallint NOT NULL CONSTRAINT link_rollups_bucket_minutes_check CHECK (bucket_minutes IN (15, 1440)),
+  bucket_start timestamptz NOT NULL,
   link_id uuid NOT NULL,
   clicks bigint NOT NULL DEFAULT 0,
-  CONSTRAINT link_rollups_pkey PRIMARY KEY (account_id, span, at, link_id)
+  CONSTRAINT link_rollups_pkey PRIMARY KEY (account_id, bucket_minutes, bucket_start, link_id)
 ) WITH (fillfactor = 70);
 SELECT make_tenant_table('link_rollups');
 
 CREATE TABLE cart_rollups (
   account_id uuid NOT NULL CONSTRAINT cart_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
-  span smallint NOT NULL CONSTRAINT cart_rollups_span_check CHECK (span IN (15, 1440)),
-  at timestamptz NOT NULL,
+  bucket_minutes smallint NOT NULL CONSTRAINT cart_rollups_bucket_minutes_check CHECK (bucket_minutes IN (15, 1440)),
+  bucket_start timestamptz NOT NULL,
   carts bigint NOT NULL DEFAULT 0,
   recovered bigint NOT NULL DEFAULT 0,
-  CONSTRAINT cart_rollups_pkey PRIMARY KEY (account_id, span, at)
+  CONSTRAINT cart_rollups_pkey PRIMARY KEY (account_id, bucket_minutes, bucket_start)
 ) WITH (fillfactor = 70);
 SELECT make_tenant_table('cart_rollups');
 
 CREATE TABLE automation_rollups (
   account_id uuid NOT NULL CONSTRAINT automation_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
-  span smallint NOT NULL CONSTRAINT automation_rollups_span_check CHECK (span IN (15, 1440)),
-  at timestamptz NOT NULL,
+  bucket_minutes smallint NOT NULL CONSTRAINT automation_rollups_bucket_minutes_check CHECK (bucket_minutes IN (15,
+    1440)),
+  bucket_start timestamptz NOT NULL,
   automation_id uuid NOT NULL,
   completed bigint NOT NULL DEFAULT 0,
   failed bigint NOT NULL DEFAULT 0,
   -- From start to finish, in microseconds.
   latency numeric NOT NULL DEFAULT 0,
-  CONSTRAINT automation_rollups_pkey PRIMARY KEY (account_id, span, at, automation_id)
+  CONSTRAINT automation_rollups_pkey PRIMARY KEY (account_id, bucket_minutes, bucket_start, automation_id)
 ) WITH (fillfactor = 70);
 SELECT make_tenant_table('automation_rollups');
 
 CREATE TABLE metric_rollups (
   account_id uuid NOT NULL CONSTRAINT metric_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
-  span smallint NOT NULL CONSTRAINT metric_rollups_span_check CHECK (span IN (15, 1440)),
-  at timestamptz NOT NULL,
+  bucket_minutes smallint NOT NULL CONSTRAINT metric_rollups_bucket_minutes_check CHECK (bucket_minutes IN (15, 1440)),
+  bucket_start timestamptz NOT NULL,
   metric_name text NOT NULL,
   events bigint NOT NULL DEFAULT 0,
   value numeric NOT NULL DEFAULT 0,
   -- The contacts whose last event lies here. No event lies ahead of the clock, so that the contacts of a period that
   -- ends today are those whose last event lies in it.
   last_contacts bigint NOT NULL DEFAULT 0,
-  CONSTRAINT metric_rollups_pkey PRIMARY KEY (account_id, metric_name, span, at)
+  CONSTRAINT metric_rollups_pkey PRIMARY KEY (account_id, metric_name, bucket_minutes, bucket_start)
 ) WITH (fillfactor = 70);
 SELECT make_tenant_table('metric_rollups');
 

@@ -1,20 +1,20 @@
 -- Large audiences are frozen as lists of contacts; their sends are made while the first ones leave.
 
-CREATE TABLE campaign_audiences (
+CREATE TABLE campaign_recipient_batches (
   account_id uuid NOT NULL,
   campaign_id uuid NOT NULL,
   -- Parts are in the order of the contacts' ids, in which a run goes through them.
-  part integer NOT NULL,
+  batch_no integer NOT NULL,
   contact_ids uuid[] NOT NULL,
   -- The moment of the freeze: all sends of a campaign are made of one moment, whenever their rows are written.
   created_at timestamptz NOT NULL DEFAULT now(),
-  CONSTRAINT campaign_audiences_pkey PRIMARY KEY (account_id, campaign_id, part),
-  CONSTRAINT campaign_audiences_campaign_id_fkey FOREIGN KEY (account_id, campaign_id)
+  CONSTRAINT campaign_recipient_batches_pkey PRIMARY KEY (account_id, campaign_id, batch_no),
+  CONSTRAINT campaign_recipient_batches_campaign_id_fkey FOREIGN KEY (account_id, campaign_id)
     REFERENCES campaigns (account_id, id) ON DELETE CASCADE
 );
 -- Ids do not compress.
-ALTER TABLE campaign_audiences ALTER COLUMN contact_ids SET STORAGE EXTERNAL;
-SELECT make_tenant_table('campaign_audiences');
+ALTER TABLE campaign_recipient_batches ALTER COLUMN contact_ids SET STORAGE EXTERNAL;
+SELECT make_tenant_table('campaign_recipient_batches');
 
 -- So the counters of a campaign count messages of one moment, this one.
 ALTER TABLE campaign_counters ADD COLUMN created_at timestamptz NOT NULL DEFAULT now();

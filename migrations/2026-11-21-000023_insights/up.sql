@@ -5,26 +5,26 @@
 CREATE INDEX campaign_counters_created_at_idx
   ON campaign_counters (account_id, created_at DESC, campaign_id DESC);
 
--- Replies, by what became of them, and messages from outside: by the quarter of an hour (span 15) and by the day of UTC
--- (span 1440) that begins at `at`, in which they were written. Ninety days are 8640 rows: they are small, and lie close.
+-- Rollup of replies, by status, and of inbound messages: sums of a quarter of an hour (15 `bucket_minutes`) and of a UTC
+-- day (1440), by the time at which a message was written. Ninety days are 8640 small rows that lie close together.
 CREATE TABLE message_rollups (
   account_id uuid NOT NULL CONSTRAINT message_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
-  at timestamptz NOT NULL,
-  span smallint NOT NULL CONSTRAINT message_rollups_span_check CHECK (span IN (15, 1440)),
+  bucket_start timestamptz NOT NULL,
+  bucket_minutes smallint NOT NULL CONSTRAINT message_rollups_bucket_minutes_check CHECK (bucket_minutes IN (15, 1440)),
   sent integer NOT NULL DEFAULT 0,
   delivered integer NOT NULL DEFAULT 0,
   read integer NOT NULL DEFAULT 0,
   failed integer NOT NULL DEFAULT 0,
   received integer NOT NULL DEFAULT 0,
-  CONSTRAINT message_rollups_pkey PRIMARY KEY (account_id, span, at)
+  CONSTRAINT message_rollups_pkey PRIMARY KEY (account_id, bucket_minutes, bucket_start)
 ) WITH (fillfactor = 90);
 SELECT make_tenant_table('message_rollups');
-INSERT INTO message_rollups (account_id, span, at, sent, delivered, read, failed, received)
-SELECT account_id, span, date_bin(span * interval '1 minute', created_at, '2000-01-01 00:00Z'),
+INSERT INTO message_rollups (account_id, bucket_minutes, bucket_start, sent, delivered, read, failed, received)
+SELECT account_id, bucket_minutes, date_bin(bucket_minutes * interval '1 minute', created_at, '2000-01-01 00:00Z'),
   count(*) FILTER (WHERE status = 'sent'), count(*) FILTER (WHERE status = 'delivered'),
   count(*) FILTER (WHERE status = 'read'), count(*) FILTER (WHERE status = 'failed'),
   count(*) FILTER (WHERE status = 'received')
-FROM messages CROSS JOIN unnest('{15, 1440}'::smallint[]) AS span
+FROM messages CROSS JOIN unnest('{15, 1440}'::smallint[]) AS bucket_minutes
 WHERE status <> 'pending' GROUP BY 1, 2, 3;
 
 -- Contacts who are there, by the day of UTC on which they were made.

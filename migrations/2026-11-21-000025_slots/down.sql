@@ -4,7 +4,7 @@ ALTER TABLE campaign_sends SET (fillfactor = 70);
 UPDATE campaign_counter_slots s SET total = n.total, pending = n.pending, sent = n.sent, delivered = n.delivered,
   read = n.read, failed = n.failed
 FROM campaign_counters n WHERE s.slot = 0 AND n.account_id = s.account_id AND n.campaign_id = s.campaign_id;
-UPDATE message_usage_slots s SET sent = n.sent, reserved = n.reserved, tests = n.tests
+UPDATE message_usage_slots s SET sent = n.sent, reserved = n.reserved, test_sends = n.test_sends
 FROM message_usage n WHERE s.slot = 0 AND n.account_id = s.account_id AND n.month = s.month;
 DROP VIEW campaign_counters;
 DROP VIEW message_usage;
@@ -26,5 +26,6 @@ ALTER TABLE message_usage_slots
   ADD CONSTRAINT message_usage_reserved_check CHECK (reserved >= 0),
   RESET (fillfactor);
 ALTER TABLE message_usage_slots RENAME CONSTRAINT message_usage_slots_account_id_fkey TO message_usage_account_id_fkey;
-ALTER TABLE message_usage_slots RENAME CONSTRAINT message_usage_slots_tests_check TO message_usage_tests_check;
+ALTER TABLE message_usage_slots
+  RENAME CONSTRAINT message_usage_slots_test_sends_check TO message_usage_test_sends_check;
 ALTER TABLE message_usage_slots RENAME TO message_usage;

@@ -21,7 +21,8 @@ ALTER TABLE campaign_counter_slots
 
 ALTER TABLE message_usage RENAME TO message_usage_slots;
 ALTER TABLE message_usage_slots RENAME CONSTRAINT message_usage_account_id_fkey TO message_usage_slots_account_id_fkey;
-ALTER TABLE message_usage_slots RENAME CONSTRAINT message_usage_tests_check TO message_usage_slots_tests_check;
+ALTER TABLE message_usage_slots
+  RENAME CONSTRAINT message_usage_test_sends_check TO message_usage_slots_test_sends_check;
 ALTER TABLE message_usage_slots
   -- What was reserved in one slot leaves in another.
   DROP CONSTRAINT message_usage_sent_check,
@@ -41,7 +42,8 @@ GRANT SELECT ON campaign_counters TO recado_tenant;
 
 -- Outbound messages of a calendar month (UTC): those sent, those that runs under way may still send, and tests.
 CREATE VIEW message_usage WITH (security_invoker = true) AS
-  SELECT account_id, month, sum(sent)::bigint AS sent, sum(reserved)::bigint AS reserved, sum(tests)::bigint AS tests
+  SELECT account_id, month, sum(sent)::bigint AS sent, sum(reserved)::bigint AS reserved, sum(test_sends)::bigint
+    AS test_sends
   FROM message_usage_slots GROUP BY account_id, month;
 GRANT SELECT ON message_usage TO recado_tenant;
 

@@ -1,1 +1,1 @@
-DELETE FROM link_rollups WHERE span = 10080;
+DELETE FROM link_rollups WHERE bucket_minutes = 10080;

@@ -1,2 +1,2 @@
-DROP TRIGGER gateway_subscriptions_hurry ON gateway_subscriptions;
-DROP FUNCTION hurry_gateway_events();
+DROP TRIGGER gateway_subscriptions_wake ON gateway_subscriptions;
+DROP FUNCTION wake_gateway_events();

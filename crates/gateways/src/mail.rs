@@ -95,7 +95,7 @@ impl Mailer for SmtpMailer {
         call.end(match &sent {
             Ok(Ok(_)) => CallOutcome::Done,
             Ok(Err(error)) => end(error),
-            Err(_) => CallOutcome::NoAnswer,
+            Err(_) => CallOutcome::NoResponse,
         });
         match sent {
             Ok(Ok(_)) => Ok(()),

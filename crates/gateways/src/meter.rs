@@ -25,7 +25,7 @@ pub(crate) enum CallOutcome {
     /// It surely did not leave: no connection.
     NotSent,
     /// It left, and nobody knows what came of it.
-    NoAnswer,
+    NoResponse,
     /// Whoever asked did not wait for its end.
     Abandoned,
 }
@@ -37,7 +37,7 @@ impl CallOutcome {
         Self::Throttled,
         Self::Failed,
         Self::NotSent,
-        Self::NoAnswer,
+        Self::NoResponse,
         Self::Abandoned,
     ];
 
@@ -55,7 +55,7 @@ impl CallOutcome {
     pub(crate) fn without_answer(error: &CallError) -> Self {
         match error {
             CallError::NotSent(_) => Self::NotSent,
-            CallError::MaybeSent(_) => Self::NoAnswer,
+            CallError::MaybeSent(_) => Self::NoResponse,
         }
     }
 
@@ -66,7 +66,7 @@ impl CallOutcome {
             Self::Throttled => "throttled",
             Self::Failed => "failed",
             Self::NotSent => "not_sent",
-            Self::NoAnswer => "no_answer",
+            Self::NoResponse => "no_response",
             Self::Abandoned => "abandoned",
         }
     }

@@ -72,7 +72,7 @@ impl Row {
 /// One page and the total, in one statement and so of one moment.
 ///
 /// The total is exact either way. Up to 99,999 the rows are counted, so that those count too that somebody wrote by
-/// other means; from 100,000 on that would take longer than reading the page, and the counts kept with the rows are
+/// other means; from 100,000 on that would take longer than reading the page, and the counts stored with the rows are
 /// taken. Which of the two is decided by the same statement that counts: between two statements the relay could carry
 /// the number over the border, and neither would be true.
 ///
@@ -89,9 +89,9 @@ fn page_of(filter: &AuditFilter) -> String {
     format!(
         "SELECT t.n AS total, l.id, l.user_id, l.action, l.entity_type, l.entity_id, l.changes, l.ip_address,
            l.created_at
-         FROM (SELECT CASE WHEN kept.n >= 100000 THEN kept.n
+         FROM (SELECT CASE WHEN stored.n >= 100000 THEN stored.n
                  ELSE (SELECT count(*) FROM audit_logs WHERE {wanted}) END AS n
-               FROM (SELECT coalesce(sum(n), 0)::bigint AS n FROM audit_counts WHERE {wanted}) kept) t
+               FROM (SELECT coalesce(sum(n), 0)::bigint AS n FROM audit_counts WHERE {wanted}) stored) t
          LEFT JOIN (
            (SELECT id AS key FROM audit_logs WHERE {wanted} ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3) k
            CROSS JOIN LATERAL (SELECT * FROM audit_logs WHERE account_id = $1 AND id = k.key LIMIT 1) l) ON true

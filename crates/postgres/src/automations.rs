@@ -143,11 +143,14 @@ async fn count<'a>(
         return Ok(());
     }
     sql(
-        "INSERT INTO automation_rollups AS r (account_id, span, at, automation_id, completed, failed, latency)
-         SELECT $1, d.span, d.at, $2, d.completed, d.failed, d.latency
-         FROM unnest($3, $4, $5, $6, $7) WITH ORDINALITY AS d (span, at, completed, failed, latency, position)
+        "INSERT INTO automation_rollups AS r (account_id, bucket_minutes, bucket_start, automation_id, completed,
+           failed, latency)
+         SELECT $1, d.bucket_minutes, d.bucket_start, $2, d.completed, d.failed, d.latency
+         FROM unnest($3, $4, $5, $6, $7) WITH ORDINALITY AS d (bucket_minutes, bucket_start, completed, failed,
+           latency, position)
          ORDER BY d.position
-         ON CONFLICT (account_id, span, at, automation_id) DO UPDATE SET completed = r.completed + excluded.completed,
+         ON CONFLICT (account_id, bucket_minutes, bucket_start, automation_id)
+           DO UPDATE SET completed = r.completed + excluded.completed,
            failed = r.failed + excluded.failed, latency = r.latency + excluded.latency",
     )
     .bind(account)

@@ -29,15 +29,15 @@ struct KeyRow {
     #[diesel(sql_type = Nullable<Binary>)]
     request_hash: Option<Vec<u8>>,
     #[diesel(sql_type = Nullable<Binary>)]
-    answer: Option<Vec<u8>>,
+    response: Option<Vec<u8>>,
 }
 
 impl From<KeyRow> for KeyState {
     fn from(row: KeyRow) -> Self {
-        match (row.request_hash, row.answer) {
-            (Some(hash), Some(answer)) => Self::Answered(StoredResponse {
+        match (row.request_hash, row.response) {
+            (Some(hash), Some(response)) => Self::Answered(StoredResponse {
                 request: RequestHash(hash),
-                response: Sealed(answer),
+                response: Sealed(response),
             }),
             _ => Self::Running,
         }
@@ -48,10 +48,10 @@ async fn claim(conn: &mut AsyncPgConnection, claim: &KeyClaim, lease: Duration) 
     let taken = sql("INSERT INTO idempotency_keys AS k (scope, key, holder, leased_until)
          VALUES ($1, $2, $3, now() + $4 * interval '1 microsecond')
          ON CONFLICT (scope, key) DO UPDATE
-           SET holder = excluded.holder, leased_until = excluded.leased_until, request_hash = NULL, answer = NULL,
+           SET holder = excluded.holder, leased_until = excluded.leased_until, request_hash = NULL, response = NULL,
                created_at = now()
-           WHERE (k.answer IS NULL AND k.leased_until <= now())
-              OR (k.answer IS NOT NULL AND k.created_at <= now() - $5 * interval '1 microsecond')")
+           WHERE (k.response IS NULL AND k.leased_until <= now())
+              OR (k.response IS NOT NULL AND k.created_at <= now() - $5 * interval '1 microsecond')")
     .bind(claim.scope.0)
     .bind(claim.key.as_str())
     .bind(claim.holder)
@@ -62,7 +62,7 @@ async fn claim(conn: &mut AsyncPgConnection, claim: &KeyClaim, lease: Duration) 
     if taken > 0 {
         return Ok(KeyState::Free);
     }
-    let row: Option<KeyRow> = sql("SELECT request_hash, answer FROM idempotency_keys WHERE scope = $1 AND key = $2")
+    let row: Option<KeyRow> = sql("SELECT request_hash, response FROM idempotency_keys WHERE scope = $1 AND key = $2")
         .bind(claim.scope.0)
         .bind(claim.key.as_str())
         .get_result(conn)
@@ -81,7 +81,7 @@ impl IdempotencyStore for PgIdempotency {
     async fn renew(&self, claim: &KeyClaim, lease: Duration) -> Result<(), StoreError> {
         let query = sql(
             "UPDATE idempotency_keys SET leased_until = now() + $4 * interval '1 microsecond'
-             WHERE scope = $1 AND key = $2 AND holder = $3 AND answer IS NULL",
+             WHERE scope = $1 AND key = $2 AND holder = $3 AND response IS NULL",
         )
         .bind(claim.scope.0)
         .bind(claim.key.as_str())
@@ -91,8 +91,8 @@ impl IdempotencyStore for PgIdempotency {
     }
 
     async fn finish(&self, claim: &KeyClaim, stored: &StoredResponse) -> Result<(), StoreError> {
-        let query = sql("UPDATE idempotency_keys SET request_hash = $4, answer = $5
-             WHERE scope = $1 AND key = $2 AND holder = $3 AND answer IS NULL")
+        let query = sql("UPDATE idempotency_keys SET request_hash = $4, response = $5
+             WHERE scope = $1 AND key = $2 AND holder = $3 AND response IS NULL")
         .bind(claim.scope.0)
         .bind(claim.key.as_str())
         .bind(claim.holder)
@@ -103,7 +103,7 @@ impl IdempotencyStore for PgIdempotency {
 
     async fn release(&self, claim: &KeyClaim) -> Result<(), StoreError> {
         let query =
-            sql("DELETE FROM idempotency_keys WHERE scope = $1 AND key = $2 AND holder = $3 AND answer IS NULL")
+            sql("DELETE FROM idempotency_keys WHERE scope = $1 AND key = $2 AND holder = $3 AND response IS NULL")
                 .bind(claim.scope.0)
                 .bind(claim.key.as_str())
                 .bind(claim.holder);
@@ -114,7 +114,7 @@ impl IdempotencyStore for PgIdempotency {
         let query = sql("DELETE FROM idempotency_keys WHERE (scope, key) IN (
                SELECT scope, key FROM idempotency_keys
                WHERE created_at <= now() - $1 * interval '1 microsecond'
-                 AND (answer IS NOT NULL OR leased_until <= now())
+                 AND (response IS NOT NULL OR leased_until <= now())
                ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)")
         .bind(KEPT_FOR)
         .bind(limit);

@@ -125,12 +125,12 @@ locked AS MATERIALIZED (
 counted AS (
   UPDATE links l SET clicks = l.clicks + k.clicks FROM locked k WHERE l.account_id = k.account_id AND l.id = k.id),
 rolled_up AS (
-  INSERT INTO link_rollups AS r (account_id, span, at, link_id, clicks)
-  SELECT n.account_id, n.span, n.at, n.link_id, n.clicks
-  FROM unnest($4, $5, $6, $7, $8) AS n (account_id, link_id, span, at, clicks)
+  INSERT INTO link_rollups AS r (account_id, bucket_minutes, bucket_start, link_id, clicks)
+  SELECT n.account_id, n.bucket_minutes, n.bucket_start, n.link_id, n.clicks
+  FROM unnest($4, $5, $6, $7, $8) AS n (account_id, link_id, bucket_minutes, bucket_start, clicks)
   JOIN locked k ON k.account_id = n.account_id AND k.id = n.link_id
-  ORDER BY n.account_id, n.span, n.at, n.link_id
-  ON CONFLICT (account_id, span, at, link_id) DO UPDATE SET clicks = r.clicks + excluded.clicks),
+  ORDER BY n.account_id, n.bucket_minutes, n.bucket_start, n.link_id
+  ON CONFLICT (account_id, bucket_minutes, bucket_start, link_id) DO UPDATE SET clicks = r.clicks + excluded.clicks),
 deferred AS (
   SELECT p.id FROM present p
   WHERE NOT EXISTS (SELECT FROM locked k WHERE k.account_id = p.account_id AND k.id = p.id)),

@@ -83,7 +83,7 @@ impl From<NotificationRow> for Notification {
 #[derive(QueryableByName)]
 struct SequencedNotificationRow {
     #[diesel(sql_type = BigInt)]
-    place: i64,
+    seq: i64,
     #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
     #[diesel(embed)]
@@ -93,7 +93,7 @@ struct SequencedNotificationRow {
 impl From<SequencedNotificationRow> for SequencedNotification {
     fn from(row: SequencedNotificationRow) -> Self {
         Self {
-            seq: row.place,
+            seq: row.seq,
             account_id: row.account_id.into(),
             notification: row.notification.into(),
         }
@@ -140,13 +140,13 @@ impl NotificationStore for PgNotifications {
 #[async_trait]
 impl NotificationFeed for PgNotificationFeed {
     async fn latest(&self) -> Result<i64, StoreError> {
-        let query = sql("SELECT coalesce(max(place), 0) AS n FROM notifications");
+        let query = sql("SELECT coalesce(max(seq), 0) AS n FROM notifications");
         Ok(self.0.row::<Number>(query).await?.n)
     }
 
     async fn after(&self, seq: i64, limit: i64) -> Result<Vec<SequencedNotification>, StoreError> {
         let query = sql(format!(
-            "SELECT n.place, n.account_id, {COLUMNS} FROM notifications n WHERE n.place > $1 ORDER BY n.place LIMIT $2"
+            "SELECT n.seq, n.account_id, {COLUMNS} FROM notifications n WHERE n.seq > $1 ORDER BY n.seq LIMIT $2"
         ))
         .bind(seq)
         .bind(limit);
@@ -155,7 +155,7 @@ impl NotificationFeed for PgNotificationFeed {
     }
 
     async fn seq_of(&self, account: AccountId, id: NotificationId) -> Result<Option<i64>, StoreError> {
-        let query = sql("SELECT place AS n FROM notifications WHERE account_id = $1 AND id = $2")
+        let query = sql("SELECT seq AS n FROM notifications WHERE account_id = $1 AND id = $2")
             .bind(account)
             .bind(id);
         Ok(self.0.row_if_any::<Number>(query).await?.map(|row| row.n))
@@ -169,8 +169,8 @@ impl NotificationFeed for PgNotificationFeed {
         limit: i64,
     ) -> Result<Vec<SequencedNotification>, StoreError> {
         let query = sql(format!(
-            "SELECT n.place, n.account_id, {COLUMNS} FROM notifications n
-             WHERE n.account_id = $1 AND n.place > $2 AND n.place <= $3 ORDER BY n.place LIMIT $4"
+            "SELECT n.seq, n.account_id, {COLUMNS} FROM notifications n
+             WHERE n.account_id = $1 AND n.seq > $2 AND n.seq <= $3 ORDER BY n.seq LIMIT $4"
         ))
         .bind(account)
         .bind(after)

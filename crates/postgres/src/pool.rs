@@ -120,7 +120,7 @@ impl PoolConfig {
         config.application_name(if role.is_some() {
             "recado tenant"
         } else {
-            "recado platform"
+            "recado owner"
         });
         config.connect_timeout(self.connect_timeout);
         config.keepalives_idle(ASKED_AFTER);
@@ -157,7 +157,7 @@ impl PoolConfig {
             .map_err(failed)?;
         let acquire_timeouts = match &self.pool_registry {
             Some((pool_registry, purpose)) => {
-                pool_registry.register(purpose, role.map_or("platform", |_| "tenant"), &pool)
+                pool_registry.register(purpose, role.map_or("owner", |_| "tenant"), &pool)
             }
             None => Arc::default(),
         };

@@ -16,12 +16,12 @@ use crate::sql::sql;
 const DEPTH: i64 = 10_000;
 
 /// Whose time has not come waits for nothing: it is in no queue.
-const WAITING: &str = "WITH RECURSIVE lines AS (
+const WAITING: &str = "WITH RECURSIVE endpoints AS (
        (SELECT endpoint_id, 1 AS n FROM webhook_deliveries WHERE state = 'waiting' ORDER BY endpoint_id LIMIT 1)
        UNION ALL
        SELECT (SELECT d.endpoint_id FROM webhook_deliveries d
          WHERE d.state = 'waiting' AND d.endpoint_id > l.endpoint_id ORDER BY d.endpoint_id LIMIT 1), l.n + 1
-       FROM lines l WHERE l.endpoint_id IS NOT NULL AND l.n < 1000),
+       FROM endpoints l WHERE l.endpoint_id IS NOT NULL AND l.n < 1000),
      kinds (kind) AS (VALUES ('audit'), ('notification'), ('webhook')),
      waiting (queue, depth, since) AS (
        SELECT 'runs_waiting', count(*), min(waiting_since) FROM (
@@ -39,9 +39,10 @@ const WAITING: &str = "WITH RECURSIVE lines AS (
          WHERE c.status = 'scheduled' AND c.deleted_at IS NULL AND c.scheduled_at <= now()
          ORDER BY c.scheduled_at LIMIT $1) q
        UNION ALL
-       SELECT 'audiences', count(*), min(created_at) FROM (SELECT created_at FROM campaign_audiences LIMIT $1) q
+       SELECT 'recipient_batches', count(*), min(created_at) FROM (SELECT created_at
+         FROM campaign_recipient_batches LIMIT $1) q
        UNION ALL
-       SELECT 'sends_in_doubt', count(*), min(unknown_at) FROM (
+       SELECT 'sends_unknown', count(*), min(unknown_at) FROM (
          SELECT unknown_at FROM campaign_sends WHERE unknown_at IS NOT NULL ORDER BY unknown_at LIMIT $1) q
        UNION ALL
        SELECT 'replies_pending', count(*), min(recorded_at) FROM (
@@ -56,7 +57,7 @@ const WAITING: &str = "WITH RECURSIVE lines AS (
          SELECT created_at FROM outbox_events WHERE retry_at IS NOT NULL LIMIT $1) q
        UNION ALL
        SELECT 'webhook_deliveries', count(*), min(next_attempt_at) FROM (
-         SELECT d.next_attempt_at FROM lines l
+         SELECT d.next_attempt_at FROM endpoints l
          JOIN webhook_endpoints e ON e.id = l.endpoint_id AND e.is_active AND e.direction = 'outbound'
          JOIN accounts a ON a.id = e.account_id AND a.status = 'active'
          CROSS JOIN LATERAL (SELECT next_attempt_at FROM webhook_deliveries

@@ -13,13 +13,13 @@ use crate::transactions::in_owner;
 /// `ANALYZE` there cancels the autovacuum that they depend on, and throws cached plans of hot statements away.
 pub const QUEUE_TABLES: &[&str] = &[
     "account_deletions",
-    "campaign_audiences",
+    "campaign_recipient_batches",
     "campaign_queue",
     "campaign_retries",
     "gateway_cancellations",
     "gateway_events",
     "idempotency_keys",
-    "number_paces",
+    "phone_number_send_slots",
     "outbox_events",
     "outgoing_mail",
     "rfm_calculations",

@@ -96,7 +96,7 @@ impl Streams {
 
     /// Looks for new notifications until the server stops.
     pub async fn publish(self, feed: impl NotificationFeed) {
-        let metrics = WorkerMetrics::of("notification streams");
+        let metrics = WorkerMetrics::of("notification_streams");
         while !self.0.stop.is_cancelled() {
             let Some(seq) = self.seq() else {
                 tokio::select! {

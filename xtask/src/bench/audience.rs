@@ -76,7 +76,7 @@ fn made_by_us(client: &mut Client, sender: &Sender) -> Result<f64> {
 fn is_made(client: &mut Client, campaign: &str) -> Result<bool> {
     let row = client.query_one(
         "SELECT EXISTS (SELECT 1 FROM campaign_sends WHERE campaign_id = $1::text::uuid LIMIT 1)
-           AND NOT EXISTS (SELECT 1 FROM campaign_audiences WHERE campaign_id = $1::text::uuid)",
+           AND NOT EXISTS (SELECT 1 FROM campaign_recipient_batches WHERE campaign_id = $1::text::uuid)",
         &[&campaign],
     );
     row.and_then(|row| row.try_get(0))

@@ -21,7 +21,7 @@ const SETTING: &str = "current_setting";
 const ROLLUP: &str =
     "SELECT date_bin('1 day', at, '2000-01-01 03:00Z'), sum(sent), sum(delivered), sum(read), sum(failed),
     sum(received) FROM message_rollups
-  WHERE account_id = :account AND span = 180 AND at >= now() - interval '90 days' GROUP BY 1";
+  WHERE account_id = :account AND bucket_minutes = 180 AND bucket_start >= now() - interval '90 days' GROUP BY 1";
 
 pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let Some(program) = fixture.cluster.program("pgbench") else {
@@ -58,7 +58,7 @@ fn prepare(fixture: &Fixture) -> Result<()> {
         "DROP ROLE IF EXISTS {UNBOUND};
          CREATE ROLE {UNBOUND} BYPASSRLS;
          GRANT {TENANT} TO {UNBOUND};
-         INSERT INTO message_rollups (account_id, span, at, sent, delivered, read, failed, received)
+         INSERT INTO message_rollups (account_id, bucket_minutes, bucket_start, sent, delivered, read, failed, received)
            SELECT a, 180, date_bin('3 hours', now(), '2000-01-01 00:00Z') - n * interval '3 hours', 5, 4, 3, 2, 1
            FROM unnest(ARRAY[{}]) a, generate_series(0, 8 * 365) n ON CONFLICT DO NOTHING;
          VACUUM ANALYZE message_rollups",

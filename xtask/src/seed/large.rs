@@ -381,7 +381,7 @@ impl Large<'_> {
             ),
             // Clicks have no rows but these.
             Table::new(
-                "link_rollups (account_id, span, at, link_id, clicks)",
+                "link_rollups (account_id, bucket_minutes, bucket_start, link_id, clicks)",
                 LINKS * DAYS,
                 move |n| {
                     let day = n / LINKS;

@@ -9,7 +9,7 @@ impl Billing {
     pub async fn cancel(&self, tenant: &Tenant) -> Result<Cancelled, BillingError> {
         let current = self.live(tenant).await?;
         let intent = Intent::Cancel {
-            by: Initiator::from(tenant),
+            initiator: Initiator::from(tenant),
         };
         let intended = self
             .core

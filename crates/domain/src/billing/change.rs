@@ -55,7 +55,7 @@ impl Billing {
             exceeded(&usage, limits)?;
         }
         let intent = Intent::Change {
-            by: Initiator::from(tenant),
+            initiator: Initiator::from(tenant),
             plan: plan.id.to_owned(),
             cycle,
             value: plan.price(cycle),

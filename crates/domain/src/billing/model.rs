@@ -74,14 +74,14 @@ pub enum Intent {
     /// The subscription is being made; until then the row is a reservation.
     Subscribe {
         /// By whom.
-        by: Initiator,
+        initiator: Initiator,
     },
     /// It was not found at the gateway. Should it turn up there after all, it is removed there.
     Abandoned,
     /// Its plan or cycle is being changed.
     Change {
         /// By whom.
-        by: Initiator,
+        initiator: Initiator,
         /// The new plan.
         plan: String,
         /// The new cycle.
@@ -92,7 +92,7 @@ pub enum Intent {
     /// It is being cancelled.
     Cancel {
         /// By whom.
-        by: Initiator,
+        initiator: Initiator,
     },
 }
 

@@ -159,7 +159,7 @@ enum Sent {
 /// The row that holds the place.
 fn attempt(tenant: &Tenant, validated: &ValidatedSubscribe, id: uuid::Uuid, now: OffsetDateTime) -> Subscription {
     let intent = Intent::Subscribe {
-        by: Initiator::from(tenant),
+        initiator: Initiator::from(tenant),
     };
     Subscription {
         account_id: tenant.account_id,

@@ -40,11 +40,11 @@ impl SubscriptionWorkflow {
         first: Option<&GatewayPayment>,
         check_at: OffsetDateTime,
     ) -> Result<Option<Subscription>, StoreError> {
-        let Some(Intent::Subscribe { by }) = attempt.pending.as_ref().map(|pending| &pending.intent) else {
+        let Some(Intent::Subscribe { initiator }) = attempt.pending.as_ref().map(|pending| &pending.intent) else {
             return Ok(None);
         };
         let now = self.clock.now();
-        let mut change = completed(attempt, made, now, by);
+        let mut change = completed(attempt, made, now, initiator);
         change.subscription.check_at = Some(check_at);
         // Only what is as new as the subscription: anything that happened since is told, or asked for.
         let is_card = attempt.billing_type == BillingType::CreditCard;
@@ -240,7 +240,7 @@ impl SubscriptionWorkflow {
 }
 
 /// A card is charged at once, so that its period begins; everything else waits for the payment.
-fn completed(attempt: &Subscription, made: &GatewaySubscription, now: OffsetDateTime, by: &Initiator) -> Change {
+fn completed(attempt: &Subscription, made: &GatewaySubscription, now: OffsetDateTime, initiator: &Initiator) -> Change {
     let mut after = attempt.clone();
     after.pending = None;
     after.gateway_customer_id = Some(made.customer.clone());
@@ -253,7 +253,7 @@ fn completed(attempt: &Subscription, made: &GatewaySubscription, now: OffsetDate
         credit(&mut after, cycle, now);
         after.period_granted = true;
     }
-    let audit = by.audit(AuditAction::Create, after.id).with_changes(json!({
+    let audit = initiator.audit(AuditAction::Create, after.id).with_changes(json!({
         "plan": after.plan, "cycle": after.cycle, "billing_type": after.billing_type, "value": after.value,
         "status": after.status,
     }));
@@ -281,7 +281,12 @@ fn completed(attempt: &Subscription, made: &GatewaySubscription, now: OffsetDate
 
 /// The plan and cycle that were intended.
 fn changed(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
-    let Some(Intent::Change { by, plan, cycle, value }) = current.pending.as_ref().map(|pending| &pending.intent)
+    let Some(Intent::Change {
+        initiator,
+        plan,
+        cycle,
+        value,
+    }) = current.pending.as_ref().map(|pending| &pending.intent)
     else {
         return None;
     };
@@ -290,7 +295,7 @@ fn changed(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
     after.pending = None;
     after.updated_at = now;
     (after.plan, after.cycle, after.value) = (plan.clone(), *cycle, *value);
-    let audit = by.audit(AuditAction::Update, after.id).with_changes(json!({
+    let audit = initiator.audit(AuditAction::Update, after.id).with_changes(json!({
         "plan": { "from": current.plan, "to": after.plan }, "cycle": { "from": current.cycle, "to": after.cycle },
         "value": { "from": current.value, "to": after.value },
     }));
@@ -317,7 +322,7 @@ fn changed(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
 
 /// The end by the account; what was paid stays.
 fn cancelled(current: &Subscription, others: &[SubscriptionState], now: OffsetDateTime) -> Option<Change> {
-    let Some(Intent::Cancel { by }) = current.pending.as_ref().map(|pending| &pending.intent) else {
+    let Some(Intent::Cancel { initiator }) = current.pending.as_ref().map(|pending| &pending.intent) else {
         return None;
     };
     let mut after = current.clone();
@@ -328,7 +333,7 @@ fn cancelled(current: &Subscription, others: &[SubscriptionState], now: OffsetDa
         return Some(Change::of(after));
     };
     enter(&mut after, next, now);
-    let audit = by.audit(AuditAction::Delete, after.id).with_changes(json!({
+    let audit = initiator.audit(AuditAction::Delete, after.id).with_changes(json!({
         "plan": after.plan, "previousStatus": current.status,
     }));
     let name = plan_name(&after.plan);

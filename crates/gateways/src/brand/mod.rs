@@ -127,7 +127,7 @@ fn end(refusal: &PageRefusal) -> CallOutcome {
         PageRefusal::Url(_) | PageRefusal::Redirect(_) | PageRefusal::Resolution | PageRefusal::Connection => {
             CallOutcome::NotSent
         }
-        PageRefusal::TimedOut => CallOutcome::NoAnswer,
+        PageRefusal::TimedOut => CallOutcome::NoResponse,
         _ => CallOutcome::Failed,
     }
 }

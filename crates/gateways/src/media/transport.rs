@@ -67,7 +67,7 @@ impl HttpService for Transport {
         call.end(match &answer {
             Ok(Ok(answer)) => CallOutcome::of(answer.status().as_u16()),
             Ok(Err(error)) if error.is_connect() => CallOutcome::NotSent,
-            Ok(Err(_)) | Err(_) => CallOutcome::NoAnswer,
+            Ok(Err(_)) | Err(_) => CallOutcome::NoResponse,
         });
         let answer = answer.map_err(|late| HttpError::new(HttpErrorKind::Timeout, late))?;
         let answer = answer.map_err(|error| HttpError::new(kind(&error), error))?;

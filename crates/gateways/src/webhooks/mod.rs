@@ -95,7 +95,7 @@ fn end(outcome: AttemptOutcome) -> CallOutcome {
         AttemptOutcome::Unreachable(Failure::Refused | Failure::Resolution | Failure::Connection | Failure::Tls) => {
             CallOutcome::NotSent
         }
-        AttemptOutcome::Unreachable(Failure::TimedOut | Failure::Broken) => CallOutcome::NoAnswer,
+        AttemptOutcome::Unreachable(Failure::TimedOut | Failure::Broken) => CallOutcome::NoResponse,
     }
 }
 

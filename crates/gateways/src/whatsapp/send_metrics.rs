@@ -20,7 +20,7 @@ impl SendMetrics {
             accepted: count("accepted"),
             failed: count("failed"),
             throttled: count("throttled"),
-            run_blocked: count("halted"),
+            run_blocked: count("run_blocked"),
             unknown: count("unknown"),
         }
     }

@@ -47,10 +47,10 @@ impl From<CancellationRow> for GatewayCancellation {
 
 /// By these an account, or somebody in it, is found. They go first, so that nobody finds what is being removed.
 const DIRECTORIES: [&str; 9] = [
-    "DELETE FROM gateway_events WHERE subject IN
+    "DELETE FROM gateway_events WHERE gateway_subscription_id IN
        (SELECT gateway_subscription_id FROM gateway_subscriptions WHERE account_id = $1)",
     "DELETE FROM gateway_subscriptions WHERE account_id = $1",
-    "DELETE FROM number_paces p WHERE EXISTS
+    "DELETE FROM phone_number_send_slots p WHERE EXISTS
        (SELECT FROM whatsapp_numbers n WHERE n.phone_number_id = p.phone_number_id AND n.account_id = $1)
      AND NOT EXISTS
        (SELECT FROM whatsapp_numbers n WHERE n.phone_number_id = p.phone_number_id AND n.account_id <> $1)",

@@ -15,9 +15,9 @@ macro_rules! replies_of_month {
     ($month:literal) => {
         concat!(
             "coalesce((SELECT sum(sent + delivered + read)::bigint FROM message_rollups
-               WHERE account_id = $1 AND span = 1440 AND at >= (",
+               WHERE account_id = $1 AND bucket_minutes = 1440 AND bucket_start >= (",
             $month,
-            ")::timestamp AT TIME ZONE 'UTC' AND at < ((",
+            ")::timestamp AT TIME ZONE 'UTC' AND bucket_start < ((",
             $month,
             ")::timestamp + interval '1 month') AT TIME ZONE 'UTC'), 0)"
         )
@@ -36,12 +36,13 @@ pub(crate) async fn count_messages(
         return Ok(());
     }
     sql(
-        "INSERT INTO message_rollups AS r (account_id, span, at, sent, delivered, read, failed, received)
-         SELECT $1, d.span, d.at, d.sent, d.delivered, d.read, d.failed, d.received
+        "INSERT INTO message_rollups AS r (account_id, bucket_minutes, bucket_start, sent, delivered, read, failed,
+           received)
+         SELECT $1, d.bucket_minutes, d.bucket_start, d.sent, d.delivered, d.read, d.failed, d.received
          FROM unnest($2, $3, $4, $5, $6, $7, $8) WITH ORDINALITY
-           AS d (span, at, sent, delivered, read, failed, received, position)
+           AS d (bucket_minutes, bucket_start, sent, delivered, read, failed, received, position)
          ORDER BY d.position
-         ON CONFLICT (account_id, span, at) DO UPDATE SET sent = r.sent + excluded.sent,
+         ON CONFLICT (account_id, bucket_minutes, bucket_start) DO UPDATE SET sent = r.sent + excluded.sent,
            delivered = r.delivered + excluded.delivered, read = r.read + excluded.read,
            failed = r.failed + excluded.failed, received = r.received + excluded.received",
     )

@@ -107,7 +107,7 @@ const MESSAGES: &str = "
          ORDER BY s.contact_id DESC LIMIT $5) s
        WHERE n.account_id = $1 AND n.slot = 0 AND n.created_at >= $6 AND n.created_at < $7
          AND (n.created_at, n.campaign_id) <= ($2, $3)
-       ORDER BY n.created_at DESC, n.campaign_id DESC, s.contact_id DESC LIMIT $5)) AS told
+       ORDER BY n.created_at DESC, n.campaign_id DESC, s.contact_id DESC LIMIT $5)) AS exported
     ORDER BY at DESC, id DESC, part DESC LIMIT $5";
 
 /// By their ids, which are made in the order of time.

@@ -42,7 +42,7 @@ fn dashboard() -> String {
              FROM contact_counts WHERE account_id = $1),
            'messages', (SELECT {SUMS} FROM (
                SELECT sent, delivered, read, failed, received FROM message_rollups
-               WHERE account_id = $1 AND span = 1440
+               WHERE account_id = $1 AND bucket_minutes = 1440
                UNION ALL SELECT sent, delivered, read, failed, 0 FROM campaign_counter_slots WHERE account_id = $1) m),
            'conversations', (SELECT coalesce(json_agg(json_build_array(status, conversations)), '[]')
              FROM conversation_counts WHERE account_id = $1),
@@ -50,7 +50,7 @@ fn dashboard() -> String {
                'this_month', count(*) FILTER (WHERE created_at >= $3::timestamp AT TIME ZONE 'UTC'))
              FROM campaigns WHERE account_id = $1 AND deleted_at IS NULL),
            'automations', (SELECT json_build_object('active', count(*))
-             FROM automations WHERE account_id = $1 AND status = 'active'))::text AS figures"
+             FROM automations WHERE account_id = $1 AND status = 'active'))::text AS totals"
     )
 }
 
@@ -58,11 +58,11 @@ fn dashboard() -> String {
 fn messages() -> String {
     format!(
         "SELECT json_agg(coalesce(d.sums, '{{\"sent\":0,\"delivered\":0,\"read\":0,\"failed\":0,\"received\":0}}')
-           ORDER BY slot)::text AS figures
+           ORDER BY slot)::text AS totals
          FROM generate_series(1, cardinality($2) - 1) AS slot
          LEFT JOIN (SELECT slot, {SUMS} AS sums FROM (
-             SELECT width_bucket(at, $2) AS slot, sent, delivered, read, failed, received FROM message_rollups
-             WHERE account_id = $1 AND span = $3 AND at >= $4 AND at < $5
+             SELECT width_bucket(bucket_start, $2) AS slot, sent, delivered, read, failed, received FROM message_rollups
+             WHERE account_id = $1 AND bucket_minutes = $3 AND bucket_start >= $4 AND bucket_start < $5
              UNION ALL SELECT width_bucket(created_at, $2), sent, delivered, read, failed, 0
              FROM campaign_counter_slots
              WHERE account_id = $1 AND created_at >= $4 AND created_at < $5) m GROUP BY slot) d USING (slot)"
@@ -74,7 +74,7 @@ const CAMPAIGNS: &str = "
     SELECT coalesce(json_agg(json_build_object('id', c.id, 'name', c.name, 'template_name', c.template_name,
         'executed_at', c.executed_at, 'total_recipients', c.total_recipients,
         'messages', json_build_object('sent', c.sent, 'delivered', c.delivered, 'read', c.read, 'failed', c.failed,
-          'received', 0)) ORDER BY c.executed_at DESC, c.id DESC), '[]')::text AS figures
+          'received', 0)) ORDER BY c.executed_at DESC, c.id DESC), '[]')::text AS totals
     FROM (SELECT c.*, coalesce(n.sent, 0) AS sent, coalesce(n.delivered, 0) AS delivered, coalesce(n.read, 0) AS read,
         coalesce(n.failed, 0) AS failed
       FROM (SELECT c.id, c.name, t.name AS template_name, c.executed_at, c.total_recipients
@@ -89,12 +89,13 @@ const CAMPAIGNS: &str = "
 /// week are counted from the beginning of the epoch, which was a Thursday: in whole numbers, as there are many rows.
 const HEAT_MAP: &str = "
     SELECT coalesce(json_agg(json_build_object('day', day, 'hour', hour, 'count', received) ORDER BY day, hour), '[]')::text
-      AS figures
+      AS totals
     FROM (SELECT (hour_of_week / 24 + 4) % 7 AS day, hour_of_week % 24 AS hour, received
-      FROM (SELECT (date_part('epoch', r.at)::bigint + s.ahead) / 3600 % 168 AS hour_of_week,
+      FROM (SELECT (date_part('epoch', r.bucket_start)::bigint + s.ahead) / 3600 % 168 AS hour_of_week,
           sum(r.received)::bigint AS received
         FROM unnest($2, $3, $4) AS s (starts, ends, ahead)
-        JOIN message_rollups r ON r.account_id = $1 AND r.span = 15 AND r.at >= s.starts AND r.at < s.ends
+        JOIN message_rollups r ON r.account_id = $1 AND r.bucket_minutes = 15 AND r.bucket_start >= s.starts
+          AND r.bucket_start < s.ends
         WHERE r.received <> 0 GROUP BY 1) AS hours) AS cells";
 
 #[async_trait]

@@ -18,7 +18,7 @@ pub(super) fn all() -> String {
                    FROM metric_sources WHERE account_id = $1 GROUP BY metric_name) s USING (metric_name)
              WHERE m.account_id = $1 AND m.total_events > 0 AND ($2 IS NULL OR $2 = ANY (s.sources))),
            'sources', (SELECT coalesce(json_agg(source ORDER BY source COLLATE \"C\"), '[]')
-             FROM (SELECT DISTINCT source FROM metric_sources WHERE account_id = $1) s))::text AS figures"
+             FROM (SELECT DISTINCT source FROM metric_sources WHERE account_id = $1) s))::text AS totals"
     )
 }
 
@@ -36,9 +36,10 @@ pub(super) fn one() -> String {
         "SELECT json_build_object('metric_name', m.metric_name, 'display_name', {DISPLAY_NAME}, 'days', {days},
            'unique_contacts', (SELECT coalesce(sum(last_contacts), 0)::bigint FROM (
               SELECT last_contacts FROM metric_rollups
-              WHERE account_id = $1 AND metric_name = $8 AND span = 1440 AND at >= $6
+              WHERE account_id = $1 AND metric_name = $8 AND bucket_minutes = 1440 AND bucket_start >= $6
               UNION ALL SELECT last_contacts FROM metric_rollups
-              WHERE account_id = $1 AND metric_name = $8 AND span = 15 AND at >= $4 AND at < $6) t))::text AS figures
+              WHERE account_id = $1 AND metric_name = $8 AND bucket_minutes = 15 AND bucket_start >= $4
+                AND bucket_start < $6) t))::text AS totals
          FROM metrics m
          WHERE m.account_id = $1 AND m.metric_name = $8 AND m.total_events > 0 AND $7 >= $6"
     )
@@ -52,7 +53,7 @@ pub(super) const TOP_CONTACTS: &str = "
       FROM (SELECT p.contact_id, c.name, p.event_count, p.total_value, p.last_event_at FROM metric_contacts p
         JOIN contacts c ON c.account_id = p.account_id AND c.id = p.contact_id AND c.deleted_at IS NULL
         WHERE p.account_id = $1 AND p.metric_name = $2 AND p.event_count > 0
-        ORDER BY p.total_value DESC, p.contact_id LIMIT $3) t)::text AS figures
+        ORDER BY p.total_value DESC, p.contact_id LIMIT $3) t)::text AS totals
     FROM metrics m WHERE m.account_id = $1 AND m.metric_name = $2 AND m.total_events > 0";
 
 /// `$2`: the metric; `$3`: how many events; `$4`: the cursor. What comes after it is found by the index alone.
@@ -74,7 +75,7 @@ pub(super) fn activity(cursor: bool) -> String {
             FROM (SELECT e.*, c.name FROM metric_events e
               LEFT JOIN contacts c ON c.account_id = e.account_id AND c.id = e.contact_id AND c.deleted_at IS NULL
               WHERE e.account_id = $1 AND e.metric_name = $2 {after}
-              ORDER BY e.occurred_at DESC, e.id DESC LIMIT $3) t))::text AS figures
+              ORDER BY e.occurred_at DESC, e.id DESC LIMIT $3) t))::text AS totals
          FROM metrics m WHERE m.account_id = $1 AND m.metric_name = $2 AND m.total_events > 0"
     )
 }

@@ -46,14 +46,15 @@ struct RfmTotalsRow {
 }
 
 const FIGURES: &str = "
-    SELECT (SELECT coalesce(sum(paid), 0)::bigint FROM order_rollups WHERE account_id = $1 AND span = 1440) AS orders,
+    SELECT (SELECT coalesce(sum(paid), 0)::bigint FROM order_rollups WHERE account_id = $1
+      AND bucket_minutes = 1440) AS orders,
       (SELECT calculated_at FROM rfm_calculations WHERE account_id = $1) AS calculated_at,
       (SELECT coalesce(json_agg(json_build_array(segment, contacts)), '[]')
        FROM rfm_counts WHERE account_id = $1) AS sizes";
 
 /// How many paid orders the account `$1` has.
 const ORDERS: &str =
-    "SELECT coalesce(sum(paid), 0)::bigint AS n FROM order_rollups WHERE account_id = $1 AND span = 1440";
+    "SELECT coalesce(sum(paid), 0)::bigint AS n FROM order_rollups WHERE account_id = $1 AND bucket_minutes = 1440";
 
 /// `$2`: the claim; `$3`, `$4`, `$5`: the grid. In whole numbers, `rank - 1` being how many are below.
 const SCORES: &str = "

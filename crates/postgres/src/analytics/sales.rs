@@ -7,8 +7,8 @@ use super::window::{count, daily, money, range_sums, whole};
 fn named(kind: &str, table: &str) -> String {
     format!(
         "SELECT '{kind}' AS kind, id, name FROM {table} WHERE account_id = $1
-           AND id BETWEEN (SELECT id FROM owed WHERE kind = '{kind}' ORDER BY id LIMIT 1)
-             AND (SELECT id FROM owed WHERE kind = '{kind}' ORDER BY id DESC LIMIT 1)"
+           AND id BETWEEN (SELECT id FROM attributed WHERE kind = '{kind}' ORDER BY id LIMIT 1)
+             AND (SELECT id FROM attributed WHERE kind = '{kind}' ORDER BY id DESC LIMIT 1)"
     )
 }
 
@@ -41,16 +41,16 @@ pub(super) fn revenue() -> String {
         &shown.join(", "),
     );
     format!(
-        "WITH owed AS (
-           SELECT kind, origin_id AS id, sum(orders)::bigint AS orders, sum(revenue) AS revenue
-           FROM {attributions} GROUP BY kind, origin_id HAVING sum(orders) <> 0),
+        "WITH attributed AS (
+           SELECT kind, attributed_to_id AS id, sum(orders)::bigint AS orders, sum(revenue) AS revenue
+           FROM {attributions} GROUP BY kind, attributed_to_id HAVING sum(orders) <> 0),
          named AS MATERIALIZED ({campaigns} UNION ALL {automations}),
          clicked AS (
            SELECT link_id AS id, sum(clicks)::bigint AS clicks FROM {clicked} GROUP BY link_id HAVING sum(clicks) <> 0),
          links_shown AS (
            SELECT l.id, l.short_code, l.original_url, coalesce(k.clicks, 0) AS clicks, coalesce(o.orders, 0) AS orders,
              coalesce(o.revenue, 0) AS revenue
-           FROM clicked k FULL JOIN (SELECT id, orders, revenue FROM owed WHERE kind = 'link') o ON o.id = k.id
+           FROM clicked k FULL JOIN (SELECT id, orders, revenue FROM attributed WHERE kind = 'link') o ON o.id = k.id
            JOIN links l ON l.account_id = $1 AND l.id = coalesce(k.id, o.id)
            ORDER BY revenue DESC, clicks DESC, l.id LIMIT $10)
          SELECT json_build_object('days', {days},
@@ -59,15 +59,20 @@ pub(super) fn revenue() -> String {
            'campaigns', c.campaigns, 'automations', c.automations,
            'links', (SELECT coalesce(json_agg(json_build_object('id', id, 'short_code', short_code,
                'original_url', original_url, 'clicks', clicks, 'orders', orders, 'revenue', revenue::text)
-               ORDER BY revenue DESC, clicks DESC, id), '[]') FROM links_shown))::text AS figures
-         FROM (SELECT {owed_campaigns} AS campaigns, {owed_automations} AS automations
-           FROM owed JOIN named USING (kind, id)) AS c",
-        attributions = range_sums("attribution_rollups", "kind, origin_id", &["orders", "revenue"], RANGES),
+               ORDER BY revenue DESC, clicks DESC, id), '[]') FROM links_shown))::text AS totals
+         FROM (SELECT {attributed_campaigns} AS campaigns, {attributed_automations} AS automations
+           FROM attributed JOIN named USING (kind, id)) AS c",
+        attributions = range_sums(
+            "attribution_rollups",
+            "kind, attributed_to_id",
+            &["orders", "revenue"],
+            RANGES
+        ),
         clicked = range_sums("link_rollups", "link_id", &["clicks"], RANGES),
         campaigns = named("campaign", "campaigns"),
         automations = named("automation", "automations"),
-        owed_campaigns = attributed_revenues("campaign"),
-        owed_automations = attributed_revenues("automation"),
+        attributed_campaigns = attributed_revenues("campaign"),
+        attributed_automations = attributed_revenues("automation"),
     )
 }
 
@@ -96,7 +101,7 @@ pub(super) fn ecommerce() -> String {
            'products', (SELECT coalesce(json_agg(json_build_object('product_id', p.product_id, 'name', n.name,
                'quantity', p.quantity::text, 'revenue', p.revenue::text) ORDER BY p.revenue DESC, p.product_id), '[]')
              FROM products p JOIN product_names n ON n.account_id = $1 AND n.product_id = p.product_id),
-           {placed}, {pending}, {cancelled}, {refunded}, {carts}, {recovered})::text AS figures
+           {placed}, {pending}, {cancelled}, {refunded}, {carts}, {recovered})::text AS totals
          FROM (SELECT sum(placed) AS placed, sum(pending) AS pending, sum(cancelled) AS cancelled,
              sum(refunded) AS refunded FROM sold) AS s,
            (SELECT sum(carts) AS carts, sum(recovered) AS recovered FROM {all_carts}) AS c",
@@ -130,7 +135,7 @@ pub(super) fn automations() -> String {
          SELECT json_build_object('automations',
            (SELECT coalesce(json_agg(json_build_object('id', id, 'name', name, 'completed', completed,
               'failed', failed, 'latency', latency::text) ORDER BY completed + failed DESC, id), '[]') FROM most),
-           {completed}, {failed}, {latency})::text AS figures
+           {completed}, {failed}, {latency})::text AS totals
          FROM (SELECT sum(completed) AS completed, sum(failed) AS failed, sum(latency) AS latency FROM ran) AS r
          WHERE cardinality($2) > $3 - $3",
         executions = whole("automation_rollups"),

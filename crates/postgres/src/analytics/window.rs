@@ -14,12 +14,12 @@ use crate::sql::{Sql, sql};
 #[derive(QueryableByName)]
 pub(super) struct TotalsRow {
     #[diesel(sql_type = Text)]
-    pub(super) figures: String,
+    pub(super) totals: String,
 }
 
 impl TotalsRow {
     pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, StoreError> {
-        serde_json::from_str(&self.figures).map_err(corrupt)
+        serde_json::from_str(&self.totals).map_err(corrupt)
     }
 }
 
@@ -40,9 +40,12 @@ pub(super) fn over<'a>(text: String, account: AccountId, window: &Window) -> Sql
 /// at its ends.
 pub(super) fn whole(table: &str) -> String {
     format!(
-        "(SELECT * FROM {table} WHERE account_id = $1 AND span = 1440 AND at >= $6 AND at < $7
-          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 15 AND at >= $4 AND at < $6
-          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 15 AND at >= $7 AND at < $5) AS t"
+        "(SELECT * FROM {table} WHERE account_id = $1 AND bucket_minutes = 1440 AND bucket_start >= $6
+           AND bucket_start < $7
+          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND bucket_minutes = 15 AND bucket_start >= $4
+            AND bucket_start < $6
+          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND bucket_minutes = 15 AND bucket_start >= $7
+            AND bucket_start < $5) AS t"
     )
 }
 
@@ -76,7 +79,8 @@ pub(super) fn range_sums(table: &str, keys: &str, sums: &[&str], bound: [&str; 4
             .collect();
         format!(
             "SELECT {keys}{signed} FROM {table}
-             WHERE account_id = $1 AND span = ({spans})[{at}] AND at >= ({starts})[{at}] AND at < ({ends})[{at}]"
+             WHERE account_id = $1 AND bucket_minutes = ({spans})[{at}] AND bucket_start >= ({starts})[{at}]
+               AND bucket_start < ({ends})[{at}]"
         )
     };
     let ranges: Vec<String> = (1..=Window::MAX_RANGES).map(range).collect();
@@ -89,8 +93,9 @@ pub(super) fn daily(table: &str, condition: &str, sums: &str, shown: &str) -> St
     format!(
         "(SELECT json_agg(json_build_object({shown}) ORDER BY slot)
           FROM generate_series(1, cardinality($2) - 1) AS slot
-          LEFT JOIN (SELECT width_bucket(at, $2) AS slot, {sums} FROM {table}
-            WHERE account_id = $1 AND span = $3 AND at >= $4 AND at < $5 {condition} GROUP BY 1) AS d USING (slot))"
+          LEFT JOIN (SELECT width_bucket(bucket_start, $2) AS slot, {sums} FROM {table}
+            WHERE account_id = $1 AND bucket_minutes = $3 AND bucket_start >= $4
+              AND bucket_start < $5 {condition} GROUP BY 1) AS d USING (slot))"
     )
 }
 

@@ -28,9 +28,9 @@ struct EventRow {
     #[diesel(sql_type = SqlUuid)]
     id: Uuid,
     #[diesel(sql_type = Text)]
-    subject: String,
+    gateway_subscription_id: String,
     #[diesel(sql_type = Jsonb)]
-    news: Value,
+    data: Value,
     #[diesel(sql_type = Timestamptz)]
     received_at: OffsetDateTime,
     #[diesel(sql_type = Integer)]
@@ -49,8 +49,8 @@ impl TryFrom<EventRow> for StoredEvent {
     fn try_from(row: EventRow) -> Result<Self, StoreError> {
         Ok(Self {
             id: row.id.into(),
-            subject: row.subject,
-            data: serde_json::from_value(row.news).map_err(corrupt)?,
+            subject: row.gateway_subscription_id,
+            data: serde_json::from_value(row.data).map_err(corrupt)?,
             received_at: row.received_at,
             attempts: row.attempts.unsigned_abs(),
         })
@@ -82,9 +82,10 @@ impl GatewayEventStore for PgGatewayEvents {
     ) -> Result<RecordOutcome, StoreError> {
         let data = serde_json::to_value(&event.data).map_err(corrupt)?;
         let statement = sql(
-            "INSERT INTO gateway_events (id, key, event, subject, news, received_at, due_at)
+            "INSERT INTO gateway_events (id, key, event, gateway_subscription_id, data, received_at, due_at)
              VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $7 THEN
-               CASE WHEN EXISTS (SELECT FROM gateway_events WHERE subject = $4 AND due_at IS NOT NULL) THEN now()
+               CASE WHEN EXISTS (SELECT FROM gateway_events WHERE gateway_subscription_id = $4
+                 AND due_at IS NOT NULL) THEN now()
                ELSE now() + $8 * interval '1 microsecond' END END)
              ON CONFLICT (key) DO NOTHING RETURNING coalesce(due_at > now(), false) AS claimed",
         )
@@ -108,11 +109,12 @@ impl GatewayEventStore for PgGatewayEvents {
         let query = sql(
             "UPDATE gateway_events SET due_at = now() + $1 * interval '1 microsecond'
              WHERE id = (SELECT e.id FROM gateway_events e
-               WHERE e.due_at <= now() AND ($2 IS NULL OR e.subject = $2)
+               WHERE e.due_at <= now() AND ($2 IS NULL OR e.gateway_subscription_id = $2)
                  AND NOT EXISTS (SELECT FROM gateway_events older
-                   WHERE older.subject = e.subject AND older.due_at IS NOT NULL AND older.seq < e.seq)
+                   WHERE older.gateway_subscription_id = e.gateway_subscription_id AND older.due_at IS NOT NULL
+                     AND older.seq < e.seq)
                ORDER BY e.seq LIMIT 1 FOR UPDATE SKIP LOCKED)
-             RETURNING id, subject, news, received_at, attempts",
+             RETURNING id, gateway_subscription_id, data, received_at, attempts",
         )
         .bind(lease)
         .bind(subject);

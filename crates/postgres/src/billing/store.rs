@@ -93,7 +93,7 @@ macro_rules! usage_columns {
     () => {
         concat!(
             "(SELECT coalesce(sum(contacts), 0)::bigint FROM contact_counts WHERE account_id = $1) AS contacts,
-           coalesce((SELECT sent + tests FROM message_usage
+           coalesce((SELECT sent + test_sends FROM message_usage
              WHERE account_id = $1 AND month = date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0) + ",
             replies_of_month!("date_trunc('month', now() AT TIME ZONE 'UTC')"),
             " AS messages,
@@ -327,17 +327,17 @@ fn update(after: &Subscription) -> Result<Sql<'_>, StoreError> {
          FROM before b WHERE s.account_id = $1 AND s.id = b.id AND s.version = $3
          RETURNING s.*, b.plan AS plan_before, b.cycle AS cycle_before, b.status AS status_before,
            b.value AS value_before, b.current_period_end AS end_before, b.attempt AS attempt_before),
-         told AS (
+         emitted AS (
            INSERT INTO outbox_events (account_id, payload)
            SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'subscription.changed', 'items',
              jsonb_build_array(jsonb_build_object('id', w.id, 'plan', w.plan, 'cycle', w.cycle, 'status', w.status,
                'previous_status', CASE WHEN NOT w.attempt_before THEN w.status_before END, 'value', w.value,
-               'current_period_end', published_moment(w.current_period_end))))
+               'current_period_end', to_rfc3339(w.current_period_end))))
            FROM written w
            WHERE NOT w.attempt
              AND (w.plan_before, w.cycle_before, w.status_before, w.value_before, w.end_before, w.attempt_before)
                IS DISTINCT FROM (w.plan, w.cycle, w.status, w.value, w.current_period_end, w.attempt)
-             AND (SELECT webhook_listens($1, 'subscription.changed')))
+             AND (SELECT has_subscribers($1, 'subscription.changed')))
          SELECT id FROM written");
     Ok(statement
         .bind(after.account_id)

@@ -81,11 +81,11 @@ pub(super) async fn freeze(
          ), sends AS (
            INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
            SELECT $1, {SEND_ID}, $2, c.id
-           FROM chosen CROSS JOIN unnest(ids[1:$3]) WITH ORDINALITY AS c (id, place) ORDER BY c.place
+           FROM chosen CROSS JOIN unnest(ids[1:$3]) WITH ORDINALITY AS c (id, position) ORDER BY c.position
          ), parts AS (
-           INSERT INTO campaign_audiences (account_id, campaign_id, part, contact_ids)
-           SELECT $1, $2, part, ids[$3 + part * $4 + 1 : $3 + (part + 1) * $4]
-           FROM chosen CROSS JOIN generate_series(0, (cardinality(ids) - $3 - 1) / $4) AS part
+           INSERT INTO campaign_recipient_batches (account_id, campaign_id, batch_no, contact_ids)
+           SELECT $1, $2, batch_no, ids[$3 + batch_no * $4 + 1 : $3 + (batch_no + 1) * $4]
+           FROM chosen CROSS JOIN generate_series(0, (cardinality(ids) - $3 - 1) / $4) AS batch_no
            WHERE cardinality(ids) > $3
          )
          SELECT cardinality(ids)::bigint AS n FROM chosen",
@@ -108,14 +108,14 @@ pub(super) async fn materialize_sends(
     campaign: CampaignId,
 ) -> DbResult<bool> {
     let made = sql(format!(
-        "WITH part AS (
-           DELETE FROM campaign_audiences WHERE account_id = $1 AND campaign_id = $2
-             AND part = (SELECT part FROM campaign_audiences WHERE account_id = $1 AND campaign_id = $2
-               ORDER BY part LIMIT 1 FOR UPDATE)
+        "WITH batch AS (
+           DELETE FROM campaign_recipient_batches WHERE account_id = $1 AND campaign_id = $2
+             AND batch_no = (SELECT batch_no FROM campaign_recipient_batches WHERE account_id = $1 AND campaign_id = $2
+               ORDER BY batch_no LIMIT 1 FOR UPDATE)
            RETURNING contact_ids, created_at)
          INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, created_at)
          SELECT $1, {SEND_ID}, $2, c.id, p.created_at
-         FROM part p CROSS JOIN unnest(p.contact_ids) WITH ORDINALITY AS c (id, place) ORDER BY c.place"
+         FROM batch p CROSS JOIN unnest(p.contact_ids) WITH ORDINALITY AS c (id, position) ORDER BY c.position"
     ))
     .bind(account)
     .bind(campaign)
@@ -126,7 +126,7 @@ pub(super) async fn materialize_sends(
 
 /// A campaign, of any account, that has recipient batches left.
 pub(super) async fn run_with_recipient_batches(conn: &mut AsyncPgConnection) -> DbResult<Option<QueuedRun>> {
-    let found: Option<RunRow> = sql("SELECT account_id, campaign_id FROM campaign_audiences
+    let found: Option<RunRow> = sql("SELECT account_id, campaign_id FROM campaign_recipient_batches
          ORDER BY account_id, campaign_id LIMIT 1")
     .get_result(conn)
     .await
@@ -201,7 +201,8 @@ pub(super) async fn leaves_empty(
     // What stands behind the offset is looked at for each placeholder until one is found, and never as a whole.
     let text = format!(
         "SELECT b.placeholder AS word
-         FROM jsonb_to_recordset($2) AS b (place bigint, placeholder text, name boolean, phone boolean, email boolean,
+         FROM jsonb_to_recordset($2) AS b (position bigint, placeholder text, name boolean, phone boolean,
+           email boolean,
            keys text[])
          WHERE EXISTS (SELECT 1 {chosen}
              AND (NOT b.name OR btrim(c.name, $3) = '')
@@ -209,7 +210,7 @@ pub(super) async fn leaves_empty(
              AND (NOT b.email OR btrim(coalesce(c.email, ''), $3) = '')
              AND NOT EXISTS (SELECT 1 FROM unnest(b.keys) AS k WHERE btrim(coalesce(c.attributes ->> k, ''), $3) <> '')
            OFFSET 0)
-         ORDER BY b.place",
+         ORDER BY b.position",
         chosen = chosen(4),
     );
     let query = sql(text)
@@ -221,7 +222,7 @@ pub(super) async fn leaves_empty(
 }
 
 fn questions(required_placeholders: &[RequiredPlaceholder]) -> Value {
-    let questions = required_placeholders.iter().enumerate().map(|(place, required)| {
+    let questions = required_placeholders.iter().enumerate().map(|(position, required)| {
         let has = |wanted: &[Field]| required.fields.iter().any(|field| wanted.contains(field));
         let keys: Vec<&str> = required
             .fields
@@ -232,7 +233,7 @@ fn questions(required_placeholders: &[RequiredPlaceholder]) -> Value {
             })
             .collect();
         json!({
-            "place": place,
+            "position": position,
             "placeholder": required.placeholder,
             "name": has(&[Field::Name, Field::FirstName]),
             "phone": has(&[Field::Phone]),

@@ -129,11 +129,11 @@ pub(super) async fn abort_start(
     events: &[Event],
 ) -> DbResult<()> {
     rows::lock(conn, run).await?;
-    let aborted = sql("WITH place AS (DELETE FROM campaign_queue
+    let aborted = sql("WITH queue_entry AS (DELETE FROM campaign_queue
            WHERE account_id = $1 AND campaign_id = $2 AND NOT prepared RETURNING account_id, campaign_id)
          UPDATE campaigns c SET status = $3, paused_at = NULL, pause_reason = NULL, updated_at = now(),
            version = version + 1
-         FROM place p
+         FROM queue_entry p
          WHERE c.account_id = p.account_id AND c.id = p.campaign_id AND c.status = 'sending' AND c.deleted_at IS NULL")
     .bind(run.account_id)
     .bind(run.campaign_id)
@@ -185,7 +185,7 @@ pub(super) async fn end_run(
            SELECT coalesce(quota_month, $3) AS month, count(*) AS n FROM campaign_sends
            WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL GROUP BY 1
            UNION ALL
-           SELECT $3, sum(cardinality(contact_ids)) FROM campaign_audiences
+           SELECT $3, sum(cardinality(contact_ids)) FROM campaign_recipient_batches
            WHERE account_id = $1 AND campaign_id = $2
          ) AS unsent
          GROUP BY month HAVING sum(n) > 0 ORDER BY month")

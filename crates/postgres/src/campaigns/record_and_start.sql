@@ -11,12 +11,12 @@ WITH held AS (
   WHERE s.account_id = (SELECT $1) AND s.id = w.id AND s.campaign_id IS NOT DISTINCT FROM $2 AND s.status = 'pending'
     AND s.started_at IS NOT NULL
   RETURNING s.id, s.contact_id, s.wa_message_id, s.quota_month
-), told AS (
+), emitted AS (
   INSERT INTO outbox_events (account_id, payload)
   SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'message.sent', 'items', jsonb_agg(jsonb_build_object(
     'id', id, 'campaign_id', $2, 'conversation_id', NULL, 'contact_id', contact_id, 'wa_message_id', wa_message_id,
     'status', 'sent', 'error_code', NULL, 'error_message', NULL)))
-  FROM recorded WHERE (SELECT webhook_listens($1, 'message.sent')) HAVING count(*) > 0
+  FROM recorded WHERE (SELECT has_subscribers($1, 'message.sent')) HAVING count(*) > 0
 ), named AS (
   INSERT INTO sent_messages (account_id, wa_message_id, send_id)
   SELECT $1, wa_message_id, id FROM recorded WHERE wa_message_id IS NOT NULL ON CONFLICT DO NOTHING
@@ -39,13 +39,13 @@ WITH held AS (
   ORDER BY f.month
   ON CONFLICT (account_id, month, slot) DO UPDATE
     SET sent = u.sent + excluded.sent, reserved = u.reserved + excluded.reserved
-), rivals AS MATERIALIZED (
+), concurrent_runs AS MATERIALIZED (
   SELECT q.campaign_id FROM campaign_queue q
   WHERE q.account_id = $1 AND q.campaign_id <> $2
     AND (SELECT c.profile_id FROM campaigns c WHERE c.account_id = $1 AND c.id = q.campaign_id)
       = (SELECT profile_id FROM held)
 ), next AS MATERIALIZED (
-  SELECT s.id, (SELECT max(o.started_at) FROM rivals r CROSS JOIN LATERAL (
+  SELECT s.id, (SELECT max(o.started_at) FROM concurrent_runs r CROSS JOIN LATERAL (
       SELECT started_at FROM campaign_sends
       WHERE account_id = $1 AND campaign_id = r.campaign_id AND contact_id = s.contact_id OFFSET 0) o
     ) + $7 * interval '1 microsecond' AS free_at

@@ -48,12 +48,12 @@ impl SendSlotStore for PgSendSlots {
         // of its last half second again, most of which are past when it is back.
         let time = format!("(greatest($2::float8, $4::float8 * 1000000 / {RATE}) * interval '1 microsecond')");
         let query = sql(format!(
-            "INSERT INTO number_paces AS p (phone_number_id, next_at)
+            "INSERT INTO phone_number_send_slots AS p (phone_number_id, next_slot_at)
              SELECT $1, clock_timestamp() + $2 * interval '1 microsecond'
              FROM set_config('synchronous_commit', 'off', true)
              ON CONFLICT (phone_number_id) DO UPDATE
-               SET next_at = greatest(p.next_at, clock_timestamp()) + {time}
-             RETURNING greatest(0, (extract(epoch FROM p.next_at - {time} - clock_timestamp()) * 1000000)::bigint)
+               SET next_slot_at = greatest(p.next_slot_at, clock_timestamp()) + {time}
+             RETURNING greatest(0, (extract(epoch FROM p.next_slot_at - {time} - clock_timestamp()) * 1000000)::bigint)
                AS microseconds, {RATE} AS throttled_rate"
         ))
         .bind(phone_number_id)
@@ -71,7 +71,7 @@ impl SendSlotStore for PgSendSlots {
         let halved = format!("greatest($4, least($2, {RATE}) / 2)");
         let again = "coalesce(p.throttled_at > now() - $5 * interval '1 microsecond', false)";
         let query = sql(format!(
-            "INSERT INTO number_paces AS p (phone_number_id, next_at, throttled_rate, throttled_at)
+            "INSERT INTO phone_number_send_slots AS p (phone_number_id, next_slot_at, throttled_rate, throttled_at)
              VALUES ($1, now(), greatest($4::float8, $2::float8 / 2), now())
              ON CONFLICT (phone_number_id) DO UPDATE
                SET throttled_rate = CASE WHEN {again} THEN p.throttled_rate ELSE {halved} END,

@@ -29,7 +29,8 @@ pub(super) async fn this_month(conn: &mut AsyncPgConnection) -> DbResult<Date> {
 /// How many of the month's messages are taken.
 pub(super) async fn used(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<i64> {
     let used: Number = sql(concat!(
-        "SELECT coalesce((SELECT sent + reserved + tests FROM message_usage WHERE account_id = $1 AND month = $2), 0) + ",
+        "SELECT coalesce((SELECT sent + reserved + test_sends FROM message_usage WHERE account_id = $1 AND month = $2),
+           0) + ",
         replies_of_month!("$2"),
         " AS n"
     ))
@@ -90,8 +91,8 @@ pub(super) async fn reserve(
 /// Takes one of them for a test, as `reserve` does.
 pub(super) async fn reserve_test_send(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<()> {
     sql(
-        "INSERT INTO message_usage_slots AS u (account_id, month, tests) VALUES ($1, $2, 1)
-         ON CONFLICT (account_id, month, slot) DO UPDATE SET tests = u.tests + 1",
+        "INSERT INTO message_usage_slots AS u (account_id, month, test_sends) VALUES ($1, $2, 1)
+         ON CONFLICT (account_id, month, slot) DO UPDATE SET test_sends = u.test_sends + 1",
     )
     .bind(account)
     .bind(month)
@@ -102,8 +103,8 @@ pub(super) async fn reserve_test_send(conn: &mut AsyncPgConnection, account: Acc
 
 /// Gives back what a test took.
 pub(super) async fn release_test_send(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<()> {
-    sql("UPDATE message_usage_slots SET tests = tests - 1
-         WHERE account_id = $1 AND month = $2 AND slot = 0 AND tests > 0")
+    sql("UPDATE message_usage_slots SET test_sends = test_sends - 1
+         WHERE account_id = $1 AND month = $2 AND slot = 0 AND test_sends > 0")
     .bind(account)
     .bind(month)
     .execute(conn)

@@ -7,11 +7,12 @@ pub(crate) fn with_contact_events(statement: &str, alias: &str, kind: &str, colu
     format!(
         "WITH written AS (
            {statement}
-           RETURNING {columns}, CASE WHEN (SELECT webhook_listens($1, '{kind}')) THEN told_contact({alias}) END AS told),
-         told AS (
+           RETURNING {columns}, CASE WHEN (SELECT has_subscribers($1, '{kind}')) THEN contact_payload({alias}) END
+             AS payload),
+         emitted AS (
            INSERT INTO outbox_events (account_id, payload)
-           SELECT $1, jsonb_build_object('kind', 'webhook', 'type', '{kind}', 'items', jsonb_agg(told))
-           FROM written WHERE told IS NOT NULL HAVING count(*) > 0)
+           SELECT $1, jsonb_build_object('kind', 'webhook', 'type', '{kind}', 'items', jsonb_agg(payload))
+           FROM written WHERE payload IS NOT NULL HAVING count(*) > 0)
          SELECT {answer} FROM written"
     )
 }

@@ -153,8 +153,9 @@ async fn write_contacts(
     );
     let fits = merge_fits("contacts.attributes", "excluded.attributes");
     Ok(sql(format!(
-        "WITH heard AS MATERIALIZED (
-           SELECT webhook_listens($1, 'contact.created') OR webhook_listens($1, 'contact.updated') AS wanted),
+        "WITH subscribed AS MATERIALIZED (
+           SELECT has_subscribers($1, 'contact.created') OR has_subscribers($1, 'contact.updated')
+             AS any_contact_event),
          written AS (
          INSERT INTO contacts
            (account_id, id, name, phone, email, attributes, opted_out_at, consent_at, created_at, updated_at)
@@ -169,13 +170,13 @@ async fn write_contacts(
            version = contacts.version + 1
            WHERE {fits}
          RETURNING id, phone, (xmax = 0) AS inserted,
-           CASE WHEN (SELECT wanted FROM heard) THEN told_contact(contacts) END AS told),
-         told AS (
+           CASE WHEN (SELECT any_contact_event FROM subscribed) THEN contact_payload(contacts) END AS payload),
+         emitted AS (
            INSERT INTO outbox_events (account_id, payload)
            SELECT $1, jsonb_build_object('kind', 'webhook', 'type', w.type, 'items', w.items)
            FROM (SELECT CASE WHEN inserted THEN 'contact.created' ELSE 'contact.updated' END AS type,
-               jsonb_agg(told) AS items FROM written WHERE told IS NOT NULL GROUP BY 1) w
-           WHERE webhook_listens($1, w.type))
+               jsonb_agg(payload) AS items FROM written WHERE payload IS NOT NULL GROUP BY 1) w
+           WHERE has_subscribers($1, w.type))
          SELECT id, phone, inserted FROM written"
     ))
     .bind(account)

@@ -61,7 +61,7 @@ struct ProfileRow {
     #[diesel(sql_type = SqlUuid)]
     id: Uuid,
     #[diesel(sql_type = Bool)]
-    wanted: bool,
+    is_addressed: bool,
 }
 
 #[derive(QueryableByName)]
@@ -185,13 +185,13 @@ async fn lock_inbox(
     account: AccountId,
     phone_number_id: &str,
 ) -> DbResult<Option<ProfileId>> {
-    let rows: Vec<ProfileRow> = sql("SELECT id, phone_number_id = $2 AS wanted FROM whatsapp_profiles
+    let rows: Vec<ProfileRow> = sql("SELECT id, phone_number_id = $2 AS is_addressed FROM whatsapp_profiles
          WHERE account_id = $1 ORDER BY id FOR NO KEY UPDATE")
     .bind(account)
     .bind(phone_number_id)
     .load(conn)
     .await?;
-    Ok(rows.into_iter().find(|row| row.wanted).map(|row| row.id.into()))
+    Ok(rows.into_iter().find(|row| row.is_addressed).map(|row| row.id.into()))
 }
 
 /// Contacts by phone, by WhatsApp id or by user id, which another transaction may change until they are locked.
@@ -395,15 +395,15 @@ const WRITE_MESSAGES: &str = "WITH written AS (
        FROM (SELECT * FROM referred LIMIT (SELECT count(*) FROM referred)) r
        WHERE c.account_id = $1 AND c.id = r.contact_id
          AND (c.first_referral_at IS NULL OR c.first_referral_at > r.created_at)),
-     told AS (
+     emitted AS (
        INSERT INTO outbox_events (account_id, payload)
        SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'message.received', 'items', jsonb_agg(
          jsonb_build_object('id', w.id, 'conversation_id', w.conversation_id, 'contact_id', c.contact_id,
            'profile_id', c.profile_id, 'type', w.type, 'text', w.text, 'wa_message_id', w.wa_message_id,
-           'referral', w.referral, 'created_at', published_moment(w.created_at)) ORDER BY w.created_at, w.id))
+           'referral', w.referral, 'created_at', to_rfc3339(w.created_at)) ORDER BY w.created_at, w.id))
        FROM written w CROSS JOIN LATERAL (
          SELECT contact_id, profile_id FROM conversations WHERE account_id = $1 AND id = w.conversation_id OFFSET 0) c
-       WHERE (SELECT webhook_listens($1, 'message.received'))
+       WHERE (SELECT has_subscribers($1, 'message.received'))
        HAVING count(*) > 0)
      SELECT id FROM written";
 

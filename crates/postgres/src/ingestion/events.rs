@@ -214,12 +214,14 @@ async fn write_contacts(conn: &mut AsyncPgConnection, account: AccountId, delta:
 async fn write_rollups(conn: &mut AsyncPgConnection, account: AccountId, delta: &MetricRollupDelta) -> DbResult<()> {
     let rows: Vec<_> = delta.rollups.iter().collect();
     sql(
-        "INSERT INTO metric_rollups AS r (account_id, metric_name, span, at, events, value, last_contacts)
-         SELECT $1, d.name, d.span, d.at, d.events, d.value::numeric, d.last_contacts
+        "INSERT INTO metric_rollups AS r (account_id, metric_name, bucket_minutes, bucket_start, events, value,
+           last_contacts)
+         SELECT $1, d.name, d.bucket_minutes, d.bucket_start, d.events, d.value::numeric, d.last_contacts
          FROM unnest($2, $3, $4, $5, $6, $7) WITH ORDINALITY
-           AS d (name, span, at, events, value, last_contacts, position)
+           AS d (name, bucket_minutes, bucket_start, events, value, last_contacts, position)
          ORDER BY d.position
-         ON CONFLICT (account_id, metric_name, span, at) DO UPDATE SET events = r.events + excluded.events,
+         ON CONFLICT (account_id, metric_name, bucket_minutes, bucket_start)
+           DO UPDATE SET events = r.events + excluded.events,
            value = r.value + excluded.value, last_contacts = r.last_contacts + excluded.last_contacts",
     )
     .bind(account)

@@ -22,11 +22,11 @@ pub(super) struct OrderReferences {
     #[diesel(sql_type = Nullable<SqlUuid>)]
     link_campaign_id: Option<Uuid>,
     #[diesel(sql_type = Bool)]
-    campaign_dangles: bool,
+    unknown_campaign: bool,
     #[diesel(sql_type = Bool)]
-    automation_dangles: bool,
+    unknown_automation: bool,
     #[diesel(sql_type = Bool)]
-    link_dangles: bool,
+    unknown_link: bool,
 }
 
 impl OrderReferences {
@@ -40,9 +40,9 @@ impl OrderReferences {
 
     fn unknown_references(&self, index: usize) -> impl Iterator<Item = UnknownReference> {
         let fields = [
-            (self.campaign_dangles, "campaign_id"),
-            (self.automation_dangles, "automation_id"),
-            (self.link_dangles, "link_code"),
+            (self.unknown_campaign, "campaign_id"),
+            (self.unknown_automation, "automation_id"),
+            (self.unknown_link, "link_code"),
         ];
         let unknown_references = fields.into_iter().filter(|(dangles, _)| *dangles);
         unknown_references.map(move |(_, field)| UnknownReference { index, field })
@@ -61,9 +61,9 @@ pub(super) async fn of_orders(
 ) -> DbResult<Result<Vec<OrderReferences>, Vec<UnknownReference>>> {
     let references: Vec<OrderReferences> = sql(format!(
         "SELECT c.id AS contact_id, l.id AS link_id, l.campaign_id AS link_campaign_id,
-           d.campaign_id IS NOT NULL AND k.id IS NULL AS campaign_dangles,
-           d.automation_id IS NOT NULL AND a.id IS NULL AS automation_dangles,
-           d.link_code IS NOT NULL AND l.id IS NULL AS link_dangles
+           d.campaign_id IS NOT NULL AND k.id IS NULL AS unknown_campaign,
+           d.automation_id IS NOT NULL AND a.id IS NULL AS unknown_automation,
+           d.link_code IS NOT NULL AND l.id IS NULL AS unknown_link
          FROM {keys} d
          LEFT JOIN contacts c ON c.account_id = $1 AND c.phone = d.phone AND c.deleted_at IS NULL
          LEFT JOIN campaigns k ON k.account_id = $1 AND k.id = d.campaign_id AND k.deleted_at IS NULL

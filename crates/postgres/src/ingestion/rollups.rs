@@ -23,15 +23,18 @@ async fn write_orders(conn: &mut AsyncPgConnection, account: AccountId, delta: &
         return Ok(());
     }
     sql(
-        "INSERT INTO order_rollups AS r (account_id, span, at, platform, placed, pending, cancelled, refunded, paid,
+        "INSERT INTO order_rollups AS r (account_id, bucket_minutes, bucket_start, platform, placed, pending,
+           cancelled, refunded, paid,
            revenue, product_costs, gateway_fees, attributed_orders, attributed_revenue)
-         SELECT $1, d.span, d.at, d.platform, d.placed, d.pending, d.cancelled, d.refunded, d.paid,
+         SELECT $1, d.bucket_minutes, d.bucket_start, d.platform, d.placed, d.pending, d.cancelled, d.refunded, d.paid,
            d.revenue::numeric, d.costs::numeric, d.fees::numeric, d.attributed, d.attributed_revenue::numeric
          FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) WITH ORDINALITY
-           AS d (span, at, platform, placed, pending, cancelled, refunded, paid, revenue, costs, fees, attributed,
+           AS d (bucket_minutes, bucket_start, platform, placed, pending, cancelled, refunded, paid, revenue, costs,
+             fees, attributed,
              attributed_revenue, position)
          ORDER BY d.position
-         ON CONFLICT (account_id, span, at, platform) DO UPDATE SET placed = r.placed + excluded.placed,
+         ON CONFLICT (account_id, bucket_minutes, bucket_start, platform)
+           DO UPDATE SET placed = r.placed + excluded.placed,
            pending = r.pending + excluded.pending, cancelled = r.cancelled + excluded.cancelled,
            refunded = r.refunded + excluded.refunded, paid = r.paid + excluded.paid,
            revenue = r.revenue + excluded.revenue, product_costs = r.product_costs + excluded.product_costs,
@@ -64,11 +67,13 @@ async fn write_products(conn: &mut AsyncPgConnection, account: AccountId, delta:
         return Ok(());
     }
     sql(
-        "INSERT INTO product_rollups AS r (account_id, span, at, product_id, quantity, revenue)
-         SELECT $1, d.span, d.at, d.product_id, d.quantity::numeric, d.revenue::numeric
-         FROM unnest($2, $3, $4, $5, $6) WITH ORDINALITY AS d (span, at, product_id, quantity, revenue, position)
+        "INSERT INTO product_rollups AS r (account_id, bucket_minutes, bucket_start, product_id, quantity, revenue)
+         SELECT $1, d.bucket_minutes, d.bucket_start, d.product_id, d.quantity::numeric, d.revenue::numeric
+         FROM unnest($2, $3, $4, $5, $6) WITH ORDINALITY AS d (bucket_minutes, bucket_start, product_id, quantity,
+           revenue, position)
          ORDER BY d.position
-         ON CONFLICT (account_id, span, at, product_id) DO UPDATE SET quantity = r.quantity + excluded.quantity,
+         ON CONFLICT (account_id, bucket_minutes, bucket_start, product_id)
+           DO UPDATE SET quantity = r.quantity + excluded.quantity,
            revenue = r.revenue + excluded.revenue",
     )
     .bind(account)
@@ -88,11 +93,14 @@ async fn write_attributions(conn: &mut AsyncPgConnection, account: AccountId, de
         return Ok(());
     }
     sql(
-        "INSERT INTO attribution_rollups AS r (account_id, span, at, kind, origin_id, orders, revenue)
-         SELECT $1, d.span, d.at, d.kind, d.origin_id, d.orders, d.revenue::numeric
-         FROM unnest($2, $3, $4, $5, $6, $7) WITH ORDINALITY AS d (span, at, kind, origin_id, orders, revenue, position)
+        "INSERT INTO attribution_rollups AS r (account_id, bucket_minutes, bucket_start, kind, attributed_to_id,
+           orders, revenue)
+         SELECT $1, d.bucket_minutes, d.bucket_start, d.kind, d.attributed_to_id, d.orders, d.revenue::numeric
+         FROM unnest($2, $3, $4, $5, $6, $7) WITH ORDINALITY AS d (bucket_minutes, bucket_start, kind,
+           attributed_to_id, orders, revenue, position)
          ORDER BY d.position
-         ON CONFLICT (account_id, span, at, kind, origin_id) DO UPDATE SET orders = r.orders + excluded.orders,
+         ON CONFLICT (account_id, bucket_minutes, bucket_start, kind, attributed_to_id)
+           DO UPDATE SET orders = r.orders + excluded.orders,
            revenue = r.revenue + excluded.revenue",
     )
     .bind(account)
@@ -112,12 +120,14 @@ async fn write_carts(conn: &mut AsyncPgConnection, account: AccountId, delta: &R
     if rows.is_empty() {
         return Ok(());
     }
-    sql("INSERT INTO cart_rollups AS r (account_id, span, at, carts, recovered)
-         SELECT $1, d.span, d.at, d.carts, d.recovered
-         FROM unnest($2, $3, $4, $5) WITH ORDINALITY AS d (span, at, carts, recovered, position)
+    sql(
+        "INSERT INTO cart_rollups AS r (account_id, bucket_minutes, bucket_start, carts, recovered)
+         SELECT $1, d.bucket_minutes, d.bucket_start, d.carts, d.recovered
+         FROM unnest($2, $3, $4, $5) WITH ORDINALITY AS d (bucket_minutes, bucket_start, carts, recovered, position)
          ORDER BY d.position
-         ON CONFLICT (account_id, span, at) DO UPDATE SET carts = r.carts + excluded.carts,
-           recovered = r.recovered + excluded.recovered")
+         ON CONFLICT (account_id, bucket_minutes, bucket_start) DO UPDATE SET carts = r.carts + excluded.carts,
+           recovered = r.recovered + excluded.recovered",
+    )
     .bind(account)
     .bind(collect_column(&rows, |((granularity, _, ()), _)| granularity.minutes()))
     .bind(collect_column(&rows, |((_, at, ()), _)| *at))

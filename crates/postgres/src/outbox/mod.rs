@@ -19,7 +19,7 @@ const ALL: &str = "INSERT INTO outbox_events (account_id, payload)
 /// The same, but for what no webhook endpoint of the account wants to be told.
 const WANTED: &str = "INSERT INTO outbox_events (account_id, payload)
      SELECT $1, e.payload FROM unnest($2) WITH ORDINALITY AS e (payload, position)
-     WHERE e.payload ->> 'kind' <> 'webhook' OR webhook_listens($1, e.payload ->> 'type')
+     WHERE e.payload ->> 'kind' <> 'webhook' OR has_subscribers($1, e.payload ->> 'type')
      ORDER BY e.position";
 
 /// Leaves events behind, as part of the caller's transaction. A tenant may add to the outbox and never read it.

@@ -120,14 +120,14 @@ async fn one_at_a_time(conn: &mut AsyncPgConnection, lock: i64) -> DbResult<()> 
 
 /// What happened goes into the feed, with positions as notifications have them, and into the line of every active
 /// endpoint that wants it.
-const FAN_OUT: &str = "WITH told AS MATERIALIZED (
+const FAN_OUT: &str = "WITH batch AS MATERIALIZED (
        SELECT e.* FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY
-         AS e (account_id, id, type, payload, occurred_at, place)
+         AS e (account_id, id, type, payload, occurred_at, position)
        JOIN accounts a ON a.id = e.account_id),
      events AS (
-       INSERT INTO webhook_events (account_id, id, type, payload, occurred_at, position)
-       SELECT o.account_id, o.id, o.type, o.payload, o.occurred_at, nextval('webhook_events_position_seq')
-       FROM (SELECT * FROM told ORDER BY place) o
+       INSERT INTO webhook_events (account_id, id, type, payload, occurred_at, seq)
+       SELECT o.account_id, o.id, o.type, o.payload, o.occurred_at, nextval('webhook_events_seq_seq')
+       FROM (SELECT * FROM batch ORDER BY position) o
        ON CONFLICT DO NOTHING
        RETURNING account_id, id, type)
      INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)

@@ -17,16 +17,17 @@ macro_rules! bucketed {
     (stored_quarters, $columns:literal, $rows:literal) => {
         bucketed!("(1440), (10080)", $columns, $rows)
     };
-    ($spans:literal, $columns:literal, $rows:literal) => {
+    ($buckets:literal, $columns:literal, $rows:literal) => {
         concat!(
-            "SELECT g.span::smallint AS span,
-               date_bin(g.span * interval '1 minute', c.moment, timestamptz '1970-01-01 00:00:00+00') AS at, ",
+            "SELECT g.bucket_minutes::smallint AS bucket_minutes,
+               date_bin(g.bucket_minutes * interval '1 minute', c.time, timestamptz '1970-01-01 00:00:00+00')
+                 AS bucket_start, ",
             $columns,
             " FROM (",
             $rows,
             ") AS c CROSS JOIN (VALUES ",
-            $spans,
-            ") AS g (span)"
+            $buckets,
+            ") AS g (bucket_minutes)"
         )
     };
 }
@@ -38,7 +39,7 @@ const ORDERS: &str = concat!(
          sum(c.cancelled)::bigint AS cancelled, sum(c.refunded)::bigint AS refunded, sum(c.paid)::bigint AS paid,
          sum(c.revenue) AS revenue, sum(c.product_costs) AS product_costs, sum(c.gateway_fees) AS gateway_fees,
          sum(c.attributed)::bigint AS attributed_orders, sum(c.attributed * c.revenue) AS attributed_revenue",
-        "SELECT platform, placed_at AS moment, 1 AS placed, (status = 'pending')::int AS pending,
+        "SELECT platform, placed_at AS time, 1 AS placed, (status = 'pending')::int AS pending,
            (status = 'cancelled')::int AS cancelled, (status = 'refunded')::int AS refunded,
            0 AS paid, 0 AS revenue, 0 AS product_costs, 0 AS gateway_fees, 0 AS attributed
          FROM orders WHERE account_id = $1
@@ -56,7 +57,7 @@ const PRODUCTS: &str = concat!(
     bucketed!(
         many,
         "c.product_id, sum(c.quantity) AS quantity, sum(c.quantity * c.price) AS revenue",
-        "SELECT i.product_id, o.paid_at AS moment, i.quantity, i.price
+        "SELECT i.product_id, o.paid_at AS time, i.quantity, i.price
          FROM orders o JOIN order_items i ON i.account_id = o.account_id AND i.order_id = o.id
          WHERE o.account_id = $1 AND o.status = 'paid'"
     ),
@@ -66,11 +67,11 @@ const PRODUCTS: &str = concat!(
 const ATTRIBUTIONS: &str = concat!(
     bucketed!(
         many,
-        "c.kind, c.origin_id, count(*) AS orders, sum(c.total) AS revenue",
-        "SELECT k.kind, k.origin_id, o.paid_at AS moment, o.total FROM orders o
+        "c.kind, c.attributed_to_id, count(*) AS orders, sum(c.total) AS revenue",
+        "SELECT k.kind, k.attributed_to_id, o.paid_at AS time, o.total FROM orders o
          CROSS JOIN LATERAL (VALUES ('campaign', o.campaign_id), ('automation', o.automation_id), ('link', o.link_id))
-           AS k (kind, origin_id)
-         WHERE o.account_id = $1 AND o.status = 'paid' AND k.origin_id IS NOT NULL"
+           AS k (kind, attributed_to_id)
+         WHERE o.account_id = $1 AND o.status = 'paid' AND k.attributed_to_id IS NOT NULL"
     ),
     " GROUP BY 1, 2, 3, 4"
 );
@@ -79,7 +80,7 @@ const CARTS: &str = concat!(
     bucketed!(
         totals,
         "count(*) AS carts, sum(c.recovered)::bigint AS recovered",
-        "SELECT created_at AS moment, (status = 'recovered')::int AS recovered FROM carts WHERE account_id = $1"
+        "SELECT created_at AS time, (status = 'recovered')::int AS recovered FROM carts WHERE account_id = $1"
     ),
     " GROUP BY 1, 2"
 );
@@ -89,7 +90,7 @@ const EXECUTIONS: &str = concat!(
         totals,
         "c.automation_id, sum(c.completed)::bigint AS completed, count(*) - sum(c.completed)::bigint AS failed,
          sum(c.latency) AS latency",
-        "SELECT automation_id, started_at AS moment, (status = 'completed')::int AS completed,
+        "SELECT automation_id, started_at AS time, (status = 'completed')::int AS completed,
            round(extract(epoch FROM finished_at - started_at) * 1000000) AS latency
          FROM automation_executions WHERE account_id = $1"
     ),
@@ -100,7 +101,7 @@ const CLICKS: &str = concat!(
     bucketed!(
         stored_quarters,
         "c.link_id, sum(c.clicks)::bigint AS clicks",
-        "SELECT link_id, at AS moment, clicks FROM link_rollups WHERE account_id = $1 AND span = 15"
+        "SELECT link_id, bucket_start AS time, clicks FROM link_rollups WHERE account_id = $1 AND bucket_minutes = 15"
     ),
     " GROUP BY 1, 2, 3"
 );
@@ -110,7 +111,7 @@ const METRICS: &str = concat!(
         series,
         "c.metric_name, sum(c.events)::bigint AS events, sum(c.value) AS value,
          sum(c.last)::bigint AS last_contacts",
-        "SELECT metric_name, occurred_at AS moment, 1 AS events, coalesce(value, 0) AS value, 0 AS last
+        "SELECT metric_name, occurred_at AS time, 1 AS events, coalesce(value, 0) AS value, 0 AS last
          FROM metric_events WHERE account_id = $1
          UNION ALL
          SELECT metric_name, max(occurred_at), 0, 0, 1 FROM metric_events
@@ -124,7 +125,7 @@ const MESSAGES: &str = concat!(
         series,
         "sum(c.sent)::bigint AS sent, sum(c.delivered)::bigint AS delivered, sum(c.read)::bigint AS read,
          sum(c.failed)::bigint AS failed, sum(c.received)::bigint AS received",
-        "SELECT created_at AS moment, (status = 'sent')::int AS sent, (status = 'delivered')::int AS delivered,
+        "SELECT created_at AS time, (status = 'sent')::int AS sent, (status = 'delivered')::int AS delivered,
            (status = 'read')::int AS read, (status = 'failed')::int AS failed, (status = 'received')::int AS received
          FROM messages WHERE account_id = $1"
     ),
@@ -140,7 +141,8 @@ const SENDS: &str = "
       coalesce(sum(n) FILTER (WHERE status = 'failed'), 0)::bigint AS failed, max(created_at) AS created_at
     FROM (SELECT campaign_id, status, count(*) AS n, max(created_at) AS created_at FROM campaign_sends
         WHERE account_id = $1 GROUP BY 1, 2
-      UNION ALL SELECT campaign_id, 'pending', sum(cardinality(contact_ids)), max(created_at) FROM campaign_audiences
+      UNION ALL SELECT campaign_id, 'pending', sum(cardinality(contact_ids)), max(created_at)
+        FROM campaign_recipient_batches
         WHERE account_id = $1 GROUP BY 1) s
     GROUP BY 1";
 
@@ -153,7 +155,7 @@ const USAGE: &str = "
       FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
       WHERE s.account_id = $1
       UNION ALL SELECT c.quota_month, 0, cardinality(l.contact_ids)
-      FROM campaign_audiences l JOIN campaigns c ON c.account_id = l.account_id AND c.id = l.campaign_id
+      FROM campaign_recipient_batches l JOIN campaigns c ON c.account_id = l.account_id AND c.id = l.campaign_id
       WHERE l.account_id = $1 AND c.status = 'sending') u
     WHERE month IS NOT NULL GROUP BY 1";
 
@@ -162,7 +164,7 @@ pub(super) const ALL: &[Rollup] = &[
     Rollup {
         table: "order_rollups",
         part: "",
-        keys: &["span", "at", "platform"],
+        keys: &["bucket_minutes", "bucket_start", "platform"],
         sums: &[
             "placed",
             "pending",
@@ -182,7 +184,7 @@ pub(super) const ALL: &[Rollup] = &[
     Rollup {
         table: "product_rollups",
         part: "",
-        keys: &["span", "at", "product_id"],
+        keys: &["bucket_minutes", "bucket_start", "product_id"],
         sums: &["quantity", "revenue"],
         last: None,
         makes_rows: true,
@@ -191,7 +193,7 @@ pub(super) const ALL: &[Rollup] = &[
     Rollup {
         table: "attribution_rollups",
         part: "",
-        keys: &["span", "at", "kind", "origin_id"],
+        keys: &["bucket_minutes", "bucket_start", "kind", "attributed_to_id"],
         sums: &["orders", "revenue"],
         last: None,
         makes_rows: true,
@@ -200,7 +202,7 @@ pub(super) const ALL: &[Rollup] = &[
     Rollup {
         table: "cart_rollups",
         part: "",
-        keys: &["span", "at"],
+        keys: &["bucket_minutes", "bucket_start"],
         sums: &["carts", "recovered"],
         last: None,
         makes_rows: true,
@@ -209,7 +211,7 @@ pub(super) const ALL: &[Rollup] = &[
     Rollup {
         table: "automation_rollups",
         part: "",
-        keys: &["span", "at", "automation_id"],
+        keys: &["bucket_minutes", "bucket_start", "automation_id"],
         sums: &["completed", "failed", "latency"],
         last: None,
         makes_rows: true,
@@ -217,8 +219,8 @@ pub(super) const ALL: &[Rollup] = &[
     },
     Rollup {
         table: "link_rollups",
-        part: "span <> 15",
-        keys: &["span", "at", "link_id"],
+        part: "bucket_minutes <> 15",
+        keys: &["bucket_minutes", "bucket_start", "link_id"],
         sums: &["clicks"],
         last: None,
         makes_rows: true,
@@ -232,7 +234,7 @@ pub(super) const ALL: &[Rollup] = &[
         last: None,
         makes_rows: false,
         recomputed: "SELECT link_id AS id, sum(clicks)::bigint AS clicks
-            FROM link_rollups WHERE account_id = $1 AND span = 15 GROUP BY 1",
+            FROM link_rollups WHERE account_id = $1 AND bucket_minutes = 15 GROUP BY 1",
     },
     Rollup {
         table: "metrics",
@@ -259,7 +261,7 @@ pub(super) const ALL: &[Rollup] = &[
     Rollup {
         table: "metric_rollups",
         part: "",
-        keys: &["span", "at", "metric_name"],
+        keys: &["bucket_minutes", "bucket_start", "metric_name"],
         sums: &["events", "value", "last_contacts"],
         last: None,
         makes_rows: true,
@@ -268,7 +270,7 @@ pub(super) const ALL: &[Rollup] = &[
     Rollup {
         table: "message_rollups",
         part: "",
-        keys: &["span", "at"],
+        keys: &["bucket_minutes", "bucket_start"],
         sums: &["sent", "delivered", "read", "failed", "received"],
         last: None,
         makes_rows: true,

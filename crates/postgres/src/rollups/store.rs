@@ -42,9 +42,9 @@ struct DifferenceRow {
     #[diesel(sql_type = Text)]
     key: String,
     #[diesel(sql_type = Text)]
-    kept: String,
+    stored: String,
     #[diesel(sql_type = Text)]
-    counted: String,
+    recomputed: String,
 }
 
 impl Rollup {
@@ -71,13 +71,13 @@ impl Rollup {
         };
         format!(
             "FROM (SELECT {columns} FROM {table} WHERE account_id = $1 AND {part}) AS k
-             FULL JOIN ({counted}) AS c USING ({keys})
-             WHERE ({kept}) IS DISTINCT FROM ({counted_sums})",
+             FULL JOIN ({recomputed}) AS c USING ({keys})
+             WHERE ({stored}) IS DISTINCT FROM ({recomputed_sums})",
             columns = columns.join(", "),
             table = self.table,
-            counted = self.recomputed,
-            kept = side("k"),
-            counted_sums = side("c"),
+            recomputed = self.recomputed,
+            stored = side("k"),
+            recomputed_sums = side("c"),
         )
     }
 
@@ -89,11 +89,11 @@ impl Rollup {
             format!("jsonb_build_object({})::text", columns.join(", "))
         };
         format!(
-            "SELECT concat_ws(' ', {keys}) AS key, {kept} AS kept, {counted} AS counted {differences}
+            "SELECT concat_ws(' ', {keys}) AS key, {stored} AS stored, {recomputed} AS recomputed {differences}
              ORDER BY {keys} LIMIT 100",
             keys = self.keys.join(", "),
-            kept = words("k"),
-            counted = words("c"),
+            stored = words("k"),
+            recomputed = words("c"),
             differences = self.differences(),
         )
     }
@@ -201,8 +201,8 @@ impl RollupStore for PgRollups {
                 rollup: rollup.table,
                 account,
                 key: row.key,
-                stored: row.kept,
-                recomputed: row.counted,
+                stored: row.stored,
+                recomputed: row.recomputed,
             }));
         }
         Ok(differences)

@@ -134,7 +134,7 @@ async fn update(
          WHERE t.account_id = $1 AND t.id = k.id AND t.deleted_at IS NULL AND t.version = k.version
          RETURNING t.id, t.name, t.language, t.category, t.meta_status, t.rejection_reason,
            k.category AS previous_category, k.meta_status AS previous_status),
-         told AS (
+         emitted AS (
            INSERT INTO outbox_events (account_id, payload)
            SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'template.status_changed', 'items', jsonb_agg(
              jsonb_build_object('id', n.id, 'name', n.name, 'language', n.language, 'status', n.meta_status,
@@ -142,7 +142,7 @@ async fn update(
                'rejection_reason', n.rejection_reason)))
            FROM written n
            WHERE (n.previous_status <> n.meta_status OR n.previous_category <> n.category AND n.meta_status <> 'draft')
-             AND (SELECT webhook_listens($1, 'template.status_changed'))
+             AND (SELECT has_subscribers($1, 'template.status_changed'))
            HAVING count(*) > 0)
          SELECT id, previous_category AS category FROM written",
         seen = key_rows("$3, $4", "id, version"),

@@ -151,31 +151,30 @@ struct EventRow {
 /// Goes through a window of positions: what matches in it, up to the limit, and the last row gone through. A cursor is an
 /// id, which tells nobody how much happens elsewhere; that of an event which is not kept any more still is a moment.
 fn looking(for_kind: bool) -> String {
-    let after =
-        "FROM webhook_events WHERE account_id = $1 AND position > (SELECT position FROM start) ORDER BY position";
+    let after = "FROM webhook_events WHERE account_id = $1 AND seq > (SELECT seq FROM start) ORDER BY seq";
     let seen = match for_kind {
-        true => format!("SELECT position, id, type = $4 AS matches {after} LIMIT {WINDOW}"),
-        false => limit_hint(format!("SELECT position, id, true AS matches {after}"), "$3"),
+        true => format!("SELECT seq, id, type = $4 AS matches {after} LIMIT {WINDOW}"),
+        false => limit_hint(format!("SELECT seq, id, true AS matches {after}"), "$3"),
     };
     format!(
         "WITH start AS MATERIALIZED (
            SELECT coalesce(
-             (SELECT position FROM webhook_events WHERE account_id = $1 AND id = $2),
-             (SELECT e.position - 1 FROM (SELECT position, id FROM webhook_events
-               WHERE account_id = $1 AND position IS NOT NULL ORDER BY position OFFSET 0) e WHERE e.id > $2 LIMIT 1),
-             (SELECT max(position) FROM webhook_events WHERE account_id = $1), 0) AS position),
+             (SELECT seq FROM webhook_events WHERE account_id = $1 AND id = $2),
+             (SELECT e.seq - 1 FROM (SELECT seq, id FROM webhook_events
+               WHERE account_id = $1 AND seq IS NOT NULL ORDER BY seq OFFSET 0) e WHERE e.id > $2 LIMIT 1),
+             (SELECT max(seq) FROM webhook_events WHERE account_id = $1), 0) AS seq),
          seen AS MATERIALIZED ({seen}),
          numbered AS (
-           SELECT s.*, count(*) FILTER (WHERE s.matches) OVER (ORDER BY s.position) AS n FROM seen s),
+           SELECT s.*, count(*) FILTER (WHERE s.matches) OVER (ORDER BY s.seq) AS n FROM seen s),
          slice AS MATERIALIZED (
-           SELECT position, id, matches FROM numbered
+           SELECT seq, id, matches FROM numbered
            WHERE n < $3 OR (n = $3 AND matches)),
-         last AS (SELECT max(position) AS position FROM slice)
+         last AS (SELECT max(seq) AS seq FROM slice)
          SELECT v.id, v.type AS kind, v.payload AS data, v.occurred_at, s.matches,
-           last.position < (SELECT max(position) FROM webhook_events WHERE account_id = $1) AS followed
-         FROM last JOIN slice s ON s.matches OR s.position = last.position
+           last.seq < (SELECT max(seq) FROM webhook_events WHERE account_id = $1) AS followed
+         FROM last JOIN slice s ON s.matches OR s.seq = last.seq
          CROSS JOIN LATERAL (SELECT * FROM webhook_events WHERE account_id = $1 AND id = s.id OFFSET 0) v
-         ORDER BY s.position"
+         ORDER BY s.seq"
     )
 }
 

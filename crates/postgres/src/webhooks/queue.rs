@@ -33,20 +33,20 @@ impl PgDeliveryQueue {
 /// Goes from line to line (one step of an index each, however long the lines are) and takes of each what is due and
 /// wanted.
 const CLAIM: &str = concat!(
-    "WITH RECURSIVE lines (endpoint_id) AS (
+    "WITH RECURSIVE endpoints (endpoint_id) AS (
        (SELECT endpoint_id FROM webhook_deliveries WHERE state = 'waiting' ORDER BY endpoint_id LIMIT 1)
        UNION ALL
        SELECT (SELECT d.endpoint_id FROM webhook_deliveries d
          WHERE d.state = 'waiting' AND d.endpoint_id > l.endpoint_id ORDER BY d.endpoint_id LIMIT 1)
-       FROM lines l WHERE l.endpoint_id IS NOT NULL),
-     wanted AS MATERIALIZED (
+       FROM endpoints l WHERE l.endpoint_id IS NOT NULL),
+     claimable AS MATERIALIZED (
        SELECT e.account_id, e.id, coalesce(w.n, $3) AS n
-       FROM lines l JOIN webhook_endpoints e ON e.id = l.endpoint_id
+       FROM endpoints l JOIN webhook_endpoints e ON e.id = l.endpoint_id
        JOIN accounts a ON a.id = e.account_id AND a.status = 'active'
        LEFT JOIN unnest($1, $2) AS w (id, n) ON w.id = e.id
        WHERE e.is_active AND e.direction = 'outbound' AND coalesce(w.n, $3) > 0),
      due AS MATERIALIZED (
-       SELECT d.* FROM wanted w CROSS JOIN LATERAL (
+       SELECT d.* FROM claimable w CROSS JOIN LATERAL (
          SELECT q.account_id, q.event_id, q.endpoint_id FROM webhook_deliveries q
          WHERE q.endpoint_id = w.id AND q.state = 'waiting' AND q.next_attempt_at <= now()
          ORDER BY q.next_attempt_at LIMIT w.n FOR UPDATE SKIP LOCKED) d
@@ -133,13 +133,13 @@ impl Row {
 /// Returns how many locked rows could not be written because another transaction changed them meanwhile. The statement is
 /// then repeated with a new snapshot, and does nothing twice.
 const FINISH: &str = concat!(
-    "WITH made AS MATERIALIZED (
+    "WITH attempts AS MATERIALIZED (
        SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
          AS m (account_id, event_id, endpoint_id, claim, log_id, number, type, status, error, duration_ms, at, state, delay)
        ORDER BY account_id, event_id, endpoint_id),
      held AS MATERIALIZED (
        SELECT m.account_id, m.event_id, m.endpoint_id, m.state AS next, m.number, m.at, m.delay
-       FROM made m CROSS JOIN LATERAL (
+       FROM attempts m CROSS JOIN LATERAL (
          SELECT FROM webhook_deliveries q
          WHERE q.account_id = m.account_id AND q.event_id = m.event_id
            AND q.endpoint_id IS NOT DISTINCT FROM m.endpoint_id
@@ -173,7 +173,7 @@ const FINISH: &str = concat!(
        SELECT m.account_id, m.log_id, m.endpoint_id, 'outbound', m.type, m.event_id, m.event_id,
          m.status, m.number, m.duration_ms, m.error,
          CASE WHEN m.state = 'waiting' THEN now() + m.delay * interval '1 microsecond' END, m.at
-       FROM made m JOIN accounts a ON a.id = m.account_id
+       FROM attempts m JOIN accounts a ON a.id = m.account_id
        ON CONFLICT DO NOTHING)
      SELECT (SELECT count(*) FROM held) - (SELECT count(*) FROM delivered) - (SELECT count(*) FROM others) AS n"
 );

@@ -22,7 +22,7 @@ fn events(fixture: &DbFixture) -> PgGatewayEvents {
 }
 
 pub(crate) fn attempt(fixture: &DbFixture, account: AccountId) -> Subscription {
-    let by = Initiator {
+    let initiator = Initiator {
         user_id: fixture.user,
         ip_address: Some("203.0.113.9".into()),
         support_admin: None,
@@ -47,7 +47,11 @@ pub(crate) fn attempt(fixture: &DbFixture, account: AccountId) -> Subscription {
         anchor_day: None,
         check_at: None,
         last_event: None,
-        pending: Some(PendingIntent::leased(Intent::Subscribe { by }, NOW, Duration::ZERO)),
+        pending: Some(PendingIntent::leased(
+            Intent::Subscribe { initiator },
+            NOW,
+            Duration::ZERO,
+        )),
         version: 0,
         created_at: NOW,
         updated_at: NOW,
@@ -297,7 +301,8 @@ async fn usage_is_counted_where_the_change_is_written() {
                ('{account}', '2026-01-01', 4), ('{account}', '2026-01-02', 2), ('{other}', '2026-01-01', 3);
              INSERT INTO message_usage_slots (account_id, month, sent, reserved) VALUES
                ('{account}', date_trunc('month', now() AT TIME ZONE 'UTC')::date, 42, 7), ('{account}', '2020-01-01', 9, 0);
-             INSERT INTO message_rollups (account_id, span, at, sent, delivered, read, failed, received)
+             INSERT INTO message_rollups (account_id, bucket_minutes, bucket_start, sent, delivered, read, failed,
+               received)
                VALUES ('{account}', 1440, date_trunc('day', now(), 'UTC'), 2, 0, 1, 5, 9);
              INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id, waba_id, access_token)
                VALUES ('{account}', '{}', 'p', '1', '2', '\\x00')",
@@ -488,9 +493,9 @@ async fn what_is_due_is_taken_by_one() {
     let mut after = row.clone();
     after.check_at = Some(NOW);
     // The lease is not over: what the gateway has done is asked for all the same.
-    let by = Initiator::from(&Tenant::for_tests(fixture.account, fixture.user, Role::Owner));
+    let initiator = Initiator::from(&Tenant::for_tests(fixture.account, fixture.user, Role::Owner));
     after.pending = Some(PendingIntent {
-        intent: Intent::Cancel { by },
+        intent: Intent::Cancel { initiator },
         until: OffsetDateTime::now_utc() + Duration::days(1),
         check_at: NOW,
     });

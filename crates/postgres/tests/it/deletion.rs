@@ -82,10 +82,11 @@ async fn furnish(fixture: &DbFixture, account: AccountId) {
             "SET session_replication_role = DEFAULT;
              UPDATE subscriptions SET status = 'active', gateway_subscription_id = 'sub' || account_id
                WHERE account_id = '{account}';
-             INSERT INTO number_paces (phone_number_id, next_at) VALUES ('t{account}', now()), ('shared', now())
+             INSERT INTO phone_number_send_slots (phone_number_id, next_slot_at) VALUES ('t{account}', now()),
+               ('shared', now())
                ON CONFLICT DO NOTHING;
              INSERT INTO whatsapp_numbers VALUES ('shared', '{account}', 'w');
-             INSERT INTO gateway_events (id, key, event, subject, news)
+             INSERT INTO gateway_events (id, key, event, gateway_subscription_id, data)
                VALUES ({thing}, 'k{account}', 'e', 't{account}', '{{}}');"
         ))
         .await;
@@ -123,7 +124,8 @@ async fn every_row_of_the_account_goes_and_no_other() {
         USING (table_schema, table_name)
       WHERE table_schema = 'public' AND column_name = 'account_id' AND t.table_type = 'BASE TABLE'";
     let tables = fixture.number(with_account).await;
-    // The two notes of removals are empty; accounts, idempotency_keys, gateway_events and number_paces bear other names.
+    // The two notes of removals are empty; accounts, idempotency_keys, gateway_events and phone_number_send_slots are
+    // counted under other names.
     assert_eq!(i64::try_from(rows.len()).unwrap(), tables - 2 + 4, "{rows:?}");
 
     assert!(store.begin(account, LEASE, NOW).await.unwrap());

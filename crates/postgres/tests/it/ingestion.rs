@@ -112,7 +112,7 @@ async fn an_order_counts_as_what_it_is_now() {
     let store = PgIngestion::new(fixture.tenants.clone());
     let figures = "SELECT pending || ' ' || paid || ' ' || refunded || ' ' || trim_scale(revenue) || ' '
         || trim_scale(product_costs) || ' ' || trim_scale(gateway_fees)
-        FROM order_rollups WHERE span = 1440 AND placed > 0";
+        FROM order_rollups WHERE bucket_minutes = 1440 AND placed > 0";
     let mut paid = order("1", OrderStatus::Paid, "10.01");
     paid.gateway_fee = Some(amount("0.5"));
     for (draft, wanted) in [
@@ -131,8 +131,9 @@ async fn an_order_counts_as_what_it_is_now() {
     let mut moved = order("1", OrderStatus::Paid, "20");
     moved.paid_at = Some(NOW - Duration::days(3));
     told(&store, &fixture, &[moved]).await;
-    let revenue = "SELECT string_agg(at::date || ' ' || trim_scale(revenue), ', ' ORDER BY at) FROM order_rollups
-        WHERE span = 1440";
+    let revenue = "SELECT string_agg(bucket_start::date || ' ' || trim_scale(revenue), ', ' ORDER BY bucket_start)
+       FROM order_rollups
+        WHERE bucket_minutes = 1440";
     assert_eq!(
         fixture.text(revenue).await.as_deref(),
         Some("2026-02-26 20, 2026-03-01 0")
@@ -164,7 +165,7 @@ async fn what_is_named_later_takes_the_revenue_along() {
         ..plain.clone()
     };
     let owed = "SELECT string_agg(kind || ' ' || trim_scale(revenue), ', ' ORDER BY kind)
-        FROM attribution_rollups WHERE span = 1440 AND orders > 0";
+        FROM attribution_rollups WHERE bucket_minutes = 1440 AND orders > 0";
     for (draft, accepted, wanted) in [
         (&plain, 1, None),
         (&of_campaign, 1, Some("campaign 10")),
@@ -200,7 +201,7 @@ async fn wrong_sums_are_named_and_made_right() {
     let rollups = PgRollups::new(fixture.owner.clone());
     fixture
         .sql(
-            "UPDATE order_rollups SET revenue = revenue + 1 WHERE span = 15; DELETE FROM product_rollups;
+            "UPDATE order_rollups SET revenue = revenue + 1 WHERE bucket_minutes = 15; DELETE FROM product_rollups;
              UPDATE metrics SET total_events = 7, last_event_at = NULL; DELETE FROM metric_contacts;
              UPDATE metric_rollups SET last_contacts = last_contacts + 1 WHERE events > 0;
              INSERT INTO cart_rollups SELECT account_id, 15, '2026-01-01', 3, 1 FROM metrics",
@@ -391,7 +392,7 @@ async fn every_click_is_counted() {
     assert_eq!(fixture.number("SELECT clicks FROM links").await, 20);
     assert_eq!(
         fixture
-            .number("SELECT sum(clicks)::bigint FROM link_rollups WHERE span = 15")
+            .number("SELECT sum(clicks)::bigint FROM link_rollups WHERE bucket_minutes = 15")
             .await,
         20
     );
@@ -453,7 +454,7 @@ async fn a_batch_of_clicks_is_applied_once_and_waits_for_no_lock() {
     }
     let clicks = "SELECT string_agg(short_code || clicks, ' ' ORDER BY short_code) FROM links";
     assert_eq!(fixture.text(clicks).await.unwrap(), "free5 held2");
-    let weeks = "SELECT string_agg(clicks::text, ' ' ORDER BY clicks) FROM link_rollups WHERE span = 10080";
+    let weeks = "SELECT string_agg(clicks::text, ' ' ORDER BY clicks) FROM link_rollups WHERE bucket_minutes = 10080";
     assert_eq!(fixture.text(weeks).await.unwrap(), "2 5");
 }
 

@@ -561,7 +561,7 @@ async fn sums_that_went_wrong_are_named_and_made_right() {
     assert_eq!(rollups.verify(account).await.unwrap(), []);
     fixture
         .sql(&format!(
-            "UPDATE message_rollups SET received = received + 1 WHERE account_id = '{account}' AND span = 15;
+            "UPDATE message_rollups SET received = received + 1 WHERE account_id = '{account}' AND bucket_minutes = 15;
              DELETE FROM contact_counts WHERE account_id = '{account}';
              UPDATE conversation_counts SET conversations = 7 WHERE account_id = '{account}';
              UPDATE campaign_counter_slots SET read = 0, pending = pending + 1 WHERE account_id = '{account}';

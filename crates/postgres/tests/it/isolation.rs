@@ -38,20 +38,20 @@ fn recorded(account: &str, tag: Uuid, contact: Uuid) -> String {
          INSERT INTO metric_sources VALUES ('{account}', 'm', 's');
          INSERT INTO metric_contacts (account_id, metric_name, contact_id)
            VALUES ('{account}', 'm', '{contact}');
-         INSERT INTO metric_rollups (account_id, metric_name, span, at)
+         INSERT INTO metric_rollups (account_id, metric_name, bucket_minutes, bucket_start)
            VALUES ('{account}', 'm', 15, '2026-03-01');
-         INSERT INTO order_rollups (account_id, span, at, platform)
+         INSERT INTO order_rollups (account_id, bucket_minutes, bucket_start, platform)
            VALUES ('{account}', 15, '2026-03-01', 'p');
-         INSERT INTO product_rollups (account_id, span, at, product_id)
+         INSERT INTO product_rollups (account_id, bucket_minutes, bucket_start, product_id)
            VALUES ('{account}', 15, '2026-03-01', 'p');
          INSERT INTO product_names VALUES ('{account}', 'p', 'n');
-         INSERT INTO attribution_rollups (account_id, span, at, kind, origin_id)
+         INSERT INTO attribution_rollups (account_id, bucket_minutes, bucket_start, kind, attributed_to_id)
            VALUES ('{account}', 15, '2026-03-01', 'link', '{tag}');
          INSERT INTO link_rollups VALUES ('{account}', 15, '2026-03-01', '{tag}');
          INSERT INTO cart_rollups VALUES ('{account}', 15, '2026-03-01');
-         INSERT INTO automation_rollups (account_id, span, at, automation_id)
+         INSERT INTO automation_rollups (account_id, bucket_minutes, bucket_start, automation_id)
            VALUES ('{account}', 15, '2026-03-01', '{tag}');
-         INSERT INTO message_rollups (account_id, span, at) VALUES ('{account}', 15, '2026-03-01');
+         INSERT INTO message_rollups (account_id, bucket_minutes, bucket_start) VALUES ('{account}', 15, '2026-03-01');
          INSERT INTO contact_counts VALUES ('{account}', '2026-03-01', 1);
          INSERT INTO conversation_counts VALUES ('{account}', 'open', 1);
          INSERT INTO rfm_calculations (account_id, due_at) VALUES ('{account}', now());
@@ -89,7 +89,7 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO campaigns (account_id, id, name) VALUES ('{account}', '{campaign}', 'c');
                  INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
                    VALUES ('{account}', '{tag}', '{campaign}', '{contact}');
-                 INSERT INTO campaign_audiences VALUES ('{account}', '{campaign}', 5, '{{{contact}}}');
+                 INSERT INTO campaign_recipient_batches VALUES ('{account}', '{campaign}', 5, '{{{contact}}}');
                  INSERT INTO campaign_run_contents VALUES ('{account}', '{campaign}', '{{}}');
                  INSERT INTO sent_messages VALUES ('{account}', 'wamid', '{tag}');
                  INSERT INTO campaign_counter_slots (account_id, campaign_id) VALUES ('{account}', '{campaign}');

@@ -119,7 +119,7 @@ async fn slots_become_one_row_and_rows_become_slots() {
     let (run, sends) = large_run(&fixture).await;
     fixture.runs().record(run, &[accepted(sends[0])]).await.unwrap();
     let sums = "SELECT (SELECT json_agg(n) FROM (SELECT * FROM campaign_counters) n)::jsonb
-        || (SELECT json_agg(u) FROM (SELECT account_id, month, sent, reserved, tests FROM message_usage) u)::jsonb";
+        || (SELECT json_agg(u) FROM (SELECT account_id, month, sent, reserved, test_sends FROM message_usage) u)::jsonb";
     let before = fixture.text(sums).await.unwrap();
     fixture.sql(&format!("BEGIN; {DOWN} COMMIT")).await;
     let rows = "SELECT (SELECT count(*) FROM campaign_counters) * 10 + (SELECT count(*) FROM message_usage)";

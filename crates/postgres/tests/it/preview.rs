@@ -214,7 +214,7 @@ async fn what_the_month_has_left_counts_runs_and_tests() {
     let campaign = fixture.stored_draft().await;
     assert_eq!(preview_facts(&fixture, &campaign).await.used, 4);
     fixture
-        .sql("UPDATE message_usage_slots SET sent = 3, reserved = 1, tests = 2")
+        .sql("UPDATE message_usage_slots SET sent = 3, reserved = 1, test_sends = 2")
         .await;
     assert_eq!(preview_facts(&fixture, &campaign).await.used, 6);
     fixture

@@ -71,7 +71,7 @@ async fn what_waits_is_counted_with_the_age_of_the_oldest() {
 async fn deliveries_count_from_when_they_are_due_where_somebody_takes_them() {
     let fixture = DbFixture::new().await;
     let account = fixture.account;
-    let event = "INSERT INTO webhook_events (account_id, id, position, type, payload, occurred_at)";
+    let event = "INSERT INTO webhook_events (account_id, id, seq, type, payload, occurred_at)";
     fixture
         .sql(&format!(
             "INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, is_active, secret, secret_hint)
@@ -81,7 +81,7 @@ async fn deliveries_count_from_when_they_are_due_where_somebody_takes_them() {
              {event} SELECT '{account}', ('00000000-0000-7000-8000-00000000001' || n)::uuid, n, 'x', '{{}}'::jsonb, now()
                FROM generate_series(1, 3) n;
              INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id, next_attempt_at)
-               SELECT e.account_id, v.id, e.id, now() - v.position * interval '100 s'
+               SELECT e.account_id, v.id, e.id, now() - v.seq * interval '100 s'
                FROM webhook_endpoints e JOIN webhook_events v ON v.account_id = e.account_id;
              UPDATE webhook_deliveries SET next_attempt_at = now() + interval '1 h'
                WHERE event_id = '00000000-0000-7000-8000-000000000013'"
@@ -122,7 +122,7 @@ async fn pools_are_counted_by_what_they_are_for() {
         },
         PoolLabels {
             purpose: "requests",
-            role: "platform",
+            role: "owner",
         },
     );
     assert_eq!(pool_registry.stats()[&tenants].usage.max, 2 * config.size);

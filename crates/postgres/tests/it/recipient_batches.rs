@@ -14,7 +14,7 @@ use crate::support::{DbFixture, LEASE, id};
 const PEOPLE: usize = 9300;
 
 const SENDS: &str = "SELECT count(*) FROM campaign_sends";
-const LISTS: &str = "SELECT count(*) FROM campaign_audiences";
+const LISTS: &str = "SELECT count(*) FROM campaign_recipient_batches";
 
 /// A run that began with lists.
 async fn started(worker: Uuid) -> (DbFixture, Campaign, QueuedRun) {
@@ -106,9 +106,9 @@ async fn who_makes_sends_from_outside_and_a_cancel_count_nobody_twice() {
     outside
         .batch_execute(
             "BEGIN; SELECT 1 FROM campaign_queue FOR KEY SHARE;
-             WITH part AS (DELETE FROM campaign_audiences WHERE part = 0 RETURNING *)
+             WITH batch AS (DELETE FROM campaign_recipient_batches WHERE batch_no = 0 RETURNING *)
              INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
-             SELECT account_id, gen_random_uuid(), campaign_id, unnest(contact_ids) FROM part",
+             SELECT account_id, gen_random_uuid(), campaign_id, unnest(contact_ids) FROM batch",
         )
         .await
         .unwrap();
@@ -136,9 +136,9 @@ async fn a_claim_waits_for_the_last_sends_that_somebody_else_makes() {
     let outside = fixture.db.client().await;
     outside
         .batch_execute(
-            "BEGIN; WITH part AS (DELETE FROM campaign_audiences RETURNING *)
+            "BEGIN; WITH batch AS (DELETE FROM campaign_recipient_batches RETURNING *)
              INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
-             SELECT account_id, gen_random_uuid(), campaign_id, unnest(contact_ids) FROM part",
+             SELECT account_id, gen_random_uuid(), campaign_id, unnest(contact_ids) FROM batch",
         )
         .await
         .unwrap();

@@ -304,8 +304,10 @@ async fn a_throttled_number_halves_its_rate_once_and_recovers() {
     );
     // Time passes.
     let age = async |seconds: i64| {
-        let past =
-            format!("UPDATE number_paces SET throttled_at = throttled_at - interval '{seconds} s', next_at = now()");
+        let past = format!(
+            "UPDATE phone_number_send_slots SET throttled_at = throttled_at - interval '{seconds} s',
+              next_slot_at = now()"
+        );
         fixture.sql(&past).await;
     };
     let near =
@@ -333,11 +335,14 @@ async fn a_throttled_rate_moves_slots_apart() {
     let send_slots = PgSendSlots::new(fixture.owner.clone());
     send_slots.slow_down("1", 1000.0).await.unwrap();
     fixture
-        .sql("UPDATE number_paces SET throttled_rate = 0.5, throttled_at = now() - interval '1 s'")
+        .sql("UPDATE phone_number_send_slots SET throttled_rate = 0.5, throttled_at = now() - interval '1 s'")
         .await;
     assert_eq!(send_slots.slow_down("1", 1000.0).await.unwrap(), 1.0, "the lowest rate");
     fixture
-        .sql("UPDATE number_paces SET throttled_rate = 0.01, throttled_at = now() + interval '1 h', next_at = now()")
+        .sql(
+            "UPDATE phone_number_send_slots SET throttled_rate = 0.01, throttled_at = now() + interval '1 h',
+          next_slot_at = now()",
+        )
         .await;
     send_slots
         .reserve("1", burst(25, Duration::milliseconds(25)))
@@ -377,7 +382,10 @@ async fn each_send_slot_is_given_out_once() {
 async fn send_slots_skip_the_wait_for_the_disk_that_all_else_has() {
     let mut fixture = DbFixture::new().await;
     fixture
-        .see_commits(&[("number_paces", "INSERT OR UPDATE"), ("campaign_sends", "UPDATE")])
+        .see_commits(&[
+            ("phone_number_send_slots", "INSERT OR UPDATE"),
+            ("campaign_sends", "UPDATE"),
+        ])
         .await;
     fixture.people(2).await;
     let worker = id();
@@ -387,5 +395,8 @@ async fn send_slots_skip_the_wait_for_the_disk_that_all_else_has() {
         send_slots.reserve("1", burst(1, Duration::seconds(10))).await.unwrap();
         fixture.in_flight(run, worker, 1).await;
     }
-    assert_eq!(fixture.commits_seen().await, "campaign_sends on, number_paces off");
+    assert_eq!(
+        fixture.commits_seen().await,
+        "campaign_sends on, phone_number_send_slots off"
+    );
 }

@@ -30,9 +30,10 @@ async fn customer(fixture: &DbFixture, account: AccountId, purchases: &Purchases
              FROM generate_series(1, {orders}) n;
              INSERT INTO orders (account_id, id, platform, external_id, contact_id, status, total, placed_at, paid_at)
              VALUES ('{account}', gen_random_uuid(), 'p', '{contact} r', '{contact}', 'refunded', 999, now(), now());
-             INSERT INTO order_rollups (account_id, span, at, platform, paid)
+             INSERT INTO order_rollups (account_id, bucket_minutes, bucket_start, platform, paid)
              VALUES ('{account}', 1440, '2020-01-01', 'p', {orders})
-             ON CONFLICT (account_id, span, at, platform) DO UPDATE SET paid = order_rollups.paid + excluded.paid"
+             ON CONFLICT (account_id, bucket_minutes, bucket_start, platform)
+               DO UPDATE SET paid = order_rollups.paid + excluded.paid"
         ))
         .await;
     contact.into()

@@ -31,7 +31,7 @@ async fn contact(fixture: &DbFixture, account: AccountId, name: &str) {
 
 /// `sent/reserved/tests` of the month.
 async fn usage(fixture: &DbFixture) -> String {
-    let usage = fixture.text("SELECT sent || '/' || reserved || '/' || tests FROM message_usage");
+    let usage = fixture.text("SELECT sent || '/' || reserved || '/' || test_sends FROM message_usage");
     usage.await.unwrap_or_default()
 }
 
@@ -123,12 +123,12 @@ async fn of_many_tests_at_once_no_more_leave_than_the_month_has() {
             .unwrap()
             .is_some()
     );
-    fixture.sql("UPDATE message_usage_slots SET tests = 0").await;
+    fixture.sql("UPDATE message_usage_slots SET test_sends = 0").await;
     test_sends(&fixture)
         .release_message(fixture.account, taken[0])
         .await
         .unwrap();
-    assert_eq!(fixture.number("SELECT sum(tests) FROM message_usage").await, 0);
+    assert_eq!(fixture.number("SELECT sum(test_sends) FROM message_usage").await, 0);
 }
 
 #[tokio::test]
@@ -169,9 +169,12 @@ async fn replies_count_in_the_month_that_they_left_in() {
     fixture.people(2).await;
     fixture
         .sql(&format!(
-            "INSERT INTO message_rollups (account_id, span, at, sent, delivered, read, failed, received)
-             SELECT '{}', span, at, 1, 1, 1, 5, 9 FROM (VALUES (15, 0), (180, 0), (1440, 0), (1440, 1)) AS s (span, before)
-             CROSS JOIN LATERAL (SELECT date_trunc('month', now(), 'UTC') - before * interval '1 day' AS at) b",
+            "INSERT INTO message_rollups (account_id, bucket_minutes, bucket_start, sent, delivered, read, failed,
+               received)
+             SELECT '{}', bucket_minutes, bucket_start, 1, 1, 1, 5, 9 FROM (VALUES (15, 0), (180, 0), (1440, 0), (1440,
+               1)) AS s (bucket_minutes, before)
+             CROSS JOIN LATERAL (SELECT date_trunc('month', now(), 'UTC') - before * interval '1 day'
+               AS bucket_start) b",
             fixture.account
         ))
         .await;

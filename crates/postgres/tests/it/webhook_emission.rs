@@ -93,7 +93,7 @@ async fn each_kind_is_told_to_those_who_want_it() {
     endpoint(&fixture, fixture.account, "{contact.updated}", true).await;
     live(&fixture, fixture.account).await;
     let told = told(&fixture, "opted_out_at").await;
-    let first = "SELECT published_moment(min(opted_out_at)) FROM contacts";
+    let first = "SELECT to_rfc3339(min(opted_out_at)) FROM contacts";
     let expected = format!("contact.updated 1 {}", fixture.text(first).await.unwrap());
     assert_eq!(told, [expected.clone(), expected]);
 }

@@ -79,8 +79,7 @@ async fn items_become_events_in_order_and_a_delivery_for_each_active_endpoint() 
         .sql("UPDATE outbox_events SET created_at = '2026-03-01 12:00Z'")
         .await;
     assert_eq!(fixture.outbox().relay(EventKind::Webhook, 100).await.unwrap(), 3);
-    let feed =
-        "SELECT string_agg(concat(payload ->> 'n', type, occurred_at = '2026-03-01 12:00Z'), ' ' ORDER BY position)
+    let feed = "SELECT string_agg(concat(payload ->> 'n', type, occurred_at = '2026-03-01 12:00Z'), ' ' ORDER BY seq)
          FROM webhook_events";
     let expected = "1message.sentt 2message.sentt 3message.failedt 4message.sentt";
     assert_eq!(fixture.text(feed).await.as_deref(), Some(expected));
@@ -88,7 +87,7 @@ async fn items_become_events_in_order_and_a_delivery_for_each_active_endpoint() 
     assert_eq!(fixture.text(sorted).await.as_deref(), Some("1234"));
     for (endpoint, expected) in [(sent, "12"), (all, "123"), (others, "4")] {
         let deliveries = format!(
-            "SELECT string_agg(e.payload ->> 'n', '' ORDER BY e.position) FROM webhook_deliveries d
+            "SELECT string_agg(e.payload ->> 'n', '' ORDER BY e.seq) FROM webhook_deliveries d
              JOIN webhook_events e ON e.account_id = d.account_id AND e.id = d.event_id
              WHERE d.endpoint_id = '{endpoint}' AND d.state = 'waiting' AND d.next_attempt_at <= now()"
         );

@@ -79,7 +79,7 @@ pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
         "Messages handed to the messaging platform, by kind and outcome",
     ),
     counter(
-        "recado_worker_rounds_total",
+        "recado_worker_iterations_total",
         "Rounds of background work, by worker and outcome",
     ),
     gauge(

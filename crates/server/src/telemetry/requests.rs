@@ -103,19 +103,19 @@ pub fn limited(decision: Counted) {
     struct Decisions {
         allowed: Counter,
         refused: Counter,
-        uncounted: Counter,
+        failed_open: Counter,
     }
     static DECISIONS: LazyLock<Decisions> = LazyLock::new(|| {
         let count = |decision: &'static str| counter!("recado_rate_limit_decisions_total", "decision" => decision);
         Decisions {
             allowed: count("allowed"),
             refused: count("refused"),
-            uncounted: count("uncounted"),
+            failed_open: count("failed_open"),
         }
     });
     match decision {
         Counted::Allowed => DECISIONS.allowed.increment(1),
         Counted::Refused => DECISIONS.refused.increment(1),
-        Counted::Uncounted => DECISIONS.uncounted.increment(1),
+        Counted::Uncounted => DECISIONS.failed_open.increment(1),
     }
 }

@@ -1,4 +1,4 @@
-//! Traces over OTLP, with the feature `otel`: one span a request, one a call to the outside, one a turn of a run.
+//! Traces over OTLP, with the feature `otel`: one span a request, one a call to the outside, one a campaign.dispatch.
 //!
 //! Spans for traces and spans for the log are apart: those with the target [`TRACED`] are for traces alone, and nothing
 //! else is handed to the collector, no line of the log either. So what a span may say is decided where it is made.
@@ -70,7 +70,7 @@ pub fn answered(span: &Span, method: &str, route: &Route, status: u16) {
     }
 }
 
-/// The span of one turn of a run: from its taking up to its end, or to whoever goes on with it.
+/// The span of one campaign.dispatch: from its taking up to its end, or to whoever goes on with it.
 pub fn dispatch(run: QueuedRun) -> Span {
-    tracing::debug_span!(target: TRACED, "turn of a run", campaign = %run.campaign_id, account = %run.account_id)
+    tracing::debug_span!(target: TRACED, "campaign.dispatch", campaign = %run.campaign_id, account = %run.account_id)
 }

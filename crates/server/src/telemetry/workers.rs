@@ -16,8 +16,10 @@ pub struct WorkerMetrics {
 impl WorkerMetrics {
     /// `worker` is one of a few words: it becomes a label.
     pub fn of(worker: &'static str) -> Self {
-        let count =
-            |outcome: &'static str| counter!("recado_worker_rounds_total", "worker" => worker, "outcome" => outcome);
+        let count = |outcome: &'static str| {
+            counter!("recado_worker_iterations_total", "worker" => worker,
+              "outcome" => outcome)
+        };
         let counted = Self {
             worked: count("worked"),
             idle: count("idle"),

@@ -24,19 +24,19 @@ pub(super) fn start(
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
     let support = Arc::new(stores.support(shared));
-    worker_loop::spawn(tasks, stop, "support mode", SWEEP_SUPPORT, move || {
+    worker_loop::spawn(tasks, stop, "support_mode", SWEEP_SUPPORT, move || {
         let support = support.clone();
         async move { support.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
     });
     let deletions = Arc::new(stores.deletions(shared)?);
     let cancellations = deletions.clone();
     let backoff = Backoff::idle(LOOK_FOR_DELETIONS);
-    worker_loop::spawn_any(tasks, stop, "account removals", backoff, move || {
+    worker_loop::spawn_any(tasks, stop, "account_removals", backoff, move || {
         let deletions = deletions.clone();
         async move { deletions.finish_next().await }
     });
     let backoff = Backoff::idle(LOOK_FOR_CANCELLATIONS);
-    worker_loop::spawn_any(tasks, stop, "gateway cancellations", backoff, move || {
+    worker_loop::spawn_any(tasks, stop, "gateway_cancellations", backoff, move || {
         let deletions = cancellations.clone();
         async move { deletions.cancel_next().await }
     });

@@ -38,7 +38,7 @@ pub(super) fn start(
 ) -> anyhow::Result<()> {
     let events = Arc::new(stores.gateway_events(shared));
     let reconciler = Arc::new(stores.subscription_reconciler(shared)?);
-    worker_loop::spawn(tasks, stop, "gateway events", LOOK_FOR_EVENTS, {
+    worker_loop::spawn(tasks, stop, "gateway_events", LOOK_FOR_EVENTS, {
         let (events, relays) = (events.clone(), shared.relays.clone());
         move || {
             let (events, relays) = (events.clone(), relays.clone());
@@ -52,22 +52,22 @@ pub(super) fn start(
         }
     });
     let intents = reconciler.clone();
-    worker_loop::spawn_any(tasks, stop, "billing intents", INTENTS, move || {
+    worker_loop::spawn_any(tasks, stop, "billing_intents", INTENTS, move || {
         let reconciler = intents.clone();
         async move { reconciler.reconcile_next().await }
     });
-    worker_loop::spawn_any(tasks, stop, "billing checks", Backoff::idle(LOOK_FOR_SILENCE), {
+    worker_loop::spawn_any(tasks, stop, "billing_checks", Backoff::idle(LOOK_FOR_SILENCE), {
         let reconciler = reconciler.clone();
         move || {
             let reconciler = reconciler.clone();
             async move { reconciler.check_next().await }
         }
     });
-    worker_loop::spawn(tasks, stop, "billing lapses", LOOK_FOR_LAPSES, move || {
+    worker_loop::spawn(tasks, stop, "subscription_expiry", LOOK_FOR_LAPSES, move || {
         let reconciler = reconciler.clone();
         async move { reconciler.lapse_next().await }
     });
-    worker_loop::spawn(tasks, stop, "old gateway events", SWEEP, move || {
+    worker_loop::spawn(tasks, stop, "gateway_event_retention", SWEEP, move || {
         let events = events.clone();
         async move { events.forget(SWEEP_BATCH).await.map(|forgotten| forgotten > 0) }
     });

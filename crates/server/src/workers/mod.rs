@@ -111,7 +111,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         async move { callbacks.process_next().await }
     });
     let keys = stores.idempotency();
-    worker_loop::spawn(tasks, stop, "idempotency keys", SWEEP, move || {
+    worker_loop::spawn(tasks, stop, "idempotency_keys", SWEEP, move || {
         let keys = keys.clone();
         async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
     });
@@ -141,7 +141,7 @@ fn materialize_sends(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &
             Ok(false)
         }
     };
-    worker_loop::spawn(tasks, stop, "audiences", MATERIALIZE_INTERVAL, iteration);
+    worker_loop::spawn(tasks, stop, "recipient_batches", MATERIALIZE_INTERVAL, iteration);
 }
 
 /// Deletes queue rows that outlived their run.
@@ -150,7 +150,7 @@ fn sweep_queue(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTr
         let runs = runs.clone();
         async move { runs.sweep_queue(SWEEP_BATCH).await.map(|swept| swept > 0) }
     };
-    worker_loop::spawn(tasks, stop, "run queue", SWEEP, iteration);
+    worker_loop::spawn(tasks, stop, "run_queue", SWEEP, iteration);
 }
 
 /// Refreshes the planner's statistics of tables that grew at once, some tables an iteration.
@@ -192,6 +192,6 @@ fn settle_unknown(
             Ok(failed > 0)
         }
     };
-    worker_loop::spawn(tasks, stop, "unknown sends", rest, sends);
-    worker_loop::spawn(tasks, stop, "unknown replies", rest, replies);
+    worker_loop::spawn(tasks, stop, "unknown_sends", rest, sends);
+    worker_loop::spawn(tasks, stop, "unknown_replies", rest, replies);
 }

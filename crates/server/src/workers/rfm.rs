@@ -29,7 +29,7 @@ pub(super) fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTrack
         let work = planning.clone();
         async move { work.plan().await }
     };
-    worker_loop::spawn(tasks, stop, "rfm nights", LOOK_FOR_ACCOUNTS, plan);
+    worker_loop::spawn(tasks, stop, "rfm_schedule", LOOK_FOR_ACCOUNTS, plan);
     let (wake, stopping) = (Some(shared.customers.clone()), stop.clone());
     let calculate = move || {
         let (work, stop) = (work.clone(), stopping.clone());

@@ -84,6 +84,6 @@ pub(super) fn start(
         let sweeper = sweeper.clone();
         async move { sweeper.sweep(SWEEP_BATCH).await }
     };
-    worker_loop::spawn(tasks, stop, "webhook sweep", SWEEP, swept);
+    worker_loop::spawn(tasks, stop, "webhook_sweep", SWEEP, swept);
     Ok(())
 }

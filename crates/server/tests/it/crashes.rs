@@ -119,7 +119,7 @@ fn a_large_audience_survives_a_crash_whole() {
     server.kill();
     assert_eq!(server.db.text("SELECT total FROM campaign_counters"), "14000");
     assert!(
-        server.db.text("SELECT count(*) FROM campaign_audiences") != "0",
+        server.db.text("SELECT count(*) FROM campaign_recipient_batches") != "0",
         "the kill came too late"
     );
     server.run(&["serve"]);

@@ -204,7 +204,9 @@ fn resume_refuses_what_execute_refuses() {
 
     // The run's own messages are in the month already: 250 fit, and so they do not any more.
     let used = |more: i64| {
-        db.run(&format!("UPDATE message_usage_slots SET tests = {more} WHERE slot = 0"));
+        db.run(&format!(
+            "UPDATE message_usage_slots SET test_sends = {more} WHERE slot = 0"
+        ));
     };
     used(60);
     let error = refused("quota_exceeded");

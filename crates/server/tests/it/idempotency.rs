@@ -250,7 +250,7 @@ fn a_client_that_hung_up_gets_its_answer_when_it_asks_again() {
     });
     // Asking for it again and again would be refused for its number.
     eventually("the answer is kept", || {
-        let kept = server.db.count("FROM idempotency_keys WHERE answer IS NOT NULL");
+        let kept = server.db.count("FROM idempotency_keys WHERE response IS NOT NULL");
         (kept == 1).then_some(())
     });
     let answer = keyed(&ana, &path, "k").send();
@@ -286,7 +286,9 @@ fn nothing_of_an_answer_is_kept_in_clear() {
     let server = Server::new();
     let ana = server.owner();
     contact(&ana, "k", "Very Recognisable").created();
-    let kept = server.db.text("SELECT encode(answer, 'escape') FROM idempotency_keys");
+    let kept = server
+        .db
+        .text("SELECT encode(response, 'escape') FROM idempotency_keys");
     assert!(kept.len() > 50 && !kept.contains("Recognisable"), "{kept}");
     let rows: Value = json!(server.db.rows("SELECT length(request_hash) FROM idempotency_keys"));
     assert_eq!(rows, json!([["32"]]));

@@ -107,10 +107,13 @@ fn every_figure_of_the_catalogue_is_told_with_its_type() {
     ana.post("/api/templates/sync", json!({})).ok();
     let figures = seen(port, "the workers have worked", |figures| {
         figures.sum(
-            "recado_worker_rounds_total",
+            "recado_worker_iterations_total",
             &["worker=\"audit\"", "outcome=\"worked\""],
         ) > Some(0.0)
-            || figures.sum("recado_worker_rounds_total", &["worker=\"audit\"", "outcome=\"idle\""]) > Some(1.0)
+            || figures.sum(
+                "recado_worker_iterations_total",
+                &["worker=\"audit\"", "outcome=\"idle\""],
+            ) > Some(1.0)
     });
     let names = figures.names();
     // Nothing is exported by this process.
@@ -174,7 +177,7 @@ fn every_worker_shows_itself() {
     let workers = figures.labels("worker");
     for worker in [
         "account removals",
-        "audiences",
+        "recipient_batches",
         "audit",
         "billing checks",
         "billing intents",
@@ -297,7 +300,7 @@ fn the_tenants_have_all_connections_that_are_granted() {
     let of_tenants = (8 / threads).max(2) * threads;
     let (_server, port) = start(Options::default().with("DATABASE_POOL_SIZE", "8"));
     seen(port, "the pools of all threads", |figures| {
-        [("tenant", of_tenants), ("platform", 2 * threads)]
+        [("tenant", of_tenants), ("owner", 2 * threads)]
             .iter()
             .all(|(role, expected)| {
                 let labels = ["pool=\"requests\"", &format!("role=\"{role}\"")];
@@ -314,7 +317,7 @@ fn a_limiter_that_is_down_is_seen() {
     ana.get("/api/audit-logs").ok();
     let figures = scrape(port);
     assert_eq!(
-        figures.sum("recado_rate_limit_decisions_total", &["decision=\"uncounted\""]),
+        figures.sum("recado_rate_limit_decisions_total", &["decision=\"failed_open\""]),
         Some(1.0)
     );
 }

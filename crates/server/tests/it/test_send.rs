@@ -20,7 +20,7 @@ fn test(user: &User<'_>, campaign: &str, phone: &str) -> Reply {
 fn usage(server: &Server) -> String {
     server
         .db
-        .text("SELECT sent || '/' || reserved || '/' || tests FROM message_usage")
+        .text("SELECT sent || '/' || reserved || '/' || test_sends FROM message_usage")
 }
 
 fn audited(server: &Server) -> i64 {

@@ -113,7 +113,7 @@ mod otel {
         assert_eq!(attribute("request_id"), Some("my-request"));
         ana.execute(&campaign).ok();
         counted(&ana, &campaign, "sent", 1);
-        let dispatch = found(&collector, "the dispatch span", |span| span.name == "turn of a run");
+        let dispatch = found(&collector, "the dispatch span", |span| span.name == "campaign.dispatch");
         assert_eq!(dispatch.attributes.get("campaign"), Some(&campaign));
         let call = found(&collector, "the call's span", |span| {
             span.name == "gateway" && span.attributes.get("gateway").is_some_and(|name| name == "whatsapp")

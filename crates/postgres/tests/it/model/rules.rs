@@ -63,8 +63,8 @@ impl State {
             }
             Step::ReserveTestSend(account) => self.reserve_test_send(*account),
             Step::ReleaseTestSend(account) => {
-                let tests = &mut self.accounts[*account].tests;
-                *tests = (*tests - 1).max(0);
+                let test_sends = &mut self.accounts[*account].test_sends;
+                *test_sends = (*test_sends - 1).max(0);
                 Answer::Nothing
             }
             Step::PassTime => self.pass_time(),
@@ -472,7 +472,7 @@ impl State {
 
     fn reserve_test_send(&mut self, account: usize) -> Answer {
         let left = self.used(account) < self.accounts[account].limit;
-        self.accounts[account].tests += i64::from(left);
+        self.accounts[account].test_sends += i64::from(left);
         Answer::Reserved(left)
     }
 

@@ -175,7 +175,7 @@ pub(super) struct Campaign {
 pub(super) struct Account {
     pub(super) suspended: bool,
     pub(super) limit: i64,
-    pub(super) tests: i64,
+    pub(super) test_sends: i64,
     /// How many messages turned out to have left when they had no reservation any more.
     pub(super) surplus: i64,
     /// Who does not want to be written to.
@@ -247,7 +247,7 @@ impl State {
         let account = |limit| Account {
             suspended: false,
             limit,
-            tests: 0,
+            test_sends: 0,
             surplus: 0,
             out: BTreeSet::new(),
             messages: BTreeMap::new(),
@@ -349,7 +349,7 @@ impl State {
 
     pub(super) fn used(&self, account: usize) -> i64 {
         let (sent, reserved) = self.usage(account);
-        sent + reserved + self.accounts[account].tests
+        sent + reserved + self.accounts[account].test_sends
     }
 
     /// Everything that the database has to say of itself, a line a row.
@@ -396,7 +396,7 @@ impl State {
         lines.extend(self.sends.iter().map(|(key, send)| send.line(*key)));
         for (at, account) in self.accounts.iter().enumerate() {
             let (sent, reserved) = self.usage(at);
-            lines.push(format!("usage {at} {sent} {reserved} {}", account.tests));
+            lines.push(format!("usage {at} {sent} {reserved} {}", account.test_sends));
             lines.extend(account.out.iter().map(|contact| format!("out {at} {}", contact + 1)));
             lines.extend(account.messages.keys().map(|message| format!("message {at} {message}")));
         }

@@ -197,7 +197,7 @@ const LINES: &str = "SELECT string_agg(line, E'\\n') FROM (
       ' never=', never_confirmed::text) FROM campaign_sends
     UNION ALL
     SELECT concat('usage ', (a.id <> $1)::int, ' ', coalesce(u.sent, 0), ' ', coalesce(u.reserved, 0), ' ',
-      coalesce(u.tests, 0)) FROM accounts a LEFT JOIN message_usage u ON u.account_id = a.id
+      coalesce(u.test_sends, 0)) FROM accounts a LEFT JOIN message_usage u ON u.account_id = a.id
     UNION ALL
     SELECT concat('out ', (account_id <> $1)::int, ' ', right(id::text, 1)) FROM contacts
     WHERE opted_out_at IS NOT NULL

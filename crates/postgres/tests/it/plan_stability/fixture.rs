@@ -64,9 +64,9 @@ fn rows_of(accounts: &str, rows: usize) -> String {
        SELECT a, 'metric ' || i, key(a, i) FROM i;
      INSERT INTO metric_events (account_id, id, metric_name, contact_id, source, occurred_at)
        SELECT a, key(a, i), 'metric ' || i, key(a, i), 'site', now() FROM i;
-     INSERT INTO notifications (account_id, id, type, title, message, place)
+     INSERT INTO notifications (account_id, id, type, title, message, seq)
        SELECT a, key(a, i), 'info', 'x', 'y', i FROM i;
-     INSERT INTO webhook_events (account_id, id, type, payload, occurred_at, position)
+     INSERT INTO webhook_events (account_id, id, type, payload, occurred_at, seq)
        SELECT a, key(a, i), 'message.sent', '{}', now(), i FROM i;
      INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, secret, secret_hint)
        SELECT a, key(a, 1), 'x', 'outbound', 'https://e.example', '{*}', '', '' FROM a;

@@ -126,7 +126,7 @@ fn clicks_on_a_locked_link_lead_on_and_are_counted_later() {
     until("every click is counted", || {
         ana.get("/api/links").ok()["data"][0]["clicks"] == wanted
     });
-    let rollups = "SELECT sum(clicks) FROM link_rollups WHERE span = 15";
+    let rollups = "SELECT sum(clicks) FROM link_rollups WHERE bucket_minutes = 15";
     assert_eq!(server.db.text(rollups), wanted.to_string());
 }
 

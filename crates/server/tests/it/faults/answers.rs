@@ -245,7 +245,12 @@ fn number_far_over_its_throughput_fails_no_send() {
     assert_eq!((counters.accepted, counters.per_recipient_max), (150, 1));
     assert_eq!(ana.stats(&id)["failed"], 0);
     assert_eq!(server.db.count("FROM campaign_sends WHERE attempts > 0"), 0);
-    assert_eq!(server.db.count("FROM number_paces WHERE throttled_rate < 500"), 1);
+    assert_eq!(
+        server
+            .db
+            .count("FROM phone_number_send_slots WHERE throttled_rate < 500"),
+        1
+    );
 }
 
 /// The sends that surely did not leave and wait for another try.
