@@ -8,8 +8,8 @@ use std::{env, fs};
 
 use utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED as ARCHIVE;
 
-/// What the server serves, by the end of its name in the archive.
-const WANTED: &[(&str, &str)] = &[
+/// The files that the server serves: the suffix of the name in the archive, and the name of the output.
+const FILES: &[(&str, &str)] = &[
     ("/dist/swagger-ui-bundle.js", "swagger-ui-bundle.js.gz"),
     ("/dist/swagger-ui.css", "swagger-ui.css.gz"),
     ("/dist/favicon-32x32.png", "favicon-32x32.png.gz"),
@@ -33,8 +33,8 @@ struct Entry<'a> {
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
     let out = env::var("OUT_DIR")?;
-    let entries = entries().ok_or("the archive of Swagger UI is not as expected")?;
-    for (end, target) in WANTED {
+    let entries = entries().ok_or("the archive of Swagger UI has an unknown format")?;
+    for (end, target) in FILES {
         let entry = entries.iter().find(|entry| entry.name.ends_with(end));
         let entry = entry.ok_or_else(|| format!("the archive of Swagger UI has no {end}"))?;
         fs::write(Path::new(&out).join(target), gzip(entry)?)?;
@@ -45,22 +45,22 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Every file that the directory at the archive's end lists.
 fn entries() -> Option<Vec<Entry<'static>>> {
     let end = ARCHIVE.windows(4).rposition(|window| window == DIRECTORY_END)?;
-    let count = number(end + 10)?;
-    let mut at = long(end + 16)?;
+    let count = read_u16(end + 10)?;
+    let mut at = read_u32(end + 16)?;
     let mut entries = Vec::new();
     for _ in 0..count {
-        let (name, extra, comment) = (number(at + 28)?, number(at + 30)?, number(at + 32)?);
+        let (name, extra, comment) = (read_u16(at + 28)?, read_u16(at + 30)?, read_u16(at + 32)?);
         if ARCHIVE.get(at..at + 4)? != ENTRY {
             return None;
         }
-        let local = long(at + 42)?;
-        let start = local + 30 + usize::from(number(local + 26)?) + usize::from(number(local + 28)?);
+        let local = read_u32(at + 42)?;
+        let start = local + 30 + usize::from(read_u16(local + 26)?) + usize::from(read_u16(local + 28)?);
         entries.push(Entry {
             name: std::str::from_utf8(ARCHIVE.get(at + 46..at + 46 + usize::from(name))?).ok()?,
-            method: number(at + 10)?,
+            method: read_u16(at + 10)?,
             crc: ARCHIVE.get(at + 16..at + 20)?,
             length: ARCHIVE.get(at + 24..at + 28)?,
-            packed: ARCHIVE.get(start..start + long(at + 20)?)?,
+            packed: ARCHIVE.get(start..start + read_u32(at + 20)?)?,
         });
         at += 46 + usize::from(name) + usize::from(extra) + usize::from(comment);
     }
@@ -78,16 +78,16 @@ fn gzip(entry: &Entry<'_>) -> Result<Vec<u8>, Box<dyn Error>> {
             file.extend((!length).to_le_bytes());
         }
         8 => {}
-        other => return Err(format!("{}: method {other} is not known", entry.name).into()),
+        method => return Err(format!("{}: unknown compression method {method}", entry.name).into()),
     }
     file.extend([entry.packed, entry.crc, entry.length].concat());
     Ok(file)
 }
 
-fn number(at: usize) -> Option<u16> {
+fn read_u16(at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(ARCHIVE.get(at..at + 2)?.try_into().ok()?))
 }
 
-fn long(at: usize) -> Option<usize> {
+fn read_u32(at: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(ARCHIVE.get(at..at + 4)?.try_into().ok()?)).ok()
 }

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_context_says_what_was_done_and_why_it_failed() {
+    fn context_names_the_action_and_the_cause() {
         let failure = "x".parse::<u8>().context(|| "cannot count".to_owned()).unwrap_err();
         assert_eq!(failure.to_string(), "cannot count: invalid digit found in string");
     }

@@ -11,7 +11,7 @@ use crate::secrets::hex;
 
 /// The file system in memory that Linux has, and the least that has to be free there.
 const MEMORY: &str = "/dev/shm";
-const ROOM: u64 = 4 << 30;
+const MIN_FREE_BYTES: u64 = 4 << 30;
 
 /// The repository this tool belongs to.
 pub(crate) fn root() -> PathBuf {
@@ -52,17 +52,17 @@ pub(crate) fn cargo() -> Command {
 }
 
 pub(crate) fn is_root() -> Result<bool> {
-    Ok(user()? == 0)
+    Ok(user_id()? == 0)
 }
 
-/// The number of whoever runs this.
-fn user() -> Result<u32> {
+/// The id of the current user.
+fn user_id() -> Result<u32> {
     let out = Command::new("id")
         .arg("-u")
         .output()
         .context(|| "cannot run id -u".to_owned())?;
     let number = String::from_utf8_lossy(&out.stdout).trim().parse();
-    number.context(|| "id -u says no number".to_owned())
+    number.context(|| "id -u printed no number".to_owned())
 }
 
 /// What belongs to this checkout and no other is called.
@@ -82,9 +82,9 @@ pub(crate) fn state() -> Result<PathBuf> {
         Some(data) if Path::new(&data).is_absolute() => Path::new(&data).join(own_name()),
         _ => target().join("dev-state"),
     };
-    fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
+    fs::create_dir_all(&dir).context(|| format!("cannot create {}", dir.display()))?;
     if root {
-        owned_by(0, &dir)?;
+        make_owned(0, &dir)?;
     }
     Ok(dir)
 }
@@ -94,33 +94,35 @@ pub(crate) fn state() -> Result<PathBuf> {
 /// Tests make and drop a thousand databases of some hundred files: a file system on a disk works more on these than
 /// PostgreSQL on the tests.
 pub(crate) fn in_memory() -> Result<Option<PathBuf>> {
-    if !has_room(MEMORY) {
+    if !has_free_space(MEMORY) {
         return Ok(None);
     }
-    let user = user()?;
+    let user = user_id()?;
     let dir = Path::new(MEMORY).join(format!("{}-{user}", own_name()));
-    fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
-    owned_by(user, &dir)?;
+    fs::create_dir_all(&dir).context(|| format!("cannot create {}", dir.display()))?;
+    make_owned(user, &dir)?;
     Ok(Some(dir))
 }
 
-fn has_room(dir: &str) -> bool {
-    let asked = Command::new("df").args(["--output=avail", "-B1", dir]).output();
-    let free = asked.ok().and_then(|out| {
+fn has_free_space(dir: &str) -> bool {
+    let output = Command::new("df").args(["--output=avail", "-B1", dir]).output();
+    let free = output.ok().and_then(|out| {
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         text.lines().last()?.trim().parse::<u64>().ok()
     });
-    free.is_some_and(|free| free >= ROOM)
+    free.is_some_and(|free| free >= MIN_FREE_BYTES)
 }
 
-/// Anybody may make a directory in such a place, and its name is no secret: somebody else's must not get our passwords.
-fn owned_by(user: u32, dir: &Path) -> Result<()> {
+/// Checks that the directory belongs to the user, then opens it for reading. In a shared directory another user could
+/// have created it under the predictable name to read our passwords.
+fn make_owned(user: u32, dir: &Path) -> Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    let found = fs::symlink_metadata(dir).context(|| format!("cannot look at {}", dir.display()))?;
+    let found = fs::symlink_metadata(dir).context(|| format!("cannot read the metadata of {}", dir.display()))?;
     if !found.is_dir() || found.uid() != user {
-        return fail(format!("{} belongs to somebody else: remove it", dir.display()));
+        return fail(format!("{} belongs to another user: remove it", dir.display()));
     }
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).context(|| format!("cannot open up {}", dir.display()))
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755))
+        .context(|| format!("cannot set the permissions of {}", dir.display()))
 }
 
 #[cfg(test)]
@@ -128,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_no_room_where_nothing_is() {
-        assert!(!has_room("/no/such/place"));
+    fn missing_directory_has_no_free_space() {
+        assert!(!has_free_space("/no/such/place"));
     }
 }

@@ -52,7 +52,7 @@ impl Process {
                 self.name,
                 self.tail()
             )),
-            Err(cause) => Err(cause).context(|| format!("cannot look after {}", self.name)),
+            Err(cause) => Err(cause).context(|| format!("cannot check {}", self.name)),
         }
     }
 
@@ -93,7 +93,7 @@ impl Drop for Process {
         let start = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) {
             if start.elapsed() > GRACE || signals::impatient() {
-                eprintln!("{} does not end: killing it", self.name);
+                eprintln!("{} does not end; killing it", self.name);
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;
@@ -185,11 +185,11 @@ fn last_lines(text: &str) -> String {
         .collect()
 }
 
-/// SIGTERM to a process, or with a minus to a group, by the shell's own `kill`: the program of that name is missing
-/// from small images, and the system call would need unsafe code.
-fn terminate(whom: &str) {
+/// Sends SIGTERM to a process, or with a minus to a group. It uses the shell's builtin `kill`: small images lack the
+/// program, and the system call would need unsafe code.
+fn terminate(target: &str) {
     let _ = Command::new("sh")
-        .args(["-c", "kill -TERM \"$1\" 2>/dev/null", "sh", whom])
+        .args(["-c", "kill -TERM \"$1\" 2>/dev/null", "sh", target])
         .status();
 }
 
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_process_has_ended_politely() {
+    fn dropped_process_ends_on_sigterm() {
         let log = std::env::temp_dir().join(format!("recado-process-{}.log", std::process::id()));
         let mut command = Command::new("sh");
         command.args([
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_launcher_left_is_ended() {
+    fn process_of_a_killed_launcher_is_stopped() {
         let log = std::env::temp_dir().join(format!("recado-left-{}.log", std::process::id()));
         let mut process = Process::spawn("sleep", Command::new("sleep").arg("600"), log.clone()).unwrap();
         let pid = process.id().to_string();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_reported_with_the_log() {
+    fn ended_process_is_reported_with_its_log() {
         let log = std::env::temp_dir().join(format!("recado-end-{}.log", std::process::id()));
         let mut command = Command::new("sh");
         command.args(["-c", "echo cannot go on; exit 3"]);

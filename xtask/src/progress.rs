@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bar_fills_up() {
+    fn progress_bar_fills_up() {
         assert_eq!(bar(0, 4), "[------------------------] 0/4");
         assert_eq!(bar(1, 4), "[######------------------] 1/4");
         assert_eq!(bar(4, 4), "[########################] 4/4");

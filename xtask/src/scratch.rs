@@ -54,12 +54,12 @@ impl Scratch {
         }
     }
 
-    fn within(place: &Path, name: &str) -> Result<Self> {
-        let dir = place.join(format!("test-{}-{name}", std::process::id()));
-        // Root's own umask must not keep the services' user out.
+    fn within(parent: &Path, name: &str) -> Result<Self> {
+        let dir = parent.join(format!("test-{}-{name}", std::process::id()));
+        // Root's umask must not exclude the user of the services.
         fs::create_dir_all(&dir)
             .and_then(|()| fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)))
-            .context(|| format!("cannot make {}", dir.display()))?;
+            .context(|| format!("cannot create {}", dir.display()))?;
         let lock = state::lock(&dir)?;
         Ok(Self { dir, _lock: lock })
     }

@@ -49,8 +49,8 @@ impl State {
         Ok(())
     }
 
-    /// Tells the other commands what runs, until the answer is dropped.
-    pub(crate) fn announce(&self, env: &Env) -> Result<RunningInstance> {
+    /// Publishes the running instance to the other commands until the returned value is dropped.
+    pub(crate) fn publish(&self, env: &Env) -> Result<RunningInstance> {
         Ok(RunningInstance(write_running(&self.dir, env)?))
     }
 }
@@ -73,7 +73,7 @@ impl Drop for RunningInstance {
 /// Locks a directory for the life of the answer; `None` when another process has it.
 pub(crate) fn lock(dir: &Path) -> Result<Option<File>> {
     let path = dir.join("lock");
-    let file = File::create(&path).context(|| format!("cannot make {}", path.display()))?;
+    let file = File::create(&path).context(|| format!("cannot create {}", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(fs::TryLockError::WouldBlock) => Ok(None),
@@ -148,13 +148,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn env_file_round_trips() {
         let env = Env::from([("A".to_owned(), "x=y==".to_owned()), ("B".to_owned(), String::new())]);
         assert_eq!(parse(&render(&env)), env);
     }
 
     #[test]
-    fn secrets_are_made_once_and_kept_private() {
+    fn dev_secrets_are_generated_once_and_private() {
         use std::os::unix::fs::PermissionsExt;
         let dir = std::env::temp_dir().join(format!("recado-state-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_locked_once() {
+    fn directory_is_locked_by_one_process() {
         let dir = std::env::temp_dir().join(format!("recado-lock-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         let held = lock(&dir).unwrap();

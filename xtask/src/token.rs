@@ -49,11 +49,11 @@ fn parse(args: &[String]) -> Result<Request> {
             "--user" => request.user = Some(value.clone()),
             "--name" => request.name = Some(value.clone()),
             "--hours" => request.hours = value.parse().context(|| "--hours is not a number".to_owned())?,
-            other => return fail(format!("token has no option {other}")),
+            unknown => return fail(format!("token has no option {unknown}")),
         }
     }
     if request.email.is_empty() {
-        return fail("token needs --email");
+        return fail("token requires --email");
     }
     Ok(request)
 }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_are_hmac_sha256() {
+    fn token_signature_is_hmac_sha256() {
         // RFC 4231, test case 2.
         let mac = hmac_sha256(b"Jefe", b"what do ya want for nothing?").unwrap();
         assert_eq!(
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_have_three_parts_and_the_claims() {
+    fn token_has_three_parts_and_the_claims() {
         use base64::Engine;
         let token = sign("secret", "u", "e@x", Some("Eva"), 2).unwrap();
         let parts: Vec<&str> = token.split('.').collect();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_checked() {
+    fn token_options_are_validated() {
         assert!(parse(&args("--user x")).is_err());
         assert!(parse(&args("--email")).is_err());
         assert!(parse(&args("--email a@b --hours many")).is_err());

@@ -38,11 +38,11 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long resolving, connecting and the TLS handshake may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an idle connection is kept.
-const IDLE: Duration = Duration::from_secs(30);
+/// How long the pool holds an idle connection.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The largest answer read when a request says nothing else, in bytes.
-const CAP: usize = 1 << 20;
+/// Default limit of a response body, in bytes.
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 const AGENT: &str = concat!("Recado/", env!("CARGO_PKG_VERSION"));
 
@@ -52,27 +52,27 @@ pub enum CallError {
     /// Surely nothing was sent: the address is wrong, or no connection was made. Safe to repeat.
     #[error("not sent: {0}")]
     NotSent(String),
-    /// The request, or part of it, may have reached the other side: time-out, reset, broken or too large answer.
-    #[error("no usable answer: {0}")]
+    /// The server may have received the request or part of it: timeout, reset, broken or too large response.
+    #[error("no usable response: {0}")]
     MaybeSent(String),
 }
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A body that is passed on as it comes.
-pub type BoxedPieces = BoxStream<'static, Result<Bytes, BoxError>>;
+/// A body that is streamed in chunks.
+pub type ByteStream = BoxStream<'static, Result<Bytes, BoxError>>;
 
-type Content = UnsyncBoxBody<Bytes, BoxError>;
+type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// A request. Its `Debug` shows method and address alone.
 pub struct GatewayRequest {
     method: Method,
     url: String,
     headers: Vec<(HeaderName, HeaderValue)>,
-    body: BoxedPieces,
+    body: ByteStream,
     length: u64,
     timeout: Duration,
-    cap: usize,
+    max_response_bytes: usize,
 }
 
 impl fmt::Debug for GatewayRequest {
@@ -84,48 +84,48 @@ impl fmt::Debug for GatewayRequest {
 impl GatewayRequest {
     /// Reads.
     pub fn get(url: impl Into<String>) -> Self {
-        Self::whole(Method::GET, url.into(), Bytes::new())
+        Self::with_body(Method::GET, url.into(), Bytes::new())
     }
 
     /// Posts JSON.
     pub fn post(url: impl Into<String>, body: &Value) -> Self {
-        let request = Self::whole(Method::POST, url.into(), Bytes::from(body.to_string()));
+        let request = Self::with_body(Method::POST, url.into(), Bytes::from(body.to_string()));
         request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
     }
 
     /// Posts JSON that is wiped when it is sent.
     pub fn post_secret(url: impl Into<String>, body: Zeroizing<Vec<u8>>) -> Self {
-        let request = Self::whole(Method::POST, url.into(), Bytes::from_owner(body));
+        let request = Self::with_body(Method::POST, url.into(), Bytes::from_owner(body));
         request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
     }
 
     /// Puts JSON.
     pub fn put(url: impl Into<String>, body: &Value) -> Self {
-        let request = Self::whole(Method::PUT, url.into(), Bytes::from(body.to_string()));
+        let request = Self::with_body(Method::PUT, url.into(), Bytes::from(body.to_string()));
         request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
     }
 
     /// Deletes.
     pub fn delete(url: impl Into<String>) -> Self {
-        Self::whole(Method::DELETE, url.into(), Bytes::new())
+        Self::with_body(Method::DELETE, url.into(), Bytes::new())
     }
 
-    /// Posts nothing.
-    pub fn post_nothing(url: impl Into<String>) -> Self {
-        Self::whole(Method::POST, url.into(), Bytes::new())
+    /// A POST with an empty body.
+    pub fn post_empty(url: impl Into<String>) -> Self {
+        Self::with_body(Method::POST, url.into(), Bytes::new())
     }
 
-    /// Posts a body of so many bytes as it comes.
-    pub fn post_stream(url: impl Into<String>, length: u64, body: BoxedPieces) -> Self {
+    /// A POST that streams a body of `length` bytes.
+    pub fn post_stream(url: impl Into<String>, length: u64, body: ByteStream) -> Self {
         Self::new(Method::POST, url.into(), length, body)
     }
 
-    fn whole(method: Method, url: String, body: Bytes) -> Self {
+    fn with_body(method: Method, url: String, body: Bytes) -> Self {
         let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
         Self::new(method, url, length, stream::iter([Ok(body)]).boxed())
     }
 
-    fn new(method: Method, url: String, length: u64, body: BoxedPieces) -> Self {
+    fn new(method: Method, url: String, length: u64, body: ByteStream) -> Self {
         Self {
             method,
             url,
@@ -133,7 +133,7 @@ impl GatewayRequest {
             body,
             length,
             timeout: TIMEOUT,
-            cap: CAP,
+            max_response_bytes: MAX_RESPONSE_BYTES,
         }
     }
 
@@ -146,17 +146,17 @@ impl GatewayRequest {
 
     /// Presents a token. Fails, without naming it, when it holds what no header can.
     pub fn bearer(self, token: &SecretString) -> Result<Self, CallError> {
-        self.authorized("Bearer", token)
+        self.with_authorization("Bearer", token)
     }
 
     /// The same in the words that the platform's uploads want.
     pub fn oauth(self, token: &SecretString) -> Result<Self, CallError> {
-        self.authorized("OAuth", token)
+        self.with_authorization("OAuth", token)
     }
 
-    fn authorized(self, scheme: &str, token: &SecretString) -> Result<Self, CallError> {
+    fn with_authorization(self, scheme: &str, token: &SecretString) -> Result<Self, CallError> {
         let mut value = HeaderValue::from_str(&format!("{scheme} {}", token.expose_secret()))
-            .map_err(|_| CallError::NotSent("the access token holds characters that cannot be sent".into()))?;
+            .map_err(|_| CallError::NotSent("the access token has characters that no header allows".into()))?;
         value.set_sensitive(true);
         Ok(self.header(AUTHORIZATION, value))
     }
@@ -169,17 +169,20 @@ impl GatewayRequest {
 
     /// The largest answer accepted, in bytes. Default: 1 MiB.
     #[must_use]
-    pub fn cap(self, cap: usize) -> Self {
-        Self { cap, ..self }
+    pub fn max_response_bytes(self, max_response_bytes: usize) -> Self {
+        Self {
+            max_response_bytes,
+            ..self
+        }
     }
 
-    fn into_message(self) -> Result<hyper::Request<Content>, CallError> {
+    fn into_message(self) -> Result<hyper::Request<RequestBody>, CallError> {
         let url = self
             .url
             .parse::<Uri>()
             .map_err(|error| CallError::NotSent(error.to_string()))?;
         let sends_body = self.length > 0 || self.method == Method::POST;
-        let frames = self.body.map(|piece| piece.map(Frame::data));
+        let frames = self.body.map(|chunk| chunk.map(Frame::data));
         let mut message = hyper::Request::new(match sends_body {
             true => StreamBody::new(frames).boxed_unsync(),
             false => UnsyncBoxBody::default(),
@@ -226,13 +229,13 @@ impl GatewayResponse {
 /// The client. Clones share one pool of connections; idle ones are kept for 30 s.
 #[derive(Clone)]
 pub struct Http {
-    client: Client<HttpsConnector<HttpConnector>, Content>,
+    client: Client<HttpsConnector<HttpConnector>, RequestBody>,
     connect_timeout: Duration,
     meter: Option<Meter>,
 }
 
-/// A client with a pool of its own, for http and https, that trusts the public authorities.
-pub(crate) fn pooled<B>() -> Result<Client<HttpsConnector<HttpConnector>, B>, String>
+/// A client with its own connection pool, for http and https. It trusts the public certificate authorities.
+pub(crate) fn pooled_client<B>() -> Result<Client<HttpsConnector<HttpConnector>, B>, String>
 where
     B: Body + Send,
     B::Data: Send,
@@ -248,7 +251,7 @@ where
         .enable_http1()
         .wrap_connector(tcp);
     let mut client = Client::builder(TokioExecutor::new());
-    client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
+    client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIMEOUT);
     Ok(client.build(connector))
 }
 
@@ -262,7 +265,7 @@ impl Http {
     /// A client for http and https that trusts the public authorities. Fails when TLS cannot be set up.
     pub fn new() -> Result<Self, String> {
         Ok(Self {
-            client: pooled()?,
+            client: pooled_client()?,
             connect_timeout: CONNECT_TIMEOUT,
             meter: None,
         })
@@ -293,36 +296,38 @@ impl Http {
         let call = meter.begin();
         let result = self.attempt(request).instrument(call.span()).await;
         call.end(match &result {
-            Ok(answer) => CallOutcome::of(answer.status),
-            Err(error) => CallOutcome::without_answer(error),
+            Ok(response) => CallOutcome::from_status(response.status),
+            Err(error) => CallOutcome::from_error(error),
         });
         result
     }
 
     async fn attempt(&self, request: GatewayRequest) -> Result<GatewayResponse, CallError> {
-        let (timeout, cap) = (request.timeout, request.cap);
+        let (timeout, max_response_bytes) = (request.timeout, request.max_response_bytes);
         let mut message = request.into_message()?;
         // The pool reports a connection before it writes to it: as long as it reported none, nothing has left.
         let connection = capture_connection(&mut message);
-        let exchange = self.exchange(message, connection.clone(), cap);
+        let exchange = self.exchange(message, connection.clone(), max_response_bytes);
         match tokio::time::timeout(timeout, exchange).await {
             Ok(result) => result,
             Err(_) if connection.connection_metadata().is_none() => Err(no_connection(timeout)),
-            Err(_) => Err(CallError::MaybeSent(format!("no complete answer within {timeout:?}"))),
+            Err(_) => Err(CallError::MaybeSent(format!("no complete response within {timeout:?}"))),
         }
     }
 
     async fn exchange(
         &self,
-        message: hyper::Request<Content>,
+        message: hyper::Request<RequestBody>,
         connection: CaptureConnection,
-        cap: usize,
+        max_response_bytes: usize,
     ) -> Result<GatewayResponse, CallError> {
-        let (head, body) = self.respond(message, connection).await?.into_parts();
+        let (head, body) = self.response_head(message, connection).await?.into_parts();
         let declared = body.size_hint().lower();
-        if usize::try_from(declared).is_ok_and(|declared| declared <= cap) {
-            let read = Limited::new(body, cap).collect().await;
-            let body = read.map_err(|error| CallError::MaybeSent(chain(&*error)))?.to_bytes();
+        if usize::try_from(declared).is_ok_and(|declared| declared <= max_response_bytes) {
+            let read = Limited::new(body, max_response_bytes).collect().await;
+            let body = read
+                .map_err(|error| CallError::MaybeSent(error_chain(&*error)))?
+                .to_bytes();
             return Ok(GatewayResponse {
                 status: head.status.as_u16(),
                 headers: head.headers,
@@ -330,19 +335,19 @@ impl Http {
             });
         }
         Err(CallError::MaybeSent(format!(
-            "an answer of {declared} bytes, more than {cap}"
+            "a response of {declared} bytes, more than {max_response_bytes}"
         )))
     }
 
-    /// The head of the answer. Waits for a connection for its own, shorter time first.
-    async fn respond(
+    /// Sends the request and reads the head of the response. `connect_timeout` applies until there is a connection.
+    async fn response_head(
         &self,
-        message: hyper::Request<Content>,
+        message: hyper::Request<RequestBody>,
         connection: CaptureConnection,
     ) -> Result<Response<Incoming>, CallError> {
-        let answer = connected_within(self.connect_timeout, connection, self.client.request(message)).await;
-        let answer = answer.ok_or_else(|| no_connection(self.connect_timeout))?;
-        answer.map_err(|error| failed(&error))
+        let response = connected_within(self.connect_timeout, connection, self.client.request(message)).await;
+        let response = response.ok_or_else(|| no_connection(self.connect_timeout))?;
+        response.map_err(|error| call_error(&error))
     }
 }
 
@@ -350,22 +355,22 @@ impl Http {
 pub(crate) async fn connected_within<T>(
     timeout: Duration,
     mut connection: CaptureConnection,
-    answer: impl Future<Output = T>,
+    response: impl Future<Output = T>,
 ) -> Option<T> {
-    let mut answer = pin!(answer);
+    let mut response = pin!(response);
     let connected = async {
         connection.wait_for_connection_metadata().await;
     };
     let connecting = async {
         tokio::select! {
             biased;
-            early = &mut answer => Some(early),
+            early = &mut response => Some(early),
             () = connected => None,
         }
     };
     match tokio::time::timeout(timeout, connecting).await {
         Ok(Some(early)) => Some(early),
-        Ok(None) => Some(answer.await),
+        Ok(None) => Some(response.await),
         Err(_) => None,
     }
 }
@@ -374,8 +379,8 @@ fn no_connection(within: Duration) -> CallError {
     CallError::NotSent(format!("no connection within {within:?}"))
 }
 
-fn failed(error: &legacy::Error) -> CallError {
-    let detail = chain(error);
+fn call_error(error: &legacy::Error) -> CallError {
+    let detail = error_chain(error);
     if error.is_connect() {
         CallError::NotSent(detail)
     } else {
@@ -388,18 +393,18 @@ pub(crate) fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item
     std::iter::successors(Some(error), |error| (*error).source())
 }
 
-/// An error with its causes: hyper's own texts name the kind alone.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+/// The text of an error and its causes. hyper's own texts contain only the kind.
+pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {
     causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// How long the other side asks to be left alone.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    wait(headers, SystemTime::now())
+    parse_retry_after(headers, SystemTime::now())
 }
 
-/// Seconds, or a date (RFC 9110, section 10.2.3); a date that has passed is no time at all.
-fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+/// Accepts seconds or a date (RFC 9110, section 10.2.3). A date in the past gives zero.
+fn parse_retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u32>() {
         return Some(Duration::from_secs(seconds.into()));
@@ -413,9 +418,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_told_in_seconds_or_as_a_date() {
+    fn retry_after_accepts_seconds_and_dates() {
         let now = httpdate::parse_http_date("Sat, 21 Nov 2026 12:00:00 GMT").unwrap();
-        for (text, wanted) in [
+        for (text, expected) in [
             ("120", Some(120)),
             (" 0 ", Some(0)),
             ("Sat, 21 Nov 2026 12:01:30 GMT", Some(90)),
@@ -428,13 +433,17 @@ mod tests {
             ("", None),
         ] {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
-            assert_eq!(wait(&headers, now), wanted.map(Duration::from_secs), "{text}");
+            assert_eq!(
+                parse_retry_after(&headers, now),
+                expected.map(Duration::from_secs),
+                "{text}"
+            );
         }
-        assert_eq!(wait(&HeaderMap::new(), now), None);
+        assert_eq!(parse_retry_after(&HeaderMap::new(), now), None);
     }
 
     #[test]
-    fn a_token_shows_in_no_debug_and_no_error() {
+    fn token_appears_in_no_debug_output_and_no_error() {
         let token = SecretString::from("EAAG-secret");
         let request = GatewayRequest::post("http://h/x", &Value::Null).bearer(&token).unwrap();
         assert_eq!(format!("{request:?}"), "POST http://h/x");

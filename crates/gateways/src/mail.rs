@@ -48,7 +48,7 @@ impl SmtpMailer {
         let mut builder = AsyncSmtpTransport::<Tokio1Executor>::from_url(url).map_err(|_| SmtpConfigError::Url)?;
         // A path in the address is the name to greet with.
         if !url.parse::<Uri>().is_ok_and(|uri| uri.path().len() > 1) {
-            builder = builder.hello_name(greeting(from.email.domain()));
+            builder = builder.hello_name(ehlo_name(from.email.domain()));
         }
         Ok(Self {
             transport: builder.timeout(Some(TIMEOUT)).build(),
@@ -68,7 +68,7 @@ impl SmtpMailer {
         let to: Address = mail
             .to
             .parse()
-            .map_err(|_| MailError::Unsendable("the recipient's address is none"))?;
+            .map_err(|_| MailError::Unsendable("the recipient's address is not valid"))?;
         let automatic = HeaderValue::new(
             HeaderName::new_from_ascii_str("Auto-Submitted"),
             "auto-generated".to_owned(),
@@ -90,22 +90,25 @@ impl Mailer for SmtpMailer {
     async fn send(&self, id: MailId, mail: &Mail) -> Result<(), MailError> {
         let message = self.message(id, mail)?;
         let call = self.meter.begin();
-        let sending = self.transport.send(message).instrument(call.span());
-        let sent = tokio::time::timeout(self.timeout, sending).await;
-        call.end(match &sent {
+        let exchange = self.transport.send(message).instrument(call.span());
+        let result = tokio::time::timeout(self.timeout, exchange).await;
+        call.end(match &result {
             Ok(Ok(_)) => CallOutcome::Done,
-            Ok(Err(error)) => end(error),
+            Ok(Err(error)) => call_outcome(error),
             Err(_) => CallOutcome::NoResponse,
         });
-        match sent {
+        match result {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(MailError::Failed(cause(&error))),
-            Err(_) => Err(MailError::Failed(format!("no end within {:?}", self.timeout))),
+            Ok(Err(error)) => Err(MailError::Failed(failure_reason(&error))),
+            Err(_) => Err(MailError::Failed(format!(
+                "the mail server did not finish within {:?}",
+                self.timeout
+            ))),
         }
     }
 }
 
-fn end(error: &Error) -> CallOutcome {
+fn call_outcome(error: &Error) -> CallOutcome {
     if error.is_permanent() {
         CallOutcome::Refused
     } else if error.is_transient() {
@@ -117,8 +120,8 @@ fn end(error: &Error) -> CallOutcome {
     }
 }
 
-/// Who greets: an address literal where the name is an address.
-fn greeting(domain: &str) -> ClientId {
+/// The name for EHLO: the sender's domain, or an address literal if that is an IP address.
+fn ehlo_name(domain: &str) -> ClientId {
     match domain.trim_matches(['[', ']']).parse() {
         Ok(IpAddr::V4(address)) => ClientId::Ipv4(address),
         Ok(IpAddr::V6(address)) => ClientId::Ipv6(address),
@@ -126,11 +129,11 @@ fn greeting(domain: &str) -> ClientId {
     }
 }
 
-/// Why, without the server's own words: they repeat recipients, and may repeat anything.
-fn cause(error: &Error) -> String {
+/// The reason without the server's text, which repeats recipients and may repeat anything else.
+fn failure_reason(error: &Error) -> String {
     match error.status() {
-        Some(code) => format!("the mail server answered {code}"),
-        None if error.is_response() => "the mail server's answer cannot be read".to_owned(),
+        Some(code) => format!("the mail server responded with {code}"),
+        None if error.is_response() => "the mail server's response cannot be read".to_owned(),
         None => error.to_string(),
     }
 }
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_form_of_address_is_taken() {
+    async fn mailer_accepts_every_form_of_url_and_sender() {
         for url in [
             "smtp://mail.example",
             "smtp://user:p%40ss@mail.example:587?tls=required",
@@ -164,16 +167,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_used_is_told_without_its_value() {
+    async fn invalid_smtp_config_error_hides_the_value() {
         for url in [
             "smtp://",
             "http://user:hunter2@mail.example",
             "smtp://u:hunter2@mail.example?tls=no",
             "smtp://u:hunter2@mail.example:port",
         ] {
-            let fault = mailer(url, "a@b.example").err().unwrap();
-            assert_eq!(fault, SmtpConfigError::Url, "{url}");
-            assert!(!format!("{fault} {fault:?}").contains("hunter2"));
+            let error = mailer(url, "a@b.example").err().unwrap();
+            assert_eq!(error, SmtpConfigError::Url, "{url}");
+            assert!(!format!("{error} {error:?}").contains("hunter2"));
         }
         for from in ["", "Recado", "Recado <>", "a b@c d", "a@[127.0.0.1]"] {
             assert_eq!(
@@ -185,9 +188,9 @@ mod tests {
     }
 
     #[test]
-    fn an_address_greets_as_a_literal() {
-        assert_eq!(greeting("recado.example").to_string(), "recado.example");
-        assert_eq!(greeting("[127.0.0.1]").to_string(), "[127.0.0.1]");
-        assert_eq!(greeting("::1").to_string(), "[IPv6:::1]");
+    fn ehlo_name_of_ip_address_is_a_literal() {
+        assert_eq!(ehlo_name("recado.example").to_string(), "recado.example");
+        assert_eq!(ehlo_name("[127.0.0.1]").to_string(), "[127.0.0.1]");
+        assert_eq!(ehlo_name("::1").to_string(), "[IPv6:::1]");
     }
 }

@@ -41,8 +41,7 @@ impl CallOutcome {
         Self::Abandoned,
     ];
 
-    /// Of an HTTP status.
-    pub(crate) fn of(status: u16) -> Self {
+    pub(crate) fn from_status(status: u16) -> Self {
         match status {
             0..=399 => Self::Done,
             429 => Self::Throttled,
@@ -51,8 +50,7 @@ impl CallOutcome {
         }
     }
 
-    /// Of a call without an answer.
-    pub(crate) fn without_answer(error: &CallError) -> Self {
+    pub(crate) fn from_error(error: &CallError) -> Self {
         match error {
             CallError::NotSent(_) => Self::NotSent,
             CallError::MaybeSent(_) => Self::NoResponse,
@@ -83,13 +81,15 @@ pub(crate) struct Meter {
 impl Meter {
     /// `gateway` is one of a few words: it becomes a label.
     pub(crate) fn new(gateway: &'static str) -> Self {
-        let count =
-            |end: CallOutcome| counter!("recado_gateway_calls_total", "gateway" => gateway, "outcome" => end.as_str());
+        let counter = |outcome: CallOutcome| {
+            let outcome = outcome.as_str();
+            counter!("recado_gateway_calls_total", "gateway" => gateway, "outcome" => outcome)
+        };
         Self {
             gateway,
             outcomes: CallOutcome::ALL
                 .into_iter()
-                .map(|outcome| (outcome, count(outcome)))
+                .map(|outcome| (outcome, counter(outcome)))
                 .collect(),
             seconds: histogram!("recado_gateway_call_duration_seconds", "gateway" => gateway),
         }
@@ -101,9 +101,9 @@ impl Meter {
             outcome = tracing::field::Empty);
         Call {
             meter: self,
-            began: Instant::now(),
+            started: Instant::now(),
             span,
-            end: CallOutcome::Abandoned,
+            outcome: CallOutcome::Abandoned,
         }
     }
 }
@@ -111,9 +111,9 @@ impl Meter {
 /// A call under way.
 pub(crate) struct Call<'a> {
     meter: &'a Meter,
-    began: Instant,
+    started: Instant,
     span: Span,
-    end: CallOutcome,
+    outcome: CallOutcome,
 }
 
 impl Call<'_> {
@@ -122,20 +122,19 @@ impl Call<'_> {
         self.span.clone()
     }
 
-    /// It is over.
-    pub(crate) fn end(mut self, end: CallOutcome) {
-        self.end = end;
+    pub(crate) fn end(mut self, outcome: CallOutcome) {
+        self.outcome = outcome;
     }
 }
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         let meter = self.meter;
-        if let Some((_, count)) = meter.outcomes.iter().find(|(end, _)| *end == self.end) {
-            count.increment(1);
+        if let Some((_, counter)) = meter.outcomes.iter().find(|(outcome, _)| *outcome == self.outcome) {
+            counter.increment(1);
         }
-        meter.seconds.record(self.began.elapsed());
-        self.span.record("outcome", self.end.as_str());
+        meter.seconds.record(self.started.elapsed());
+        self.span.record("outcome", self.outcome.as_str());
     }
 }
 
@@ -144,8 +143,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_has_one_end() {
-        for (status, end) in [
+    fn status_maps_to_one_outcome() {
+        for (status, outcome) in [
             (200, CallOutcome::Done),
             (304, CallOutcome::Done),
             (400, CallOutcome::Refused),
@@ -155,7 +154,7 @@ mod tests {
             (500, CallOutcome::Failed),
             (999, CallOutcome::Failed),
         ] {
-            assert_eq!(CallOutcome::of(status), end, "{status}");
+            assert_eq!(CallOutcome::from_status(status), outcome, "{status}");
         }
     }
 }

@@ -13,15 +13,15 @@ use uuid::Uuid;
 
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::OwnerPool;
-use crate::sql::{Word, key_rows, sql};
+use crate::sql::{TextRow, key_rows, sql};
 use crate::transactions::in_owner;
 
 /// How often a create looks for a free slug anew, having lost it to another one.
 const SLUG_TRIES: usize = 100;
 
-/// How many slugs are looked for at a time: at first, and at most.
-const FEWEST_SLUGS: usize = 16;
-const MOST_SLUGS: usize = 4096;
+/// Candidates per lookup: at first, and at most.
+const MIN_SLUG_BATCH: usize = 16;
+const MAX_SLUG_BATCH: usize = 4096;
 
 /// Accounts, users and memberships.
 #[derive(Clone, Debug)]
@@ -205,7 +205,7 @@ impl AccountStore for PgAccounts {
 }
 
 async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) -> DbResult<Account> {
-    let slug = take_slug(conn, account).await?;
+    let slug = reserve_free_slug(conn, account).await?;
     let row: MembershipRow = sql(
         "INSERT INTO accounts (id, name, slug, logo_url, plan, status, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
@@ -233,36 +233,37 @@ async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) 
 /// The first slug that is free now. More and more candidates at a time: most slugs are free at once, and of a name that
 /// thousands share no more is read than is asked for.
 async fn free_slug(conn: &mut AsyncPgConnection, base: &str) -> DbResult<String> {
-    let (mut candidates, mut block) = (text::slugs(base), FEWEST_SLUGS);
+    let (mut candidates, mut batch_size) = (text::slugs(base), MIN_SLUG_BATCH);
     loop {
-        let asked: Vec<String> = candidates.by_ref().take(block).collect();
-        let taken: Vec<Word> = sql(format!(
-            "SELECT s.slug AS word FROM {keys} k JOIN account_slugs s ON s.slug = k.slug",
+        let batch: Vec<String> = candidates.by_ref().take(batch_size).collect();
+        let taken: Vec<TextRow> = sql(format!(
+            "SELECT s.slug AS text FROM {keys} k JOIN account_slugs s ON s.slug = k.slug",
             keys = key_rows("$1", "slug"),
         ))
-        .bind(asked.clone())
+        .bind(batch.clone())
         .load(&mut *conn)
         .await?;
-        let taken: HashSet<String> = taken.into_iter().map(|row| row.word).collect();
-        if let Some(free) = asked.into_iter().find(|candidate| !taken.contains(candidate)) {
+        let taken: HashSet<String> = taken.into_iter().map(|row| row.text).collect();
+        if let Some(free) = batch.into_iter().find(|candidate| !taken.contains(candidate)) {
             return Ok(free);
         }
-        block = block.saturating_mul(2).min(MOST_SLUGS);
+        batch_size = batch_size.saturating_mul(2).min(MAX_SLUG_BATCH);
     }
 }
 
-/// Enters the first free slug. An insert waits for a concurrent one of the same slug; having lost, this one looks again.
-pub(crate) async fn take_slug(conn: &mut AsyncPgConnection, account: &Account) -> DbResult<String> {
+/// Reserves the first free slug. The insert waits for a concurrent one of the same slug, and after losing, it looks
+/// again.
+pub(crate) async fn reserve_free_slug(conn: &mut AsyncPgConnection, account: &Account) -> DbResult<String> {
     for _ in 0..SLUG_TRIES {
         let slug = free_slug(conn, &account.slug).await?;
-        let entered = sql("INSERT INTO account_slugs (slug, account_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+        let reserved = sql("INSERT INTO account_slugs (slug, account_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
             .bind(slug.as_str())
             .bind(account.id)
             .execute(&mut *conn)
             .await?;
-        if entered > 0 {
+        if reserved > 0 {
             return Ok(slug);
         }
     }
-    Err(StoreError::Unavailable("every free slug was taken by others first".into()).into())
+    Err(StoreError::Unavailable("concurrent requests reserved every free slug first".into()).into())
 }

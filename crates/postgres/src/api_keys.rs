@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::OwnerPool;
-use crate::sql::{Number, key_rows, sql};
+use crate::sql::{NumberRow, key_rows, sql};
 use crate::transactions::in_owner;
 
 /// API keys.
@@ -83,9 +83,9 @@ async fn insert(
         .bind(account)
         .execute(&mut *conn)
         .await?;
-    let present = sql("SELECT count(*) AS n FROM api_keys WHERE account_id = $1").bind(account);
-    let present: Number = present.get_result(&mut *conn).await?;
-    if present.n >= at_most {
+    let key_count = sql("SELECT count(*) AS n FROM api_keys WHERE account_id = $1").bind(account);
+    let key_count: NumberRow = key_count.get_result(&mut *conn).await?;
+    if key_count.n >= at_most {
         return Ok(InsertOutcome::Full);
     }
     sql(

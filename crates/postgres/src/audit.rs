@@ -78,22 +78,22 @@ impl Row {
 ///
 /// The keys of the page come out of an index alone, also far down the list, and only then the rows, one look each.
 fn page_of(filter: &AuditFilter) -> String {
-    let mut wanted = "account_id = $1".to_owned();
+    let mut condition = "account_id = $1".to_owned();
     let mut parameter = 3;
     for (column, value) in [("entity_type", &filter.entity_type), ("action", &filter.action)] {
         if value.is_some() {
             parameter += 1;
-            wanted.push_str(&format!(" AND {column} = ${parameter}"));
+            condition.push_str(&format!(" AND {column} = ${parameter}"));
         }
     }
     format!(
         "SELECT t.n AS total, l.id, l.user_id, l.action, l.entity_type, l.entity_id, l.changes, l.ip_address,
            l.created_at
          FROM (SELECT CASE WHEN stored.n >= 100000 THEN stored.n
-                 ELSE (SELECT count(*) FROM audit_logs WHERE {wanted}) END AS n
-               FROM (SELECT coalesce(sum(n), 0)::bigint AS n FROM audit_counts WHERE {wanted}) stored) t
+                 ELSE (SELECT count(*) FROM audit_logs WHERE {condition}) END AS n
+               FROM (SELECT coalesce(sum(n), 0)::bigint AS n FROM audit_counts WHERE {condition}) stored) t
          LEFT JOIN (
-           (SELECT id AS key FROM audit_logs WHERE {wanted} ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3) k
+           (SELECT id AS key FROM audit_logs WHERE {condition} ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3) k
            CROSS JOIN LATERAL (SELECT * FROM audit_logs WHERE account_id = $1 AND id = k.key LIMIT 1) l) ON true
          ORDER BY l.created_at DESC, l.id DESC"
     )
@@ -108,7 +108,7 @@ impl AuditStore for PgAudit {
         page: PageQuery,
     ) -> Result<Page<AuditLog>, StoreError> {
         if let Err(error) = self.outbox.catch_up(EventKind::Audit, account).await {
-            tracing::warn!(cause = ?error, "the audit log is read without what still waits for it");
+            tracing::warn!(cause = ?error, "the audit log is read without events that are still in the outbox");
         }
         let mut query = sql(page_of(filter))
             .bind(account)

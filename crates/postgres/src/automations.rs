@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::TenantPool;
-use crate::sql::{Answer, Id, collect_column, sql};
+use crate::sql::{FlagRow, IdRow, collect_column, sql};
 use crate::transactions::in_tenant;
 
 /// Automations.
@@ -76,21 +76,22 @@ async fn record(
     executions: &[Execution],
     now: OffsetDateTime,
 ) -> DbResult<Option<IngestionResult>> {
-    let known: Answer = sql("SELECT EXISTS (SELECT 1 FROM automations WHERE account_id = $1 AND id = $2) AS yes")
-        .bind(account)
-        .bind(automation)
-        .get_result(&mut *conn)
-        .await?;
-    if !known.yes {
+    let automation_exists: FlagRow =
+        sql("SELECT EXISTS (SELECT 1 FROM automations WHERE account_id = $1 AND id = $2) AS yes")
+            .bind(account)
+            .bind(automation)
+            .get_result(&mut *conn)
+            .await?;
+    if !automation_exists.yes {
         return Ok(None);
     }
-    // Of several of one id the first counts. In the order of the ids, in which all writers insert.
-    let mut told: BTreeMap<Uuid, &Execution> = BTreeMap::new();
+    // The first execution of an id wins. Sorted by id, the order in which all writers insert.
+    let mut by_id: BTreeMap<Uuid, &Execution> = BTreeMap::new();
     for execution in executions {
-        told.entry(execution.id.into()).or_insert(execution);
+        by_id.entry(execution.id.into()).or_insert(execution);
     }
-    let told: Vec<&Execution> = told.into_values().collect();
-    let inserted: Vec<Id> = sql("INSERT INTO automation_executions
+    let unique: Vec<&Execution> = by_id.into_values().collect();
+    let inserted: Vec<IdRow> = sql("INSERT INTO automation_executions
            (account_id, id, automation_id, status, started_at, finished_at, created_at)
          SELECT $1, d.id, $2, d.status, d.started_at, d.finished_at, $7
          FROM unnest($3, $4, $5, $6) WITH ORDINALITY AS d (id, status, started_at, finished_at, position)
@@ -99,15 +100,17 @@ async fn record(
          RETURNING id")
     .bind(account)
     .bind(automation)
-    .bind(collect_column(&told, |execution| Uuid::from(execution.id)))
-    .bind(collect_column(&told, |execution| execution.status.as_str().to_owned()))
-    .bind(collect_column(&told, |execution| execution.started_at))
-    .bind(collect_column(&told, |execution| execution.finished_at))
+    .bind(collect_column(&unique, |execution| Uuid::from(execution.id)))
+    .bind(collect_column(&unique, |execution| {
+        execution.status.as_str().to_owned()
+    }))
+    .bind(collect_column(&unique, |execution| execution.started_at))
+    .bind(collect_column(&unique, |execution| execution.finished_at))
     .bind(now)
     .load(&mut *conn)
     .await?;
     let inserted: HashSet<Uuid> = inserted.into_iter().map(|row| row.id).collect();
-    let new = told
+    let new = unique
         .into_iter()
         .filter(|execution| inserted.contains(&execution.id.into()));
     count(conn, account, automation, new).await?;

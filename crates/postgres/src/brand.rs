@@ -81,19 +81,19 @@ fn update(input: &BrandInput) -> String {
     // The account, the moment, and then value and flag of each field.
     let numbers = |at: usize| (3 + 2 * at, 4 + 2 * at);
     let values: Vec<String> = (0..names.len()).map(|at| format!("${}", numbers(at).0)).collect();
-    let kept = names.iter().enumerate().map(|(at, name)| {
+    let assignments = names.iter().enumerate().map(|(at, name)| {
         let (_, flag) = numbers(at);
         format!("{name} = CASE WHEN ${flag} THEN excluded.{name} ELSE brand_contexts.{name} END")
     });
-    let kept: Vec<String> = kept.collect();
+    let assignments: Vec<String> = assignments.collect();
     format!(
         "INSERT INTO brand_contexts (account_id, created_at, updated_at, {names})
          VALUES ($1, $2, $2, {values})
-         ON CONFLICT (account_id) DO UPDATE SET updated_at = excluded.updated_at, {kept}
+         ON CONFLICT (account_id) DO UPDATE SET updated_at = excluded.updated_at, {assignments}
          RETURNING {ROW}",
         names = names.join(", "),
         values = values.join(", "),
-        kept = kept.join(", ")
+        assignments = assignments.join(", ")
     )
 }
 
@@ -131,7 +131,7 @@ impl BrandStore for PgBrand {
         in_tenant!(self.0, account, |conn| write(conn, account, input, now, events))
     }
 
-    async fn keep(&self, account: AccountId, scrape: &Scrape) -> Result<BrandContext, StoreError> {
+    async fn store_scrape(&self, account: AccountId, scrape: &Scrape) -> Result<BrandContext, StoreError> {
         let facts = &scrape.facts;
         let statement = sql(format!(
             "INSERT INTO brand_contexts (account_id, company_name, description, products_services, tone_of_voice,

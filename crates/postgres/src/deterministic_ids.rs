@@ -5,23 +5,23 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use uuid::{Builder, Uuid};
 
-/// The id of the row that an outbox event becomes. Ids of one millisecond sort as their events.
-pub(crate) fn of_event(seq: i64, at: OffsetDateTime) -> Uuid {
+/// The id of the row that the relay writes for an outbox event. Ids of one millisecond sort by `seq`.
+pub(crate) fn outbox_row_id(seq: i64, at: OffsetDateTime) -> Uuid {
     let [a, b, c, d, e, f, g, h] = seq.to_be_bytes();
     // The first bytes are partly overwritten by the version and the variant.
     Builder::from_unix_timestamp_millis(milliseconds(at), &[0, a, 0, b, c, d, e, f, g, h]).into_uuid()
 }
 
-/// The id of one item of an outbox event. Ids of one millisecond sort as their events, and then as their items.
-pub(crate) fn of_item(seq: i64, index: usize, at: OffsetDateTime) -> Uuid {
-    // Five bytes of the number and three of the index: neither comes near its end.
+/// The id of one item of an outbox event. Ids of one millisecond sort by `seq`, then by item.
+pub(crate) fn outbox_item_id(seq: i64, index: usize, at: OffsetDateTime) -> Uuid {
+    // Five bytes of `seq` and three of the index: neither can overflow in practice.
     let [_, _, _, d, e, f, g, h] = seq.to_be_bytes();
     let [_, i, j, k] = u32::try_from(index).unwrap_or(u32::MAX).to_be_bytes();
     Builder::from_unix_timestamp_millis(milliseconds(at), &[0, d, 0, e, f, g, h, i, j, k]).into_uuid()
 }
 
-/// The id of a tag made by an import.
-pub(crate) fn of_tag(account: Uuid, name: &str, at: OffsetDateTime) -> Uuid {
+/// The id of a tag that an import creates.
+pub(crate) fn imported_tag_id(account: Uuid, name: &str, at: OffsetDateTime) -> Uuid {
     let hash = Sha256::new()
         .chain_update(account.as_bytes())
         .chain_update(name.as_bytes())
@@ -44,18 +44,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_sort_by_time_and_then_by_position() {
+    fn outbox_row_ids_sort_by_time_then_seq() {
         let at = datetime!(2026-03-01 12:00 UTC);
-        let ids: Vec<Uuid> = [1, 2, 255, 256, 1 << 40].map(|seq| of_event(seq, at)).to_vec();
+        let ids: Vec<Uuid> = [1, 2, 255, 256, 1 << 40].map(|seq| outbox_row_id(seq, at)).to_vec();
         assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
-        assert!(ids.iter().all(|id| *id < of_event(0, at + time::Duration::MILLISECOND)));
+        assert!(
+            ids.iter()
+                .all(|id| *id < outbox_row_id(0, at + time::Duration::MILLISECOND))
+        );
         assert_eq!(ids[0].get_version_num(), 7);
     }
 
     #[test]
-    fn ids_of_items_sort_by_event_and_then_by_item() {
+    fn outbox_item_ids_sort_by_event_then_item() {
         let at = datetime!(2026-03-01 12:00 UTC);
-        let places = [
+        let items = [
             (1, 0),
             (1, 1),
             (1, 256),
@@ -64,15 +67,18 @@ mod tests {
             (1 << 33, 0),
             (1 << 33, 5),
         ];
-        let ids: Vec<Uuid> = places.iter().map(|&(seq, index)| of_item(seq, index, at)).collect();
+        let ids: Vec<Uuid> = items
+            .iter()
+            .map(|&(seq, index)| outbox_item_id(seq, index, at))
+            .collect();
         assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
     }
 
     #[test]
-    fn a_tag_is_the_same_twice_and_another_elsewhere() {
+    fn imported_tag_id_depends_on_account_and_name() {
         let at = datetime!(2026-03-01 12:00 UTC);
-        let one = of_tag(Uuid::from_u128(1), "vip", at);
-        assert_eq!(one, of_tag(Uuid::from_u128(1), "vip", at));
-        assert_ne!(one, of_tag(Uuid::from_u128(2), "vip", at));
+        let tag = imported_tag_id(Uuid::from_u128(1), "vip", at);
+        assert_eq!(tag, imported_tag_id(Uuid::from_u128(1), "vip", at));
+        assert_ne!(tag, imported_tag_id(Uuid::from_u128(2), "vip", at));
     }
 }

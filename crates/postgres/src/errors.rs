@@ -67,7 +67,7 @@ impl From<DbError> for StoreError {
 
 /// A deadlock, a serialization failure, or a row that another transaction wrote first: the transaction is rolled back and may be tried again at once.
 #[derive(Debug, ThisError)]
-#[error("transactions got in each other's way")]
+#[error("the transaction conflicted with another one")]
 struct Conflict(#[source] Error);
 
 /// Another transaction made the row first that this one was about to make: tried again, it finds it.
@@ -137,10 +137,10 @@ pub(crate) async fn retry<T, F>(mut attempt: impl FnMut() -> F) -> Result<T, Sto
 where
     F: Future<Output = Result<T, StoreError>>,
 {
-    let mut left = RETRIES;
+    let mut retries_left = RETRIES;
     loop {
         match attempt().await {
-            Err(error) if left > 0 && is_conflict(&error) => left -= 1,
+            Err(error) if retries_left > 0 && is_conflict(&error) => retries_left -= 1,
             done => return done,
         }
     }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_is_unavailable_and_the_rest_is_our_fault() {
+    fn db_error_if_transient_maps_to_unavailable() {
         let unknown = |message| database(DatabaseErrorKind::Unknown, message);
         for message in [
             "canceling statement due to statement timeout",
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_conflicts_are_tried_again_and_not_for_ever() {
+    async fn retry_repeats_conflicts_up_to_the_limit() {
         let mut tries = 0;
         let conflict = || database(DatabaseErrorKind::SerializationFailure, "could not serialize access");
         let lost: Result<(), _> = retry(|| {
@@ -191,12 +191,12 @@ mod tests {
         assert!(matches!(lost, Err(StoreError::Unavailable(_))));
         assert_eq!(tries, RETRIES + 1);
         tries = 0;
-        let other: Result<(), _> = retry(|| {
+        let failure: Result<(), _> = retry(|| {
             tries += 1;
             async { Err(database(DatabaseErrorKind::Unknown, "terminating connection")) }
         })
         .await;
-        assert!(other.is_err());
+        assert!(failure.is_err());
         assert_eq!(tries, 1);
     }
 }

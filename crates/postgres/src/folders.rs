@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::errors::{DbError, DbResult, parse_enum};
 use crate::pool::TenantPool;
-use crate::sql::{Answer, sql};
+use crate::sql::{FlagRow, sql};
 
 /// Folders.
 #[derive(Clone, Debug)]
@@ -55,14 +55,14 @@ pub(crate) async fn check(
     let Some(folder) = folder else {
         return Ok(());
     };
-    let holds: Answer =
+    let folder_exists: FlagRow =
         sql("SELECT EXISTS (SELECT 1 FROM folders WHERE account_id = $1 AND id = $2 AND kind = $3) AS yes")
             .bind(account)
             .bind(folder)
             .bind(kind.as_str())
             .get_result(conn)
             .await?;
-    match holds.yes {
+    match folder_exists.yes {
         true => Ok(()),
         false => Err(DbError::Store(StoreError::UnknownReference { field: "folder_id" })),
     }

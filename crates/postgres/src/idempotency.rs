@@ -5,7 +5,9 @@ use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Binary, Nullable};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::idempotency::{IdempotencyStore, KEPT_FOR, KeyClaim, KeyState, RequestHash, StoredResponse};
+use recado_domain::idempotency::{
+    IdempotencyStore, KeyClaim, KeyState, RESPONSE_RETENTION, RequestHash, StoredResponse,
+};
 use recado_domain::shared::{Sealed, StoreError};
 use time::Duration;
 
@@ -45,7 +47,7 @@ impl From<KeyRow> for KeyState {
 }
 
 async fn claim(conn: &mut AsyncPgConnection, claim: &KeyClaim, lease: Duration) -> DbResult<KeyState> {
-    let taken = sql("INSERT INTO idempotency_keys AS k (scope, key, holder, leased_until)
+    let claimed = sql("INSERT INTO idempotency_keys AS k (scope, key, holder, leased_until)
          VALUES ($1, $2, $3, now() + $4 * interval '1 microsecond')
          ON CONFLICT (scope, key) DO UPDATE
            SET holder = excluded.holder, leased_until = excluded.leased_until, request_hash = NULL, response = NULL,
@@ -56,10 +58,10 @@ async fn claim(conn: &mut AsyncPgConnection, claim: &KeyClaim, lease: Duration) 
     .bind(claim.key.as_str())
     .bind(claim.holder)
     .bind(lease)
-    .bind(KEPT_FOR)
+    .bind(RESPONSE_RETENTION)
     .execute(&mut *conn)
     .await?;
-    if taken > 0 {
+    if claimed > 0 {
         return Ok(KeyState::Free);
     }
     let row: Option<KeyRow> = sql("SELECT request_hash, response FROM idempotency_keys WHERE scope = $1 AND key = $2")
@@ -74,8 +76,8 @@ async fn claim(conn: &mut AsyncPgConnection, claim: &KeyClaim, lease: Duration) 
 
 #[async_trait]
 impl IdempotencyStore for PgIdempotency {
-    async fn claim(&self, wanted: &KeyClaim, lease: Duration) -> Result<KeyState, StoreError> {
-        on_owner!(self.0, |conn| claim(conn, wanted, lease))
+    async fn claim(&self, requested: &KeyClaim, lease: Duration) -> Result<KeyState, StoreError> {
+        on_owner!(self.0, |conn| claim(conn, requested, lease))
     }
 
     async fn renew(&self, claim: &KeyClaim, lease: Duration) -> Result<(), StoreError> {
@@ -116,7 +118,7 @@ impl IdempotencyStore for PgIdempotency {
                WHERE created_at <= now() - $1 * interval '1 microsecond'
                  AND (response IS NOT NULL OR leased_until <= now())
                ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)")
-        .bind(KEPT_FOR)
+        .bind(RESPONSE_RETENTION)
         .bind(limit);
         self.0.run(query).await
     }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::errors::{DbError, DbResult};
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::{Id, collect_column, sql};
+use crate::sql::{IdRow, collect_column, sql};
 use crate::transactions::{in_owner, in_tenant};
 
 /// Links. Whoever follows one names no account, so that this happens as the platform.
@@ -164,13 +164,13 @@ async fn add_clicks(conn: &mut AsyncPgConnection, batch: &ClickBatch) -> DbResul
         return Ok(applied.deferred.into_iter().map(Into::into).collect());
     }
     let (totals, sums) = (totals(batch), sums(batch));
-    let deferred: Vec<Id> = sql(ADD_CLICKS)
+    let deferred: Vec<IdRow> = sql(ADD_CLICKS)
         .bind(collect_column(&totals, |((account, _), _)| account.0))
         .bind(collect_column(&totals, |((_, link), _)| link.0))
         .bind(collect_column(&totals, |(_, clicks)| *clicks))
         .bind(collect_column(&sums, |((account, ..), _)| account.0))
         .bind(collect_column(&sums, |((_, link, ..), _)| link.0))
-        .bind(collect_column(&sums, |((_, _, span, _), _)| *span))
+        .bind(collect_column(&sums, |((_, _, minutes, _), _)| *minutes))
         .bind(collect_column(&sums, |((.., at), _)| *at))
         .bind(collect_column(&sums, |(_, clicks)| *clicks))
         .bind(batch.writer)

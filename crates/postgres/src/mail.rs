@@ -72,7 +72,7 @@ impl MailQueue for PgMailQueue {
         Ok(self.0.row_if_any::<MailRow>(query).await?.map(ClaimedMail::from))
     }
 
-    async fn forget(&self, id: MailId) -> Result<(), StoreError> {
+    async fn delete(&self, id: MailId) -> Result<(), StoreError> {
         let statement = sql("DELETE FROM outgoing_mail WHERE id = $1");
         self.0.run(statement.bind(id)).await.map(drop)
     }

@@ -18,7 +18,7 @@ use thiserror::Error;
 use tokio_postgres::Config;
 
 use crate::pool::OwnerPool;
-use crate::sql::{Answer, Number, sql};
+use crate::sql::{FlagRow, NumberRow, sql};
 use crate::sqlstate::{self, Transient, bad_connection};
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations");
@@ -40,8 +40,7 @@ pub enum MigrateError {
     /// It cannot be reached.
     #[error("the database cannot be reached")]
     Connect(#[source] diesel::ConnectionError),
-    /// A statement outside of the migrations failed.
-    #[error("the migrations could not be locked")]
+    #[error("could not acquire the migration lock")]
     Lock(#[source] BoxError),
     /// A migration failed.
     #[error("a migration failed")]
@@ -50,7 +49,7 @@ pub enum MigrateError {
 
 /// A migration that never got a lock.
 #[derive(Debug, Error)]
-#[error("{migration} found its tables in use for {waited:?}: somebody holds them in a long transaction")]
+#[error("{migration} could not lock its tables for {waited:?}: a long transaction uses them")]
 struct LockTimedOut {
     migration: String,
     waited: Duration,
@@ -72,8 +71,8 @@ pub struct LockRetryPolicy {
     pub pause: Duration,
     /// How long one migration is tried.
     pub total: Duration,
-    /// How long another process that migrates is waited for.
-    pub turn: Duration,
+    /// How long to wait for another process that migrates the same database.
+    pub peer_timeout: Duration,
 }
 
 impl Default for LockRetryPolicy {
@@ -82,8 +81,8 @@ impl Default for LockRetryPolicy {
             lock: Duration::from_millis(800),
             pause: Duration::from_secs(2),
             total: Duration::from_secs(300),
-            // Longer than that, and shorter than the unit of systemd lets a start take.
-            turn: Duration::from_secs(480),
+            // Longer than `total`, and shorter than the start timeout of the systemd unit.
+            peer_timeout: Duration::from_secs(480),
         }
     }
 }
@@ -107,7 +106,7 @@ pub async fn run(
     // The harness blocks its thread.
     let run = tokio::task::spawn_blocking(move || {
         let mut harness = AsyncConnectionWrapper::<AsyncPgConnection>::from(conn);
-        all(&mut harness, migrations, policy)
+        run_pending(&mut harness, migrations, policy)
     });
     match run.await {
         Ok(done) => done.map_err(MigrateError::Run),
@@ -118,16 +117,16 @@ pub async fn run(
 /// One process migrates at a time. Asked for again and again: whoever waited for it in one statement would be waited for
 /// by an index that is made concurrently.
 async fn lock(conn: &mut AsyncPgConnection, policy: LockRetryPolicy) -> Result<(), BoxError> {
-    // Of the session: it ends with the connection, whatever happens.
-    let take = || sql("SELECT pg_try_advisory_lock(hashtext('recado migrations')) AS yes");
-    let (began, mut told) = (Instant::now(), false);
-    while !take().get_result::<Answer>(conn).await?.yes {
-        if began.elapsed() >= policy.turn {
+    // A session lock: it ends with the connection in every case.
+    let try_lock = || sql("SELECT pg_try_advisory_lock(hashtext('recado migrations')) AS yes");
+    let (began, mut logged) = (Instant::now(), false);
+    while !try_lock().get_result::<FlagRow>(conn).await?.yes {
+        if began.elapsed() >= policy.peer_timeout {
             return Err(Box::new(MigrationBusy(began.elapsed())));
         }
-        if !told {
-            tracing::info!("another process migrates this database, its end is waited for");
-            told = true;
+        if !logged {
+            tracing::info!("another process is migrating this database, waiting for it");
+            logged = true;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -136,7 +135,7 @@ async fn lock(conn: &mut AsyncPgConnection, policy: LockRetryPolicy) -> Result<(
 
 type Harness = AsyncConnectionWrapper<AsyncPgConnection>;
 
-fn all(
+fn run_pending(
     harness: &mut Harness,
     migrations: impl MigrationSource<Pg>,
     policy: LockRetryPolicy,
@@ -144,27 +143,31 @@ fn all(
     let pending = harness.pending_migrations(migrations)?;
     let mut done = Vec::new();
     for migration in &pending {
-        one(harness, migration.as_ref(), policy)?;
+        run_with_retries(harness, migration.as_ref(), policy)?;
         done.push(migration.name().version().to_string());
     }
     Ok(done)
 }
 
-/// Tries until it has its locks, or too long.
-fn one(harness: &mut Harness, migration: &dyn Migration<Pg>, policy: LockRetryPolicy) -> Result<(), BoxError> {
+/// Runs one migration, and retries lock timeouts until `policy.total` is over.
+fn run_with_retries(
+    harness: &mut Harness,
+    migration: &dyn Migration<Pg>,
+    policy: LockRetryPolicy,
+) -> Result<(), BoxError> {
     let began = Instant::now();
     let limits = limits(migration.metadata().run_in_transaction(), policy);
     loop {
         let attempt_began = Instant::now();
         let prepared = SimpleConnection::batch_execute(harness, &format!("{}; {BROKEN_INDEXES}", limits.0))
             .and_then(|()| SimpleConnection::batch_execute(harness, &limits.1));
-        let tried = match prepared {
+        let result = match prepared {
             Ok(()) => harness.run_migration(migration).map(|_| ()),
             Err(error) => Err(error.into()),
         };
         let took = attempt_began.elapsed();
-        tracing::info!(migration = %migration.name(), ?took, ok = tried.is_ok(), "a migration ran");
-        let last = match tried {
+        tracing::info!(migration = %migration.name(), ?took, ok = result.is_ok(), "a migration ran");
+        let last = match result {
             Err(error) if is_lock_timeout(error.as_ref()) => error,
             done => return done,
         };
@@ -176,7 +179,7 @@ fn one(harness: &mut Harness, migration: &dyn Migration<Pg>, policy: LockRetryPo
                 last,
             }));
         }
-        tracing::warn!(migration, ?waited, "its tables are in use, it is tried again");
+        tracing::warn!(migration, ?waited, "the migration's tables are in use, retrying");
         std::thread::sleep(policy.pause);
     }
 }
@@ -216,20 +219,21 @@ fn is_lock_timeout(error: &(dyn std::error::Error + 'static)) -> bool {
 pub async fn pending(pool: &OwnerPool) -> Result<usize, StoreError> {
     let embedded = versions()?;
     let query = sql("SELECT count(*) AS n FROM __diesel_schema_migrations WHERE version = ANY ($1)");
-    let known = match pool.row::<Number>(query.bind(embedded.clone())).await {
-        Ok(known) => known.n,
-        Err(StoreError::Failed(_)) if !is_begun(pool).await? => 0,
+    let applied = match pool.row::<NumberRow>(query.bind(embedded.clone())).await {
+        Ok(applied) => applied.n,
+        Err(StoreError::Failed(_)) if !has_migrations_table(pool).await? => 0,
         Err(error) => return Err(error),
     };
     Ok(embedded
         .len()
-        .saturating_sub(usize::try_from(known).unwrap_or_default()))
+        .saturating_sub(usize::try_from(applied).unwrap_or_default()))
 }
 
-/// Whether any migration was ever run. Asked where the other statement failed: a ready server costs one statement.
-async fn is_begun(pool: &OwnerPool) -> Result<bool, StoreError> {
+/// Whether any migration ever ran. Queried only after the first statement failed, so a ready server costs one
+/// statement.
+async fn has_migrations_table(pool: &OwnerPool) -> Result<bool, StoreError> {
     let table = sql("SELECT to_regclass('__diesel_schema_migrations') IS NOT NULL AS yes");
-    Ok(pool.row::<Answer>(table).await?.yes)
+    Ok(pool.row::<FlagRow>(table).await?.yes)
 }
 
 fn versions() -> Result<Vec<String>, StoreError> {

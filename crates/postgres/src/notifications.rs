@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::outbox::PgOutbox;
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::{Number, limit_hint, sql};
+use crate::sql::{NumberRow, limit_hint, sql};
 
 /// Notifications of one account at a time.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl PgNotifications {
 
     async fn catch_up(&self, account: AccountId) {
         if let Err(error) = self.outbox.catch_up(EventKind::Notification, account).await {
-            tracing::warn!(cause = ?error, "notifications are read without what still waits for them");
+            tracing::warn!(cause = ?error, "notifications are read without events that are still in the outbox");
         }
     }
 }
@@ -116,11 +116,11 @@ impl NotificationStore for PgNotifications {
             "SELECT {COLUMNS} FROM notifications n
              WHERE n.account_id = $1 AND n.id < $2{unread} ORDER BY n.id DESC"
         );
-        let wanted = sql(limit_hint(ordered, "$3"))
+        let statement = sql(limit_hint(ordered, "$3"))
             .bind(account)
             .bind(query.page.cursor.unwrap_or(Uuid::max()))
             .bind(limit + 1);
-        let rows: Vec<NotificationRow> = self.tenants.in_index_order().read_rows(account, wanted).await?;
+        let rows: Vec<NotificationRow> = self.tenants.in_index_order().read_rows(account, statement).await?;
         let rows = rows.into_iter().map(Notification::from).collect();
         Ok(CursorPage::cut(rows, limit, |row: &Notification| row.id))
     }
@@ -141,7 +141,7 @@ impl NotificationStore for PgNotifications {
 impl NotificationFeed for PgNotificationFeed {
     async fn latest(&self) -> Result<i64, StoreError> {
         let query = sql("SELECT coalesce(max(seq), 0) AS n FROM notifications");
-        Ok(self.0.row::<Number>(query).await?.n)
+        Ok(self.0.row::<NumberRow>(query).await?.n)
     }
 
     async fn after(&self, seq: i64, limit: i64) -> Result<Vec<SequencedNotification>, StoreError> {
@@ -158,7 +158,7 @@ impl NotificationFeed for PgNotificationFeed {
         let query = sql("SELECT seq AS n FROM notifications WHERE account_id = $1 AND id = $2")
             .bind(account)
             .bind(id);
-        Ok(self.0.row_if_any::<Number>(query).await?.map(|row| row.n))
+        Ok(self.0.row_if_any::<NumberRow>(query).await?.map(|row| row.n))
     }
 
     async fn between(

@@ -22,34 +22,34 @@ use crate::errors::{DbError, failed};
 use crate::pool_registry::PoolRegistry;
 use crate::sqlstate::{self, bad_connection};
 
-/// How often the database looks whether whom it works for is still there. A connection whose request was given up is
-/// closed here at once, and another one may take its place: without this its statement would go on until its time is
-/// over, beyond the number of connections that the pool may have.
-const CLIENT_CHECK: Duration = Duration::from_secs(1);
+/// Interval in which the server checks that its client is still connected. A cancelled request closes its connection
+/// at once, and the pool may open another one. Without this check, the old statement would run until its timeout, in
+/// excess of the pool's maximum size.
+const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// After how long without a word a connection is asked whether it is alive, how often again, and after how long
-/// without an answer it is given up: what lies in between may forget those that nobody uses, and tells nobody.
-const ASKED_AFTER: Duration = Duration::from_secs(30);
-const ASKED_AGAIN: Duration = Duration::from_secs(10);
-const ASKED_TIMES: u32 = 3;
-const UNANSWERED: Duration = Duration::from_secs(20);
+/// TCP keepalive: idle time before the first probe, interval and number of probes, and the timeout for unacknowledged
+/// data. Firewalls and NAT devices drop idle connections without notice.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_RETRIES: u32 = 3;
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The role of the tenants' connections, which owns nothing.
-const TENANT: &str = "recado_tenant";
+/// The role of tenant connections. It owns no table, so row-level security applies to it.
+const TENANT_ROLE: &str = "recado_tenant";
 
 /// Whom a tenants' connection works for outside a transaction: no account, and no word that a policy can read. What is
 /// asked there fails; it does not find nothing, which would be an answer.
 pub(crate) const NO_ACCOUNT: &str = "none";
 
-/// How a tenant's statements are planned: with what a connection begins with, once for all accounts, keys and pages.
-/// Planned for its values, a statement goes through all rows of an account of which the planner does not know yet: it
-/// expects one.
-const FOR_ALL: &str = "";
-const FOR_VALUES: &str = "SET LOCAL plan_cache_mode = auto; ";
+/// Plan settings of a tenant's statements. By default a statement has one generic plan for all accounts, keys and
+/// pages. A custom plan for an account without statistics would scan all of its rows, because the planner expects a
+/// single row.
+const GENERIC_PLANS: &str = "";
+const CUSTOM_PLANS: &str = "SET LOCAL plan_cache_mode = auto; ";
 
-/// For a page of a list. Of the average account, which has a few rows, the planner may rather read and sort all than
-/// take them from the index in their order.
-const IN_ORDER: &str = "SET LOCAL enable_sort = off; ";
+/// Plan setting for a page of a list. For the average account, which has few rows, the planner might read and sort
+/// all rows instead of reading them in index order.
+const INDEX_ORDER: &str = "SET LOCAL enable_sort = off; ";
 
 /// How a pool connects, and how long anything may take.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl PoolConfig {
             ("statement_timeout", self.statement_timeout),
             ("lock_timeout", self.lock_timeout),
             ("idle_in_transaction_session_timeout", self.idle_in_transaction_timeout),
-            ("client_connection_check_interval", CLIENT_CHECK),
+            ("client_connection_check_interval", CLIENT_CHECK_INTERVAL),
         ] {
             options.push_str(&format!(" -c {setting}={}", time.as_millis()));
         }
@@ -123,10 +123,10 @@ impl PoolConfig {
             "recado owner"
         });
         config.connect_timeout(self.connect_timeout);
-        config.keepalives_idle(ASKED_AFTER);
-        config.keepalives_interval(ASKED_AGAIN);
-        config.keepalives_retries(ASKED_TIMES);
-        config.tcp_user_timeout(UNANSWERED);
+        config.keepalives_idle(KEEPALIVE_IDLE);
+        config.keepalives_interval(KEEPALIVE_INTERVAL);
+        config.keepalives_retries(KEEPALIVE_RETRIES);
+        config.tcp_user_timeout(UNACKNOWLEDGED_TIMEOUT);
         Ok(config)
     }
 
@@ -168,11 +168,13 @@ impl PoolConfig {
 /// Refuses a connection that the policies do not bind: what stands between may leave out what a connection begins with,
 /// and then it would be the owner's.
 async fn assert_bound(opened: &mut AsyncPgConnection) -> Result<(), ConnectionError> {
-    let bound = format!("current_user = '{TENANT}' AND current_setting('app.account_id', true) = '{NO_ACCOUNT}'");
+    let bound = format!("current_user = '{TENANT_ROLE}' AND current_setting('app.account_id', true) = '{NO_ACCOUNT}'");
     let is_bound = diesel::select(sql::<Nullable<Bool>>(&bound)).get_result::<Option<bool>>(opened);
     match is_bound.await {
         Ok(Some(true)) => Ok(()),
-        Ok(_) => Err(bad_connection("its role, or its options, did not reach the database")),
+        Ok(_) => Err(bad_connection(
+            "the role or the options were lost on the way to the database; check the connection proxy",
+        )),
         Err(error) => Err(bad_connection(error)),
     }
 }
@@ -211,10 +213,10 @@ pub struct OwnerPool(Connections);
 impl TenantPool {
     /// A pool that connects when it is first asked to. Belongs to the runtime that uses it.
     pub fn new(config: &PoolConfig) -> Result<Self, StoreError> {
-        let connections = config.pool(Some(TENANT))?;
+        let connections = config.pool(Some(TENANT_ROLE))?;
         Ok(Self {
             connections,
-            planning: FOR_ALL,
+            planning: GENERIC_PLANS,
         })
     }
 
@@ -223,7 +225,7 @@ impl TenantPool {
     #[must_use]
     pub(crate) fn with_custom_plans(&self) -> Self {
         let connections = self.connections.clone();
-        let planning = FOR_VALUES;
+        let planning = CUSTOM_PLANS;
         Self { connections, planning }
     }
 
@@ -232,7 +234,7 @@ impl TenantPool {
     #[must_use]
     pub(crate) fn in_index_order(&self) -> Self {
         let connections = self.connections.clone();
-        let planning = IN_ORDER;
+        let planning = INDEX_ORDER;
         Self { connections, planning }
     }
 
@@ -311,8 +313,8 @@ impl fmt::Debug for OwnerPool {
 }
 
 #[derive(Debug, Error)]
-#[error("the connection was given back")]
-struct GivenBack;
+#[error("the connection was already returned to the pool")]
+struct ConnectionReturned;
 
 /// Whether what went wrong may be the connection's own: a statement that it prepared, and that something else has since
 /// taken the ground from, would fail on it for ever. Such a connection is closed.
@@ -336,7 +338,7 @@ impl PooledConnection {
     }
 
     pub(crate) fn conn(&mut self) -> Result<&mut AsyncPgConnection, StoreError> {
-        self.0.as_deref_mut().ok_or_else(|| failed(GivenBack))
+        self.0.as_deref_mut().ok_or_else(|| failed(ConnectionReturned))
     }
 
     /// Ends the use of the connection with the result of its one statement.
@@ -344,12 +346,12 @@ impl PooledConnection {
         let result = result.map_err(|error| error.into().into());
         match &result {
             Err(error) if is_suspect(error) => drop(self),
-            _ => self.give_back(),
+            _ => self.return_to_pool(),
         }
         result
     }
 
-    pub(crate) fn give_back(mut self) {
+    pub(crate) fn return_to_pool(mut self) {
         drop(self.0.take());
     }
 }
@@ -386,15 +388,15 @@ impl Transaction {
                 AnsiTransactionManager::commit_transaction(self.conn()?)
                     .await
                     .map_err(DbError::from)?;
-                self.0.give_back();
+                self.0.return_to_pool();
                 Ok(value)
             }
             Err(error) => {
                 let error = error.into().into();
-                match self.take_back().await {
-                    Ok(()) if !is_suspect(&error) => self.0.give_back(),
+                match self.send_rollback().await {
+                    Ok(()) if !is_suspect(&error) => self.0.return_to_pool(),
                     Ok(()) => {}
-                    Err(error) => tracing::debug!(%error, "a rollback failed; its connection is closed"),
+                    Err(error) => tracing::debug!(%error, "the rollback failed, its connection is closed"),
                 }
                 Err(error)
             }
@@ -403,12 +405,12 @@ impl Transaction {
 
     /// Takes everything back, and keeps the connection.
     pub(crate) async fn rollback(mut self) -> Result<(), StoreError> {
-        self.take_back().await?;
-        self.0.give_back();
+        self.send_rollback().await?;
+        self.0.return_to_pool();
         Ok(())
     }
 
-    async fn take_back(&mut self) -> Result<(), StoreError> {
+    async fn send_rollback(&mut self) -> Result<(), StoreError> {
         let rolled_back = AnsiTransactionManager::rollback_transaction(self.conn()?).await;
         Ok(rolled_back.map_err(DbError::from)?)
     }

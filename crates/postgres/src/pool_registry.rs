@@ -48,20 +48,23 @@ impl PoolRegistry {
         role: &'static str,
         pool: &Pool<AsyncPgConnection>,
     ) -> Arc<AtomicU64> {
-        let mut kinds = self.kinds();
-        let kind = kinds.entry(PoolLabels { purpose, role }).or_default();
-        kind.pools.retain(|known| known.upgrade().is_some());
-        kind.pools.push(pool.weak());
-        kind.acquire_timeouts.clone()
+        let mut pools_by_labels = self.pools_by_labels();
+        let group = pools_by_labels.entry(PoolLabels { purpose, role }).or_default();
+        group.pools.retain(|pool| pool.upgrade().is_some());
+        group.pools.push(pool.weak());
+        group.acquire_timeouts.clone()
     }
 
     /// How each kind stands now.
     pub fn stats(&self) -> BTreeMap<PoolLabels, PoolStats> {
-        let kinds = self.kinds();
-        kinds.iter().map(|(kind, pools)| (*kind, stats(pools))).collect()
+        let pools_by_labels = self.pools_by_labels();
+        pools_by_labels
+            .iter()
+            .map(|(labels, pools)| (*labels, stats(pools)))
+            .collect()
     }
 
-    fn kinds(&self) -> MutexGuard<'_, BTreeMap<PoolLabels, Pools>> {
+    fn pools_by_labels(&self) -> MutexGuard<'_, BTreeMap<PoolLabels, Pools>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -71,11 +74,11 @@ fn stats(pools: &Pools) -> PoolStats {
     PoolStats {
         usage: all
             .map(|pool| usage(&pool))
-            .fold(PoolUsage::default(), |sum, one| PoolUsage {
-                max: sum.max + one.max,
-                open: sum.open + one.open,
-                idle: sum.idle + one.idle,
-                waiting: sum.waiting + one.waiting,
+            .fold(PoolUsage::default(), |sum, pool| PoolUsage {
+                max: sum.max + pool.max,
+                open: sum.open + pool.open,
+                idle: sum.idle + pool.idle,
+                waiting: sum.waiting + pool.waiting,
             }),
         acquire_timeouts: pools.acquire_timeouts.load(Ordering::Relaxed),
     }

@@ -45,39 +45,38 @@ use crate::pool::{PooledConnection, TenantPool};
 
 /// A row as the driver has it: small code for each type of rows, and all of the rest only once.
 type Row = <AsyncPgConnection as AsyncConnectionCore>::Row<'static, 'static>;
-type Asked<'c> = BoxFuture<'c, QueryResult<BoxStream<'static, QueryResult<Row>>>>;
+type RunningQuery<'c> = BoxFuture<'c, QueryResult<BoxStream<'static, QueryResult<Row>>>>;
 
-/// A query, whatever its rows are read as.
-trait Ask: Send {
-    /// Whether a connection that has prepared it keeps it.
-    fn is_kept(&self) -> QueryResult<bool>;
+/// A query that can be pipelined, independent of its row type.
+trait PipelinedQuery: Send {
+    /// Whether the connection caches the prepared statement.
+    fn is_cacheable(&self) -> QueryResult<bool>;
 
-    /// Leaves with the first poll, unless it has yet to be prepared.
-    fn ask<'c>(&self, conn: &'c AsyncPgConnection) -> Asked<'c>;
+    /// Sends the query with the first poll, unless it has yet to be prepared.
+    fn start<'c>(&self, conn: &'c AsyncPgConnection) -> RunningQuery<'c>;
 }
 
-impl<Q> Ask for Q
+impl<Q> PipelinedQuery for Q
 where
     Q: Query + QueryFragment<Pg> + QueryId + Send,
 {
-    fn is_kept(&self) -> QueryResult<bool> {
+    fn is_cacheable(&self) -> QueryResult<bool> {
         self.is_safe_to_cache_prepared(&Pg)
     }
 
-    fn ask<'c>(&self, mut conn: &'c AsyncPgConnection) -> Asked<'c> {
+    fn start<'c>(&self, mut conn: &'c AsyncPgConnection) -> RunningQuery<'c> {
         AsyncConnectionCore::load(&mut conn, self)
     }
 }
 
-/// A query whose rows are read as `R`.
-#[expect(private_bounds, reason = "nobody else has to know how a query leaves")]
-pub(crate) trait Reads<R>: Ask {
+#[expect(private_bounds, reason = "callers need not know how a query is sent")]
+pub(crate) trait Reads<R>: PipelinedQuery {
     fn row(row: Row) -> QueryResult<R>;
 }
 
 impl<Q, R, S> Reads<R> for Q
 where
-    Q: Query + Ask,
+    Q: Query + PipelinedQuery,
     Q::SqlType: CompatibleType<R, Pg, SqlType = S>,
     Pg: QueryMetadata<Q::SqlType>,
     R: FromSqlRow<S, Pg>,
@@ -98,8 +97,8 @@ impl TenantPool {
     where
         Q: Reads<R> + 'q,
     {
-        let mut answers = self.read(account, vec![Box::new(query)]).await?.into_iter();
-        Ok(rows::<R, Q>(answers.next().unwrap_or_default())?)
+        let mut results = self.read(account, vec![Box::new(query)]).await?.into_iter();
+        Ok(rows::<R, Q>(results.next().unwrap_or_default())?)
     }
 
     /// The first row, if any. All rows are read: the query limits itself.
@@ -130,9 +129,9 @@ impl TenantPool {
         P: Reads<A> + 'q,
         Q: Reads<B> + 'q,
     {
-        let queries: Vec<Box<dyn Ask + 'q>> = vec![Box::new(first), Box::new(second)];
-        let mut answers = self.read(account, queries).await?.into_iter();
-        let mut next = || answers.next().unwrap_or_default();
+        let queries: Vec<Box<dyn PipelinedQuery + 'q>> = vec![Box::new(first), Box::new(second)];
+        let mut results = self.read(account, queries).await?.into_iter();
+        let mut next = || results.next().unwrap_or_default();
         Ok((rows::<A, P>(next())?, rows::<B, Q>(next())?))
     }
 
@@ -153,72 +152,78 @@ impl TenantPool {
         Ok((count.into(), rows))
     }
 
-    /// The rows of each query, in the order of the queries; again, as every transaction, when it lost to another one.
-    /// A loop of its own and not [`retry`](crate::errors::retry): the queries can be sent to another thread and not be
-    /// shared with one, so that a closure that borrows them makes a future that cannot be sent.
-    async fn read(&self, account: AccountId, queries: Vec<Box<dyn Ask + '_>>) -> Result<Vec<Vec<Row>>, StoreError> {
-        let mut kept = true;
+    /// Returns the rows of each query, in the order of the queries. Retries the transaction after a conflict.
+    ///
+    /// It does not use [`retry`](crate::errors::retry): the queries are `Send` but not `Sync`, so a closure that
+    /// borrows them would return a future that is not `Send`.
+    async fn read(
+        &self,
+        account: AccountId,
+        queries: Vec<Box<dyn PipelinedQuery + '_>>,
+    ) -> Result<Vec<Vec<Row>>, StoreError> {
+        let mut all_cacheable = true;
         for query in &queries {
-            kept &= query.is_kept().map_err(DbError::from)?;
+            all_cacheable &= query.is_cacheable().map_err(DbError::from)?;
         }
         let begin = format!("BEGIN READ ONLY; {}", self.settings(account));
-        let mut left = RETRIES;
+        let mut retries_left = RETRIES;
         loop {
             let mut connection = PooledConnection::get(&self.connections).await?;
             let preparing = Preparing::default();
             connection.conn()?.set_instrumentation(preparing.clone());
             let conn: &AsyncPgConnection = connection.conn()?;
-            let asked = all(queries.iter().map(|query| answer(query.ask(conn))).collect());
-            let may_leave = || kept && !preparing.0.load(Ordering::Relaxed);
-            let read = unconstrained(transaction(conn, &begin, asked, may_leave)).await;
+            let results = join_results(queries.iter().map(|query| collect_rows(query.start(conn))).collect());
+            let may_commit = || all_cacheable && !preparing.0.load(Ordering::Relaxed);
+            let read = unconstrained(transaction(conn, &begin, results, may_commit)).await;
             match read.map_err(StoreError::from) {
                 Ok(rows) => {
-                    connection.give_back();
+                    connection.return_to_pool();
                     return Ok(rows);
                 }
-                Err(error) if left > 0 && is_conflict(&error) => left -= 1,
+                Err(error) if retries_left > 0 && is_conflict(&error) => retries_left -= 1,
                 Err(error) => return Err(error),
             }
         }
     }
 }
 
-/// What all of them answered, or the first error in their order: after it, the others are told only that there was one.
-async fn all<T>(answers: Vec<impl Future<Output = QueryResult<T>>>) -> QueryResult<Vec<T>> {
-    join_all(answers).await.into_iter().collect()
+/// Waits for all results and returns the first error in query order: after an error, the driver reports for the later
+/// queries only that there was one.
+async fn join_results<T>(results: Vec<impl Future<Output = QueryResult<T>>>) -> QueryResult<Vec<T>> {
+    join_all(results).await.into_iter().collect()
 }
 
-async fn answer(asked: Asked<'_>) -> QueryResult<Vec<Row>> {
-    asked.await?.try_collect().await
+async fn collect_rows(results: RunningQuery<'_>) -> QueryResult<Vec<Row>> {
+    results.await?.try_collect().await
 }
 
 /// `may_leave` is asked after every poll of the queries: whether the end may leave before they are answered.
 async fn transaction<T>(
     conn: &AsyncPgConnection,
     begin: &str,
-    asked: impl Future<Output = QueryResult<T>>,
-    may_leave: impl Fn() -> bool,
+    results: impl Future<Output = QueryResult<T>>,
+    may_commit: impl Fn() -> bool,
 ) -> DbResult<T> {
     let (mut first, mut last) = (conn, conn);
-    let is_answered = AtomicBool::new(false);
-    let answered = || is_answered.load(Ordering::Relaxed);
-    let begun = async { first.batch_execute(begin).await.map_err(DbError::from) };
-    let asked = async {
-        let rows = asked.await?;
-        is_answered.store(true, Ordering::Relaxed);
+    let is_complete = AtomicBool::new(false);
+    let complete = || is_complete.load(Ordering::Relaxed);
+    let begin_sent = async { first.batch_execute(begin).await.map_err(DbError::from) };
+    let results = async {
+        let rows = results.await?;
+        is_complete.store(true, Ordering::Relaxed);
         Ok(rows)
     };
-    let ended = async {
-        // Nothing has to wake this one: it is polled with the queries, after them.
-        poll_fn(|_| match answered() || may_leave() {
+    let commit_sent = async {
+        // No waker is needed: it is polled after the queries, by the same task.
+        poll_fn(|_| match complete() || may_commit() {
             true => Poll::Ready(()),
             false => Poll::Pending,
         })
         .await;
         last.batch_execute("COMMIT").await.map_err(DbError::from)
     };
-    // Polled in this order, so that they leave in this order.
-    let ((), rows, ()) = try_join3(begun, asked, ended).await?;
+    // Polled in this order, so that they are sent in this order.
+    let ((), rows, ()) = try_join3(begin_sent, results, commit_sent).await?;
     Ok(rows)
 }
 

@@ -283,34 +283,34 @@ pub(crate) fn uuids<T: Copy + Into<Uuid>>(ids: &[T]) -> Vec<Uuid> {
 
 /// The one number of a row, named `n`.
 #[derive(QueryableByName)]
-pub(crate) struct Number {
+pub(crate) struct NumberRow {
     #[diesel(sql_type = sql_types::BigInt)]
     pub(crate) n: i64,
 }
 
-impl From<Number> for i64 {
-    fn from(row: Number) -> Self {
+impl From<NumberRow> for i64 {
+    fn from(row: NumberRow) -> Self {
         row.n
     }
 }
 
 /// The one answer of a row, named `yes`.
 #[derive(QueryableByName)]
-pub(crate) struct Answer {
+pub(crate) struct FlagRow {
     #[diesel(sql_type = sql_types::Bool)]
     pub(crate) yes: bool,
 }
 
 /// The one text of a row, named `word`.
 #[derive(QueryableByName)]
-pub(crate) struct Word {
+pub(crate) struct TextRow {
     #[diesel(sql_type = sql_types::Text)]
-    pub(crate) word: String,
+    pub(crate) text: String,
 }
 
 /// The one id of a row, named `id`.
 #[derive(QueryableByName)]
-pub(crate) struct Id {
+pub(crate) struct IdRow {
     #[diesel(sql_type = sql_types::Uuid)]
     pub(crate) id: Uuid,
 }
@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn key_rows_are_limited_by_the_length_of_the_first_array() {
+    fn key_rows_limit_is_the_length_of_the_first_array() {
         assert_eq!(
             key_rows("$2, $3", "id, phone"),
             "(SELECT * FROM unnest($2, $3) WITH ORDINALITY AS k (id, phone, position) LIMIT (SELECT cardinality($2)))"
@@ -342,12 +342,12 @@ mod tests {
     }
 
     #[test]
-    fn signs_of_patterns_are_escaped() {
+    fn like_contains_escapes_wildcards() {
         assert_eq!(like_contains(r"50%_\"), r"%50\%\_\\%");
     }
 
     #[test]
-    fn the_longest_durations_still_fit_an_interval() {
+    fn duration_param_is_clamped_to_the_longest_interval() {
         assert_eq!(Duration::MAX.value(), Duration::days(36_500).value());
         assert_eq!(Duration::MILLISECOND.value(), 1000);
     }

@@ -207,13 +207,13 @@ impl ErrorParser {
     fn finish(&mut self) {
         self.header.clear();
         if let Some(body) = self.error.take() {
-            remember(&body);
+            store_message(&body);
         }
     }
 }
 
 /// Stores the message of a transient error. Fields are a type byte and a text that ends with a zero.
-fn remember(body: &[u8]) {
+fn store_message(body: &[u8]) {
     let field = |kind: u8| {
         let mut fields = body.split(|byte| *byte == 0);
         let found = fields.find_map(|field| field.strip_prefix(&[kind]))?;

@@ -6,7 +6,7 @@ use recado_domain::shared::StoreError;
 
 use crate::errors::DbResult;
 use crate::pool::OwnerPool;
-use crate::sql::{Answer, Word, collect_column, sql};
+use crate::sql::{FlagRow, TextRow, collect_column, sql};
 use crate::transactions::in_owner;
 
 /// Queues are left to autovacuum. Their rows come and go, so that statistics of one instant mislead the next; and an
@@ -27,9 +27,9 @@ pub const QUEUE_TABLES: &[&str] = &[
     "whatsapp_callbacks",
 ];
 
-/// The table that grew most since its statistics were made: to more than twice the rows, and by more than a thousand.
-/// Changed rows do not count, since their number says nothing new.
-const MOST_STALE_TABLE: &str = "SELECT format('%I.%I', t.schemaname, t.relname) AS word
+/// The table that grew most since its last `ANALYZE`: to more than twice its rows, and by more than a thousand.
+/// Updated rows do not count, because they do not change the number of rows.
+const MOST_STALE_TABLE: &str = "SELECT format('%I.%I', t.schemaname, t.relname) AS text
      FROM pg_stat_user_tables t JOIN pg_class c ON c.oid = t.relid
      WHERE t.n_mod_since_analyze > 1000 AND t.n_live_tup - greatest(c.reltuples, 0) > 1000
        AND t.n_live_tup > 2 * greatest(c.reltuples, 0) AND t.relname <> ALL ($1)
@@ -54,13 +54,13 @@ impl PgStatistics {
 }
 
 async fn refresh(conn: &mut AsyncPgConnection) -> DbResult<bool> {
-    if !sql(LOCK).get_result::<Answer>(conn).await?.yes {
+    if !sql(LOCK).get_result::<FlagRow>(conn).await?.yes {
         return Ok(false);
     }
     let tables = sql(MOST_STALE_TABLE).bind(collect_column(QUEUE_TABLES, |table| (*table).to_owned()));
-    let Some(table) = tables.load::<Word>(conn).await?.pop() else {
+    let Some(table) = tables.load::<TextRow>(conn).await?.pop() else {
         return Ok(false);
     };
-    conn.batch_execute(&format!("ANALYZE {}", table.word)).await?;
+    conn.batch_execute(&format!("ANALYZE {}", table.text)).await?;
     Ok(true)
 }

@@ -15,7 +15,7 @@ use recado_domain::shared::{AccountId, StoreError};
 use secrecy::SecretString;
 use tokio_postgres::{Client, Config, NoTls};
 
-use crate::sql::{Sql, Word, sql};
+use crate::sql::{Sql, TextRow, sql};
 use crate::{OwnerPool, PoolConfig, TenantPool, migrate};
 
 /// Of the migrations: another content is another template.
@@ -36,7 +36,7 @@ impl TestDatabase {
     /// Clones the template, made first if this is the first test ever to ask for it.
     pub async fn new() -> Self {
         let Ok(url) = std::env::var("TEST_DATABASE_URL") else {
-            panic!("TEST_DATABASE_URL names no PostgreSQL server: run the tests with `cargo xtask test`");
+            panic!("TEST_DATABASE_URL is not set: run the tests with `cargo xtask test`");
         };
         let server: Config = url.parse().expect("TEST_DATABASE_URL is a PostgreSQL URL");
         let admin = connect(&server).await;
@@ -104,7 +104,7 @@ async fn connect(config: &Config) -> Client {
     let (client, connection) = config
         .connect(NoTls)
         .await
-        .expect("the PostgreSQL of TEST_DATABASE_URL answers");
+        .expect("the PostgreSQL server of TEST_DATABASE_URL accepts connections");
     tokio::spawn(connection);
     client
 }
@@ -147,8 +147,8 @@ async fn is_ready(admin: &Client, name: &str) -> bool {
         .is_some()
 }
 
-/// Unlike any other, also of another process and another day.
-#[expect(clippy::disallowed_methods, reason = "a name for a test, which nothing decides by")]
+/// Unique across processes and days.
+#[expect(clippy::disallowed_methods, reason = "a name for a test, no logic depends on it")]
 fn unique_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let since_epoch = std::time::SystemTime::now()
@@ -171,8 +171,8 @@ fn with_database(url: &str, database: &str) -> SecretString {
 
 /// What a connection that was given a statement does with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// It is prepared once, as those of the stores are.
+pub enum StatementCaching {
+    /// Prepared once per connection, like the statements of the stores.
     Yes,
     /// It is prepared each time.
     No,
@@ -184,14 +184,14 @@ pub enum Kept {
 pub async fn read(
     pool: &TenantPool,
     account: AccountId,
-    kept: Kept,
+    caching: StatementCaching,
     statement: &str,
 ) -> Result<Vec<String>, StoreError> {
     let statement = statement.to_owned();
-    let rows: Vec<Word> = match kept {
-        Kept::Yes => pool.read_rows(account, sql(statement)).await?,
-        Kept::No => pool.read_rows(account, diesel::sql_query(statement)).await?,
-        Kept::Deceptive => pool.read_rows(account, Deceptive::from(sql(statement))).await?,
+    let rows: Vec<TextRow> = match caching {
+        StatementCaching::Yes => pool.read_rows(account, sql(statement)).await?,
+        StatementCaching::No => pool.read_rows(account, diesel::sql_query(statement)).await?,
+        StatementCaching::Deceptive => pool.read_rows(account, Deceptive::from(sql(statement))).await?,
     };
     Ok(words(rows))
 }
@@ -208,28 +208,28 @@ pub async fn read_both(
     Ok((words(first), words(second)))
 }
 
-fn words(rows: Vec<Word>) -> Vec<String> {
-    rows.into_iter().map(|row| row.word).collect()
+fn words(rows: Vec<TextRow>) -> Vec<String> {
+    rows.into_iter().map(|row| row.text).collect()
 }
 
 /// Says that it is kept when it is asked for the first time, and then that it is not.
 struct Deceptive {
     statement: Sql<'static>,
-    was_asked: AtomicBool,
+    was_checked: AtomicBool,
 }
 
 impl From<Sql<'static>> for Deceptive {
     fn from(statement: Sql<'static>) -> Self {
         Self {
             statement,
-            was_asked: AtomicBool::new(false),
+            was_checked: AtomicBool::new(false),
         }
     }
 }
 
 impl QueryFragment<Pg> for Deceptive {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        if self.was_asked.swap(true, Ordering::Relaxed) {
+        if self.was_checked.swap(true, Ordering::Relaxed) {
             out.unsafe_to_cache_prepared();
         }
         self.statement.walk_ast(out)

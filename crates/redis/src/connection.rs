@@ -11,8 +11,8 @@ use crate::rate_limiter;
 /// How long connecting may take; it goes on in the background when a hit has given up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long nobody asks after a failure, and between two attempts to get a new connection.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Wait after a failure, and between two attempts to reconnect.
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
 pub(crate) struct SharedConnection {
     client: Client,
@@ -25,7 +25,7 @@ enum State {
     Unused,
     Up {
         connection: ConnectionManager,
-        number: u64,
+        generation: u64,
     },
     /// A task of its own gets the next one.
     Down,
@@ -47,19 +47,19 @@ impl SharedConnection {
     pub(crate) fn connection(&self) -> RedisResult<Option<(ConnectionManager, u64)>> {
         let mut state = self.state();
         match &*state {
-            State::Up { connection, number } => Ok(Some((connection.clone(), *number))),
+            State::Up { connection, generation } => Ok(Some((connection.clone(), *generation))),
             State::Down => Ok(None),
             State::Unused => {
                 let connection = self.connect()?;
                 *state = State::Up {
                     connection: connection.clone(),
-                    number: 0,
+                    generation: 0,
                 };
                 let mut warming = connection.clone();
                 // A task of its own, so that the hits that give up on the connection do not keep it from coming about.
                 tokio::spawn(async move {
                     if let Err(error) = rate_limiter::load(&mut warming).await {
-                        tracing::debug!(%error, "Redis cannot be reached");
+                        tracing::debug!(%error, "Redis is unreachable");
                     }
                 });
                 Ok(Some((connection, 0)))
@@ -76,38 +76,38 @@ impl SharedConnection {
         ConnectionManager::new_lazy_with_config(self.client.clone(), config)
     }
 
-    /// The connection of this number failed: nobody uses it any more, and whatever state it was in is gone with it.
-    pub(crate) fn failed(self: &Arc<Self>, number: u64, timeout: Duration) {
+    /// Discards the connection of this generation and starts reconnecting. Does nothing if another hit did so before.
+    pub(crate) fn mark_failed(self: &Arc<Self>, generation: u64, timeout: Duration) {
         let mut state = self.state();
-        if matches!(*state, State::Up { number: used, .. } if used == number) {
+        if matches!(*state, State::Up { generation: current, .. } if current == generation) {
             *state = State::Down;
-            tokio::spawn(replace(Arc::downgrade(self), number + 1, timeout));
+            tokio::spawn(reconnect(Arc::downgrade(self), generation + 1, timeout));
         }
     }
 
-    /// A new connection that answers what a hit asks, in the time that a hit has.
-    async fn revived(&self, timeout: Duration) -> Option<ConnectionManager> {
+    /// Opens a connection and probes it with the command and timeout of a hit. `None` if the probe gets no response.
+    async fn open_probed(&self, timeout: Duration) -> Option<ConnectionManager> {
         let mut connection = self.connect().ok()?;
         match rate_limiter::load(&mut connection).await {
             // Whoever refuses answers, too.
             Err(error) if !rate_limiter::is_refusal(&error) => return None,
             _ => {}
         }
-        match rate_limiter::in_time(timeout, rate_limiter::probe(&mut connection)).await? {
+        match rate_limiter::run_within(timeout, rate_limiter::probe(&mut connection)).await? {
             Err(error) if !rate_limiter::is_refusal(&error) => None,
             _ => Some(connection),
         }
     }
 }
 
-/// Tries until there is a good connection, or nobody left who wants one.
-async fn replace(shared: Weak<SharedConnection>, number: u64, timeout: Duration) {
+/// Retries until a connection works or the limiter is dropped.
+async fn reconnect(shared: Weak<SharedConnection>, generation: u64, timeout: Duration) {
     loop {
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RECONNECT_DELAY).await;
         let Some(shared) = shared.upgrade() else { return };
-        if let Some(connection) = shared.revived(timeout).await {
-            *shared.state() = State::Up { connection, number };
-            tracing::info!("Redis answers, requests are counted again");
+        if let Some(connection) = shared.open_probed(timeout).await {
+            *shared.state() = State::Up { connection, generation };
+            tracing::info!("Redis responds again, requests are counted again");
             return;
         }
     }

@@ -12,7 +12,7 @@ pub(crate) struct LogThrottle {
 
 #[derive(Debug, Default)]
 struct State {
-    told: Option<Instant>,
+    last_logged_at: Option<Instant>,
     missed: u64,
 }
 
@@ -25,14 +25,17 @@ impl LogThrottle {
         }
     }
 
-    /// One more hit was missed. Some when that is to be told: how many were since it was told last.
-    pub(crate) fn missed(&self, now: Instant) -> Option<u64> {
+    /// Counts one missed hit. If a warning is due, returns how many hits were missed since the last one.
+    pub(crate) fn record_missed(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.missed = state.missed.saturating_add(1);
-        if state.told.is_some_and(|told| now.duration_since(told) < self.interval) {
+        if state
+            .last_logged_at
+            .is_some_and(|logged| now.duration_since(logged) < self.interval)
+        {
             return None;
         }
-        state.told = Some(now);
+        state.last_logged_at = Some(now);
         Some(std::mem::take(&mut state.missed))
     }
 }
@@ -42,10 +45,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_told_at_once_and_the_others_together() {
+    fn first_missed_hit_is_logged_at_once_later_ones_together() {
         let throttle = LogThrottle::new(Duration::from_secs(10));
         let start = Instant::now();
-        let at = |seconds| throttle.missed(start + Duration::from_secs(seconds));
+        let at = |seconds| throttle.record_missed(start + Duration::from_secs(seconds));
         assert_eq!(
             [at(0), at(0), at(9), at(10), at(10)],
             [Some(1), None, None, Some(3), None]

@@ -18,8 +18,8 @@ const TIMEOUT: Duration = Duration::from_millis(50);
 /// Into how many slices that time is cut.
 const SLICES: u32 = 5;
 
-/// How often it is said that hits are not counted.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+/// Shortest time between two warnings that hits are not counted.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Keeps our keys apart from whatever else the Redis holds.
 const PREFIX: &str = "recado:limit:";
@@ -52,10 +52,10 @@ impl RedisRateLimiter {
     /// `redis://[[user]:password@]host[:port][/database]`, or `unix://`. Connects to nothing; fails on a malformed
     /// address only, without quoting it: it may hold a password.
     pub fn new(url: &str) -> Result<Self, String> {
-        let client = Client::open(url).map_err(|error| format!("the address of Redis is malformed: {error}"))?;
+        let client = Client::open(url).map_err(|error| format!("the Redis URL is malformed: {error}"))?;
         Ok(Self {
             connection: Arc::new(SharedConnection::new(client)),
-            log_throttle: LogThrottle::new(TELL_EVERY),
+            log_throttle: LogThrottle::new(WARNING_INTERVAL),
             timeout: TIMEOUT,
         })
     }
@@ -66,12 +66,12 @@ impl RedisRateLimiter {
         Self { timeout, ..self }
     }
 
-    async fn counted(&self, key: &str, limit: Limit) -> Result<RateLimitDecision, String> {
+    async fn count_hit(&self, key: &str, limit: Limit) -> Result<RateLimitDecision, String> {
         let shared = self.connection.connection().map_err(|error| error.to_string())?;
-        let Some((mut connection, number)) = shared else {
-            return Err("Redis failed a moment ago".into());
+        let Some((mut connection, generation)) = shared else {
+            return Err("Redis failed before and is being reconnected".into());
         };
-        match in_time(self.timeout, count(&mut connection, key, limit)).await {
+        match run_within(self.timeout, count(&mut connection, key, limit)).await {
             Some(Ok((allowed, remaining, reset_at_ms, wait_ms))) => Ok(RateLimitDecision {
                 allowed,
                 remaining,
@@ -80,13 +80,13 @@ impl RedisRateLimiter {
             }),
             Some(Err(error)) => {
                 if !is_refusal(&error) {
-                    self.connection.failed(number, self.timeout);
+                    self.connection.mark_failed(generation, self.timeout);
                 }
                 Err(error.to_string())
             }
             None => {
-                self.connection.failed(number, self.timeout);
-                Err(format!("no answer within {:?}", self.timeout))
+                self.connection.mark_failed(generation, self.timeout);
+                Err(format!("no response within {:?}", self.timeout))
             }
         }
     }
@@ -95,18 +95,19 @@ impl RedisRateLimiter {
 #[async_trait]
 impl RateLimiter for RedisRateLimiter {
     async fn hit(&self, key: &str, limit: Limit) -> Result<RateLimitDecision, RateLimiterUnavailable> {
-        self.counted(key, limit).await.map_err(|why| {
-            if let Some(missed) = self.log_throttle.missed(Instant::now()) {
-                tracing::warn!(why, missed, "the rate counter is unavailable, requests go uncounted");
+        self.count_hit(key, limit).await.map_err(|why| {
+            if let Some(missed) = self.log_throttle.record_missed(Instant::now()) {
+                tracing::warn!(why, missed, "the rate limiter is unavailable, requests are not counted");
             }
             RateLimiterUnavailable(why)
         })
     }
 }
 
-/// What comes in time. The time is given in slices: a thread that was busy for long has neither sent what was asked nor
-/// read what came, and loses one slice by that, not all of them. Otherwise a crowd of requests would lift its own limit.
-pub(crate) async fn in_time<T>(timeout: Duration, call: impl Future<Output = T>) -> Option<T> {
+/// Runs a call with a timeout; `None` when it expires. The timeout is cut into `SLICES`: a thread that was blocked has
+/// neither sent the request nor read the response, and loses one slice instead of all. Otherwise a burst of requests
+/// would block its thread, time out and so switch off its own limit.
+pub(crate) async fn run_within<T>(timeout: Duration, call: impl Future<Output = T>) -> Option<T> {
     let mut call = pin!(call);
     for _ in 0..SLICES {
         if let Ok(value) = tokio::time::timeout(timeout / SLICES, &mut call).await {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What the script of the counter calls.
-const SCRIPT: [&str; 7] = [
+/// Commands that the rate limiter's script calls.
+const SCRIPT_COMMANDS: [&str; 7] = [
     "time",
     "zremrangebyscore",
     "zcard",
@@ -23,8 +23,8 @@ const SCRIPT: [&str; 7] = [
     "zrange",
 ];
 
-/// What is called to ask.
-const ASKING: [&str; 4] = ["info", "config|resetstat", "flushall", "quit"];
+/// Commands that the tests send.
+const TEST_COMMANDS: [&str; 4] = ["info", "config|resetstat", "flushall", "quit"];
 
 /// A Redis on a port of its own, in memory only; killed when dropped.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl OwnRedis {
     pub fn start() -> Self {
         // Taken again below: nobody else is given it so soon.
         let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        Self::start_at(listener.expect("a port is free").port())
+        Self::start_at(listener.expect("no port is free").port())
     }
 
     /// On this port.
@@ -74,14 +74,17 @@ impl OwnRedis {
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args([&format!("-{name}"), &pid]).status();
-        assert!(status.is_ok_and(|status| status.success()), "no {name} for {pid}");
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "cannot send {name} to {pid}"
+        );
     }
 
     /// What it answers to a command, as it comes over the wire.
     pub fn say(&self, command: &str) -> String {
-        let answer = say(self.port, command).unwrap_or_else(|error| panic!("{command}: {error}"));
-        assert!(!answer.starts_with('-'), "{command}: {answer}");
-        answer
+        let response = send_command(self.port, command).unwrap_or_else(|error| panic!("{command}: {error}"));
+        assert!(!response.starts_with('-'), "{command}: {response}");
+        response
     }
 
     /// How often clients called each command since the statistics were set back, without what the script calls.
@@ -93,7 +96,7 @@ impl OwnRedis {
             Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
         });
         calls
-            .filter(|(name, _)| !SCRIPT.contains(&name.as_str()) && !ASKING.contains(&name.as_str()))
+            .filter(|(name, _)| !SCRIPT_COMMANDS.contains(&name.as_str()) && !TEST_COMMANDS.contains(&name.as_str()))
             .collect()
     }
 }
@@ -112,20 +115,20 @@ fn launch(port: u16) -> Child {
         .current_dir(std::env::temp_dir())
         .stdout(Stdio::null())
         .spawn()
-        .expect("redis-server is neither REDIS_BIN nor on the PATH: run the tests with `cargo xtask test`");
+        .expect("redis-server not found: set REDIS_BIN, add it to PATH, or run `cargo xtask test`");
     let deadline = Instant::now() + DEADLINE;
-    while !say(port, "PING").is_ok_and(|answer| answer.starts_with("+PONG")) {
-        assert!(Instant::now() < deadline, "Redis does not start");
+    while !send_command(port, "PING").is_ok_and(|response| response.starts_with("+PONG")) {
+        assert!(Instant::now() < deadline, "Redis did not start");
         std::thread::sleep(Duration::from_millis(10));
     }
     child
 }
 
-fn say(port: u16, command: &str) -> std::io::Result<String> {
+fn send_command(port: u16, command: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(DEADLINE))?;
     stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    Ok(response)
 }

@@ -27,8 +27,8 @@ fn main() -> anyhow::Result<()> {
         let server = HttpServer::new(move || {
             let body = body.clone();
             App::new().default_service(web::to(move || {
-                let answer = HttpResponse::Ok().content_type(ContentType::json()).body(body.clone());
-                std::future::ready(answer)
+                let response = HttpResponse::Ok().content_type(ContentType::json()).body(body.clone());
+                std::future::ready(response)
             }))
         });
         let server = server

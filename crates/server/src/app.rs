@@ -23,7 +23,7 @@ pub fn configure(config: &mut ServiceConfig) {
     // Contexts are looked through first, and then the paths of the one, so that a request is not compared with all.
     let mut contexts: BTreeMap<&str, Vec<Resource>> = BTreeMap::new();
     for (path, specs) in paths {
-        let (context, rest) = by_context(path);
+        let (context, rest) = split_context(path);
         let allowed = specs
             .iter()
             .map(|(spec, _)| spec.method.as_str())
@@ -31,11 +31,11 @@ pub fn configure(config: &mut ServiceConfig) {
             .join(", ");
         let mut resource = web::resource(rest);
         for &(spec, route) in &specs {
-            let behind = from_fn(move |request: ServiceRequest, next: Next<_>| {
+            let access_check = from_fn(move |request: ServiceRequest, next: Next<_>| {
                 request.extensions_mut().insert(route);
                 check_access(spec, request, next)
             });
-            resource = resource.route((spec.handler)().method(spec.method.clone()).wrap(behind));
+            resource = resource.route((spec.handler)().method(spec.method.clone()).wrap(access_check));
         }
         let wrong_method = move || std::future::ready(method_not_allowed(allowed.clone()));
         let resource = resource.default_service(web::to(wrong_method));
@@ -47,8 +47,8 @@ pub fn configure(config: &mut ServiceConfig) {
     config.default_service(web::to(|| std::future::ready(ApiError::NotFound.error_response())));
 }
 
-/// `/api/campaigns` and `/{id}`, `/docs` and `/{file}`, `/healthz` and nothing.
-fn by_context(path: &str) -> (&str, &str) {
+/// Splits off the context: `/api/campaigns` and `/{id}`, `/docs` and `/{file}`, `/healthz` and an empty rest.
+fn split_context(path: &str) -> (&str, &str) {
     let segments = if path.starts_with("/api/") { 2 } else { 1 };
     let end = path.match_indices('/').nth(segments).map(|(at, _)| at);
     path.split_at(end.unwrap_or(path.len()))

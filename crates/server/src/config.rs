@@ -20,23 +20,23 @@ pub use limits::Limits;
 
 mod limits;
 
-/// The shortest secret that HS256 may be used with (RFC 7518, section 3.2).
-const SESSION_SECRET_BYTES: usize = 32;
+/// The minimum length of an HS256 secret in bytes (RFC 7518, section 3.2).
+const MIN_SESSION_SECRET_BYTES: usize = 32;
 
-/// How many delays between the attempts of a delivery.
-const RETRIES: usize = 50;
+/// The maximum number of delays in `WEBHOOK_RETRY_SCHEDULE`.
+const MAX_RETRY_DELAYS: usize = 50;
 
 /// Where a variable's value comes from.
 pub type Source<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A variable that is missing or malformed. The value is never told: it may be a secret.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("configuration: {variable} {fault}")]
+#[error("configuration: {variable} {problem}")]
 pub struct ConfigError {
     /// Its name.
     pub variable: &'static str,
-    /// What is wrong with it.
-    pub fault: String,
+    /// Continues the variable's name.
+    pub problem: String,
 }
 
 /// How sessions are proved.
@@ -64,7 +64,7 @@ redacted_debug!(AiAccess { model });
 impl AiAccess {
     fn read(source: Source<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
-            url: web_address(source, "AI_API_URL")?,
+            url: http_url(source, "AI_API_URL")?,
             key: source("AI_API_KEY").map(|key| SecretString::from(key.trim())),
             model: source("AI_MODEL").map(|model| model.trim().to_owned()),
         })
@@ -168,9 +168,9 @@ impl Config {
         let get = |name: &str| source(name).filter(|value| !value.trim().is_empty());
         let get: Source<'_> = &get;
         let bind = Self::bind(get)?;
-        let public_url = web_address(get, "PUBLIC_URL")?.unwrap_or_else(|| format!("http://{bind}"));
+        let public_url = http_url(get, "PUBLIC_URL")?.unwrap_or_else(|| format!("http://{bind}"));
         let public_url = public_url.trim_end_matches('/').to_owned();
-        let media_public_url = web_address(get, "MEDIA_PUBLIC_URL")?;
+        let media_public_url = http_url(get, "MEDIA_PUBLIC_URL")?;
         let mail_from = get("MAIL_FROM").unwrap_or_else(|| default_sender(&public_url));
         Ok(Self {
             database_url: Self::database_url(get)?,
@@ -187,7 +187,7 @@ impl Config {
                 Some(url) => url.trim_end_matches('/').to_owned(),
                 None => format!("{public_url}/media"),
             },
-            media_store_url: media_store_address(get)?,
+            media_store_url: media_store_url_from(get)?,
             public_url,
             cors_origins: list(
                 get,
@@ -202,13 +202,13 @@ impl Config {
             session_audience: get("SESSION_JWT_AUDIENCE"),
             cookie_secure: parsed(get, "COOKIE_SECURE", true, |_| true, "true or false")?,
             platform_admin_emails: list(get, "PLATFORM_ADMIN_EMAILS", "a comma-separated list of addresses")?,
-            smtp_url: smtp_address(get)?,
+            smtp_url: smtp_url_from(get)?,
             mail_from,
-            payment_gateway_url: web_address(get, "PAYMENT_GATEWAY_URL")?,
+            payment_gateway_url: http_url(get, "PAYMENT_GATEWAY_URL")?,
             payment_gateway_api_key: get("PAYMENT_GATEWAY_API_KEY").map(SecretString::from),
             payment_gateway_webhook_token: get("PAYMENT_GATEWAY_WEBHOOK_TOKEN")
                 .map(|token| SecretString::from(token.trim())),
-            whatsapp_api_url: web_address(get, "WHATSAPP_API_URL")?,
+            whatsapp_api_url: http_url(get, "WHATSAPP_API_URL")?,
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
             whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
             whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
@@ -222,7 +222,7 @@ impl Config {
             limits: Limits::read(get)?,
             log_format: parsed(get, "LOG_FORMAT", logging::Format::Pretty, |_| true, "pretty or json")?,
             metrics_bind: Self::metrics_bind(get)?,
-            otlp_endpoint: web_address(get, "OTEL_EXPORTER_OTLP_ENDPOINT")?,
+            otlp_endpoint: http_url(get, "OTEL_EXPORTER_OTLP_ENDPOINT")?,
         })
     }
 
@@ -240,59 +240,60 @@ impl Config {
     /// The one variable that `recado migrate` needs.
     pub fn database_url(source: Source<'_>) -> Result<SecretString, ConfigError> {
         let url = required(source, "DATABASE_URL")?;
-        let known = url.starts_with("postgres://") || url.starts_with("postgresql://");
-        if known {
+        let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
+        if is_postgres {
             Ok(SecretString::from(url))
         } else {
-            Err(fault("DATABASE_URL", "must begin with postgres://"))
+            Err(invalid("DATABASE_URL", "must begin with postgres://"))
         }
     }
 }
 
 fn address(source: Source<'_>, name: &'static str) -> Result<Option<SocketAddr>, ConfigError> {
-    let told = source(name).filter(|value| !value.trim().is_empty());
-    told.map(|text| {
-        text.trim()
-            .parse()
-            .map_err(|_| fault(name, "must be an address and port"))
-    })
-    .transpose()
+    let value = source(name).filter(|value| !value.trim().is_empty());
+    value
+        .map(|text| {
+            text.trim()
+                .parse()
+                .map_err(|_| invalid(name, "must be an IP address and a port, like 127.0.0.1:8080"))
+        })
+        .transpose()
 }
 
-fn fault(variable: &'static str, fault: impl Into<String>) -> ConfigError {
+fn invalid(variable: &'static str, problem: impl Into<String>) -> ConfigError {
     ConfigError {
         variable,
-        fault: fault.into(),
+        problem: problem.into(),
     }
 }
 
 fn required(source: Source<'_>, name: &'static str) -> Result<String, ConfigError> {
     source(name)
         .filter(|value| !value.trim().is_empty())
-        .ok_or_else(|| fault(name, "is required"))
+        .ok_or_else(|| invalid(name, "is required"))
 }
 
 fn parsed<T: FromStr>(
     source: Source<'_>,
     name: &'static str,
     default: T,
-    fits: impl Fn(&T) -> bool,
-    shape: &str,
+    is_valid: impl Fn(&T) -> bool,
+    accepted: &str,
 ) -> Result<T, ConfigError> {
     match source(name) {
         None => Ok(default),
         Some(text) => {
-            let value = text.trim().parse().ok().filter(fits);
-            value.ok_or_else(|| fault(name, format!("must be {shape}")))
+            let value = text.trim().parse().ok().filter(is_valid);
+            value.ok_or_else(|| invalid(name, format!("must be {accepted}")))
         }
     }
 }
 
-fn list<T: FromStr>(source: Source<'_>, name: &'static str, shape: &str) -> Result<Vec<T>, ConfigError> {
+fn list<T: FromStr>(source: Source<'_>, name: &'static str, accepted: &str) -> Result<Vec<T>, ConfigError> {
     let text = source(name).unwrap_or_default();
     let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
     items
-        .map(|item| item.parse().map_err(|_| fault(name, format!("must be {shape}"))))
+        .map(|item| item.parse().map_err(|_| invalid(name, format!("must be {accepted}"))))
         .collect()
 }
 
@@ -300,21 +301,21 @@ fn networks(source: Source<'_>, name: &'static str) -> Result<Vec<Network>, Conf
     list(source, name, "a comma-separated list of networks like 10.0.0.0/8")
 }
 
-/// Told without its value: an address may hold a password.
-fn web_address(source: Source<'_>, name: &'static str) -> Result<Option<String>, ConfigError> {
+/// The error omits the value, because a URL may contain a password.
+fn http_url(source: Source<'_>, name: &'static str) -> Result<Option<String>, ConfigError> {
     let Some(text) = source(name) else { return Ok(None) };
     let uri: Option<Uri> = text.trim().parse().ok();
     match uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https"))) {
         true => Ok(Some(text.trim().to_owned())),
-        false => Err(fault(name, "must be an http or https address")),
+        false => Err(invalid(name, "must be an http or https URL")),
     }
 }
 
-/// Told without its value: it may hold a password.
-fn smtp_address(source: Source<'_>) -> Result<Option<SecretString>, ConfigError> {
+/// The error omits the value, because the URL may contain a password.
+fn smtp_url_from(source: Source<'_>) -> Result<Option<SecretString>, ConfigError> {
     match source("SMTP_URL") {
         Some(url) if url.starts_with("smtp://") || url.starts_with("smtps://") => Ok(Some(SecretString::from(url))),
-        Some(_) => Err(fault("SMTP_URL", "must begin with smtp:// or smtps://")),
+        Some(_) => Err(invalid("SMTP_URL", "must begin with smtp:// or smtps://")),
         None => Ok(None),
     }
 }
@@ -323,8 +324,8 @@ fn smtp_address(source: Source<'_>) -> Result<Option<SecretString>, ConfigError>
 fn default_sender(public_url: &str) -> String {
     let uri: Option<Uri> = public_url.parse().ok();
     let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
-    let is_number = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
-    let domain = if is_number || host.is_empty() {
+    let is_ip_address = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+    let domain = if is_ip_address || host.is_empty() {
         "localhost"
     } else {
         host
@@ -332,11 +333,11 @@ fn default_sender(public_url: &str) -> String {
     format!("Recado <no-reply@{domain}>")
 }
 
-/// What is behind the scheme is checked when the store is opened.
-fn media_store_address(source: Source<'_>) -> Result<Option<String>, ConfigError> {
+/// Checks the scheme only. Opening the store checks the rest.
+fn media_store_url_from(source: Source<'_>) -> Result<Option<String>, ConfigError> {
     match source("MEDIA_STORE_URL").map(|url| url.trim().to_owned()) {
         Some(url) if url.starts_with("file:///") || url.starts_with("s3://") => Ok(Some(url)),
-        Some(_) => Err(fault("MEDIA_STORE_URL", "must begin with file:/// or s3://")),
+        Some(_) => Err(invalid("MEDIA_STORE_URL", "must begin with file:/// or s3://")),
         None => Ok(None),
     }
 }
@@ -347,26 +348,37 @@ fn app_secret(source: Source<'_>) -> Result<[u8; 32], ConfigError> {
         .decode(text.trim())
         .ok()
         .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
-    bytes.ok_or_else(|| fault("APP_SECRET", "must be 32 bytes in base64"))
+    bytes.ok_or_else(|| {
+        invalid(
+            "APP_SECRET",
+            "must be 32 bytes in base64, for example from: head -c 32 /dev/urandom | base64",
+        )
+    })
 }
 
 fn session_verification(source: Source<'_>) -> Result<SessionVerification, ConfigError> {
-    let jwks_url = web_address(source, "SESSION_JWKS_URL")?;
+    let jwks_url = http_url(source, "SESSION_JWKS_URL")?;
     match (source("SESSION_JWT_SECRET"), jwks_url) {
-        (Some(secret), None) if secret.len() < SESSION_SECRET_BYTES => Err(fault(
+        (Some(secret), None) if secret.len() < MIN_SESSION_SECRET_BYTES => Err(invalid(
             "SESSION_JWT_SECRET",
-            format!("must have at least {SESSION_SECRET_BYTES} bytes"),
+            format!("must have at least {MIN_SESSION_SECRET_BYTES} bytes"),
         )),
         (Some(secret), None) => Ok(SessionVerification::Secret(SecretString::from(secret))),
         (None, Some(url)) => Ok(SessionVerification::Jwks(url)),
-        (None, None) => Err(fault("SESSION_JWT_SECRET", "or SESSION_JWKS_URL is required")),
-        (Some(_), Some(_)) => Err(fault("SESSION_JWT_SECRET", "and SESSION_JWKS_URL exclude each other")),
+        (None, None) => Err(invalid(
+            "SESSION_JWT_SECRET",
+            "or SESSION_JWKS_URL is required; set one of them",
+        )),
+        (Some(_), Some(_)) => Err(invalid(
+            "SESSION_JWT_SECRET",
+            "and SESSION_JWKS_URL are both set; set only one of them",
+        )),
     }
 }
 
 fn duration(source: Source<'_>, name: &'static str, default: Duration) -> Result<Duration, ConfigError> {
     let Some(text) = source(name) else { return Ok(default) };
-    a_duration(&text).ok_or_else(|| fault(name, "must be a duration like 500ms, 1s, 5m or 2h"))
+    parse_duration(&text).ok_or_else(|| invalid(name, "must be a duration like 500ms, 1s, 5m or 2h"))
 }
 
 fn egress_allow(source: Source<'_>) -> Result<AllowList, ConfigError> {
@@ -375,8 +387,14 @@ fn egress_allow(source: Source<'_>) -> Result<AllowList, ConfigError> {
 
 fn message_delay(source: Source<'_>) -> Result<Duration, ConfigError> {
     let name = "CAMPAIGN_MESSAGE_DELAY_MS";
-    let fits = |ms: &i64| (0..=60_000).contains(ms);
-    Ok(Duration::milliseconds(parsed(source, name, 200, fits, "0 to 60000")?))
+    let is_valid = |ms: &i64| (0..=60_000).contains(ms);
+    Ok(Duration::milliseconds(parsed(
+        source,
+        name,
+        200,
+        is_valid,
+        "0 to 60000",
+    )?))
 }
 
 fn retry_schedule(source: Source<'_>) -> Result<Schedule, ConfigError> {
@@ -384,15 +402,15 @@ fn retry_schedule(source: Source<'_>) -> Result<Schedule, ConfigError> {
     let Some(text) = source(name) else {
         return Ok(Schedule::default());
     };
-    let delays: Option<Vec<Duration>> = text.split(',').map(a_duration).collect();
-    let delays = delays.filter(|delays| delays.len() <= RETRIES);
+    let delays: Option<Vec<Duration>> = text.split(',').map(parse_duration).collect();
+    let delays = delays.filter(|delays| delays.len() <= MAX_RETRY_DELAYS);
     delays
         .map(Schedule)
-        .ok_or_else(|| fault(name, "must be up to 50 durations like 5s,5m,2h"))
+        .ok_or_else(|| invalid(name, "must be at most 50 durations, separated by commas, like 5s,5m,2h"))
 }
 
-/// `500ms`, `1s`, `5m`, `2h`.
-fn a_duration(text: &str) -> Option<Duration> {
+/// Parses `500ms`, `1s`, `5m` or `2h`.
+fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: Option<i64> = digits.parse().ok().filter(|number| (0..=1_000_000).contains(number));

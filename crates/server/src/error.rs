@@ -25,7 +25,7 @@ use recado_domain::templates::TemplateError;
 use recado_domain::whatsapp::ProfileError;
 use serde_json::{Value, json};
 
-use crate::streams::NoStream;
+use crate::streams::ListenError;
 
 mod administration;
 mod billing;
@@ -135,24 +135,24 @@ impl ApiError {
             Self::Refused(refusal) => refusal.to_string(),
             Self::Forbidden(message) | Self::TooManyAtOnce(message) => (*message).to_owned(),
             Self::NotFound => "Not found".to_owned(),
-            Self::MethodNotAllowed(allowed) => format!("This path takes {allowed}"),
-            Self::SlowBody => "The body did not arrive in time".to_owned(),
-            Self::TooLarge => "The body is too large".to_owned(),
-            Self::MediaType(wanted) => format!("The body must be {wanted}"),
+            Self::MethodNotAllowed(allowed) => format!("Method not allowed; this path accepts {allowed}"),
+            Self::SlowBody => "The request body did not arrive in time".to_owned(),
+            Self::TooLarge => "The request body is too large".to_owned(),
+            Self::MediaType(accepted) => format!("The request body must be {accepted}"),
             Self::Invalid(_) => "Invalid data".to_owned(),
             Self::RateLimited(_) => "Too many requests".to_owned(),
             Self::Whatsapp(error) => match error {
                 GatewayError::Refused { message, .. } => message.clone(),
-                GatewayError::Unavailable(_) => "The messaging platform is unavailable".to_owned(),
-                GatewayError::NotConfigured(what) => format!("{what} is not configured"),
+                GatewayError::Unavailable(_) => "WhatsApp is unavailable; try again later".to_owned(),
+                GatewayError::NotConfigured(service) => format!("{service} is not configured"),
             },
             Self::RefusedPayment(texts) => {
                 let texts: Vec<&str> = texts.iter().map(|text| text.description.as_str()).collect();
-                format!("The payment gateway refused: {}", texts.join(" "))
+                format!("The payment gateway rejected the request: {}", texts.join(" "))
             }
             Self::Payment(PaymentGatewayError::NotConfigured) => "The payment gateway is not configured".to_owned(),
             Self::Payment(_) => "The payment gateway is unavailable".to_owned(),
-            Self::Extraction(fault) => brand::told(fault).to_owned(),
+            Self::Extraction(error) => brand::message(error).to_owned(),
             Self::Storage(MediaStoreError::NotConfigured) => "The media store is not configured".to_owned(),
             Self::Storage(MediaStoreError::Failed(_)) => "The media store is unavailable".to_owned(),
             Self::Unavailable(_) => "The service is temporarily unavailable".to_owned(),
@@ -165,7 +165,7 @@ impl ApiError {
             Self::Invalid(FieldErrors(fields)) => json!({ "fields": fields }),
             Self::Refused(refusal) => refusal.details(),
             Self::Whatsapp(GatewayError::Refused { code, message }) => json!({ "code": code, "message": message }),
-            Self::RefusedPayment(texts) => json!({ "fields": billing::blamed(texts), "errors": texts }),
+            Self::RefusedPayment(texts) => json!({ "fields": billing::messages_by_field(texts), "errors": texts }),
             Self::Auth(_)
             | Self::Forbidden(_)
             | Self::NotFound
@@ -190,11 +190,11 @@ impl ApiError {
     fn log(&self) {
         match self {
             Self::Internal(cause) => tracing::error!(cause = cause.chain(), "request failed"),
-            Self::Unavailable(cause) => tracing::warn!(cause = cause.chain(), "request found the service unavailable"),
-            Self::Storage(MediaStoreError::Failed(cause)) => tracing::warn!(%cause, "the media store failed a request"),
-            Self::Whatsapp(error) => tracing::warn!(cause = %error, "the messaging platform failed a request"),
-            Self::Extraction(fault) => tracing::warn!(cause = %fault, "the AI service failed a request"),
-            Self::Payment(fault) => tracing::warn!(cause = %fault, "the payment gateway failed a request"),
+            Self::Unavailable(cause) => tracing::warn!(cause = cause.chain(), "request failed: service unavailable"),
+            Self::Storage(MediaStoreError::Failed(cause)) => tracing::warn!(%cause, "request failed: media store"),
+            Self::Whatsapp(error) => tracing::warn!(cause = %error, "request failed: WhatsApp"),
+            Self::Extraction(error) => tracing::warn!(cause = %error, "request failed: AI service"),
+            Self::Payment(error) => tracing::warn!(cause = %error, "request failed: payment gateway"),
             _ => {}
         }
     }
@@ -281,7 +281,7 @@ impl From<AccountError> for ApiError {
 impl From<SessionError> for ApiError {
     fn from(error: SessionError) -> Self {
         match error {
-            SessionError::Invalid => Self::Auth("The session is missing, expired or not valid".to_owned()),
+            SessionError::Invalid => Self::Auth("The session is missing, expired or invalid".to_owned()),
             SessionError::Unavailable(_) => Self::Unavailable(error.into()),
         }
     }
@@ -342,7 +342,7 @@ impl From<ConversationError> for ApiError {
             ConversationError::NotFound => Self::NotFound,
             ConversationError::Invalid(errors) => errors.into(),
             ConversationError::Refused(refusal) => Self::Precondition(refusal.to_string()),
-            ConversationError::Platform(error) => Self::Whatsapp(error),
+            ConversationError::Gateway(error) => Self::Whatsapp(error),
             ConversationError::Store(error) => error.into(),
         }
     }
@@ -367,11 +367,11 @@ impl From<NotificationError> for ApiError {
     }
 }
 
-impl From<NoStream> for ApiError {
-    fn from(error: NoStream) -> Self {
+impl From<ListenError> for ApiError {
+    fn from(error: ListenError) -> Self {
         match error {
-            NoStream::Full => Self::Unavailable("too many streams are open".into()),
-            NoStream::Store(error) => error.into(),
+            ListenError::Full => Self::Unavailable("the limit of open notification streams is reached".into()),
+            ListenError::Store(error) => error.into(),
         }
     }
 }
@@ -381,9 +381,9 @@ impl From<TemplateError> for ApiError {
         match error {
             TemplateError::NotFound => Self::NotFound,
             TemplateError::Invalid(errors) => errors.into(),
-            TemplateError::Platform(error) => Self::Whatsapp(error),
+            TemplateError::Gateway(error) => Self::Whatsapp(error),
             TemplateError::Media(error) => Self::Storage(error),
-            TemplateError::Overtaken => Self::Conflict(error.to_string()),
+            TemplateError::ChangedDuringSubmission => Self::Conflict(error.to_string()),
             TemplateError::Conflict(conflict) => conflict.into(),
             TemplateError::Store(error) => error.into(),
         }
@@ -421,7 +421,7 @@ impl From<TeamError> for ApiError {
         match error {
             TeamError::NotFound => Self::NotFound,
             TeamError::NotPermitted => Self::Auth(error.to_string()),
-            TeamError::OtherAddress => Self::Forbidden("This invite was sent to another address"),
+            TeamError::OtherAddress => Self::Forbidden("This invite was sent to another e-mail address"),
             TeamError::Invalid(errors) => errors.into(),
             TeamError::Conflict(conflict) => conflict.into(),
             TeamError::Store(error) => error.into(),
@@ -437,7 +437,7 @@ impl From<TestSendError> for ApiError {
             TestSendError::Refused(refusal) => Self::Refused(refusal),
             TestSendError::Unready(message) => Self::Precondition(message),
             TestSendError::Media(error) => Self::Storage(error),
-            TestSendError::Platform(error) => Self::Whatsapp(error),
+            TestSendError::Gateway(error) => Self::Whatsapp(error),
             TestSendError::Unknown => Self::Unconfirmed(error.to_string()),
             TestSendError::Store(error) => error.into(),
         }

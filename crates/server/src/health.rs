@@ -9,8 +9,8 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::config::Config;
 
-/// How long the whole of it may take, roughly.
-const TIME: Duration = Duration::from_secs(3);
+/// The timeout of connecting, of each read and of each write.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Of which process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,32 +21,32 @@ pub enum Process {
     Worker,
 }
 
-/// Fails where it is not.
-pub fn ask(process: Process) -> anyhow::Result<()> {
+/// Fails if the process is not healthy.
+pub fn check(process: Process) -> anyhow::Result<()> {
     let source = |name: &str| std::env::var(name).ok();
     let (address, path) = match process {
         Process::Server => (Config::bind(&source)?, "/readyz"),
         Process::Worker => match Config::metrics_bind(&source)? {
             Some(address) => (address, "/healthz"),
-            None => bail!("configuration: METRICS_BIND is required: a worker answers nowhere else"),
+            None => bail!("configuration: METRICS_BIND is required: the health check of a worker uses this address"),
         },
     };
-    let answer = get(reachable(address), path).with_context(|| format!("{address} does not answer"))?;
-    let status = answer.split(' ').nth(1).unwrap_or_default();
+    let response = get(reachable(address), path).with_context(|| format!("{address} does not answer"))?;
+    let status = response.split(' ').nth(1).unwrap_or_default();
     ensure!(status == "200", "{address}{path} answers {status}");
     Ok(())
 }
 
 fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, TIME)?;
-    stream.set_read_timeout(Some(TIME))?;
-    stream.set_write_timeout(Some(TIME))?;
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    // The first bytes say it all.
-    stream.take(4096).read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    let mut response = Vec::new();
+    // Only the status line matters.
+    stream.take(4096).read_to_end(&mut response)?;
+    Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
 /// Whoever listens on every address is asked on the machine's own.
@@ -64,13 +64,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_address_is_this_machine() {
-        for (bound, asked) in [
+    fn unspecified_address_becomes_loopback() {
+        for (bound, reached) in [
             ("0.0.0.0:8080", "127.0.0.1:8080"),
             ("[::]:8080", "[::1]:8080"),
             ("10.0.0.7:1", "10.0.0.7:1"),
         ] {
-            assert_eq!(reachable(bound.parse().unwrap()).to_string(), asked);
+            assert_eq!(reachable(bound.parse().unwrap()).to_string(), reached);
         }
     }
 }

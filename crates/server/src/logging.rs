@@ -16,8 +16,8 @@ use crate::telemetry::traces::{TRACED, Traces};
 const BATCH: Duration = Duration::from_millis(5);
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// How many lines may wait for whoever reads them. Beyond that, whoever logs waits: no line is lost.
-const WAITING_LINES: usize = 8192;
+/// How many lines may wait for the log thread. If the queue is full, the logging thread blocks: no line is lost.
+const MAX_QUEUED_LINES: usize = 8192;
 
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +31,11 @@ pub enum Format {
 impl FromStr for Format {
     type Err = String;
 
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        match word {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
             "pretty" => Ok(Self::Pretty),
             "json" => Ok(Self::Json),
-            other => Err(format!("{other} is no log format")),
+            _ => Err(format!("{text} is not a log format; use pretty or json")),
         }
     }
 }
@@ -45,7 +45,7 @@ impl Format {
     pub fn from_env() -> Self {
         std::env::var("LOG_FORMAT")
             .ok()
-            .and_then(|word| word.parse().ok())
+            .and_then(|text| text.parse().ok())
             .unwrap_or(Self::Pretty)
     }
 }
@@ -70,21 +70,24 @@ pub fn start(format: Format) -> anyhow::Result<LogGuard> {
 /// Starts logging to standard error, and tracing; `RUST_LOG` chooses what is logged (default `info`). Lines are written
 /// until what is returned is dropped.
 pub fn start_with(format: Format, traces: &Traces) -> anyhow::Result<LogGuard> {
-    let (writer, written) = NonBlockingBuilder::default()
+    let (writer, guard) = NonBlockingBuilder::default()
         .lossy(false)
-        .buffered_lines_limit(WAITING_LINES)
+        .buffered_lines_limit(MAX_QUEUED_LINES)
         .thread_name("log")
-        .finish(OneLine(Batches(BufWriter::with_capacity(BATCH_BYTES, io::stderr()))));
+        .finish(LineEscaper(BatchWriter(BufWriter::with_capacity(
+            BATCH_BYTES,
+            io::stderr(),
+        ))));
     let lines = fmt::layer().with_writer(writer);
     match format {
-        Format::Pretty => begin(lines.with_target(false), traces),
-        // The list of spans would only say the request's id twice.
-        Format::Json => begin(lines.json().flatten_event(true).with_span_list(false), traces),
+        Format::Pretty => install(lines.with_target(false), traces),
+        // The span list would only repeat the request id.
+        Format::Json => install(lines.json().flatten_event(true).with_span_list(false), traces),
     }?;
-    Ok(LogGuard(written))
+    Ok(LogGuard(guard))
 }
 
-fn begin(lines: impl Layer<Registry> + Send + Sync, traces: &Traces) -> anyhow::Result<()> {
+fn install(lines: impl Layer<Registry> + Send + Sync, traces: &Traces) -> anyhow::Result<()> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let filter = filter.add_directive(format!("{TRACED}=off").parse()?);
     let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter));
@@ -99,11 +102,11 @@ fn begin(lines: impl Layer<Registry> + Send + Sync, traces: &Traces) -> anyhow::
 #[derive(Debug)]
 pub struct LogGuard(#[expect(dead_code, reason = "held for its drop")] WorkerGuard);
 
-/// What is written goes out when it is flushed, which the log's thread does whenever it has caught up: a line of a quiet
-/// server at once, those of a busy one together. A system call a line would cost a fast answer a sixth of its time.
-struct Batches<W: Write>(BufWriter<W>);
+/// Batches lines. The log thread flushes whenever its queue is empty: it writes the line of an idle server at once and
+/// the lines of a busy server together. One system call per line would take a sixth of the time of a fast response.
+struct BatchWriter<W: Write>(BufWriter<W>);
 
-impl<W: Write> Write for Batches<W> {
+impl<W: Write> Write for BatchWriter<W> {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         self.0.write(lines)
     }
@@ -115,27 +118,27 @@ impl<W: Write> Write for Batches<W> {
     }
 }
 
-/// Each line stays one: breaks inside of it are told as `\n` and `\r`, so that nobody outside can make lines of their
-/// own.
-struct OneLine<W>(W);
+/// Prevents log injection: escapes line breaks inside a line as `\n` and `\r`, so that text from outside cannot forge
+/// a line.
+struct LineEscaper<W>(W);
 
-impl<W: Write> Write for OneLine<W> {
+impl<W: Write> Write for LineEscaper<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         if memchr::memchr2(b'\n', b'\r', text).is_none() {
             self.0.write_all(line)?;
             return Ok(line.len());
         }
-        let mut told = Vec::with_capacity(line.len() + 16);
+        let mut escaped = Vec::with_capacity(line.len() + 16);
         for byte in text {
             match byte {
-                b'\n' => told.extend_from_slice(b"\\n"),
-                b'\r' => told.extend_from_slice(b"\\r"),
-                other => told.push(*other),
+                b'\n' => escaped.extend_from_slice(b"\\n"),
+                b'\r' => escaped.extend_from_slice(b"\\r"),
+                _ => escaped.push(*byte),
             }
         }
-        told.push(b'\n');
-        self.0.write_all(&told)?;
+        escaped.push(b'\n');
+        self.0.write_all(&escaped)?;
         Ok(line.len())
     }
 
@@ -149,16 +152,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_stays_one() {
-        for (written, told) in [
+    fn line_breaks_inside_a_line_are_escaped() {
+        for (written, expected) in [
             (&b"a b\n"[..], &b"a b\n"[..]),
             (b"a\nINFO b\n", b"a\\nINFO b\n"),
             (b"a\r\nb", b"a\\r\\nb\n"),
             (b"\n", b"\n"),
         ] {
-            let mut out = OneLine(Vec::new());
+            let mut out = LineEscaper(Vec::new());
             assert_eq!(out.write(written).unwrap(), written.len());
-            assert_eq!(out.0, told);
+            assert_eq!(out.0, expected);
         }
     }
 }

@@ -11,15 +11,18 @@ use recado_server::{health, logging, serve};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str = "usage: recado [serve [--no-workers] | worker | migrate | rollups (verify | rebuild) [--account ID] | \
-    health [--worker] | openapi]";
+const USAGE: &str = "usage: recado [serve [--no-workers] | worker | migrate | \
+    rollups (verify | rebuild) [--account ID] | health [--worker] | openapi]";
 
 fn main() -> ExitCode {
     // A `.env` file is a convenience of development; what is set already wins over it.
     if let Err(error) = dotenvy::dotenv()
         && !error.not_found()
     {
-        tell(&format!("recado: the file .env cannot be read: {}", unreadable(&error)));
+        print_error(&format!(
+            "recado: cannot read the file .env: {}",
+            dotenv_problem(&error)
+        ));
         return ExitCode::FAILURE;
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,45 +32,45 @@ fn main() -> ExitCode {
         ["serve", "--no-workers"] => serve::run(serve::ProcessRole::Routes),
         ["worker"] => serve::run(serve::ProcessRole::Workers),
         ["migrate"] => migrate(),
-        ["rollups", "verify"] => sums(Task::Verify, None),
-        ["rollups", "verify", "--account", id] => sums(Task::Verify, Some(id)),
-        ["rollups", "rebuild"] => sums(Task::Rebuild, None),
-        ["rollups", "rebuild", "--account", id] => sums(Task::Rebuild, Some(id)),
-        ["health"] => health::ask(health::Process::Server),
-        ["health", "--worker"] => health::ask(health::Process::Worker),
-        ["openapi"] => print_reference(),
+        ["rollups", "verify"] => run_rollups(Task::Verify, None),
+        ["rollups", "verify", "--account", id] => run_rollups(Task::Verify, Some(id)),
+        ["rollups", "rebuild"] => run_rollups(Task::Rebuild, None),
+        ["rollups", "rebuild", "--account", id] => run_rollups(Task::Rebuild, Some(id)),
+        ["health"] => health::check(health::Process::Server),
+        ["health", "--worker"] => health::check(health::Process::Worker),
+        ["openapi"] => print_openapi(),
         _ => {
-            tell(USAGE);
+            print_error(USAGE);
             return ExitCode::from(2);
         }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tell(&format!("recado: {error:#}"));
+            print_error(&format!("recado: {error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Why a `.env` file cannot be read, without the line, which may hold a secret.
-fn unreadable(error: &dotenvy::Error) -> String {
+/// Describes the error without the malformed line, which may contain a secret.
+fn dotenv_problem(error: &dotenvy::Error) -> String {
     match error {
         dotenvy::Error::Io(error) => error.to_string(),
-        _ => "a line is not of the form NAME=value".to_owned(),
+        _ => "a line does not have the form NAME=value".to_owned(),
     }
 }
 
-fn sums(task: Task, account: Option<&str>) -> anyhow::Result<()> {
+fn run_rollups(task: Task, account: Option<&str>) -> anyhow::Result<()> {
     let _log_guard = logging::start(logging::Format::from_env())?;
     match rollups::run(task, account)? {
         true => Ok(()),
-        false => anyhow::bail!("sums are kept that are not those of their rows"),
+        false => anyhow::bail!("rollups differ from their source rows; run: recado rollups rebuild"),
     }
 }
 
-/// Writes the reference; whoever reads it may have enough of it at any time.
-fn print_reference() -> anyhow::Result<()> {
+/// Writes the OpenAPI document to standard output. A reader that closes the pipe early is not an error.
+fn print_openapi() -> anyhow::Result<()> {
     let text = format!("{:#}\n", recado_server::reference::document());
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -84,15 +87,12 @@ fn migrate() -> anyhow::Result<()> {
         .build()?;
     let applied = runtime
         .block_on(recado_postgres::migrate(&url))
-        .context("the migrations failed")?;
-    tracing::info!(count = applied.len(), ?applied, "database is migrated");
+        .context("migrating the database failed")?;
+    tracing::info!(count = applied.len(), ?applied, "migrated the database");
     Ok(())
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "the last words of a process go to whoever started it"
-)]
-fn tell(text: &str) {
+#[expect(clippy::print_stderr, reason = "errors of a command go to its standard error")]
+fn print_error(text: &str) {
     eprintln!("{text}");
 }

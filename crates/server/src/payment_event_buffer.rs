@@ -18,9 +18,9 @@ use crate::wiring::Services;
 /// How many events wait in memory; what comes beyond is found by asking the gateway.
 const CAPACITY: usize = 10_000;
 
-/// How long keeping an event, and applying it, may hold up the answer: the gateway waits ten seconds.
-const KEEP_TIME: Duration = Duration::from_secs(4);
-const APPLY_TIME: Duration = Duration::from_secs(4);
+/// How long storing an event, and applying it, may delay the response. The gateway waits ten seconds.
+const STORE_TIMEOUT: Duration = Duration::from_secs(4);
+const APPLY_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// An event, and when it arrived.
 type ReceivedEvent = (GatewayEvent, OffsetDateTime);
@@ -37,13 +37,13 @@ struct Inner {
 }
 
 impl PaymentEventBuffer {
-    /// Takes an event in behind those that wait.
-    fn put(&self, received_event: ReceivedEvent) {
+    /// Appends an event to the queue. Drops it if the queue is full.
+    fn enqueue(&self, received_event: ReceivedEvent) {
         let mut waiting = self.waiting();
         if waiting.len() >= CAPACITY {
             let event = received_event.0.event;
             self.0.dropped.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(event, "an event of the payment gateway was dropped: too many wait");
+            tracing::error!(event, "dropped a payment gateway event, the buffer in memory is full");
             return;
         }
         waiting.push_back(received_event);
@@ -56,8 +56,8 @@ impl PaymentEventBuffer {
         self.waiting().is_empty()
     }
 
-    /// How many wait, and how many it had no room for.
-    pub fn figures(&self) -> (usize, u64) {
+    /// The number of queued events, and of dropped events.
+    pub fn stats(&self) -> (usize, u64) {
         (self.waiting().len(), self.0.dropped.load(Ordering::Relaxed))
     }
 
@@ -71,7 +71,7 @@ impl PaymentEventBuffer {
         let Some(received_event) = self.waiting().front().cloned() else {
             return Ok(false);
         };
-        events.keep(&received_event.0, received_event.1).await?;
+        events.record(&received_event.0, received_event.1).await?;
         let mut waiting = self.waiting();
         if waiting.front() == Some(&received_event) {
             waiting.pop_front();
@@ -89,45 +89,54 @@ impl PaymentEventBuffer {
 pub async fn receive(services: Data<Services>, event: GatewayEvent) {
     let received_event = (event, services.shared.clock.now());
     let (buffer, copy) = (services.shared.payment_event_buffer.clone(), received_event.clone());
-    or_buffered(&buffer, copy, async move { take_in(&services, received_event).await }).await;
+    run_or_enqueue(&buffer, copy, async move {
+        store_and_apply(&services, received_event).await;
+    })
+    .await;
 }
 
-/// Does the work to its end. An event whose work panics waits for the database like any other.
-async fn or_buffered(buffer: &PaymentEventBuffer, event: ReceivedEvent, work: impl Future<Output = ()> + 'static) {
+/// Runs `work` in a separate task. If it panics, the event is queued like any other.
+async fn run_or_enqueue(buffer: &PaymentEventBuffer, event: ReceivedEvent, work: impl Future<Output = ()> + 'static) {
     if let Err(error) = actix_web::rt::spawn(work).await {
-        tracing::error!(%error, "taking in an event of the payment gateway failed");
-        buffer.put(event);
+        tracing::error!(%error, "processing a payment gateway event panicked, it waits in memory");
+        buffer.enqueue(event);
     }
 }
 
-async fn take_in(services: &Services, received_event: ReceivedEvent) {
+async fn store_and_apply(services: &Services, received_event: ReceivedEvent) {
     let buffer = &services.shared.payment_event_buffer;
     // Nothing overtakes what waits.
     if !buffer.is_empty() {
-        return buffer.put(received_event);
+        return buffer.enqueue(received_event);
     }
     let (event, at) = &received_event;
     let events = &services.gateway_events;
-    let received = match tokio::time::timeout(KEEP_TIME, events.receive(event, *at)).await {
+    let received = match tokio::time::timeout(STORE_TIMEOUT, events.receive(event, *at)).await {
         Ok(Ok(received)) => received,
         Ok(Err(error)) => {
-            tracing::warn!(cause = %error, event = event.event, "an event of the payment gateway waits in memory");
-            return buffer.put(received_event);
+            tracing::warn!(cause = %error, event = event.event,
+                "a payment gateway event was not stored, it waits in memory");
+            return buffer.enqueue(received_event);
         }
         Err(_) => {
-            tracing::warn!(event = event.event, "an event of the payment gateway waits in memory");
-            return buffer.put(received_event);
+            tracing::warn!(
+                event = event.event,
+                "a payment gateway event was not stored, it waits in memory"
+            );
+            return buffer.enqueue(received_event);
         }
     };
     let Some(subject) = event.subject.as_deref() else {
         return;
     };
-    let applied = tokio::time::timeout(APPLY_TIME, events.apply_kept(received.as_ref(), subject)).await;
-    // If it was not applied, a worker goes on when the lease is over.
+    let applied = tokio::time::timeout(APPLY_TIMEOUT, events.apply_received(received.as_ref(), subject)).await;
+    // If this fails, a worker applies the event when the lease has expired.
     match applied {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(cause = %chain(&error), "an event of the payment gateway waits for a worker"),
-        Err(late) => tracing::warn!(cause = %late, "an event of the payment gateway waits for a worker"),
+        Ok(Err(error)) => {
+            tracing::warn!(cause = %chain(&error), "a payment gateway event was not applied, a worker will retry it")
+        }
+        Err(late) => tracing::warn!(cause = %late, "a payment gateway event was not applied, a worker will retry it"),
     }
     services.shared.relays.wake();
 }
@@ -141,24 +150,24 @@ mod tests {
     }
 
     #[actix_web::test]
-    async fn an_event_whose_work_panics_is_kept_behind_those_that_wait() {
+    async fn event_whose_processing_panics_is_queued_last() {
         let buffer = PaymentEventBuffer::default();
         let (first, second) = (
             received_event(br#"{"event":"FIRST"}"#),
             received_event(br#"{"event":"SECOND"}"#),
         );
-        buffer.put(first.clone());
-        or_buffered(&buffer, second.clone(), async { panic!("injected") }).await;
+        buffer.enqueue(first.clone());
+        run_or_enqueue(&buffer, second.clone(), async { panic!("injected") }).await;
         assert_eq!(*buffer.waiting(), [first, second]);
         let buffer = PaymentEventBuffer::default();
-        or_buffered(&buffer, received_event(b"{}"), async {}).await;
-        assert!(buffer.is_empty(), "what was done is not kept");
+        run_or_enqueue(&buffer, received_event(b"{}"), async {}).await;
+        assert!(buffer.is_empty(), "a processed event is queued");
     }
 
     #[test]
-    fn no_flood_of_events_takes_more_than_its_room() {
+    fn buffer_drops_events_beyond_its_capacity() {
         let buffer = PaymentEventBuffer::default();
-        (0..CAPACITY + 10).for_each(|_| buffer.put(received_event(b"{}")));
+        (0..CAPACITY + 10).for_each(|_| buffer.enqueue(received_event(b"{}")));
         assert_eq!(buffer.waiting().len(), CAPACITY);
     }
 }

@@ -9,11 +9,11 @@ use recado_postgres::OwnerPool;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
-/// How long an answer of the database counts, whatever it was.
-const REMEMBERED_FOR: Duration = Duration::from_secs(1);
+/// How long a result is cached, success and failure alike.
+const CACHED_FOR: Duration = Duration::from_secs(1);
 
-/// What the database said of its migrations: how many are pending, or why it did not say.
-pub type Answer = Result<usize, Arc<StoreError>>;
+/// The number of pending migrations.
+pub type PendingMigrations = Result<usize, Arc<StoreError>>;
 
 /// Asks the database, once for all who wait (single-flight).
 #[derive(Clone)]
@@ -23,7 +23,7 @@ struct Inner {
     /// The runtime that the pool belongs to.
     runtime: Handle,
     pool: OwnerPool,
-    last: Mutex<Option<(Instant, Answer)>>,
+    last: Mutex<Option<(Instant, PendingMigrations)>>,
 }
 
 impl Readiness {
@@ -36,22 +36,22 @@ impl Readiness {
         }))
     }
 
-    /// How many migrations are pending.
-    pub async fn pending_migrations(&self) -> Answer {
+    /// Returns the number of migrations that the database does not have yet.
+    pub async fn pending_migrations(&self) -> PendingMigrations {
         let inner = &self.0;
         let mut last = inner.last.lock().await;
-        if let Some((_, answer)) = last.as_ref().filter(|(at, _)| at.elapsed() < REMEMBERED_FOR) {
-            return answer.clone();
+        if let Some((_, result)) = last.as_ref().filter(|(at, _)| at.elapsed() < CACHED_FOR) {
+            return result.clone();
         }
         let pool = inner.pool.clone();
-        let asked = inner
+        let query = inner
             .runtime
             .spawn(async move { recado_postgres::pending(&pool).await });
-        let answer = match asked.await {
-            Ok(answer) => answer.map_err(Arc::new),
+        let result = match query.await {
+            Ok(result) => result.map_err(Arc::new),
             Err(error) => Err(Arc::new(StoreError::Failed(Box::new(error)))),
         };
-        *last = Some((Instant::now(), answer.clone()));
-        answer
+        *last = Some((Instant::now(), result.clone()));
+        result
     }
 }

@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use crate::config::Config;
 
-/// Counting everything that an account ever recorded may take long.
-const STATEMENT_TIME: Duration = Duration::from_secs(60 * 60);
+/// A statement that aggregates all rows of a large account takes long.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// What to do with the roll-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +29,11 @@ pub fn run(task: Task, account: Option<&str>) -> anyhow::Result<bool> {
     let account = account
         .map(Uuid::parse_str)
         .transpose()
-        .context("--account takes a uuid")?;
+        .context("--account must be followed by the UUID of an account")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let config = PoolConfig {
-        statement_timeout: STATEMENT_TIME,
-        idle_in_transaction_timeout: STATEMENT_TIME,
+        statement_timeout: STATEMENT_TIMEOUT,
+        idle_in_transaction_timeout: STATEMENT_TIMEOUT,
         ..PoolConfig::new(url, 1)
     };
     runtime.block_on(async {
@@ -42,33 +42,36 @@ pub fn run(task: Task, account: Option<&str>) -> anyhow::Result<bool> {
             Some(account) => vec![account.into()],
             None => store.accounts().await?,
         };
-        carry_out(task, &store, &accounts).await
+        run_task(task, &store, &accounts).await
     })
 }
 
-async fn carry_out(task: Task, store: &PgRollups, accounts: &[AccountId]) -> anyhow::Result<bool> {
-    let mut found = 0;
+async fn run_task(task: Task, store: &PgRollups, accounts: &[AccountId]) -> anyhow::Result<bool> {
+    let mut differences = 0;
     for account in accounts {
         match task {
             Task::Verify => {
                 for difference in store.verify(*account).await? {
-                    say(&difference.to_string());
-                    found += 1;
+                    print_line(&difference.to_string());
+                    differences += 1;
                 }
             }
             Task::Rebuild => {
                 let rebuilt = store.rebuild(*account).await?;
                 if rebuilt > 0 {
-                    say(&format!("account {account}: {rebuilt} sums made right"));
+                    print_line(&format!("account {account}: {rebuilt} rollups rebuilt"));
                 }
             }
         }
     }
-    say(&format!("{} accounts looked at, {found} differences", accounts.len()));
-    Ok(found == 0)
+    print_line(&format!(
+        "{} accounts checked, {differences} differences found",
+        accounts.len()
+    ));
+    Ok(differences == 0)
 }
 
-#[expect(clippy::print_stdout, reason = "the answer of a command goes to whoever gave it")]
-fn say(text: &str) {
+#[expect(clippy::print_stdout, reason = "the result of a command goes to standard output")]
+fn print_line(text: &str) {
     println!("{text}");
 }

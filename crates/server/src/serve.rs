@@ -51,35 +51,39 @@ pub fn run(role: ProcessRole) -> anyhow::Result<()> {
         .enable_all()
         .worker_threads(2)
         .build()?;
-    // Counting first: what is made before it is not counted.
-    let counting = telemetry::start(config.metrics_bind)?;
+    // The recorder comes first: a metric handle that is created earlier records nothing.
+    let recorder = telemetry::start(config.metrics_bind)?;
     let traces = runtime.block_on(async { Traces::start(config.otlp_endpoint.as_deref()) })?;
     let _log_guard = logging::start_with(config.log_format, &traces)?;
     if config.otlp_endpoint.is_some() && !Traces::BUILT_IN {
-        tracing::warn!("OTEL_EXPORTER_OTLP_ENDPOINT is set, but this program was built without the feature otel");
+        tracing::warn!("OTEL_EXPORTER_OTLP_ENDPOINT is set, but this program was built without the cargo feature otel");
     }
-    let lived = runtime.block_on(live(config, role, counting));
+    let result = runtime.block_on(run_until_stopped(config, role, recorder));
     traces.end();
-    lived
+    result
 }
 
-async fn live(config: Config, role: ProcessRole, counting: Option<telemetry::Counting>) -> anyhow::Result<()> {
+async fn run_until_stopped(
+    config: Config,
+    role: ProcessRole,
+    recorder: Option<telemetry::Recorder>,
+) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
-    // From here on, whoever asks for the end gets an orderly one.
-    let signals = Signals::heard()?;
+    // From here on a signal stops the process gracefully.
+    let signals = StopSignals::register()?;
     let tasks = TaskTracker::new();
     let run_submitter = RunSubmitter::new(role != ProcessRole::Routes, stop.clone());
     let shared = Shared::new(config, run_submitter, Streams::new(stop.clone()))?;
-    let figures = counting
-        .map(|counting| counting.serve(Arc::new(shared.clone())))
+    let metrics = recorder
+        .map(|recorder| recorder.serve(Arc::new(shared.clone())))
         .transpose()?;
     match role {
         ProcessRole::Everything | ProcessRole::Workers => workers::start(&shared, &stop, &tasks)?,
-        ProcessRole::Routes => workers::start_waiting(&shared, &stop, &tasks)?,
+        ProcessRole::Routes => workers::start_without_workers(&shared, &stop, &tasks)?,
     }
     if role == ProcessRole::Workers {
         tracing::info!("workers are running");
-        signals.terminated(&stop).await;
+        signals.wait_and_stop(&stop).await;
     } else {
         tasks.spawn(shared.streams.clone().publish(shared.notification_feed()?));
         let served = CancellationToken::new();
@@ -89,33 +93,36 @@ async fn live(config: Config, role: ProcessRole, counting: Option<telemetry::Cou
     }
     tasks.close();
     if tokio::time::timeout(DRAIN_WORKERS, tasks.wait()).await.is_err() {
-        tracing::warn!("some work was left to others");
+        tracing::warn!("workers did not stop in time, leases will expire");
     }
-    if let Some(figures) = figures {
-        figures.stop().await;
+    if let Some(metrics) = metrics {
+        metrics.stop().await;
     }
     tracing::info!("stopped");
     Ok(())
 }
 
-async fn serve(shared: &Shared, signals: Signals, stop: &CancellationToken) -> anyhow::Result<()> {
+async fn serve(shared: &Shared, signals: StopSignals, stop: &CancellationToken) -> anyhow::Result<()> {
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let bind = shared.config.bind;
     // The reference is made before anybody asks for it.
     reference::bytes();
     // Made here once, so that what cannot work is told before the port is taken.
     Services::new(shared, threads)?;
-    let wired = shared.clone();
+    let process_shared = shared.clone();
     let server = HttpServer::new(move || {
-        let services = Services::new(&wired, threads).map(Data::new);
+        let services = Services::new(&process_shared, threads).map(Data::new);
         App::new()
-            .wrap(cors(&wired.config.cors_origins))
+            .wrap(cors(&process_shared.config.cors_origins))
             .wrap(from_fn(request_context))
             .configure(move |config| match services {
                 Ok(services) => {
                     config.app_data(services).configure(app::configure);
                 }
-                Err(error) => tracing::error!(cause = format!("{error:#}"), "a worker thread has no services"),
+                Err(error) => tracing::error!(
+                    cause = format!("{error:#}"),
+                    "the services of an HTTP thread cannot be created"
+                ),
             })
     });
     let server = server
@@ -126,12 +133,12 @@ async fn serve(shared: &Shared, signals: Signals, stop: &CancellationToken) -> a
         .shutdown_timeout(DRAIN_REQUESTS.as_secs())
         .disable_signals()
         .bind(bind)
-        .with_context(|| format!("configuration: BIND: {bind} cannot be used"))?
+        .with_context(|| format!("configuration: BIND: cannot listen on {bind}"))?
         .run();
     let handle = server.handle();
     let stopping = stop.clone();
     let stopper = tokio::spawn(async move {
-        signals.terminated(&stopping).await;
+        signals.wait_and_stop(&stopping).await;
         tokio::time::sleep(READINESS_DRAIN).await;
         handle.stop(true).await;
     });
@@ -142,23 +149,24 @@ async fn serve(shared: &Shared, signals: Signals, stop: &CancellationToken) -> a
     Ok(())
 }
 
-/// What asks the process to end.
-struct Signals {
+/// The signals that stop the process.
+struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
-    /// Heard from now on, whenever somebody waits for them.
-    fn heard() -> anyhow::Result<Self> {
+impl StopSignals {
+    /// From now on, signals are recorded until [`Self::wait_and_stop`] waits for them.
+    fn register() -> anyhow::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
     }
 
-    /// Waits for SIGTERM or SIGINT, then says so to everything: not ready any more, no new work, leases given back.
-    async fn terminated(mut self, stop: &CancellationToken) {
+    /// Waits for SIGTERM or SIGINT, then cancels `stop`: the process is no longer ready, claims no work and releases
+    /// its leases.
+    async fn wait_and_stop(mut self, stop: &CancellationToken) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

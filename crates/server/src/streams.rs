@@ -12,15 +12,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::telemetry::WorkerMetrics;
 
-/// Streams that one process serves at the same time.
-const STREAMS: usize = 1000;
+/// The maximum number of open streams of a process.
+const MAX_STREAMS: usize = 1000;
 
-/// How often somebody looks for new notifications, and how many are taken at once.
-const LOOK: Duration = Duration::from_millis(200);
+/// The interval of the polls for new notifications, and the maximum number of notifications of one poll.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const BATCH: i64 = 500;
 
-/// Notifications that a slow stream may be behind; it is ended then, and comes back for what it missed.
-const BEHIND: usize = 1024;
+/// How many notifications a slow stream may lag behind. Beyond that it is closed, and its client reconnects with the id
+/// of the last notification that it received.
+const MAX_LAG: usize = 1024;
 
 /// The streams of a process.
 #[derive(Clone)]
@@ -46,8 +47,8 @@ pub struct Listener {
 
 /// Why there is no stream.
 #[derive(Debug)]
-pub enum NoStream {
-    /// Too many are open.
+pub enum ListenError {
+    /// `MAX_STREAMS` streams are open.
     Full,
     /// The store failed.
     Store(StoreError),
@@ -57,22 +58,22 @@ impl Streams {
     /// Nobody listens yet.
     pub fn new(stop: CancellationToken) -> Self {
         Self(Arc::new(Inner {
-            sender: broadcast::Sender::new(BEHIND),
-            free: Arc::new(Semaphore::new(STREAMS)),
+            sender: broadcast::Sender::new(MAX_LAG),
+            free: Arc::new(Semaphore::new(MAX_STREAMS)),
             seq: Mutex::new(None),
             wake: Notify::new(),
             stop,
         }))
     }
 
-    /// Listens from now on. The order matters: whatever the store does not show yet when it is asked is handed out only
-    /// after this listener is there.
-    pub async fn listen(&self, feed: &dyn NotificationFeed) -> Result<Listener, NoStream> {
+    /// Opens a stream of the notifications that commit from now on. It subscribes before it reads the latest sequence
+    /// number, so that it misses no notification that becomes visible in between.
+    pub async fn listen(&self, feed: &dyn NotificationFeed) -> Result<Listener, ListenError> {
         let inner = &self.0;
-        let permit = inner.free.clone().try_acquire_owned().map_err(|_| NoStream::Full)?;
+        let permit = inner.free.clone().try_acquire_owned().map_err(|_| ListenError::Full)?;
         let receiver = inner.sender.subscribe();
-        let last = feed.latest().await.map_err(NoStream::Store)?;
-        self.begin_at(last);
+        let last = feed.latest().await.map_err(ListenError::Store)?;
+        self.publish_from(last);
         Ok(Listener {
             receiver,
             last,
@@ -83,14 +84,13 @@ impl Streams {
 
     /// How many are open.
     pub fn open(&self) -> usize {
-        STREAMS.saturating_sub(self.0.free.available_permits())
+        MAX_STREAMS.saturating_sub(self.0.free.available_permits())
     }
 
-    /// Nothing after this sequence number was handed to a new listener yet. Whoever listens already skips what they
-    /// know.
-    fn begin_at(&self, wanted: i64) {
+    /// Publishes again from `start`, which a new listener needs. Other listeners skip what they already received.
+    fn publish_from(&self, start: i64) {
         let mut seq = self.0.seq.lock().unwrap_or_else(PoisonError::into_inner);
-        *seq = Some(seq.map_or(wanted, |seq| seq.min(wanted)));
+        *seq = Some(seq.map_or(start, |seq| seq.min(start)));
         self.0.wake.notify_one();
     }
 
@@ -112,12 +112,12 @@ impl Streams {
                 }
                 Err(error) => {
                     metrics.failed();
-                    tracing::warn!(cause = ?error, "notifications cannot be looked for");
+                    tracing::warn!(cause = ?error, "polling for notifications failed");
                 }
             }
             tokio::select! {
                 () = self.0.stop.cancelled() => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     }
@@ -191,9 +191,9 @@ mod tests {
 
     /// A feed whose notifications are numbered from 1.
     #[derive(Clone, Default)]
-    struct Numbers {
+    struct FakeFeed {
         latest: Arc<AtomicI64>,
-        looks: Arc<AtomicI64>,
+        polls: Arc<AtomicI64>,
     }
 
     fn numbered(seq: i64) -> SequencedNotification {
@@ -214,13 +214,13 @@ mod tests {
     }
 
     #[async_trait]
-    impl NotificationFeed for Numbers {
+    impl NotificationFeed for FakeFeed {
         async fn latest(&self) -> Result<i64, StoreError> {
             Ok(self.latest.load(Ordering::SeqCst))
         }
 
         async fn after(&self, seq: i64, limit: i64) -> Result<Vec<SequencedNotification>, StoreError> {
-            self.looks.fetch_add(1, Ordering::SeqCst);
+            self.polls.fetch_add(1, Ordering::SeqCst);
             let last = self.latest.load(Ordering::SeqCst).min(seq + limit);
             Ok((seq + 1..=last).map(numbered).collect())
         }
@@ -249,12 +249,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_listener_hears_everything_after_it_came_once() {
-        let (stop, feed) = (CancellationToken::new(), Numbers::default());
+    async fn listener_receives_each_later_notification_once() {
+        let (stop, feed) = (CancellationToken::new(), FakeFeed::default());
         let streams = Streams::new(stop.clone());
         let publisher = tokio::spawn(streams.clone().publish(feed.clone()));
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(feed.looks.load(Ordering::SeqCst), 0, "nobody listens, nobody looks");
+        assert_eq!(feed.polls.load(Ordering::SeqCst), 0, "polled without a listener");
         feed.latest.store(5, Ordering::SeqCst);
         let mut first = streams.listen(&feed).await.unwrap();
         assert_eq!(first.skip(), 5);
@@ -264,28 +264,28 @@ mod tests {
         feed.latest.store(9, Ordering::SeqCst);
         assert_eq!(seqs(&mut second, 2).await, [8, 9]);
         assert_eq!(seqs(&mut first, 2).await, [8, 9]);
-        // A third one that comes with an old answer of the store is told what it missed, and the others not again.
-        streams.begin_at(4);
+        // A third listener that read an older sequence number gets what it missed; the others get nothing twice.
+        streams.publish_from(4);
         feed.latest.store(10, Ordering::SeqCst);
         assert_eq!(seqs(&mut first, 1).await, [10]);
         drop((first, second));
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let looks = feed.looks.load(Ordering::SeqCst);
+        let polls = feed.polls.load(Ordering::SeqCst);
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(feed.looks.load(Ordering::SeqCst), looks);
+        assert_eq!(feed.polls.load(Ordering::SeqCst), polls);
         stop.cancel();
         publisher.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn streams_are_bounded_and_end_with_the_server() {
-        let (stop, feed) = (CancellationToken::new(), Numbers::default());
+    async fn streams_are_limited_and_end_with_the_server() {
+        let (stop, feed) = (CancellationToken::new(), FakeFeed::default());
         let streams = Streams::new(stop.clone());
         let mut open = Vec::new();
-        for _ in 0..STREAMS {
+        for _ in 0..MAX_STREAMS {
             open.push(streams.listen(&feed).await.unwrap());
         }
-        assert!(matches!(streams.listen(&feed).await, Err(NoStream::Full)));
+        assert!(matches!(streams.listen(&feed).await, Err(ListenError::Full)));
         open.pop();
         open.push(streams.listen(&feed).await.unwrap());
         // One that is too far behind is ended.

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_have_their_length_and_differ() {
+    fn secret_tokens_have_their_length_and_differ() {
         let tokens: std::collections::HashSet<String> = (0..100)
             .map(|_| SystemSecrets.token(32).expose_secret().to_owned())
             .collect();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn sealed_opens_and_nothing_else_does() {
+    fn cipher_opens_only_unchanged_bytes_of_its_own_key() {
         let cipher = AppCipher::new(&[7; 32]).unwrap();
         let secret = SecretString::from("EAAG-token");
         let sealed = cipher.seal(&secret);

@@ -25,7 +25,7 @@ use recado_domain::segments::Segments;
 use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
 use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
-use recado_domain::webhooks::{Inbound, Webhooks};
+use recado_domain::webhooks::{InboundWebhooks, Webhooks};
 use recado_domain::whatsapp::{CallbackStores, Callbacks, MessageFiles, Profiles};
 use recado_gateways::http::Http;
 use recado_gateways::media::ObjectMedia;
@@ -67,12 +67,12 @@ use crate::workers::{Relays, RunSubmitter};
 use administration::AdminServices;
 use pools::readiness;
 
-/// The fewest tenants' connections that a worker thread has.
-const FEWEST_CONNECTIONS: usize = 2;
+/// The minimum number of tenant connections of an HTTP thread.
+const MIN_TENANT_CONNECTIONS: usize = 2;
 
-/// The longest call to the messaging platform: well below the lease of a run, so that one hanging call does not make
-/// the run change hands.
-const PLATFORM_TIME: Duration = Duration::from_secs(15);
+/// The timeout of a call to WhatsApp. It is well below the lease of a run, so that a run does not lose its lease to one
+/// hanging call.
+const WHATSAPP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What all threads of the process have in common.
 #[derive(Clone)]
@@ -162,8 +162,8 @@ impl Shared {
     pub fn whatsapp(&self) -> anyhow::Result<CloudApi> {
         let http = Http::new().map_err(anyhow::Error::msg)?;
         CloudApi::new(http.counted("whatsapp"), self.config.whatsapp_api_url.as_deref())
-            .map(|api| api.timeout(PLATFORM_TIME).app(self.config.whatsapp_app_id.clone()))
-            .map_err(|fault| anyhow::anyhow!("configuration: WHATSAPP_API_URL: {fault}"))
+            .map(|api| api.timeout(WHATSAPP_TIMEOUT).app(self.config.whatsapp_app_id.clone()))
+            .map_err(|error| anyhow::anyhow!("configuration: WHATSAPP_API_URL: {error}"))
     }
 
     /// The payment gateway, with connections of its own.
@@ -175,13 +175,13 @@ impl Shared {
             config.payment_gateway_url.as_deref(),
             config.payment_gateway_api_key.as_ref(),
         )
-        .map_err(|fault| anyhow::anyhow!("configuration: PAYMENT_GATEWAY_URL, PAYMENT_GATEWAY_API_KEY: {fault}"))
+        .map_err(|error| anyhow::anyhow!("configuration: PAYMENT_GATEWAY_URL, PAYMENT_GATEWAY_API_KEY: {error}"))
     }
 
     /// Where files lie, with connections of its own.
     fn media_store(&self) -> anyhow::Result<ObjectMedia> {
         ObjectMedia::open(self.config.media_store_url.as_deref(), std::env::vars())
-            .map_err(|fault| anyhow::anyhow!("configuration: MEDIA_STORE_URL {fault}"))
+            .map_err(|error| anyhow::anyhow!("configuration: MEDIA_STORE_URL {error}"))
     }
 
     /// The files of templates.
@@ -196,8 +196,8 @@ impl Shared {
             None => Ok(self.in_process.clone()),
             Some(url) => {
                 let rate_limiter = RedisRateLimiter::new(url.expose_secret());
-                Ok(Arc::new(rate_limiter.map_err(|fault| {
-                    anyhow::anyhow!("configuration: REDIS_URL: {fault}")
+                Ok(Arc::new(rate_limiter.map_err(|error| {
+                    anyhow::anyhow!("configuration: REDIS_URL: {error}")
                 })?))
             }
         }
@@ -215,8 +215,8 @@ pub struct Stores {
 
 impl Stores {
     fn new(tenant: &PoolConfig, owner: &PoolConfig) -> anyhow::Result<Self> {
-        let tenant = TenantPool::new(tenant).context("DATABASE_URL cannot be used")?;
-        let owner = OwnerPool::new(owner).context("DATABASE_URL cannot be used")?;
+        let tenant = TenantPool::new(tenant).context("DATABASE_URL is not a valid PostgreSQL URL")?;
+        let owner = OwnerPool::new(owner).context("DATABASE_URL is not a valid PostgreSQL URL")?;
         Ok(Self { tenant, owner })
     }
 
@@ -383,9 +383,8 @@ pub struct Services {
     pub invites: Invites,
     /// Who joins.
     pub invitations: Invitations,
-    /// What inbound endpoints receive.
-    pub inbound: Inbound,
-    /// Webhooks.
+    /// Calls to inbound webhook endpoints.
+    pub inbound: InboundWebhooks,
     pub webhooks: Webhooks,
     /// What platform administrators do.
     pub admin: AdminServices,
@@ -397,7 +396,7 @@ impl Services {
     /// The services of one of `threads` worker threads. Connects to nothing yet.
     pub fn new(shared: &Shared, threads: usize) -> anyhow::Result<Self> {
         let connections = shared.config.database_pool_size / threads.max(1);
-        let stores = shared.request_stores(connections.max(FEWEST_CONNECTIONS))?;
+        let stores = shared.request_stores(connections.max(MIN_TENANT_CONNECTIONS))?;
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
         let accounts = identity::accounts(shared, &stores);
         let anonymous = shared.anonymous()?;

@@ -13,9 +13,9 @@ use crate::locked;
 const CAPACITY: usize = 500_000;
 /// How many due jobs are handed out at once.
 const BATCH: usize = 50;
-const TRIES: u32 = 20;
+const MAX_ATTEMPTS: u32 = 20;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One POST.
@@ -109,7 +109,7 @@ impl<J> Queue<J> {
             .http_status_as_error(false)
             .build()
             .into();
-        while let Some(jobs) = self.due() {
+        while let Some(jobs) = self.dequeue_due() {
             for callback in pack(jobs) {
                 let delivered = self.deliver(&agent, &callback);
                 let counts = &mut locked(&self.state).counts;
@@ -124,8 +124,8 @@ impl<J> Queue<J> {
         }
     }
 
-    /// Waits for the next due jobs; none when stopped.
-    fn due(&self) -> Option<Vec<J>> {
+    /// Waits for the next due jobs. None: the queue is stopped.
+    fn dequeue_due(&self) -> Option<Vec<J>> {
         let mut state = locked(&self.state);
         loop {
             if state.stopped {
@@ -155,14 +155,14 @@ impl<J> Queue<J> {
 
     fn deliver(&self, agent: &ureq::Agent, callback: &QueuedCallback) -> bool {
         let mut pause = FIRST_PAUSE;
-        for left in (0..TRIES).rev() {
+        for remaining in (0..MAX_ATTEMPTS).rev() {
             if post(agent, callback) {
                 return true;
             }
-            if left == 0 || !callback.retry || self.stopped_within(pause) {
+            if remaining == 0 || !callback.retry || self.stopped_within(pause) {
                 return false;
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
         false
     }
@@ -181,5 +181,5 @@ fn post(agent: &ureq::Agent, callback: &QueuedCallback) -> bool {
     }
     request
         .send(callback.body.as_slice())
-        .is_ok_and(|answer| answer.status().as_u16() == 200)
+        .is_ok_and(|response| response.status().as_u16() == 200)
 }

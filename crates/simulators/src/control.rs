@@ -1,42 +1,42 @@
 //! The control routes under `/_sim/`: those that all simulators have, and the way to those of each.
 
-use crate::host::{Answer, Call, Service};
+use crate::host::{Call, Response, Service};
 
-/// Answers a control route.
-pub(crate) fn answer(service: &dyn Service, call: &Call, route: &[&str]) -> Answer {
-    let answer = match (call.method.as_str(), route) {
-        ("GET", ["ledger"]) => Ok(Answer::ok(&service.shown_ledger())),
-        ("POST", ["faults"]) => service.faults().scripted_by(call),
+/// Responds to a control route.
+pub(crate) fn respond(service: &dyn Service, call: &Call, route: &[&str]) -> Response {
+    let response = match (call.method.as_str(), route) {
+        ("GET", ["ledger"]) => Ok(Response::ok(&service.ledger_json())),
+        ("POST", ["faults"]) => service.faults().add_from(call),
         ("DELETE", ["faults"]) => {
             service.faults().clear();
-            Ok(Answer::done())
+            Ok(Response::done())
         }
         ("POST", ["reset"]) => {
             reset(service);
-            Ok(Answer::done())
+            Ok(Response::done())
         }
         _ => service.control(call, route),
     };
-    answer.unwrap_or_else(|refusal| refusal)
+    response.unwrap_or_else(|refusal| refusal)
 }
 
 /// Forgets what was kept, the ledger and the faults.
 pub(crate) fn reset(service: &dyn Service) {
     service.faults().clear();
     service.ledger().clear();
-    service.forget();
+    service.clear_state();
 }
 
-/// What is answered where there is no such control route.
-pub(crate) fn no_route() -> Answer {
-    Answer::refuse(404, "no such control route")
+/// The response to an unknown control route.
+pub(crate) fn no_route() -> Response {
+    Response::refuse(404, "no such control route")
 }
 
-/// Done, where there was something to do it to.
-pub(crate) fn done(found: bool, missing: &str) -> Result<Answer, Answer> {
+/// 200 if the target of the control route was found, else 404.
+pub(crate) fn done(found: bool, missing: &str) -> Result<Response, Response> {
     if found {
-        Ok(Answer::done())
+        Ok(Response::done())
     } else {
-        Err(Answer::refuse(404, missing))
+        Err(Response::refuse(404, missing))
     }
 }

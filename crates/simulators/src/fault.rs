@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::host::{Answer, Call, Reply};
+use crate::host::{Call, Reply, Response};
 use crate::locked;
 
 /// What goes wrong.
@@ -97,14 +97,14 @@ impl Fault {
 }
 
 impl Scripted for Fault {
-    fn waits_for(&self, call: &Call) -> bool {
+    fn matches(&self, call: &Call) -> bool {
         self.method
             .as_ref()
             .is_none_or(|method| method.eq_ignore_ascii_case(&call.method))
             && self.path.as_ref().is_none_or(|path| call.path.contains(path.as_str()))
     }
 
-    fn stays(&self) -> bool {
+    fn is_permanent(&self) -> bool {
         self.stays
     }
 
@@ -115,33 +115,33 @@ impl Scripted for Fault {
                 body,
                 retry_after_s,
             } => {
-                let answer = Answer::json(http_status, &body);
+                let response = Response::json(http_status, &body);
                 Effect::Instead(match retry_after_s {
-                    Some(seconds) => answer
+                    Some(seconds) => response
                         .with_header("Retry-After", seconds)
                         .with_header("RateLimit-Reset", seconds),
-                    None => answer,
+                    None => response,
                 })
             }
             FaultKind::Redirect { http_status, location } => {
-                Effect::Instead(Answer::json(http_status, &Value::Null).with_header("Location", location))
+                Effect::Instead(Response::json(http_status, &Value::Null).with_header("Location", location))
             }
             FaultKind::Hang { ms } => Effect::late(ms),
-            FaultKind::AcceptThenReset => Effect::answer(Answer::close()),
-            FaultKind::AcceptThenBreakOff => Effect::answer(Answer::now(Reply::Reset)),
-            FaultKind::Drip { ms } => Effect::then(move |answer| match answer.reply {
-                Reply::Send { status, body, .. } => Answer::now(Reply::Drip {
+            FaultKind::AcceptThenReset => Effect::replace(Response::close()),
+            FaultKind::AcceptThenBreakOff => Effect::replace(Response::now(Reply::Reset)),
+            FaultKind::Drip { ms } => Effect::then(move |response| match response.reply {
+                Reply::Send { status, body, .. } => Response::now(Reply::Drip {
                     status,
                     body,
                     pause: Duration::from_millis(ms),
                 }),
-                reply => Answer::now(reply),
+                reply => Response::now(reply),
             }),
-            FaultKind::Flood { bytes } => Effect::then(move |answer| {
-                let status = answer.status().unwrap_or(200);
-                Answer::now(Reply::Flood { status, bytes })
+            FaultKind::Flood { bytes } => Effect::then(move |response| {
+                let status = response.status().unwrap_or(200);
+                Response::now(Reply::Flood { status, bytes })
             }),
-            FaultKind::AcceptThenStatus500 => Effect::answer(Answer::refuse(500, "scripted")),
+            FaultKind::AcceptThenStatus500 => Effect::replace(Response::refuse(500, "scripted")),
             FaultKind::GarbageJson => Effect::garbage(),
         }
     }
@@ -149,41 +149,41 @@ impl Scripted for Fault {
 
 /// What becomes of a request that meets a fault, and of its answer.
 pub(crate) enum Effect {
-    /// Nothing is done; this is answered.
-    Instead(Answer),
-    /// The request is carried out, and its answer changed.
-    Then(Box<dyn FnOnce(Answer) -> Answer>),
-    /// Only so many bytes of the body arrive; the connection is closed without an answer.
+    /// Sends this response. The request has no effect.
+    Instead(Response),
+    /// Executes the request and changes its response.
+    Then(Box<dyn FnOnce(Response) -> Response>),
+    /// Delivers only this many bytes of the request body, then closes the connection without a response.
     BreakAfter(usize),
 }
 
 impl Effect {
-    pub(crate) fn then(change: impl FnOnce(Answer) -> Answer + 'static) -> Self {
+    pub(crate) fn then(change: impl FnOnce(Response) -> Response + 'static) -> Self {
         Self::Then(Box::new(change))
     }
 
-    /// The request is carried out, and this answered.
-    pub(crate) fn answer(answer: Answer) -> Self {
-        Self::then(|_| answer)
+    /// Executes the request and sends this response.
+    pub(crate) fn replace(response: Response) -> Self {
+        Self::then(|_| response)
     }
 
     /// The request is carried out and answered late.
     pub(crate) fn late(milliseconds: u64) -> Self {
-        Self::then(move |answer| answer.delayed(milliseconds))
+        Self::then(move |response| response.delayed(milliseconds))
     }
 
     /// The request is carried out, and answered with JSON cut in the middle.
     pub(crate) fn garbage() -> Self {
-        Self::answer(Answer::raw(200, "{\"object\":\""))
+        Self::replace(Response::raw(200, "{\"object\":\""))
     }
 }
 
 /// A fault as a script holds it.
 pub(crate) trait Scripted: Clone + DeserializeOwned + Send + 'static {
-    fn waits_for(&self, call: &Call) -> bool;
+    fn matches(&self, call: &Call) -> bool;
 
-    /// Whether it stays for every request that fits.
-    fn stays(&self) -> bool {
+    /// Whether the fault affects every matching request instead of only the first.
+    fn is_permanent(&self) -> bool {
         false
     }
 
@@ -205,25 +205,25 @@ impl<F: Scripted> Script<F> {
         locked(&self.0).extend(faults);
     }
 
-    /// The first fault that fits; it goes, unless it is there to stay.
-    pub(crate) fn take(&self, fits: impl Fn(&F) -> bool) -> Option<F> {
+    /// Takes the first fault for which the predicate holds. A permanent fault is copied and not removed.
+    pub(crate) fn take(&self, predicate: impl Fn(&F) -> bool) -> Option<F> {
         let mut faults = locked(&self.0);
-        let position = faults.iter().position(fits)?;
-        if faults.get(position).is_some_and(F::stays) {
+        let position = faults.iter().position(predicate)?;
+        if faults.get(position).is_some_and(F::is_permanent) {
             return faults.get(position).cloned();
         }
         faults.remove(position)
     }
 
-    /// Answers a request, through the first fault that waits for it.
-    pub(crate) fn through(&self, call: &Call, act: impl FnOnce(&Call) -> Answer) -> Answer {
-        match self.take(|fault| fault.waits_for(call)).map(F::effect) {
+    /// Executes a request under the first fault that matches it.
+    pub(crate) fn run(&self, call: &Call, act: impl FnOnce(&Call) -> Response) -> Response {
+        match self.take(|fault| fault.matches(call)).map(F::effect) {
             None => act(call),
-            Some(Effect::Instead(answer)) => answer,
+            Some(Effect::Instead(response)) => response,
             Some(Effect::Then(change)) => change(act(call)),
             Some(Effect::BreakAfter(bytes)) => {
-                act(&call.cut(bytes));
-                Answer::close()
+                act(&call.truncated(bytes));
+                Response::close()
             }
         }
     }
@@ -231,13 +231,13 @@ impl<F: Scripted> Script<F> {
 
 /// A script, whatever its faults are.
 pub(crate) trait Faults {
-    /// Adds a fault or a list of them; refuses what is none.
-    fn scripted_by(&self, call: &Call) -> Result<Answer, Answer>;
+    /// Adds the fault or the list of faults in the body. A body that is not valid gets 400.
+    fn add_from(&self, call: &Call) -> Result<Response, Response>;
     fn clear(&self);
 }
 
 impl<F: Scripted> Faults for Script<F> {
-    fn scripted_by(&self, call: &Call) -> Result<Answer, Answer> {
+    fn add_from(&self, call: &Call) -> Result<Response, Response> {
         let faults = match call.json() {
             Value::Array(faults) => faults,
             fault => vec![fault],
@@ -245,10 +245,10 @@ impl<F: Scripted> Faults for Script<F> {
         let faults = faults.into_iter().map(serde_json::from_value);
         let faults: Vec<F> = faults
             .collect::<Result<_, _>>()
-            .map_err(|error| Answer::refuse(400, error))?;
-        let answer = Answer::ok(&json!({ "scripted": faults.len() }));
+            .map_err(|error| Response::refuse(400, error))?;
+        let response = Response::ok(&json!({ "scripted": faults.len() }));
         self.add(faults);
-        Ok(answer)
+        Ok(response)
     }
 
     fn clear(&self) {

@@ -22,8 +22,8 @@ use crate::control;
 use crate::fault::Faults;
 use crate::ledger::Ledger;
 
-/// The largest body taken: above the largest document the messaging platform accepts.
-const LARGEST_BODY: usize = 128 * 1024 * 1024;
+/// Maximum request body in bytes: above the largest document that WhatsApp accepts.
+const MAX_BODY: usize = 128 * 1024 * 1024;
 
 /// How long a connection may be idle: longer than any client keeps one, as with the servers that these stand for. Else a
 /// request would now and then meet a connection that is just being closed.
@@ -31,21 +31,21 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// What a simulator is: an answer for every request, the ledger the host writes, and what its control routes reach.
 pub(crate) trait Service: Send + Sync + 'static {
-    /// Answers what the product asks.
-    fn answer(&self, call: &Call) -> Answer;
+    /// Responds to a request of the product.
+    fn respond(&self, call: &Call) -> Response;
     fn ledger(&self) -> &Ledger;
     fn faults(&self) -> &dyn Faults;
-    /// The ledger as its control route shows it.
-    fn shown_ledger(&self) -> Value {
+    /// The ledger as the control route returns it.
+    fn ledger_json(&self) -> Value {
         json!(self.ledger().entries())
     }
-    /// Answers a control route of its own, or refuses.
-    fn control(&self, _: &Call, _: &[&str]) -> Result<Answer, Answer> {
+    /// Handles a control route that only this simulator has.
+    fn control(&self, _: &Call, _: &[&str]) -> Result<Response, Response> {
         Err(control::no_route())
     }
-    /// Forgets what it keeps beside ledger and faults.
-    fn forget(&self) {}
-    /// Ends the background work; called once, when the host is dropped.
+    /// Clears the state except ledger and faults.
+    fn clear_state(&self) {}
+    /// Stops the background work. The host calls it once, when it is dropped.
     fn stop(&self) {}
 }
 
@@ -102,13 +102,13 @@ impl Call {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// What the body says; refused where it is something else.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Answer> {
-        serde_json::from_slice(&self.body).map_err(|error| Answer::refuse(400, error))
+    /// Parses the body; the error is a 400 response.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Response> {
+        serde_json::from_slice(&self.body).map_err(|error| Response::refuse(400, error))
     }
 
-    /// The same, with so much of the body.
-    pub(crate) fn cut(&self, bytes: usize) -> Self {
+    /// Returns the request with its body truncated to `bytes`.
+    pub(crate) fn truncated(&self, bytes: usize) -> Self {
         let body = self.body.slice(..bytes.min(self.body.len()));
         Self { body, ..self.clone() }
     }
@@ -120,7 +120,7 @@ impl Call {
 
 /// What goes back, and how long it waits first.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) after: Duration,
     pub(crate) reply: Reply,
 }
@@ -146,7 +146,7 @@ pub(crate) enum Reply {
     Reset,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn json(status: u16, body: &Value) -> Self {
         Self::raw(status, body.to_string())
     }
@@ -183,9 +183,9 @@ impl Answer {
         }
     }
 
-    /// The answer to a control route that was not understood.
-    pub(crate) fn refuse(status: u16, why: impl std::fmt::Display) -> Self {
-        Self::json(status, &json!({ "error": why.to_string() }))
+    /// The error response of a control route.
+    pub(crate) fn refuse(status: u16, reason: impl std::fmt::Display) -> Self {
+        Self::json(status, &json!({ "error": reason.to_string() }))
     }
 
     pub(crate) fn with_header(mut self, name: &'static str, value: impl ToString) -> Self {
@@ -223,13 +223,13 @@ impl Answer {
         let start =
             |status| HttpResponse::build(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));
         match self.reply {
-            Reply::Close => HttpResponse::Ok().body(Broken),
+            Reply::Close => HttpResponse::Ok().body(FailingBody),
             Reply::Reset => {
                 if let Some(Socket(socket)) = request.conn_data::<Socket>() {
                     // Without the setting the connection is closed instead, which a test then sees.
                     let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO));
                 }
-                HttpResponse::Ok().body(Broken)
+                HttpResponse::Ok().body(FailingBody)
             }
             Reply::Send { status, headers, body } => {
                 let mut response = start(status);
@@ -245,10 +245,10 @@ impl Answer {
     }
 }
 
-/// A body that fails before its first byte: the server then drops the connection with nothing written.
-struct Broken;
+/// A body that fails before its first byte: the server then drops the connection without writing anything.
+struct FailingBody;
 
-impl MessageBody for Broken {
+impl MessageBody for FailingBody {
     type Error = io::Error;
 
     fn size(&self) -> BodySize {
@@ -262,17 +262,17 @@ impl MessageBody for Broken {
 
 /// A body that comes byte by byte.
 struct Drip {
-    left: VecDeque<u8>,
+    remaining: VecDeque<u8>,
     pause: Duration,
-    waits: Pin<Box<rt::time::Sleep>>,
+    sleep: Pin<Box<rt::time::Sleep>>,
 }
 
 impl Drip {
     fn new(body: Vec<u8>, pause: Duration) -> Self {
         Self {
-            left: body.into(),
+            remaining: body.into(),
             pause,
-            waits: Box::pin(rt::time::sleep(pause)),
+            sleep: Box::pin(rt::time::sleep(pause)),
         }
     }
 }
@@ -281,15 +281,15 @@ impl MessageBody for Drip {
     type Error = io::Error;
 
     fn size(&self) -> BodySize {
-        BodySize::Sized(u64::try_from(self.left.len()).unwrap_or(u64::MAX))
+        BodySize::Sized(u64::try_from(self.remaining.len()).unwrap_or(u64::MAX))
     }
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<web::Bytes, io::Error>>> {
-        if self.waits.as_mut().poll(context).is_pending() {
+        if self.sleep.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
-        self.waits = Box::pin(rt::time::sleep(self.pause));
-        let next = self.left.pop_front();
+        self.sleep = Box::pin(rt::time::sleep(self.pause));
+        let next = self.remaining.pop_front();
         Poll::Ready(next.map(|byte| Ok(web::Bytes::copy_from_slice(&[byte]))))
     }
 }
@@ -308,8 +308,8 @@ impl MessageBody for Flood {
         static ZEROS: [u8; 65_536] = [0; 65_536];
         let length = usize::try_from(self.0).unwrap_or(usize::MAX).min(ZEROS.len());
         self.0 -= u64::try_from(length).unwrap_or(u64::MAX).min(self.0);
-        let piece = ZEROS.get(..length).filter(|piece| !piece.is_empty());
-        Poll::Ready(piece.map(|piece| Ok(web::Bytes::from_static(piece))))
+        let chunk = ZEROS.get(..length).filter(|chunk| !chunk.is_empty());
+        Poll::Ready(chunk.map(|chunk| Ok(web::Bytes::from_static(chunk))))
     }
 }
 
@@ -329,13 +329,13 @@ type Started = io::Result<(SocketAddr, ServerHandle)>;
 impl Host {
     /// Returns when the port listens, or says why it does not.
     pub(crate) fn start(bind: &str, service: Arc<dyn Service>) -> io::Result<Self> {
-        let (tell, hear) = mpsc::channel();
+        let (started, receiver) = mpsc::channel();
         let (bind, served) = (bind.to_owned(), Arc::clone(&service));
         let thread = thread::Builder::new()
             .name("simulator".into())
-            .spawn(move || run(&bind, served, &tell))?;
-        let ended = || Err(io::Error::other("the server's thread ended before it listened"));
-        let (address, server) = hear.recv().unwrap_or_else(|_| ended())?;
+            .spawn(move || run(&bind, served, &started))?;
+        let ended = || Err(io::Error::other("the server thread ended before it listened"));
+        let (address, server) = receiver.recv().unwrap_or_else(|_| ended())?;
         Ok(Self {
             address,
             server,
@@ -362,11 +362,11 @@ impl Drop for Host {
     }
 }
 
-fn run(bind: &str, service: Arc<dyn Service>, tell: &mpsc::Sender<Started>) {
+fn run(bind: &str, service: Arc<dyn Service>, started: &mpsc::Sender<Started>) {
     rt::System::new().block_on(async {
         let app = move || {
             App::new()
-                .app_data(web::PayloadConfig::new(LARGEST_BODY))
+                .app_data(web::PayloadConfig::new(MAX_BODY))
                 .app_data(web::Data::<dyn Service>::from(Arc::clone(&service)))
                 .default_service(web::to(serve))
         };
@@ -392,12 +392,12 @@ fn run(bind: &str, service: Arc<dyn Service>, tell: &mpsc::Sender<Started>) {
         });
         match listening {
             Ok((address, server)) => {
-                // Nobody hears it only when the starter is gone; the server then ends with its handle's command.
-                let _ = tell.send(Ok((address, server.handle())));
+                // Fails only if `Host::start` has returned; the server then ends by a command through its handle.
+                let _ = started.send(Ok((address, server.handle())));
                 let _ = server.await;
             }
             Err(error) => {
-                let _ = tell.send(Err(error));
+                let _ = started.send(Err(error));
             }
         }
     });
@@ -405,17 +405,17 @@ fn run(bind: &str, service: Arc<dyn Service>, tell: &mpsc::Sender<Started>) {
 
 async fn serve(request: HttpRequest, body: web::Bytes, service: web::Data<dyn Service>) -> HttpResponse {
     let call = Call::new(&request, body);
-    let answer = match call.segments().as_slice() {
-        // Neither checked for a key nor recorded.
-        ["_sim", route @ ..] => control::answer(&**service, &call, route),
+    let response = match call.segments().as_slice() {
+        // Control routes need no key and are not recorded.
+        ["_sim", route @ ..] => control::respond(&**service, &call, route),
         _ => {
-            let answer = service.answer(&call);
-            service.ledger().record(&call, answer.status());
-            answer
+            let response = service.respond(&call);
+            service.ledger().record(&call, response.status());
+            response
         }
     };
-    if !answer.after.is_zero() {
-        rt::time::sleep(answer.after).await;
+    if !response.after.is_zero() {
+        rt::time::sleep(response.after).await;
     }
-    answer.into_response(&request)
+    response.into_response(&request)
 }

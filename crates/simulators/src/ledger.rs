@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::host::Call;
 use crate::{locked, now_ms};
 
-/// How many requests are kept; the oldest goes first.
-const KEPT: usize = 20_000;
+/// Maximum number of entries. A new entry then replaces the oldest.
+const MAX_ENTRIES: usize = 20_000;
 
 /// One request as it came.
 #[derive(Debug, Clone, Serialize)]
@@ -46,7 +46,7 @@ impl Ledger {
             status,
         };
         let mut entries = locked(&self.0);
-        if entries.len() >= KEPT {
+        if entries.len() >= MAX_ENTRIES {
             entries.pop_front();
         }
         entries.push_back(entry);

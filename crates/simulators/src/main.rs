@@ -2,7 +2,7 @@
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a command speaks to its terminal"
+    reason = "a command writes to its terminal"
 )]
 
 use std::process::ExitCode;
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
     let settings = match settings() {
         Ok(settings) => settings,
         Err(missing) => {
-            eprintln!("missing in the environment: {}", missing.join(", "));
+            eprintln!("missing environment variables: {}", missing.join(", "));
             return ExitCode::from(2);
         }
     };

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::locked;
 
-/// A port of this machine that nobody has.
-pub const ANYWHERE: &str = "127.0.0.1:0";
+/// Bind address: a free port of this machine.
+pub const ANY_FREE_PORT: &str = "127.0.0.1:0";
 
 /// Hands every connection to a function, each on a thread of its own. Dropped, it closes them all and its port.
 pub struct Acceptor {
@@ -28,15 +28,15 @@ struct Shared {
 }
 
 impl Acceptor {
-    /// Listens and returns, or says why it cannot listen. A connection is closed when the function returns.
-    pub fn start(bind: &str, talk: impl Fn(&TcpStream) + Send + Sync + 'static) -> io::Result<Self> {
+    /// Returns when the port listens. A connection is closed when `handle` returns.
+    pub fn start(bind: &str, handle: impl Fn(&TcpStream) + Send + Sync + 'static) -> io::Result<Self> {
         let listener = TcpListener::bind(bind)?;
         let address = listener.local_addr()?;
-        let (shared, talk) = (Arc::new(Shared::default()), Arc::new(talk));
+        let (shared, handle) = (Arc::new(Shared::default()), Arc::new(handle));
         let accepting = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("acceptor".into())
-            .spawn(move || accept(&listener, &accepting, &talk))?;
+            .spawn(move || accept(&listener, &accepting, &handle))?;
         Ok(Self {
             address,
             shared,
@@ -71,7 +71,7 @@ impl Drop for Acceptor {
     }
 }
 
-fn accept<T: Fn(&TcpStream) + Send + Sync + 'static>(listener: &TcpListener, shared: &Arc<Shared>, talk: &Arc<T>) {
+fn accept<T: Fn(&TcpStream) + Send + Sync + 'static>(listener: &TcpListener, shared: &Arc<Shared>, handle: &Arc<T>) {
     for stream in listener.incoming() {
         if shared.stopped.load(Ordering::SeqCst) {
             return;
@@ -81,10 +81,10 @@ fn accept<T: Fn(&TcpStream) + Send + Sync + 'static>(listener: &TcpListener, sha
         if let Ok(copy) = stream.try_clone() {
             locked(&shared.open).insert(number, copy);
         }
-        let (shared, talk) = (Arc::clone(shared), Arc::clone(talk));
+        let (shared, handle) = (Arc::clone(shared), Arc::clone(handle));
         let conversation = move || {
-            talk(&stream);
-            // The copy would hold the connection open.
+            handle(&stream);
+            // The copy would keep the connection open.
             locked(&shared.open).remove(&number);
         };
         if thread::Builder::new().name("raw".into()).spawn(conversation).is_err() {
@@ -110,9 +110,9 @@ pub enum Reply {
     Last(Vec<u8>),
     /// The connection is reset.
     Reset,
-    /// Nothing, ever.
-    Silence,
-    /// The first bytes, then the others again and again, each time after a pause, until the other side has had enough.
+    /// Sends nothing until the client closes the connection.
+    NoResponse,
+    /// Sends `first`, then `again` repeatedly with a pause between, until the client closes the connection.
     Endless {
         first: Vec<u8>,
         again: Vec<u8>,
@@ -123,12 +123,12 @@ pub enum Reply {
 impl Reply {
     /// A whole answer; the connection stays open.
     pub fn http(status: &str, body: impl AsRef<[u8]>) -> Self {
-        Self::Bytes(whole(status, body.as_ref()))
+        Self::Bytes(http_response(status, body.as_ref()))
     }
 
     /// A whole answer, and the connection is closed.
     pub fn http_last(status: &str, body: impl AsRef<[u8]>) -> Self {
-        Self::Last(whole(&format!("{status}\r\nConnection: close"), body.as_ref()))
+        Self::Last(http_response(&format!("{status}\r\nConnection: close"), body.as_ref()))
     }
 
     /// These bytes; the connection stays open.
@@ -153,17 +153,17 @@ impl Reply {
     }
 }
 
-/// The bytes of an answer: its status with any headers, and its body.
-fn whole(status: &str, body: &[u8]) -> Vec<u8> {
+/// The bytes of a response. `status` may hold further header lines.
+fn http_response(status: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
-type Answers = Box<dyn FnMut(&Request) -> Reply + Send>;
+type Responder = Box<dyn FnMut(&Request) -> Reply + Send>;
 
 struct State {
     requests: Mutex<Vec<Request>>,
-    answers: Mutex<Answers>,
+    responder: Mutex<Responder>,
 }
 
 /// An HTTP server that answers what it is told, and keeps what it was asked.
@@ -174,16 +174,16 @@ pub struct RawServer {
 }
 
 impl RawServer {
-    /// Answers every request with what the function says of it.
-    pub fn start(answers: impl FnMut(&Request) -> Reply + Send + 'static) -> io::Result<Self> {
-        Self::start_at(ANYWHERE, answers)
+    /// Calls `respond` for the reply to every request.
+    pub fn start(respond: impl FnMut(&Request) -> Reply + Send + 'static) -> io::Result<Self> {
+        Self::start_at(ANY_FREE_PORT, respond)
     }
 
-    /// The same at an address.
-    pub fn start_at(bind: &str, answers: impl FnMut(&Request) -> Reply + Send + 'static) -> io::Result<Self> {
+    /// As [`Self::start`], at an address.
+    pub fn start_at(bind: &str, respond: impl FnMut(&Request) -> Reply + Send + 'static) -> io::Result<Self> {
         let state = Arc::new(State {
             requests: Mutex::default(),
-            answers: Mutex::new(Box::new(answers)),
+            responder: Mutex::new(Box::new(respond)),
         });
         let served = Arc::clone(&state);
         let acceptor = Acceptor::start(bind, move |stream| {
@@ -200,14 +200,14 @@ impl RawServer {
 
     /// Answers one request after another with these replies; the last one stays.
     pub fn replying(replies: Vec<Reply>) -> io::Result<Self> {
-        Self::replying_at(ANYWHERE, replies)
+        Self::replying_at(ANY_FREE_PORT, replies)
     }
 
     /// The same at an address.
     pub fn replying_at(bind: &str, replies: Vec<Reply>) -> io::Result<Self> {
-        let (mut left, mut last) = (replies.into_iter(), Reply::Silence);
+        let (mut remaining, mut last) = (replies.into_iter(), Reply::NoResponse);
         Self::start_at(bind, move |_| {
-            if let Some(next) = left.next() {
+            if let Some(next) = remaining.next() {
                 last = next;
             }
             last.clone()
@@ -225,7 +225,7 @@ impl RawServer {
 
     /// From now on.
     pub fn answer(&self, reply: Reply) {
-        *locked(&self.state.answers) = Box::new(move |_| reply.clone());
+        *locked(&self.state.responder) = Box::new(move |_| reply.clone());
     }
 
     /// How many connections were made.
@@ -248,12 +248,12 @@ fn serve(mut stream: &TcpStream, state: &State) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     while let Some(request) = read(&mut reader)? {
         locked(&state.requests).push(request.clone());
-        let reply = locked(&state.answers)(&request);
+        let reply = locked(&state.responder)(&request);
         match reply {
             Reply::Bytes(bytes) => stream.write_all(&bytes)?,
             Reply::Last(bytes) => return stream.write_all(&bytes),
             Reply::Reset => return socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)),
-            Reply::Silence => return io::copy(&mut reader, &mut io::sink()).map(drop),
+            Reply::NoResponse => return io::copy(&mut reader, &mut io::sink()).map(drop),
             Reply::Endless { first, again, pause } => {
                 stream.write_all(&first)?;
                 loop {

@@ -36,8 +36,8 @@ pub enum SmtpBehavior {
     Refuses(u16),
     /// The greeting never comes.
     Hangs,
-    /// The mail is kept, and the connection closed before that is said.
-    KeepsAndCloses,
+    /// Stores the mail, then closes the connection before the confirmation.
+    StoresThenCloses,
 }
 
 /// A mail as it came.
@@ -75,20 +75,20 @@ impl ReceivedMail {
     pub fn text(&self) -> String {
         let body = self.message.split_once("\n\n").map_or("", |(_, body)| body);
         match self.header("Content-Transfer-Encoding").as_deref() {
-            Some("quoted-printable") => unquoted(body),
+            Some("quoted-printable") => decode_quoted_printable(body),
             _ => body.to_owned(),
         }
     }
 }
 
-fn unquoted(body: &str) -> String {
+fn decode_quoted_printable(body: &str) -> String {
     let joined = body.replace("=\n", "");
     let mut bytes = Vec::with_capacity(joined.len());
     let mut rest = joined.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
-        let sign = (first == b'=').then(|| after.get(..2)).flatten();
-        let sign = sign.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        match sign {
+        let escape = (first == b'=').then(|| after.get(..2)).flatten();
+        let escape = escape.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        match escape {
             Some(byte) => {
                 bytes.push(byte);
                 rest = after.get(2..).unwrap_or_default();
@@ -122,10 +122,10 @@ impl Smtp {
             prints: options.prints,
             ..Core::default()
         });
-        let talking = Arc::clone(&core);
+        let served = Arc::clone(&core);
         let acceptor = Acceptor::start(&options.bind, move |stream| {
-            // A client that goes away in the middle ends its conversation, and nothing else.
-            let _ = talk(stream, &talking);
+            // An error ends only this connection.
+            let _ = serve(stream, &served);
         })?;
         Ok(Self { acceptor, core })
     }
@@ -151,17 +151,17 @@ impl Smtp {
     }
 }
 
-/// One conversation.
-fn talk(stream: &TcpStream, core: &Core) -> io::Result<()> {
+/// Serves one connection.
+fn serve(stream: &TcpStream, core: &Core) -> io::Result<()> {
     let behavior = *locked(&core.behavior);
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let mut lines = BufReader::new(stream);
-    let say = |words: &str| (&*stream).write_all(format!("{words}\r\n").as_bytes());
+    let reply = |line: &str| (&*stream).write_all(format!("{line}\r\n").as_bytes());
     if behavior == SmtpBehavior::Hangs {
         lines.read_line(&mut String::new())?;
         return Ok(());
     }
-    say("220 simulator ESMTP")?;
+    reply("220 simulator ESMTP")?;
     let mut mail = empty();
     loop {
         let mut line = String::new();
@@ -171,39 +171,42 @@ fn talk(stream: &TcpStream, core: &Core) -> io::Result<()> {
         let line = line.trim_end();
         let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
         match verb.as_str() {
-            "EHLO" => say("250-simulator\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 AUTH PLAIN LOGIN")?,
-            "HELO" | "NOOP" | "RSET" => say("250 OK")?,
-            "AUTH" => say("235 OK")?,
+            "EHLO" => reply("250-simulator\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 AUTH PLAIN LOGIN")?,
+            "HELO" | "NOOP" | "RSET" => reply("250 OK")?,
+            "AUTH" => reply("235 OK")?,
             "MAIL" => {
                 mail = empty();
                 mail.from = address(line);
-                say("250 OK")?;
+                reply("250 OK")?;
             }
             "RCPT" => match behavior {
-                SmtpBehavior::Refuses(code) => say(&format!("{code} {} is not wanted", address(line)))?,
-                SmtpBehavior::Takes | SmtpBehavior::Hangs | SmtpBehavior::KeepsAndCloses => {
+                SmtpBehavior::Refuses(code) => reply(&format!("{code} {} is refused", address(line)))?,
+                SmtpBehavior::Takes | SmtpBehavior::Hangs | SmtpBehavior::StoresThenCloses => {
                     mail.to.push(address(line));
-                    say("250 OK")?;
+                    reply("250 OK")?;
                 }
             },
             "DATA" => {
-                say("354 go on")?;
+                reply("354 go on")?;
                 mail.message = message(&mut lines)?;
-                core.keep(mail.clone());
-                if behavior == SmtpBehavior::KeepsAndCloses {
+                core.store(mail.clone());
+                if behavior == SmtpBehavior::StoresThenCloses {
                     return stream.shutdown(Shutdown::Both);
                 }
-                say("250 OK")?;
+                reply("250 OK")?;
             }
-            "QUIT" => return say("221 bye"),
-            _ => say("500 what?")?,
+            "QUIT" => return reply("221 bye"),
+            _ => reply("500 what?")?,
         }
     }
 }
 
 impl Core {
-    #[expect(clippy::print_stdout, reason = "in development this is where mail is read")]
-    fn keep(&self, mail: ReceivedMail) {
+    #[expect(
+        clippy::print_stdout,
+        reason = "in development, mails are read in the output of this process"
+    )]
+    fn store(&self, mail: ReceivedMail) {
         if self.prints {
             println!("mail from {} to {}\n{}\n", mail.from, mail.to.join(", "), mail.text());
         }
@@ -248,14 +251,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mail_is_kept_as_it_was_meant() {
+    fn smtp_mail_is_stored_and_decoded() {
         let server = Smtp::start(SmtpOptions::default()).unwrap();
         let mut stream = TcpStream::connect(server.acceptor.address()).unwrap();
         let mail = "EHLO me\r\nMAIL FROM:<a@x.example>\r\nRCPT TO:<b@x.example>\r\nDATA\r\nSubject: A\r\n B\r\n\
             Content-Transfer-Encoding: quoted-printable\r\n\r\n..one=3Dtwo=\r\n three\r\n.\r\nQUIT\r\n";
         stream.write_all(mail.as_bytes()).unwrap();
-        let answers: Vec<String> = BufReader::new(&stream).lines().map(Result::unwrap).collect();
-        assert!(answers.last().unwrap().starts_with("221"), "{answers:?}");
+        let replies: Vec<String> = BufReader::new(&stream).lines().map(Result::unwrap).collect();
+        assert!(replies.last().unwrap().starts_with("221"), "{replies:?}");
         let mails = server.mails();
         assert_eq!((mails.len(), mails[0].from.as_str()), (1, "a@x.example"));
         assert_eq!(mails[0].to, ["b@x.example"]);

@@ -13,7 +13,7 @@ use super::Options;
 use super::data;
 use super::fixture::{Fixture, Server, port};
 use super::results::BenchResult;
-use super::times::{MEASURED, Times, in_turns, timed};
+use super::times::{MEASURED, Times, alternately, timed};
 use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::paths;
@@ -23,13 +23,13 @@ use crate::services::postgres::connect;
 /// Messages of the account that others are compared with, and of the large one when nobody says otherwise.
 const FEW: u64 = 100_000;
 const MANY: u64 = 1_000_000;
-const VARIABLE: &str = "RECADO_BENCH_MESSAGES";
+const MESSAGES_VARIABLE: &str = "RECADO_BENCH_MESSAGES";
 
 /// Calls by which buffers are counted.
 const CALLS: usize = 10;
 
-/// For how long an export is read a kilobyte at a time.
-const SLOWLY: Duration = Duration::from_secs(6);
+/// How long an export is read slowly, at a kilobyte per second.
+const SLOW_READ: Duration = Duration::from_secs(6);
 
 const REPORTS: &[&str] = &[
     "/api/analytics",
@@ -56,8 +56,8 @@ const RAW: &str = "
     GROUP BY 1, 2";
 
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
-    let many = match std::env::var(VARIABLE) {
-        Ok(number) => number.parse().context(|| format!("{VARIABLE}={number}"))?,
+    let many = match std::env::var(MESSAGES_VARIABLE) {
+        Ok(number) => number.parse().context(|| format!("{MESSAGES_VARIABLE}={number}"))?,
         Err(_) => MANY,
     };
     let accounts = data::accounts();
@@ -87,11 +87,11 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
 fn reports(fixture: &Fixture, few: &Client, many: &Client, messages: u64) -> Result<Vec<BenchResult>> {
     let (mut worst, mut slowest, mut most_buffers) = (0.0_f64, 0.0_f64, 0.0_f64);
     for path in REPORTS {
-        let (small, large) = in_turns((few, path), (many, path))?;
+        let (small, large) = alternately((few, path), (many, path))?;
         let ratio = large.at(50) / small.at(50);
         let buffers = buffers(fixture, many, path)?;
         println!(
-            "{path}: p50 {:.2} ms, {ratio:.2} of that of {FEW}; p95 {:.2} ms; {buffers:.0} buffers a call, {:.0} of {FEW}",
+            "{path}: p50 {:.2} ms, {ratio:.2} times {FEW}; p95 {:.2} ms; {buffers:.0} buffers a call, {:.0} of {FEW}",
             large.at(50),
             large.at(95),
             self::buffers(fixture, few, path)?
@@ -104,10 +104,10 @@ fn reports(fixture: &Fixture, few: &Client, many: &Client, messages: u64) -> Res
         return fail("there is nothing to read");
     };
     let path = format!("/api/campaigns/{}", target.campaign);
-    let (read, _) = in_turns((few, &path), (few, &path))?;
+    let (read, _) = alternately((few, &path), (few, &path))?;
     let mut results = vec![
         BenchResult::less(
-            format!("analytics: p50 of {messages} messages / of {FEW}, worst report"),
+            format!("analytics: worst report p50 at {messages} messages / {FEW}"),
             worst,
             "",
             2,
@@ -115,7 +115,7 @@ fn reports(fixture: &Fixture, few: &Client, many: &Client, messages: u64) -> Res
         .floor(1.5)
         .target(1.1),
         BenchResult::less(
-            "analytics: p95 of the slowest report / of a campaign",
+            "analytics: p95 of the slowest report / campaign read",
             slowest / read.at(95),
             "",
             1,
@@ -124,7 +124,7 @@ fn reports(fixture: &Fixture, few: &Client, many: &Client, messages: u64) -> Res
         .target(5.0),
     ];
     if fixture.cluster.has_statement_statistics() {
-        let name = "analytics: buffers a call of the large account, most";
+        let name = "analytics: most buffers per call at the large account";
         results.push(BenchResult::less(name, most_buffers, "", 0).floor(300.0));
     }
     Ok(results)
@@ -141,14 +141,14 @@ fn buffers(fixture: &Fixture, client: &Client, path: &str) -> Result<f64> {
     for _ in 0..CALLS {
         timed(client, path)?;
     }
-    counted(&fixture.database())
+    read_buffers(&fixture.database())
 }
 
-/// Buffers that a call of the dearest report statement since the last reset took.
-fn counted(database: &str) -> Result<f64> {
+/// Reads the buffers per call of the most expensive report statement since the last reset.
+fn read_buffers(database: &str) -> Result<f64> {
     let row = connect(database)?.query_one(
         "SELECT coalesce(max((shared_blks_hit + shared_blks_read)::float8 / calls), 0) FROM pg_stat_statements
-         WHERE query LIKE '%results%' OR query LIKE '%rfm_calculations%'",
+         WHERE query LIKE '%AS totals%' OR query LIKE '%rfm_calculations%'",
         &[],
     );
     let row = row.context(|| "cannot count buffers".to_owned())?;
@@ -172,20 +172,20 @@ fn raw(database: &str, account: &str, client: &Client) -> Result<BenchResult> {
     let (raw, rolled) = (Times::of(raw).at(50), Times::of(rolled).at(50));
     println!("30 days of messages: {raw:.1} ms from the messages themselves, {rolled:.2} ms by the report");
     Ok(
-        BenchResult::more("analytics: raw aggregate / report, 30 days", raw / rolled, "", 0)
+        BenchResult::more("analytics: raw aggregate / report of 30 days", raw / rolled, "", 0)
             .floor(100.0)
             .target(1000.0),
     )
 }
 
-/// An answer that is read by hand.
-struct Answer {
+/// A response that is read from the socket directly.
+struct RawResponse {
     stream: TcpStream,
     began: Instant,
 }
 
-impl Answer {
-    fn ask(fixture: &Fixture, server: &Server, account: &str, path: &str) -> Result<Self> {
+impl RawResponse {
+    fn request(fixture: &Fixture, server: &Server, account: &str, path: &str) -> Result<Self> {
         let began = Instant::now();
         let mut head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         for (name, value) in fixture.headers(account)? {
@@ -197,14 +197,18 @@ impl Answer {
             stream.write_all(format!("{head}\r\n").as_bytes())?;
             Ok(stream)
         };
-        let stream = connect().context(|| format!("cannot ask {path}"))?;
+        let stream = connect().context(|| format!("cannot request {path}"))?;
         Ok(Self { stream, began })
     }
 
     /// Milliseconds until the first byte, and until the end.
     fn read(mut self) -> Result<(f64, f64)> {
-        let mut piece = vec![0; 64 * 1024];
-        let mut read = |stream: &mut TcpStream| stream.read(&mut piece).context(|| "the answer broke off".to_owned());
+        let mut buffer = vec![0; 64 * 1024];
+        let mut read = |stream: &mut TcpStream| {
+            stream
+                .read(&mut buffer)
+                .context(|| "the response was incomplete".to_owned())
+        };
         read(&mut self.stream)?;
         let first = self.began.elapsed().as_secs_f64() * 1000.0;
         while read(&mut self.stream)? > 0 {}
@@ -216,13 +220,13 @@ fn exports(fixture: &Fixture, server: &Server, account: &str) -> Result<Vec<Benc
     let mut read = Vec::new();
     for _ in 0..MEASURED {
         read.push(
-            Answer::ask(fixture, server, account, "/api/campaigns?limit=1")?
+            RawResponse::request(fixture, server, account, "/api/campaigns?limit=1")?
                 .read()?
                 .1,
         );
     }
     for _ in 0..3 {
-        Answer::ask(fixture, server, account, EXPORT)?.read()?;
+        RawResponse::request(fixture, server, account, EXPORT)?.read()?;
     }
     let before = memory(server, "VmRSS:")?;
     // Forgets the peak.
@@ -230,38 +234,38 @@ fn exports(fixture: &Fixture, server: &Server, account: &str) -> Result<Vec<Benc
         .context(|| "cannot reset the peak".to_owned())?;
     let (mut first, mut whole, mut copied) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..20 {
-        let (to_first, to_end) = Answer::ask(fixture, server, account, EXPORT)?.read()?;
+        let (to_first, to_end) = RawResponse::request(fixture, server, account, EXPORT)?.read()?;
         first.push(to_first);
         whole.push(to_end);
         copied.push(copy(&fixture.database(), account)?);
     }
-    let more = memory(server, "VmHWM:")?.saturating_sub(before);
-    let held = held_by_a_slow_reader(fixture, server, account)?;
+    let increase = memory(server, "VmHWM:")?.saturating_sub(before);
+    let held = transactions_of_a_slow_reader(fixture, server, account)?;
     let (first, whole, copied) = (
         Times::of(first).at(50),
         Times::of(whole).at(50),
         Times::of(copied).at(50),
     );
     println!(
-        "10,000 contacts: {whole:.1} ms, COPY {copied:.1} ms; the first byte after {first:.1} ms; {more} KiB more"
+        "10,000 contacts: {whole:.1} ms, COPY {copied:.1} ms; the first byte after {first:.1} ms; {increase} KiB more"
     );
-    let mebibytes = f64::from(u32::try_from(more).unwrap_or(u32::MAX)) / 1024.0;
+    let mebibytes = f64::from(u32::try_from(increase).unwrap_or(u32::MAX)) / 1024.0;
     Ok(vec![
-        BenchResult::less("export: peak memory more", mebibytes, " MiB", 1)
+        BenchResult::less("analytics: peak memory increase of an export", mebibytes, " MiB", 1)
             .floor(8.0)
             .target(2.0),
-        BenchResult::more("export: rate / COPY to a client", copied / whole, "", 2)
+        BenchResult::more("analytics: export throughput / COPY to a client", copied / whole, "", 2)
             .floor(0.40)
             .target(0.70),
         BenchResult::less(
-            "export: first byte / list of one campaign, p50",
+            "analytics: p50 of an export's first byte / list of one campaign",
             first / Times::of(read).at(50),
             "",
             1,
         )
         .floor(20.0)
         .target(5.0),
-        BenchResult::less("export: transactions that a slow reader holds", held, "", 0)
+        BenchResult::less("analytics: transactions held by a slow export", held, "", 0)
             .floor(0.0)
             .target(0.0),
     ])
@@ -280,24 +284,24 @@ fn copy(database: &str, account: &str) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64() * 1000.0)
 }
 
-/// Transactions older than a second while an export is read at a kilobyte a second.
-fn held_by_a_slow_reader(fixture: &Fixture, server: &Server, account: &str) -> Result<f64> {
-    let mut answer = Answer::ask(fixture, server, account, EXPORT)?;
+/// Maximum number of transactions older than a second while a client reads an export at a kilobyte per second.
+fn transactions_of_a_slow_reader(fixture: &Fixture, server: &Server, account: &str) -> Result<f64> {
+    let mut response = RawResponse::request(fixture, server, account, EXPORT)?;
     let mut client = connect(&fixture.database())?;
-    let (mut piece, mut held) = ([0; 256], 0_i64);
-    while answer.began.elapsed() < SLOWLY {
-        answer
+    let (mut buffer, mut held) = ([0; 256], 0_i64);
+    while response.began.elapsed() < SLOW_READ {
+        response
             .stream
-            .read_exact(&mut piece)
-            .context(|| "the export broke off".to_owned())?;
+            .read_exact(&mut buffer)
+            .context(|| "the export was incomplete".to_owned())?;
         sleep(Duration::from_millis(250));
         let row = client.query_one(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'recado tenant'
              AND now() - xact_start > interval '1 second'",
             &[],
         );
-        let row = row.context(|| "cannot look at the connections".to_owned())?;
-        held = held.max(row.try_get(0).context(|| "cannot look at the connections".to_owned())?);
+        let row = row.context(|| "cannot read pg_stat_activity".to_owned())?;
+        held = held.max(row.try_get(0).context(|| "cannot read pg_stat_activity".to_owned())?);
     }
     Ok(f64::from(u32::try_from(held).unwrap_or(u32::MAX)))
 }

@@ -10,8 +10,8 @@ use crate::error::{Result, fail};
 use crate::process;
 use crate::services::find::on_path;
 
-/// The functions that a token costs which was proved before: finding it in the request, and finding it again.
-const FUNCTIONS: [&str; 2] = ["Authenticator::credential", "Authenticator::remembered"];
+/// The functions that a cached token costs: reading it from the request and finding it in the cache.
+const FUNCTIONS: [&str; 2] = ["Authenticator::credential", "Authenticator::cached_session"];
 
 const REQUESTS: u16 = 1000;
 
@@ -27,7 +27,7 @@ struct Count {
 
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let (Some(valgrind), Some(annotate)) = (on_path("valgrind"), on_path("callgrind_annotate")) else {
-        println!("instructions are not counted: valgrind is not installed");
+        println!("skipped: valgrind is not installed");
         return Ok(Vec::new());
     };
     let counted = |requests: u16| {
@@ -50,21 +50,21 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let verifying = with.verifying.saturating_sub(without.verifying);
     println!("{REQUESTS} reads: {all} instructions, {verifying} of them for the token");
     let share = BenchResult::less(
-        "auth: instructions for a repeated token",
+        "auth: share of instructions for a cached token",
         percent(verifying, all)?,
         " %",
         1,
     );
     // Told, not judged: the last release's result is what it is compared with.
     let each = f64::from(u32::try_from(all / 1000).unwrap_or(u32::MAX)) / f64::from(REQUESTS);
-    let each = BenchResult::less("auth: instructions of a read", each, " thousand", 1);
+    let each = BenchResult::less("auth: instructions per read", each, " thousand", 1);
     Ok(vec![share.floor(10.0).target(3.0), each])
 }
 
 fn percent(part: u64, whole: u64) -> Result<f64> {
     match (u32::try_from(part / 1000), u32::try_from(whole / 1000)) {
         (Ok(part @ 1..), Ok(whole @ 1..)) => Ok(100.0 * f64::from(part) / f64::from(whole)),
-        _ => fail(format!("{part} of {whole} instructions make no share")),
+        _ => fail(format!("{part} of {whole} instructions give no percentage")),
     }
 }
 
@@ -82,16 +82,16 @@ fn parse(text: &str) -> Result<Count> {
         .lines()
         .find(|line| line.contains("PROGRAM TOTALS"))
         .and_then(number);
-    let of = |function: &&str| -> u64 {
+    let inclusive = |function: &&str| -> u64 {
         let found = text.lines().find(|line| line.contains(function)).and_then(number);
         found.unwrap_or_default()
     };
     match total {
         Some(all) => Ok(Count {
             all,
-            verifying: FUNCTIONS.iter().map(of).sum(),
+            verifying: FUNCTIONS.iter().map(inclusive).sum(),
         }),
-        None => fail("callgrind_annotate says no total"),
+        None => fail("callgrind_annotate printed no total"),
     }
 }
 
@@ -100,9 +100,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_read() {
+    fn callgrind_counts_are_parsed() {
         let text = "--------\nIr\n--------\n1,234,567 PROGRAM TOTALS\n\n\
-            1,000,000  ???:main [/x/recado]\n   12,345  ???:recado_server::web::auth::Authenticator::remembered [/x]\n\
+            1,000,000  ???:main [/x/recado]\n   12,345  ???:recado_server::web::auth::Authenticator::cached_session [/x]\n\
             \x20     5  ???:recado_server::web::auth::Authenticator::credential [/x]\n";
         let count = parse(text).unwrap();
         assert_eq!((count.all, count.verifying), (1_234_567, 12_350));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_needs_both() {
+    fn percent_requires_two_positive_counts() {
         assert!((percent(100_000, 1_000_000).unwrap() - 10.0).abs() < 1e-9);
         assert!(percent(0, 1_000_000).is_err() && percent(1000, 0).is_err());
     }

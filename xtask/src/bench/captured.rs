@@ -9,8 +9,8 @@ use super::fixture::Fixture;
 use crate::error::{Context, Result, fail};
 use crate::services::postgres::connect;
 
-/// Until every connection of the server has heard of the setting, and until the log is written.
-const HEARD: Duration = Duration::from_millis(300);
+/// Time until every connection applies the setting, and until the log is written.
+const SETTLE_TIME: Duration = Duration::from_millis(300);
 
 /// What begins a tenant's transaction, and so tells its connection.
 const TENANT: &str = "SET LOCAL app.account_id";
@@ -24,19 +24,19 @@ pub(super) fn script(fixture: &Fixture, request: impl Fn() -> Result<()>) -> Res
         connect(&fixture.database())?
             .batch_execute(&format!("ALTER SYSTEM SET log_min_duration_statement = {value}"))
             .and_then(|()| connect_again(fixture, "SELECT pg_reload_conf()"))
-            .context(|| "cannot have statements logged".to_owned())
+            .context(|| "cannot log statements".to_owned())
     };
     for _ in 0..20 {
         request()?;
     }
     let log = fixture.cluster.log();
     switch("0")?;
-    sleep(HEARD);
+    sleep(SETTLE_TIME);
     let before = fs::metadata(&log).map_or(0, |file| file.len());
     request()?;
     let began = Instant::now();
     let found = loop {
-        sleep(HEARD);
+        sleep(SETTLE_TIME);
         let text = fs::read(&log).context(|| format!("cannot read {}", log.display()))?;
         let new = text
             .get(usize::try_from(before).unwrap_or_default()..)
@@ -48,7 +48,7 @@ pub(super) fn script(fixture: &Fixture, request: impl Fn() -> Result<()>) -> Res
     };
     switch("-1")?;
     if found.is_empty() {
-        return fail("the log of the database tells no statement of a tenant");
+        return fail("the log of the database has no statement of a tenant");
     }
     Ok(found.iter().map(|statement| format!("{statement};\n")).collect())
 }
@@ -73,11 +73,11 @@ fn entries(log: &str) -> Vec<Entry> {
         let head = line
             .split_once("] ")
             .filter(|(before, _)| line.starts_with("20") && before.contains('['));
-        let told = head.and_then(|(before, rest)| {
+        let parsed = head.and_then(|(before, rest)| {
             let (kind, text) = rest.split_once(":  ")?;
             Some((before.rsplit_once('[')?.1, kind, text))
         });
-        match (told, entries.last_mut()) {
+        match (parsed, entries.last_mut()) {
             (Some((process, kind, text)), _) => entries.push(Entry {
                 process: process.to_owned(),
                 kind: kind.to_owned(),
@@ -106,17 +106,20 @@ fn statements(log: &str) -> Vec<String> {
         if entry.kind != "LOG" || !tenants.contains(entry.process.as_str()) {
             continue;
         }
-        let Some((_, said)) = entry.text.split_once(" ms  ") else {
+        let Some((_, message)) = entry.text.split_once(" ms  ") else {
             continue;
         };
-        if let Some(text) = said.strip_prefix("statement: ") {
+        if let Some(text) = message.strip_prefix("statement: ") {
             found.push(text.to_owned());
-        } else if let Some((_, text)) = said.strip_prefix("execute ").and_then(|said| said.split_once(": ")) {
+        } else if let Some((_, text)) = message
+            .strip_prefix("execute ")
+            .and_then(|message| message.split_once(": "))
+        {
             let values = entries
                 .get(at + 1)
                 .filter(|next| next.kind == "DETAIL")
                 .and_then(|next| next.text.strip_prefix("parameters: "));
-            found.push(filled(text, values.unwrap_or_default()));
+            found.push(insert_values(text, values.unwrap_or_default()));
         }
     }
     found.retain(|text| !OPENING.iter().any(|opening| text.starts_with(opening)));
@@ -143,8 +146,8 @@ fn values(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The type of a list, which the server tells and a literal does not: of ids, of objects, or of words.
-fn of_list(value: &str) -> &'static str {
+/// The cast of an array literal: of ids, of JSON objects, or of texts. The server sends the type, a literal has none.
+fn array_cast(value: &str) -> &'static str {
     let ids = |letter: char| letter.is_ascii_hexdigit() || "'{},-".contains(letter);
     if value.contains("{\\\"") {
         "::jsonb[]"
@@ -155,15 +158,15 @@ fn of_list(value: &str) -> &'static str {
     }
 }
 
-fn filled(text: &str, parameters: &str) -> String {
-    // A statement may begin with a remark that names its parameters.
+fn insert_values(text: &str, parameters: &str) -> String {
+    // A statement may begin with a comment that contains parameter names.
     let text = match text.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) {
         Some((_, rest)) => rest.trim_start(),
         None => text,
     };
     let values = values(parameters);
     let mut parts = text.split('$');
-    let mut whole = parts.next().unwrap_or_default().to_owned();
+    let mut filled = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let digits = part.len() - part.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
         let (number, rest) = part.split_at(digits);
@@ -173,18 +176,22 @@ fn filled(text: &str, parameters: &str) -> String {
             .and_then(|number: usize| values.get(number.checked_sub(1)?));
         match value {
             Some(value) => {
-                let list = if whole.ends_with("unnest(") { of_list(value) } else { "" };
-                whole.push_str(value);
-                whole.push_str(list);
+                let list = if filled.ends_with("unnest(") {
+                    array_cast(value)
+                } else {
+                    ""
+                };
+                filled.push_str(value);
+                filled.push_str(list);
             }
             None => {
-                whole.push('$');
-                whole.push_str(number);
+                filled.push('$');
+                filled.push_str(number);
             }
         }
-        whole.push_str(rest);
+        filled.push_str(rest);
     }
-    whole
+    filled
 }
 
 #[cfg(test)]
@@ -192,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenants_statements_are_read_from_the_log() {
+    fn captured_statements_are_those_of_tenants() {
         let log = "2026-11-22 03:46:45.1 UTC [7] LOG:  duration: 0.1 ms  execute s1: SELECT 1\n\
             2026-11-22 03:46:45.1 UTC [6] LOG:  duration: 0.1 ms  execute s2: SET TIME ZONE 'UTC'\n\
             2026-11-22 03:46:45.1 UTC [6] LOG:  duration: 0.1 ms  statement: BEGIN; SET LOCAL app.account_id = 'a'\n\
@@ -211,12 +218,15 @@ mod tests {
     }
 
     #[test]
-    fn parameters_go_to_their_places() {
+    fn captured_parameters_are_inserted_by_number() {
         let many = "$1 = '1', $2 = '2', $10 = 'ten'";
-        assert_eq!(filled("SELECT $2, $1, $9", many), "SELECT '2', '1', $9");
-        let of = |value: &str| filled("unnest($1)", &format!("$1 = {value}"));
-        assert_eq!(of("'{}'"), "unnest('{}'::uuid[])");
-        assert_eq!(of(r#"'{"{\"kind\": 1}"}'"#), r#"unnest('{"{\"kind\": 1}"}'::jsonb[])"#);
-        assert_eq!(of("'{word}'"), "unnest('{word}'::text[])");
+        assert_eq!(insert_values("SELECT $2, $1, $9", many), "SELECT '2', '1', $9");
+        let unnested = |value: &str| insert_values("unnest($1)", &format!("$1 = {value}"));
+        assert_eq!(unnested("'{}'"), "unnest('{}'::uuid[])");
+        assert_eq!(
+            unnested(r#"'{"{\"kind\": 1}"}'"#),
+            r#"unnest('{"{\"kind\": 1}"}'::jsonb[])"#
+        );
+        assert_eq!(unnested("'{word}'"), "unnest('{word}'::text[])");
     }
 }

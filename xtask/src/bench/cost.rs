@@ -21,12 +21,12 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     fixture.read(&server, REQUESTS.into())?;
     let trips_each = each(proxy.trips() - trips)?;
     let mut results = vec![
-        BenchResult::less("read: round trips to the database", trips_each, "", 1)
+        BenchResult::less("cost: database round trips per read", trips_each, "", 1)
             .floor(1.2)
             .target(1.0),
     ];
     if let (Some(before), Some(after)) = (statements, self::statements(fixture)?) {
-        let statements = BenchResult::less("read: statements", each(after - before)?, "", 1);
+        let statements = BenchResult::less("cost: statements per read", each(after - before)?, "", 1);
         results.push(statements.floor(6.0).target(4.0));
     } else {
         println!("this PostgreSQL does not count statements (pg_stat_statements is not installed)");
@@ -38,7 +38,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
 fn each(count: u64) -> Result<f64> {
     match u32::try_from(count) {
         Ok(count) => Ok((f64::from(count) / f64::from(REQUESTS) * 10.0).round() / 10.0),
-        Err(_) => fail(format!("{count} cannot be what {REQUESTS} requests cost")),
+        Err(_) => fail(format!("{count} is too large a count for {REQUESTS} requests")),
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happens_now_and_then_is_rounded_away() {
+    fn cost_per_request_is_rounded_to_one_decimal() {
         assert_eq!(each(4012).unwrap(), 2.0);
         assert_eq!(each(4200).unwrap(), 2.1);
     }

@@ -10,7 +10,7 @@ use super::data::accounts;
 use super::fixture::Fixture;
 use super::load::Wrk;
 use super::results::{BenchResult, median_and_spread};
-use super::sending::{Platform, Sender, frozen, people};
+use super::sending::{Sender, WhatsappSimulator, create_contacts, create_frozen_run};
 use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
@@ -19,33 +19,33 @@ use crate::services::wrk_or_install;
 const CONTACTS: u32 = 20_000;
 const NUMBER: &str = "106540352242923";
 
-/// As the server: sends started together.
-const PART: usize = 25;
+/// Sends per statement, as in the server.
+const BATCH: usize = 25;
 
 /// The statement that a run consists of.
 pub(super) const RECORD_AND_START: &str = include_str!("../../../crates/postgres/src/campaigns/record_and_start.sql");
 
-/// The longest that a campaign may take.
-pub(super) const PATIENCE: Duration = Duration::from_secs(180);
+/// Time limit of a campaign.
+pub(super) const CAMPAIGN_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Messages per second.
-struct Pair {
+/// Messages per second of one round.
+struct Round {
     whole: f64,
-    platform: f64,
+    simulator: f64,
     statements: f64,
 }
 
-impl Pair {
-    fn of_the_limit(&self) -> f64 {
-        self.whole * (1.0 / self.platform + 1.0 / self.statements)
+impl Round {
+    fn share_of_limit(&self) -> f64 {
+        self.whole * (1.0 / self.simulator + 1.0 / self.statements)
     }
 }
 
 pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let account = accounts().into_iter().nth(1).unwrap_or_default();
-    people(fixture, &account, CONTACTS)?;
-    let platform = Platform::start(fixture, OTHER_LOG)?;
-    let server = platform.serve(fixture, SERVER_LOG)?;
+    create_contacts(fixture, &account, CONTACTS)?;
+    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let server = simulator.serve(fixture, SERVER_LOG)?;
     let sender = Sender::new(fixture, &server, &account)?;
     let number = sender.connect_number(NUMBER, None)?;
     let wrk = Wrk::posting(
@@ -55,45 +55,48 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
         &message(),
     )?;
     println!("warming up");
-    sender.send(PATIENCE)?;
-    wrk.run(&platform.base, 1)?;
-    let mut results = cost(fixture, &sender, &platform)?;
-    let mut pairs = Vec::new();
-    for round in 1..=options.pairs {
-        let pair = Pair {
-            whole: rate(fixture, &sender.send(PATIENCE)?)?,
-            platform: wrk.run(&platform.base, options.seconds)?,
-            statements: replayed(fixture, &account, RECORD_AND_START, CONTACTS)?,
+    sender.send(CAMPAIGN_TIMEOUT)?;
+    wrk.run(&simulator.base, 1)?;
+    let mut results = cost(fixture, &sender, &simulator)?;
+    let mut rounds = Vec::new();
+    for number in 1..=options.pairs {
+        let round = Round {
+            whole: message_rate(fixture, &sender.send(CAMPAIGN_TIMEOUT)?)?,
+            simulator: wrk.run(&simulator.base, options.seconds)?,
+            statements: replay(fixture, &account, RECORD_AND_START, CONTACTS)?,
         };
         println!(
-            "{round}/{}: {:.0} messages a second; the stand-in {:.0}; statements {:.0}; {:.2} of the limit",
+            "{number}/{}: {:.0} messages per second; simulator {:.0}; statements {:.0}; {:.2} of the limit",
             options.pairs,
-            pair.whole,
-            pair.platform,
-            pair.statements,
-            pair.of_the_limit()
+            round.whole,
+            round.simulator,
+            round.statements,
+            round.share_of_limit()
         );
-        pairs.push(pair);
+        rounds.push(round);
     }
     sender.disconnect_number(&number)?;
-    drop((server, platform));
-    results.extend(speeds(&pairs));
+    drop((server, simulator));
+    results.extend(speeds(&rounds));
     Ok(results)
 }
 
-fn speeds(pairs: &[Pair]) -> Vec<BenchResult> {
-    let of = |value: &dyn Fn(&Pair) -> f64| median_and_spread(&pairs.iter().map(value).collect::<Vec<_>>());
-    let (ratio, spread) = of(&Pair::of_the_limit);
-    let rate =
-        |name: &str, value: &dyn Fn(&Pair) -> f64| BenchResult::more(format!("dispatch: {name}"), of(value).0, "/s", 0);
+fn speeds(rounds: &[Round]) -> Vec<BenchResult> {
+    let median = |value: &dyn Fn(&Round) -> f64| median_and_spread(&rounds.iter().map(value).collect::<Vec<_>>());
+    let (ratio, spread) = median(&Round::share_of_limit);
+    let rate = |name: &str, value: &dyn Fn(&Round) -> f64| {
+        BenchResult::more(format!("dispatch: {name}"), median(value).0, "/s", 0)
+    };
     vec![
         BenchResult::more("dispatch: share of the limit", ratio, "", 2)
             .spread(spread)
             .floor(0.50)
             .target(0.75),
-        rate("messages", &|pair| pair.whole).floor(1000.0).target(3000.0),
-        rate("the stand-in alone", &|pair| pair.platform),
-        rate("the statements alone", &|pair| pair.statements),
+        rate("message throughput", &|round| round.whole)
+            .floor(1000.0)
+            .target(3000.0),
+        rate("simulator throughput", &|round| round.simulator),
+        rate("statements throughput", &|round| round.statements),
     ]
 }
 
@@ -107,8 +110,8 @@ fn message() -> String {
     .to_string()
 }
 
-/// From the moment its audience was chosen to its end.
-pub(super) fn rate(fixture: &Fixture, campaign: &str) -> Result<f64> {
+/// Messages per second from the freeze of the audience to the end.
+pub(super) fn message_rate(fixture: &Fixture, campaign: &str) -> Result<f64> {
     let row = connect(&fixture.database())?
         .query_one(
             "SELECT (total_recipients / extract(epoch FROM completed_at - executed_at))::float8 FROM campaigns
@@ -116,19 +119,19 @@ pub(super) fn rate(fixture: &Fixture, campaign: &str) -> Result<f64> {
             &[&campaign],
         )
         .and_then(|row| row.try_get(0));
-    row.context(|| "cannot read how long a campaign took".to_owned())
+    row.context(|| "cannot read the duration of the campaign".to_owned())
 }
 
-/// What the database has done so far.
-struct Work {
+/// Cumulative counters of the database.
+struct DbCounters {
     statements: Option<f64>,
     wal_bytes: f64,
     updates: f64,
-    in_place: f64,
+    hot_updates: f64,
 }
 
-impl Work {
-    fn so_far(fixture: &Fixture) -> Result<Self> {
+impl DbCounters {
+    fn read(fixture: &Fixture) -> Result<Self> {
         let mut client = connect(&fixture.database())?;
         let mut number = |query: &str| -> Result<f64> {
             let row = client.query_one(query, &[]).and_then(|row| row.try_get::<_, f64>(0));
@@ -144,74 +147,74 @@ impl Work {
             statements,
             wal_bytes: number("SELECT wal_bytes::float8 FROM pg_stat_wal")?,
             updates: number(&of_sends("n_tup_upd"))?,
-            in_place: number(&of_sends("n_tup_hot_upd"))?,
+            hot_updates: number(&of_sends("n_tup_hot_upd"))?,
         })
     }
 }
 
-/// What one campaign costs the database, from its freeze to its end.
-fn cost(fixture: &Fixture, sender: &Sender, platform: &Platform) -> Result<Vec<BenchResult>> {
+/// Measures the cost of a campaign in the database, from its freeze to its end.
+fn cost(fixture: &Fixture, sender: &Sender, simulator: &WhatsappSimulator) -> Result<Vec<BenchResult>> {
     let mut client = connect(&fixture.database())?;
     let mut setting = |value: &str| {
         client
             .batch_execute(&format!("ALTER SYSTEM SET full_page_writes = {value}"))
             .and_then(|()| client.batch_execute("SELECT pg_reload_conf(); CHECKPOINT"))
-            .context(|| "cannot leave whole pages out of the log".to_owned())
+            .context(|| "cannot set full_page_writes".to_owned())
     };
     // Whole pages in the log depend on when the last checkpoint was, and not on what is counted here.
     setting("off")?;
-    settle();
+    wait_for_statistics();
     connect(&fixture.database())?
         .batch_execute("SELECT pg_stat_statements_reset()")
         .context(String::new)?;
-    let before = Work::so_far(fixture)?;
-    let arrived = platform.accepted()?;
+    let before = DbCounters::read(fixture)?;
+    let accepted = simulator.accepted()?;
     let campaign = sender.campaign()?;
     sender.begin(&campaign)?;
     // Watched at the stand-in: looking at the campaign would be statements, too.
     let began = Instant::now();
-    while platform.accepted()? < arrived + CONTACTS && began.elapsed() < PATIENCE {
+    while simulator.accepted()? < accepted + CONTACTS && began.elapsed() < CAMPAIGN_TIMEOUT {
         std::thread::sleep(Duration::from_millis(50));
     }
-    sender.wait_for_end(&campaign, PATIENCE)?;
-    let statements = Work::so_far(fixture)?.statements;
-    settle();
-    let after = Work::so_far(fixture)?;
+    sender.wait_for_end(&campaign, CAMPAIGN_TIMEOUT)?;
+    let statements = DbCounters::read(fixture)?.statements;
+    wait_for_statistics();
+    let after = DbCounters::read(fixture)?;
     setting("on")?;
     let messages = f64::from(CONTACTS);
     let mut results = Vec::new();
     if let (Some(before), Some(after)) = (before.statements, statements) {
         let each = (after - before) * 1000.0 / messages;
-        let result = BenchResult::less("dispatch: statements for 1000 messages", each, "", 0);
+        let result = BenchResult::less("dispatch: statements per 1,000 messages", each, "", 0);
         results.push(result.floor(60.0).target(15.0));
     }
     let wal = (after.wal_bytes - before.wal_bytes) / messages;
     results.push(
-        BenchResult::less("dispatch: log of the database for a message", wal, " bytes", 0)
+        BenchResult::less("dispatch: WAL per message", wal, " bytes", 0)
             .floor(1800.0)
             .target(1000.0),
     );
-    let in_place = (after.in_place - before.in_place) / (after.updates - before.updates);
+    let hot_updates = (after.hot_updates - before.hot_updates) / (after.updates - before.updates);
     results.push(
-        BenchResult::more("dispatch: share of sends changed in place", in_place, "", 2)
+        BenchResult::more("dispatch: share of HOT updates", hot_updates, "", 2)
             .floor(0.80)
             .target(0.95),
     );
     Ok(results)
 }
 
-/// Statistics are written down once a second.
-fn settle() {
+/// PostgreSQL publishes its statistics once a second.
+fn wait_for_statistics() {
     std::thread::sleep(Duration::from_millis(2500));
 }
 
-/// Messages per second of the statements alone: those of a run, in the order of a run, without anybody to send to.
-pub(super) fn replayed(fixture: &Fixture, account: &str, statement: &str, contacts: u32) -> Result<f64> {
+/// Messages per second of the statements of a run alone, in the order of a run, without calls to WhatsApp.
+pub(super) fn replay(fixture: &Fixture, account: &str, statement: &str, contacts: u32) -> Result<f64> {
     let mut client = connect(&fixture.database())?;
     let statement = client
         .prepare(&typed(statement))
         .context(|| "cannot prepare the statement of a run".to_owned())?;
-    let campaign = frozen(fixture, account, true)?;
+    let campaign = create_frozen_run(fixture, account, true)?;
     let sends = client.query(
         "SELECT id::text FROM campaign_sends WHERE account_id::text = $1 AND campaign_id::text = $2
          ORDER BY (row_number() OVER (ORDER BY contact_id) - 1) / 500, id",
@@ -224,14 +227,14 @@ pub(super) fn replayed(fixture: &Fixture, account: &str, statement: &str, contac
         .collect();
     let (mut last, mut named): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let began = Instant::now();
-    for part in sends.chunks(PART) {
-        let next = part.to_vec();
+    for batch in sends.chunks(BATCH) {
+        let next = batch.to_vec();
         let started = client
             .query_one(&statement, &[&account, &campaign, &campaign, &next, &last, &named])
             .and_then(|row| row.try_get::<_, i64>("started"));
         match started {
-            Ok(started) if usize::try_from(started) == Ok(part.len()) => {}
-            other => return fail(format!("the statement of a run does not do its work: {other:?}")),
+            Ok(started) if usize::try_from(started) == Ok(batch.len()) => {}
+            result => return fail(format!("the statement of a run did not start all sends: {result:?}")),
         }
         named = next.iter().map(|send| format!("wamid.{send}")).collect();
         last = next;
@@ -241,7 +244,7 @@ pub(super) fn replayed(fixture: &Fixture, account: &str, statement: &str, contac
         "DELETE FROM campaign_queue WHERE campaign_id = '{campaign}';
          UPDATE campaigns SET status = 'cancelled' WHERE id = '{campaign}'"
     ));
-    done.context(|| "cannot clear away".to_owned())?;
+    done.context(|| "cannot remove the run".to_owned())?;
     Ok(f64::from(contacts) / took)
 }
 
@@ -262,17 +265,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_adds_the_costs() {
-        let pair = Pair {
+    fn share_of_limit_adds_the_costs() {
+        let round = Round {
             whole: 10.0,
-            platform: 60.0,
+            simulator: 60.0,
             statements: 30.0,
         };
-        assert!((pair.of_the_limit() - 0.5).abs() < 1e-9);
+        assert!((round.share_of_limit() - 0.5).abs() < 1e-9);
     }
 
     #[test]
-    fn the_statement_is_the_servers_own() {
+    fn typed_statement_casts_text_parameters() {
         let text = typed(RECORD_AND_START);
         assert!(text.contains("(SELECT count(*) FROM started) AS started") && !text.contains("$7"));
         assert!(text.contains("= $1::text::uuid") && text.contains("$4::text[]::uuid[]"));

@@ -58,7 +58,7 @@ impl Fixture {
     pub(super) fn start() -> Result<Self> {
         build()?;
         let scratch = Scratch::new()?;
-        println!("a database of its own");
+        println!("starting a private database");
         let cluster = Cluster::start(&scratch.dir.join("postgres"), Purpose::Benchmarks)?;
         cluster.ensure_database(DATABASE)?;
         let fixture = Self {
@@ -153,7 +153,10 @@ impl Fixture {
                 return fail("interrupted");
             }
             if start.elapsed() > READY {
-                return fail(format!("the server is not ready; its log ends:\n{}", process.tail()));
+                return fail(format!(
+                    "the server did not become ready; end of its log:\n{}",
+                    process.tail()
+                ));
             }
             sleep(Duration::from_millis(2));
         }
@@ -196,7 +199,7 @@ impl Fixture {
             for _ in 0..times {
                 let reply = client.get(&path)?;
                 if reply.status != 200 {
-                    return fail(format!("{path} answered {}: {}", reply.status, reply.body));
+                    return fail(format!("{path} responded with {}: {}", reply.status, reply.body));
                 }
                 body = reply.body;
             }

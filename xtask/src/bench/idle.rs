@@ -18,10 +18,12 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     drop(server);
     let seconds = |name: &str, time: Duration| BenchResult::less(format!("idle: {name}"), time.as_secs_f64(), " s", 2);
     Ok(vec![
-        BenchResult::less("idle: memory after 100 requests", memory.now, " MiB", 1)
+        BenchResult::less("idle: resident memory after 100 requests", memory.now, " MiB", 1)
             .floor(48.0)
             .target(24.0),
-        seconds("start to ready", ready).floor(1.0).target(0.2),
-        seconds("SIGTERM to end", stopping.elapsed()).floor(2.0).target(0.3),
+        seconds("startup time", ready).floor(1.0).target(0.2),
+        seconds("shutdown time after SIGTERM", stopping.elapsed())
+            .floor(2.0)
+            .target(0.3),
     ])
 }

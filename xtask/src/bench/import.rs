@@ -27,14 +27,14 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let (report, peak) = memory::peak_during(process, || send(&server.base, &headers))?;
     let seconds = start.elapsed().as_secs_f64();
     if report.pointer("/data/imported").and_then(Value::as_u64) != Some(ROWS.into()) {
-        return fail(format!("the import did not take every line: {report}"));
+        return fail(format!("the import did not import every row: {report}"));
     }
     println!("{ROWS} rows in {seconds:.1} s; {idle:.1} MiB before, {peak:.1} MiB at most");
     Ok(vec![
-        BenchResult::less("import: memory beyond idle", peak - idle, " MiB", 1)
+        BenchResult::less("import: peak memory increase", peak - idle, " MiB", 1)
             .floor(50.0)
             .target(16.0),
-        BenchResult::more("import: rows", f64::from(ROWS) / seconds, "/s", 0).target(15_000.0),
+        BenchResult::more("import: row throughput", f64::from(ROWS) / seconds, "/s", 0).target(15_000.0),
     ])
 }
 
@@ -51,42 +51,42 @@ fn send(base: &str, headers: &[(&'static str, String)]) -> Result<Value> {
         request = request.header(*name, value);
     }
     let mut lines = Lines::new(ROWS);
-    let answer = request
+    let response = request
         .send(SendBody::from_reader(&mut lines))
         .and_then(|mut response| response.body_mut().read_to_string())
         .context(|| "the import".to_owned())?;
-    serde_json::from_str(&answer).context(|| answer)
+    serde_json::from_str(&response).context(|| response)
 }
 
 /// The file, made as it is read: what docs/examples/contacts.csv looks like, with a tag and two attributes a line.
 struct Lines {
     rows: u32,
-    made: u32,
+    generated: u32,
     buffer: Vec<u8>,
-    taken: usize,
+    position: usize,
 }
 
 impl Lines {
-    const AT_ONCE: u32 = 500;
+    const ROWS_PER_FILL: u32 = 500;
 
     fn new(rows: u32) -> Self {
         Self {
             rows,
-            made: 0,
+            generated: 0,
             buffer: Vec::new(),
-            taken: 0,
+            position: 0,
         }
     }
 
     fn refill(&mut self) {
         const TAGS: [&str; 4] = ["clientes", "vip", "inativos", "aniversariantes"];
         self.buffer.clear();
-        self.taken = 0;
-        if self.made == 0 {
+        self.position = 0;
+        if self.generated == 0 {
             self.buffer.extend_from_slice(b"name,phone,email,tags,cidade,cupom\n");
         }
-        let end = self.rows.min(self.made + Self::AT_ONCE);
-        for (number, tag) in (self.made..end).zip(TAGS.iter().cycle()) {
+        let end = self.rows.min(self.generated + Self::ROWS_PER_FILL);
+        for (number, tag) in (self.generated..end).zip(TAGS.iter().cycle()) {
             let line = format!(
                 "Irapuã da Silva {number},011 9{:04}-{:04},irapua.{number}@padaria.example,{tag},Osasco,VOLTA20\n",
                 number / 10_000,
@@ -94,18 +94,18 @@ impl Lines {
             );
             self.buffer.extend_from_slice(line.as_bytes());
         }
-        self.made = end;
+        self.generated = end;
     }
 }
 
 impl Read for Lines {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        if self.taken == self.buffer.len() {
+        if self.position == self.buffer.len() {
             self.refill();
         }
-        let mut rest = self.buffer.get(self.taken..).unwrap_or_default();
+        let mut rest = self.buffer.get(self.position..).unwrap_or_default();
         let read = rest.read(out)?;
-        self.taken += read;
+        self.position += read;
         Ok(read)
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_another_number() {
+    fn import_file_has_a_distinct_phone_per_row() {
         let mut text = String::new();
         Lines::new(12_001).read_to_string(&mut text).unwrap();
         let mut phones: Vec<&str> = text.lines().filter_map(|line| line.split(',').nth(1)).collect();

@@ -19,7 +19,7 @@ const SETTING: &str = "current_setting";
 
 /// Ninety days of a roll-up, as a report reads them.
 const ROLLUP: &str =
-    "SELECT date_bin('1 day', at, '2000-01-01 03:00Z'), sum(sent), sum(delivered), sum(read), sum(failed),
+    "SELECT date_bin('1 day', bucket_start, '2000-01-01 03:00Z'), sum(sent), sum(delivered), sum(read), sum(failed),
     sum(received) FROM message_rollups
   WHERE account_id = :account AND bucket_minutes = 180 AND bucket_start >= now() - interval '90 days' GROUP BY 1";
 
@@ -33,18 +33,23 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     let point = read::scripts(fixture, &pgbench, read::STATEMENT.trim(), false)?;
     let rollup = rollups(fixture, &pgbench)?;
     let mut results = vec![
-        compared("rls: a read of one, to that without", &point, options)?
+        compare("isolation: read throughput with RLS / without", &point, options)?
             .floor(0.90)
             .target(0.95),
-        compared("rls: a report of 90 days, to that without", &rollup, options)?
+        compare("isolation: report throughput with RLS / without", &rollup, options)?
             .floor(0.95)
             .target(0.98),
     ];
-    let each = f64::from(for_each_row(fixture)?);
+    let each = f64::from(plans_with_row_filter(fixture)?);
     results.push(
-        BenchResult::less("rls: plans that ask for the account at each row", each, "", 0)
-            .floor(0.0)
-            .target(0.0),
+        BenchResult::less(
+            "isolation: plans with a filter that reads the account for every row",
+            each,
+            "",
+            0,
+        )
+        .floor(0.0)
+        .target(0.0),
     );
     Ok(results)
 }
@@ -90,7 +95,7 @@ fn rollups(fixture: &Fixture, pgbench: &Pgbench) -> Result<Pgbench> {
     Ok(pgbench.with(scripts, variables))
 }
 
-fn compared(name: &str, scripts: &Pgbench, options: Options) -> Result<BenchResult> {
+fn compare(name: &str, scripts: &Pgbench, options: Options) -> Result<BenchResult> {
     let (bound, unbound) = (scripts.role(TENANT), scripts.role(UNBOUND));
     bound.run(1)?;
     unbound.run(1)?;
@@ -107,8 +112,8 @@ fn compared(name: &str, scripts: &Pgbench, options: Options) -> Result<BenchResu
     Ok(BenchResult::more(name, ratio, "", 2).spread(spread))
 }
 
-/// How many of the statements' plans call a function for each row that they look at.
-fn for_each_row(fixture: &Fixture) -> Result<u32> {
+/// The number of plans with a filter that calls `SETTING` for each row.
+fn plans_with_row_filter(fixture: &Fixture) -> Result<u32> {
     let Some(target) = targets().into_iter().next() else {
         return fail("there is nothing to read");
     };
@@ -130,7 +135,7 @@ fn for_each_row(fixture: &Fixture) -> Result<u32> {
             lines.iter().map(|line| line.try_get(0)).collect()
         };
         let plan = explain().context(|| "cannot explain".to_owned())?;
-        if plan.iter().any(|line| is_for_each_row(line)) {
+        if plan.iter().any(|line| filters_each_row(line)) {
             println!("{}", plan.join("\n"));
             found += 1;
         }
@@ -138,8 +143,8 @@ fn for_each_row(fixture: &Fixture) -> Result<u32> {
     Ok(found)
 }
 
-/// A filter is evaluated for each row; what an index is asked, and what a node asks once, is not.
-fn is_for_each_row(line: &str) -> bool {
+/// Whether a plan line calls `SETTING` per row: a filter does, an index condition and a one-time filter do not.
+fn filters_each_row(line: &str) -> bool {
     line.trim_start().starts_with("Filter:") && line.contains(SETTING)
 }
 
@@ -148,14 +153,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_filters_look_at_each_row() {
-        assert!(is_for_each_row(
+    fn plan_filters_are_evaluated_for_each_row() {
+        assert!(filters_each_row(
             "   Filter: (account_id = (NULLIF(current_setting('app.account_id'::text))"
         ));
-        assert!(!is_for_each_row(
+        assert!(!filters_each_row(
             "   One-Time Filter: ('a' = current_setting('app.account_id'::text))"
         ));
-        assert!(!is_for_each_row(
+        assert!(!filters_each_row(
             "   Index Cond: (account_id = current_setting('app.account_id'::text))"
         ));
     }

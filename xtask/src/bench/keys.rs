@@ -14,7 +14,7 @@ use crate::token;
 
 pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let dir = fixture.dir().join("keys");
-    fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
+    fs::create_dir_all(&dir).context(|| format!("cannot create {}", dir.display()))?;
     let sessions = Wrk::new(wrk_or_install()?, fixture.dir(), &fixture.requests()?)?;
     let keys = Wrk::new(wrk_or_install()?, &dir, &by_key(fixture)?)?;
     let server = fixture.serve()?;
@@ -31,7 +31,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
         ratios.push(by_key / by_session);
     }
     let (ratio, spread) = median_and_spread(&ratios);
-    let result = BenchResult::more("keys: read by API key / by session", ratio, "", 2);
+    let result = BenchResult::more("keys: read throughput by API key / by session", ratio, "", 2);
     Ok(vec![result.spread(spread).floor(0.9).target(0.97)])
 }
 
@@ -48,7 +48,7 @@ fn by_key(fixture: &Fixture) -> Result<Vec<Request>> {
                  INSERT INTO api_key_hashes (key_hash, account_id, key_id, created_by)
                    VALUES (sha256('{key}'), '{account}', '{campaign}', '{user}')"
             ))
-            .context(|| "cannot make a key".to_owned())?;
+            .context(|| "cannot create an API key".to_owned())?;
         Ok(Request {
             path: format!("/api/campaigns/{campaign}"),
             headers: vec![("authorization", format!("Bearer {key}"))],

@@ -31,8 +31,8 @@ const BY_THE_SCRIPT: [&str; 7] = [
     "zrange",
 ];
 
-/// What this bench calls itself.
-const BY_US: [&str; 6] = ["info", "auth", "config|resetstat", "flushall", "script|load", "hello"];
+/// Commands of this bench.
+const BY_THE_BENCH: [&str; 6] = ["info", "auth", "config|resetstat", "flushall", "script|load", "hello"];
 
 /// So many requests of each kind in a round, spread over the accounts: nobody reaches the limit of 30.
 const REQUESTS: usize = 2000;
@@ -64,12 +64,12 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
         log: OTHER_LOG,
         ..fixture.routes()
     })?;
-    let mut rig = TestServices::new(fixture, &store, (&counting, &uncounting))?;
-    rig.warm_up()?;
-    let (limited, others) = rig.commands(fixture)?;
+    let mut services = TestServices::new(fixture, &store, (&counting, &uncounting))?;
+    services.warm_up()?;
+    let (limited, others) = services.commands(fixture)?;
     let mut rounds = Vec::new();
     for number in 1..=options.pairs {
-        let round = rig.round()?;
+        let round = services.round()?;
         println!(
             "{number}/{}: counted {:.0} us, uncounted {:.0} us, the command alone {:.0} us",
             options.pairs, round.counted, round.uncounted, round.command
@@ -85,32 +85,32 @@ fn results(rounds: &[Round], limited: f64, others: f64) -> Vec<BenchResult> {
     let (ratio, spread) = of(|round| (round.counted - round.uncounted) / round.command);
     let time = |name: &str, value| BenchResult::less(format!("limit: {name}"), of(value).0, " us", 0);
     vec![
-        BenchResult::less("limit: Redis commands of a limited request", limited, "", 2)
+        BenchResult::less("limit: Redis commands per limited request", limited, "", 2)
             .floor(1.0)
             .target(1.0),
-        BenchResult::less("limit: Redis commands of any other request", others, "", 2)
+        BenchResult::less("limit: Redis commands per other request", others, "", 2)
             .floor(0.0)
             .target(0.0),
-        BenchResult::less("limit: added time, in times of the command alone", ratio, "", 2)
+        BenchResult::less("limit: added latency / latency of the Redis command", ratio, "", 2)
             .spread(spread)
             .floor(2.0)
             .target(1.3),
-        time("a counted request", |round| round.counted),
-        time("the same uncounted", |round| round.uncounted),
-        time("the command alone", |round| round.command),
+        time("p50 of a limited request", |round| round.counted),
+        time("p50 of the same request without Redis", |round| round.uncounted),
+        time("p50 of the Redis command", |round| round.command),
     ]
 }
 
 impl TestServices {
     fn new(fixture: &Fixture, store: &Redis, servers: (&Server, &Server)) -> Result<Self> {
-        let (port, password) = store.entrance();
+        let (port, password) = store.port_and_password();
         let mut redis = Wire::connect(port)?;
         redis.redis(&["AUTH", password])?;
         let file = paths::root().join(SCRIPT);
         let source = fs::read_to_string(&file).context(|| format!("cannot read {SCRIPT}"))?;
         let (_, loaded) = redis.redis(&["SCRIPT", "LOAD", &source])?;
         let Some(script) = loaded.split("\r\n").nth(1).map(str::to_owned) else {
-            return fail(format!("Redis did not take {SCRIPT}: {loaded}"));
+            return fail(format!("Redis did not load {SCRIPT}: {loaded}"));
         };
         let accounts = accounts();
         let requests = accounts.iter().map(|account| request(fixture, account));
@@ -158,12 +158,12 @@ impl TestServices {
     fn command(&mut self, at: usize) -> Result<f64> {
         let key = self.keys.get(at % self.keys.len()).cloned().unwrap_or_default();
         let words = ["EVALSHA", &self.script, "1", &key, "30", "60000000"];
-        let (time, answer) = self.redis.redis(&words)?;
-        // A list whose first item says whether there was room.
-        if answer.starts_with('*') && answer.split("\r\n").nth(1) == Some(":1") {
+        let (time, response) = self.redis.redis(&words)?;
+        // A list whose first item is 1 if the request is within the limit.
+        if response.starts_with('*') && response.split("\r\n").nth(1) == Some(":1") {
             Ok(time)
         } else {
-            fail(format!("the command alone was answered: {answer}"))
+            fail(format!("the Redis command returned: {response}"))
         }
     }
 
@@ -190,26 +190,26 @@ impl TestServices {
         for at in 0..REQUESTS {
             self.counted(at)?;
         }
-        let limited = self.called()?;
+        let limited = self.commands_per_request()?;
         self.redis.redis(&["CONFIG", "RESETSTAT"])?;
         let reads = fixture.requests()?;
         for read in reads.iter().cycle().take(REQUESTS) {
             let (_, status, _) = self.counting.http(&head("GET", &read.path, &read.headers, ""))?;
             if status != 200 {
-                return fail(format!("{} answered {status}", read.path));
+                return fail(format!("{} responded with {status}", read.path));
             }
         }
-        Ok((limited, self.called()?))
+        Ok((limited, self.commands_per_request()?))
     }
 
-    /// What clients but us called since the statistics were set back, for each request.
-    fn called(&mut self) -> Result<f64> {
+    /// Commands of the server per request since the statistics were reset, without those of the script and the bench.
+    fn commands_per_request(&mut self) -> Result<f64> {
         let (_, text) = self.redis.redis(&["INFO", "commandstats"])?;
-        let ours = |name: &str| BY_THE_SCRIPT.contains(&name) || BY_US.contains(&name);
+        let excluded = |name: &str| BY_THE_SCRIPT.contains(&name) || BY_THE_BENCH.contains(&name);
         let calls = text.lines().filter_map(|line| {
             let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
             let calls: u32 = rest.split(',').next()?.parse().ok()?;
-            (!ours(name)).then_some(calls)
+            (!excluded(name)).then_some(calls)
         });
         let requests = u32::try_from(REQUESTS).context(|| "too many requests".to_owned())?;
         Ok(f64::from(calls.sum::<u32>()) / f64::from(requests))
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_says_how_long_it_is() {
+    fn limit_request_has_its_content_length() {
         let text = head("POST", "/x", &[("a", "b".to_owned())], "{}");
         assert_eq!(
             text,

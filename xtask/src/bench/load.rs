@@ -69,11 +69,11 @@ impl Wrk {
     pub(super) fn run(&self, base: &str, seconds: u32) -> Result<f64> {
         let mut wrk = Command::new(&self.program);
         wrk.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{seconds}s"), "-s"]);
-        let said = process::quietly(wrk.arg(&self.script).arg(base), "wrk")?;
-        if said.contains("Non-2xx") || said.contains("Socket errors") {
-            return fail(format!("not every request was answered with success:\n{said}"));
+        let output = process::quietly(wrk.arg(&self.script).arg(base), "wrk")?;
+        if output.contains("Non-2xx") || output.contains("Socket errors") {
+            return fail(format!("not every request succeeded:\n{output}"));
         }
-        number_after(&said, "Requests/sec:")
+        number_after(&output, "Requests/sec:")
     }
 }
 
@@ -152,22 +152,22 @@ impl Pgbench {
         for script in &self.scripts {
             pgbench.arg("-f").arg(script);
         }
-        let said = process::quietly(&mut pgbench, "pgbench")?;
-        if number_after(&said, "number of failed transactions:")? > 0.0 {
-            return fail(format!("not every transaction succeeded:\n{said}"));
+        let output = process::quietly(&mut pgbench, "pgbench")?;
+        if number_after(&output, "number of failed transactions:")? > 0.0 {
+            return fail(format!("not every transaction succeeded:\n{output}"));
         }
-        number_after(&said, "tps =")
+        number_after(&output, "tps =")
     }
 }
 
-/// The first number behind these words.
-fn number_after(text: &str, words: &str) -> Result<f64> {
+/// The first number after a label.
+fn number_after(text: &str, label: &str) -> Result<f64> {
     let number = text
-        .split_once(words)
+        .split_once(label)
         .and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
     match number {
         Some(number) => Ok(number),
-        None => fail(format!("there is no \"{words}\" in:\n{text}")),
+        None => fail(format!("there is no \"{label}\" in:\n{text}")),
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_read() {
+    fn load_results_are_parsed() {
         let pgbench = "number of failed transactions: 0 (0.000%)\ntps = 21034.5 (without initial connection time)\n";
         assert_eq!(number_after(pgbench, "number of failed transactions:").unwrap(), 0.0);
         assert_eq!(number_after(pgbench, "tps =").unwrap(), 21034.5);
@@ -188,11 +188,11 @@ mod tests {
     }
 
     #[test]
-    fn pgbench_gets_its_connection_from_the_url() {
+    fn pgbench_takes_its_connection_from_the_url() {
         let url = "postgres://u:p%20w@127.0.0.1:5433/db";
         let pgbench = Pgbench::new(PathBuf::from("pgbench"), url, 12, 2).unwrap();
         let value = |name: &str| {
-            let found = pgbench.environment.iter().find(|(known, _)| *known == name);
+            let found = pgbench.environment.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| value.clone()).unwrap()
         };
         assert_eq!(

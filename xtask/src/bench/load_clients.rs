@@ -20,11 +20,11 @@ use crate::error::{Context, Result};
 /// How long an answer is waited for.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether that is over for somebody.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval between the checks for timed-out requests.
+const TIMEOUT_CHECK: Duration = Duration::from_millis(100);
 
-/// The most that is read at one go.
-const PIECE: usize = 4 * 1024;
+/// Size of the read buffer in bytes.
+const READ_BUFFER: usize = 4 * 1024;
 
 /// Requests to one server.
 pub(super) struct LoadClients {
@@ -34,25 +34,25 @@ pub(super) struct LoadClients {
 
 /// What so many callers were answered.
 #[derive(Default)]
-pub(super) struct Answers {
-    /// Milliseconds of each success, from when it was asked for.
+pub(super) struct Responses {
+    /// Latency of each success in milliseconds, from the time when the request was sent.
     served: Vec<f64>,
-    /// The same from when it was due: where a pace was told, a request that its caller could not yet make waited, too.
-    waited: Vec<f64>,
-    /// Milliseconds of each 503 that says when to come again.
+    /// Latency of each success from the scheduled start, so that coordinated omission does not hide queueing delay.
+    since_schedule: Vec<f64>,
+    /// Latency of each 503 with `Retry-After` in milliseconds.
     refused: Vec<f64>,
-    /// All that was answered otherwise, or not at all.
-    pub(super) broken: u32,
+    /// Number of other responses and of requests without a response.
+    pub(super) failed: u32,
     seconds: f64,
 }
 
-impl Answers {
+impl Responses {
     pub(super) fn served(&self) -> Times {
         Times::of(self.served.clone())
     }
 
-    pub(super) fn waited(&self) -> Times {
-        Times::of(self.waited.clone())
+    pub(super) fn since_schedule(&self) -> Times {
+        Times::of(self.since_schedule.clone())
     }
 
     pub(super) fn refused(&self) -> Times {
@@ -69,15 +69,15 @@ impl Answers {
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     status: u16,
-    comes_again: bool,
+    has_retry_after: bool,
     length: usize,
-    /// Where the body begins.
-    ends_at: usize,
+    /// Offset of the body.
+    body_at: usize,
 }
 
 impl LoadClients {
     pub(super) fn new(port: u16, requests: &[Request]) -> Self {
-        let written = |Request { path, headers, .. }: &Request| {
+        let serialize = |Request { path, headers, .. }: &Request| {
             let headers: String = headers
                 .iter()
                 .map(|(name, value)| format!("{name}: {value}\r\n"))
@@ -86,150 +86,152 @@ impl LoadClients {
         };
         Self {
             port,
-            requests: requests.iter().map(written).collect(),
+            requests: requests.iter().map(serialize).collect(),
         }
     }
 
-    /// So many callers for so long; `pace`: requests a second of all of them together.
-    pub(super) fn call(&self, callers: u32, pace: Option<f64>, seconds: u32) -> Result<Answers> {
+    /// Runs a load of `clients` clients. `rate`: requests per second of all clients together; None: full speed.
+    pub(super) fn call(&self, clients: u32, rate: Option<f64>, seconds: u32) -> Result<Responses> {
         let began = Instant::now();
         let end = began + Duration::from_secs(seconds.into());
-        let step = pace.map(|pace| Duration::from_secs_f64(f64::from(callers) / pace));
-        let line = (0..callers).map(|number| Caller {
+        let interval = rate.map(|rate| Duration::from_secs_f64(f64::from(clients) / rate));
+        let pool = (0..clients).map(|number| LoadClient {
             load_clients: self,
             next: usize::try_from(number).unwrap_or_default(),
-            due: step.map_or(began, |step| began + step * number / callers),
-            step,
+            due: interval.map_or(began, |interval| began + interval * number / clients),
+            interval,
             stream: None,
-            asked: None,
-            answer: Vec::with_capacity(PIECE),
+            sent_at: None,
+            response: Vec::with_capacity(READ_BUFFER),
         });
-        let mut line = Line::of(line.collect())?;
-        let mut answers = Answers::default();
-        let mut looked = began;
+        let mut pool = ClientPool::new(pool.collect())?;
+        let mut responses = Responses::default();
+        let mut checked = began;
         loop {
             let now = Instant::now();
-            line.ask(now, end, &mut answers);
-            if now > looked + LOOK {
-                line.give_up(now, &mut answers);
-                looked = now;
+            pool.send_due(now, end, &mut responses);
+            if now > checked + TIMEOUT_CHECK {
+                pool.abort_timed_out(now, &mut responses);
+                checked = now;
             }
-            let Some(wake) = line.wakes(now, end) else {
+            let Some(wake) = pool.next_wake(now, end) else {
                 break;
             };
-            line.take(wake.saturating_duration_since(Instant::now()), &mut answers)?;
+            pool.receive(wake.saturating_duration_since(Instant::now()), &mut responses)?;
         }
-        answers.seconds = began.elapsed().as_secs_f64();
-        Ok(answers)
+        responses.seconds = began.elapsed().as_secs_f64();
+        Ok(responses)
     }
 }
 
-/// All callers. What is done for an answer does not grow with their number: the processors are the server's, too.
-struct Line<'a> {
-    callers: Vec<Caller<'a>>,
-    /// When each of those is due who wait for no answer, by their numbers.
+/// All clients of a load. The work per response does not grow with their number, because the server shares the
+/// processors.
+struct ClientPool<'a> {
+    clients: Vec<LoadClient<'a>>,
+    /// Due time and number of each client without a request in flight.
     due: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// Tells whom something has come for.
-    came: OwnedFd,
+    /// The epoll instance that watches the connections.
+    poller: OwnedFd,
     events: Vec<epoll::Event>,
 }
 
-impl<'a> Line<'a> {
-    fn of(callers: Vec<Caller<'a>>) -> Result<Self> {
-        let due = callers
+impl<'a> ClientPool<'a> {
+    fn new(clients: Vec<LoadClient<'a>>) -> Result<Self> {
+        let due = clients
             .iter()
             .enumerate()
-            .map(|(number, caller)| Reverse((caller.due, number)));
+            .map(|(number, client)| Reverse((client.due, number)));
         Ok(Self {
             due: due.collect(),
-            came: epoll::create(epoll::CreateFlags::CLOEXEC).context(|| "cannot wait for answers".to_owned())?,
-            events: Vec::with_capacity(callers.len()),
-            callers,
+            poller: epoll::create(epoll::CreateFlags::CLOEXEC)
+                .context(|| "cannot create an epoll instance".to_owned())?,
+            events: Vec::with_capacity(clients.len()),
+            clients,
         })
     }
 
-    /// Asks for all whose time it is.
-    fn ask(&mut self, now: Instant, end: Instant, answers: &mut Answers) {
+    /// Sends the requests of all clients that are due.
+    fn send_due(&mut self, now: Instant, end: Instant, responses: &mut Responses) {
         while now < end
             && let Some(Reverse((due, number))) = self.due.peek().copied()
             && due <= now
         {
             self.due.pop();
-            if let Some(caller) = self.callers.get_mut(number)
-                && caller.ask(now, number, &self.came).is_err()
+            if let Some(client) = self.clients.get_mut(number)
+                && client.send(now, number, &self.poller).is_err()
             {
-                caller.break_off(answers);
-                self.due.push(Reverse((caller.due, number)));
+                client.abort(responses);
+                self.due.push(Reverse((client.due, number)));
             }
         }
     }
 
-    /// When something is to be done, whatever comes; none: all are done.
-    fn wakes(&self, now: Instant, end: Instant) -> Option<Instant> {
+    /// The latest time of the next step. None: the load is complete.
+    fn next_wake(&self, now: Instant, end: Instant) -> Option<Instant> {
         let next = self.due.peek().map(|Reverse((due, _))| *due);
         let next = next.filter(|due| now < end && *due < end);
-        let awaited = self.due.len() < self.callers.len();
-        next.or_else(|| awaited.then(|| now + LOOK))
+        let in_flight = self.due.len() < self.clients.len();
+        next.or_else(|| in_flight.then(|| now + TIMEOUT_CHECK))
     }
 
-    /// Takes what comes within so long.
-    fn take(&mut self, within: Duration, answers: &mut Answers) -> Result<()> {
-        let within = Timespec::try_from(within).context(|| "a wait is too long".to_owned())?;
+    /// Waits for events for up to `timeout` and reads what has arrived.
+    fn receive(&mut self, timeout: Duration, responses: &mut Responses) -> Result<()> {
+        let timeout = Timespec::try_from(timeout).context(|| "the timeout is too long".to_owned())?;
         self.events.clear();
-        match epoll::wait(&self.came, spare_capacity(&mut self.events), Some(&within)) {
+        match epoll::wait(&self.poller, spare_capacity(&mut self.events), Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context(|| "cannot wait for answers".to_owned()),
+            Err(error) => return Err(error).context(|| "cannot wait for responses".to_owned()),
         }
         for event in &self.events {
             let number = usize::try_from(event.data.u64()).unwrap_or(usize::MAX);
-            if let Some(caller) = self.callers.get_mut(number)
-                && caller.take(answers)
+            if let Some(client) = self.clients.get_mut(number)
+                && client.read(responses)
             {
-                self.due.push(Reverse((caller.due, number)));
+                self.due.push(Reverse((client.due, number)));
             }
         }
         Ok(())
     }
 
-    /// Breaks off what has not been answered in time.
-    fn give_up(&mut self, now: Instant, answers: &mut Answers) {
-        for (number, caller) in self.callers.iter_mut().enumerate() {
-            if caller.asked.is_some_and(|asked| now > asked + TIMEOUT) {
-                caller.break_off(answers);
-                self.due.push(Reverse((caller.due, number)));
+    /// Aborts the requests without a response within `TIMEOUT`.
+    fn abort_timed_out(&mut self, now: Instant, responses: &mut Responses) {
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            if client.sent_at.is_some_and(|sent_at| now > sent_at + TIMEOUT) {
+                client.abort(responses);
+                self.due.push(Reverse((client.due, number)));
             }
         }
     }
 }
 
-/// Who asks, waits for the answer, and asks again.
-struct Caller<'a> {
+/// A client: sends a request, waits for the response, and starts again.
+struct LoadClient<'a> {
     load_clients: &'a LoadClients,
     /// The place of its next request among those of the load_clients.
     next: usize,
     /// When that is to be made.
     due: Instant,
-    step: Option<Duration>,
+    interval: Option<Duration>,
     stream: Option<TcpStream>,
-    /// When it asked, while an answer is waited for.
-    asked: Option<Instant>,
-    answer: Vec<u8>,
+    /// Time at which the request in flight was sent.
+    sent_at: Option<Instant>,
+    response: Vec<u8>,
 }
 
-impl Caller<'_> {
-    fn ask(&mut self, now: Instant, number: usize, came: &OwnedFd) -> io::Result<()> {
-        self.asked = Some(now);
-        self.answer.clear();
+impl LoadClient<'_> {
+    fn send(&mut self, now: Instant, number: usize, poller: &OwnedFd) -> io::Result<()> {
+        self.sent_at = Some(now);
+        self.response.clear();
         let requests = &self.load_clients.requests;
         let request = requests.get(self.next.checked_rem(requests.len()).unwrap_or_default());
         self.next += 1;
         let stream = match &mut self.stream {
             Some(stream) => stream,
-            held => {
-                let stream = held.insert(connect(self.load_clients.port)?);
-                // Closed, it is no longer watched.
+            closed => {
+                let stream = closed.insert(connect(self.load_clients.port)?);
+                // The kernel stops watching a connection when it is closed.
                 let number = epoll::EventData::new_u64(u64::try_from(number).unwrap_or(u64::MAX));
-                epoll::add(came, &*stream, number, epoll::EventFlags::IN)?;
+                epoll::add(poller, &*stream, number, epoll::EventFlags::IN)?;
                 stream
             }
         };
@@ -237,54 +239,55 @@ impl Caller<'_> {
         stream.write_all(request.map(Vec::as_slice).unwrap_or_default())
     }
 
-    /// Takes what came of an answer, and says whether that is all of it.
-    fn take(&mut self, answers: &mut Answers) -> bool {
-        let mut piece = [0; PIECE];
-        let read = match self.stream.as_mut().map(|stream| stream.read(&mut piece)) {
-            Some(Ok(read)) if read > 0 && self.asked.is_some() => read,
+    /// Reads what has arrived of the response. True: the request is complete or failed.
+    fn read(&mut self, responses: &mut Responses) -> bool {
+        let mut buffer = [0; READ_BUFFER];
+        let read = match self.stream.as_mut().map(|stream| stream.read(&mut buffer)) {
+            Some(Ok(read)) if read > 0 && self.sent_at.is_some() => read,
             Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return false,
-            // Closed while nothing was asked: the next request opens another one.
-            _ if self.asked.is_none() => {
+            // The server closed an idle connection: the next request opens another one.
+            _ if self.sent_at.is_none() => {
                 self.stream = None;
                 return false;
             }
             _ => {
-                self.break_off(answers);
+                self.abort(responses);
                 return true;
             }
         };
-        self.answer.extend_from_slice(piece.get(..read).unwrap_or_default());
-        let Some(head) = head(&self.answer).filter(|head| self.answer.len() >= head.ends_at + head.length) else {
+        self.response.extend_from_slice(buffer.get(..read).unwrap_or_default());
+        let Some(head) = parse_head(&self.response).filter(|head| self.response.len() >= head.body_at + head.length)
+        else {
             return false;
         };
         let now = Instant::now();
-        let since = |moment: Instant| now.saturating_duration_since(moment).as_secs_f64() * 1000.0;
-        let took = since(self.asked.unwrap_or(now));
+        let milliseconds_since = |start: Instant| now.saturating_duration_since(start).as_secs_f64() * 1000.0;
+        let latency = milliseconds_since(self.sent_at.unwrap_or(now));
         match head {
             Head { status: 200, .. } => {
-                answers.served.push(took);
-                answers.waited.push(since(self.due));
+                responses.served.push(latency);
+                responses.since_schedule.push(milliseconds_since(self.due));
             }
             Head {
                 status: 503,
-                comes_again: true,
+                has_retry_after: true,
                 ..
-            } => answers.refused.push(took),
-            _ => answers.broken += 1,
+            } => responses.refused.push(latency),
+            _ => responses.failed += 1,
         }
-        self.end();
+        self.end_request();
         true
     }
 
-    fn break_off(&mut self, answers: &mut Answers) {
-        answers.broken += 1;
+    fn abort(&mut self, responses: &mut Responses) {
+        responses.failed += 1;
         self.stream = None;
-        self.end();
+        self.end_request();
     }
 
-    fn end(&mut self) {
-        self.asked = None;
-        self.due = self.step.map_or_else(Instant::now, |step| self.due + step);
+    fn end_request(&mut self) {
+        self.sent_at = None;
+        self.due = self.interval.map_or_else(Instant::now, |interval| self.due + interval);
     }
 }
 
@@ -295,22 +298,22 @@ fn connect(port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The head of an answer, once it is there.
-fn head(text: &[u8]) -> Option<Head> {
-    let ends_at = text.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
-    let head = str::from_utf8(text.get(..ends_at)?).ok()?;
-    let of = |wanted: &str| {
+/// Parses the head of a response. None: it is not complete yet.
+fn parse_head(text: &[u8]) -> Option<Head> {
+    let body_at = text.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
+    let head = str::from_utf8(text.get(..body_at)?).ok()?;
+    let header = |header_name: &str| {
         head.lines()
             .filter_map(|line| line.split_once(": "))
-            .find_map(|(name, value)| name.eq_ignore_ascii_case(wanted).then_some(value))
+            .find_map(|(name, value)| name.eq_ignore_ascii_case(header_name).then_some(value))
     };
     Some(Head {
         status: head.split(' ').nth(1)?.parse().ok()?,
-        comes_again: of("retry-after").is_some(),
-        length: of("content-length")
+        has_retry_after: header("retry-after").is_some(),
+        length: header("content-length")
             .and_then(|length| length.parse().ok())
             .unwrap_or_default(),
-        ends_at,
+        body_at,
     })
 }
 
@@ -319,15 +322,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_read() {
+    fn response_head_is_parsed() {
         let text = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\nRetry-After: 1\r\n\r\n{}";
         let expected = Head {
             status: 503,
-            comes_again: true,
+            has_retry_after: true,
             length: 2,
-            ends_at: text.len() - 2,
+            body_at: text.len() - 2,
         };
-        assert_eq!(head(text), Some(expected));
-        assert_eq!(head(b"HTTP/1.1 200 OK\r\n"), None);
+        assert_eq!(parse_head(text), Some(expected));
+        assert_eq!(parse_head(b"HTTP/1.1 200 OK\r\n"), None);
     }
 }

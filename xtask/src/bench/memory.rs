@@ -22,7 +22,7 @@ pub(crate) fn of(process: u32) -> Result<Memory> {
     let text = fs::read_to_string(&path).context(|| format!("cannot read {path} (memory is measured on Linux)"))?;
     match (field(&text, "VmRSS:"), field(&text, "VmHWM:")) {
         (Some(now), Some(peak)) => Ok(Memory { now, peak }),
-        _ => fail(format!("{path} does not say what memory the process has")),
+        _ => fail(format!("{path} has no VmRSS or VmHWM")),
     }
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn peak_during<T>(process: u32, work: impl FnOnce() -> Result<T>) -> 
         done.store(true, Ordering::Relaxed);
         let sampled = sampler
             .join()
-            .map_err(|_| "the sampler is broken")
+            .map_err(|_| "the sampler panicked")
             .context(String::new)?;
         // The kernel's own mark also saw what lay between two samples.
         Ok((result?, of(process)?.peak.max(sampled)))
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_read_in_mib() {
+    fn memory_fields_are_parsed_in_mib() {
         let text = "Name:\trecado\nVmHWM:\t   20480 kB\nVmRSS:\t   18432 kB\n";
         assert_eq!((field(text, "VmRSS:"), field(text, "VmHWM:")), (Some(18.0), Some(20.0)));
         assert_eq!(field(text, "VmSwap:"), None);

@@ -12,8 +12,8 @@ use super::data::accounts;
 use super::fixture::{Fixture, Server};
 use super::memory;
 use super::results::BenchResult;
-use super::sending::{Platform, Sender, frozen, people};
-use super::times::in_turns;
+use super::sending::{Sender, WhatsappSimulator, create_contacts, create_frozen_run};
+use super::times::alternately;
 use crate::error::{Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::signals;
@@ -26,8 +26,8 @@ const SMALL: u32 = 10_000;
 
 const NUMBERS: [&str; 2] = ["106540352242925", "106540352242926"];
 
-/// The longest that each part may take.
-const PATIENCE: Duration = Duration::from_secs(1800);
+/// Time limit of each part.
+const PART_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// A rate is taken over so long.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -38,34 +38,39 @@ const READS: usize = 400;
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let mut names = accounts().into_iter().skip(3);
     let (large, small) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
-    let platform = Platform::start(fixture, OTHER_LOG)?;
-    let server = platform.serve(fixture, SERVER_LOG)?;
-    let load_clients = Sender::new(fixture, &server, &large)?;
-    let few = Sender::new(fixture, &server, &small)?;
-    load_clients.connect_number(NUMBERS[0], None)?;
-    few.connect_number(NUMBERS[1], None)?;
-    people(fixture, &small, 10)?;
-    let mut results = first_messages(fixture, &platform, &load_clients)?;
+    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let server = simulator.serve(fixture, SERVER_LOG)?;
+    let large_sender = Sender::new(fixture, &server, &large)?;
+    let small_sender = Sender::new(fixture, &server, &small)?;
+    large_sender.connect_number(NUMBERS[0], None)?;
+    small_sender.connect_number(NUMBERS[1], None)?;
+    create_contacts(fixture, &small, 10)?;
+    let mut results = first_messages(fixture, &simulator, &large_sender)?;
     println!("a million contacts");
-    people(fixture, &large, MILLION)?;
-    let campaign = frozen(fixture, &large, false)?;
-    results.extend(a_million(&server, &platform, [&load_clients, &few], &campaign)?);
+    create_contacts(fixture, &large, MILLION)?;
+    let campaign = create_frozen_run(fixture, &large, false)?;
+    results.extend(million_sends(
+        &server,
+        &simulator,
+        [&large_sender, &small_sender],
+        &campaign,
+    )?);
     Ok(results)
 }
 
-/// How long the first message of a campaign takes, by the size of its audience.
-fn first_messages(fixture: &Fixture, platform: &Platform, sender: &Sender) -> Result<Vec<BenchResult>> {
+/// Measures the time to the first message of a campaign for two sizes of the audience.
+fn first_messages(fixture: &Fixture, simulator: &WhatsappSimulator, sender: &Sender) -> Result<Vec<BenchResult>> {
     let mut times = Vec::new();
     for contacts in [SMALL, LARGE] {
         println!("the first message to {contacts} contacts");
-        people(fixture, &sender.account, contacts)?;
-        let before = platform.accepted()?;
+        create_contacts(fixture, &sender.account, contacts)?;
+        let before = simulator.accepted()?;
         let campaign = sender.campaign()?;
         let began = Instant::now();
         sender.begin(&campaign)?;
-        while platform.accepted()? == before {
-            if began.elapsed() > PATIENCE || signals::received() {
-                return fail("no message left");
+        while simulator.accepted()? == before {
+            if began.elapsed() > PART_TIMEOUT || signals::received() {
+                return fail("no message was sent in time");
             }
             sleep(Duration::from_millis(5));
         }
@@ -79,55 +84,55 @@ fn first_messages(fixture: &Fixture, platform: &Platform, sender: &Sender) -> Re
     );
     Ok(vec![
         BenchResult::less(
-            "million: time to the first of 200,000 messages, in times of 10,000",
+            "million: time to first message at 200,000 contacts / 10,000",
             large / small,
             "",
             1,
         )
         .floor(3.0)
         .target(1.3),
-        BenchResult::less("million: time to the first of 200,000 messages", large, " s", 2),
+        BenchResult::less("million: time to first message at 200,000 contacts", large, " s", 2),
     ])
 }
 
-fn a_million(
+fn million_sends(
     server: &Server,
-    platform: &Platform,
-    [load_clients, few]: [&Sender; 2],
+    simulator: &WhatsappSimulator,
+    [large_sender, small_sender]: [&Sender; 2],
     campaign: &str,
 ) -> Result<Vec<BenchResult>> {
-    let alone = Small::measure(few)?;
+    let alone = SmallAccountTimes::measure(small_sender)?;
     let idle = memory::of(server.process.id())?.now;
-    let run = Watched { server, platform };
-    run.until_share(load_clients, campaign, 0.05)?;
+    let run = ObservedRun { server, simulator };
+    run.until_share(large_sender, campaign, 0.05)?;
     let (early_rate, early) = (run.rate()?, memory::of(server.process.id())?.now);
-    let meanwhile = Small::measure(few)?;
-    if load_clients.left(campaign)? >= f64::from(MILLION) {
+    let during = SmallAccountTimes::measure(small_sender)?;
+    if large_sender.processed(campaign)? >= f64::from(MILLION) {
         return fail("the million was sent before its end could be measured: this machine is faster than this bench");
     }
-    run.until_share(load_clients, campaign, 0.9)?;
+    run.until_share(large_sender, campaign, 0.9)?;
     let late = memory::of(server.process.id())?.now;
-    load_clients.wait_for_end(campaign, PATIENCE)?;
+    large_sender.wait_for_end(campaign, PART_TIMEOUT)?;
     let peak = memory::of(server.process.id())?.peak;
     let statistics = |id: &str| format!("/api/campaigns/{id}/stats");
-    let ten = few.send(PATIENCE)?;
-    let (of_ten, of_million) = in_turns(
-        (&few.client, &statistics(&ten)),
-        (&load_clients.client, &statistics(campaign)),
+    let ten = small_sender.send(PART_TIMEOUT)?;
+    let (of_ten, of_million) = alternately(
+        (&small_sender.client, &statistics(&ten)),
+        (&large_sender.client, &statistics(campaign)),
     )?;
     Ok(vec![
-        BenchResult::less("million: memory beyond idle", peak - idle, " MiB", 1)
+        BenchResult::less("million: peak memory increase", peak - idle, " MiB", 1)
             .floor(48.0)
             .target(16.0),
-        BenchResult::less("million: memory at 90 % in times of that at 5 %", late / early, "", 2)
+        BenchResult::less("million: memory at 90 % progress / 5 %", late / early, "", 2)
             .floor(1.10)
             .target(1.02),
-        BenchResult::less("million: most memory", peak, " MiB", 1)
+        BenchResult::less("million: peak memory", peak, " MiB", 1)
             .floor(128.0)
             .target(57.0),
-        BenchResult::more("million: messages a second at the beginning", early_rate, "", 0),
+        BenchResult::more("million: messages per second at 5 % progress", early_rate, "", 0),
         BenchResult::less(
-            "million: its statistics, in times of those of ten messages",
+            "million: statistics p50 at 1,000,000 sends / 10",
             of_million.at(50) / of_ten.at(50),
             "",
             2,
@@ -135,16 +140,16 @@ fn a_million(
         .floor(1.5)
         .target(1.1),
         BenchResult::less(
-            "million: ten messages of another account, in times of alone",
-            meanwhile.campaign / alone.campaign,
+            "million: duration of another account's campaign during the run / alone",
+            during.campaign / alone.campaign,
             "",
             1,
         )
         .floor(4.0)
         .target(2.0),
         BenchResult::less(
-            "million: slowest 1 % of its reads, in times of alone",
-            meanwhile.read / alone.read,
+            "million: p99 of another account's reads during the run / alone",
+            during.read / alone.read,
             "",
             1,
         )
@@ -153,15 +158,15 @@ fn a_million(
     ])
 }
 
-/// What a small account sees, in seconds.
-struct Small {
+/// Durations that a small account observes, in seconds.
+struct SmallAccountTimes {
     campaign: f64,
     /// No more than one in a hundred reads takes longer.
     read: f64,
 }
 
-impl Small {
-    fn measure(few: &Sender) -> Result<Self> {
+impl SmallAccountTimes {
+    fn measure(small_sender: &Sender) -> Result<Self> {
         let mut campaigns = Vec::new();
         for number in 0..3 {
             if number > 0 {
@@ -169,17 +174,17 @@ impl Small {
                 sleep(Duration::from_secs(15));
             }
             let began = Instant::now();
-            few.send(PATIENCE)?;
+            small_sender.send(PART_TIMEOUT)?;
             campaigns.push(began.elapsed().as_secs_f64());
         }
         campaigns.sort_by(f64::total_cmp);
-        let id = few.campaign()?;
+        let id = small_sender.campaign()?;
         let mut reads = Vec::new();
         for _ in 0..READS {
             let began = Instant::now();
-            let reply = few.client.get(&format!("/api/campaigns/{id}"))?;
+            let reply = small_sender.client.get(&format!("/api/campaigns/{id}"))?;
             if reply.status != 200 {
-                return fail(format!("a read answered {}", reply.status));
+                return fail(format!("a read got the status {}", reply.status));
             }
             reads.push(began.elapsed().as_secs_f64());
         }
@@ -191,26 +196,26 @@ impl Small {
     }
 }
 
-/// A run under way.
-struct Watched<'a> {
+/// A run in progress, with its server and simulator.
+struct ObservedRun<'a> {
     server: &'a Server,
-    platform: &'a Platform,
+    simulator: &'a WhatsappSimulator,
 }
 
-impl Watched<'_> {
+impl ObservedRun<'_> {
     fn until_share(&self, sender: &Sender, campaign: &str, share: f64) -> Result<()> {
         let began = Instant::now();
         loop {
-            let left = sender.left(campaign)? / f64::from(MILLION);
-            if left >= share {
+            let progress = sender.processed(campaign)? / f64::from(MILLION);
+            if progress >= share {
                 return Ok(());
             }
-            if began.elapsed() > PATIENCE || signals::received() {
-                return fail(format!("only {left} of the campaign is sent"));
+            if began.elapsed() > PART_TIMEOUT || signals::received() {
+                return fail(format!("only {progress} of the campaign is sent"));
             }
             println!(
                 "{:.0} %, {:.1} MiB",
-                left * 100.0,
+                progress * 100.0,
                 memory::of(self.server.process.id())?.now
             );
             sleep(Duration::from_secs(2));
@@ -219,8 +224,8 @@ impl Watched<'_> {
 
     /// Messages a second, now.
     fn rate(&self) -> Result<f64> {
-        let (began, before) = (Instant::now(), self.platform.accepted()?);
+        let (began, before) = (Instant::now(), self.simulator.accepted()?);
         sleep(WINDOW);
-        Ok(f64::from(self.platform.accepted()? - before) / began.elapsed().as_secs_f64())
+        Ok(f64::from(self.simulator.accepted()? - before) / began.elapsed().as_secs_f64())
     }
 }

@@ -110,7 +110,7 @@ const BENCHES: &[Bench] = &[
         run: rollups::run,
     },
     Bench {
-        name: "pace",
+        name: "send-rate",
         run: pace::run,
     },
     Bench {
@@ -138,7 +138,7 @@ const BENCHES: &[Bench] = &[
         run: audit::run,
     },
     Bench {
-        name: "platform",
+        name: "admin-accounts",
         run: platform::run,
     },
     Bench {
@@ -167,7 +167,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let fixture = Fixture::start()?;
     let before = results::Ticks::now();
     let (mut results, mut names) = (Vec::new(), Vec::new());
-    let mut broken = None;
+    let mut failure = None;
     for bench in &benches {
         println!("\n== {}", bench.name);
         match (bench.run)(&fixture, options) {
@@ -178,7 +178,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             }
             // What was measured before it is written all the same.
             Err(error) => {
-                broken = Some(error);
+                failure = Some(error);
                 break;
             }
         }
@@ -192,7 +192,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         stolen,
     };
     report::write(&results, &run, &fixture)?;
-    if let Some(error) = broken {
+    if let Some(error) = failure {
         return Err(error);
     }
     let below: Vec<&str> = results
@@ -216,20 +216,20 @@ fn parse(args: &[String]) -> Result<(Vec<&'static Bench>, Options)> {
             "--seconds" => options.seconds = number(arg, rest.next())?,
             "--pairs" => options.pairs = number(arg, rest.next())?,
             name if BENCHES.iter().any(|bench| bench.name == name) => names.push(name),
-            other => {
-                let known: Vec<&str> = self::names().collect();
-                return fail(format!("there is no bench {other}, only {}", known.join(" ")));
+            unknown => {
+                let names: Vec<&str> = self::names().collect();
+                return fail(format!("there is no bench {unknown}; choose from {}", names.join(" ")));
             }
         }
     }
     if options.seconds == 0 || options.pairs == 0 {
-        return fail("--seconds and --pairs are at least 1");
+        return fail("--seconds and --pairs must be at least 1");
     }
-    let chosen = BENCHES
+    let selected = BENCHES
         .iter()
         .filter(|bench| names.is_empty() || names.contains(&bench.name))
         .collect();
-    Ok((chosen, options))
+    Ok((selected, options))
 }
 
 fn number<T: std::str::FromStr>(option: &str, value: Option<&String>) -> Result<T>
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_options_in_any_order() {
+    fn bench_arguments_are_accepted_in_any_order() {
         let (names, options) = parsed("import --pairs 7 idle --seconds 10").unwrap();
         assert_eq!(names, ["idle", "import"]);
         assert_eq!(options, Options { seconds: 10, pairs: 7 });
@@ -260,9 +260,9 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
-        for wrong in ["everything", "--pairs", "--pairs many", "--seconds 0", "read --pairs 0"] {
-            assert!(parsed(wrong).is_err(), "{wrong}");
+    fn bench_arguments_are_validated() {
+        for args in ["everything", "--pairs", "--pairs many", "--seconds 0", "read --pairs 0"] {
+            assert!(parsed(args).is_err(), "{args}");
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use super::Options;
 use super::fixture::{self, Fixture, Launch, port};
-use super::load_clients::{Answers, LoadClients};
+use super::load_clients::{LoadClients, Responses};
 use super::read::start_bare;
 use super::results::{BenchResult, median_and_spread};
 use crate::error::Result;
 
-/// How many callers are tried in search of the most that are served.
-const CALLERS: [u32; 4] = [8, 16, 32, 64];
+/// Numbers of clients that are tried to find saturation.
+const CLIENTS: [u32; 4] = [8, 16, 32, 64];
 
 /// Who comes with fewer callers than this share of the most has not reached it.
 const SATURATED: f64 = 0.95;
@@ -35,56 +35,66 @@ fn overload(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let load_clients = LoadClients::new(port(&server.base)?, &fixture.requests()?);
     load_clients.call(32, None, 1)?;
     let mut rates = Vec::new();
-    for callers in CALLERS {
-        let rate = load_clients.call(callers, None, options.seconds)?.rate();
-        println!("{callers} callers: {rate:.0}/s");
-        rates.push((callers, rate));
+    for clients in CLIENTS {
+        let rate = load_clients.call(clients, None, options.seconds)?.rate();
+        println!("{clients} clients: {rate:.0}/s");
+        rates.push((clients, rate));
     }
-    let most = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-    let enough = rates.iter().find(|(_, rate)| *rate >= SATURATED * most);
-    let saturating = enough.map_or(32, |(callers, _)| *callers);
-    let (mut shares, mut crowded) = (Vec::new(), Vec::new());
+    let peak_rate = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    let enough = rates.iter().find(|(_, rate)| *rate >= SATURATED * peak_rate);
+    let saturating = enough.map_or(32, |(clients, _)| *clients);
+    let (mut shares, mut overloads) = (Vec::new(), Vec::new());
     for number in 1..=options.pairs {
         let peak = load_clients.call(saturating, None, options.seconds)?;
         let over = load_clients.call(saturating * OVERLOAD, None, options.seconds)?;
         println!(
-            "{number}/{}: {saturating} callers {:.0}/s; {} callers {:.0}/s, {} refused, {} broken",
+            "{number}/{}: {saturating} clients {:.0}/s; {} clients {:.0}/s, {} refused, {} failed",
             options.pairs,
             peak.rate(),
             saturating * OVERLOAD,
             over.rate(),
             over.refused().count(),
-            over.broken
+            over.failed
         );
         shares.push(over.rate() / peak.rate());
-        crowded.push(over);
+        overloads.push(over);
     }
-    Ok(overloaded(&shares, &crowded))
+    Ok(overload_results(&shares, &overloads))
 }
 
-fn overloaded(shares: &[f64], crowded: &[Answers]) -> Vec<BenchResult> {
+fn overload_results(shares: &[f64], overloads: &[Responses]) -> Vec<BenchResult> {
     let (share, spread) = median_and_spread(shares);
-    // Where nobody was refused, the slowest success is what a caller waited for.
-    let waited = |answers: &Answers| match answers.refused().count() {
+    // 0 if no request was refused.
+    let refusal_p99 = |responses: &Responses| match responses.refused().count() {
         0 => 0.0,
-        _ => answers.refused().at(99),
+        _ => responses.refused().at(99),
     };
-    let slowest = crowded.iter().map(waited).fold(0.0, f64::max);
-    let served = crowded.iter().map(|answers| answers.served().at(99));
-    let broken: u32 = crowded.iter().map(|answers| answers.broken).sum();
+    let slowest = overloads.iter().map(refusal_p99).fold(0.0, f64::max);
+    let served = overloads.iter().map(|responses| responses.served().at(99));
+    let failed: u32 = overloads.iter().map(|responses| responses.failed).sum();
     vec![
-        BenchResult::more("overload: served at 8 times saturation, to the most", share, "", 2)
-            .spread(spread)
-            .floor(0.80)
-            .target(0.95),
-        BenchResult::less("overload: slowest 1 % of refusals", slowest, " ms", 0)
+        BenchResult::more(
+            "overload: throughput at 8 times saturation / at saturation",
+            share,
+            "",
+            2,
+        )
+        .spread(spread)
+        .floor(0.80)
+        .target(0.95),
+        BenchResult::less("overload: p99 of refusals at 8 times saturation", slowest, " ms", 0)
             .floor(REFUSED_WITHIN)
             .target(REFUSED_WITHIN),
-        BenchResult::less("overload: answers that are neither", f64::from(broken), "", 0)
-            .floor(0.0)
-            .target(0.0),
         BenchResult::less(
-            "overload: slowest 1 % of those served",
+            "overload: other responses at 8 times saturation",
+            f64::from(failed),
+            "",
+            0,
+        )
+        .floor(0.0)
+        .target(0.0),
+        BenchResult::less(
+            "overload: p99 of served requests at 8 times saturation",
             served.fold(0.0, f64::max),
             " ms",
             0,
@@ -106,30 +116,36 @@ fn steady(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
         LoadClients::new(port(&bare_url)?, &requests),
     );
     load_clients.call(32, None, 1)?;
-    let (mut asked, mut due, mut machine, mut few) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut from_send, mut scheduled, mut machine, mut few) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for number in 1..=options.pairs {
-        let most = load_clients.call(32, None, options.seconds)?.rate();
-        let answers = load_clients.call(32, Some(STEADY * most), options.seconds)?;
-        let alone = bare.call(32, Some(STEADY * most), options.seconds)?;
-        let [served, waited, alone] = [answers.served(), answers.waited(), alone.served()];
+        let peak_rate = load_clients.call(32, None, options.seconds)?.rate();
+        let responses = load_clients.call(32, Some(STEADY * peak_rate), options.seconds)?;
+        let alone = bare.call(32, Some(STEADY * peak_rate), options.seconds)?;
+        let [served, since_schedule, alone] = [responses.served(), responses.since_schedule(), alone.served()];
         println!(
-            "{number}/{}: {most:.0}/s at most; at 70 % of it half are answered within {:.2} ms, 99 % within {:.2} ms \
-             ({:.2} and {:.2} ms from when they were due); a bare handler {:.2} and {:.2} ms",
+            "{number}/{}: highest rate {peak_rate:.0}/s; at 70 % of it p50 {:.2} ms, p99 {:.2} ms \
+             (from the scheduled start {:.2} and {:.2} ms); bare handler {:.2} and {:.2} ms",
             options.pairs,
             served.at(50),
             served.at(99),
-            waited.at(50),
-            waited.at(99),
+            since_schedule.at(50),
+            since_schedule.at(99),
             alone.at(50),
             alone.at(99)
         );
-        for (ratios, times) in [(&mut asked, &served), (&mut due, &waited), (&mut machine, &alone)] {
+        for (ratios, times) in [
+            (&mut from_send, &served),
+            (&mut scheduled, &since_schedule),
+            (&mut machine, &alone),
+        ] {
             ratios.push(times.at(99) / times.at(50));
         }
-        let most = load_clients.call(FEW, None, options.seconds)?.rate();
-        let served = load_clients.call(FEW, Some(STEADY * most), options.seconds)?.served();
+        let peak_rate = load_clients.call(FEW, None, options.seconds)?.rate();
+        let served = load_clients
+            .call(FEW, Some(STEADY * peak_rate), options.seconds)?
+            .served();
         println!(
-            "  {FEW} callers: {most:.0}/s; at 70 % of it {:.2} and {:.2} ms",
+            "  {FEW} clients: {peak_rate:.0}/s; at 70 % of it {:.2} and {:.2} ms",
             served.at(50),
             served.at(99)
         );
@@ -138,11 +154,10 @@ fn steady(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     // The spread of a tail is wide by its nature: it is told, and does not take the target_result away.
     let result =
         |name: &str, ratios: &[f64]| BenchResult::less(format!("overload: {name}"), median_and_spread(ratios).0, "", 1);
-    let name = "slowest 1 % at 70 % of the most, in times of the median";
     Ok(vec![
-        result(name, &asked).floor(10.0).target(5.0),
-        result(&format!("{name}, from when they were due"), &due),
-        result("the same of a bare handler, as many a second", &machine),
-        result(&format!("the same of {FEW} callers, at 70 % of their most"), &few),
+        result("p99 / p50 at 70 % load", &from_send).floor(10.0).target(5.0),
+        result("p99 / p50 from the scheduled start at 70 % load", &scheduled),
+        result("p99 / p50 of a bare handler at the same rate", &machine),
+        result(&format!("p99 / p50 of {FEW} clients at 70 % load"), &few),
     ])
 }

@@ -7,7 +7,7 @@ use super::Options;
 use super::data::accounts;
 use super::fixture::Fixture;
 use super::results::BenchResult;
-use super::sending::{Platform, Sender, people};
+use super::sending::{Sender, WhatsappSimulator, create_contacts};
 use crate::error::{Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 
@@ -19,10 +19,10 @@ const SECONDS: u32 = 4;
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     // One number, two accounts: a contact of one account would be left alone for a while after its other campaign.
     let names: Vec<String> = accounts().into_iter().skip(5).take(2).collect();
-    let platform = Platform::start(fixture, OTHER_LOG)?;
+    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
     let servers = [
-        platform.serve(fixture, SERVER_LOG)?,
-        platform.serve(fixture, "second.log")?,
+        simulator.serve(fixture, SERVER_LOG)?,
+        simulator.serve(fixture, "second.log")?,
     ];
     let senders: Vec<Sender> = servers
         .iter()
@@ -33,19 +33,19 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     for rate in [80, 1000] {
         let mut numbers = Vec::new();
         for sender in &senders {
-            people(fixture, &sender.account, rate * SECONDS)?;
+            create_contacts(fixture, &sender.account, rate * SECONDS)?;
             numbers.push(sender.connect_number(NUMBER, Some(rate))?);
         }
         for servers in [1, 2] {
             let senders = senders.get(..servers).unwrap_or_default();
-            platform.forget()?;
-            together(senders)?;
-            let mut moments = platform.moments()?;
-            moments.sort_unstable();
-            let (most, mean) = (busiest_second(&moments), mean(&moments));
-            let name = |what: &str| format!("pace: {what} at {rate} a second, {servers} server(s)");
+            simulator.reset()?;
+            run_campaigns(senders)?;
+            let mut times = simulator.send_times()?;
+            times.sort_unstable();
+            let (busiest, mean) = (busiest_second(&times), mean_rate(&times));
+            let name = |metric: &str| format!("send-rate: {metric} / limit at {rate}/s with {servers} server(s)");
             results.push(
-                BenchResult::less(name("most messages in a second"), most / f64::from(rate), "", 2)
+                BenchResult::less(name("busiest second"), busiest / f64::from(rate), "", 2)
                     .floor(1.0)
                     .target(1.0),
             );
@@ -62,8 +62,8 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     Ok(results)
 }
 
-/// Each server carries a campaign out; all of them from the same number.
-fn together(senders: &[Sender]) -> Result<()> {
+/// Runs a campaign on each server concurrently, all from the same number.
+fn run_campaigns(senders: &[Sender]) -> Result<()> {
     std::thread::scope(|scope| {
         let runs: Vec<_> = senders
             .iter()
@@ -83,26 +83,26 @@ fn together(senders: &[Sender]) -> Result<()> {
     })
 }
 
-/// The most messages within any second.
-fn busiest_second(moments: &[u64]) -> f64 {
+/// The maximum number of messages within any 1,000 ms (sliding window). `times` must be sorted.
+fn busiest_second(times: &[u64]) -> f64 {
     let mut most = 0;
     let mut first = 0;
-    for (at, moment) in moments.iter().enumerate() {
-        while moments.get(first).is_some_and(|from| from + 1000 <= *moment) {
+    for (last, time) in times.iter().enumerate() {
+        while times.get(first).is_some_and(|from| from + 1000 <= *time) {
             first += 1;
         }
-        most = most.max(at + 1 - first);
+        most = most.max(last + 1 - first);
     }
     f64::from(u32::try_from(most).unwrap_or(u32::MAX))
 }
 
-/// Messages a second, from the first to the last.
-fn mean(moments: &[u64]) -> f64 {
-    match (moments.first(), moments.last()) {
+/// Messages per second from the first to the last. `times` must be sorted.
+fn mean_rate(times: &[u64]) -> f64 {
+    match (times.first(), times.last()) {
         (Some(first), Some(last)) if last > first => {
-            let gaps = u32::try_from(moments.len() - 1).unwrap_or(u32::MAX);
-            let took = u32::try_from(last - first).unwrap_or(u32::MAX);
-            f64::from(gaps) * 1000.0 / f64::from(took)
+            let gaps = u32::try_from(times.len() - 1).unwrap_or(u32::MAX);
+            let elapsed = u32::try_from(last - first).unwrap_or(u32::MAX);
+            f64::from(gaps) * 1000.0 / f64::from(elapsed)
         }
         _ => 0.0,
     }
@@ -113,10 +113,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_begin_anywhere_and_end_before_the_next() {
+    fn busiest_second_is_a_sliding_window() {
         assert_eq!(busiest_second(&[0, 999, 1000, 1500, 1999, 5000]), 3.0);
         assert_eq!(busiest_second(&[]), 0.0);
-        assert_eq!(mean(&[0, 500, 1000]), 2.0);
-        assert_eq!(mean(&[7]), 0.0);
+        assert_eq!(mean_rate(&[0, 500, 1000]), 2.0);
+        assert_eq!(mean_rate(&[7]), 0.0);
     }
 }

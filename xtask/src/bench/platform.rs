@@ -19,8 +19,8 @@ type List = (&'static str, &'static str, Option<(f64, f64)>);
 /// What is asked, and how many times longer it may take and should take. The search finds one account in either database.
 /// A search looks at every account and is told, not judged.
 const LISTS: [List; 2] = [
-    ("the list", "/api/admin/accounts", Some((5.0, 1.5))),
-    ("a search", "/api/admin/accounts?search=dono7%40", None),
+    ("list", "/api/admin/accounts", Some((5.0, 1.5))),
+    ("search", "/api/admin/accounts?search=dono7%40", None),
 ];
 
 /// How many accounts there are.
@@ -54,11 +54,11 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
             );
             rounds.push((short / long, long));
         }
-        let (times, spread) = median_and_spread(&rounds.iter().map(|round| round.0).collect::<Vec<_>>());
+        let (ratio, spread) = median_and_spread(&rounds.iter().map(|round| round.0).collect::<Vec<_>>());
         let (rate, _) = median_and_spread(&rounds.iter().map(|round| round.1).collect::<Vec<_>>());
         let result = BenchResult::less(
-            format!("platform: {name} of 10,000 accounts, in times of 100"),
-            times,
+            format!("admin-accounts: {name} latency at 10,000 accounts / 100"),
+            ratio,
             "",
             1,
         )
@@ -68,7 +68,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
             None => result,
         });
         results.push(BenchResult::more(
-            format!("platform: {name} of 10,000 accounts"),
+            format!("admin-accounts: {name} throughput at 10,000 accounts"),
             rate,
             "/s",
             0,
@@ -79,7 +79,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
 
 /// A server on a database with so many accounts, each with an owner, a member, contacts and a subscription.
 fn serve(fixture: &Fixture, accounts: u32, log: &'static str) -> Result<Server> {
-    let name = format!("recado_platform_{accounts}");
+    let name = format!("recado_accounts_{accounts}");
     fixture.cluster.ensure_database(&name)?;
     let database = fixture.cluster.url(&name);
     let mut migrate = Command::new(paths::released("recado"));

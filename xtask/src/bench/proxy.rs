@@ -39,24 +39,24 @@ impl Proxy {
 fn join(client: TcpStream, server: TcpStream, trips: Arc<AtomicU64>) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    let answered = Arc::new(AtomicBool::new(true));
-    let waiting = answered.clone();
+    let response_seen = Arc::new(AtomicBool::new(true));
+    let server_sent = response_seen.clone();
     let (from, to) = (client.try_clone()?, server.try_clone()?);
     thread::spawn(move || {
-        pass_on(from, to, || {
-            if answered.swap(false, Ordering::Relaxed) {
+        forward(from, to, || {
+            if response_seen.swap(false, Ordering::Relaxed) {
                 trips.fetch_add(1, Ordering::Relaxed);
             }
         });
     });
-    thread::spawn(move || pass_on(server, client, || waiting.store(true, Ordering::Relaxed)));
+    thread::spawn(move || forward(server, client, || server_sent.store(true, Ordering::Relaxed)));
     Ok(())
 }
 
-fn pass_on(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut()) {
+fn forward(mut from: TcpStream, mut to: TcpStream, mut on_data: impl FnMut()) {
     let mut buffer = [0; 16 * 1024];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
-        seen();
+        on_data();
         if to.write_all(buffer.get(..read).unwrap_or_default()).is_err() {
             break;
         }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trip_is_a_question_after_an_answer() {
+    fn proxy_counts_requests_after_a_response() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let proxy = Proxy::start(listener.local_addr().unwrap().port()).unwrap();
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port)).unwrap();

@@ -25,16 +25,16 @@ use crate::services::{free_port, wrk_or_install};
 /// The statement as the server prepares it, for a PostgreSQL that cannot tell.
 pub(super) const STATEMENT: &str = include_str!("read.sql");
 
-/// Requests per second of one turn.
-struct Pair {
+/// Requests per second of one round.
+struct Round {
     whole: f64,
     handler: f64,
     statements: f64,
     pipelined: f64,
 }
 
-impl Pair {
-    fn of_the_limit(&self, statements: f64) -> f64 {
+impl Round {
+    fn share_of_limit(&self, statements: f64) -> f64 {
         self.whole * (1.0 / self.handler + 1.0 / statements)
     }
 }
@@ -57,9 +57,9 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     let one_by_one = scripts(fixture, &pgbench, &statement, false)?;
     let pipelined = scripts(fixture, &pgbench, &statement, true)?;
     one_by_one.run(1)?;
-    let mut pairs = Vec::new();
+    let mut rounds = Vec::new();
     for number in 1..=options.pairs {
-        let pair = Pair {
+        let round = Round {
             whole: wrk.run(&server.base, options.seconds)?,
             handler: wrk.run(&bare_url, options.seconds)?,
             statements: one_by_one.run(options.seconds)?,
@@ -68,41 +68,43 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
         println!(
             "{number}/{}: {:.0}/s; bare handler {:.0}/s; statements {:.0}/s, pipelined {:.0}/s; {:.2} of the limit",
             options.pairs,
-            pair.whole,
-            pair.handler,
-            pair.statements,
-            pair.pipelined,
-            pair.of_the_limit(pair.statements)
+            round.whole,
+            round.handler,
+            round.statements,
+            round.pipelined,
+            round.share_of_limit(round.statements)
         );
-        pairs.push(pair);
+        rounds.push(round);
     }
     drop((server, bare));
-    Ok(results(&pairs))
+    Ok(results(&rounds))
 }
 
-fn results(pairs: &[Pair]) -> Vec<BenchResult> {
-    let of = |value: &dyn Fn(&Pair) -> f64| median_and_spread(&pairs.iter().map(value).collect::<Vec<_>>());
-    let (ratio, spread) = of(&|pair| pair.of_the_limit(pair.statements));
-    let (hard, hard_spread) = of(&|pair| pair.of_the_limit(pair.pipelined));
-    let rate =
-        |name: &str, value: &dyn Fn(&Pair) -> f64| BenchResult::more(format!("read: {name}"), of(value).0, "/s", 0);
+fn results(rounds: &[Round]) -> Vec<BenchResult> {
+    let median = |value: &dyn Fn(&Round) -> f64| median_and_spread(&rounds.iter().map(value).collect::<Vec<_>>());
+    let (ratio, spread) = median(&|round| round.share_of_limit(round.statements));
+    let (pipelined, pipelined_spread) = median(&|round| round.share_of_limit(round.pipelined));
+    let rate = |name: &str, value: &dyn Fn(&Round) -> f64| {
+        BenchResult::more(format!("read: {name}"), median(value).0, "/s", 0)
+    };
     vec![
         BenchResult::more("read: share of the limit", ratio, "", 2)
             .spread(spread)
             .floor(0.55)
             .target(0.75),
-        BenchResult::more("read: share of the limit, statements in one pipeline", hard, "", 2).spread(hard_spread),
-        rate("the server", &|pair| pair.whole),
-        rate("a bare handler", &|pair| pair.handler),
-        rate("the statements alone", &|pair| pair.statements),
-        rate("the statements alone, in one pipeline", &|pair| pair.pipelined),
+        BenchResult::more("read: share of the limit with pipelined statements", pipelined, "", 2)
+            .spread(pipelined_spread),
+        rate("server throughput", &|round| round.whole),
+        rate("bare handler throughput", &|round| round.handler),
+        rate("statements throughput", &|round| round.statements),
+        rate("pipelined statements throughput", &|round| round.pipelined),
     ]
 }
 
-/// The bare handler, with an answer of the server's as its own.
-pub(super) fn start_bare(fixture: &Fixture, answer: &Value) -> Result<(Process, String)> {
+/// Starts the bare handler with a response of the server.
+pub(super) fn start_bare(fixture: &Fixture, response: &Value) -> Result<(Process, String)> {
     let body = fixture.dir().join("body.json");
-    fs::write(&body, answer.to_string()).context(|| format!("cannot write {}", body.display()))?;
+    fs::write(&body, response.to_string()).context(|| format!("cannot write {}", body.display()))?;
     let bind = format!("127.0.0.1:{}", free_port()?);
     let url = format!("http://{bind}");
     let mut command = Command::new(paths::released("examples").join("bare"));
@@ -193,14 +195,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_adds_the_costs() {
-        let pair = Pair {
+    fn share_of_limit_adds_the_costs() {
+        let round = Round {
             whole: 10.0,
             handler: 60.0,
             statements: 30.0,
             pipelined: 60.0,
         };
-        assert!((pair.of_the_limit(pair.statements) - 0.5).abs() < 1e-9);
-        assert!((pair.of_the_limit(pair.pipelined) - 1.0 / 3.0).abs() < 1e-9);
+        assert!((round.share_of_limit(round.statements) - 0.5).abs() < 1e-9);
+        assert!((round.share_of_limit(round.pipelined) - 1.0 / 3.0).abs() < 1e-9);
     }
 }

@@ -26,12 +26,12 @@ pub(super) struct Run {
 pub(super) fn write(results: &[BenchResult], run: &Run, fixture: &Fixture) -> Result<()> {
     let file = paths::root().join(PAGE);
     let text = fs::read_to_string(&file).context(|| format!("cannot read {PAGE}"))?;
-    let today = said(Command::new("date").arg("+%F"));
+    let today = output_line(Command::new("date").arg("+%F"));
     let rows = if run.everything { Vec::new() } else { rows(&text) };
     let page = format!("{}\n{}", table(&merged(rows, results, &today)), closing(run, fixture));
     match replaced(&text, &page) {
         Some(text) => fs::write(&file, text).context(|| format!("cannot write {PAGE}")),
-        None => fail(format!("{PAGE} has no place for the result")),
+        None => fail(format!("{PAGE} has no markers for the results")),
     }
 }
 
@@ -48,8 +48,8 @@ fn closing(run: &Run, fixture: &Fixture) -> String {
         "On {threads} × {}; {}; {}; durable commits; 32 HTTP connections, {connections} to the database. The last run: \
          {names}, {pairs} rounds of {seconds} s; {} % of the processors' time was stolen by other machines.\n",
         processor(),
-        said(Command::new(postgres).arg("--version")),
-        said(Command::new("rustc").arg("--version")),
+        output_line(Command::new(postgres).arg("--version")),
+        output_line(Command::new("rustc").arg("--version")),
         run.stolen
     )
 }
@@ -70,26 +70,26 @@ fn rows(text: &str) -> Vec<Row> {
 
 /// New rows in the places of those of the same name, or behind those of the same kind.
 fn merged(mut rows: Vec<Row>, results: &[BenchResult], today: &str) -> Vec<Row> {
-    fn kind(name: &str) -> &str {
+    fn bench(name: &str) -> &str {
         name.split(':').next().unwrap_or_default()
     }
     for result in results {
         let mut row = result.cells().to_vec();
         row.push(today.to_owned());
         let is_same = |old: &Row| old.first() == Some(&result.name);
-        let is_akin = |old: &Row| old.first().is_some_and(|name| kind(name) == kind(&result.name));
+        let is_same_bench = |old: &Row| old.first().is_some_and(|name| bench(name) == bench(&result.name));
         if let Some(old) = rows.iter_mut().find(|old| is_same(old)) {
             *old = row;
         } else {
-            let place = rows.iter().rposition(is_akin).map_or(rows.len(), |place| place + 1);
-            rows.insert(place, row);
+            let index = rows.iter().rposition(is_same_bench).map_or(rows.len(), |last| last + 1);
+            rows.insert(index, row);
         }
     }
     rows
 }
 
 fn table(rows: &[Row]) -> String {
-    let head = ["figure", "result", "floor", "target", "verdict", "of"].map(str::to_owned);
+    let head = ["metric", "result", "floor", "target", "status", "date"].map(str::to_owned);
     let lines = [head.to_vec(), vec!["---".to_owned(); 6]];
     let lines = lines.iter().chain(rows);
     lines.map(|row| format!("| {} |\n", row.join(" | "))).collect()
@@ -101,8 +101,8 @@ fn replaced(text: &str, page: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n{page}\n{END}{after}"))
 }
 
-/// What a program says of itself, in one line.
-fn said(command: &mut Command) -> String {
+/// The trimmed output of a program, or `unknown` if it fails.
+fn output_line(command: &mut Command) -> String {
     process::quietly(command, "a program").map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
@@ -119,16 +119,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_lies_between_the_marks_is_replaced() {
+    fn report_replaces_only_the_text_between_markers() {
         let text = format!("before\n{BEGIN}old\n{END}after\n");
         let once = replaced(&text, "| new |\n").unwrap();
         assert_eq!(once, format!("before\n{BEGIN}\n| new |\n\n{END}after\n"));
         assert_eq!(replaced(&once, "| new |\n").unwrap(), once);
-        assert_eq!(replaced("no marks", ""), None);
+        assert_eq!(replaced("no markers", ""), None);
     }
 
     #[test]
-    fn rows_of_what_was_not_run_stay_with_their_day() {
+    fn report_keeps_rows_of_other_benches() {
         let old = [
             ["read: a", "1", "", "", "", "yesterday"],
             ["idle: b", "2", "", "", "", "yesterday"],
@@ -137,10 +137,13 @@ mod tests {
         let page = replaced(&format!("{BEGIN}{END}"), &format!("{}\nOn a machine.\n", table(&old))).unwrap();
         assert_eq!(rows(&page), old);
         let new = ["read: a", "read: c"].map(|name| BenchResult::more(name, 3.0, "", 0));
-        let told: Vec<String> = merged(old, &new, "today")
+        let merged_rows: Vec<String> = merged(old, &new, "today")
             .iter()
             .map(|row| format!("{} {} {}", row[0], row[1], row[5]))
             .collect();
-        assert_eq!(told, ["read: a 3 today", "read: c 3 today", "idle: b 2 yesterday"]);
+        assert_eq!(
+            merged_rows,
+            ["read: a 3 today", "read: c 3 today", "idle: b 2 yesterday"]
+        );
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::fs;
 
-/// A spread of more than this share of the median proves nothing.
-const WIDEST_SPREAD: f64 = 0.15;
+/// Maximum interquartile range as a share of the median. A result with a larger one is inconclusive.
+const MAX_SPREAD: f64 = 0.15;
 
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +22,9 @@ pub(super) enum TargetResult {
     /// Worse than it may be.
     Below,
     /// The measurements differ too much.
-    None,
-    /// Not judged.
-    Untold,
+    Inconclusive,
+    /// The result has neither floor nor target.
+    Unrated,
 }
 
 /// One line of the result.
@@ -92,11 +92,11 @@ impl BenchResult {
             Better::Less => self.value - spread <= bound,
         };
         let reaches = |bound| within(bound, 0.0);
-        if let Some(spread) = self.spread.filter(|spread| *spread > WIDEST_SPREAD * self.value) {
-            // What does not come near its floor is below it, however wide.
+        if let Some(spread) = self.spread.filter(|spread| *spread > MAX_SPREAD * self.value) {
+            // A result that misses its floor by more than the spread is below it in any case.
             let may_reach = self.floor.is_none_or(|floor| within(floor, spread));
             return if may_reach {
-                TargetResult::None
+                TargetResult::Inconclusive
             } else {
                 TargetResult::Below
             };
@@ -104,7 +104,7 @@ impl BenchResult {
         match (self.floor.map(reaches), self.target.map(reaches)) {
             (Some(false), _) => TargetResult::Below,
             (_, Some(true)) => TargetResult::AtTarget,
-            (None, None) => TargetResult::Untold,
+            (None, None) => TargetResult::Unrated,
             _ => TargetResult::Enough,
         }
     }
@@ -123,8 +123,8 @@ impl BenchResult {
         let target_result = match self.target_result() {
             TargetResult::AtTarget | TargetResult::Enough => "ok",
             TargetResult::Below => "below",
-            TargetResult::None => "no verdict",
-            TargetResult::Untold => "",
+            TargetResult::Inconclusive => "inconclusive",
+            TargetResult::Unrated => "",
         };
         [
             self.name.clone(),
@@ -138,7 +138,7 @@ impl BenchResult {
 
 /// All lines, as a table that is readable as it is.
 pub(super) fn table(results: &[BenchResult]) -> String {
-    let head = ["figure", "result", "floor", "target", "verdict"].map(str::to_owned);
+    let head = ["metric", "result", "floor", "target", "status"].map(str::to_owned);
     let mut rows = vec![head, ["---", "---", "---", "---", "---"].map(str::to_owned)];
     rows.extend(results.iter().map(BenchResult::cells));
     rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect()
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quartiles_lie_between_values() {
+    fn quartiles_are_interpolated() {
         assert_eq!(median_and_spread(&[5.0, 1.0, 3.0, 2.0, 4.0]), (3.0, 2.0));
         assert_eq!(median_and_spread(&[1.0, 2.0]), (1.5, 0.5));
         assert_eq!(median_and_spread(&[7.0]), (7.0, 0.0));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_follow_the_direction() {
+    fn target_result_follows_the_direction() {
         let speed = |value| {
             BenchResult::more("x", value, "", 2)
                 .floor(0.5)
@@ -228,7 +228,10 @@ mod tests {
             [51.0, 50.0, 24.0].map(memory),
             [TargetResult::Below, TargetResult::Enough, TargetResult::AtTarget]
         );
-        assert_eq!(BenchResult::more("x", 1.0, "", 0).target_result(), TargetResult::Untold);
+        assert_eq!(
+            BenchResult::more("x", 1.0, "", 0).target_result(),
+            TargetResult::Unrated
+        );
         assert_eq!(
             BenchResult::more("x", 1.0, "", 0).target(2.0).target_result(),
             TargetResult::Enough
@@ -241,22 +244,26 @@ mod tests {
         };
         assert_eq!(
             [0.39, 0.45, 0.55].map(wide),
-            [TargetResult::Below, TargetResult::None, TargetResult::None]
+            [
+                TargetResult::Below,
+                TargetResult::Inconclusive,
+                TargetResult::Inconclusive
+            ]
         );
     }
 
     #[test]
-    fn the_table_is_readable() {
+    fn results_table_is_markdown() {
         let result = BenchResult::more("speed", 0.6, "", 2).spread(0.01).floor(0.5);
         assert_eq!(
             table(&[result]),
-            "| figure | result | floor | target | verdict |\n| --- | --- | --- | --- | --- |\n\
+            "| metric | result | floor | target | status |\n| --- | --- | --- | --- | --- |\n\
              | speed | 0.60 (IQR 0.01) | ≥ 0.50 |  | ok |\n"
         );
     }
 
     #[test]
-    fn stolen_time_is_the_eighth_number() {
+    fn ticks_read_the_steal_column() {
         let before = Ticks::read("cpu  10 0 10 80 0 0 0 0 0 0\ncpu0 1 2 3\n");
         let after = Ticks::read("cpu  60 0 20 100 0 0 0 20 5 0\n");
         assert_eq!(after.stolen_since(&before), 20);

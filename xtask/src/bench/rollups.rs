@@ -5,10 +5,10 @@ use std::process::Command;
 
 use super::Options;
 use super::data::accounts;
-use super::dispatch::{PATIENCE, RECORD_AND_START, rate, replayed};
+use super::dispatch::{CAMPAIGN_TIMEOUT, RECORD_AND_START, message_rate, replay};
 use super::fixture::Fixture;
 use super::results::{BenchResult, median_and_spread};
-use super::sending::{Platform, Sender, people};
+use super::sending::{Sender, WhatsappSimulator, create_contacts};
 use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
@@ -17,36 +17,36 @@ use crate::{paths, process};
 const CONTACTS: u32 = 20_000;
 const NUMBERS: [&str; 2] = ["106540352242931", "106540352242932"];
 
-/// Between these the statement counts.
-const COUNTS: [&str; 2] = ["), counted AS (", "), rivals AS MATERIALIZED ("];
+/// Delimiters of the part of the statement that counts.
+const COUNTS: [&str; 2] = ["), counted AS (", "), concurrent_runs AS MATERIALIZED ("];
 
 pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let without = without_counts(RECORD_AND_START)?;
-    let mut names = accounts().into_iter().skip(14);
-    let (counting, silent) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
-    let platform = Platform::start(fixture, OTHER_LOG)?;
-    let server = platform.serve(fixture, SERVER_LOG)?;
-    for (account, number) in [&counting, &silent].into_iter().zip(NUMBERS) {
-        people(fixture, account, CONTACTS)?;
+    let mut accounts = accounts().into_iter().skip(14);
+    let (counting, uncounted) = (accounts.next().unwrap_or_default(), accounts.next().unwrap_or_default());
+    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let server = simulator.serve(fixture, SERVER_LOG)?;
+    for (account, number) in [&counting, &uncounted].into_iter().zip(NUMBERS) {
+        create_contacts(fixture, account, CONTACTS)?;
         Sender::new(fixture, &server, account)?.connect_number(number, None)?;
     }
     let sender = Sender::new(fixture, &server, &counting)?;
     // Contacts and numbers were made by SQL and by a server: counted from here on.
     process::quietly(&mut task(fixture, "rebuild", &counting), "recado rollups rebuild")?;
-    // Both accounts are known to the planner before anything is measured: the statement is prepared anew each time.
-    replayed(fixture, &counting, RECORD_AND_START, CONTACTS)?;
-    replayed(fixture, &silent, &without, CONTACTS)?;
+    // Give the planner statistics of both accounts before the measurement: the statement is prepared each time.
+    replay(fixture, &counting, RECORD_AND_START, CONTACTS)?;
+    replay(fixture, &uncounted, &without, CONTACTS)?;
     connect(&fixture.database())?
         .batch_execute("ANALYZE campaign_sends")
-        .context(|| "cannot look at the sends".to_owned())?;
-    sender.send(PATIENCE)?;
+        .context(|| "cannot analyze the sends".to_owned())?;
+    sender.send(CAMPAIGN_TIMEOUT)?;
     let (mut runs, mut statements) = (Vec::new(), Vec::new());
     for number in 1..=options.pairs {
-        let whole = rate(fixture, &sender.send(PATIENCE)?)?;
-        let with = replayed(fixture, &counting, RECORD_AND_START, CONTACTS)?;
-        let alone = replayed(fixture, &silent, &without, CONTACTS)?;
+        let whole = message_rate(fixture, &sender.send(CAMPAIGN_TIMEOUT)?)?;
+        let with = replay(fixture, &counting, RECORD_AND_START, CONTACTS)?;
+        let alone = replay(fixture, &uncounted, &without, CONTACTS)?;
         println!(
-            "{number}/{}: {whole:.0} messages a second; the statement {with:.0}, {alone:.0} without counting",
+            "{number}/{}: {whole:.0} messages per second; the statement {with:.0}, {alone:.0} without counting",
             options.pairs
         );
         statements.push(with / alone);
@@ -55,19 +55,14 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     }
     let (run, spread) = median_and_spread(&runs);
     let (statement, _) = median_and_spread(&statements);
-    let differing = differences(fixture, &counting)?;
+    let differing = verify(fixture, &counting)?;
     Ok(vec![
-        BenchResult::more("rollups: a run, to one without counting", run, "", 2)
+        BenchResult::more("rollups: run throughput with rollups / without", run, "", 2)
             .spread(spread)
             .floor(0.90)
             .target(0.97),
-        BenchResult::more(
-            "rollups: statement of a run, to that without counting",
-            statement,
-            "",
-            2,
-        ),
-        BenchResult::less("rollups: sums that differ from their rows", differing, "", 0)
+        BenchResult::more("rollups: statement throughput with rollups / without", statement, "", 2),
+        BenchResult::less("rollups: rollups that differ from their source rows", differing, "", 0)
             .floor(0.0)
             .target(0.0),
     ])
@@ -81,16 +76,16 @@ fn without_counts(statement: &str) -> Result<String> {
         .and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
     match parts {
         Some((before, after)) => Ok(format!("{before}{end}{after}")),
-        None => fail("the statement of a run counts otherwise than it did"),
+        None => fail("the statement of a run has changed: update COUNTS in bench/rollups.rs"),
     }
 }
 
-/// None, or one or more: the command names them.
-fn differences(fixture: &Fixture, account: &str) -> Result<f64> {
+/// Runs `recado rollups verify`. Returns 1 and prints its output if it finds differences, else 0.
+fn verify(fixture: &Fixture, account: &str) -> Result<f64> {
     match process::quietly(&mut task(fixture, "verify", account), "recado rollups verify") {
         Ok(_) => Ok(0.0),
-        Err(told) => {
-            println!("{told}");
+        Err(report) => {
+            println!("{report}");
             Ok(1.0)
         }
     }
@@ -109,10 +104,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_but_the_counts_is_left_out() {
+    fn without_counts_removes_only_the_counting() {
         let text = without_counts(RECORD_AND_START).unwrap();
         assert!(!text.contains("campaign_counter_slots") && !text.contains("message_usage_slots"));
-        assert!(text.contains("sent_messages") && text.contains("rivals AS MATERIALIZED ("));
+        assert!(text.contains("sent_messages") && text.contains("concurrent_runs AS MATERIALIZED ("));
         assert!(without_counts("SELECT 1").is_err());
     }
 }

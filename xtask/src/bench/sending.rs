@@ -14,13 +14,13 @@ use crate::services::free_port;
 use crate::services::postgres::connect;
 use crate::signals;
 
-/// The longest that a limit holds somebody up.
-const LIMITED: Duration = Duration::from_secs(70);
+/// How long to retry a start that the rate limit refuses: longer than the limit's window.
+const RATE_LIMIT_WAIT: Duration = Duration::from_secs(70);
 
 pub(super) const APP_SECRET: &str = "bench-app-secret";
 
-/// The stand-in for the messaging platform.
-pub(super) struct Platform {
+/// The simulators in a process of their own; the client is connected to the WhatsApp simulator.
+pub(super) struct WhatsappSimulator {
     pub(super) base: String,
     /// Where webhooks are taken.
     pub(super) receiver: String,
@@ -28,8 +28,8 @@ pub(super) struct Platform {
     _process: Process,
 }
 
-impl Platform {
-    /// Starts it, silent and as fast as it can be: not what it plays in development.
+impl WhatsappSimulator {
+    /// Starts it without callbacks, delays or limits, unlike in development.
     pub(super) fn start(fixture: &Fixture, log: &str) -> Result<Self> {
         super::fixture::release(&["--package", "recado-simulators", "--bin", "recado-simulators"])?;
         let mut command = std::process::Command::new(paths::released("recado-simulators"));
@@ -77,12 +77,14 @@ impl Platform {
         let accepted = counters.get("accepted").and_then(Value::as_u64);
         match accepted.and_then(|count| u32::try_from(count).ok()) {
             Some(accepted) => Ok(accepted),
-            None => fail(format!("the simulator does not count: {counters}")),
+            None => fail(format!(
+                "the simulator returned no count of accepted messages: {counters}"
+            )),
         }
     }
 
-    /// When each of the last messages came, in milliseconds.
-    pub(super) fn moments(&self) -> Result<Vec<u64>> {
+    /// Time of each message in the ledger, in milliseconds since 1970.
+    pub(super) fn send_times(&self) -> Result<Vec<u64>> {
         let ledger = self.client.get("/_sim/ledger")?.body;
         let entries = ledger.as_array().cloned().unwrap_or_default();
         let sends = entries.iter().filter(|entry| {
@@ -92,7 +94,7 @@ impl Platform {
         Ok(sends.filter_map(|entry| entry.get("at_ms")?.as_u64()).collect())
     }
 
-    pub(super) fn forget(&self) -> Result<()> {
+    pub(super) fn reset(&self) -> Result<()> {
         self.client.post("/_sim/reset", &json!({})).map(drop)
     }
 
@@ -151,31 +153,31 @@ impl Sender {
             let reply = self.client.post(&path, &json!({}))?;
             match reply.status {
                 200 => return Ok(()),
-                429 if began.elapsed() < LIMITED && !signals::received() => sleep(Duration::from_secs(1)),
-                status => return fail(format!("{path} answered {status}: {}", reply.body)),
+                429 if began.elapsed() < RATE_LIMIT_WAIT && !signals::received() => sleep(Duration::from_secs(1)),
+                status => return fail(format!("{path} responded with {status}: {}", reply.body)),
             }
         }
     }
 
-    pub(super) fn wait_for_end(&self, id: &str, patience: Duration) -> Result<()> {
+    pub(super) fn wait_for_end(&self, id: &str, timeout: Duration) -> Result<()> {
         let began = Instant::now();
         loop {
             let reply = self.client.get(&format!("/api/campaigns/{id}"))?;
             match reply.body.pointer("/data/status").and_then(Value::as_str) {
                 Some("completed") => return Ok(()),
-                Some("sending") if began.elapsed() < patience && !signals::received() => {}
-                _ => return fail(format!("the campaign does not end well: {}", reply.body)),
+                Some("sending") if began.elapsed() < timeout && !signals::received() => {}
+                _ => return fail(format!("the campaign did not complete: {}", reply.body)),
             }
             // Not too often: looking costs the database, too.
             sleep((began.elapsed() / 10).max(Duration::from_millis(20)));
         }
     }
 
-    /// One campaign from its beginning to its end, in silence.
-    pub(super) fn send(&self, patience: Duration) -> Result<String> {
+    /// Runs a campaign to its end.
+    pub(super) fn send(&self, timeout: Duration) -> Result<String> {
         let id = self.campaign()?;
         self.begin(&id)?;
-        self.wait_for_end(&id, patience)?;
+        self.wait_for_end(&id, timeout)?;
         Ok(id)
     }
 
@@ -184,11 +186,11 @@ impl Sender {
             .map(drop)
     }
 
-    /// How many of its sends are not pending any more.
-    pub(super) fn left(&self, id: &str) -> Result<f64> {
+    /// The number of the campaign's sends that are no longer pending.
+    pub(super) fn processed(&self, id: &str) -> Result<f64> {
         let reply = self.client.get(&format!("/api/campaigns/{id}/stats"))?;
-        let of = |field: &str| reply.body.pointer(&format!("/data/{field}")).and_then(Value::as_f64);
-        match (of("total"), of("pending")) {
+        let count = |field: &str| reply.body.pointer(&format!("/data/{field}")).and_then(Value::as_f64);
+        match (count("total"), count("pending")) {
             (Some(total), Some(pending)) => Ok(total - pending),
             _ => fail(format!("no stats: {}", reply.body)),
         }
@@ -199,7 +201,7 @@ impl Sender {
         if reply.status == status {
             Ok(reply)
         } else {
-            fail(format!("{path} answered {}: {}", reply.status, reply.body))
+            fail(format!("{path} responded with {}: {}", reply.status, reply.body))
         }
     }
 }
@@ -211,9 +213,8 @@ fn id_of(reply: &Reply) -> Result<String> {
     }
 }
 
-/// Gives the account so many contacts in place of those it has, a plan that lets it write to all of them, and a template
-/// that may be sent.
-pub(super) fn people(fixture: &Fixture, account: &str, contacts: u32) -> Result<()> {
+/// Replaces the contacts of an account, and gives it a plan with a sufficient quota and an approved template.
+pub(super) fn create_contacts(fixture: &Fixture, account: &str, contacts: u32) -> Result<()> {
     let sql = format!(
         "UPDATE accounts SET plan = 'scale' WHERE id = '{account}';
          DELETE FROM message_usage_slots WHERE account_id = '{account}';
@@ -230,12 +231,12 @@ pub(super) fn people(fixture: &Fixture, account: &str, contacts: u32) -> Result<
     client
         .batch_execute(&sql)
         .and_then(|()| client.batch_execute("VACUUM ANALYZE contacts"))
-        .context(|| "cannot make contacts".to_owned())
+        .context(|| "cannot create contacts".to_owned())
 }
 
-/// Makes a campaign to all contacts of the account that is sending already, beyond what its plan allows; held by a worker
-/// that goes by the campaign's id, or by nobody.
-pub(super) fn frozen(fixture: &Fixture, account: &str, held: bool) -> Result<String> {
+/// Inserts a run to all contacts of the account whose send rows exist already. It may exceed the plan's quota.
+/// `claimed`: the run has a lease of a worker with the campaign's id, else no worker.
+pub(super) fn create_frozen_run(fixture: &Fixture, account: &str, claimed: bool) -> Result<String> {
     let mut client = connect(&fixture.database())?;
     let row = client.query_one(
         "INSERT INTO campaigns (account_id, id, name, template_id, status, profile_id, executed_at, quota_month)
@@ -246,8 +247,8 @@ pub(super) fn frozen(fixture: &Fixture, account: &str, held: bool) -> Result<Str
     );
     let campaign: String = row
         .and_then(|row| row.try_get(0))
-        .context(|| "cannot make a campaign".to_owned())?;
-    let worker = if held {
+        .context(|| "cannot create a campaign".to_owned())?;
+    let worker = if claimed {
         format!("'{campaign}'")
     } else {
         "NULL".to_owned()

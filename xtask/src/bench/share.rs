@@ -22,7 +22,7 @@ struct Case {
     name: &'static str,
     path: &'static str,
     creates: bool,
-    asks_the_database: bool,
+    uses_database: bool,
     floor: f64,
     target: f64,
 }
@@ -31,7 +31,7 @@ const PLANS: Case = Case {
     name: "plans",
     path: "/api/billing/plans",
     creates: false,
-    asks_the_database: false,
+    uses_database: false,
     floor: 0.75,
     target: 0.90,
 };
@@ -40,7 +40,7 @@ const LIST: Case = Case {
     name: "list",
     path: "/api/campaigns?limit=20",
     creates: false,
-    asks_the_database: true,
+    uses_database: true,
     floor: 0.50,
     target: 0.70,
 };
@@ -49,7 +49,7 @@ const CREATE: Case = Case {
     name: "create",
     path: "/api/campaigns",
     creates: true,
-    asks_the_database: true,
+    uses_database: true,
     floor: 0.45,
     target: 0.65,
 };
@@ -70,7 +70,7 @@ pub(super) fn create(fixture: &Fixture, options: Options) -> Result<Vec<BenchRes
     // Nobody has to relay what happened in order to be measured.
     connect(&fixture.database())?
         .batch_execute("DELETE FROM campaigns WHERE name = 'Bench'; TRUNCATE outbox_events")
-        .context(|| "cannot clear away".to_owned())?;
+        .context(|| "cannot delete the campaigns".to_owned())?;
     Ok(results)
 }
 
@@ -92,11 +92,11 @@ impl Case {
         fixture::build_bare()?;
         let server = fixture.launch(&fixture.uncounted()?)?;
         let dir = fixture.dir().join(self.name);
-        fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
+        fs::create_dir_all(&dir).context(|| format!("cannot create {}", dir.display()))?;
         let wrk = Wrk::new(wrk_or_install()?, &dir, &self.requests(fixture)?)?;
-        let body = self.ask(fixture, &server, 0)?;
+        let body = self.request_once(fixture, &server, 0)?;
         let (bare, bare_url) = start_bare(fixture, &body)?;
-        let pgbench = match self.asks_the_database {
+        let pgbench = match self.uses_database {
             true => Some(self.pgbench(fixture, &server)?),
             false => None,
         };
@@ -128,19 +128,20 @@ impl Case {
 
     fn results(&self, rounds: &[Round]) -> Vec<BenchResult> {
         let of = |value: fn(&Round) -> f64| median_and_spread(&rounds.iter().map(value).collect::<Vec<_>>());
-        let rate = |name: &str, value: f64| BenchResult::more(format!("{}: {name}", self.name), value, "/s", 0);
+        let rate =
+            |part: &str, value: f64| BenchResult::more(format!("{}: {part} throughput", self.name), value, "/s", 0);
         let (share, spread) = of(Round::share);
         let mut results = vec![
             BenchResult::more(format!("{}: share of the limit", self.name), share, "", 2)
                 .spread(spread)
                 .floor(self.floor)
                 .target(self.target),
-            rate("the server", of(|round| round.whole).0),
-            rate("a bare handler", of(|round| round.handler).0),
+            rate("server", of(|round| round.whole).0),
+            rate("bare handler", of(|round| round.handler).0),
         ];
-        if self.asks_the_database {
+        if self.uses_database {
             let statements = of(|round| round.statements.unwrap_or(f64::NAN)).0;
-            results.push(rate("the statements alone", statements));
+            results.push(rate("statements", statements));
         }
         results
     }
@@ -159,10 +160,10 @@ impl Case {
             .collect()
     }
 
-    /// What one target's account is answered.
-    fn ask(&self, fixture: &Fixture, server: &Server, target: usize) -> Result<Value> {
+    /// Sends the request for a target's account and returns the response.
+    fn request_once(&self, fixture: &Fixture, server: &Server, target: usize) -> Result<Value> {
         let Some(target) = targets().into_iter().nth(target) else {
-            return fail("there is nothing to ask for");
+            return fail("there is no target");
         };
         let client = Client::new(&server.base, fixture.headers(&target.account)?);
         let reply = match self.creates {
@@ -171,7 +172,7 @@ impl Case {
         };
         match reply.status {
             200 | 201 => Ok(reply.body),
-            status => fail(format!("{} answered {status}: {}", self.path, reply.body)),
+            status => fail(format!("{} responded with {status}: {}", self.path, reply.body)),
         }
     }
 
@@ -183,13 +184,13 @@ impl Case {
         let (threads, connections) = threads_and_connections();
         let last = std::cell::RefCell::new(Value::Null);
         let mut script = captured::script(fixture, || {
-            last.replace(self.ask(fixture, server, 0)?);
+            last.replace(self.request_once(fixture, server, 0)?);
             Ok(())
         })?;
-        if let Some(made) = last.into_inner().pointer("/data/id").and_then(Value::as_str) {
-            // Each run makes another one. Where the id is told within a text it stays what it was.
-            let anew = script.replace(&format!("'{made}'"), "md5(:number::text)::uuid");
-            script = format!("\\set number random(1, 9000000000000000000)\n{anew}");
+        if let Some(id) = last.into_inner().pointer("/data/id").and_then(Value::as_str) {
+            // Each run of the script creates a row with a new id. An id within a longer text stays the same.
+            let with_new_id = script.replace(&format!("'{id}'"), "md5(:number::text)::uuid");
+            script = format!("\\set number random(1, 9000000000000000000)\n{with_new_id}");
         }
         let mut scripts: Vec<PathBuf> = Vec::new();
         let targets = targets();
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_adds_the_costs_there_are() {
+    fn share_adds_the_costs_of_the_measured_parts() {
         let mut round = Round {
             whole: 10.0,
             handler: 60.0,

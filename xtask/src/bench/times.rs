@@ -5,8 +5,8 @@ use std::time::Instant;
 use crate::error::{Result, fail};
 use crate::http::Client;
 
-/// Requests that are not measured, and those that are.
-const WARMING: usize = 10;
+/// Numbers of unmeasured warm-up requests and of measured requests.
+const WARM_UP: usize = 10;
 pub(super) const MEASURED: usize = 80;
 
 /// The time of each of so many requests, in milliseconds, shortest first.
@@ -20,8 +20,8 @@ impl Times {
 
     /// What so many percent of them did not exceed; not a number where there are none.
     pub(super) fn at(&self, percent: usize) -> f64 {
-        let place = self.0.len().saturating_sub(1) * percent / 100;
-        self.0.get(place).copied().unwrap_or(f64::NAN)
+        let index = self.0.len().saturating_sub(1) * percent / 100;
+        self.0.get(index).copied().unwrap_or(f64::NAN)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -33,24 +33,24 @@ impl Times {
 pub(super) fn timed(client: &Client, path: &str) -> Result<f64> {
     let began = Instant::now();
     let (status, body) = client.text(path)?;
-    let taken = began.elapsed();
+    let elapsed = began.elapsed();
     if status != 200 {
-        return fail(format!("{path} answered {status}: {body}"));
+        return fail(format!("{path} responded with {status}: {body}"));
     }
-    Ok(taken.as_secs_f64() * 1000.0)
+    Ok(elapsed.as_secs_f64() * 1000.0)
 }
 
-/// Two requests in turns.
-pub(super) fn in_turns(one: (&Client, &str), other: (&Client, &str)) -> Result<(Times, Times)> {
-    let (mut of_one, mut of_other) = (Vec::new(), Vec::new());
-    for number in 0..WARMING + MEASURED {
-        let (first, second) = (timed(one.0, one.1)?, timed(other.0, other.1)?);
-        if number >= WARMING {
-            of_one.push(first);
-            of_other.push(second);
+/// Measures two requests alternately.
+pub(super) fn alternately(a: (&Client, &str), b: (&Client, &str)) -> Result<(Times, Times)> {
+    let (mut times_a, mut times_b) = (Vec::new(), Vec::new());
+    for number in 0..WARM_UP + MEASURED {
+        let (time_a, time_b) = (timed(a.0, a.1)?, timed(b.0, b.1)?);
+        if number >= WARM_UP {
+            times_a.push(time_a);
+            times_b.push(time_b);
         }
     }
-    Ok((Times::of(of_one), Times::of(of_other)))
+    Ok((Times::of(times_a), Times::of(times_b)))
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_by_their_share() {
+    fn times_return_percentiles() {
         let times = Times::of((1..=101).rev().map(f64::from).collect());
         assert_eq!((times.at(50), times.at(95), times.at(100)), (51.0, 96.0, 101.0));
         assert!(Times::of(Vec::new()).at(50).is_nan());

@@ -17,7 +17,7 @@ use crate::process;
 
 /// As many bytes as a document may have.
 const MEGABYTES: usize = 100;
-const PIECE: usize = 1_000_000;
+const CHUNK: usize = 1_000_000;
 const BOUNDARY: &str = "----bench";
 const PATH: &str = "/api/templates/media/upload";
 
@@ -32,29 +32,29 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     };
     // As everywhere, the first time is not measured: connections are opened, and the kernel finds its pages.
     upload(fixture, &server, &account)?;
-    emptied(&store)?;
+    empty(&store)?;
     let before = memory::of(server.process.id())?.now;
-    let (mut shares, mut most) = (Vec::new(), 0.0_f64);
+    let (mut shares, mut peak_increase) = (Vec::new(), 0.0_f64);
     for number in 1..=options.pairs {
         let (took, peak) = memory::peak_during(server.process.id(), || upload(fixture, &server, &account))?;
-        // Nobody's bytes are on their way to the disk while the others' are taken.
-        emptied(&store)?;
-        let alone = written(&store)?;
-        emptied(&store)?;
+        // Empty the store between the two, so that neither competes with the other's writes to the disk.
+        empty(&store)?;
+        let alone = run_dd(&store)?;
+        empty(&store)?;
         println!(
             "{number}/{}: {took:.3} s, dd {alone:.3} s, {:.1} MiB more",
             options.pairs,
             peak - before
         );
         shares.push(alone / took);
-        most = most.max(peak - before);
+        peak_increase = peak_increase.max(peak - before);
     }
     let (share, spread) = median_and_spread(&shares);
     Ok(vec![
-        BenchResult::less("upload: memory beyond what there was", most, " MiB", 1)
+        BenchResult::less("upload: peak memory increase", peak_increase, " MiB", 1)
             .floor(16.0)
             .target(4.0),
-        BenchResult::more("upload: rate, to that of dd to the same store", share, "", 2)
+        BenchResult::more("upload: throughput / dd to the same directory", share, "", 2)
             .spread(spread)
             .floor(0.5)
             .target(0.8),
@@ -68,7 +68,7 @@ fn upload(fixture: &Fixture, server: &Server, account: &str) -> Result<f64> {
          Content-Type: application/pdf\r\n\r\n"
     );
     let tail = format!("\r\n--{BOUNDARY}--\r\n");
-    let length = head.len() + MEGABYTES * PIECE + tail.len();
+    let length = head.len() + MEGABYTES * CHUNK + tail.len();
     let mut request = format!(
         "POST {PATH} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\
          Content-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
@@ -79,11 +79,11 @@ fn upload(fixture: &Fixture, server: &Server, account: &str) -> Result<f64> {
     request.push_str("\r\n");
     request.push_str(&head);
     let mut first = b"%PDF-1.7\n".to_vec();
-    first.resize(PIECE, b'x');
-    let rest = vec![b'x'; PIECE];
+    first.resize(CHUNK, b'x');
+    let rest = vec![b'x'; CHUNK];
     let port = port(&server.base)?;
     let began = Instant::now();
-    let talk = || -> std::io::Result<String> {
+    let exchange = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         stream.write_all(request.as_bytes())?;
@@ -91,20 +91,20 @@ fn upload(fixture: &Fixture, server: &Server, account: &str) -> Result<f64> {
             stream.write_all(if number == 0 { &first } else { &rest })?;
         }
         stream.write_all(tail.as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
+        let mut response = String::new();
+        stream.read_to_string(&mut response)?;
+        Ok(response)
     };
-    let answer = talk().context(|| "the upload broke off".to_owned())?;
+    let response = exchange().context(|| "the upload failed".to_owned())?;
     let took = began.elapsed().as_secs_f64();
-    match answer.split(' ').nth(1) {
+    match response.split(' ').nth(1) {
         Some("200" | "201") => Ok(took),
-        _ => fail(format!("an upload was answered {answer}")),
+        _ => fail(format!("an upload got the response {response}")),
     }
 }
 
-/// Seconds that dd needs for as many bytes until they are on the disk, as those of the store are when it answers.
-fn written(store: &Path) -> Result<f64> {
+/// Seconds that `dd` takes to write as many bytes and sync them, as the store does before it responds.
+fn run_dd(store: &Path) -> Result<f64> {
     let file = store.join("dd");
     let mut dd = Command::new("dd");
     dd.args(["if=/dev/zero", "bs=64K", "count=1526", "conv=fsync"])
@@ -114,8 +114,7 @@ fn written(store: &Path) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Removes what lies in the store.
-fn emptied(store: &Path) -> Result<()> {
+fn empty(store: &Path) -> Result<()> {
     let doing = || format!("cannot empty {}", store.display());
     fs::remove_dir_all(store).context(doing)?;
     fs::create_dir(store).context(doing)

@@ -12,7 +12,7 @@ use super::data::accounts;
 use super::fixture::Fixture;
 use super::load::Wrk;
 use super::results::{BenchResult, median_and_spread};
-use super::sending::{Platform, Sender};
+use super::sending::{Sender, WhatsappSimulator};
 use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
@@ -22,10 +22,10 @@ use crate::signals;
 
 /// Events of one round, and how many of them one change made: as many as a turn of a campaign.
 const EVENTS: u32 = 20_000;
-const TOGETHER: u32 = 25;
+const EVENTS_PER_ROW: u32 = 25;
 
-/// The longest that a round may take.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Time limit of a round.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Deliveries a second: the server's, the receiver's alone, and those that the statements alone would take.
 struct Round {
@@ -35,30 +35,30 @@ struct Round {
 }
 
 impl Round {
-    fn of_the_limit(&self) -> Option<f64> {
+    fn share_of_limit(&self) -> Option<f64> {
         Some(self.whole * (1.0 / self.receiver + 1.0 / self.statements?))
     }
 }
 
 pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
-    let mut names = accounts().into_iter().skip(6);
-    let (quick, hanging) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
-    let platform = Platform::start(fixture, OTHER_LOG)?;
-    let server = platform.serve(fixture, SERVER_LOG)?;
-    let receiver = Client::new(&platform.receiver, Vec::new());
+    let mut accounts = accounts().into_iter().skip(6);
+    let (quick, hanging) = (accounts.next().unwrap_or_default(), accounts.next().unwrap_or_default());
+    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let server = simulator.serve(fixture, SERVER_LOG)?;
+    let receiver = Client::new(&simulator.receiver, Vec::new());
     let sender = Sender::new(fixture, &server, &quick)?;
-    endpoint(&sender, &format!("{}/quick", platform.receiver))?;
+    create_endpoint(&sender, &format!("{}/quick", simulator.receiver))?;
     let wrk = Wrk::posting(wrk_or_install()?, fixture.dir(), "/alone", &body(&quick))?;
     let mut rounds = Vec::new();
     for number in 1..=options.pairs {
-        let receiver_alone = wrk.run(&platform.receiver, options.seconds)?;
+        let receiver_alone = wrk.run(&simulator.receiver, options.seconds)?;
         receiver.post("/_sim/reset", &json!({}))?;
-        let before = Statements::so_far(fixture)?;
-        let whole = delivered(fixture, &receiver, &quick)?;
+        let before = Statements::read(fixture)?;
+        let whole = delivery_rate(fixture, &receiver, &quick)?;
         let round = Round {
             whole,
             receiver: receiver_alone,
-            statements: Statements::so_far(fixture)?
+            statements: Statements::read(fixture)?
                 .since(before)
                 .map(|time| f64::from(EVENTS) / time),
         };
@@ -71,13 +71,13 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
         );
         rounds.push(round);
     }
-    let hung = beside_a_hanging_one(fixture, &server.base, &receiver, [&quick, &hanging], options)?;
-    Ok(results(&rounds, &hung))
+    let ratios = with_hanging_receiver(fixture, &server.base, &receiver, [&quick, &hanging], options)?;
+    Ok(results(&rounds, &ratios))
 }
 
-fn results(rounds: &[Round], hung: &[f64]) -> Vec<BenchResult> {
+fn results(rounds: &[Round], hanging_ratios: &[f64]) -> Vec<BenchResult> {
     let median = |of: fn(&Round) -> f64| median_and_spread(&rounds.iter().map(of).collect::<Vec<_>>()).0;
-    let shares: Vec<f64> = rounds.iter().filter_map(Round::of_the_limit).collect();
+    let shares: Vec<f64> = rounds.iter().filter_map(Round::share_of_limit).collect();
     let mut results = Vec::new();
     if !shares.is_empty() {
         let (share, spread) = median_and_spread(&shares);
@@ -85,33 +85,28 @@ fn results(rounds: &[Round], hung: &[f64]) -> Vec<BenchResult> {
         results.push(result.floor(0.45).target(0.70));
     }
     let whole = median(|round| round.whole);
-    results.push(BenchResult::more("webhooks: deliveries", whole, "/s", 0));
+    results.push(BenchResult::more("webhooks: delivery throughput", whole, "/s", 0));
     results.push(BenchResult::more(
-        "webhooks: the receiver alone",
+        "webhooks: receiver throughput",
         median(|round| round.receiver),
         "/s",
         0,
     ));
     results.push(BenchResult::more(
-        "webhooks: the statements alone",
+        "webhooks: statements throughput",
         median(|round| round.statements.unwrap_or(f64::NAN)),
         "/s",
         0,
     ));
-    let (beside, spread) = median_and_spread(hung);
-    let kept = BenchResult::more(
-        "webhooks: speed beside a receiver that hangs, to that without",
-        beside,
-        "",
-        2,
-    );
-    results.push(kept.spread(spread).floor(0.90).target(0.97));
+    let (ratio, spread) = median_and_spread(hanging_ratios);
+    let result = BenchResult::more("webhooks: throughput with a hanging receiver / without", ratio, "", 2);
+    results.push(result.spread(spread).floor(0.90).target(0.97));
     results
 }
 
-/// How fast it is while another account's receiver takes calls and never answers, in times of before; a round of each in
-/// turn.
-fn beside_a_hanging_one(
+/// Ratios of the delivery rate while the receiver of another account accepts calls and never responds to the rate
+/// without it. The two alternate.
+fn with_hanging_receiver(
     fixture: &Fixture,
     server: &str,
     receiver: &Client,
@@ -121,13 +116,13 @@ fn beside_a_hanging_one(
     let listener = TcpListener::bind("127.0.0.1:0").context(|| "cannot listen".to_owned())?;
     let address = listener.local_addr().context(|| "cannot listen".to_owned())?;
     spawn(move || {
-        // Held, so that nobody hears of an end.
-        let _held: Vec<_> = listener.incoming().collect();
+        // Keep the connections open: the clients must not see them end.
+        let _open: Vec<_> = listener.incoming().collect();
     });
     let client = Client::new(server, fixture.headers(hanging)?);
     let body = json!({ "name": "Hanging", "url": format!("http://{address}/"), "events": ["*"], "is_active": false });
-    let made = client.post("/api/webhooks", &body)?;
-    let id = made
+    let created = client.post("/api/webhooks", &body)?;
+    let id = created
         .body
         .pointer("/data/id")
         .and_then(Value::as_str)
@@ -135,14 +130,14 @@ fn beside_a_hanging_one(
     let path = format!("/api/webhooks/{id}");
     let mut rounds = Vec::new();
     for number in 1..=options.pairs {
-        let without = delivered(fixture, receiver, quick)?;
+        let without = delivery_rate(fixture, receiver, quick)?;
         client.put(&path, &json!({ "is_active": true }))?;
-        events(fixture, hanging)?;
-        in_line(fixture)?;
-        let with = delivered(fixture, receiver, quick)?;
+        append_events(fixture, hanging)?;
+        wait_for_empty_outbox(fixture)?;
+        let with = delivery_rate(fixture, receiver, quick)?;
         client.put(&path, &json!({ "is_active": false }))?;
         println!(
-            "{number}/{}: {without:.0}/s alone, {with:.0}/s beside one that hangs",
+            "{number}/{}: {without:.0}/s alone, {with:.0}/s with a hanging receiver",
             options.pairs
         );
         rounds.push(with / without);
@@ -150,30 +145,30 @@ fn beside_a_hanging_one(
     Ok(rounds)
 }
 
-/// Waits until nothing is left in the outbox: what was in it waits for its endpoint then.
-fn in_line(fixture: &Fixture) -> Result<()> {
+/// Waits until the relay has moved all outbox events to the queues of their endpoints.
+fn wait_for_empty_outbox(fixture: &Fixture) -> Result<()> {
     let mut client = connect(&fixture.database())?;
     let began = Instant::now();
     loop {
         let row = client.query_one("SELECT NOT EXISTS (SELECT FROM outbox_events)", &[]);
         let empty = row.and_then(|row| row.try_get(0));
-        if empty.context(|| "cannot look into the outbox".to_owned())? {
+        if empty.context(|| "cannot read the outbox".to_owned())? {
             return Ok(());
         }
-        if began.elapsed() > PATIENCE || signals::received() {
-            return fail("the outbox is never empty");
+        if began.elapsed() > ROUND_TIMEOUT || signals::received() {
+            return fail("the outbox did not become empty");
         }
         sleep(Duration::from_millis(50));
     }
 }
 
-fn endpoint(sender: &Sender, url: &str) -> Result<()> {
+fn create_endpoint(sender: &Sender, url: &str) -> Result<()> {
     let body = json!({ "name": "Bench", "url": url, "events": ["*"] });
-    let made = sender.client.post("/api/webhooks", &body)?;
-    if made.status == 201 {
+    let created = sender.client.post("/api/webhooks", &body)?;
+    if created.status == 201 {
         return Ok(());
     }
-    fail(format!("no endpoint was made: {}", made.body))
+    fail(format!("the endpoint was not created: {}", created.body))
 }
 
 /// A delivery as the server writes it.
@@ -189,33 +184,33 @@ fn item(id: &str) -> Value {
         "error_code": null, "error_message": null })
 }
 
-/// Leaves a round of events behind, as changes do.
-fn events(fixture: &Fixture, account: &str) -> Result<()> {
+/// Appends the events of a round to the outbox, as changes do.
+fn append_events(fixture: &Fixture, account: &str) -> Result<()> {
     let mut client = connect(&fixture.database())?;
     let sql = format!(
         "INSERT INTO outbox_events (account_id, payload)
          SELECT '{account}', jsonb_build_object('kind', 'webhook', 'type', 'message.sent', 'items', items)
-         FROM generate_series(1, {}) CROSS JOIN (SELECT jsonb_agg('{}'::jsonb) AS items FROM generate_series(1, {TOGETHER})) i",
-        EVENTS / TOGETHER,
+         FROM generate_series(1, {}) CROSS JOIN (SELECT jsonb_agg('{}'::jsonb) AS items FROM generate_series(1, {EVENTS_PER_ROW})) i",
+        EVENTS / EVENTS_PER_ROW,
         item("n"),
     );
     client
         .batch_execute(&sql)
-        .context(|| "cannot leave events behind".to_owned())
+        .context(|| "cannot append events to the outbox".to_owned())
 }
 
-/// Deliveries a second, from the moment that the events are there to the last delivery.
-fn delivered(fixture: &Fixture, receiver: &Client, account: &str) -> Result<f64> {
+/// Deliveries per second, from the commit of the events to the last delivery.
+fn delivery_rate(fixture: &Fixture, receiver: &Client, account: &str) -> Result<f64> {
     receiver.post("/_sim/reset", &json!({}))?;
     let began = Instant::now();
-    events(fixture, account)?;
+    append_events(fixture, account)?;
     loop {
         let count = receiver.get("/_sim/count")?.body;
         let count = count.get("count").and_then(Value::as_u64).unwrap_or_default();
         if count >= u64::from(EVENTS) {
             return Ok(f64::from(EVENTS) / began.elapsed().as_secs_f64());
         }
-        if began.elapsed() > PATIENCE || signals::received() {
+        if began.elapsed() > ROUND_TIMEOUT || signals::received() {
             return fail(format!("only {count} of {EVENTS} deliveries arrived"));
         }
         sleep(Duration::from_millis(20));
@@ -226,7 +221,7 @@ fn delivered(fixture: &Fixture, receiver: &Client, account: &str) -> Result<f64>
 struct Statements(Option<f64>);
 
 impl Statements {
-    fn so_far(fixture: &Fixture) -> Result<Self> {
+    fn read(fixture: &Fixture) -> Result<Self> {
         if !fixture.cluster.has_statement_statistics() {
             return Ok(Self(None));
         }

@@ -106,13 +106,13 @@ impl Browser {
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
         let sent = self.to.write_all(&bytes).and_then(|()| self.to.flush());
-        sent.context(|| format!("cannot ask the browser for {method}"))?;
+        sent.context(|| format!("cannot send {method} to the browser"))?;
         let start = Instant::now();
         loop {
             let left = ANSWER.saturating_sub(start.elapsed());
             let mut message = match self.from.recv_timeout(left) {
                 Ok(message) => message,
-                Err(RecvTimeoutError::Timeout) => return fail(format!("the browser does not answer {method}")),
+                Err(RecvTimeoutError::Timeout) => return fail(format!("the browser did not respond to {method}")),
                 Err(RecvTimeoutError::Disconnected) => return fail("the browser has ended"),
             };
             if message.get("id") != Some(&self.next.into()) {
@@ -151,7 +151,7 @@ impl Browser {
                 return Ok(value);
             }
             if start.elapsed() > deadline {
-                return fail(format!("the page never comes to: {expression}"));
+                return fail(format!("timed out waiting in the page for: {expression}"));
             }
             signals::pause()?;
         }

@@ -32,22 +32,22 @@ pub(crate) fn run() -> Result<()> {
     let operations = operations(&base)?;
     let mut page = Page::open(Browser::start(&chromium, &scratch.dir)?, &base)?;
     page.shows(operations)?;
-    println!("ok      all {operations} operations are there");
-    page.screenshot(&picture("docs.png")?)?;
+    println!("ok      the page shows all {operations} operations");
+    page.screenshot(&screenshot_file("docs.png")?)?;
     page.try_out("/api/billing/plans")?;
-    println!("ok      GET /api/billing/plans, tried out without credentials, answers 200");
-    page.screenshot(&picture("docs-tried-out.png")?)?;
+    println!("ok      GET /api/billing/plans without credentials responds with 200");
+    page.screenshot(&screenshot_file("docs-tried-out.png")?)?;
     page.authorize("session", &session(&product.env)?)?;
     for path in ["/api/accounts", "/api/contacts"] {
         page.try_out(path)?;
-        println!("ok      GET {path} with a pasted session answers 200");
+        println!("ok      GET {path} with a pasted session responds with 200");
     }
     page.leave_authorized("session")?;
     page.authorize("apiKeyHeader", value(&product.env, "DEMO_API_KEY")?)?;
     page.try_out("/api/tags")?;
-    println!("ok      GET /api/tags with a pasted API key answers 200");
-    let requests = page.stayed()?;
-    println!("ok      {requests} requests, none of them to another origin, and no breach of the page's policy");
+    println!("ok      GET /api/tags with a pasted API key responds with 200");
+    let requests = page.check_requests()?;
+    println!("ok      {requests} requests, none to another origin, and no violation of the content security policy");
     Ok(())
 }
 
@@ -57,7 +57,7 @@ fn operations(base: &str) -> Result<usize> {
     let count = count(&document.body);
     if document.status != 200 || count == 0 {
         return fail(format!(
-            "/api/openapi.json answered {}, {count} operations",
+            "/api/openapi.json responded with {}, {count} operations",
             document.status
         ));
     }
@@ -78,10 +78,10 @@ fn session(env: &Env) -> Result<String> {
     token::sign(secret, &seed::user(), seed::EMAIL, Some(seed::NAME), 1)
 }
 
-/// Where a picture of the page goes.
-fn picture(name: &str) -> Result<PathBuf> {
+/// The file for a screenshot of the page.
+fn screenshot_file(name: &str) -> Result<PathBuf> {
     let dir = paths::target().join("browser");
-    std::fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
+    std::fs::create_dir_all(&dir).context(|| format!("cannot create {}", dir.display()))?;
     Ok(Path::new(&dir).join(name))
 }
 

@@ -56,7 +56,7 @@ impl Page {
         if status == "200" {
             Ok(())
         } else {
-            fail(format!("GET {path}, tried out, shows {status}"))
+            fail(format!("GET {path} in the page shows the status {status}"))
         }
     }
 
@@ -85,23 +85,24 @@ impl Page {
         let data = shot.get("data").and_then(Value::as_str).unwrap_or_default();
         let picture = STANDARD
             .decode(data)
-            .context(|| "the browser sent no picture".to_owned())?;
+            .context(|| "the browser sent no screenshot".to_owned())?;
         std::fs::write(file, picture).context(|| format!("cannot write {}", file.display()))?;
         println!("        {}", file.display());
         Ok(())
     }
 
-    /// How many requests there were; a failure if one left the origin, or anything went wrong on the page.
-    pub(super) fn stayed(&self) -> Result<usize> {
-        let wrongs: Vec<String> = self.browser.events.iter().filter_map(wrong).collect();
-        if !wrongs.is_empty() {
-            return fail(format!("the page complains:\n{}", wrongs.join("\n")));
+    /// Returns the number of requests. Fails if one left the origin or the page reported an error.
+    pub(super) fn check_requests(&self) -> Result<usize> {
+        let errors: Vec<String> = self.browser.events.iter().filter_map(error_of).collect();
+        if !errors.is_empty() {
+            return fail(format!("the page reported errors:\n{}", errors.join("\n")));
         }
         let requests: Vec<&str> = self.browser.events.iter().filter_map(requested).collect();
-        let own = format!("{}/", self.base);
-        let elsewhere = |url: &&&str| !url.starts_with(&own) && !url.starts_with("data:") && !url.starts_with("blob:");
-        match requests.iter().find(elsewhere) {
-            Some(url) => fail(format!("the page asked for {url}")),
+        let own_origin = format!("{}/", self.base);
+        let is_external =
+            |url: &&&str| !url.starts_with(&own_origin) && !url.starts_with("data:") && !url.starts_with("blob:");
+        match requests.iter().find(is_external) {
+            Some(url) => fail(format!("the page requested {url}")),
             None => Ok(requests.len()),
         }
     }
@@ -113,15 +114,15 @@ fn requested(event: &Value) -> Option<&str> {
     requests.then_some(url)
 }
 
-/// An exception, an error of the console, a breach of the content security policy.
-fn wrong(event: &Value) -> Option<String> {
-    let is_wrong = match event.get("method")?.as_str()? {
+/// The error of an event: an exception, a console error or a violation of the content security policy.
+fn error_of(event: &Value) -> Option<String> {
+    let is_error = match event.get("method")?.as_str()? {
         "Runtime.exceptionThrown" => true,
         "Log.entryAdded" => event.pointer("/params/entry/level")? == "error",
         "Audits.issueAdded" => event.pointer("/params/issue/code")? == "ContentSecurityPolicyIssue",
         _ => false,
     };
-    is_wrong.then(|| event.get("params").unwrap_or(&Value::Null).to_string())
+    is_error.then(|| event.get("params").unwrap_or(&Value::Null).to_string())
 }
 
 #[cfg(test)]
@@ -129,18 +130,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_wrong_is_told_from_the_rest() {
+    fn page_errors_are_recognized() {
         let logged = |level: &str| json!({ "method": "Log.entryAdded", "params": { "entry": { "level": level } } });
-        assert!(wrong(&logged("error")).is_some());
-        assert!(wrong(&logged("warning")).is_none());
+        assert!(error_of(&logged("error")).is_some());
+        assert!(error_of(&logged("warning")).is_none());
         let issue =
             json!({ "method": "Audits.issueAdded", "params": { "issue": { "code": "ContentSecurityPolicyIssue" } } });
-        assert!(wrong(&issue).is_some());
-        assert!(wrong(&json!({ "method": "Page.loadEventFired" })).is_none());
+        assert!(error_of(&issue).is_some());
+        assert!(error_of(&json!({ "method": "Page.loadEventFired" })).is_none());
     }
 
     #[test]
-    fn requests_are_told_by_their_address() {
+    fn page_requests_are_recognized_by_url() {
         let event = json!({ "method": "Network.requestWillBeSent", "params": { "request": { "url": "http://a/" } } });
         assert_eq!(requested(&event), Some("http://a/"));
         assert_eq!(requested(&json!({ "method": "Page.loadEventFired" })), None);

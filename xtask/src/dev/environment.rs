@@ -33,7 +33,7 @@ pub(crate) fn server(
 ) -> Result<Env> {
     let base = at.base_url();
     let media = dir.join("media");
-    std::fs::create_dir_all(&media).context(|| format!("cannot make {}", media.display()))?;
+    std::fs::create_dir_all(&media).context(|| format!("cannot create {}", media.display()))?;
     let mut env = named(&[
         ("DATABASE_URL", database_url),
         ("BIND", &at.server),

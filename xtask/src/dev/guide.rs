@@ -14,31 +14,29 @@ const README: &str = include_str!("../../../README.md");
 pub(crate) fn print(env: &Env, at: &Addresses, server_env: &Path, logs: &[&Path], took: Duration) -> Result<()> {
     let base = at.base_url();
     println!(
-        "\nRecado is ready after {:.1} s. Ctrl-C stops it; its data stays.\n",
+        "\nRecado is ready after {:.1} s. Ctrl-C stops it; the data remains.\n",
         took.as_secs_f64()
     );
     println!("server      {base}");
     println!("account     Loja Exemplo ({}), owner {}", seed::ACCOUNT, seed::EMAIL);
     println!("admin       {}", seed::ADMIN);
     println!(
-        "stand-ins   WhatsApp http://{}, payment http://{}, AI http://{}, mail smtp://{} (printed to the simulators' log)",
+        "simulators  WhatsApp http://{}, payment http://{}, AI http://{}, mail smtp://{} (printed to the simulators' log)",
         at.whatsapp, at.payment, at.ai, at.smtp
     );
     println!(
-        "payments    Pix and slips are paid after 5 s; by hand: POST http://{}/_sim/payments/<id>/confirm, /overdue, /refund",
+        "payments    Pix and boletos are paid after 5 s; by hand: POST http://{}/_sim/payments/<id>/confirm, /overdue, /refund",
         at.payment
     );
     println!(
-        "receiver    http://{}/... for webhooks; what arrived: GET /_sim/deliveries there",
+        "receiver    http://{}/... for webhooks; received webhooks: GET /_sim/deliveries there",
         at.receiver
     );
     println!("database    {}", value(env, "DATABASE_URL")?);
     for log in logs {
         println!("log         {}", log.display());
     }
-    println!(
-        "\nThe main job: paste this into bash, in this directory. (Here a campaign pauses 20 ms between two messages,"
-    );
+    println!("\nThe main job: paste this into bash, in this directory. (Here a campaign waits 20 ms between messages,");
     println!("CAMPAIGN_MESSAGE_DELAY_MS; the default is 200 ms.)\n");
     for (name, value) in variables(env, at, server_env)? {
         println!("{name}='{value}'");
@@ -82,13 +80,13 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn the_main_job_is_valid_bash() {
+    fn main_job_is_valid_bash() {
         let out = Command::new("bash").args(["-n", "-c", &main_job()]).output().unwrap();
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     }
 
     #[test]
-    fn ids_are_taken_from_the_first_place() {
+    fn main_job_takes_the_first_id_of_a_response() {
         let script = "first_id() { grep -o '\"id\":\"[^\"]*\"' | head -n 1 | cut -d '\"' -f 4; }";
         assert!(main_job().contains(script));
         assert!(main_job().contains("/execute"));

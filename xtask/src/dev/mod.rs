@@ -23,17 +23,17 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let reset = match args {
         [] => false,
         [only] if only == "--reset" => true,
-        _ => return fail("dev knows one option: --reset"),
+        _ => return fail("dev accepts one option: --reset"),
     };
     signals::install()?;
     let start = Instant::now();
     let state = take()?;
     stop_left_over(&state.dir);
     if reset {
-        start_over(&state)?;
+        delete_state(&state)?;
     }
     let mut product = Product::start(&state.dir, Purpose::Development, bind()?)?;
-    let _announcement = state.announce(&product.env)?;
+    let _running = state.publish(&product.env)?;
     let server_env = state.dir.join(state::RUNNING);
     guide::print(
         &product.env,
@@ -58,7 +58,7 @@ pub(crate) fn database_only() -> Result<()> {
     cluster.ensure_database(DATABASE)?;
     println!("export DATABASE_URL={}", cluster.url(DATABASE));
     println!("export TEST_DATABASE_URL={}", cluster.url("postgres"));
-    println!("# Ctrl-C stops it; its data stays");
+    println!("# Ctrl-C stops it; the data remains");
     while signals::pause().is_ok() {
         cluster.alive()?;
     }
@@ -78,7 +78,7 @@ fn stop_left_over(dir: &Path) {
     process::stop_left_over(&dir.join(SIMULATORS_LOG), &paths::built("recado-simulators"));
 }
 
-fn start_over(state: &State) -> Result<()> {
+fn delete_state(state: &State) -> Result<()> {
     postgres::stop_left_over(&state.dir.join("postgres"))?;
     redis::stop_left_over(&state.dir.join("redis"));
     state.clear()

@@ -51,7 +51,7 @@ impl Product {
         let server = start_server(&env, &addresses, dir)?;
         env.extend(secrets);
         if let Err(failure) = seed::plant(&env) {
-            return fail(format!("{failure}\nthe server's log ends:\n{}", server.tail()));
+            return fail(format!("{failure}\nend of the server's log:\n{}", server.tail()));
         }
         Ok(Self {
             server,
@@ -92,17 +92,17 @@ impl Product {
 
 /// Services and build at the same time: they need nothing of each other.
 fn foundation(dir: &Path, purpose: Purpose) -> Result<Foundation> {
-    let (database, counters, built) = thread::scope(|scope| {
+    let (database, redis, built) = thread::scope(|scope| {
         let database = scope.spawn(|| start_database(dir, purpose));
-        let counters = scope.spawn(|| start_counters(dir, purpose));
+        let redis = scope.spawn(|| start_redis(dir, purpose));
         let mut build = paths::cargo();
         build.args(["build", "--bin", "recado", "--bin", "recado-simulators"]);
         let built = process::run(&mut build, "cargo build");
-        (database.join(), counters.join(), built)
+        (database.join(), redis.join(), built)
     });
-    let broken = |_| "the launcher itself is broken";
-    let (cluster, database_url) = database.map_err(broken).context(|| "database".to_owned())??;
-    let (redis, redis_url) = counters.map_err(broken).context(|| "Redis".to_owned())?;
+    let panicked = |_| "the thread panicked";
+    let (cluster, database_url) = database.map_err(panicked).context(|| "database".to_owned())??;
+    let (redis, redis_url) = redis.map_err(panicked).context(|| "Redis".to_owned())?;
     built?;
     Ok(Foundation {
         redis,
@@ -112,8 +112,8 @@ fn foundation(dir: &Path, purpose: Purpose) -> Result<Foundation> {
     })
 }
 
-/// A service that runs already. Tests want services of their own, whatever is set.
-fn given(variable: &str, purpose: Purpose) -> Option<String> {
+/// The URL of an existing service. Tests and benchmarks always use private services.
+fn existing_service(variable: &str, purpose: Purpose) -> Option<String> {
     match purpose {
         Purpose::Development => std::env::var(variable).ok(),
         Purpose::Tests | Purpose::Benchmarks => None,
@@ -121,7 +121,7 @@ fn given(variable: &str, purpose: Purpose) -> Option<String> {
 }
 
 fn start_database(dir: &Path, purpose: Purpose) -> Result<(Option<Cluster>, String)> {
-    if let Some(url) = given("DATABASE_URL", purpose) {
+    if let Some(url) = existing_service("DATABASE_URL", purpose) {
         return Ok((None, url));
     }
     let cluster = Cluster::start(&dir.join("postgres"), purpose)?;
@@ -130,9 +130,9 @@ fn start_database(dir: &Path, purpose: Purpose) -> Result<(Option<Cluster>, Stri
     Ok((Some(cluster), url))
 }
 
-/// The product runs without Redis, too; so do we.
-fn start_counters(dir: &Path, purpose: Purpose) -> (Option<Redis>, Option<String>) {
-    if let Some(url) = given("REDIS_URL", purpose) {
+/// Starts Redis, or continues without it: the product runs without Redis too.
+fn start_redis(dir: &Path, purpose: Purpose) -> (Option<Redis>, Option<String>) {
+    if let Some(url) = existing_service("REDIS_URL", purpose) {
         return (None, Some(url));
     }
     match Redis::start(&dir.join("redis")) {
@@ -141,7 +141,7 @@ fn start_counters(dir: &Path, purpose: Purpose) -> (Option<Redis>, Option<String
             (Some(redis), Some(url))
         }
         Err(failure) => {
-            println!("going on without Redis, rate limits are counted inside the server: {failure}");
+            println!("continuing without Redis; the server limits request rates in its own memory: {failure}");
             (None, None)
         }
     }

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 
 /// The same, as one of the checks. A page that fails keeps no other one from being tried.
 pub(crate) fn check(names: &[String]) -> Result<()> {
-    let pages = chosen(&all()?, names)?;
+    let pages = select_pages(&all()?, names)?;
     let scratch = Scratch::called("guides")?;
     let bind = format!("127.0.0.1:{}", free_port()?);
     let product = Product::start(&scratch.dir, Purpose::Tests, bind)?;
@@ -47,12 +47,12 @@ pub(crate) fn check(names: &[String]) -> Result<()> {
             fs::read_to_string(path).context(|| format!("cannot read {}", path.display()))?,
         );
         if let Some(missing) = page::needs(&text).iter().find(|program| on_path(program).is_none()) {
-            println!("{name}: left out, {missing} is not on this machine");
+            println!("{name}: skipped, {missing} is not installed");
             continue;
         }
-        let begun = Instant::now();
+        let began = Instant::now();
         match run_page(&name, &text, &product, &scratch.dir) {
-            Ok(()) => println!("{name}: every command works ({:.1} s)", begun.elapsed().as_secs_f64()),
+            Ok(()) => println!("{name}: every command works ({:.1} s)", began.elapsed().as_secs_f64()),
             Err(failure) => failures.push(failure.to_string()),
         }
     }
@@ -76,14 +76,14 @@ fn name(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// All of them, or those that are named.
-fn chosen(pages: &[PathBuf], names: &[String]) -> Result<Vec<PathBuf>> {
+/// All pages, or those with these names.
+fn select_pages(pages: &[PathBuf], names: &[String]) -> Result<Vec<PathBuf>> {
     if names.is_empty() {
         return Ok(pages.to_vec());
     }
-    let find = |wanted: &String| match pages.iter().find(|path| name(path) == *wanted) {
+    let find = |name_of_page: &String| match pages.iter().find(|path| name(path) == *name_of_page) {
         Some(path) => Ok(path.clone()),
-        None => fail(format!("there is no guide {wanted}")),
+        None => fail(format!("there is no guide {name_of_page}")),
     };
     names.iter().map(find).collect()
 }
@@ -117,5 +117,5 @@ fn programs() -> Result<OsString> {
         .into_iter()
         .chain(find_postgres()?)
         .chain(std::env::split_paths(&path));
-    std::env::join_paths(dirs).context(|| "PATH cannot be made longer".to_owned())
+    std::env::join_paths(dirs).context(|| "cannot extend PATH".to_owned())
 }

@@ -11,10 +11,10 @@ const HEAD: &str = "set -Eeuo pipefail\ntrap 'echo \"the block at line $BLOCK fa
 
 /// The programs without which a page cannot be run.
 pub(super) fn needs(text: &str) -> Vec<&str> {
-    let said = text
+    let list = text
         .lines()
         .find_map(|line| line.strip_prefix(NEEDS)?.strip_suffix("-->"));
-    said.unwrap_or("bash curl").split_whitespace().collect()
+    list.unwrap_or("bash curl").split_whitespace().collect()
 }
 
 /// The blocks of a page as one script.
@@ -54,20 +54,20 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_one_session_and_others_are_left_alone() {
+    fn guide_sh_blocks_run_in_one_session() {
         let page = "# A\n```sh\nA=1\n```\ntext\n```text\nexit 7\n```\n```sh\necho $A\n```\n```console\nexit 8\n```\n";
         assert_eq!(run(page), (Some(0), "1\n".to_owned(), String::new()));
     }
 
     #[test]
-    fn the_block_that_fails_is_named() {
+    fn guide_failing_block_is_named() {
         let (code, out, err) = run("\n```sh\ntrue\n```\n\n```sh\necho x | grep -q y\n```\n```sh\necho never\n```\n");
         assert_eq!((code, out.as_str()), (Some(1), ""));
         assert!(err.contains("the block at line 6 failed"), "{err}");
     }
 
     #[test]
-    fn a_page_names_its_programs() {
+    fn guide_lists_its_programs() {
         assert_eq!(
             needs("# A\n\n<!-- needs: bash curl node -->\n"),
             ["bash", "curl", "node"]

@@ -44,13 +44,13 @@ const CONFIG: &str = include_str!("schemathesis.toml");
 /// What it does not know by itself.
 const HOOKS: &str = include_str!("hooks.py");
 
-const PLATFORM: &str = "^/api/admin/";
+const ADMIN_PATHS: &str = "^/api/admin/";
 
-/// The most memory that the server may ever have had, in MiB: a debug build under everything that comes.
-const MEMORY: f64 = 400.0;
+/// Maximum peak memory of the server in MiB (debug build).
+const MAX_MEMORY: f64 = 400.0;
 
-/// What was counted for rate limits is forgotten this often, or nearly all would be refused by them.
-const FORGET_EVERY: Duration = Duration::from_millis(250);
+/// Interval at which Redis is cleared. Otherwise the rate limits would refuse nearly all requests.
+const RESET_INTERVAL: Duration = Duration::from_millis(250);
 
 /// `cargo xtask schemathesis`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -70,14 +70,17 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         options,
     };
     println!("seed    {} (--seed repeats it)", job.options.seed);
-    let outcome = while_forgetting(product.redis(), || job.run(&product.env));
+    let outcome = with_reset_limits(product.redis(), || job.run(&product.env));
     product.alive()?;
     let memory = memory::of(product.server.id())?;
     println!("memory  {:.0} MiB now, {:.0} MiB at most", memory.now, memory.peak);
-    tell_log(&product)?;
+    check_log(&product)?;
     outcome?;
-    if memory.peak > MEMORY {
-        return fail(format!("the server had {:.0} MiB, more than {MEMORY:.0}", memory.peak));
+    if memory.peak > MAX_MEMORY {
+        return fail(format!(
+            "the server used {:.0} MiB, more than {MAX_MEMORY:.0} MiB",
+            memory.peak
+        ));
     }
     Ok(())
 }
@@ -121,8 +124,8 @@ impl Job {
         println!("        {} operations, {examples} examples of each", operations.len());
         let endless: Vec<&str> = operations
             .iter()
-            .filter(|one| one.endless)
-            .map(|one| one.path)
+            .filter(|operation| operation.endless)
+            .map(|operation| operation.path)
             .collect();
         let owner = [
             session(env, &seed::user(), seed::EMAIL)?,
@@ -136,12 +139,12 @@ impl Job {
             Some(path) => return run(&part(["--include-path", path], &owner, 10)),
             None => {}
         }
-        let own = run(&part(["--exclude-path-regex", PLATFORM], &owner, 9));
+        let account = run(&part(["--exclude-path-regex", ADMIN_PATHS], &owner, 9));
         if signals::received() {
-            return own;
+            return account;
         }
-        let platform = run(&part(["--include-path-regex", PLATFORM], &admin, 1));
-        own.and(platform)
+        let administration = run(&part(["--include-path-regex", ADMIN_PATHS], &admin, 1));
+        account.and(administration)
     }
 
     fn schemathesis(&self, examples: u64, endless: &[&str], part: &Part<'_>) -> Result<()> {
@@ -210,15 +213,15 @@ fn session(env: &Env, user: &str, email: &str) -> Result<String> {
     Ok(format!("Authorization: Bearer {token}"))
 }
 
-/// Works while the counters forget.
-fn while_forgetting<T>(redis: Option<&Redis>, work: impl FnOnce() -> T) -> T {
+/// Runs `work` and clears the rate limits in Redis at an interval meanwhile.
+fn with_reset_limits<T>(redis: Option<&Redis>, work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         if let Some(redis) = redis {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    redis.forget();
-                    thread::sleep(FORGET_EVERY);
+                    redis.clear();
+                    thread::sleep(RESET_INTERVAL);
                 }
             });
         }
@@ -228,13 +231,13 @@ fn while_forgetting<T>(redis: Option<&Redis>, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// A panic is a failure, whatever was answered.
-fn tell_log(product: &Product) -> Result<()> {
+/// Copies the server's log to `target` and fails if the server panicked.
+fn check_log(product: &Product) -> Result<()> {
     let log = std::fs::read_to_string(&product.server.log).unwrap_or_default();
     let errors: Vec<&str> = log.lines().filter(|line| line.contains("ERROR")).collect();
-    let kept = paths::target().join("schemathesis.log");
-    std::fs::write(&kept, &log).context(|| format!("cannot write {}", kept.display()))?;
-    println!("log     {}: {} errors", kept.display(), errors.len());
+    let copy = paths::target().join("schemathesis.log");
+    std::fs::write(&copy, &log).context(|| format!("cannot write {}", copy.display()))?;
+    println!("log     {}: {} errors", copy.display(), errors.len());
     match log.lines().find(|line| line.contains("panicked at")) {
         Some(line) => fail(format!("the server panicked: {line}")),
         None => Ok(()),
@@ -273,7 +276,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn streams_are_told_from_the_rest() {
+    fn event_streams_are_marked_as_endless() {
         let stream = json!({ "responses": { "200": { "content": { "text/event-stream": {} } } } });
         let document = json!({ "paths": {
             "/a": { "get": { "responses": { "200": { "content": { "application/json": {} } } } }, "summary": "x" },
@@ -281,7 +284,7 @@ mod tests {
         } });
         let found: Vec<_> = operations(&document)
             .iter()
-            .map(|one| (one.path, one.endless))
+            .map(|operation| (operation.path, operation.endless))
             .collect();
         assert_eq!(found, [("/a", false), ("/b", true)]);
     }

@@ -57,7 +57,7 @@ pub(super) fn parse(args: &[String]) -> Result<Options> {
             "--seed" => options.seed = value.parse().context(|| "--seed is not a number".to_owned())?,
             "--workers" => options.workers = number()?,
             "--only" => options.only = Some(value.clone()),
-            other => return fail(format!("schemathesis has no option {other}")),
+            unknown => return fail(format!("schemathesis has no option {unknown}")),
         }
     }
     Ok(options)
@@ -72,20 +72,20 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read() {
+    fn schemathesis_options_are_parsed() {
         assert_eq!(parsed("").unwrap().examples(100), EXAMPLES);
         assert_eq!(parsed("--examples 7").unwrap().examples(100), 7);
         assert_eq!(parsed("--requests 1000000").unwrap().examples(106), 9434);
         let all = parsed("--seed 0 --workers 8 --seconds 60 --only /api/tags").unwrap();
         assert_eq!((all.seed, all.workers, all.seconds), (0, 8, Some(60)));
         assert_eq!(all.only.as_deref(), Some("/api/tags"));
-        for wrong in ["--examples", "--examples 0", "--workers x", "--frobnicate 1"] {
-            assert!(parsed(wrong).is_err(), "{wrong}");
+        for args in ["--examples", "--examples 0", "--workers x", "--frobnicate 1"] {
+            assert!(parsed(args).is_err(), "{args}");
         }
     }
 
     #[test]
-    fn seeds_differ() {
+    fn schemathesis_default_seeds_differ() {
         assert_ne!(parsed("").unwrap().seed, parsed("").unwrap().seed);
     }
 }

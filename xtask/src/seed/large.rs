@@ -16,7 +16,7 @@ use crate::services::postgres::connect;
 /// How many messages there are when nobody says otherwise, and how many rows one COPY writes: references are checked at
 /// its end, and until then remembered.
 pub(crate) const MESSAGES: u64 = 10_000_000;
-const PART: u64 = 100_000;
+const ROWS_PER_COPY: u64 = 100_000;
 
 /// Of ten messages, this many are of campaigns; the others are said in conversations.
 const OF_CAMPAIGNS: u64 = 6;
@@ -94,8 +94,8 @@ fn scattered(number: u64, below: u64) -> u64 {
     (mixed ^ (mixed >> 31)).checked_rem(below).unwrap_or_default()
 }
 
-/// What an order of so many minutes ago is owed to: one of the campaigns of the week before it, by its number.
-fn behind(minutes: u64, number: u64, campaigns: u64) -> u64 {
+/// The campaign to which an order is attributed: one of the campaigns of the week before it, by its number.
+fn attributed_campaign(minutes: u64, number: u64, campaigns: u64) -> u64 {
     let last = MINUTES_OF_YEAR.saturating_sub(minutes) * campaigns / MINUTES_OF_YEAR;
     last.min(campaigns.saturating_sub(1))
         .saturating_sub(scattered(number, campaigns.div_ceil(52)))
@@ -137,8 +137,8 @@ impl Large<'_> {
     pub(crate) fn is_filled(&self) -> Result<bool> {
         let query = "SELECT EXISTS (SELECT FROM contacts WHERE account_id = $1::text::uuid)";
         let row = connect(self.database)?.query_one(query, &[&self.account]);
-        let row = row.context(|| "cannot look at the account".to_owned())?;
-        row.try_get(0).context(|| "cannot look at the account".to_owned())
+        let row = row.context(|| "cannot read the account".to_owned())?;
+        row.try_get(0).context(|| "cannot read the account".to_owned())
     }
 
     /// Fills the account, which is there and has nothing yet.
@@ -152,7 +152,7 @@ impl Large<'_> {
             now: u64::try_from(now).unwrap_or_default(),
         };
         let tables = self.tables(&year);
-        let parts: u64 = tables.iter().map(|table| table.rows.div_ceil(PART)).sum();
+        let parts: u64 = tables.iter().map(|table| table.rows.div_ceil(ROWS_PER_COPY)).sum();
         let mut progress = Progress::new(usize::try_from(parts + 3).unwrap_or(usize::MAX));
         for table in &tables {
             table.copy(&mut client, &mut progress)?;
@@ -199,10 +199,10 @@ impl Large<'_> {
                 "contacts (account_id, id, name, phone, created_at, updated_at)",
                 contacts,
                 move |n| {
-                    let made = year.ago(MINUTES_OF_YEAR * (contacts - n) / contacts);
+                    let created_at = year.ago(MINUTES_OF_YEAR * (contacts - n) / contacts);
                     let id = id(Kind::Contact, n);
                     format!(
-                        "{of_contact}\t{id}\tCliente {n}\t+55119{:08}\t{made}\t{made}",
+                        "{of_contact}\t{id}\tCliente {n}\t+55119{:08}\t{created_at}\t{created_at}",
                         10_000_000 + n
                     )
                 },
@@ -249,15 +249,15 @@ impl Large<'_> {
         let (account, contacts, campaigns) = (self.account.to_owned(), self.contacts(), self.campaigns());
         let recipients = self.recipients();
         let sends = recipients * campaigns;
-        let of_message = account.clone();
+        let from_message = account.clone();
         vec![
             Table::new(
                 "campaign_sends (account_id, id, campaign_id, contact_id, status, created_at)",
                 sends,
                 move |n| {
-                    let (campaign, place) = (n / recipients, n % recipients);
+                    let (campaign, position) = (n / recipients, n % recipients);
                     let at = year.ago(MINUTES_OF_YEAR * (campaigns - campaign) / campaigns);
-                    let contact = id(Kind::Contact, (campaign * 7919 + place) % contacts);
+                    let contact = id(Kind::Contact, (campaign * 7919 + position) % contacts);
                     let status = match scattered(n, 100) {
                         0..60 => "read",
                         60..90 => "delivered",
@@ -279,7 +279,9 @@ impl Large<'_> {
                         6..9 => ("outbound", "read"),
                         _ => ("outbound", "delivered"),
                     };
-                    format!("{of_message}\t{message}\t{contact}\t{direction}\ttext\tMensagem {n}\t{status}\t{at}\t{at}")
+                    format!(
+                        "{from_message}\t{message}\t{contact}\t{direction}\ttext\tMensagem {n}\t{status}\t{at}\t{at}"
+                    )
                 },
             ),
         ]
@@ -312,7 +314,7 @@ impl Large<'_> {
                         _ => ("refunded", at.as_str()),
                     };
                     let (order, contact) = (id(Kind::Order, n), id(Kind::Contact, scattered(n ^ 0x77, contacts)));
-                    let origin = if n % 3 == 0 { id(Kind::Campaign, behind(minutes, n, campaigns)) } else { "\\N".to_owned() };
+                    let origin = if n % 3 == 0 { id(Kind::Campaign, attributed_campaign(minutes, n, campaigns)) } else { "\\N".to_owned() };
                     let platform = if n % 4 == 0 { "outra" } else { "loja" };
                     let total = 10 + scattered(n, 990);
                     format!("{of_order}\t{order}\t{platform}\t{n}\t{contact}\t{status}\t{total}.5\t1.25\t{origin}\t{at}\t{paid}")
@@ -415,7 +417,7 @@ impl<'y> Table<'y> {
         let name = self.columns.split(' ').next().unwrap_or_default();
         let mut first = 0;
         while first < self.rows {
-            let end = self.rows.min(first + PART);
+            let end = self.rows.min(first + ROWS_PER_COPY);
             progress.step(&format!("{name} {end}/{}", self.rows));
             self.copy_part(client, first, end)
                 .context(|| format!("cannot fill {name}"))?;
@@ -447,7 +449,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_julian_days() {
+    fn seed_times_are_julian_days() {
         let year = Year {
             now: 86_400 * 20_000 + 3_661,
         };
@@ -457,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_follow_from_the_number_of_messages() {
+    fn seed_sizes_derive_from_the_number_of_messages() {
         let large = |messages| Large {
             database: "",
             account: "",
@@ -474,17 +476,17 @@ mod tests {
     }
 
     #[test]
-    fn orders_are_owed_to_a_campaign_of_the_week_before() {
-        assert_eq!(behind(0, 1, 1), 0);
+    fn seed_orders_are_attributed_to_recent_campaigns() {
+        assert_eq!(attributed_campaign(0, 1, 1), 0);
         for number in 0..1000 {
-            let campaign = behind(MINUTES_OF_YEAR / 2, number, 1000);
+            let campaign = attributed_campaign(MINUTES_OF_YEAR / 2, number, 1000);
             assert!((480..=500).contains(&campaign), "{campaign}");
         }
-        assert_eq!(behind(MINUTES_OF_YEAR, 7, 1000), 0);
+        assert_eq!(attributed_campaign(MINUTES_OF_YEAR, 7, 1000), 0);
     }
 
     #[test]
-    fn scattered_numbers_reach_everything() {
+    fn seed_scattered_numbers_cover_the_range() {
         let mut seen: Vec<u64> = (0..1000).map(|n| scattered(n, 12)).collect();
         seen.sort_unstable();
         seen.dedup();

@@ -38,7 +38,7 @@ pub(crate) fn user() -> String {
 
 /// `cargo xtask seed [--large [--messages N]]`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    match wanted(args)? {
+    match parse_large(args)? {
         None => plant(&state::running()?),
         Some(messages) => match std::env::var("DATABASE_URL") {
             Ok(url) => plant_large(&url, messages),
@@ -47,17 +47,17 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
 }
 
-/// How many messages the large account is to have; none where it is not wanted.
-fn wanted(args: &[String]) -> Result<Option<u64>> {
+/// Parses the number of messages of the large account. None: no large account.
+fn parse_large(args: &[String]) -> Result<Option<u64>> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
         [] => Ok(None),
         ["--large"] => Ok(Some(MESSAGES)),
         ["--large", "--messages", number] => match number.parse() {
             Ok(messages) if messages >= 10_000 => Ok(Some(messages)),
-            _ => fail("--messages is at least 10000"),
+            _ => fail("--messages must be at least 10000"),
         },
-        other => fail(format!("unexpected arguments {}", other.join(" "))),
+        unexpected => fail(format!("unexpected arguments {}", unexpected.join(" "))),
     }
 }
 
@@ -94,7 +94,7 @@ fn plant_large(database: &str, messages: u64) -> Result<()> {
         recado: paths::built("recado"),
     };
     if large.is_filled()? {
-        println!("the account Loja Grande is there already");
+        println!("the account Loja Grande already exists");
         return Ok(());
     }
     large.fill()?;
@@ -223,7 +223,7 @@ fn create(client: &Client, path: &str, body: &Value) -> Result<()> {
 }
 
 fn refused(path: &str, reply: &Reply) -> Result<()> {
-    fail(format!("{path} answered {}: {}", reply.status, reply.body))
+    fail(format!("{path} responded with {}: {}", reply.status, reply.body))
 }
 
 /// Some lists are wrapped once, some twice.
@@ -244,23 +244,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_account_is_asked_for() {
-        let asked = |text: &str| wanted(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(asked("").unwrap(), None);
-        assert_eq!(asked("--large").unwrap(), Some(10_000_000));
-        assert_eq!(asked("--large --messages 20000").unwrap(), Some(20_000));
+    fn seed_arguments_select_the_large_account() {
+        let parsed = |text: &str| parse_large(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(parsed("").unwrap(), None);
+        assert_eq!(parsed("--large").unwrap(), Some(10_000_000));
+        assert_eq!(parsed("--large --messages 20000").unwrap(), Some(20_000));
         for wrong in [
             "large",
             "--large --messages",
             "--large --messages x",
             "--large --messages 7",
         ] {
-            assert!(asked(wrong).is_err(), "{wrong}");
+            assert!(parsed(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn lists_are_read_in_both_shapes() {
+    fn seed_reads_lists_in_both_shapes() {
         assert!(is_empty_list(&json!({ "data": [] })));
         assert!(is_empty_list(&json!({ "data": { "data": [], "hasMore": false } })));
         assert!(!is_empty_list(&json!({ "data": [{}] })));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_conflict_counts_as_done() {
+    fn seed_accepts_only_a_conflict_as_existing() {
         assert!(is_taken(
             &json!({ "error": { "details": { "fields": { "name": ["is already taken"] } } } })
         ));

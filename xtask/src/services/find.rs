@@ -29,7 +29,10 @@ pub(crate) fn postgres() -> Result<Option<PathBuf>> {
             Some(version) => fail(format!(
                 "PG_BIN is PostgreSQL {version}, and {OLDEST_POSTGRES} or later is needed"
             )),
-            None => fail(format!("PG_BIN={} holds no initdb, pg_ctl and postgres", dir.display())),
+            None => fail(format!(
+                "PG_BIN={} does not contain initdb, pg_ctl and postgres",
+                dir.display()
+            )),
         };
     }
     let installed = newest(
@@ -119,7 +122,7 @@ pub(crate) fn redis_or_install() -> Result<PathBuf> {
         return if file.is_file() {
             Ok(file)
         } else {
-            fail(format!("REDIS_BIN={} is no file", file.display()))
+            fail(format!("REDIS_BIN={} is not a file", file.display()))
         };
     }
     if let Some(file) = redis() {
@@ -223,14 +226,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read() {
+    fn postgres_major_version_is_parsed() {
         assert_eq!(major("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)"), Some(15));
         assert_eq!(major("postgres (PostgreSQL) 19beta2"), Some(19));
         assert_eq!(major("command not found"), None);
     }
 
     #[test]
-    fn a_directory_without_the_programs_is_none() {
+    fn directory_without_programs_has_no_version() {
         assert_eq!(postgres_version(Path::new("/nonexistent")), None);
         assert_eq!(newest(std::iter::once(PathBuf::from("/nonexistent"))), None);
     }

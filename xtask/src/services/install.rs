@@ -20,7 +20,7 @@ pub(crate) fn apt(packages: &[&str]) -> Result<()> {
         return fail("not root, so apt-get cannot be used");
     }
     if !Path::new("/usr/bin/apt-get").is_file() {
-        return fail("there is no apt-get");
+        return fail("apt-get is not installed");
     }
     let mut updated = APT_UPDATED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     println!("installing {} (apt-get)", packages.join(" "));
@@ -65,11 +65,11 @@ pub(crate) fn wheel(package: &str, file: &str) -> Result<Vec<PathBuf>> {
         let fresh = cache.join(format!("{package}.{}", std::process::id()));
         fs::create_dir_all(&fresh)
             .and_then(|()| fs::set_permissions(&cache, fs::Permissions::from_mode(0o755)))
-            .context(|| format!("cannot make {}", fresh.display()))?;
-        // Only a complete one gets the name that later runs look for.
+            .context(|| format!("cannot create {}", fresh.display()))?;
+        // Rename only a complete directory, so that later runs do not use a partial one.
         let complete = download(package, &fresh)
             .and_then(|()| unpack(&fresh))
-            .and_then(|()| fs::rename(&fresh, &dir).context(|| format!("cannot make {}", dir.display())));
+            .and_then(|()| fs::rename(&fresh, &dir).context(|| format!("cannot create {}", dir.display())));
         if let Err(failure) = complete {
             let _ = fs::remove_dir_all(&fresh);
             return Err(failure);

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_port_is_found_twice_or_while_it_is_taken() {
+    fn free_port_returns_no_port_twice() {
         let ports: Vec<u16> = (0..50).map(|_| free_port().unwrap()).collect();
         let (low, high) = (ports.iter().min().unwrap(), ports.iter().max().unwrap());
         assert!((20_000..32_000).contains(low) && *high < 32_000);

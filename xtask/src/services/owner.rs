@@ -47,7 +47,7 @@ impl Owner {
     pub(crate) fn give(&self, path: &Path) -> Result<()> {
         match self.ids {
             Some((uid, gid)) => {
-                chown(path, Some(uid), Some(gid)).context(|| format!("cannot give {} away", path.display()))
+                chown(path, Some(uid), Some(gid)).context(|| format!("cannot change the owner of {}", path.display()))
             }
             None => Ok(()),
         }
@@ -57,7 +57,7 @@ impl Owner {
     pub(crate) fn private_dir(&self, path: &Path) -> Result<()> {
         fs::create_dir_all(path)
             .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)))
-            .context(|| format!("cannot make {}", path.display()))?;
+            .context(|| format!("cannot create {}", path.display()))?;
         self.give(path)
     }
 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_found_by_their_whole_name() {
+    fn passwd_user_is_found_by_the_full_name() {
         let users = "root:x:0:0:root:/root:/bin/sh\npostgres2:x:7:7::/:/bin/sh\npostgres:x:101:104:PG:/var:/bin/sh\n";
         assert_eq!(user(users, "postgres"), Some((101, 104)));
         assert_eq!(user(users, "nobody"), None);

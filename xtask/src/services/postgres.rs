@@ -85,7 +85,7 @@ impl Cluster {
         if found.is_none() {
             client
                 .batch_execute(&format!("CREATE DATABASE \"{name}\""))
-                .context(|| format!("cannot make the database {name}"))?;
+                .context(|| format!("cannot create the database {name}"))?;
         }
         Ok(())
     }
@@ -127,21 +127,21 @@ impl Cluster {
             initdb.arg("--no-sync");
         }
         process::quietly(initdb.arg("--pwfile").arg(&password).arg("-D").arg(&fresh), "initdb")?;
-        fs::rename(&fresh, self.data()).context(|| format!("cannot make {}", self.data().display()))
+        fs::rename(&fresh, self.data()).context(|| format!("cannot create {}", self.data().display()))
     }
 
     /// A server reads the data of its own major version only.
     fn same_version(&self) -> Result<()> {
         let file = self.data().join("PG_VERSION");
-        let made_by = fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
+        let created_by = fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
         let found = find::postgres_version(&self.bin);
-        if made_by.trim().parse().ok() == found {
+        if created_by.trim().parse().ok() == found {
             return Ok(());
         }
         fail(format!(
             "the database was made by PostgreSQL {}, and the one found is {}: set PG_BIN, or start over with \
              cargo xtask dev --reset",
-            made_by.trim(),
+            created_by.trim(),
             found.map_or_else(|| "unknown".to_owned(), |version| version.to_string())
         ))
     }
@@ -190,7 +190,7 @@ impl Cluster {
         if status.success() {
             Ok(())
         } else {
-            fail(format!("PostgreSQL does not start ({status}); its log ends:"))
+            fail(format!("PostgreSQL did not start ({status}); end of its log:"))
         }
     }
 
@@ -242,7 +242,7 @@ impl Drop for Cluster {
         if let Err(failure) = process::quietly(&mut stop, "pg_ctl stop")
             && self.running_port().is_some()
         {
-            eprintln!("PostgreSQL does not stop: {failure}");
+            eprintln!("PostgreSQL did not stop: {failure}");
         }
     }
 }

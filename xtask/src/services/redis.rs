@@ -40,14 +40,14 @@ impl Redis {
         format!("redis://default:{}@127.0.0.1:{}", self.password, self.port)
     }
 
-    /// Where it listens, and what it asks for.
-    pub(crate) fn entrance(&self) -> (u16, &str) {
+    /// Port and password.
+    pub(crate) fn port_and_password(&self) -> (u16, &str) {
         (self.port, &self.password)
     }
 
-    /// Forgets everything that was counted.
-    pub(crate) fn forget(&self) {
-        let _ = say(self.port, &self.password, "FLUSHALL");
+    /// Deletes all rate-limit data.
+    pub(crate) fn clear(&self) {
+        let _ = send(self.port, &self.password, "FLUSHALL");
     }
 
     pub(crate) fn alive(&mut self) -> Result<()> {
@@ -77,7 +77,7 @@ fn launch(binary: &Path, home: &Path, owner: &Owner) -> Result<Redis> {
     };
     let password = redis.password.clone();
     redis.process.wait_until(Duration::from_secs(10), || {
-        say(port, &password, "PING").contains("+PONG")
+        send(port, &password, "PING").contains("+PONG")
     })?;
     Ok(redis)
 }
@@ -95,20 +95,20 @@ pub(crate) fn stop_left_over(home: &Path) {
             .unwrap_or_default()
     };
     if let Ok(port) = value("port ").parse() {
-        let _ = say(port, value("requirepass "), "SHUTDOWN NOSAVE");
+        let _ = send(port, value("requirepass "), "SHUTDOWN NOSAVE");
     }
 }
 
-/// Logs in, sends one command and reads what comes back; empty when nobody answers.
-fn say(port: u16, password: &str, command: &str) -> String {
+/// Authenticates, sends a command and returns the response. Empty if no server responds.
+fn send(port: u16, password: &str, command: &str) -> String {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let talk = || -> std::io::Result<String> {
+    let exchange = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
         stream.write_all(format!("AUTH {password}\r\n{command}\r\nQUIT\r\n").as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
+        let mut response = String::new();
+        stream.read_to_string(&mut response)?;
+        Ok(response)
     };
-    talk().unwrap_or_default()
+    exchange().unwrap_or_default()
 }

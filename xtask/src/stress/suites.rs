@@ -80,7 +80,7 @@ const fn measured(names: &'static [&'static str]) -> Tests {
     }
 }
 
-const fn proof(
+const fn suite(
     name: &'static str,
     about: &'static str,
     times: &'static Iterations,
@@ -103,79 +103,75 @@ const fn tool(name: &'static str, about: &'static str, tool: fn() -> Result<()>)
 
 /// In the order in which they are listed.
 pub(super) const SUITES: &[StressSuite] = &[
-    proof(
+    suite(
         "kills",
-        "servers killed within a campaign: nobody is written to twice, nobody is lost",
+        "servers killed during a campaign: no recipient gets a message twice, none is lost",
         &inside("campaigns", 20, 500),
         &[server(&["faults::kills"])],
     ),
-    proof(
+    suite(
         "acknowledged",
-        "what was acknowledged survives the death of server and database",
+        "acknowledged changes survive the death of server and database",
         &inside("deaths", 20, 200),
         &[server(&["faults::acknowledged"])],
     ),
-    proof(
+    suite(
         "quota",
-        "no history of racing runs goes beyond the month's quota or leaves a place held",
+        "no history of concurrent runs exceeds the month's quota or leaks a reservation",
         &inside("histories", 200, 10_000),
         &[tests("recado-postgres", OUTSIDE, &["histories::", "quota_races::"])],
     ),
-    proof(
+    suite(
         "isolation",
-        "no route and no table gives or changes another account's rows",
+        "no route and no table returns or changes another account's rows",
         &rounds(1, 1),
         &[
             server(&["matrix::", "tenants::", "references::", "assignment::", "standings::"]),
             tests("recado-postgres", OUTSIDE, &["isolation::", "pool::"]),
         ],
     ),
-    proof(
+    suite(
         "bytes",
-        "requests with random bytes changed, and bodies of the worst kind: no fault, no panic, no growth",
+        "requests with random bytes and hostile bodies: no 5xx, no panic, no memory growth",
         &inside("requests", 20_000, 1_000_000),
         &[server(&["faults::fuzz", "faults::bodies"])],
     ),
-    proof(
+    suite(
         "model",
-        "stores and server do what models of them do, and planted bugs are found",
+        "stores and server behave as their models, and planted bugs are found",
         &inside("histories", 200, 10_000),
         &[tests("recado-postgres", OUTSIDE, &["model::"]), server(&["model::"])],
     ),
-    proof(
+    suite(
         "simulation",
-        "worlds of dying workers, faults and news end well, and planted bugs are found",
+        "simulated runs with dying workers, faults and status updates end correctly, and planted bugs are found",
         &inside("worlds", 2_000, 10_000),
         &[tests("recado-domain", INSIDE, &["simulation::"])],
     ),
-    proof(
+    suite(
         "recovery",
-        "after the database or Redis is back, service within 2 s and campaigns within 5 s",
+        "after the database or Redis returns, requests succeed within 2 s and campaigns continue within 5 s",
         &rounds(1, 10),
-        &[server(&[
-            "faults::outages",
-            "faults::disks",
-            "limiter::a_redis_in_trouble",
-        ])],
+        &[server(&["faults::outages", "faults::disks", "limiter::redis_outage"])],
     ),
-    proof(
+    suite(
         "limiter",
-        "a counter that is gone, silent, slow, spoiled or full costs little and stops nobody",
+        "a Redis that is dead, silent, slow, corrupt or full costs little and blocks no request",
         &rounds(1, 10),
         &[
-            tests("recado-redis", OUTSIDE, &["faults::", "a_dead_redis"]),
+            tests("recado-redis", OUTSIDE, &["faults::", "hit_on_dead_redis"]),
             server(&["limiter::", "limits::"]),
         ],
     ),
-    proof(
+    suite(
         "rollout",
         "servers are replaced and the schema grows under load, and no request fails",
         &inside("replacements", 5, 50),
         &[server(&["faults::rollouts", "faults::stops"])],
     ),
-    proof(
+    suite(
         "egress",
-        "nothing that a tenant names leads into this network",
+        "no URL of a tenant reaches the internal network",
         &rounds(1, 1),
         &[
             tests("recado-domain", INSIDE, &["egress::"]),
@@ -183,57 +179,57 @@ pub(super) const SUITES: &[StressSuite] = &[
             server(&["brand::"]),
         ],
     ),
-    proof(
+    suite(
         "secrets",
-        "no secret stands in logs, tables, counters or answers",
+        "no secret appears in logs, tables, Redis or responses",
         &rounds(1, 1),
         &[server(&[
             "faults::secrets",
-            "a_card_is_found_nowhere",
-            "a_key_is_whole",
+            "card_data_appears_in_no_response_table_or_log",
+            "full_api_key_appears",
             "holds_no_secrets",
         ])],
     ),
-    proof(
+    suite(
         "clocks",
-        "servers whose clocks are an hour wrong decide alike",
+        "servers with clocks an hour off decide alike",
         &rounds(1, 5),
         &[server(&["faults::clocks"])],
     ),
-    proof(
+    suite(
         "disconnects",
-        "clients that hang up anywhere leave nothing behind and learn nothing",
+        "clients that disconnect at any point leave no partial change and receive no foreign data",
         &inside("clients", 2_000, 20_000),
         &[
             server(&["disconnects::"]),
             tests("recado-postgres", OUTSIDE, &["pool::requests_cancelled"]),
         ],
     ),
-    proof(
+    suite(
         "connections",
-        "slow, deaf and ambiguous clients hold up nobody",
+        "slow, unresponsive and malformed clients do not delay other clients",
         &rounds(1, 5),
         &[measured(&["faults::connections"])],
     ),
-    proof(
+    suite(
         "timing",
-        "the time of a refusal tells nothing of the gateway's token",
+        "the time of a refusal reveals nothing about the gateway's token",
         &inside("requests of each kind", 20_000, 100_000),
         &[measured(&["faults::timing"])],
     ),
     tool(
         "versions",
         "no version of PostgreSQL reads all rows of an account to find a few",
-        plans::prove,
+        plans::check_all_versions,
     ),
     tool(
         "supply",
-        "dependencies are at or above the versions that mended what is known, and nothing is reported of them",
+        "dependencies are at or above the versions that fix known vulnerabilities, and no advisory concerns them",
         tools::supply,
     ),
     tool(
         "mutants",
-        "the tests notice when a guard, a limit or a permission is changed",
+        "the tests detect a changed guard, limit or permission",
         tools::mutants,
     ),
 ];

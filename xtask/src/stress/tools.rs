@@ -22,12 +22,12 @@ const GUARDS: &[&str] = &[
 ];
 
 fn is_installed(program: &str) -> bool {
-    let asked = Command::new(program)
+    let status = Command::new(program)
         .arg("--version")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    asked.is_ok_and(|status| status.success())
+    status.is_ok_and(|status| status.success())
 }
 
 /// The floors of our own, then whatever else is installed.
@@ -55,7 +55,7 @@ pub(super) fn supply() -> Result<()> {
         missing.push("go install github.com/google/osv-scanner/v2/cmd/osv-scanner@latest".to_owned());
     }
     for install in missing {
-        println!("not asked, since it is not installed: {install}");
+        println!("skipped, not installed: {install}");
     }
     Ok(())
 }

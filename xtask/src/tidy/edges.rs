@@ -115,7 +115,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn arrows_point_inward() {
+    fn crate_dependencies_point_inward() {
         assert!(allowed("recado-server", "recado-postgres", false));
         assert!(allowed("recado-postgres", "recado-domain", false));
         assert!(!allowed("recado-domain", "recado-postgres", false));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn simulators_are_for_tests_and_know_nobody() {
+    fn simulators_are_used_only_in_tests() {
         assert!(allowed("recado-server", "recado-simulators", true));
         assert!(!allowed("recado-server", "recado-simulators", false));
         assert!(!allowed("recado-domain", "recado-simulators", true));
@@ -135,13 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_may_turn_on_its_own_features_for_its_tests() {
+    fn crate_may_use_itself_as_dev_dependency() {
         assert!(allowed("recado-postgres", "recado-postgres", true));
         assert!(allowed("recado-domain", "recado-domain", true));
     }
 
     #[test]
-    fn a_forbidden_edge_is_found_in_the_metadata() {
+    fn forbidden_dependency_is_found_in_metadata() {
         let metadata = json!({ "packages": [
             { "name": "recado-domain", "manifest_path": "/r/crates/domain/Cargo.toml", "dependencies": [
                 { "name": "serde", "kind": null }, { "name": "recado-redis", "kind": null } ] },

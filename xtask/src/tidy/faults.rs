@@ -28,7 +28,7 @@ fn check_page(page: &str, source: &dyn Fn(&str) -> Option<String>) -> Vec<Findin
         if let Some((name, cells)) = row.filter(|(name, _)| name.starts_with('F')) {
             rows.push(name.to_owned());
             if !cells.contains(".rs::") && !cells.contains("Refused:") {
-                finding(format!("{name} names neither a test nor a refusal"));
+                finding(format!("{name} must name a test or a refusal"));
             }
         }
         // Whatever stands between two marks of code.
@@ -47,7 +47,7 @@ fn check_page(page: &str, source: &dyn Fn(&str) -> Option<String>) -> Vec<Findin
     }
     for name in names() {
         if rows.iter().filter(|row| **row == name).count() != 1 {
-            findings.push(Finding::new(PAGE, 1, format!("{name} has not one row")));
+            findings.push(Finding::new(PAGE, 1, format!("{name} must have exactly one row")));
         }
     }
     findings
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_and_tests_are_looked_for() {
+    fn fault_rows_must_name_existing_tests() {
         let source = |file: &str| (file == "a/b.rs").then(|| "fn good() {}\n".to_owned());
         let row = |name: &String| format!("| {name} | what | `a/b.rs::good` |\n");
         let page: String = names().iter().map(row).collect();

@@ -44,7 +44,7 @@ pub(super) fn unmapped(file: &str, text: &str, files: &[String]) -> Vec<Finding>
     let shown = |name: &str| text.contains(&format!("`{name}`")) || text.contains(&format!("`src/{name}"));
     let missing = modules.into_iter().filter(|name| *name != "lib" && !shown(name));
     missing
-        .map(|name| Finding::new(file, 1, format!("does not say what the module `{name}` is")))
+        .map(|name| Finding::new(file, 1, format!("does not describe the module `{name}`")))
         .collect()
 }
 
@@ -68,18 +68,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_that_no_map_shows_is_found() {
+    fn module_missing_in_the_readme_is_found() {
         let files =
             ["lib.rs", "pool.rs", "mail/mod.rs", "mail/queue.rs", "sql.rs"].map(|f| format!("crates/postgres/src/{f}"));
         let found = unmapped("crates/postgres/README.md", "`pool` and `src/sql.rs`", &files);
-        let only = "does not say what the module `mail` is";
+        let only = "does not describe the module `mail`";
         assert_eq!(found, [Finding::new("crates/postgres/README.md", 1, only)]);
         assert_eq!(unmapped("crates/redis/README.md", "", &files), []);
         assert_eq!(unmapped("docs/README.md", "", &files), []);
     }
 
     #[test]
-    fn a_decision_that_the_index_does_not_list_is_found() {
+    fn decision_missing_in_the_index_is_found() {
         let files = [
             "docs/decisions/README.md",
             "docs/decisions/0001-a.md",
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn strays_are_found_once() {
+    fn unexpected_top_level_entry_is_found_once() {
         let files = [
             "Cargo.toml",
             ".ci/run",

@@ -7,7 +7,7 @@ use super::Finding;
 pub(super) fn check(root: &Path, path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (line, target) in links(text) {
-        if is_elsewhere(&target) {
+        if is_external(&target) {
             continue;
         }
         let (file, anchor) = target
@@ -18,7 +18,11 @@ pub(super) fn check(root: &Path, path: &str, text: &str) -> Vec<Finding> {
             file => root.join(path).with_file_name("").join(file.replace("%20", " ")),
         };
         if file.starts_with('/') || !full.exists() {
-            findings.push(Finding::new(path, line, format!("the link {target} leads nowhere")));
+            findings.push(Finding::new(
+                path,
+                line,
+                format!("the target of the link {target} does not exist"),
+            ));
             continue;
         }
         let Some(anchor) = anchor.filter(|_| full.extension().is_some_and(|extension| extension == "md")) else {
@@ -29,19 +33,19 @@ pub(super) fn check(root: &Path, path: &str, text: &str) -> Vec<Finding> {
         } else {
             std::fs::read_to_string(&full).unwrap_or_default()
         };
-        if !anchors(&page).iter().any(|known| known == anchor) {
+        if !anchors(&page).iter().any(|existing| existing == anchor) {
             findings.push(Finding::new(
                 path,
                 line,
-                format!("the link {target} leads to a heading that is not there"),
+                format!("the link {target} names a heading that does not exist"),
             ));
         }
     }
     findings
 }
 
-/// With a scheme: not ours to check.
-fn is_elsewhere(target: &str) -> bool {
+/// Whether the target has a URL scheme. Such links are not checked.
+fn is_external(target: &str) -> bool {
     let scheme = target.split_once(':').map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| {
         !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
@@ -125,10 +129,11 @@ fn anchor(title: &str) -> String {
         rest = tail.split_once(')').map_or("", |(_, after)| after);
     }
     text.push_str(rest);
-    let kept = text
+    let letters = text
         .chars()
         .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    kept.flat_map(char::to_lowercase)
+    letters
+        .flat_map(char::to_lowercase)
         .map(|c| if c == ' ' { '-' } else { c })
         .collect()
 }

@@ -112,12 +112,12 @@ workspace = true
 ";
 
     #[test]
-    fn a_good_manifest_has_no_findings() {
+    fn complete_manifest_has_no_findings() {
         assert_eq!(check("x", GOOD), []);
     }
 
     #[test]
-    fn every_omission_is_found() {
+    fn manifest_omission_is_found() {
         for name in INHERITED {
             let text = GOOD.replace(&format!("\n{name}.workspace = true"), &format!("\n{name} = \"1\""));
             assert_eq!(check("x", &text).len(), 1, "{name}");
@@ -126,7 +126,7 @@ workspace = true
     }
 
     #[test]
-    fn own_versions_are_found() {
+    fn manifest_with_own_version_is_found() {
         let found = check("x", &GOOD.replace("serde.workspace = true", "serde = \"1\""));
         assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [10]);
         assert_eq!(

@@ -32,7 +32,7 @@ pub(super) fn check(path: &str, text: &str, metadata: &str) -> Vec<Finding> {
         return Vec::new();
     }
     let statements = statements(text);
-    let made: BTreeSet<String> = statements
+    let created: BTreeSet<String> = statements
         .iter()
         .filter_map(|s| after(&s.words, &["CREATE TABLE", "CREATE UNLOGGED TABLE"]))
         .collect();
@@ -40,21 +40,21 @@ pub(super) fn check(path: &str, text: &str, metadata: &str) -> Vec<Finding> {
     let mut altered: Option<String> = None;
     for statement in &statements {
         let mut find = |message: &str| findings.push(Finding::new(path, statement.line, message));
-        if let Some(table) = target(&statement.words).filter(|table| !made.contains(table)) {
+        if let Some(table) = target(&statement.words).filter(|table| !created.contains(table)) {
             if !statement.source.contains(SAFE) {
-                faults(statement).into_iter().for_each(&mut find);
+                alter_problems(statement).into_iter().for_each(&mut find);
             }
-            if altered.as_ref().is_some_and(|other| *other != table) {
-                find("a second table of everybody's in one migration: while it is waited for, the first one is locked");
+            if altered.as_ref().is_some_and(|first| *first != table) {
+                find(
+                    "a second existing table in one migration: the first stays locked while this waits for the second",
+                );
             }
             altered.get_or_insert(table);
         }
-        others(statement, &made).into_iter().for_each(&mut find);
+        other_problems(statement, &created).into_iter().for_each(&mut find);
         let alone = statements.len() == 1 && metadata.replace(' ', "").contains("run_in_transaction=false");
         if has(&statement.words, "CONCURRENTLY") && !alone {
-            find(
-                "CONCURRENTLY takes a migration with this statement alone, and a metadata.toml with run_in_transaction = false",
-            );
+            find("CONCURRENTLY requires its own migration and a metadata.toml with run_in_transaction = false");
         }
     }
     findings
@@ -79,67 +79,67 @@ fn after(words: &str, starts: &[&str]) -> Option<String> {
     Some(name.trim_start_matches("PUBLIC.").to_owned())
 }
 
-/// Whether the words are there, as words.
-fn has(words: &str, wanted: &str) -> bool {
+/// Whether the statement contains `phrase` at word boundaries.
+fn has(words: &str, phrase: &str) -> bool {
     let bounded = |at: usize| {
         let before = words.get(..at).and_then(|text| text.chars().next_back());
-        let behind = words.get(at + wanted.len()..).and_then(|text| text.chars().next());
+        let behind = words.get(at + phrase.len()..).and_then(|text| text.chars().next());
         let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
         !is_word(before) && !is_word(behind)
     };
-    words.match_indices(wanted).any(|(at, _)| bounded(at))
+    words.match_indices(phrase).any(|(at, _)| bounded(at))
 }
 
-/// What is wrong with a change of a table that is in use, action by action.
-fn faults(statement: &Statement) -> Vec<&'static str> {
+/// Problems of an `ALTER TABLE` of a table that is in use, action by action.
+fn alter_problems(statement: &Statement) -> Vec<&'static str> {
     let words = &statement.words;
-    let mut faults = Vec::new();
-    let mut unless = |fault: bool, message: &'static str| {
-        if fault {
-            faults.push(message);
+    let mut problems = Vec::new();
+    let mut report_if = |is_problem: bool, message: &'static str| {
+        if is_problem {
+            problems.push(message);
         }
     };
     for action in actions(words) {
         let adds = has(action, "ADD COLUMN");
-        unless(
+        report_if(
             adds && has(action, "NOT NULL") && !has(action, "DEFAULT") && !has(action, "GENERATED"),
-            "a column that is NOT NULL without a DEFAULT: the version before cannot insert any more",
+            "a NOT NULL column without a DEFAULT: the previous version can no longer insert",
         );
-        unless(
+        report_if(
             adds && (VOLATILE.iter().any(|call| action.contains(call)) || has(action, "STORED")),
-            "a column whose value is made for every row rewrites the table",
+            "a column with a computed value for every row rewrites the table",
         );
         let checks = has(action, "CHECK") || has(action, "REFERENCES") || has(action, "FOREIGN KEY");
-        unless(
+        report_if(
             has(action, "ADD") && checks && !has(action, "NOT VALID"),
-            "a constraint looks at every row: add it NOT VALID, and VALIDATE it in the next migration",
+            "a constraint reads every row: add it NOT VALID, and VALIDATE it in the next migration",
         );
-        unless(
+        report_if(
             has(action, "ADD") && (has(action, "UNIQUE") || has(action, "PRIMARY KEY")) && !has(action, "USING INDEX"),
-            "a key makes its index: make that CONCURRENTLY, and add the key USING INDEX",
+            "a key builds its index: build that CONCURRENTLY, and add the key USING INDEX",
         );
-        unless(
+        report_if(
             has(action, "SET NOT NULL"),
-            "SET NOT NULL looks at every row: VALIDATE a CHECK first, and say so (-- safe: ...)",
+            "SET NOT NULL reads every row: VALIDATE a CHECK first, and state it (-- safe: ...)",
         );
-        unless(
+        report_if(
             has(action, "TYPE") && has(action, "ALTER"),
-            "another type rewrites the table, and the version before does not know it",
+            "a new type rewrites the table, and the previous version does not know it",
         );
-        unless(
+        report_if(
             has(action, "RENAME"),
-            "the version before knows the old name alone: add the new one, and drop the old one later",
+            "the previous version uses the old name: add the new one, and drop the old one later",
         );
-        unless(
+        report_if(
             has(action, "DROP")
                 && !has(action, "DROP CONSTRAINT")
                 && !has(action, "DROP DEFAULT")
                 && !has(action, "DROP NOT NULL")
                 && !statement.source.contains(UNUSED),
-            "the version before may use what goes: name the release that does not any more (-- unused since: ...)",
+            "the previous version may use it: name the release that no longer does (-- unused since: ...)",
         );
     }
-    faults
+    problems
 }
 
 /// The actions of an `ALTER TABLE`: between commas outside of parentheses.
@@ -160,59 +160,57 @@ fn actions(words: &str) -> Vec<&str> {
     found
 }
 
-/// What is wrong with statements that change no columns.
-fn others(statement: &Statement, made: &BTreeSet<String>) -> Vec<&'static str> {
+/// Problems of all other statements.
+fn other_problems(statement: &Statement, created: &BTreeSet<String>) -> Vec<&'static str> {
     let words = &statement.words;
     let safe = statement.source.contains(SAFE);
-    let mut faults = Vec::new();
+    let mut problems = Vec::new();
     let makes_index = words.starts_with("CREATE INDEX") || words.starts_with("CREATE UNIQUE INDEX");
     let on = words
         .split(" ON ")
         .nth(1)
         .and_then(|rest| rest.split([' ', '(']).find(|word| !word.is_empty()));
-    if makes_index && !has(words, "CONCURRENTLY") && !on.is_some_and(|table| made.contains(table)) {
-        faults.push("an index locks out writers while it is made: CONCURRENTLY");
+    if makes_index && !has(words, "CONCURRENTLY") && !on.is_some_and(|table| created.contains(table)) {
+        problems.push("building an index blocks writers: use CONCURRENTLY");
     }
     if words.starts_with("DROP INDEX") && !has(words, "CONCURRENTLY") {
-        faults.push("DROP INDEX waits for everybody: CONCURRENTLY");
+        problems.push("DROP INDEX waits for all transactions: use CONCURRENTLY");
     }
     if words.starts_with("DROP TABLE") && !statement.source.contains(UNUSED) {
-        faults.push(
-            "the version before may use what goes: name the release that does not any more (-- unused since: ...)",
-        );
+        problems.push("the previous version may use it: name the release that no longer does (-- unused since: ...)");
     }
     if (words.starts_with("UPDATE ") || words.starts_with("DELETE ")) && !safe {
-        faults.push("rows are filled in by batches, in code: a migration holds its locks until its end");
+        problems.push("change rows in batches, in code: a migration holds its locks until its end");
     }
     let filled = words
         .strip_prefix("INSERT INTO ")
         .and_then(|rest| rest.split([' ', '(']).next());
-    if filled.is_some_and(|table| has(words, "SELECT") && !made.contains(table)) && !safe {
-        faults.push("rows are made of others by batches, in code: a migration holds its locks until its end");
+    if filled.is_some_and(|table| has(words, "SELECT") && !created.contains(table)) && !safe {
+        problems.push("copy rows in batches, in code: a migration holds its locks until its end");
     }
     if ["LOCK_TIMEOUT", "STATEMENT_TIMEOUT"]
         .iter()
         .any(|setting| has(words, setting))
     {
-        faults.push("recado migrate sets the times: nobody else does");
+        problems.push("only recado migrate sets the timeouts");
     }
     if ["BEGIN", "COMMIT", "LOCK"]
         .iter()
         .any(|word| words == word || words.starts_with(&format!("{word} ")))
     {
-        faults.push("recado migrate begins and ends the transaction, and takes what locks there have to be");
+        problems.push("recado migrate begins and ends the transaction and takes the necessary locks");
     }
     if has(words, "VALIDATE CONSTRAINT") && has(words, "ADD") {
-        faults.push("VALIDATE is a migration of its own: the ADD would be locked for as long as it takes");
+        problems.push("VALIDATE needs its own migration: otherwise the lock of the ADD lasts until its end");
     }
-    faults
+    problems
 }
 
 /// The statements of a file: between semicolons outside of texts, bodies of functions and comments.
 fn statements(text: &str) -> Vec<Statement> {
     let (mut found, mut line, mut rest) = (Vec::new(), 1, text);
     while !rest.trim().is_empty() {
-        let (end, words) = one(rest);
+        let (end, words) = next_statement(rest);
         let source = rest.get(..end).unwrap_or(rest);
         let begins = source
             .lines()
@@ -230,8 +228,8 @@ fn statements(text: &str) -> Vec<Statement> {
     found
 }
 
-/// Where the first statement ends, its semicolon included, and its words.
-fn one(text: &str) -> (usize, String) {
+/// The end of the first statement, including its semicolon, and its words.
+fn next_statement(text: &str) -> (usize, String) {
     let (mut at, mut words) = (0, String::new());
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
         let c = rest.chars().next().unwrap_or(' ');
@@ -246,7 +244,7 @@ fn one(text: &str) -> (usize, String) {
         } else if c == '\'' {
             at += until("'", 1);
             words.push_str("''");
-        } else if let Some(tag) = dollar(rest) {
+        } else if let Some(tag) = dollar_tag(rest) {
             at += until(tag, tag.len());
             words.push_str("$$");
         } else if c == ';' {
@@ -259,8 +257,8 @@ fn one(text: &str) -> (usize, String) {
     (text.len(), words)
 }
 
-/// `$$` or `$name$`, where the text begins with one.
-fn dollar(text: &str) -> Option<&str> {
+/// The dollar quote (`$$` or `$name$`) at the start of the text.
+fn dollar_tag(text: &str) -> Option<&str> {
     let rest = text.strip_prefix('$')?;
     let end = rest.find('$')?;
     let name = rest.get(..end)?;
@@ -280,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_servers_going_has_no_findings() {
+    fn online_migrations_have_no_findings() {
         for text in [
             "-- Docs; with a semicolon.\nCREATE TABLE fresh (a int NOT NULL);\nCREATE INDEX i ON fresh (a);\nUPDATE_ME();",
             "ALTER TABLE contacts ADD COLUMN a text, ADD COLUMN b boolean NOT NULL DEFAULT false;",
@@ -299,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stops_servers_is_found_at_its_line() {
+    fn blocking_migrations_are_found_at_their_line() {
         for text in [
             "ALTER TABLE contacts ADD COLUMN a text NOT NULL;",
             "ALTER TABLE contacts ADD COLUMN a uuid DEFAULT gen_random_uuid();",
@@ -325,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_everybodys_are_changed_one_by_one() {
+    fn migration_changes_one_existing_table() {
         let text = "ALTER TABLE contacts ADD COLUMN a int;\nALTER TABLE tags ADD COLUMN a int;";
         assert_eq!(found(text), [2]);
         let fresh = "CREATE TABLE tags (a int);\nALTER TABLE tags ADD b int;\nALTER TABLE contacts ADD COLUMN a int;";
@@ -333,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_is_made_alone_and_outside_of_a_transaction() {
+    fn concurrent_index_requires_its_own_migration() {
         let index = "CREATE INDEX CONCURRENTLY i ON contacts (a);";
         assert_eq!(check(PATH, index, "run_in_transaction = false"), []);
         assert_eq!(
@@ -343,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_the_first_release_is_let_be() {
+    fn migrations_before_the_first_release_are_skipped() {
         let old = "migrations/2026-11-21-000012_segments/up.sql";
         assert_eq!(check(old, "DROP TABLE contacts;", ""), []);
         assert_eq!(number(PATH), Some(31));

@@ -49,11 +49,11 @@ fn end_of_text(chars: &[char], at: usize) -> Option<usize> {
     }
 }
 
-fn find(chars: &[char], from: usize, wanted: impl Fn(char) -> bool) -> usize {
+fn find(chars: &[char], from: usize, predicate: impl Fn(char) -> bool) -> usize {
     chars
         .iter()
         .skip(from)
-        .position(|&c| wanted(c))
+        .position(|&c| predicate(c))
         .map_or(chars.len(), |ahead| from + ahead)
 }
 
@@ -124,7 +124,7 @@ pub(super) fn functions(masked: &str) -> Vec<Function> {
             continue;
         }
         let end = find(&chars, at, |c| !is_word(c));
-        if word(&chars, at, end) == "fn"
+        if text_between(&chars, at, end) == "fn"
             && let Some(function) = function(&chars, end, line)
         {
             found.push(function);
@@ -167,13 +167,13 @@ fn function(chars: &[char], after: usize, line: usize) -> Option<Function> {
         .filter(|&&c| c == '\n')
         .count();
     Some(Function {
-        name: word(chars, start, end),
+        name: text_between(chars, start, end),
         line,
         lines: newlines + 1,
     })
 }
 
-fn word(chars: &[char], start: usize, end: usize) -> String {
+fn text_between(chars: &[char], start: usize, end: usize) -> String {
     chars.iter().skip(start).take(end - start).collect()
 }
 
@@ -193,25 +193,25 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_blanked_and_lines_kept() {
-        let blank = |count: usize| " ".repeat(count);
-        assert_eq!(mask("a // b\nc"), format!("a {}\nc", blank(4)));
+    fn mask_replaces_texts_by_spaces() {
+        let spaces = |count: usize| " ".repeat(count);
+        assert_eq!(mask("a // b\nc"), format!("a {}\nc", spaces(4)));
         assert_eq!(
             mask("a /* b /* c */\n d */ e"),
-            format!("a {}\n{} e", blank(12), blank(5))
+            format!("a {}\n{} e", spaces(12), spaces(5))
         );
-        assert_eq!(mask(r#"x("a\"b{", y)"#), format!("x({}, y)", blank(7)));
-        assert_eq!(mask("r#\"a\"b{\"# + c"), format!("{} + c", blank(9)));
-        assert_eq!(mask(r##"br"a\" + c"##), format!("b{} + c", blank(5)));
+        assert_eq!(mask(r#"x("a\"b{", y)"#), format!("x({}, y)", spaces(7)));
+        assert_eq!(mask("r#\"a\"b{\"# + c"), format!("{} + c", spaces(9)));
+        assert_eq!(mask(r##"br"a\" + c"##), format!("b{} + c", spaces(5)));
         assert_eq!(
             mask(r"'{' '\'' '\u{7b}' &'a str 'l: x"),
-            format!("{} &'a str 'l: x", blank(17))
+            format!("{} &'a str 'l: x", spaces(17))
         );
         assert_eq!(mask("r#fn"), "r#fn");
     }
 
     #[test]
-    fn functions_are_measured() {
+    fn functions_are_found_with_their_length() {
         let source = "fn a() {}\n\nimpl X {\n    async fn b<'a>(\n        &'a self,\n        n: [u8; 4],\n    ) {\n        x();\n    }\n}\n";
         assert_eq!(lengths(source), [("a".to_owned(), 1, 1), ("b".to_owned(), 4, 6)]);
     }

@@ -36,16 +36,16 @@ pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
     }
     for (at, (line, whole)) in masked.lines().zip(text.lines()).enumerate() {
         let undone = UNDONE.iter().filter(|word| contains_word(line, word));
-        for word in undone.filter(|_| !is_proof(whole)) {
+        for word in undone.filter(|_| !names_stress_suite(whole)) {
             findings.push(Finding::new(path, at + 1, format!("{word} must not be committed")));
         }
     }
-    findings.extend(row_addresses(path, text));
+    findings.extend(ctid_uses(path, text));
     findings
 }
 
-/// A `ctid` is unique in one heap only: in a partitioned table it names rows of other accounts, too.
-fn row_addresses(path: &str, text: &str) -> Vec<Finding> {
+/// A `ctid` is unique within one heap only. In a partitioned table it also identifies rows of other accounts.
+fn ctid_uses(path: &str, text: &str) -> Vec<Finding> {
     if !path.starts_with("crates/postgres/src/") {
         return Vec::new();
     }
@@ -67,8 +67,8 @@ fn is_source(path: &str) -> bool {
     path.starts_with("xtask/src/") || (path.starts_with("crates/") && path.split('/').nth(2) == Some("src"))
 }
 
-/// A test that is no test of every day, and says which proof runs it.
-fn is_proof(line: &str) -> bool {
+/// Whether the line ignores a test and names the stress suite that runs it.
+fn names_stress_suite(line: &str) -> bool {
     line.trim_start().starts_with("#[ignore = \"") && line.contains(": cargo xtask stress ")
 }
 
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_have_limits() {
+    fn long_function_is_found() {
         assert_eq!(check("crates/a/src/b.rs", &function(70)), []);
         let found = check("crates/a/src/b.rs", &function(71));
         assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [2]);
@@ -107,13 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn files_say_what_they_are_for() {
+    fn file_without_module_docs_is_found() {
         assert_eq!(check("crates/a/src/b.rs", "fn main() {}\n").len(), 1);
         assert_eq!(check("crates/a/build.rs", "fn main() {}\n"), []);
     }
 
     #[test]
-    fn ctid_is_found_in_statements_of_stores() {
+    fn ctid_is_found_in_sql_of_stores() {
         let text =
             "//! Docs.\nconst A: &str = \"DELETE FROM t WHERE CTID = $1\";\nconst B: &str = \"a direct_ctid\";\n";
         let found = check("crates/postgres/src/a.rs", text);
@@ -122,13 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn undone_things_are_found_in_code_only() {
+    fn unfinished_code_is_found_outside_of_texts() {
         let found = check(
             "crates/a/src/b.rs",
             "//! todo!\nfn a() { todo!() }\n#[ignore = \"x\"]\nfn b() { my_dbg!(\"dbg!\") }\n",
         );
         assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [2, 3]);
-        let proof = "//! x\n#[ignore = \"measures time: cargo xtask stress timing\"]\nfn a() {}\n";
-        assert_eq!(check("crates/a/src/b.rs", proof), []);
+        let ignored = "//! x\n#[ignore = \"measures time: cargo xtask stress timing\"]\nfn a() {}\n";
+        assert_eq!(check("crates/a/src/b.rs", ignored), []);
     }
 }

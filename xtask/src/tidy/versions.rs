@@ -57,7 +57,7 @@ fn check_text(lock: &str) -> Vec<Finding> {
         }
     }
     if name.is_empty() {
-        findings.push(Finding::new("Cargo.lock", 1, "there are no packages"));
+        findings.push(Finding::new("Cargo.lock", 1, "the file has no packages"));
     }
     findings
 }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_its_floor_is_found() {
+    fn version_below_its_minimum_is_found() {
         let found = check_text(&lock(&[
             ("h2", "0.3.27"),
             ("h2", "0.4.20"),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_are_above() {
+    fn cargo_lock_meets_the_minimum_versions() {
         assert_eq!(check(&crate::paths::root()), []);
     }
 }

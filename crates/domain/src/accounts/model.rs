@@ -31,11 +31,11 @@ impl AccountStatus {
 impl std::str::FromStr for AccountStatus {
     type Err = String;
 
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         [Self::Active, Self::Suspended]
             .into_iter()
-            .find(|status| status.as_str() == word)
-            .ok_or_else(|| format!("unknown account status {word}"))
+            .find(|status| status.as_str() == text)
+            .ok_or_else(|| format!("unknown account status {text}"))
     }
 }
 

@@ -58,8 +58,8 @@ impl Accounts {
     /// Every account of the user, oldest membership first.
     pub async fn list(&self, session: &Session) -> Result<Vec<Membership>, AccountError> {
         let memberships = self.store.memberships(session.user_id).await?;
-        let counts = |membership: &Membership| membership.support_until.is_none() || self.is_admin(session);
-        Ok(memberships.into_iter().filter(counts).collect())
+        let is_valid = |membership: &Membership| membership.support_until.is_none() || self.is_admin(session);
+        Ok(memberships.into_iter().filter(is_valid).collect())
     }
 
     /// Makes an account on the free plan, owned by the user.
@@ -112,22 +112,22 @@ impl Accounts {
             AccountHint::Unreadable => return Err(AccountError::NotMember),
         };
         let is_admin = || self.is_admin(session);
-        let lent = membership_access.support_until.is_some();
+        let is_temporary = membership_access.support_until.is_some();
         if membership_access
             .support_until
             .is_some_and(|end| end <= self.clock.now())
-            || (lent && !is_admin())
+            || (is_temporary && !is_admin())
         {
             return Err(AccountError::NotMember);
         }
-        let supports = lent || (supported == Some(membership_access.account_id) && is_admin());
-        if membership_access.status == AccountStatus::Suspended && !supports {
+        let in_support = is_temporary || (supported == Some(membership_access.account_id) && is_admin());
+        if membership_access.status == AccountStatus::Suspended && !in_support {
             return Err(AccountError::Suspended);
         }
         let actor = Actor {
             user_id: session.user_id,
             ip_address,
-            support_admin: supports.then(|| session.email.clone()),
+            support_admin: in_support.then(|| session.email.clone()),
         };
         Ok(Tenant::new(membership_access.account_id, actor, membership_access.role))
     }
@@ -139,8 +139,8 @@ impl Accounts {
             AccountHint::Named(account) => self.store.membership_access(session.user_id, account).await?,
             AccountHint::Unreadable => None,
         };
-        let own = membership_access.filter(|membership_access| membership_access.support_until.is_none());
-        Ok(own.map(|membership_access| membership_access.account_id))
+        let regular = membership_access.filter(|access| access.support_until.is_none());
+        Ok(regular.map(|access| access.account_id))
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn admins_are_known_by_address_in_any_case() {
+    fn admin_email_is_compared_case_insensitively() {
         let accounts = accounts(MockAccountStore::new());
         assert!(accounts.is_admin(&session()));
         assert!(!accounts.is_admin(&Session {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_account_is_free_active_and_has_a_slug() {
+    async fn new_account_is_free_active_and_has_a_slug() {
         let mut store = MockAccountStore::new();
         store
             .expect_create()
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_of_nothing_or_too_much_is_refused_before_the_store() {
+    async fn account_name_empty_or_too_long_is_refused() {
         for name in ["", "   ", "<b></b>", &"a".repeat(201)] {
             let refused = accounts(MockAccountStore::new()).create(&session(), name).await;
             assert!(matches!(refused, Err(AccountError::Invalid(_))), "{name}");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_context_needs_a_membership_in_an_active_account() {
+    async fn tenant_context_requires_membership_in_active_account() {
         let mut store = MockAccountStore::new();
         store.expect_membership_access().returning(|_, account| {
             Ok(match account.0.as_u128() {
@@ -255,7 +255,7 @@ mod tests {
 
     /// What a membership access and a support-mode cookie make of an administrator, and of everybody else.
     #[tokio::test]
-    async fn support_mode_is_for_administrators_and_ends() {
+    async fn support_mode_requires_an_administrator_and_expires() {
         let (here, elsewhere) = (AccountId(Uuid::from_u128(9)), AccountId(Uuid::from_u128(8)));
         let (later, before) = (NOW + time::Duration::SECOND, NOW - time::Duration::SECOND);
         let outsider = || Session {
@@ -264,7 +264,7 @@ mod tests {
         };
         let address = "Ana@Example.com";
         use AccountStatus::{Active, Suspended};
-        for (until, status, cookie, admin, wanted) in [
+        for (until, status, cookie, admin, expected) in [
             (Some(later), Active, None, true, Ok(Some(address))),
             (Some(later), Suspended, None, true, Ok(Some(address))),
             (Some(later), Suspended, Some(here), true, Ok(Some(address))),
@@ -289,20 +289,20 @@ mod tests {
             });
             let session = if admin { session() } else { outsider() };
             let hint = AccountHint::Named(here);
-            let found = accounts(store).context(&session, hint, cookie, None).await;
-            let found = match found {
+            let context = accounts(store).context(&session, hint, cookie, None).await;
+            let support_admin = match context {
                 Ok(tenant) => Ok(tenant.actor.support_admin),
                 Err(AccountError::NotMember) => Err("member"),
                 Err(AccountError::Suspended) => Err("suspended"),
                 Err(other) => panic!("{other:?}"),
             };
-            let wanted = wanted.map(|admin: Option<&str>| admin.map(str::to_owned));
-            assert_eq!(found, wanted, "{until:?} {status:?} {cookie:?} {admin}");
+            let expected = expected.map(|admin: Option<&str>| admin.map(str::to_owned));
+            assert_eq!(support_admin, expected, "{until:?} {status:?} {cookie:?} {admin}");
         }
     }
 
     #[tokio::test]
-    async fn switching_into_nothing_is_not_a_membership() {
+    async fn switch_to_unknown_account_is_refused() {
         let mut store = MockAccountStore::new();
         store.expect_switch().returning(|_, _, _| Ok(None));
         let refused = accounts(store).switch(&session(), AccountId(Uuid::from_u128(5))).await;

@@ -63,7 +63,7 @@ enum Action {
 }
 
 impl ActionInput {
-    fn read(&self) -> Result<Action, FieldErrors> {
+    fn validated(&self) -> Result<Action, FieldErrors> {
         match self.action.as_deref() {
             Some("suspend") => Ok(Action::Suspend),
             Some("reactivate") => Ok(Action::Reactivate),
@@ -121,10 +121,9 @@ impl Administration {
     /// Makes an account that nobody is in, and an invite for whoever shall own it.
     pub async fn create(&self, admin: &Admin, input: &AccountInput) -> Result<Administered, AdministrationError> {
         let mut errors = FieldErrors::default();
-        let given = input.name.as_deref().unwrap_or_default();
-        let name = kept(&mut errors, name(given));
-        let slug = kept(&mut errors, input.slug.as_deref().map(slug).transpose());
-        let plan = kept(&mut errors, plan_id(input.plan.as_deref().unwrap_or(FREE_PLAN)));
+        let name = errors_into(&mut errors, name(input.name.as_deref().unwrap_or_default()));
+        let slug = errors_into(&mut errors, input.slug.as_deref().map(slug).transpose());
+        let plan = errors_into(&mut errors, plan_id(input.plan.as_deref().unwrap_or(FREE_PLAN)));
         let (name, slug) = (name.unwrap_or_default(), slug.flatten());
         let is_given = slug.is_some();
         let account = Account {
@@ -136,10 +135,10 @@ impl Administration {
             status: AccountStatus::Active,
             created_at: self.clock.now(),
         };
-        let owner = self.owner(admin, (account.id, &account.name), input.owner_email.as_deref());
-        let (insert, owner_invite) = kept(&mut errors, owner).unwrap_or_default();
+        let invite = self.owner_invite(admin, (account.id, &account.name), input.owner_email.as_deref());
+        let (insert, owner_invite) = errors_into(&mut errors, invite).unwrap_or_default();
         errors.into_result()?;
-        let account = taken(self.store.create(&account, is_given, insert).await)?;
+        let account = duplicate_to_field_error(self.store.create(&account, is_given, insert).await)?;
         Ok(Administered { account, owner_invite })
     }
 
@@ -150,35 +149,35 @@ impl Administration {
         id: AccountId,
         patch: &AccountPatch,
     ) -> Result<Administered, AdministrationError> {
-        let change = change_of(patch)?;
-        let (insert, owner_invite) = match said(patch.owner_email.as_deref()) {
+        let change = account_change(patch)?;
+        let (insert, owner_invite) = match non_empty(patch.owner_email.as_deref()) {
             None => (None, None),
             email @ Some(_) => {
                 let stored = self.store.account(id).await?.ok_or(AdministrationError::NotFound)?;
                 let name = change.name.as_deref().unwrap_or(&stored.name);
-                self.owner(admin, (id, name), email)?
+                self.owner_invite(admin, (id, name), email)?
             }
         };
-        let owned = |fault: &str| Err(FieldErrors::one("owner_email", fault).into());
-        match taken(self.store.update(id, &change, insert).await)? {
+        let refused = |message: &str| Err(FieldErrors::one("owner_email", message).into());
+        match duplicate_to_field_error(self.store.update(id, &change, insert).await)? {
             AccountUpdate::Done(account) => Ok(Administered { account, owner_invite }),
             AccountUpdate::Missing => Err(AdministrationError::NotFound),
-            AccountUpdate::Owned => owned("cannot be given: the account has an owner, who invites others"),
-            AccountUpdate::Member => owned("is a member of this account already: remove them first"),
+            AccountUpdate::Owned => refused("must be absent: the account has an owner, who can invite other owners"),
+            AccountUpdate::Member => refused("is already a member of this account; remove the member first"),
         }
     }
 
-    /// The invite of whoever shall own an account, if anybody is named.
-    fn owner(
+    /// Builds the invite of an account's first owner, if an address is given.
+    fn owner_invite(
         &self,
         admin: &Admin,
         (account_id, account): (AccountId, &str),
         email: Option<&str>,
     ) -> Result<(Option<InviteInsert>, Option<NewInvite>), FieldErrors> {
-        let Some(email) = said(email) else {
+        let Some(email) = non_empty(email) else {
             return Ok((None, None));
         };
-        let of = FirstOwner {
+        let first_owner = FirstOwner {
             account_id,
             account,
             invited_by: admin.user_id,
@@ -186,8 +185,8 @@ impl Administration {
             email,
             now: self.clock.now(),
         };
-        let (insert, made) = self.invites.first_owner(&of)?;
-        Ok((Some(insert), Some(made)))
+        let (insert, invite) = self.invites.first_owner(&first_owner)?;
+        Ok((Some(insert), Some(invite)))
     }
 
     /// Suspends an account, opens it again, or gives it a plan. Says what was done.
@@ -197,7 +196,7 @@ impl Administration {
         account: AccountId,
         input: &ActionInput,
     ) -> Result<&'static str, AdministrationError> {
-        match input.read()? {
+        match input.validated()? {
             Action::Suspend => {
                 let status = AccountStatus::Suspended;
                 self.set_status(admin, account, status, "suspend").await?;
@@ -222,7 +221,7 @@ impl Administration {
         status: AccountStatus,
         action: &str,
     ) -> Result<(), AdministrationError> {
-        let event = acted(admin, account, json!({ "action": action }));
+        let event = action_event(admin, account, json!({ "action": action }));
         match self.store.set_status(account, status, &[event]).await? {
             true => Ok(()),
             false => Err(AdministrationError::NotFound),
@@ -236,7 +235,7 @@ impl Administration {
             let before = self.store.account(account).await?;
             let before = before.ok_or(AdministrationError::NotFound)?;
             let changes = json!({ "action": "change_plan", "plan": { "from": before.plan, "to": plan } });
-            let events = vec![acted(admin, account, changes)];
+            let events = vec![action_event(admin, account, changes)];
             let live = self.subscriptions.overview(account).await?.subscription;
             let paying =
                 live.filter(|live| matches!(live.status, SubscriptionStatus::Active | SubscriptionStatus::PastDue));
@@ -285,42 +284,42 @@ impl Administration {
     /// What ended, day by day.
     pub async fn churn(&self, days: i64) -> Result<Vec<ChurnDay>, AdministrationError> {
         let days = Days::until(self.clock.now(), days);
-        let counted = self.store.churn(days).await?;
-        Ok(counted.into_iter().map(ChurnDay::from).collect())
+        let churn = self.store.churn(days).await?;
+        Ok(churn.into_iter().map(ChurnDay::from).collect())
     }
 }
 
-fn acted(admin: &Admin, account: AccountId, changes: Value) -> Event {
+fn action_event(admin: &Admin, account: AccountId, changes: Value) -> Event {
     let audit = admin.audit(AuditAction::Update, "admin_account_action", account);
     Event::Audit(audit.with_changes(changes))
 }
 
-fn change_of(patch: &AccountPatch) -> Result<AccountChange, FieldErrors> {
+fn account_change(patch: &AccountPatch) -> Result<AccountChange, FieldErrors> {
     let mut errors = FieldErrors::default();
     let logo_url = match &patch.logo_url {
         None => None,
         Some(None) => Some(None),
-        Some(Some(given)) => kept(&mut errors, url(given)).map(Some),
+        Some(Some(value)) => errors_into(&mut errors, url(value)).map(Some),
     };
     let change = AccountChange {
-        name: kept(&mut errors, patch.name.as_deref().map(name).transpose()).flatten(),
-        slug: kept(&mut errors, patch.slug.as_deref().map(slug).transpose()).flatten(),
+        name: errors_into(&mut errors, patch.name.as_deref().map(name).transpose()).flatten(),
+        slug: errors_into(&mut errors, patch.slug.as_deref().map(slug).transpose()).flatten(),
         logo_url,
-        plan: kept(&mut errors, patch.plan.as_deref().map(plan_id).transpose())
+        plan: errors_into(&mut errors, patch.plan.as_deref().map(plan_id).transpose())
             .flatten()
             .map(str::to_owned),
-        status: kept(&mut errors, patch.status.as_deref().map(status).transpose()).flatten(),
+        status: errors_into(&mut errors, patch.status.as_deref().map(status).transpose()).flatten(),
     };
     errors.into_result()?;
     Ok(change)
 }
 
-/// What was read, or its faults beside those of the other fields.
-fn kept<T>(errors: &mut FieldErrors, read: Result<T, FieldErrors>) -> Option<T> {
-    match read {
+/// Returns the valid value, or adds its errors to `errors`.
+fn errors_into<T>(errors: &mut FieldErrors, validated: Result<T, FieldErrors>) -> Option<T> {
+    match validated {
         Ok(value) => Some(value),
-        Err(FieldErrors(faults)) => {
-            for (field, messages) in faults {
+        Err(FieldErrors(field_errors)) => {
+            for (field, messages) in field_errors {
                 for message in messages {
                     errors.add(field.clone(), message);
                 }
@@ -330,55 +329,56 @@ fn kept<T>(errors: &mut FieldErrors, read: Result<T, FieldErrors>) -> Option<T> 
     }
 }
 
-/// An empty address is none, for forms that always send the field.
-fn said(email: Option<&str>) -> Option<&str> {
+/// Treats an empty address as absent, because some forms always send the field.
+fn non_empty(email: Option<&str>) -> Option<&str> {
     email.filter(|email| !email.trim().is_empty())
 }
 
-fn name(given: &str) -> Result<String, FieldErrors> {
-    let name = text::sanitize(given);
+fn name(value: &str) -> Result<String, FieldErrors> {
+    let name = text::sanitize(value);
     match name.chars().count() {
         1..=NAME_CHARS => Ok(name),
         _ => Err(FieldErrors::one("name", "must have 1 to 200 characters")),
     }
 }
 
-/// A slug that is given is taken as it is, or not at all.
-fn slug(given: &str) -> Result<String, FieldErrors> {
-    if text::slug(given) == given {
-        Ok(given.to_owned())
+/// Validates a slug without changing it.
+fn slug(value: &str) -> Result<String, FieldErrors> {
+    if text::slug(value) == value {
+        Ok(value.to_owned())
     } else {
-        let message = "must be lowercase letters, digits and single hyphens between them, at most 50";
+        let message = "must have 1 to 50 lowercase letters, digits and single hyphens between them";
         Err(FieldErrors::one("slug", message))
     }
 }
 
-fn url(given: &str) -> Result<String, FieldErrors> {
+fn url(value: &str) -> Result<String, FieldErrors> {
     let host = ["https://", "http://"]
         .iter()
-        .find_map(|start| given.strip_prefix(start));
-    let fits = host.is_some_and(|host| !host.is_empty() && !host.starts_with('/'));
-    let plain = !given.chars().any(|c| c.is_whitespace() || c.is_control());
-    if fits && plain && given.chars().count() <= URL_CHARS {
-        Ok(given.to_owned())
+        .find_map(|scheme| value.strip_prefix(scheme));
+    let has_host = host.is_some_and(|host| !host.is_empty() && !host.starts_with('/'));
+    let is_plain = !value.chars().any(|c| c.is_whitespace() || c.is_control());
+    if has_host && is_plain && value.chars().count() <= URL_CHARS {
+        Ok(value.to_owned())
     } else {
-        Err(FieldErrors::one("logo_url", "must be an http or https address"))
+        let message = format!("must be an http or https URL of at most {URL_CHARS} characters");
+        Err(FieldErrors::one("logo_url", message))
     }
 }
 
-fn plan_id(given: &str) -> Result<&'static str, FieldErrors> {
-    let plan = billing::plan(given).map(|plan| plan.id);
-    plan.ok_or_else(|| FieldErrors::one("plan", "is no plan of the catalogue"))
+fn plan_id(value: &str) -> Result<&'static str, FieldErrors> {
+    let plan = billing::plan(value).map(|plan| plan.id);
+    plan.ok_or_else(|| FieldErrors::one("plan", "must be free, starter, growth or scale"))
 }
 
-fn status(given: &str) -> Result<AccountStatus, FieldErrors> {
-    given
+fn status(value: &str) -> Result<AccountStatus, FieldErrors> {
+    value
         .parse()
         .map_err(|_| FieldErrors::one("status", "must be one of active, suspended"))
 }
 
-/// A slug that somebody else has is the caller's fault.
-fn taken<T>(stored: Result<T, StoreError>) -> Result<T, AdministrationError> {
+/// Maps a duplicate slug to an error of the field `slug`.
+fn duplicate_to_field_error<T>(stored: Result<T, StoreError>) -> Result<T, AdministrationError> {
     match stored {
         Ok(value) => Ok(value),
         Err(error) => Err(match error.into_field_errors() {

@@ -19,8 +19,9 @@ pub const DELETION_LEASE: Duration = Duration::minutes(2);
 /// How long the gateway is left alone before it is asked again.
 pub const CANCELLATION_PAUSE: Duration = Duration::minutes(5);
 
-/// How long a subscription that nobody knows of may still turn up at the gateway: as long as billing waits for one.
-pub const WATCHED_FOR: Duration = Duration::days(1);
+/// How long a subscription whose creation has an unknown outcome is looked for at the gateway. Equals billing's
+/// `ABANDONED_FOR`.
+pub const CANCELLATION_WATCH_TIME: Duration = Duration::days(1);
 
 /// The use case of removals, and the work that is left of them.
 pub struct Deletions {
@@ -50,7 +51,7 @@ impl Deletions {
 
     /// Removes an account for good. Where this fails half-way, the account is gone all the same, and a worker finishes.
     pub async fn delete(&self, account: AccountId) -> Result<(), AdministrationError> {
-        let watched_until = self.clock.now() + WATCHED_FOR;
+        let watched_until = self.clock.now() + CANCELLATION_WATCH_TIME;
         if !self.store.begin(account, DELETION_LEASE, watched_until).await? {
             return Err(AdministrationError::NotFound);
         }
@@ -93,9 +94,9 @@ impl Deletions {
     }
 
     async fn cancel(&self, cancellation: &GatewayCancellation) -> Result<(), AdministrationError> {
-        match self.cancelled(cancellation).await {
+        match self.cancel_at_gateway(cancellation).await {
             Ok(true) | Err(PaymentGatewayError::Missing) => {
-                Ok(self.store.forget_cancellation(cancellation.subscription_id).await?)
+                Ok(self.store.delete_cancellation(cancellation.subscription_id).await?)
             }
             // It may turn up yet; or nobody will answer before a gateway is configured again.
             Ok(false) | Err(PaymentGatewayError::NotConfigured) => Ok(()),
@@ -103,13 +104,13 @@ impl Deletions {
         }
     }
 
-    /// Whether nothing more is to be expected.
-    async fn cancelled(&self, cancellation: &GatewayCancellation) -> Result<bool, PaymentGatewayError> {
+    /// Cancels the subscription at the gateway. Returns whether the cancellation is complete.
+    async fn cancel_at_gateway(&self, cancellation: &GatewayCancellation) -> Result<bool, PaymentGatewayError> {
         if let Some(id) = &cancellation.gateway_subscription_id {
             return self.gateway.cancel(id).await.map(|()| true);
         }
         match self.gateway.find(cancellation.subscription_id).await? {
-            Some(made) => self.gateway.cancel(&made.id).await.map(|()| true),
+            Some(found) => self.gateway.cancel(&found.id).await.map(|()| true),
             None => Ok(cancellation.until <= self.clock.now()),
         }
     }

@@ -15,11 +15,11 @@ mod support;
 mod tests;
 
 pub use accounts::{AccountInput, AccountPatch, ActionInput, Administration};
-pub use deletion::{CANCELLATION_PAUSE, DELETION_LEASE, Deletions, WATCHED_FOR};
+pub use deletion::{CANCELLATION_PAUSE, CANCELLATION_WATCH_TIME, DELETION_LEASE, Deletions};
 pub use model::*;
 pub use ports::*;
 pub use stats::{
     AdministrationStats, ChurnDay, DayChurn, DayRevenue, Days, Percent, PlatformRevenueDay, PlatformRevenueOverview,
     Revenue, SubscriptionTotals, Totals, arr, monthly_value,
 };
-pub use support::{SUPPORT_LASTS, Support, SupportStarted};
+pub use support::{SUPPORT_MODE_DURATION, Support, SupportStarted};

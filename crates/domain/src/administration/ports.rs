@@ -135,6 +135,6 @@ pub trait DeletionStore: Send + Sync {
     /// Takes one that is due, of any account; it comes up again after the pause.
     async fn claim_cancellation(&self, pause: Duration) -> Result<Option<GatewayCancellation>, StoreError>;
 
-    /// It is cancelled, or will never be.
-    async fn forget_cancellation(&self, id: SubscriptionId) -> Result<(), StoreError>;
+    /// Deletes a cancellation that is completed or no longer needed.
+    async fn delete_cancellation(&self, id: SubscriptionId) -> Result<(), StoreError>;
 }

@@ -15,20 +15,19 @@ use time::{Date, Duration, OffsetDateTime, UtcOffset};
 use crate::billing::{Cents, Cycle};
 use crate::shared::schema::Day;
 
-/// Months of a year.
-const MONTHS: i64 = 12;
+const MONTHS_PER_YEAR: i64 = 12;
 
 /// What a subscription is worth a month.
 pub fn monthly_value(value: Cents, cycle: Cycle) -> Cents {
     match cycle {
         Cycle::Monthly => value,
-        Cycle::Yearly => Cents(half_even(i128::from(value.0), i128::from(MONTHS))),
+        Cycle::Yearly => Cents(half_even(i128::from(value.0), i128::from(MONTHS_PER_YEAR))),
     }
 }
 
 /// What a month's revenue is worth a year.
 pub fn arr(mrr: Cents) -> Cents {
-    Cents(mrr.0.saturating_mul(MONTHS))
+    Cents(mrr.0.saturating_mul(MONTHS_PER_YEAR))
 }
 
 /// The nearest whole number; of two that are equally near, the even one. `divisor` is positive.
@@ -235,10 +234,10 @@ pub struct PlatformRevenueDay {
 }
 
 impl PlatformRevenueDay {
-    /// Every day, those on which nothing was paid too.
-    pub fn each(days: Days, counted: &[DayRevenue]) -> Vec<Self> {
+    /// Returns one row for every day, also for days without a payment.
+    pub fn each(days: Days, paid_days: &[DayRevenue]) -> Vec<Self> {
         let day = |date: Date| {
-            let found = counted.iter().find(|(day, _)| *day == date);
+            let found = paid_days.iter().find(|(day, _)| *day == date);
             let revenue = found.map_or_else(Revenue::default, |(_, revenue)| *revenue);
             Self {
                 date,
@@ -311,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_twelfth_is_rounded_half_even() {
+    fn monthly_value_of_yearly_price_is_rounded_half_even() {
         for (year, month) in [
             (0, 0),
             (5, 0),
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_decimal_numbers() {
+    fn percent_serializes_as_a_decimal_number() {
         for (part, whole, text) in [
             (0, 0, "0"),
             (3, 0, "0"),
@@ -350,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_those_of_utc_and_end_today() {
+    fn days_are_utc_days_and_end_today() {
         let now = datetime!(2026-03-01 00:30 +02:00);
         let days: Vec<String> = Days::until(now, 3).each().map(|day| day.to_string()).collect();
         assert_eq!(days, ["2026-02-26", "2026-02-27", "2026-02-28"]);
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_has_a_row() {
+    fn revenue_report_has_a_row_for_every_day() {
         let days = Days {
             first: date!(2026 - 02 - 27),
             last: date!(2026 - 03 - 01),
@@ -369,16 +368,16 @@ mod tests {
             payments: 2,
         };
         let rows = PlatformRevenueDay::each(days, &[(date!(2026 - 02 - 28), paid)]);
-        let wanted = json!([
+        let expected = json!([
             { "date": "2026-02-27", "revenue": 0, "payments": 0 },
             { "date": "2026-02-28", "revenue": 9_700, "payments": 2 },
             { "date": "2026-03-01", "revenue": 0, "payments": 0 },
         ]);
-        assert_eq!(json!(rows), wanted);
+        assert_eq!(json!(rows), expected);
     }
 
     #[test]
-    fn the_published_fields() {
+    fn reports_serialize_with_the_published_fields() {
         let totals = Totals {
             accounts: 1,
             users: 2,
@@ -411,7 +410,7 @@ mod tests {
     proptest! {
         /// By the definition: no other whole number is nearer, and of two equally near ones it is the even one.
         #[test]
-        fn rounding_is_to_the_nearest(dividend in -1_000_000_i64..1_000_000, divisor in 1_i64..1000) {
+        fn half_even_rounds_to_the_nearest_integer(dividend in -1_000_000_i64..1_000_000, divisor in 1_i64..1000) {
             let rounded = half_even(i128::from(dividend), i128::from(divisor));
             let distance = (rounded * divisor - dividend).abs() * 2;
             prop_assert!(distance < divisor || (distance == divisor && rounded % 2 == 0));

@@ -8,8 +8,7 @@ use time::{Duration, OffsetDateTime};
 use super::{Admin, AdministrationError, SupportStore};
 use crate::shared::{AccountId, AuditAction, Clock, Event, FieldErrors, StoreError, UserId, text};
 
-/// How long it lasts.
-pub const SUPPORT_LASTS: Duration = Duration::hours(4);
+pub const SUPPORT_MODE_DURATION: Duration = Duration::hours(4);
 
 /// The longest reason, in characters.
 const REASON_CHARS: usize = 500;
@@ -55,14 +54,14 @@ impl Support {
             return Err(FieldErrors::one("reason", message).into());
         }
         let started_at = self.clock.now();
-        let expires_at = started_at + SUPPORT_LASTS;
+        let expires_at = started_at + SUPPORT_MODE_DURATION;
         let mut audit = admin.audit(AuditAction::Login, "admin_impersonation", account);
         audit.support_admin = Some(admin.email.clone());
         let audit = match reason {
             Some(reason) => audit.with_changes(json!({ "reason": reason })),
             None => audit,
         };
-        let leaving = leaving.filter(|left| *left != account);
+        let leaving = leaving.filter(|left_account| *left_account != account);
         let name = self
             .store
             .start(admin, account, leaving, expires_at, &[Event::Audit(audit)])

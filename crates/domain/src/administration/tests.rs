@@ -128,8 +128,8 @@ fn action(action: &str, plan: Option<&str>) -> ActionInput {
     }
 }
 
-/// The fields that are complained of.
-fn blamed<T: std::fmt::Debug>(result: Result<T, AdministrationError>) -> Vec<String> {
+/// Returns the names of the invalid fields.
+fn invalid_fields<T: std::fmt::Debug>(result: Result<T, AdministrationError>) -> Vec<String> {
     match result {
         Err(AdministrationError::Invalid(errors)) => errors.0.into_keys().collect(),
         other => panic!("{other:?}"),
@@ -144,7 +144,7 @@ fn changes(events: &[Event]) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn the_list_counts_the_messages_of_thirty_days() {
+async fn account_list_counts_messages_of_thirty_days() {
     let mut store = MockAdministrationStore::new();
     store
         .expect_list()
@@ -157,7 +157,7 @@ async fn the_list_counts_the_messages_of_thirty_days() {
 }
 
 #[tokio::test]
-async fn a_wrong_action_or_plan_reaches_no_store() {
+async fn account_action_with_invalid_input_reaches_no_store() {
     for (input, field) in [
         (ActionInput::default(), "action"),
         (action("close", None), "action"),
@@ -167,32 +167,32 @@ async fn a_wrong_action_or_plan_reaches_no_store() {
         (action("change_plan", Some("")), "plan"),
     ] {
         let all = administration(MockAdministrationStore::new(), MockSubscriptionStore::new());
-        assert_eq!(blamed(all.act(&admin(false), ACCOUNT, &input).await), [field]);
+        assert_eq!(invalid_fields(all.act(&admin(false), ACCOUNT, &input).await), [field]);
     }
 }
 
 #[tokio::test]
-async fn suspending_and_opening_again_say_who_did_it() {
+async fn suspend_and_reactivate_append_an_audit_entry() {
     use AccountStatus::{Active, Suspended};
-    for (word, wanted, in_support) in [("suspend", Suspended, false), ("reactivate", Active, true)] {
+    for (name, expected, in_support) in [("suspend", Suspended, false), ("reactivate", Active, true)] {
         let mut store = MockAdministrationStore::new();
         store.expect_set_status().returning(move |account, status, events| {
             let [Event::Audit(audit)] = events else {
                 panic!("{events:?}")
             };
-            assert_eq!((account, status), (ACCOUNT, wanted));
+            assert_eq!((account, status), (ACCOUNT, expected));
             assert_eq!(
                 (audit.entity_type.as_str(), audit.entity_id),
                 ("admin_account_action", Some(ACCOUNT.0))
             );
             assert_eq!(audit.user_id, Some(admin(false).user_id));
             let changes = changes(events);
-            assert_eq!(changes["action"], word);
+            assert_eq!(changes["action"], name);
             assert_eq!(changes.get("support_admin").is_some(), in_support);
             Ok(true)
         });
         let all = administration(store, MockSubscriptionStore::new());
-        all.act(&admin(in_support), ACCOUNT, &action(word, None)).await.unwrap();
+        all.act(&admin(in_support), ACCOUNT, &action(name, None)).await.unwrap();
     }
     let mut store = MockAdministrationStore::new();
     store.expect_set_status().returning(|_, _, _| Ok(false));
@@ -202,7 +202,7 @@ async fn suspending_and_opening_again_say_who_did_it() {
 }
 
 #[tokio::test]
-async fn a_plan_changes_what_is_active_or_past_due_and_never_what_is_paid() {
+async fn granted_plan_changes_a_paid_subscription_but_not_its_price() {
     use SubscriptionStatus::{Active, PastDue, Pending};
     for status in [Some(Active), Some(PastDue), Some(Pending), None] {
         let paying = matches!(status, Some(Active | PastDue));
@@ -214,7 +214,7 @@ async fn a_plan_changes_what_is_active_or_past_due_and_never_what_is_paid() {
             .withf(|_, plan, events| plan == "growth" && changes(events)["plan"]["to"] == "growth")
             .returning(|_, _, _| Ok(true));
         let mut subscriptions = subscribed(status);
-        let lost = Mutex::new(true);
+        let is_first_write = Mutex::new(true);
         subscriptions
             .expect_write()
             .times(if paying { 2 } else { 0 })
@@ -225,9 +225,9 @@ async fn a_plan_changes_what_is_active_or_past_due_and_never_what_is_paid() {
                     ("growth", Cents(9_700), 3)
                 );
                 assert_eq!(change.account_plan.as_deref(), Some("growth"));
-                assert!(change.withdraws_grant, "what was granted before is not to outdo it");
-                // Somebody else was faster once.
-                Ok(match std::mem::take(&mut *lost.lock().unwrap()) {
+                assert!(change.withdraws_grant, "an earlier grant must not outrank the new plan");
+                // The first write meets a concurrent change.
+                Ok(match std::mem::take(&mut *is_first_write.lock().unwrap()) {
                     true => ChangeOutcome::Stale,
                     false => ChangeOutcome::Done,
                 })
@@ -239,7 +239,7 @@ async fn a_plan_changes_what_is_active_or_past_due_and_never_what_is_paid() {
 }
 
 #[tokio::test]
-async fn a_subscription_that_never_rests_is_a_conflict() {
+async fn plan_change_with_repeated_stale_writes_is_a_conflict() {
     let mut store = MockAdministrationStore::new();
     store.expect_account().returning(|_| Ok(Some(account())));
     let mut subscriptions = subscribed(Some(SubscriptionStatus::Active));
@@ -251,7 +251,7 @@ async fn a_subscription_that_never_rests_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_new_account_is_checked_and_takes_a_slug() {
+async fn account_create_validates_input_and_derives_slug() {
     let refused = |name: &str, slug: Option<&str>, plan: Option<&str>| {
         let input = AccountInput {
             name: Some(name.into()),
@@ -261,7 +261,7 @@ async fn a_new_account_is_checked_and_takes_a_slug() {
         };
         async move {
             let all = administration(MockAdministrationStore::new(), MockSubscriptionStore::new());
-            blamed(all.create(&admin(false), &input).await)
+            invalid_fields(all.create(&admin(false), &input).await)
         }
     };
     assert_eq!(refused("", None, None).await, ["name"]);
@@ -269,11 +269,11 @@ async fn a_new_account_is_checked_and_takes_a_slug() {
     for slug in ["", "-a", "a--b", "Ação", &"a".repeat(51)] {
         assert_eq!(refused("x", Some(slug), None).await, ["slug"], "{slug}");
     }
-    for (slug, wanted) in [(None, "loja-da-ana"), (Some("ana-2"), "ana-2")] {
+    for (slug, expected) in [(None, "loja-da-ana"), (Some("ana-2"), "ana-2")] {
         let mut store = MockAdministrationStore::new();
         store.expect_create().returning(move |account, is_given, owner| {
             assert!(owner.is_none());
-            assert_eq!((account.slug.as_str(), is_given), (wanted, slug.is_some()));
+            assert_eq!((account.slug.as_str(), is_given), (expected, slug.is_some()));
             match is_given {
                 true => Err(StoreError::Duplicate { field: "slug" }),
                 false => Ok(account.clone()),
@@ -285,18 +285,18 @@ async fn a_new_account_is_checked_and_takes_a_slug() {
             plan: None,
             owner_email: None,
         };
-        let made = administration(store, MockSubscriptionStore::new())
+        let created = administration(store, MockSubscriptionStore::new())
             .create(&admin(false), &input)
             .await;
         match slug {
-            Some(_) => assert_eq!(blamed(made), ["slug"]),
-            None => assert_eq!(made.unwrap().account.plan, "free"),
+            Some(_) => assert_eq!(invalid_fields(created), ["slug"]),
+            None => assert_eq!(created.unwrap().account.plan, "free"),
         }
     }
 }
 
 #[tokio::test]
-async fn every_field_of_a_patch_is_checked() {
+async fn account_update_validates_every_field() {
     let patch = AccountPatch {
         name: Some(" ".into()),
         slug: Some("a b".into()),
@@ -306,7 +306,7 @@ async fn every_field_of_a_patch_is_checked() {
         owner_email: None,
     };
     let all = administration(MockAdministrationStore::new(), MockSubscriptionStore::new());
-    let fields = blamed(all.update(&admin(false), ACCOUNT, &patch).await);
+    let fields = invalid_fields(all.update(&admin(false), ACCOUNT, &patch).await);
     assert_eq!(fields, ["logo_url", "name", "plan", "slug", "status"]);
     for url in ["", "http://", "https:///x", "https://a b", "ftp://a"] {
         let patch = AccountPatch {
@@ -314,20 +314,20 @@ async fn every_field_of_a_patch_is_checked() {
             ..AccountPatch::default()
         };
         assert_eq!(
-            blamed(all.update(&admin(false), ACCOUNT, &patch).await),
+            invalid_fields(all.update(&admin(false), ACCOUNT, &patch).await),
             ["logo_url"],
             "{url}"
         );
     }
     let mut store = MockAdministrationStore::new();
-    let wanted = AccountChange {
+    let expected = AccountChange {
         logo_url: Some(None),
         status: Some(AccountStatus::Suspended),
         ..AccountChange::default()
     };
     store
         .expect_update()
-        .withf(move |_, change, owner| *change == wanted && owner.is_none())
+        .withf(move |_, change, owner| *change == expected && owner.is_none())
         .returning(|_, _, _| Ok(AccountUpdate::Done(account())));
     let patch = AccountPatch {
         logo_url: Some(None),
@@ -339,8 +339,8 @@ async fn every_field_of_a_patch_is_checked() {
 }
 
 #[tokio::test]
-async fn support_begins_with_an_entry_that_names_the_administrator() {
-    let (elsewhere, end) = (AccountId(Uuid::from_u128(8)), NOW + SUPPORT_LASTS);
+async fn support_start_appends_audit_entry_of_the_administrator() {
+    let (elsewhere, end) = (AccountId(Uuid::from_u128(8)), NOW + SUPPORT_MODE_DURATION);
     for (leaving, left) in [(None, None), (Some(ACCOUNT), None), (Some(elsewhere), Some(elsewhere))] {
         let mut store = MockSupportStore::new();
         store
@@ -350,8 +350,8 @@ async fn support_begins_with_an_entry_that_names_the_administrator() {
                     (admin.email.as_str(), account, leaving, expires_at),
                     ("root@example.com", ACCOUNT, left, end)
                 );
-                let wanted = serde_json::json!({ "reason": "ticket 7", "support_admin": "root@example.com" });
-                assert_eq!(changes(events), wanted);
+                let expected = serde_json::json!({ "reason": "ticket 7", "support_admin": "root@example.com" });
+                assert_eq!(changes(events), expected);
                 Ok(Some("Loja".into()))
             });
         let support = Support::new(Arc::new(store), clock());
@@ -364,7 +364,7 @@ async fn support_begins_with_an_entry_that_names_the_administrator() {
     let support = Support::new(Arc::new(MockSupportStore::new()), clock());
     let long = "x".repeat(501);
     assert_eq!(
-        blamed(support.start(&admin(false), ACCOUNT, None, Some(&long)).await),
+        invalid_fields(support.start(&admin(false), ACCOUNT, None, Some(&long)).await),
         ["reason"]
     );
     let mut store = MockSupportStore::new();

@@ -38,10 +38,10 @@ impl Zone {
     /// The zone without any offset.
     pub const UTC: Self = Self(jiff::tz::TimeZone::UTC);
 
-    /// The day that a moment lies in.
-    fn date_of(&self, moment: OffsetDateTime) -> Option<jiff::civil::Date> {
-        let moment = jiff::Timestamp::from_second(moment.unix_timestamp()).ok()?;
-        Some(self.0.to_datetime(moment).date())
+    /// Returns the calendar day of an instant.
+    fn date_of(&self, at: OffsetDateTime) -> Option<jiff::civil::Date> {
+        let at = jiff::Timestamp::from_second(at.unix_timestamp()).ok()?;
+        Some(self.0.to_datetime(at).date())
     }
 
     /// The first moment of a day. That is not midnight where the clocks go on at midnight, and the first of two
@@ -183,10 +183,10 @@ impl Window {
 
     /// The longest that all of its days are made of.
     pub fn granularity(&self) -> Granularity {
-        let fits = |granularity: &Granularity| self.bounds.iter().all(|bound| granularity.begins_at(*bound));
+        let divides_all = |granularity: &Granularity| self.bounds.iter().all(|bound| granularity.begins_at(*bound));
         [Granularity::Day, Granularity::ThreeHours]
             .into_iter()
-            .find(fits)
+            .find(divides_all)
             .unwrap_or(Granularity::Quarter)
     }
 }
@@ -225,8 +225,8 @@ fn cover(
     }
 }
 
-fn midnight(moment: OffsetDateTime) -> OffsetDateTime {
-    moment.to_offset(time::UtcOffset::UTC).replace_time(Time::MIDNIGHT)
+fn midnight(at: OffsetDateTime) -> OffsetDateTime {
+    at.to_offset(time::UtcOffset::UTC).replace_time(Time::MIDNIGHT)
 }
 
 fn date(day: jiff::civil::Date) -> Option<Date> {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_week_of_utc_is_today_and_six_days_before() {
+    fn utc_week_is_today_and_six_days_before() {
         let week = window("UTC", datetime!(2026-03-01 12:00 UTC));
         assert_eq!(
             (week.dates[0], week.dates[6]),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_those_of_the_zone() {
+    fn window_uses_days_of_the_time_zone() {
         let now = datetime!(2026-03-01 18:20 UTC);
         let kathmandu = window("Asia/Kathmandu", now);
         assert_eq!(kathmandu.dates[6], date!(2026 - 03 - 02));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_its_nearest_weeks_and_what_these_lack_or_have_too_much() {
+    fn window_ranges_start_with_the_nearest_weeks() {
         let ranges = |period, zone: &str, now| -> Vec<String> {
             let window = Window::new(period, &zone.parse().unwrap(), now).unwrap();
             let ranges = window.ranges().into_iter().map(|range| {
@@ -327,8 +327,8 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_change_make_longer_and_shorter_days() {
-        // Half an hour, in the night to April 5.
+    fn window_days_follow_clock_changes() {
+        // The clocks went back by half an hour in the night to 5 April.
         let howe = window("Australia/Lord_Howe", datetime!(2026-04-06 12:00 UTC));
         let lengths: Vec<i64> = howe
             .bounds
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_cut_where_the_clocks_change() {
+    fn offset_intervals_split_at_clock_changes() {
         let now = datetime!(2026-04-06 12:00 UTC);
         let zone = "Australia/Lord_Howe".parse().unwrap();
         let window = Window::new(Period::Week, &zone, now).unwrap();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_zone_is_none() {
+    fn unknown_time_zone_is_rejected() {
         for name in [
             "",
             "Nowhere/City",
@@ -394,7 +394,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_bound_is_a_quarter_of_an_hour(
+        fn window_bounds_are_whole_quarters(
             seconds in 1_577_836_800_i64..1_956_528_000,
             zone in prop::sample::select(vec![
                 "UTC", "America/Sao_Paulo", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Chatham", "America/Havana",
@@ -416,7 +416,7 @@ mod tests {
 
         /// All ends of ranges cancel each other but those of the window.
         #[test]
-        fn ranges_make_up_the_window(
+        fn window_ranges_sum_up_to_the_window(
             seconds in 1_577_836_800_i64..1_956_528_000,
             zone in prop::sample::select(vec!["UTC", "America/Sao_Paulo", "Asia/Kathmandu", "Australia/Lord_Howe"]),
             period in prop::sample::select(Period::ALL),
@@ -436,9 +436,11 @@ mod tests {
             }
             ends.retain(|_, count| *count != 0);
             prop_assert_eq!(ends.into_iter().collect::<Vec<_>>(), [(window.start(), 1), (window.end(), -1)]);
-            let most = |granularity: Granularity, most: i64| rows.get(&granularity).is_none_or(|rows| *rows <= most);
-            prop_assert!(most(Granularity::Week, 13) && most(Granularity::Day, 8), "{:?}", rows);
-            prop_assert!(most(Granularity::Quarter, 96), "{:?}", rows);
+            let at_most = |granularity: Granularity, limit: i64| {
+                rows.get(&granularity).is_none_or(|rows| *rows <= limit)
+            };
+            prop_assert!(at_most(Granularity::Week, 13) && at_most(Granularity::Day, 8), "{:?}", rows);
+            prop_assert!(at_most(Granularity::Quarter, 96), "{:?}", rows);
         }
     }
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use super::*;
 use crate::shared::{Amount, Clock, FieldErrors, MetricEventId, Tenant};
 
-/// How many links, products and automations are shown at most.
-const LINKS: i64 = 20;
-const PRODUCTS: i64 = 10;
-const AUTOMATIONS: i64 = 20;
+/// The most links, products and automations of a report.
+const MAX_LINKS: i64 = 20;
+const MAX_PRODUCTS: i64 = 10;
+const MAX_AUTOMATIONS: i64 = 20;
 
-/// Microseconds in a second.
-const MICROSECONDS: i64 = 1_000_000;
+const MICROSECONDS_PER_SECOND: i64 = 1_000_000;
 
 /// Which days a report is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +34,7 @@ impl Analytics {
 
     fn window(&self, report_period: &ReportPeriod) -> Result<Window, FieldErrors> {
         let window = Window::new(report_period.period, &report_period.zone, self.clock.now());
-        window.ok_or_else(|| FieldErrors::one("tz", "has no such days"))
+        window.ok_or_else(|| FieldErrors::one("tz", "has no calendar days for this period"))
     }
 
     /// Revenue, costs, and what the revenue is owed to.
@@ -45,7 +44,7 @@ impl Analytics {
         report_period: &ReportPeriod,
     ) -> Result<RevenueReport, AnalyticsError> {
         let window = self.window(report_period)?;
-        let totals = self.store.revenue(tenant.account_id, &window, LINKS).await?;
+        let totals = self.store.revenue(tenant.account_id, &window, MAX_LINKS).await?;
         Ok(revenue(&window, totals))
     }
 
@@ -56,7 +55,7 @@ impl Analytics {
         report_period: &ReportPeriod,
     ) -> Result<EcommerceReport, AnalyticsError> {
         let window = self.window(report_period)?;
-        let totals = self.store.ecommerce(tenant.account_id, &window, PRODUCTS).await?;
+        let totals = self.store.ecommerce(tenant.account_id, &window, MAX_PRODUCTS).await?;
         Ok(ecommerce(&window, totals))
     }
 
@@ -67,7 +66,10 @@ impl Analytics {
         report_period: &ReportPeriod,
     ) -> Result<AutomationsReport, AnalyticsError> {
         let window = self.window(report_period)?;
-        let totals = self.store.automations(tenant.account_id, &window, AUTOMATIONS).await?;
+        let totals = self
+            .store
+            .automations(tenant.account_id, &window, MAX_AUTOMATIONS)
+            .await?;
         Ok(automations(totals))
     }
 
@@ -118,7 +120,7 @@ impl Analytics {
         let mut items = match read {
             ActivityRead::NoMetric => return Err(AnalyticsError::NotFound),
             ActivityRead::NoCursor => {
-                return Err(FieldErrors::one("cursor", "must be a cursor of an earlier answer").into());
+                return Err(FieldErrors::one("cursor", "must be a cursor of an earlier response").into());
             }
             ActivityRead::Events(items) => items,
         };
@@ -231,7 +233,7 @@ fn ecommerce(window: &Window, totals: EcommerceTotals) -> EcommerceReport {
 }
 
 fn automations(totals: AutomationsTotals) -> AutomationsReport {
-    let seconds = |latency: Amount, executions: i64| latency.ratio(executions.saturating_mul(MICROSECONDS));
+    let seconds = |latency: Amount, executions: i64| latency.ratio(executions.saturating_mul(MICROSECONDS_PER_SECOND));
     let total = totals.completed + totals.failed;
     let data = totals.automations.into_iter().map(|automation| {
         let executions = automation.completed + automation.failed;
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn profit_is_what_is_left_and_rounding_comes_last() {
+    fn revenue_report_rounds_only_final_totals() {
         let day = DayTotals {
             orders: 3,
             revenue: amount("10.005"),
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn without_anything_every_rate_is_zero() {
+    fn reports_without_data_have_zero_rates() {
         let report = revenue(&week(), RevenueTotals::default());
         assert_eq!(report.overview, RevenueOverview::default());
         let report = ecommerce(&week(), EcommerceTotals::default());
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_is_in_seconds() {
+    fn automation_latency_is_in_seconds() {
         let report = automations(AutomationsTotals {
             automations: vec![],
             completed: 2,

@@ -25,8 +25,8 @@ const HINT_CHARS: usize = 4;
 /// How long a name may be, in characters.
 const NAME_CHARS: usize = 100;
 
-/// How many keys an account may have: they are listed all at once.
-const KEYS: i64 = 100;
+/// Maximum number of keys of an account. The list has no pages.
+const MAX_KEYS: i64 = 100;
 
 /// What an audit entry calls a key.
 const ENTITY: &str = "api_key";
@@ -109,12 +109,12 @@ impl ApiKeys {
             key,
             hash: secret_hash(&full_key),
         };
-        match self.store.insert(&record, KEYS, &[Event::Audit(audit)]).await? {
+        match self.store.insert(&record, MAX_KEYS, &[Event::Audit(audit)]).await? {
             InsertOutcome::Done => Ok(NewApiKey {
                 key: record.key,
                 full_key,
             }),
-            InsertOutcome::Full => Err(FieldErrors::one("name", too_many()).into()),
+            InsertOutcome::Full => Err(FieldErrors::one("api_keys", limit_reached()).into()),
         }
     }
 
@@ -136,8 +136,8 @@ fn hint(key: &SecretString) -> String {
         .collect()
 }
 
-fn too_many() -> String {
-    format!("cannot be given to one more key: an account has at most {KEYS}; delete one first")
+fn limit_reached() -> String {
+    format!("limit of {MAX_KEYS} reached; delete an API key first")
 }
 
 #[cfg(test)]
@@ -166,11 +166,11 @@ mod tests {
         ApiKeys::new(Arc::new(store), Arc::new(clock), Arc::new(ids), Arc::new(secrets))
     }
 
-    fn known(status: AccountStatus, last_used_at: Option<OffsetDateTime>, touches: usize) -> ApiKeys {
+    fn keys_with_one(status: AccountStatus, last_used_at: Option<OffsetDateTime>, touches: usize) -> ApiKeys {
         let mut store = MockApiKeyStore::new();
         store.expect_find().returning(move |hash| {
-            let known = hash == secret_hash(&SecretString::from("svc_live_sk_good"));
-            Ok(known.then(|| KeyGrant {
+            let exists = hash == secret_hash(&SecretString::from("svc_live_sk_good"));
+            Ok(exists.then(|| KeyGrant {
                 id: ApiKeyId(Uuid::from_u128(1)),
                 account_id: AccountId(Uuid::from_u128(2)),
                 created_by: UserId(Uuid::from_u128(3)),
@@ -191,8 +191,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_known_key_is_a_member_in_its_makers_name() {
-        let tenant = present(&known(AccountStatus::Active, None, 1), "svc_live_sk_good")
+    async fn api_key_acts_as_member_in_its_creators_name() {
+        let tenant = present(&keys_with_one(AccountStatus::Active, None, 1), "svc_live_sk_good")
             .await
             .unwrap();
         assert_eq!(tenant.role, Role::Member);
@@ -200,26 +200,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn use_is_noted_once_a_minute() {
+    async fn api_key_last_used_at_is_written_once_a_minute() {
         let recently = Some(NOW - Duration::seconds(59));
-        present(&known(AccountStatus::Active, recently, 0), "svc_live_sk_good")
+        present(&keys_with_one(AccountStatus::Active, recently, 0), "svc_live_sk_good")
             .await
             .unwrap();
         let earlier = Some(NOW - Duration::seconds(60));
-        present(&known(AccountStatus::Active, earlier, 1), "svc_live_sk_good")
+        present(&keys_with_one(AccountStatus::Active, earlier, 1), "svc_live_sk_good")
             .await
             .unwrap();
     }
 
     #[tokio::test]
-    async fn unknown_foreign_and_suspended_open_nothing() {
-        let active = known(AccountStatus::Active, None, 0);
+    async fn api_key_unknown_or_of_suspended_account_is_refused() {
+        let active = keys_with_one(AccountStatus::Active, None, 0);
         assert!(matches!(
             present(&active, "svc_live_sk_bad").await,
             Err(ApiKeyError::Unknown)
         ));
         assert!(matches!(present(&active, "good").await, Err(ApiKeyError::Unknown)));
-        let suspended = known(AccountStatus::Suspended, None, 0);
+        let suspended = keys_with_one(AccountStatus::Suspended, None, 0);
         assert!(matches!(
             present(&suspended, "svc_live_sk_good").await,
             Err(ApiKeyError::Suspended)
@@ -227,12 +227,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_key_is_kept_as_its_hash_and_its_end_with_its_audit_entry() {
+    async fn new_api_key_is_stored_as_hash_and_hint_and_audited() {
         let mut store = MockApiKeyStore::new();
         store
             .expect_insert()
             .withf(|record, at_most, events| {
-                let whole = SecretString::from(format!("svc_live_sk_{RANDOM}"));
+                let full_key = SecretString::from(format!("svc_live_sk_{RANDOM}"));
                 let [Event::Audit(audit)] = events else {
                     return false;
                 };
@@ -243,26 +243,26 @@ mod tests {
                 assert_eq!(audit.entity_id, Some(Uuid::from_u128(1)));
                 assert_eq!(audit.changes, Some(json!({ "name": "Loja CI" })));
                 assert_eq!(audit.user_id, Some(owner().actor.user_id));
-                assert_eq!(record.hash, secret_hash(&whole));
+                assert_eq!(record.hash, secret_hash(&full_key));
                 assert!(!format!("{record:?}{events:?}").contains("AAAAAAAA"), "{record:?}");
                 *at_most == 100 && record.account_id == owner().account_id && record.created_by.0.as_u128() == 3
             })
             .times(1)
             .returning(|_, _, _| Ok(InsertOutcome::Done));
-        let made = keys(store).create(&owner(), " Loja <b>CI</b> ").await.unwrap();
-        assert_eq!(made.full_key.expose_secret(), format!("svc_live_sk_{RANDOM}"));
+        let created = keys(store).create(&owner(), " Loja <b>CI</b> ").await.unwrap();
+        assert_eq!(created.full_key.expose_secret(), format!("svc_live_sk_{RANDOM}"));
         assert!(
-            !format!("{made:?}").contains(RANDOM),
-            "a secret is not shown by accident"
+            !format!("{created:?}").contains(RANDOM),
+            "Debug must not contain the full key"
         );
-        let key = made.key;
+        let key = created.key;
         let parts = (key.name.as_str(), key.key_prefix.as_str(), key.key_hint.as_str());
         assert_eq!(parts, ("Loja CI", "svc_live_sk_", "wxyz"));
         assert_eq!((key.last_used_at, key.created_at), (None, NOW));
     }
 
     #[tokio::test]
-    async fn a_name_of_nothing_or_too_much_is_refused_before_the_store() {
+    async fn api_key_name_empty_or_too_long_is_refused() {
         for name in ["", " \t ", "<b></b>", "\u{7}", &"é".repeat(101)] {
             let refused = keys(MockApiKeyStore::new()).create(&owner(), name).await;
             let Err(ApiKeyError::Invalid(errors)) = refused else {
@@ -273,23 +273,23 @@ mod tests {
         let mut store = MockApiKeyStore::new();
         store.expect_insert().returning(|_, _, _| Ok(InsertOutcome::Done));
         let longest = "é".repeat(100);
-        let made = keys(store).create(&owner(), &longest).await.unwrap();
-        assert_eq!(made.key.name, longest);
+        let created = keys(store).create(&owner(), &longest).await.unwrap();
+        assert_eq!(created.key.name, longest);
     }
 
     #[tokio::test]
-    async fn one_key_too_many_is_a_fault_of_the_input() {
+    async fn api_key_beyond_the_limit_is_refused() {
         let mut store = MockApiKeyStore::new();
         store.expect_insert().returning(|_, _, _| Ok(InsertOutcome::Full));
         let Err(ApiKeyError::Invalid(errors)) = keys(store).create(&owner(), "CI").await else {
             panic!()
         };
-        assert!(errors.0["name"][0].contains("at most 100"), "{errors:?}");
+        assert!(errors.0["api_keys"][0].contains("limit of 100"), "{errors:?}");
     }
 
     #[tokio::test]
-    async fn a_removal_is_audited_and_what_is_not_there_is_not_found() {
-        for (there, id) in [(true, 5), (false, 6)] {
+    async fn api_key_deletion_is_audited_and_unknown_key_is_not_found() {
+        for (exists, id) in [(true, 5), (false, 6)] {
             let mut store = MockApiKeyStore::new();
             store
                 .expect_delete()
@@ -299,10 +299,10 @@ mod tests {
                     audited && *account == owner().account_id && key.0.as_u128() == id
                 })
                 .times(1)
-                .returning(move |_, _, _| Ok(there));
+                .returning(move |_, _, _| Ok(exists));
             let deleted = keys(store).delete(&owner(), ApiKeyId(Uuid::from_u128(id))).await;
-            assert_eq!(deleted.is_ok(), there);
-            assert!(there || matches!(deleted, Err(ApiKeyError::NotFound)));
+            assert_eq!(deleted.is_ok(), exists);
+            assert!(exists || matches!(deleted, Err(ApiKeyError::NotFound)));
         }
     }
 }

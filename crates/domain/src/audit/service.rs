@@ -51,13 +51,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_reads_their_own_account() {
+    async fn audit_log_is_readable_by_every_role() {
         for role in Role::ALL {
             let account = AccountId(Uuid::from_u128(7));
             let mut store = MockAuditStore::new();
             store
                 .expect_page()
-                .withf(move |asked, filter, _| *asked == account && filter.action.as_deref() == Some("delete"))
+                .withf(move |id, filter, _| *id == account && filter.action.as_deref() == Some("delete"))
                 .returning(|account, _, page| Ok(Page::new(page, vec![entry(account)], 1)));
             let tenant = Tenant::for_tests(account, UserId(Uuid::from_u128(2)), role);
             let filter = AuditFilter {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_that_fails_is_no_empty_log() {
+    async fn audit_log_store_failure_is_an_error() {
         let mut store = MockAuditStore::new();
         store
             .expect_page()
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_published_as_null() {
+    fn audit_log_serializes_missing_values_as_null() {
         let published = json!(entry(AccountId(Uuid::from_u128(7))));
         let expected = json!({
             "id": Uuid::from_u128(1), "account_id": Uuid::from_u128(7), "user_id": null, "action": "delete",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::ingestion::{IngestionResult, checked_batch};
+use crate::ingestion::{IngestionResult, validate_batch};
 use crate::shared::{AutomationId, Clock, CursorPage, CursorQuery, FieldErrors, Ids, Tenant, text};
 
 const NAME_CHARS: usize = 200;
@@ -67,12 +67,12 @@ impl Automations {
         id: AutomationId,
         inputs: Vec<ExecutionInput>,
     ) -> Result<IngestionResult, AutomationError> {
-        let executions = checked_batch("executions", inputs, |input, item| {
+        let executions = validate_batch("executions", inputs, |input, item| {
             let status = item.parse_enum("status", input.status.as_deref());
             let started_at = item.required("started_at", input.started_at);
             let finished_at = item.required("finished_at", input.finished_at);
             if started_at > finished_at && finished_at.is_some() {
-                item.fault("finished_at", "must not be before started_at");
+                item.reject("finished_at", "must not be before started_at");
             }
             Some(Execution {
                 id: input.id.unwrap_or_else(|| self.ids.next().into()),
@@ -96,10 +96,10 @@ fn checked(input: AutomationInput) -> Result<AutomationChange, FieldErrors> {
     {
         errors.add("name", format!("must have 1 to {NAME_CHARS} characters"));
     }
-    let status = match input.status.map(|word| word.parse()).transpose() {
+    let status = match input.status.map(|status| status.parse()).transpose() {
         Ok(status) => status,
-        Err(fault) => {
-            errors.add("status", fault);
+        Err(message) => {
+            errors.add("status", message);
             None
         }
     };
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_fault_of_a_new_one_is_named() {
+    async fn automation_create_reports_every_invalid_field() {
         let mut store = MockAutomationStore::new();
         store.expect_insert().times(1).returning(|_, _| Ok(()));
         let automations = automations(store);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_execution_ends_after_it_began() {
+    async fn execution_must_end_after_its_start() {
         let automations = automations(MockAutomationStore::new());
         let at = |hour| Some(datetime!(2026-03-01 0:00 UTC) + time::Duration::hours(hour));
         let execution = |status: &str, from, to| ExecutionInput {
@@ -167,13 +167,13 @@ mod tests {
             execution("running", None, None),
         ];
         let refused = automations.record(&tenant(), AutomationId(Uuid::nil()), inputs).await;
-        let wanted = [
+        let expected = [
             "executions[1].finished_at",
             "executions[2].finished_at",
             "executions[2].started_at",
             "executions[2].status",
         ];
-        assert_eq!(fields(refused), wanted);
+        assert_eq!(fields(refused), expected);
         let none = automations.record(&tenant(), AutomationId(Uuid::nil()), vec![]).await;
         assert_eq!(fields(none), ["executions"]);
     }

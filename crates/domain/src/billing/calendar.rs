@@ -12,32 +12,33 @@ pub fn gateway_day(now: OffsetDateTime) -> Date {
 
 /// A day in the gateway's words: `YYYY-MM-DD`, also before a time.
 pub fn gateway_date(text: &str) -> Option<Date> {
-    let shape = format_description!("[year]-[month]-[day]");
-    Date::parse(text.get(..10)?, shape).ok().filter(|date| date.year() >= 1)
+    let format = format_description!("[year]-[month]-[day]");
+    Date::parse(text.get(..10)?, format)
+        .ok()
+        .filter(|date| date.year() >= 1)
 }
 
-/// A moment in the gateway's words: `YYYY-MM-DD HH:MM:SS`, which names no zone and is taken for São Paulo's; or RFC 3339.
-pub fn gateway_moment(text: &str) -> Option<OffsetDateTime> {
-    let shape = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
-    let local = PrimitiveDateTime::parse(text, shape).ok();
-    let moment = local.and_then(|local| local.assume_offset(offset!(-3)).checked_to_offset(time::UtcOffset::UTC));
-    moment
-        .or_else(|| crate::shared::timestamp::parse(text))
-        .filter(|moment| (1..=9999).contains(&moment.year()))
+/// Parses a time of the gateway: RFC 3339, or `YYYY-MM-DD HH:MM:SS` without a zone, which is read as São Paulo time.
+pub fn gateway_time(text: &str) -> Option<OffsetDateTime> {
+    let format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
+    let local = PrimitiveDateTime::parse(text, format).ok();
+    let utc = local.and_then(|local| local.assume_offset(offset!(-3)).checked_to_offset(time::UtcOffset::UTC));
+    utc.or_else(|| crate::shared::timestamp::parse(text))
+        .filter(|time| (1..=9999).contains(&time.year()))
 }
 
-/// One cycle later, on the anchor's day of the month, or on the last one of a month that is shorter.
-pub(super) fn one_cycle_on(from: OffsetDateTime, cycle: Cycle, anchor_day: u8) -> OffsetDateTime {
+/// Adds one cycle. The result is on `anchor_day`, or on the last day of a shorter month.
+pub(super) fn add_cycle(from: OffsetDateTime, cycle: Cycle, anchor_day: u8) -> OffsetDateTime {
     let months = match cycle {
         Cycle::Monthly => 1,
         Cycle::Yearly => 12,
     };
-    let later = months_on(from.date(), months, anchor_day);
+    let later = add_months(from.date(), months, anchor_day);
     later.map_or(from, |date| from.replace_date(date))
 }
 
-/// None beyond the end of the calendar.
-fn months_on(from: Date, months: i32, anchor_day: u8) -> Option<Date> {
+/// Returns `None` if the result is outside the range of `Date`.
+fn add_months(from: Date, months: i32, anchor_day: u8) -> Option<Date> {
     let index = from.year().checked_mul(12)? + i32::from(u8::from(from.month())) - 1 + months;
     let month = Month::try_from(u8::try_from(index.rem_euclid(12) + 1).ok()?).ok()?;
     let year = index.div_euclid(12);
@@ -54,25 +55,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn months_keep_their_day_where_they_have_it() {
+    fn add_cycle_keeps_the_anchor_day_or_the_month_end() {
         let mut at = datetime!(2026-01-31 12:00 UTC);
         let mut days = vec![];
         for _ in 0..5 {
-            at = one_cycle_on(at, Cycle::Monthly, 31);
+            at = add_cycle(at, Cycle::Monthly, 31);
             days.push(at.date().to_string());
         }
         assert_eq!(
             days,
             ["2026-02-28", "2026-03-31", "2026-04-30", "2026-05-31", "2026-06-30"]
         );
-        let leap = one_cycle_on(datetime!(2028-02-29 0:00 UTC), Cycle::Yearly, 29);
+        let leap = add_cycle(datetime!(2028-02-29 0:00 UTC), Cycle::Yearly, 29);
         assert_eq!(leap.date(), date!(2029 - 02 - 28));
-        let december = one_cycle_on(datetime!(2026-12-05 23:59 UTC), Cycle::Monthly, 5);
+        let december = add_cycle(datetime!(2026-12-05 23:59 UTC), Cycle::Monthly, 5);
         assert_eq!(december, datetime!(2027-01-05 23:59 UTC));
     }
 
     #[test]
-    fn the_gateways_day_begins_three_hours_later() {
+    fn gateway_day_starts_at_three_utc() {
         assert_eq!(gateway_day(datetime!(2026-03-02 2:59 UTC)), date!(2026 - 03 - 01));
         assert_eq!(gateway_day(datetime!(2026-03-02 3:00 UTC)), date!(2026 - 03 - 02));
     }
@@ -80,11 +81,11 @@ mod tests {
     proptest! {
         /// However often, the n-th month is the anchor's day or its month's last.
         #[test]
-        fn no_month_is_lost(start in 0_i64..4_000_000_000, steps in 1_usize..50) {
+        fn add_cycle_never_skips_a_month(start in 0_i64..4_000_000_000, steps in 1_usize..50) {
             let start = OffsetDateTime::from_unix_timestamp(start).unwrap();
             let mut at = start;
             for _ in 0..steps {
-                let next = one_cycle_on(at, Cycle::Monthly, start.day());
+                let next = add_cycle(at, Cycle::Monthly, start.day());
                 let days = next - at;
                 prop_assert!(days >= Duration::days(28) && days <= Duration::days(31), "{at} {next}");
                 prop_assert!(next.day() == start.day() || next.day() == next.month().length(next.year()));

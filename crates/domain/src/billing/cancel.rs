@@ -13,7 +13,7 @@ impl Billing {
         };
         let intended = self
             .core
-            .intend(&current, intent, Change::of(current.clone()), CHANGE_LEASE)
+            .store_intent(&current, intent, Change::of(current.clone()), CHANGE_LEASE)
             .await?;
         self.cancel_at_gateway(&intended).await?;
         let cancelled = self
@@ -34,16 +34,16 @@ impl Billing {
             Ok(()) => return Ok(()),
             Err(error @ (PaymentGatewayError::Failed(_) | PaymentGatewayError::Unanswered(_))) => error,
             Err(error) => {
-                self.core.clear(subscription).await?;
+                self.core.clear_intent(subscription).await?;
                 return Err(error.into());
             }
         };
         match self.core.gateway.subscription(id).await {
             Ok(None) => return Ok(()),
-            Ok(Some(known)) if known.deleted => return Ok(()),
-            looked => {
+            Ok(Some(found)) if found.deleted => return Ok(()),
+            lookup => {
                 self.core
-                    .resolve_failed_intent(subscription, &error, looked.is_ok())
+                    .resolve_failed_intent(subscription, &error, lookup.is_ok())
                     .await?
             }
         }

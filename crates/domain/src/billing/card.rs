@@ -95,10 +95,10 @@ impl fmt::Debug for CardPayment {
     }
 }
 
-/// The digits of a text that may be grouped by spaces and hyphens; none for anything else.
-fn digits(typed: &str) -> Option<SecretString> {
-    let mut digits = Zeroizing::new(String::with_capacity(typed.len()));
-    for c in typed.chars() {
+/// Returns the digits of a text. `None` if it contains anything except digits, spaces and hyphens.
+fn digits(text: &str) -> Option<SecretString> {
+    let mut digits = Zeroizing::new(String::with_capacity(text.len()));
+    for c in text.chars() {
         match c {
             '0'..='9' => digits.push(c),
             ' ' | '-' => {}
@@ -112,20 +112,20 @@ fn exposed(value: Option<&SecretString>) -> &str {
     value.map(ExposeSecret::expose_secret).unwrap_or_default()
 }
 
-/// `5` and `05` are May.
-fn month(typed: &str) -> Option<SecretString> {
-    let number: u8 = typed.trim().parse().ok().filter(|month| (1..=12).contains(month))?;
+/// Normalizes a month: `5` and `05` become `05`.
+fn month(text: &str) -> Option<SecretString> {
+    let number: u8 = text.trim().parse().ok().filter(|month| (1..=12).contains(month))?;
     Some(SecretString::from(format!("{number:02}")))
 }
 
-/// `30` and `2030` are one year.
-fn year(typed: &str) -> Option<SecretString> {
-    let typed = typed.trim();
-    let number: u16 = typed
+/// Normalizes a year: `30` and `2030` become `2030`.
+fn year(text: &str) -> Option<SecretString> {
+    let text = text.trim();
+    let number: u16 = text
         .parse()
         .ok()
-        .filter(|_| typed.bytes().all(|byte| byte.is_ascii_digit()))?;
-    match (typed.len(), number) {
+        .filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    match (text.len(), number) {
         (2, _) => Some(SecretString::from(format!("20{number:02}"))),
         (4, 2000..) => Some(SecretString::from(number.to_string())),
         _ => None,
@@ -135,30 +135,30 @@ fn year(typed: &str) -> Option<SecretString> {
 impl CardInput {
     /// Checks every field, naming it and never repeating it.
     pub(super) fn checked(&self, errors: &mut FieldErrors) -> Option<Card> {
-        let field = |errors: &mut FieldErrors, name: &str, value: Option<SecretString>, wanted: &str| {
+        let field = |errors: &mut FieldErrors, name: &str, value: Option<SecretString>, message: &str| {
             if value.is_none() {
-                errors.add(format!("credit_card.{name}"), wanted);
+                errors.add(format!("credit_card.{name}"), message);
             }
             value
         };
         let holder = exposed(self.holder_name.as_ref()).trim();
-        let named = (1..=NAME_CHARS).contains(&holder.chars().count());
+        let valid = (1..=NAME_CHARS).contains(&holder.chars().count());
         let holder_name = field(
             errors,
             "holder_name",
-            named.then(|| SecretString::from(holder)),
-            "must be a name",
+            valid.then(|| SecretString::from(holder)),
+            "must be a name of 1 to 100 characters",
         );
-        let of = |value: &Option<SecretString>, lengths: std::ops::RangeInclusive<usize>| {
+        let digits_of = |value: &Option<SecretString>, lengths: std::ops::RangeInclusive<usize>| {
             digits(exposed(value.as_ref())).filter(|digits| lengths.contains(&digits.expose_secret().len()))
         };
-        let number = of(&self.number, NUMBER_DIGITS);
-        let number = field(errors, "number", number, "must be a card number");
+        let number = digits_of(&self.number, NUMBER_DIGITS);
+        let number = field(errors, "number", number, "must be a card number of 12 to 19 digits");
         let expiry_month = month(exposed(self.expiry_month.as_ref()));
         let expiry_month = field(errors, "expiry_month", expiry_month, "must be 01 to 12");
         let expiry_year = year(exposed(self.expiry_year.as_ref()));
         let expiry_year = field(errors, "expiry_year", expiry_year, "must be a year of four digits");
-        let ccv = field(errors, "ccv", of(&self.ccv, 3..=4), "must have 3 or 4 digits");
+        let ccv = field(errors, "ccv", digits_of(&self.ccv, 3..=4), "must have 3 or 4 digits");
         Some(Card {
             holder_name: holder_name?,
             number: number?,
@@ -172,35 +172,38 @@ impl CardInput {
 impl HolderInput {
     /// Checks every field, naming it.
     pub(super) fn checked(&self, errors: &mut FieldErrors) -> Option<CardHolder> {
-        let field = |errors: &mut FieldErrors, name: &str, value: Option<String>, wanted: &str| {
+        let field = |errors: &mut FieldErrors, name: &str, value: Option<String>, message: &str| {
             if value.is_none() {
-                errors.add(format!("credit_card_holder_info.{name}"), wanted);
+                errors.add(format!("credit_card_holder_info.{name}"), message);
             }
             value
         };
-        let typed = |value: &Option<String>| value.as_deref().unwrap_or_default().trim().to_owned();
-        let within = |value: &Option<String>, most: usize| {
-            Some(typed(value)).filter(|text| (1..=most).contains(&text.chars().count()))
+        let trimmed = |value: &Option<String>| value.as_deref().unwrap_or_default().trim().to_owned();
+        let within = |value: &Option<String>, max_chars: usize| {
+            Some(trimmed(value)).filter(|text| (1..=max_chars).contains(&text.chars().count()))
         };
-        let name = field(errors, "name", within(&self.name, NAME_CHARS), "must be a name");
-        let email = text::email(&typed(&self.email));
+        let name = within(&self.name, NAME_CHARS);
+        let name = field(errors, "name", name, "must be a name of 1 to 100 characters");
+        let email = text::email(&trimmed(&self.email));
         let email = field(errors, "email", email, "must be an e-mail address");
-        let tax_number = TaxNumber::parse(&typed(&self.cpf_cnpj));
+        let tax_number = TaxNumber::parse(&trimmed(&self.cpf_cnpj));
         if tax_number.is_none() {
             errors.add("credit_card_holder_info.cpf_cnpj", "must be a CPF or CNPJ");
         }
-        let bare = |value: &Option<String>, dropped: &[char]| -> Option<String> {
-            let bare: String = typed(value)
+        let digits_without = |value: &Option<String>, separators: &[char]| -> Option<String> {
+            let digits: String = trimmed(value)
                 .chars()
-                .filter(|c| !dropped.contains(c) && !c.is_whitespace())
+                .filter(|c| !separators.contains(c) && !c.is_whitespace())
                 .collect();
-            bare.bytes().all(|byte| byte.is_ascii_digit()).then_some(bare)
+            digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(digits)
         };
-        let postal_code = bare(&self.postal_code, &['-', '.']).filter(|digits| digits.len() == 8);
+        let postal_code = digits_without(&self.postal_code, &['-', '.']).filter(|digits| digits.len() == 8);
         let postal_code = field(errors, "postal_code", postal_code, "must be a CEP of 8 digits");
         let address_number = within(&self.address_number, HOUSE_CHARS);
-        let address_number = field(errors, "address_number", address_number, "must be a house number");
-        let phone = bare(&self.phone, &['-', '.', '(', ')', '+']).filter(|digits| (10..=15).contains(&digits.len()));
+        let message = "must be a house number of 1 to 20 characters";
+        let address_number = field(errors, "address_number", address_number, message);
+        let phone = digits_without(&self.phone, &['-', '.', '(', ')', '+']);
+        let phone = phone.filter(|digits| (10..=15).contains(&digits.len()));
         let phone = field(errors, "phone", phone, "must be a phone number with its area code");
         Some(CardHolder {
             name: name?,
@@ -229,13 +232,13 @@ mod tests {
         let card = input.checked(&mut errors);
         assert!(
             !format!("{errors:?}").contains("4111"),
-            "a fault never repeats a number"
+            "an error never repeats a card number"
         );
         card.ok_or_else(|| errors.0.into_keys().collect())
     }
 
     #[test]
-    fn what_people_type_becomes_what_the_gateway_wants() {
+    fn card_input_is_normalized_to_the_gateway_format() {
         let card = card("4111 1111-1111 1111", "5", "30", "123").ok().unwrap();
         let parts = [&card.number, &card.expiry_month, &card.expiry_year, &card.ccv].map(|part| part.expose_secret());
         assert_eq!(parts, ["4111111111111111", "05", "2030", "123"]);
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn each_wrong_field_is_named() {
+    fn card_input_errors_name_each_wrong_field() {
         let wrong = |number, month, year, ccv| card(number, month, year, ccv).err().unwrap_or_default();
         assert_eq!(wrong("4111x111111111111", "5", "2030", "123"), ["credit_card.number"]);
         assert_eq!(wrong("41111111111", "5", "2030", "123"), ["credit_card.number"]);

@@ -36,7 +36,7 @@ impl Billing {
         let plan = paid_plan(&mut errors, input.plan.as_deref());
         let cycle: Option<Cycle> = match &input.cycle {
             None => None,
-            Some(typed) => parse_enum(&mut errors, "cycle", Some(typed)),
+            Some(value) => parse_enum(&mut errors, "cycle", Some(value)),
         };
         let plan = match (plan, errors.into_result()) {
             (Some(plan), Ok(())) => plan,
@@ -47,7 +47,7 @@ impl Billing {
         let cycle = cycle.unwrap_or(current.cycle);
         let changes_plan = current.plan != plan.id;
         if !changes_plan && current.cycle == cycle {
-            return Err(FieldErrors::one("plan", "is the plan of the subscription already").into());
+            return Err(FieldErrors::one("plan", "and cycle are already those of the subscription").into());
         }
         let limits = changes_plan.then_some(plan.limits);
         if let Some(limits) = &limits {
@@ -65,7 +65,7 @@ impl Billing {
             limits,
             ..Change::of(current.clone())
         };
-        let intended = self.core.intend(&current, intent, change, CHANGE_LEASE).await?;
+        let intended = self.core.store_intent(&current, intent, change, CHANGE_LEASE).await?;
         self.change_at_gateway(&intended, plan.price(cycle), cycle).await?;
         let changed = self.core.finish_change(&intended).await?;
         Ok(PlanChange {
@@ -88,15 +88,15 @@ impl Billing {
             Ok(()) => return Ok(()),
             Err(error @ (PaymentGatewayError::Failed(_) | PaymentGatewayError::Unanswered(_))) => error,
             Err(error) => {
-                self.core.clear(subscription).await?;
+                self.core.clear_intent(subscription).await?;
                 return Err(error.into());
             }
         };
         match self.core.gateway.subscription(id).await {
-            Ok(Some(known)) if known.value == Some(value) && known.cycle == cycle.as_str() => return Ok(()),
-            looked => {
+            Ok(Some(found)) if found.value == Some(value) && found.cycle == cycle.as_str() => return Ok(()),
+            lookup => {
                 self.core
-                    .resolve_failed_intent(subscription, &error, looked.is_ok())
+                    .resolve_failed_intent(subscription, &error, lookup.is_ok())
                     .await?
             }
         }

@@ -8,7 +8,7 @@
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
-use super::calendar::one_cycle_on;
+use super::calendar::add_cycle;
 use super::plans::cycle_of_price;
 use super::{
     Cents, Change, Cycle, GatewayEventData, GatewayEventKind, Payment, PaymentSnapshot, Subscription,
@@ -50,31 +50,32 @@ pub fn effect(
     now: OffsetDateTime,
 ) -> Option<Change> {
     let before = &facts.subscription;
-    let known = facts.payment.as_ref();
+    let stored_payment = facts.payment.as_ref();
     let event = receipt.map(|receipt| receipt.event);
     let applied_before = event.is_some() && before.last_event == event;
-    if applied_before || is_older(known, data) || (event.is_none() && says_nothing_new(known, data)) {
+    if applied_before || is_older(stored_payment, data) || (event.is_none() && has_stored_status(stored_payment, data))
+    {
         return None;
     }
-    let command = command(known, data.kind);
-    // The order is that of arrival: what ended since stays ended, whenever this is applied.
-    let overtaken = receipt.is_some_and(|receipt| ended_since(before, receipt.received_at));
-    let next = command.and_then(|command| match overtaken {
+    let command = command(stored_payment, data.kind);
+    // Events apply in the order of receipt: a subscription that ended after this event was received stays ended.
+    let ended_later = receipt.is_some_and(|receipt| ended_after(before, receipt.received_at));
+    let next = command.and_then(|command| match ended_later {
         true if command != SubscriptionCommand::Inactivate => (!facts.other_live).then_some(before.status),
         _ => transition(before.status, command, facts.other_live),
     });
     let mut payment = data
         .payment
         .as_ref()
-        .map(|snapshot| written(before, known, snapshot, data, event.is_none(), new_id, now));
+        .map(|snapshot| payment_row(before, stored_payment, snapshot, data, event.is_none(), new_id, now));
     if payment.is_none() && next.is_none_or(|next| next == before.status) {
         return None;
     }
     let mut after = before.clone();
     after.last_event = event.or(before.last_event);
     after.updated_at = now;
-    if let Some(next) = next.filter(|_| !overtaken) {
-        enter(&mut after, next, now);
+    if let Some(next) = next.filter(|_| !ended_later) {
+        enter_status(&mut after, next, now);
     }
     let pays = matches!(command, Some(SubscriptionCommand::Pay)) && next.is_some();
     let mut credited = false;
@@ -83,11 +84,11 @@ pub fn effect(
         credit(&mut after, payment.cycle.unwrap_or(before.cycle), now);
     }
     if next.is_some() {
-        after.check_at = next_check(&after, now);
+        after.check_at = next_check_at(&after, now);
     }
     let ends_plan = next == Some(SubscriptionStatus::Inactive) && before.lapsed_at.is_none();
-    // Cancelled before the payment that had arrived was known: what is paid can be used.
-    let paid_late = overtaken && credited && after.status == SubscriptionStatus::Cancelled && !facts.other_live;
+    // The payment event was received before the cancellation but is applied after it: the paid period stays usable.
+    let paid_late = ended_later && credited && after.status == SubscriptionStatus::Cancelled && !facts.other_live;
     if paid_late {
         after.lapsed_at = None;
     }
@@ -99,7 +100,7 @@ pub fn effect(
     Some(Change {
         events: payment
             .as_ref()
-            .and_then(|payment| notice(&after, payment, data.kind))
+            .and_then(|payment| notification(&after, payment, data.kind))
             .into_iter()
             .collect(),
         account_plan,
@@ -120,37 +121,37 @@ pub(super) fn lapse(facts: &SubscriptionFacts, now: OffsetDateTime) -> Change {
     }
 }
 
-/// Whether nothing is paid for beyond now.
-pub(super) fn is_over(subscription: &Subscription, now: OffsetDateTime) -> bool {
+/// Whether the paid period has ended.
+pub(super) fn is_period_over(subscription: &Subscription, now: OffsetDateTime) -> bool {
     subscription.current_period_end.is_none_or(|end| end <= now)
 }
 
-/// Whether the subscription ended after this moment.
-fn ended_since(subscription: &Subscription, moment: OffsetDateTime) -> bool {
-    let ended = match subscription.status {
+/// Whether the subscription ended after `time`.
+fn ended_after(subscription: &Subscription, time: OffsetDateTime) -> bool {
+    let ended_at = match subscription.status {
         SubscriptionStatus::Cancelled => subscription.cancelled_at,
         SubscriptionStatus::Inactive => subscription.inactivated_at,
         SubscriptionStatus::Active | SubscriptionStatus::Pending | SubscriptionStatus::PastDue => None,
     };
-    ended.is_some_and(|ended| ended > moment)
+    ended_at.is_some_and(|ended_at| ended_at > time)
 }
 
-/// The gateway's times are whole seconds, ours (of an answer to our asking) are not: what it says of a second may have
-/// happened until that second was over.
-fn is_older(known: Option<&Payment>, data: &GatewayEventData) -> bool {
-    let last = known.and_then(|payment| payment.last_event_at);
+/// Whether the event precedes the last one applied to the payment. The gateway's times are whole seconds, the
+/// reconciler's are not: an event may have happened until the end of its second.
+fn is_older(stored: Option<&Payment>, data: &GatewayEventData) -> bool {
+    let last = stored.and_then(|payment| payment.last_event_at);
     let until = data.created_at.map(|created| created + Duration::SECOND);
     until.zip(last).is_some_and(|(until, last)| until <= last)
 }
 
-fn says_nothing_new(known: Option<&Payment>, data: &GatewayEventData) -> bool {
+fn has_stored_status(stored: Option<&Payment>, data: &GatewayEventData) -> bool {
     let status = data.payment.as_ref().and_then(|payment| payment.status.as_deref());
-    known.is_some_and(|known| Some(known.status.as_str()) == status)
+    stored.is_some_and(|stored| Some(stored.status.as_str()) == status)
 }
 
-fn command(known: Option<&Payment>, kind: GatewayEventKind) -> Option<SubscriptionCommand> {
+fn command(stored: Option<&Payment>, kind: GatewayEventKind) -> Option<SubscriptionCommand> {
     match kind {
-        GatewayEventKind::Received if known.is_some_and(|payment| payment.confirmed) => {
+        GatewayEventKind::Received if stored.is_some_and(|payment| payment.confirmed) => {
             Some(SubscriptionCommand::Settle)
         }
         GatewayEventKind::Confirmed | GatewayEventKind::Received => Some(SubscriptionCommand::Pay),
@@ -160,8 +161,8 @@ fn command(known: Option<&Payment>, kind: GatewayEventKind) -> Option<Subscripti
     }
 }
 
-/// The moments that belong to a status. What ended before keeps its moment.
-pub(super) fn enter(subscription: &mut Subscription, next: SubscriptionStatus, now: OffsetDateTime) {
+/// Sets the status and its timestamps. A repeated end keeps its first timestamp.
+pub(super) fn enter_status(subscription: &mut Subscription, next: SubscriptionStatus, now: OffsetDateTime) {
     let entered = subscription.status != next;
     subscription.status = next;
     match next {
@@ -172,7 +173,7 @@ pub(super) fn enter(subscription: &mut Subscription, next: SubscriptionStatus, n
         }
         SubscriptionStatus::Cancelled => {
             subscription.cancelled_at = Some(now);
-            subscription.lapsed_at = is_over(subscription, now).then_some(now);
+            subscription.lapsed_at = is_period_over(subscription, now).then_some(now);
             subscription.check_at = None;
         }
         SubscriptionStatus::Inactive => {
@@ -185,18 +186,18 @@ pub(super) fn enter(subscription: &mut Subscription, next: SubscriptionStatus, n
     }
 }
 
-/// The period that a payment is for. The account may have changed the cycle since it was paid, so that what was paid
-/// decides: a payment of the value that it was first seen with is for the cycle of then.
-fn paid_cycle(subscription: &Subscription, known: Option<&Payment>, value: Option<Cents>) -> Cycle {
-    let seen = known.and_then(|payment| payment.cycle);
-    let present = subscription.cycle;
-    let Some(value) = value.or(known.map(|payment| payment.value)) else {
-        return seen.unwrap_or(present);
+/// Returns the cycle that a payment pays for. The account may have changed its cycle after the payment, so the paid
+/// value decides: a payment with its first seen value pays for the cycle stored with it.
+fn paid_cycle(subscription: &Subscription, stored: Option<&Payment>, value: Option<Cents>) -> Cycle {
+    let stored_cycle = stored.and_then(|payment| payment.cycle);
+    let current_cycle = subscription.cycle;
+    let Some(value) = value.or(stored.map(|payment| payment.value)) else {
+        return stored_cycle.unwrap_or(current_cycle);
     };
-    match seen {
-        Some(seen) if known.is_some_and(|payment| payment.value == value) => seen,
-        _ if value == subscription.value => present,
-        seen => cycle_of_price(value).or(seen).unwrap_or(present),
+    match stored_cycle {
+        Some(stored_cycle) if stored.is_some_and(|payment| payment.value == value) => stored_cycle,
+        _ if value == subscription.value => current_cycle,
+        stored_cycle => cycle_of_price(value).or(stored_cycle).unwrap_or(current_cycle),
     }
 }
 
@@ -206,21 +207,21 @@ pub(super) fn credit(subscription: &mut Subscription, cycle: Cycle, now: OffsetD
         return;
     }
     let anchor = subscription.anchor_day;
-    let behind = subscription.current_period_end.map(|end| {
+    let following = subscription.current_period_end.map(|end| {
         let day = anchor.unwrap_or(end.day());
-        (end, day, one_cycle_on(end, cycle, day))
+        (end, day, add_cycle(end, cycle, day))
     });
-    let (start, day, end) = match behind {
-        Some(behind @ (_, _, end)) if end > now => behind,
-        _ => (now, now.day(), one_cycle_on(now, cycle, now.day())),
+    let (start, day, end) = match following {
+        Some(following @ (_, _, end)) if end > now => following,
+        _ => (now, now.day(), add_cycle(now, cycle, now.day())),
     };
     subscription.current_period_start = Some(start);
     subscription.current_period_end = Some(end);
     subscription.anchor_day = Some(day);
 }
 
-/// When the gateway is asked next, unless it tells before.
-fn next_check(subscription: &Subscription, now: OffsetDateTime) -> Option<OffsetDateTime> {
+/// When the reconciler asks the gateway next, unless a gateway event arrives first.
+fn next_check_at(subscription: &Subscription, now: OffsetDateTime) -> Option<OffsetDateTime> {
     match subscription.status {
         SubscriptionStatus::Active => Some(subscription.current_period_end.unwrap_or(now).max(now) + RECONCILE_AFTER),
         SubscriptionStatus::Pending | SubscriptionStatus::PastDue => Some(now + RECONCILE_AFTER),
@@ -228,17 +229,18 @@ fn next_check(subscription: &Subscription, now: OffsetDateTime) -> Option<Offset
     }
 }
 
-/// The row of the history. What the news does not say stays as it was.
-fn written(
+/// Builds the new or updated row of the payment history. Absent fields keep their stored value. `polled` means that the
+/// reconciler read the data from the gateway.
+fn payment_row(
     subscription: &Subscription,
-    known: Option<&Payment>,
+    stored: Option<&Payment>,
     snapshot: &PaymentSnapshot,
     data: &GatewayEventData,
-    asked: bool,
+    polled: bool,
     new_id: PaymentId,
     now: OffsetDateTime,
 ) -> Payment {
-    let mut payment = known.cloned().unwrap_or_else(|| Payment {
+    let mut payment = stored.cloned().unwrap_or_else(|| Payment {
         id: new_id,
         subscription_id: subscription.id,
         gateway_payment_id: snapshot.id.clone(),
@@ -255,9 +257,9 @@ fn written(
         last_event_at: None,
         created_at: now,
     });
-    let of_kind = || data.kind.as_str().trim_start_matches("PAYMENT_").to_owned();
-    payment.cycle = Some(paid_cycle(subscription, known, snapshot.value));
-    payment.status = snapshot.status.clone().unwrap_or_else(of_kind);
+    let status_of_kind = || data.kind.as_str().trim_start_matches("PAYMENT_").to_owned();
+    payment.cycle = Some(paid_cycle(subscription, stored, snapshot.value));
+    payment.status = snapshot.status.clone().unwrap_or_else(status_of_kind);
     payment.billing_type = snapshot.billing_type.clone().unwrap_or(payment.billing_type);
     payment.value = snapshot.value.unwrap_or(payment.value);
     payment.invoice_url = snapshot.invoice_url.clone().or(payment.invoice_url);
@@ -266,14 +268,14 @@ fn written(
     let paid = matches!(data.kind, GatewayEventKind::Confirmed | GatewayEventKind::Received);
     payment.paid_at = payment.paid_at.or(paid.then_some(now));
     payment.confirmed |= data.kind == GatewayEventKind::Confirmed;
-    // Who was asked spoke now.
-    let spoken = if asked { Some(now) } else { data.created_at };
-    payment.last_event_at = spoken.max(payment.last_event_at);
+    // Polled data describes the state as of now.
+    let observed_at = if polled { Some(now) } else { data.created_at };
+    payment.last_event_at = observed_at.max(payment.last_event_at);
     payment
 }
 
-/// What people are told.
-fn notice(subscription: &Subscription, payment: &Payment, kind: GatewayEventKind) -> Option<Event> {
+/// Builds the notification about a payment event.
+fn notification(subscription: &Subscription, payment: &Payment, kind: GatewayEventKind) -> Option<Event> {
     let plan = plan(&subscription.plan).map_or(subscription.plan.as_str(), |plan| plan.name);
     let value = payment.value;
     let (kind, title, message) = match kind {
@@ -290,7 +292,7 @@ fn notice(subscription: &Subscription, payment: &Payment, kind: GatewayEventKind
         GatewayEventKind::Overdue => (
             NotificationKind::Warning,
             "Payment overdue",
-            format!("The payment of {value} for the plan {plan} is late."),
+            format!("The payment of {value} for the plan {plan} is overdue."),
         ),
         GatewayEventKind::Inactivated | GatewayEventKind::Other => return None,
     };

@@ -30,8 +30,8 @@ impl SubscriptionState {
 
 /// The one whose plan can be used; of several the live one, else the one that is paid for longest.
 fn usable(subscriptions: &[SubscriptionState], now: OffsetDateTime) -> Option<&SubscriptionState> {
-    let usable = subscriptions.iter().filter(|one| one.is_usable(now));
-    usable.max_by_key(|one| (one.status.is_live(), one.current_period_end))
+    let usable = subscriptions.iter().filter(|state| state.is_usable(now));
+    usable.max_by_key(|state| (state.status.is_live(), state.current_period_end))
 }
 
 /// The plan that an account is left with when one of its subscriptions gives it none any more: that of what is paid
@@ -74,7 +74,7 @@ impl PlanEntitlement {
 
     /// The plan that is paid for.
     pub fn paid_plan(&self, now: OffsetDateTime) -> Option<&str> {
-        usable(&self.subscriptions, now).map(|one| one.plan.as_str())
+        usable(&self.subscriptions, now).map(|state| state.plan.as_str())
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_as_an_active_plan() {
+    fn entitlement_depends_on_status_and_paid_period() {
         let now = datetime!(2026-03-01 12:00 UTC);
         let allowed = |plan: &str, subscription: Option<(SubscriptionStatus, _)>| {
             let state = |(status, end)| state(plan, status, end);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_and_a_payment_take_nothing_from_each_other() {
+    fn entitlement_is_the_better_of_paid_and_granted_plan() {
         let now = datetime!(2026-03-01 12:00 UTC);
         let (ahead, past) = (Some(now + time::Duration::DAY), Some(now));
         use SubscriptionStatus::{Active, Cancelled, Inactive, PastDue, Pending};
@@ -144,11 +144,11 @@ mod tests {
         for (status, end) in [(Cancelled, past), (PastDue, past), (Inactive, ahead), (Pending, None)] {
             assert_eq!(allowed("starter", status, end), Some(5_000), "{status}");
         }
-        assert_eq!(allowed("gold", Inactive, None), None, "no plan of the catalogue");
+        assert_eq!(allowed("gold", Inactive, None), None, "gold is not in the catalogue");
     }
 
     #[test]
-    fn what_is_paid_counts_whatever_came_after_it() {
+    fn entitlement_keeps_a_paid_plan_beside_later_subscriptions() {
         let now = datetime!(2026-03-01 12:00 UTC);
         let (soon, later) = (
             Some(datetime!(2026-03-02 0:00 UTC)),

@@ -13,12 +13,12 @@ use crate::shared::{Clock, Ids, StoreError};
 /// How long applying one event may take before somebody else does it.
 pub const EVENT_LEASE: Duration = Duration::seconds(30);
 
-/// How often an event of a subscription that nobody knows is tried (after 1, 2, 4, ... seconds): it may be faster than
-/// the answer to the subscribe, or than the reconciliation of one that somebody died on.
-const UNKNOWN_TRIES: u32 = 9;
+/// Retries (after 1, 2, 4, ... seconds) of an event whose subscription is not stored. The event may arrive before the
+/// response to the subscribe call, or before the reconciliation of a crashed subscribe request.
+const MAX_UNKNOWN_SUBJECT_RETRIES: u32 = 9;
 
-/// How long finished events are known again: the gateway repeats one for 14 days.
-const KEPT_FOR: Duration = Duration::days(60);
+/// How long finished events are stored for deduplication. The gateway repeats an event for 14 days.
+const EVENT_RETENTION: Duration = Duration::days(60);
 
 /// The use cases of events.
 pub struct GatewayEvents {
@@ -43,8 +43,8 @@ impl GatewayEvents {
         }
     }
 
-    /// Keeps an event that arrived at a moment: once this returned it is not lost.
-    pub async fn keep(&self, event: &GatewayEvent, received_at: OffsetDateTime) -> Result<(), StoreError> {
+    /// Stores an event durably, without claiming it.
+    pub async fn record(&self, event: &GatewayEvent, received_at: OffsetDateTime) -> Result<(), StoreError> {
         let id = self.ids.next().into();
         self.events
             .record(id, event, received_at, Duration::ZERO)
@@ -71,17 +71,22 @@ impl GatewayEvents {
         Ok((recorded == RecordOutcome::Claimed).then(claimed))
     }
 
-    /// Applies an event that was received, and what waits behind it, as far as nobody else is at it.
-    pub async fn apply_kept(&self, event: Option<&StoredEvent>, subject: &str) -> Result<(), StoreError> {
+    /// Applies a received event and then the waiting events of the same subscription. Stops at an event that another
+    /// worker has claimed.
+    pub async fn apply_received(&self, event: Option<&StoredEvent>, subject: &str) -> Result<(), StoreError> {
         let done = match event {
             Some(event) => self.apply(event).await?,
             None => true,
         };
-        if done { self.apply_to(subject).await } else { Ok(()) }
+        if done {
+            self.apply_waiting(subject).await
+        } else {
+            Ok(())
+        }
     }
 
-    /// Applies what waits about a subscription, as far as nobody else is at it.
-    async fn apply_to(&self, subject: &str) -> Result<(), StoreError> {
+    /// Applies the waiting events of a subscription until none is due or another worker has claimed one.
+    async fn apply_waiting(&self, subject: &str) -> Result<(), StoreError> {
         while let Some(event) = self.events.claim(Some(subject.to_owned()), EVENT_LEASE).await? {
             if !self.apply(&event).await? {
                 break;
@@ -98,15 +103,15 @@ impl GatewayEvents {
         }
     }
 
-    /// Forgets old events; how many.
-    pub async fn forget(&self, limit: i64) -> Result<usize, StoreError> {
-        self.events.forget(KEPT_FOR, limit).await
+    /// Deletes up to `limit` finished events older than `EVENT_RETENTION`. Returns how many.
+    pub async fn purge(&self, limit: i64) -> Result<usize, StoreError> {
+        self.events.purge(EVENT_RETENTION, limit).await
     }
 
     /// Whether it is over with. What was applied before, by whoever held it then, changes nothing: the store knows.
     async fn apply(&self, event: &StoredEvent) -> Result<bool, StoreError> {
         let Some((account, subscription)) = self.events.owner(&event.subject).await? else {
-            return self.unknown(event).await;
+            return self.defer_unknown(event).await;
         };
         let payment = event.data.payment.as_ref().map(|payment| payment.id.clone());
         for _ in 0..ATTEMPTS {
@@ -135,8 +140,8 @@ impl GatewayEvents {
         Ok(false)
     }
 
-    async fn unknown(&self, event: &StoredEvent) -> Result<bool, StoreError> {
-        if event.attempts >= UNKNOWN_TRIES {
+    async fn defer_unknown(&self, event: &StoredEvent) -> Result<bool, StoreError> {
+        if event.attempts >= MAX_UNKNOWN_SUBJECT_RETRIES {
             self.events.finish(event.id).await?;
             return Ok(true);
         }

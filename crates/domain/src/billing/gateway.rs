@@ -35,8 +35,8 @@ pub enum PaymentGatewayError {
     /// It refused the input.
     #[error("the payment gateway refused the input")]
     Refused(Vec<Description>),
-    /// It knows no such thing.
-    #[error("the payment gateway knows no such thing")]
+    /// The gateway has no such customer, subscription or payment.
+    #[error("the payment gateway has no such object")]
     Missing,
 }
 

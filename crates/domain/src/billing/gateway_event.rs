@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use time::{Date, OffsetDateTime};
 
 use super::Cents;
-use super::calendar::{gateway_date, gateway_moment};
+use super::calendar::{gateway_date, gateway_time};
 use crate::shared::{GatewayEventId, string_enum};
 
 /// The longest text kept of an event, in characters.
@@ -115,11 +115,11 @@ impl GatewayEvent {
         let subject = ["/payment/subscription", "/subscription/id", "/subscription"]
             .iter()
             .find_map(|path| text(&value, path));
-        let thing = payment.as_ref().map(|payment| &payment.id).or(subject.as_ref());
+        let object_id = payment.as_ref().map(|payment| &payment.id).or(subject.as_ref());
         let status = payment.as_ref().and_then(|payment| payment.status.as_deref());
-        let key = match (text(&value, "/id"), thing) {
+        let key = match (text(&value, "/id"), object_id) {
             (Some(id), _) => format!("id:{id}"),
-            (None, Some(thing)) => format!("facts:{event}:{thing}:{}", status.unwrap_or_default()),
+            (None, Some(object_id)) => format!("facts:{event}:{object_id}:{}", status.unwrap_or_default()),
             (None, None) => return Self::unreadable(body),
         };
         let kind = event.parse().unwrap_or(GatewayEventKind::Other);
@@ -129,7 +129,7 @@ impl GatewayEvent {
             data: GatewayEventData {
                 kind,
                 payment: payment.filter(|_| kind != GatewayEventKind::Inactivated),
-                created_at: text(&value, "/dateCreated").and_then(|text| gateway_moment(&text)),
+                created_at: text(&value, "/dateCreated").and_then(|text| gateway_time(&text)),
             },
             event,
         }
@@ -169,7 +169,7 @@ fn payment(value: &Value) -> Option<PaymentSnapshot> {
     Some(PaymentSnapshot {
         id: text(value, "/payment/id")?,
         billing_type: text(value, "/payment/billingType"),
-        value: value.pointer("/payment/value").and_then(Cents::of_reais),
+        value: value.pointer("/payment/value").and_then(Cents::from_reais),
         status: text(value, "/payment/status"),
         invoice_url: url(value, "/payment/invoiceUrl"),
         bank_slip_url: url(value, "/payment/bankSlipUrl"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_providers_form_and_the_published_one() {
+    fn gateway_event_reads_provider_and_published_forms() {
         let provider = read(&json!({
             "id": "evt_1&2", "event": "PAYMENT_RECEIVED", "dateCreated": "2026-06-12 16:45:03",
             "payment": { "id": "pay_1", "subscription": "sub_1", "billingType": "PIX", "value": 19.9, "status": "RECEIVED",
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_a_subscription_names_it_in_one_of_three_ways() {
+    fn gateway_event_reads_subscription_id_from_three_fields() {
         for body in [
             json!({ "event": "SUBSCRIPTION_INACTIVATED", "subscription": { "id": "sub_1", "dateCreated": "16/10/2024" } }),
             json!({ "event": "SUBSCRIPTION_INACTIVATED", "payment": { "subscription": "sub_1" } }),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_is_an_event() {
+    fn gateway_event_from_invalid_body_has_no_effect() {
         for body in [
             "",
             "{",

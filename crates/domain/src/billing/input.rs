@@ -93,27 +93,27 @@ impl SubscribeInput {
 
 /// A plan that costs something.
 pub(super) fn paid_plan(errors: &mut FieldErrors, id: Option<&str>) -> Option<&'static Plan> {
-    let wanted = match id {
+    let found = match id {
         None => Err("is required"),
-        Some(FREE_PLAN) => Err("free needs no subscription"),
+        Some(FREE_PLAN) => Err("must be a paid plan; free needs no subscription"),
         Some(id) => plan(id).ok_or("must be starter, growth or scale"),
     };
-    wanted.map_err(|error| errors.add("plan", error)).ok()
+    found.map_err(|error| errors.add("plan", error)).ok()
 }
 
 /// A word of a closed set.
 pub(super) fn parse_enum<T: std::str::FromStr<Err = String>>(
     errors: &mut FieldErrors,
     field: &str,
-    typed: Option<&str>,
+    value: Option<&str>,
 ) -> Option<T> {
-    let word = typed.ok_or("is required".to_owned()).and_then(str::parse);
-    word.map_err(|error| errors.add(field, error)).ok()
+    let parsed = value.ok_or("is required".to_owned()).and_then(str::parse);
+    parsed.map_err(|error| errors.add(field, error)).ok()
 }
 
-fn email(errors: &mut FieldErrors, typed: Option<&str>) -> Option<String> {
-    let typed = typed.map(str::trim).filter(|typed| !typed.is_empty())?;
-    let email = text::email(typed);
+fn email(errors: &mut FieldErrors, value: Option<&str>) -> Option<String> {
+    let value = value.map(str::trim).filter(|value| !value.is_empty())?;
+    let email = text::email(value);
     if email.is_none() {
         errors.add("billing_email", "must be an e-mail address");
     }

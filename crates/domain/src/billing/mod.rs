@@ -29,7 +29,7 @@ mod workflow;
 #[cfg(test)]
 mod tests;
 
-pub use calendar::{gateway_date, gateway_day, gateway_moment};
+pub use calendar::{gateway_date, gateway_day, gateway_time};
 pub use card::{Card, CardHolder, CardInput, CardPayment, HolderInput};
 pub use change::{PlanChange, PlanChangeInput};
 pub use effects::{EventReceipt, SubscriptionFacts, effect};
@@ -55,7 +55,7 @@ pub use service::{Billing, BillingError};
 pub use status::{SubscriptionCommand, SubscriptionStatus, transition};
 pub use tax_number::TaxNumber;
 pub use usage::{Usage, exceeded};
-pub use workflow::UNANSWERED_DOUBT;
+pub use workflow::UNANSWERED_LEASE;
 
 #[cfg(any(test, feature = "mocks"))]
 pub use gateway::MockPaymentGateway;

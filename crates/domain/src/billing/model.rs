@@ -71,12 +71,9 @@ impl Initiator {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Intent {
-    /// The subscription is being made; until then the row is a reservation.
-    Subscribe {
-        /// By whom.
-        initiator: Initiator,
-    },
-    /// It was not found at the gateway. Should it turn up there after all, it is removed there.
+    /// The gateway is creating the subscription. Until then the row is a subscription attempt.
+    Subscribe { initiator: Initiator },
+    /// The attempt failed and the gateway has no subscription for it. If one appears later, it is cancelled there.
     Abandoned,
     /// Its plan or cycle is being changed.
     Change {
@@ -89,11 +86,8 @@ pub enum Intent {
         /// What a period then costs.
         value: Cents,
     },
-    /// It is being cancelled.
-    Cancel {
-        /// By whom.
-        initiator: Initiator,
-    },
+    /// The subscription is being cancelled.
+    Cancel { initiator: Initiator },
 }
 
 impl Intent {

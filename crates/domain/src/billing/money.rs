@@ -46,8 +46,9 @@ impl Cents {
         text.parse().ok()
     }
 
-    /// Of a JSON number in reais. None for anything else: text, more than two decimals, amounts beyond all sense.
-    pub fn of_reais(value: &Value) -> Option<Self> {
+    /// Parses a JSON number in reais. Returns `None` for other types, more than two decimals or more than `DIGITS`
+    /// digits.
+    pub fn from_reais(value: &Value) -> Option<Self> {
         let text = value.as_number()?.to_string();
         let (sign, digits) = text.strip_prefix('-').map_or((1, text.as_str()), |rest| (-1, rest));
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_people_read_it() {
+    fn cents_display_uses_the_brazilian_format() {
         for (cents, text) in [
             (0, "R$\u{a0}0,00"),
             (5, "R$\u{a0}0,05"),
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn as_the_gateway_writes_it() {
+    fn cents_convert_from_and_to_reais() {
         for (text, cents) in [
             ("97", Some(9_700)),
             ("97.0", Some(9_700)),
@@ -111,7 +112,7 @@ mod tests {
             ("true", None),
         ] {
             let value: Value = serde_json::from_str(text).unwrap();
-            assert_eq!(Cents::of_reais(&value), cents.map(Cents), "{text}");
+            assert_eq!(Cents::from_reais(&value), cents.map(Cents), "{text}");
         }
         assert_eq!(json!(Cents(1_990).reais()).to_string(), "19.9");
         assert_eq!(json!(Cents(9_700).reais()).to_string(), "97");
@@ -121,14 +122,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(cents in -999_999_999_999_999_i64..=999_999_999_999_999) {
+        fn cents_reais_round_trip(cents in -999_999_999_999_999_i64..=999_999_999_999_999) {
             let written = json!(Cents(cents).reais()).to_string();
             let read: Value = serde_json::from_str(&written).unwrap();
-            prop_assert_eq!(Cents::of_reais(&read), Some(Cents(cents)), "{}", written);
+            prop_assert_eq!(Cents::from_reais(&read), Some(Cents(cents)), "{}", written);
         }
 
         #[test]
-        fn the_text_holds_the_amount(cents: i64) {
+        fn cents_display_contains_every_digit(cents: i64) {
             let text = Cents(cents).to_string();
             let digits: String = text.chars().filter(|c| c.is_ascii_digit() || *c == '-').collect();
             prop_assert_eq!(digits.parse::<i128>().unwrap(), i128::from(cents));

@@ -82,7 +82,7 @@ pub static PLANS: &[Plan] = &[
     Plan {
         id: FREE_PLAN,
         name: "Free",
-        description: "To try it out",
+        description: "To try Recado",
         monthly: Cents(0),
         limits: limits(500, 250, 1, 2, 1),
         features: &[
@@ -96,7 +96,7 @@ pub static PLANS: &[Plan] = &[
     Plan {
         id: "starter",
         name: "Starter",
-        description: "For a shop that begins to write to its customers",
+        description: "For a shop that starts to message its customers",
         monthly: Cents(9_700),
         limits: limits(5_000, 5_000, 5, 5, 1),
         features: &[
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_prices() {
+    fn plans_have_the_published_prices() {
         let prices: Vec<String> = PLANS
             .iter()
             .map(|plan| {
@@ -182,23 +182,23 @@ mod tests {
                 format!("{} {} {} {}", plan.id, month.0, year.0, plan.highlighted)
             })
             .collect();
-        let wanted = [
+        let expected = [
             "free 0 0 false",
             "starter 9700 97000 false",
             "growth 29700 297000 true",
             "scale 79700 797000 false",
         ];
-        assert_eq!(prices, wanted);
+        assert_eq!(prices, expected);
         assert_eq!(plan_limits("scale").map(|limits| limits.whatsapp_numbers), Some(10));
         assert_eq!(plan("gold"), None);
-        for (one, other, better) in [
+        for (plan, other, better) in [
             ("free", None, "free"),
             ("growth", Some("starter"), "growth"),
             ("starter", Some("growth"), "growth"),
             ("gold", Some("free"), "free"),
             ("free", Some("gold"), "free"),
         ] {
-            assert_eq!(better_plan(one, other), better, "{one} {other:?}");
+            assert_eq!(better_plan(plan, other), better, "{plan} {other:?}");
         }
         // No two prices are the same, so that a price tells its cycle.
         let paid = PLANS.iter().filter(|plan| plan.id != FREE_PLAN);

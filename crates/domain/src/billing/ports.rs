@@ -134,8 +134,8 @@ pub trait GatewayEventStore: Send + Sync {
     /// Whose subscription the gateway knows by this id.
     async fn owner(&self, subject: &str) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;
 
-    /// Forgets up to `limit` finished events that are older than this. How many.
-    async fn forget(&self, age: Duration, limit: i64) -> Result<usize, StoreError>;
+    /// Deletes up to `limit` finished events that are older than `age`. Returns how many.
+    async fn purge(&self, age: Duration, limit: i64) -> Result<usize, StoreError>;
 }
 
 /// What has to be done about subscriptions by themselves; across accounts.

@@ -27,8 +27,8 @@ pub enum ReconcileError {
 }
 
 impl ReconcileError {
-    /// Without a gateway there is no answer to wait for: a worker that failed would only fill the log.
-    fn unless_not_configured(self) -> Result<(), Self> {
+    /// Ignores a missing gateway configuration: reporting it in every iteration would only fill the log.
+    fn ignore_not_configured(self) -> Result<(), Self> {
         match self {
             Self::Gateway(PaymentGatewayError::NotConfigured) => Ok(()),
             error => Err(error),
@@ -71,8 +71,8 @@ impl SubscriptionReconciler {
             return Ok(false);
         };
         if let Some(subscription) = self.core.store.find(account, id).await? {
-            let settled = self.core.reconcile(&subscription).await.map(|_| ());
-            settled.or_else(ReconcileError::unless_not_configured)?;
+            let reconciled = self.core.reconcile(&subscription).await.map(|_| ());
+            reconciled.or_else(ReconcileError::ignore_not_configured)?;
         }
         Ok(true)
     }
@@ -83,7 +83,7 @@ impl SubscriptionReconciler {
             return Ok(false);
         };
         let checked = self.core.check(account, id).await;
-        checked.or_else(ReconcileError::unless_not_configured)?;
+        checked.or_else(ReconcileError::ignore_not_configured)?;
         Ok(true)
     }
 
@@ -111,14 +111,14 @@ impl SubscriptionWorkflow {
         let is_over = pending.is_lease_over(self.clock.now());
         match &pending.intent {
             Intent::Subscribe { .. } => self.reconcile_attempt(subscription, is_over).await,
-            Intent::Abandoned => self.watch(subscription).await.map(|()| true),
+            Intent::Abandoned => self.check_abandoned(subscription).await.map(|()| true),
             Intent::Change { value, cycle, .. } => match self.is_changed(subscription, *value, *cycle).await? {
                 true => Ok(self.finish_change(subscription).await.map(|_| true)?),
-                false => self.take_back(subscription, is_over).await,
+                false => self.revert_if_over(subscription, is_over).await,
             },
             Intent::Cancel { .. } => match self.is_cancelled(subscription).await? {
                 true => Ok(self.finish_cancel(subscription).await.map(|_| true)?),
-                false => self.take_back(subscription, is_over).await,
+                false => self.revert_if_over(subscription, is_over).await,
             },
         }
     }
@@ -133,29 +133,29 @@ impl SubscriptionWorkflow {
         let Some(id) = subscription.gateway_subscription_id.as_deref() else {
             return Ok(true);
         };
-        let known = self.gateway.subscription(id).await?;
-        Ok(known.is_some_and(|known| known.value == Some(value) && known.cycle == cycle.as_str()))
+        let found = self.gateway.subscription(id).await?;
+        Ok(found.is_some_and(|found| found.value == Some(value) && found.cycle == cycle.as_str()))
     }
 
     async fn is_cancelled(&self, subscription: &Subscription) -> Result<bool, PaymentGatewayError> {
         let Some(id) = subscription.gateway_subscription_id.as_deref() else {
             return Ok(true);
         };
-        Ok(self.gateway.subscription(id).await?.is_none_or(|known| known.deleted))
+        Ok(self.gateway.subscription(id).await?.is_none_or(|found| found.deleted))
     }
 
-    async fn take_back(&self, subscription: &Subscription, is_over: bool) -> Result<bool, ReconcileError> {
+    async fn revert_if_over(&self, subscription: &Subscription, is_over: bool) -> Result<bool, ReconcileError> {
         if is_over {
-            self.clear(subscription).await?;
+            self.clear_intent(subscription).await?;
         }
         Ok(is_over)
     }
 
     async fn reconcile_attempt(&self, attempt: &Subscription, is_over: bool) -> Result<bool, ReconcileError> {
         match self.gateway.find(attempt.id).await? {
-            // What was paid meanwhile is asked for at once.
-            Some(made) => {
-                self.complete(attempt, &made, None, self.clock.now()).await?;
+            // The check is due at once, because the subscription may have been paid in the meantime.
+            Some(created) => {
+                self.complete(attempt, &created, None, self.clock.now()).await?;
                 Ok(true)
             }
             None if is_over => Ok(self.abandon(attempt).await.map(|()| true)?),
@@ -163,14 +163,14 @@ impl SubscriptionWorkflow {
         }
     }
 
-    /// What came to nothing must stay nothing.
-    async fn watch(&self, attempt: &Subscription) -> Result<(), ReconcileError> {
+    /// Cancels an abandoned attempt that appeared at the gateway late. Deletes the attempt after `ABANDONED_FOR`.
+    async fn check_abandoned(&self, attempt: &Subscription) -> Result<(), ReconcileError> {
         match self.gateway.find(attempt.id).await? {
-            Some(made) => {
-                self.gateway.cancel(&made.id).await?;
+            Some(created) => {
+                self.gateway.cancel(&created.id).await?;
                 self.abandon(attempt).await?;
             }
-            None if attempt.created_at + ABANDONED_FOR <= self.clock.now() => self.release(attempt).await?,
+            None if attempt.created_at + ABANDONED_FOR <= self.clock.now() => self.delete_attempt(attempt).await?,
             None => self.abandon(attempt).await?,
         }
         Ok(())
@@ -190,20 +190,20 @@ impl SubscriptionWorkflow {
             Err(PaymentGatewayError::Missing) => vec![],
             Err(error) => return Err(error.into()),
         };
-        payments.sort_by(|one, other| (one.due_date, &one.id).cmp(&(other.due_date, &other.id)));
+        payments.sort_by(|a, b| (a.due_date, &a.id).cmp(&(b.due_date, &b.id)));
         for payment in &payments {
-            self.apply_asked(account, id, payment).await?;
+            self.apply_payment(account, id, payment).await?;
         }
-        Ok(self.rest(account, id).await?)
+        Ok(self.schedule_next_check(account, id).await?)
     }
 
-    async fn apply_asked(
+    async fn apply_payment(
         &self,
         account: AccountId,
         id: SubscriptionId,
         payment: &GatewayPayment,
     ) -> Result<(), StoreError> {
-        let data = asked(payment);
+        let data = event_data(payment);
         for _ in 0..super::workflow::ATTEMPTS {
             let facts = self.store.facts(account, id, Some(payment.id.clone())).await?;
             let Some(facts) = facts else { return Ok(()) };
@@ -216,8 +216,8 @@ impl SubscriptionWorkflow {
         Ok(())
     }
 
-    /// Having been asked, the gateway is asked again in a day, or when the period ends.
-    async fn rest(&self, account: AccountId, id: SubscriptionId) -> Result<(), StoreError> {
+    /// Schedules the next check: `RECONCILE_AFTER` from now, or from the period's end if the subscription is active.
+    async fn schedule_next_check(&self, account: AccountId, id: SubscriptionId) -> Result<(), StoreError> {
         let Some(subscription) = self.store.find(account, id).await? else {
             return Ok(());
         };
@@ -238,8 +238,8 @@ impl SubscriptionWorkflow {
     }
 }
 
-/// A payment as it was found, as news.
-fn asked(payment: &GatewayPayment) -> GatewayEventData {
+/// Converts a payment that was read from the gateway into event data.
+fn event_data(payment: &GatewayPayment) -> GatewayEventData {
     let kind = match payment.status.as_str() {
         "CONFIRMED" => GatewayEventKind::Confirmed,
         "RECEIVED" | "RECEIVED_IN_CASH" => GatewayEventKind::Received,

@@ -105,7 +105,7 @@ cancelled  -          -          -          inactive   -          -
     }
 
     #[test]
-    fn the_whole_table() {
+    fn transition_matches_the_golden_table() {
         let names = SubscriptionCommand::ALL.map(|command| format!("{command:?}"));
         let mut table = line(std::iter::once("from").chain(names.iter().map(String::as_str)));
         for other_live in [false, true] {
@@ -121,14 +121,14 @@ cancelled  -          -          -          inactive   -          -
     }
 
     #[test]
-    fn what_has_not_ended_lives() {
+    fn status_is_live_until_the_subscription_ends() {
         let live = SubscriptionStatus::ALL.iter().filter(|status| status.is_live());
-        let words: Vec<&str> = live.map(|status| status.as_str()).collect();
-        assert_eq!(words, ["active", "pending", "past_due"]);
+        let names: Vec<&str> = live.map(|status| status.as_str()).collect();
+        assert_eq!(names, ["active", "pending", "past_due"]);
     }
 
     #[test]
-    fn nothing_lives_again_beside_a_live_one() {
+    fn transition_never_revives_beside_another_live_subscription() {
         for &status in SubscriptionStatus::ALL {
             for command in SubscriptionCommand::ALL {
                 let next = transition(status, command, true);

@@ -5,7 +5,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::effects::RECONCILE_AFTER;
 use super::input::ValidatedSubscribe;
-use super::workflow::{UNANSWERED_DOUBT, plan_name};
+use super::workflow::{UNANSWERED_LEASE, plan_name};
 use super::{
     Billing, BillingError, BillingType, CardPayment, GatewayCustomerInput, GatewaySubscription,
     GatewaySubscriptionInput, Initiator, Intent, PaymentGatewayError, PendingIntent, ReserveOutcome, SubscribeInput,
@@ -16,8 +16,8 @@ use crate::shared::{FieldErrors, Tenant};
 /// How long an attempt is left to whoever began it: longer than all its calls together may take.
 const ATTEMPT_LEASE: Duration = Duration::minutes(3);
 
-/// How soon the first payment is due, in days. A slip takes a while to be paid; a card is charged at once.
-fn days_to_pay(billing_type: BillingType) -> Duration {
+/// Time until the first payment is due. A boleto takes days to pay; a card is charged at once.
+fn time_to_pay(billing_type: BillingType) -> Duration {
     match billing_type {
         BillingType::CreditCard => Duration::ZERO,
         BillingType::Pix => Duration::days(1),
@@ -34,21 +34,21 @@ impl Billing {
         // Before anything is reserved or asked: the gateway's customer must never bear another name than the account's.
         let payer = self.core.store.overview(tenant.account_id).await?.account_name;
         let attempt = self.reserve(tenant, &validated).await?;
-        let made = match self.make(tenant, &attempt, payer, validated).await {
-            Ok(made) => made,
-            Err(error) => return Err(self.give_up(&attempt, error).await?),
+        let created = match self.create_at_gateway(tenant, &attempt, payer, validated).await {
+            Ok(created) => created,
+            Err(error) => return Err(self.end_failed_attempt(&attempt, error).await?),
         };
-        let payment_data = self.core.gateway.first_payment(&made.id, attempt.billing_type).await;
+        let payment_data = self.core.gateway.first_payment(&created.id, attempt.billing_type).await;
         let check_at = self.core.clock.now() + RECONCILE_AFTER;
         let first = payment_data.payment.as_ref();
-        match self.core.complete(&attempt, &made, first, check_at).await? {
+        match self.core.complete(&attempt, &created, first, check_at).await? {
             Some(subscription) => Ok(Subscribed {
                 subscription,
                 payment_data,
             }),
             None => {
-                // Given up by somebody who could not know: it must not be paid.
-                self.core.gateway.cancel(&made.id).await?;
+                // Another actor ended the attempt without seeing this subscription: it must not be charged.
+                self.core.gateway.cancel(&created.id).await?;
                 Err(BillingError::Contended)
             }
         }
@@ -64,26 +64,26 @@ impl Billing {
                 ReserveOutcome::Done => return Ok(attempt),
                 ReserveOutcome::Taken(other) if other.is_attempt() => {
                     if !self.core.reconcile(&other).await? {
-                        let text = "is being subscribed to already; try again in a minute";
+                        let text = "has a subscription attempt in progress; try again in a minute";
                         return Err(FieldErrors::one("plan", text).into());
                     }
                 }
                 ReserveOutcome::Taken(_) => break,
             }
         }
-        let text = "cannot be subscribed to: the account has a subscription already";
+        let text = "cannot be subscribed to: the account already has a subscription; change its plan instead";
         Err(FieldErrors::one("plan", text).into())
     }
 
-    /// The calls to the gateway.
-    async fn make(
+    /// Creates the customer and the subscription at the gateway.
+    async fn create_at_gateway(
         &self,
         tenant: &Tenant,
         attempt: &Subscription,
         name: String,
         validated: ValidatedSubscribe,
-    ) -> Result<GatewaySubscription, (PaymentGatewayError, Sent)> {
-        let not_yet = |error| (error, Sent::No);
+    ) -> Result<GatewaySubscription, (PaymentGatewayError, FailedCall)> {
+        let not_created = |error| (error, FailedCall::NotCreated);
         let remote_address = tenant.actor.ip_address.clone().unwrap_or_default();
         let holder_email = validated.card.as_ref().map(|(_, holder)| holder.email.clone());
         let customer = GatewayCustomerInput {
@@ -92,14 +92,14 @@ impl Billing {
             email: validated.billing_email.or(holder_email),
             tax_number: validated.tax_number,
         };
-        let customer = self.core.gateway.customer(&customer).await.map_err(not_yet)?;
-        let wanted = GatewaySubscriptionInput {
+        let customer = self.core.gateway.customer(&customer).await.map_err(not_created)?;
+        let input = GatewaySubscriptionInput {
             reference: attempt.id,
             customer,
             billing_type: validated.billing_type,
             value: attempt.value,
             cycle: validated.cycle,
-            first_due: gateway_day(attempt.created_at + days_to_pay(validated.billing_type)),
+            first_due: gateway_day(attempt.created_at + time_to_pay(validated.billing_type)),
             description: format!("Recado {}", plan_name(validated.plan.id)),
             card: validated.card.map(|(card, holder)| CardPayment {
                 card,
@@ -107,39 +107,40 @@ impl Billing {
                 remote_address,
             }),
         };
-        match self.core.gateway.subscribe(&wanted).await {
-            Ok(made) => Ok(made),
+        match self.core.gateway.subscribe(&input).await {
+            Ok(created) => Ok(created),
             Err(error @ (PaymentGatewayError::Failed(_) | PaymentGatewayError::Unanswered(_))) => {
-                self.look(attempt, error).await
+                self.find_after_error(attempt, error).await
             }
-            Err(error) => Err((error, Sent::No)),
+            Err(error) => Err((error, FailedCall::NotCreated)),
         }
     }
 
-    /// The answer is missing, or is a fault: it may have been made all the same.
-    async fn look(
+    /// Looks up the subscription after a missing response or a server error: the gateway may have created it.
+    async fn find_after_error(
         &self,
         attempt: &Subscription,
         error: PaymentGatewayError,
-    ) -> Result<GatewaySubscription, (PaymentGatewayError, Sent)> {
+    ) -> Result<GatewaySubscription, (PaymentGatewayError, FailedCall)> {
+        let has_ended = matches!(error, PaymentGatewayError::Failed(_));
         match self.core.gateway.find(attempt.id).await {
-            Ok(Some(made)) => Ok(made),
-            Ok(None) if matches!(error, PaymentGatewayError::Failed(_)) => Err((error, Sent::AndOver)),
-            Err(_) if matches!(error, PaymentGatewayError::Failed(_)) => Err((error, Sent::Perhaps(Duration::ZERO))),
-            Ok(None) | Err(_) => Err((error, Sent::Perhaps(UNANSWERED_DOUBT))),
+            Ok(Some(created)) => Ok(created),
+            Ok(None) if has_ended => Err((error, FailedCall::NotFound)),
+            Err(_) if has_ended => Err((error, FailedCall::Unknown(Duration::ZERO))),
+            Ok(None) | Err(_) => Err((error, FailedCall::Unknown(UNANSWERED_LEASE))),
         }
     }
 
-    /// Leaves nothing half done. Returns what the caller is told.
-    async fn give_up(
+    /// Deletes, abandons or defers the attempt of a failed call. Returns the error for the caller.
+    async fn end_failed_attempt(
         &self,
         attempt: &Subscription,
-        (error, sent): (PaymentGatewayError, Sent),
+        (error, failed_call): (PaymentGatewayError, FailedCall),
     ) -> Result<BillingError, BillingError> {
-        match sent {
-            Sent::No => self.core.release(attempt).await?,
-            Sent::AndOver => self.core.abandon(attempt).await?,
-            Sent::Perhaps(pause) => self.core.leave(attempt, pause).await?,
+        match failed_call {
+            FailedCall::NotCreated => self.core.delete_attempt(attempt).await?,
+            FailedCall::NotFound => self.core.abandon(attempt).await?,
+            FailedCall::Unknown(lease) => self.core.defer_intent(attempt, lease).await?,
         }
         Ok(error.into())
     }
@@ -147,13 +148,13 @@ impl Billing {
 
 /// How far a call got that brought no subscription.
 #[derive(Clone, Copy)]
-enum Sent {
-    /// The gateway made nothing.
-    No,
-    /// It made nothing that could be found, and is over with it.
-    AndOver,
-    /// What it made can be asked in so long: it may still be at it, or could not be asked.
-    Perhaps(Duration),
+enum FailedCall {
+    /// The gateway created nothing.
+    NotCreated,
+    /// The call has ended, and a lookup found no subscription.
+    NotFound,
+    /// The gateway may still process the call or could not be asked. The reconciler asks after this time.
+    Unknown(Duration),
 }
 
 /// The row that holds the place.

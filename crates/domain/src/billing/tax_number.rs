@@ -13,7 +13,7 @@ impl TaxNumber {
     /// Reads a number with or without its mask. Whatever else stands there is left out ("CPF: 529.982.247-25"), which
     /// the check digits guard; but letters that may be those of a number are never: what is wrong with them is wrong.
     pub fn parse(text: &str) -> Option<Self> {
-        let only = |kept: fn(&char) -> bool| -> String { text.chars().filter(kept).collect() };
+        let only = |accepted: fn(&char) -> bool| -> String { text.chars().filter(accepted).collect() };
         let unmasked = only(|c| !matches!(c, '.' | '-' | '/')).to_ascii_uppercase();
         let bare: String = unmasked.chars().filter(|c| !c.is_whitespace()).collect();
         if is_cpf(bare.as_bytes()) || is_cnpj(bare.as_bytes()) {
@@ -21,7 +21,7 @@ impl TaxNumber {
         }
         let digits = only(char::is_ascii_digit);
         let valid = is_cpf(digits.as_bytes()) || is_cnpj(digits.as_bytes());
-        (valid && !has_letters_of_a_number(&unmasked)).then_some(Self(digits))
+        (valid && !may_be_alphanumeric_cnpj(&unmasked)).then_some(Self(digits))
     }
 
     /// The number without its mask.
@@ -36,8 +36,8 @@ impl fmt::Debug for TaxNumber {
     }
 }
 
-/// Whether a text may be meant as a CNPJ with letters: it is as long as one, and some of them stand among digits.
-fn has_letters_of_a_number(unmasked: &str) -> bool {
+/// Whether a text may be a CNPJ with letters: it has the length of one and a word that mixes letters and digits.
+fn may_be_alphanumeric_cnpj(unmasked: &str) -> bool {
     let is_mixed = |word: &str| {
         let has = |kind: fn(&char) -> bool| word.chars().any(|c| kind(&c));
         has(char::is_ascii_digit) && has(char::is_ascii_alphabetic)
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_vectors() {
+    fn tax_number_parse_matches_the_published_vectors() {
         for (text, bare) in [
             ("529.982.247-25", "52998224725"),
             ("111.444.777-35", "11144477735"),
@@ -150,17 +150,20 @@ mod tests {
     proptest! {
         /// One wrong character is always found, also in a number with letters.
         #[test]
-        fn a_changed_character_is_found(at in 0_usize..14, by in 1_u8..10) {
+        fn tax_number_with_one_changed_character_is_rejected(at in 0_usize..14, by in 1_u8..10) {
             let mut text = b"12ABC34501DE35".to_vec();
-            let own = text[at];
-            text[at] = if own.is_ascii_digit() { b'0' + (own - b'0' + by) % 10 } else { b'A' + (own - b'A' + by) % 26 };
-            // Values that are the same modulo 11 give the same sum: letters do.
-            let same = i32::from(own).rem_euclid(11) == i32::from(text[at]).rem_euclid(11);
+            let original = text[at];
+            text[at] = match original.is_ascii_digit() {
+                true => b'0' + (original - b'0' + by) % 10,
+                false => b'A' + (original - b'A' + by) % 26,
+            };
+            // Some letters have equal values modulo 11 and therefore the same check digits.
+            let same = i32::from(original).rem_euclid(11) == i32::from(text[at]).rem_euclid(11);
             prop_assert_eq!(TaxNumber::parse(std::str::from_utf8(&text).unwrap()).is_some(), same);
         }
 
         #[test]
-        fn whatever_comes_is_read_or_refused(text in "\\PC{0,30}") {
+        fn tax_number_parse_returns_eleven_or_fourteen_characters(text in "\\PC{0,30}") {
             if let Some(bare) = read(&text) {
                 prop_assert!(bare.len() == 11 || bare.len() == 14);
             }

@@ -29,14 +29,14 @@ pub struct Usage {
 /// What of the usage is beyond a plan's limits; messages begin anew every month and never are.
 pub fn exceeded(usage: &Usage, limits: &PlanLimits) -> Result<(), FieldErrors> {
     let mut errors = FieldErrors::default();
-    for (what, used, limit) in [
+    for (resource, used, limit) in [
         ("contacts", usage.contacts, limits.contacts),
         ("automations", usage.automations, limits.automations),
         ("team members", usage.team, limits.team_members),
         ("WhatsApp numbers", usage.whatsapp, limits.whatsapp_numbers),
     ] {
         if used > limit {
-            errors.add("plan", format!("allows {limit} {what}, and the account has {used}"));
+            errors.add("plan", format!("allows {limit} {resource}, but the account has {used}"));
         }
     }
     errors.into_result()
@@ -48,7 +48,7 @@ mod tests {
     use crate::billing::plan_limits;
 
     #[test]
-    fn every_limit_counts_but_the_messages() {
+    fn exceeded_checks_every_limit_except_messages() {
         let limits = plan_limits("starter").unwrap();
         let full = Usage {
             contacts: 5_000,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::effects::{RECONCILE_AFTER, credit, enter, is_over};
+use super::effects::{RECONCILE_AFTER, credit, enter_status, is_period_over};
 use super::{
     BillingError, BillingType, Change, ChangeOutcome, GatewayPayment, GatewaySubscription, Initiator, Intent, Payment,
     PaymentGateway, PaymentGatewayError, PendingIntent, Subscription, SubscriptionCommand, SubscriptionState,
@@ -16,8 +16,8 @@ use time::{Duration, OffsetDateTime};
 /// How often a change is decided on anew when an event is faster.
 pub(super) const ATTEMPTS: usize = 5;
 
-/// How long the gateway may still be at a call that it did not answer.
-pub const UNANSWERED_DOUBT: Duration = Duration::seconds(30);
+/// How long the gateway may still process a call to which it did not respond.
+pub const UNANSWERED_LEASE: Duration = Duration::seconds(30);
 
 /// How often an attempt that came to nothing is looked for at the gateway.
 const ABANDONED_PAUSE: Duration = Duration::hours(1);
@@ -36,7 +36,7 @@ impl SubscriptionWorkflow {
     pub(super) async fn complete(
         &self,
         attempt: &Subscription,
-        made: &GatewaySubscription,
+        created: &GatewaySubscription,
         first: Option<&GatewayPayment>,
         check_at: OffsetDateTime,
     ) -> Result<Option<Subscription>, StoreError> {
@@ -44,12 +44,12 @@ impl SubscriptionWorkflow {
             return Ok(None);
         };
         let now = self.clock.now();
-        let mut change = completed(attempt, made, now, initiator);
+        let mut change = completion_change(attempt, created, now, initiator);
         change.subscription.check_at = Some(check_at);
         // Only what is as new as the subscription: anything that happened since is told, or asked for.
         let is_card = attempt.billing_type == BillingType::CreditCard;
         if let Some(first) = first.filter(|first| is_card || first.status == "PENDING") {
-            let payment = self.first_payment(&mut change.subscription, first, now);
+            let payment = self.first_payment_row(&mut change.subscription, first, now);
             change.payment = Some(payment);
         } else if first.is_some() {
             change.subscription.check_at = Some(now);
@@ -58,14 +58,20 @@ impl SubscriptionWorkflow {
             ChangeOutcome::Done => Ok(Some(change.subscription)),
             ChangeOutcome::Stale | ChangeOutcome::Missing | ChangeOutcome::Exceeds(_) | ChangeOutcome::Repeated => {
                 let current = self.store.find(attempt.account_id, attempt.id).await?;
-                let adopted = |current: &Subscription| current.gateway_subscription_id.as_ref() == Some(&made.id);
-                Ok(current.filter(adopted))
+                let is_completed =
+                    |current: &Subscription| current.gateway_subscription_id.as_ref() == Some(&created.id);
+                Ok(current.filter(is_completed))
             }
         }
     }
 
-    /// The history begins with the first payment. A card's period was given already: it is what this one pays for.
-    fn first_payment(&self, subscription: &mut Subscription, first: &GatewayPayment, now: OffsetDateTime) -> Payment {
+    /// Builds the first row of the payment history. With a card it pays for the period that was already granted.
+    fn first_payment_row(
+        &self,
+        subscription: &mut Subscription,
+        first: &GatewayPayment,
+        now: OffsetDateTime,
+    ) -> Payment {
         let granted = std::mem::take(&mut subscription.period_granted);
         let confirmed = first.status == "CONFIRMED";
         Payment {
@@ -87,8 +93,8 @@ impl SubscriptionWorkflow {
         }
     }
 
-    /// Gives the place of an attempt free: nothing of it is at the gateway.
-    pub(super) async fn release(&self, attempt: &Subscription) -> Result<(), StoreError> {
+    /// Deletes an attempt of which the gateway has nothing. The account can subscribe again at once.
+    pub(super) async fn delete_attempt(&self, attempt: &Subscription) -> Result<(), StoreError> {
         self.store.remove(attempt).await.map(|_| ())
     }
 
@@ -102,11 +108,12 @@ impl SubscriptionWorkflow {
         self.store.write(&Change::of(after)).await.map(|_| ())
     }
 
-    /// Leaves what is in doubt to the worker.
-    pub(super) async fn leave(&self, subscription: &Subscription, pause: Duration) -> Result<(), StoreError> {
-        self.rewrite(subscription, |current, now| {
+    /// Restarts the lease of an intent with length `lease`. After it the reconciler or the next request resolves the
+    /// intent.
+    pub(super) async fn defer_intent(&self, subscription: &Subscription, lease: Duration) -> Result<(), StoreError> {
+        self.write_with_retry(subscription, |current, now| {
             let mut after = current.clone();
-            let leased = |pending: PendingIntent| PendingIntent::leased(pending.intent, now, pause);
+            let leased = |pending: PendingIntent| PendingIntent::leased(pending.intent, now, lease);
             after.pending = after.pending.map(leased);
             Some(Change::of(after))
         })
@@ -120,20 +127,20 @@ impl SubscriptionWorkflow {
         &self,
         subscription: &Subscription,
         error: &PaymentGatewayError,
-        looked: bool,
+        looked_up: bool,
     ) -> Result<(), StoreError> {
-        match (error, looked) {
-            (PaymentGatewayError::Failed(_), true) => self.clear(subscription).await,
-            // It is over with it, and nobody could be asked what came of it: whoever comes next asks.
-            (PaymentGatewayError::Failed(_), false) => self.leave(subscription, Duration::ZERO).await,
-            // What is unanswered may yet be done: the worker looks again.
-            _ => self.leave(subscription, UNANSWERED_DOUBT).await,
+        match (error, looked_up) {
+            (PaymentGatewayError::Failed(_), true) => self.clear_intent(subscription).await,
+            // The call has ended with an unknown outcome: the next request or the reconciler looks it up.
+            (PaymentGatewayError::Failed(_), false) => self.defer_intent(subscription, Duration::ZERO).await,
+            // The gateway may still apply an unanswered call: the reconciler looks it up after the lease.
+            _ => self.defer_intent(subscription, UNANSWERED_LEASE).await,
         }
     }
 
-    /// Nothing came of an intent.
-    pub(super) async fn clear(&self, subscription: &Subscription) -> Result<(), StoreError> {
-        self.rewrite(subscription, |current, now| {
+    /// Removes an intent that had no effect at the gateway.
+    pub(super) async fn clear_intent(&self, subscription: &Subscription) -> Result<(), StoreError> {
+        self.write_with_retry(subscription, |current, now| {
             let mut after = current.clone();
             after.pending = None;
             after.updated_at = now;
@@ -145,10 +152,10 @@ impl SubscriptionWorkflow {
 
     /// The gateway has the new plan.
     pub(super) async fn finish_change(&self, subscription: &Subscription) -> Result<Option<Subscription>, StoreError> {
-        if let Some(changed) = self.rewrite(subscription, changed).await? {
+        if let Some(changed) = self.write_with_retry(subscription, plan_change).await? {
             return Ok(Some(changed));
         }
-        self.finished_by_another(subscription).await
+        self.find_if_finished(subscription).await
     }
 
     /// The gateway has ended it.
@@ -156,15 +163,15 @@ impl SubscriptionWorkflow {
         // While this one lives nobody else of the account can begin to.
         let facts = self.store.facts(subscription.account_id, subscription.id, None).await?;
         let others = facts.map(|facts| facts.others).unwrap_or_default();
-        let cancelled = |current: &Subscription, now| cancelled(current, &others, now);
-        if let Some(cancelled) = self.rewrite(subscription, cancelled).await? {
+        let cancel = |current: &Subscription, now| cancellation_change(current, &others, now);
+        if let Some(cancelled) = self.write_with_retry(subscription, cancel).await? {
             return Ok(Some(cancelled));
         }
-        self.finished_by_another(subscription).await
+        self.find_if_finished(subscription).await
     }
 
-    /// A worker, or the account's next request, may see at the gateway what was done before its answer is here.
-    async fn finished_by_another(&self, subscription: &Subscription) -> Result<Option<Subscription>, StoreError> {
+    /// Returns the subscription if a worker or the account's next request has already recorded the intent's result.
+    async fn find_if_finished(&self, subscription: &Subscription) -> Result<Option<Subscription>, StoreError> {
         let current = self.store.find(subscription.account_id, subscription.id).await?;
         let is_done = |current: &Subscription| match subscription.pending.as_ref().map(|pending| &pending.intent) {
             Some(Intent::Change { plan, cycle, value, .. }) => {
@@ -176,8 +183,9 @@ impl SubscriptionWorkflow {
         Ok(current.filter(is_done))
     }
 
-    /// Decides and writes, on whatever the subscription has become meanwhile. None: the intent is not there any more.
-    async fn rewrite(
+    /// Optimistic locking: decides and writes a change, and repeats both on the newer version after a concurrent write.
+    /// Returns `None` if the intent is gone or `decide` returns none.
+    async fn write_with_retry(
         &self,
         subscription: &Subscription,
         decide: impl Fn(&Subscription, OffsetDateTime) -> Option<Change> + Send,
@@ -204,9 +212,9 @@ impl SubscriptionWorkflow {
         Ok(None)
     }
 
-    /// Writes down what is about to be asked of the gateway. News of a payment that comes at the same time gets in the way
-    /// of nobody: what was decided holds as long as plan and cycle are the same, and nobody else is at it.
-    pub(super) async fn intend(
+    /// Stores an intent before the gateway call. A concurrent payment event does not fail it: the decision holds while
+    /// the subscription is live, plan and cycle are unchanged and no other intent is stored.
+    pub(super) async fn store_intent(
         &self,
         subscription: &Subscription,
         intent: Intent,
@@ -228,27 +236,33 @@ impl SubscriptionWorkflow {
                 ChangeOutcome::Exceeds(errors) => return Err(errors.into()),
             }
             let newer = self.store.find(subscription.account_id, subscription.id).await?;
-            let same = |newer: &Subscription| {
+            let still_valid = |newer: &Subscription| {
                 newer.pending.is_none()
                     && newer.status.is_live()
                     && (&newer.plan, newer.cycle) == (&subscription.plan, subscription.cycle)
             };
-            change.subscription = newer.filter(same).ok_or(BillingError::Contended)?;
+            change.subscription = newer.filter(still_valid).ok_or(BillingError::Contended)?;
         }
         Err(BillingError::Contended)
     }
 }
 
-/// A card is charged at once, so that its period begins; everything else waits for the payment.
-fn completed(attempt: &Subscription, made: &GatewaySubscription, now: OffsetDateTime, initiator: &Initiator) -> Change {
+/// Builds the change that completes an attempt. A card is charged at once, so its first period starts now. Other
+/// payment methods wait for the payment.
+fn completion_change(
+    attempt: &Subscription,
+    created: &GatewaySubscription,
+    now: OffsetDateTime,
+    initiator: &Initiator,
+) -> Change {
     let mut after = attempt.clone();
     after.pending = None;
-    after.gateway_customer_id = Some(made.customer.clone());
-    after.gateway_subscription_id = Some(made.id.clone());
+    after.gateway_customer_id = Some(created.customer.clone());
+    after.gateway_subscription_id = Some(created.id.clone());
     after.updated_at = now;
     after.check_at = Some(now + RECONCILE_AFTER);
     if after.billing_type == BillingType::CreditCard {
-        enter(&mut after, SubscriptionStatus::Active, now);
+        enter_status(&mut after, SubscriptionStatus::Active, now);
         let cycle = after.cycle;
         credit(&mut after, cycle, now);
         after.period_granted = true;
@@ -265,7 +279,7 @@ fn completed(attempt: &Subscription, made: &GatewaySubscription, now: OffsetDate
         ),
         _ => (
             NotificationKind::Info,
-            format!("The plan {name} waits for the payment of {}.", after.value),
+            format!("The plan {name} starts when the payment of {} arrives.", after.value),
         ),
     };
     let events = vec![
@@ -279,8 +293,8 @@ fn completed(attempt: &Subscription, made: &GatewaySubscription, now: OffsetDate
     }
 }
 
-/// The plan and cycle that were intended.
-fn changed(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
+/// Builds the change to the plan and cycle of the intent.
+fn plan_change(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
     let Some(Intent::Change {
         initiator,
         plan,
@@ -320,8 +334,8 @@ fn changed(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
     })
 }
 
-/// The end by the account; what was paid stays.
-fn cancelled(current: &Subscription, others: &[SubscriptionState], now: OffsetDateTime) -> Option<Change> {
+/// Builds the change that cancels the subscription. The paid period stays usable.
+fn cancellation_change(current: &Subscription, others: &[SubscriptionState], now: OffsetDateTime) -> Option<Change> {
     let Some(Intent::Cancel { initiator }) = current.pending.as_ref().map(|pending| &pending.intent) else {
         return None;
     };
@@ -332,19 +346,19 @@ fn cancelled(current: &Subscription, others: &[SubscriptionState], now: OffsetDa
         // The gateway ended it first.
         return Some(Change::of(after));
     };
-    enter(&mut after, next, now);
+    enter_status(&mut after, next, now);
     let audit = initiator.audit(AuditAction::Delete, after.id).with_changes(json!({
         "plan": after.plan, "previousStatus": current.status,
     }));
     let name = plan_name(&after.plan);
-    let message = match after.current_period_end.filter(|_| !is_over(&after, now)) {
+    let message = match after.current_period_end.filter(|_| !is_period_over(&after, now)) {
         Some(end) => format!("The plan {name} can be used until {}.", end.date()),
         None => format!("The plan {name} has ended."),
     };
     let notice = notification(&after, NotificationKind::Warning, "Subscription cancelled", message);
     Some(Change {
         account_plan: remaining_plan(others, now)
-            .filter(|_| is_over(&after, now))
+            .filter(|_| is_period_over(&after, now))
             .map(ToOwned::to_owned),
         events: vec![Event::Audit(audit), notice],
         ..Change::of(after)

@@ -35,17 +35,17 @@ pub enum PageRefusal {
     /// The host has no address.
     #[error("has a host that does not resolve")]
     Resolution,
-    /// There is no connection, or none that is encrypted as it has to be.
-    #[error("could not be connected to")]
+    /// No connection, or no valid TLS.
+    #[error("could not be reached")]
     Connection,
     /// It took too long.
-    #[error("did not answer in time")]
+    #[error("did not respond in time")]
     TimedOut,
-    /// The answer is unreadable or cut.
-    #[error("gave an answer that cannot be read")]
+    /// The response is invalid or truncated.
+    #[error("returned a response that cannot be read")]
     Broken,
-    /// The site says no.
-    #[error("answered with status {0}")]
+    /// The site responded with an error status.
+    #[error("responded with status {0}")]
     Status(u16),
     /// It is no text.
     #[error("is neither HTML nor plain text")]
@@ -53,11 +53,10 @@ pub enum PageRefusal {
     /// It is too large, as it comes or as it is unpacked.
     #[error("is larger than 1 MB")]
     TooLarge,
-    /// It is packed in a way, or written in characters, that are not read here.
-    #[error("is in an encoding that cannot be read")]
+    /// The compression or character encoding is not supported.
+    #[error("has an encoding that cannot be read")]
     Encoding,
-    /// Nothing stands in it.
-    #[error("holds no text")]
+    #[error("has no text")]
     Empty,
 }
 
@@ -121,6 +120,6 @@ pub trait BrandStore: Send + Sync {
         events: &[Event],
     ) -> Result<BrandContext, StoreError>;
 
-    /// Writes a reading: all six facts, found or not.
-    async fn keep(&self, account: AccountId, scrape: &Scrape) -> Result<BrandContext, StoreError>;
+    /// Stores an extraction. It replaces all six facts; a fact that was not found becomes empty.
+    async fn store_scrape(&self, account: AccountId, scrape: &Scrape) -> Result<BrandContext, StoreError>;
 }

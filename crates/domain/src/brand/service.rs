@@ -59,19 +59,19 @@ impl Brand {
     pub async fn scrape(&self, tenant: &Tenant, url: &str) -> Result<BrandContext, BrandError> {
         let url = url.trim();
         let page = self.pages.fetch(url).await?;
-        let read = self.extractor.extract(&page).await?;
+        let extraction = self.extractor.extract(&page).await?;
         let scrape = Scrape {
-            raw_scrape_data: record(&page, &read),
-            facts: read.facts,
+            raw_scrape_data: scrape_source(&page, &extraction),
+            facts: extraction.facts,
             website_url: url.to_owned(),
             scraped_at: self.clock.now(),
         };
-        Ok(self.store.keep(tenant.account_id, &scrape).await?)
+        Ok(self.store.store_scrape(tenant.account_id, &scrape).await?)
     }
 }
 
-/// What was read and by whom; of the page itself no more than its title, and what tells it from another.
-fn record(page: &PageText, read: &Extraction) -> Value {
+/// The source of an extraction. Of the page it contains only URL, title, length and hash.
+fn scrape_source(page: &PageText, extraction: &Extraction) -> Value {
     let title = page.title.as_ref();
     let title: Option<String> = title.map(|title| title.chars().take(TITLE_CHARS).collect());
     json!({
@@ -79,8 +79,8 @@ fn record(page: &PageText, read: &Extraction) -> Value {
         "title": title,
         "text_chars": page.text.chars().count(),
         "text_sha256": hex(&Sha256::digest(page.text.as_bytes())),
-        "model": read.model,
-        "usage": read.usage,
+        "model": extraction.model,
+        "usage": extraction.usage,
     })
 }
 

@@ -62,69 +62,69 @@ fn page() -> PageText {
     }
 }
 
-fn some(text: &str) -> Option<Option<String>> {
+fn set_to(text: &str) -> Option<Option<String>> {
     Some(Some(text.to_owned()))
 }
 
 #[tokio::test]
-async fn what_is_written_is_checked_field_by_field() {
+async fn brand_update_validates_every_field() {
     let long = "ã".repeat(5001);
     let cases = [
         (
             BrandInput {
-                description: some(&long),
+                description: set_to(&long),
                 ..BrandInput::default()
             },
             vec!["description"],
         ),
         (
             BrandInput {
-                company_name: some(&long),
-                website_url: some("loja.example"),
+                company_name: set_to(&long),
+                website_url: set_to("loja.example"),
                 ..BrandInput::default()
             },
             vec!["company_name", "website_url"],
         ),
         (
             BrandInput {
-                website_url: some(""),
+                website_url: set_to(""),
                 ..BrandInput::default()
             },
             vec!["website_url"],
         ),
         (
             BrandInput {
-                website_url: some("ftp://loja.example"),
+                website_url: set_to("ftp://loja.example"),
                 ..BrandInput::default()
             },
             vec!["website_url"],
         ),
         (
             BrandInput {
-                website_url: some("javascript:alert(1)"),
+                website_url: set_to("javascript:alert(1)"),
                 ..BrandInput::default()
             },
             vec!["website_url"],
         ),
     ];
-    for (input, wrong) in cases {
+    for (input, invalid_fields) in cases {
         let Err(BrandError::Invalid(FieldErrors(fields))) = Fixture::new().brand().update(&tenant(), &input).await
         else {
-            panic!("{wrong:?}")
+            panic!("{invalid_fields:?}")
         };
-        assert_eq!(fields.into_keys().collect::<Vec<_>>(), wrong);
+        assert_eq!(fields.into_keys().collect::<Vec<_>>(), invalid_fields);
     }
 }
 
 #[tokio::test]
-async fn a_change_is_audited_with_the_names_of_its_fields() {
+async fn brand_update_is_audited_with_field_names() {
     let mut fixture = Fixture::new();
     let written = |_: &AccountId, input: &BrandInput, now: &time::OffsetDateTime, events: &[Event]| {
         let [Event::Audit(audit)] = events else { return false };
-        let named = audit.changes == Some(json!({ "fields": ["description", "website_url"] }));
-        let what = (audit.action, audit.entity_type.as_str(), audit.entity_id);
-        named
-            && what == (AuditAction::Update, "brand_context", Some(Uuid::from_u128(9)))
+        let has_field_names = audit.changes == Some(json!({ "fields": ["description", "website_url"] }));
+        let subject = (audit.action, audit.entity_type.as_str(), audit.entity_id);
+        has_field_names
+            && subject == (AuditAction::Update, "brand_context", Some(Uuid::from_u128(9)))
             && *now == NOW
             && input.description == Some(None)
     };
@@ -136,14 +136,14 @@ async fn a_change_is_audited_with_the_names_of_its_fields() {
         .returning(|_, _, _, _| Ok(context()));
     let input = BrandInput {
         description: Some(None),
-        website_url: some("https://loja.example"),
+        website_url: set_to("https://loja.example"),
         ..BrandInput::default()
     };
     fixture.brand().update(&tenant(), &input).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_scrape_keeps_what_was_read_and_where() {
+async fn scrape_stores_facts_and_source() {
     let mut fixture = Fixture::new();
     fixture
         .pages
@@ -153,7 +153,7 @@ async fn a_scrape_keeps_what_was_read_and_where() {
     fixture
         .extractor
         .expect_extract()
-        .withf(|given| *given == page())
+        .withf(|page_text| *page_text == page())
         .returning(|_| {
             Ok(Extraction {
                 facts: BrandFacts::new(|name| (name == "company_name").then(|| " Loja\u{0} ".into())),
@@ -161,7 +161,7 @@ async fn a_scrape_keeps_what_was_read_and_where() {
                 usage: json!({ "total_tokens": 7 }),
             })
         });
-    let kept = |account: &AccountId, scrape: &Scrape| {
+    let is_expected = |account: &AccountId, scrape: &Scrape| {
         let raw = &scrape.raw_scrape_data;
         let facts = BrandFacts {
             company_name: Some("Loja".into()),
@@ -178,8 +178,8 @@ async fn a_scrape_keeps_what_was_read_and_where() {
     };
     fixture
         .store
-        .expect_keep()
-        .withf(kept)
+        .expect_store_scrape()
+        .withf(is_expected)
         .times(1)
         .returning(|_, _| Ok(context()));
     fixture
@@ -190,7 +190,7 @@ async fn a_scrape_keeps_what_was_read_and_where() {
 }
 
 #[tokio::test]
-async fn without_a_page_or_a_reader_nothing_is_stored() {
+async fn failed_fetch_or_extraction_stores_nothing() {
     let refusals = [
         PageRefusal::Url(egress::TargetRefusal::Address),
         PageRefusal::Redirect(egress::TargetRefusal::Scheme),
@@ -206,29 +206,32 @@ async fn without_a_page_or_a_reader_nothing_is_stored() {
         };
         assert_eq!(errors, FieldErrors::one("url", refusal.to_string()));
     }
-    for fault in [ExtractError::NotConfigured, ExtractError::Failed("x".into())] {
+    for error in [ExtractError::NotConfigured, ExtractError::Failed("x".into())] {
         let mut fixture = Fixture::new();
         fixture.pages.expect_fetch().returning(|_| Ok(page()));
-        let told = fault.clone();
-        fixture.extractor.expect_extract().returning(move |_| Err(told.clone()));
+        let returned = error.clone();
+        fixture
+            .extractor
+            .expect_extract()
+            .returning(move |_| Err(returned.clone()));
         let failed = fixture.brand().scrape(&tenant(), "http://x").await;
         assert!(
-            matches!(&failed, Err(BrandError::Extractor(told)) if *told == fault),
+            matches!(&failed, Err(BrandError::Extractor(actual)) if *actual == error),
             "{failed:?}"
         );
     }
 }
 
 #[test]
-fn facts_are_cut_to_what_a_field_holds() {
+fn brand_facts_are_cut_to_the_field_length() {
     let fact = |text: &str| BrandFacts::new(|name| (name == "tone_of_voice").then(|| text.to_owned())).tone_of_voice;
-    for (text, kept) in [
+    for (text, expected) in [
         ("  claro ", Some("claro")),
         ("um\r\ndois\u{0}\u{7}\u{9f}", Some("um\ndois")),
         (" \u{0}\n ", None),
         ("", None),
     ] {
-        assert_eq!(fact(text).as_deref(), kept, "{text:?}");
+        assert_eq!(fact(text).as_deref(), expected, "{text:?}");
     }
     let long = format!("{} {}", "ã".repeat(4999), "b".repeat(10));
     assert_eq!(fact(&long), Some("ã".repeat(4999)));
@@ -241,7 +244,7 @@ fn facts_are_cut_to_what_a_field_holds() {
 }
 
 #[test]
-fn every_fact_and_the_website_are_published_beside_each_other() {
+fn brand_context_publishes_facts_as_flat_fields() {
     let published = json!(context());
     let mut names: Vec<_> = published.as_object().unwrap().keys().map(String::as_str).collect();
     names.sort_unstable();

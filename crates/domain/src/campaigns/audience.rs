@@ -15,12 +15,12 @@ pub struct SegmentConfig {
     pub tag_ids: Option<Vec<TagId>>,
     /// Conditions that narrow the audience, whatever it comes from.
     #[schemars(with = "AudienceFilters")]
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_filters")]
     pub filters: Option<AudienceFilters>,
 }
 
-/// Null is no filters: it is refused.
-fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<AudienceFilters>, D::Error> {
+/// Rejects null: a caller omits the field instead.
+fn deserialize_filters<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<AudienceFilters>, D::Error> {
     AudienceFilters::deserialize(deserializer).map(Some)
 }
 
@@ -39,8 +39,8 @@ pub struct Audience {
 }
 
 impl Audience {
-    /// Whether no source is named, so that all contacts are meant.
-    pub fn is_everybody(&self) -> bool {
+    /// Whether no source is named, so that the sources are all contacts.
+    pub fn selects_all_contacts(&self) -> bool {
         self.segment_id.is_none() && self.tag_ids.is_empty() && self.rfm_segments.is_empty()
     }
 }
@@ -50,22 +50,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_comes_back_as_it_was() {
-        for given in [
+    fn segment_config_round_trips_unchanged() {
+        for input in [
             "{}",
             r#"{"tag_ids":[]}"#,
             r#"{"filters":{}}"#,
             r#"{"tag_ids":["00000000-0000-0000-0000-000000000001"]}"#,
             r#"{"tag_ids":[],"filters":{"has_email":false}}"#,
         ] {
-            let config: SegmentConfig = serde_json::from_str(given).unwrap();
-            assert_eq!(serde_json::to_string(&config).unwrap(), given);
+            let config: SegmentConfig = serde_json::from_str(input).unwrap();
+            assert_eq!(serde_json::to_string(&config).unwrap(), input);
         }
         assert!(serde_json::from_str::<SegmentConfig>(r#"{"filters":null}"#).is_err());
     }
 
     #[test]
-    fn unknown_filters_are_refused_and_absent_ones_stay_absent() {
+    fn segment_config_refuses_unknown_filters_and_omits_absent_ones() {
         let unknown = serde_json::from_str::<SegmentConfig>(r#"{"filters":{"age":3}}"#);
         assert!(unknown.unwrap_err().to_string().contains("age"));
         let config: SegmentConfig = serde_json::from_str(r#"{"tag_ids":null,"filters":{"has_email":true}}"#).unwrap();

@@ -41,7 +41,7 @@ mod tests {
     use crate::templates::tests::approved_template;
 
     #[test]
-    fn frozen_content_replaces_later_edits() {
+    fn run_content_replaces_later_edits() {
         let mut campaign = facts().campaign;
         campaign.variables = Some(Variables([("2".to_owned(), "X5".to_owned())].into()));
         let template = facts().template.unwrap();
@@ -56,10 +56,10 @@ mod tests {
             variables: None,
             ..campaign.clone()
         };
-        let (restored, of_run) = content.restore(remapped, edited);
+        let (restored, frozen_template) = content.restore(remapped, edited);
         assert_eq!(restored, campaign);
         assert_eq!(
-            (of_run.content(), of_run.meta_status),
+            (frozen_template.content(), frozen_template.meta_status),
             (template.content(), MetaStatus::Draft)
         );
     }

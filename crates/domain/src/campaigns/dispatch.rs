@@ -14,30 +14,31 @@ use futures_util::FutureExt;
 use time::Duration;
 use uuid::Uuid;
 
-use super::deciding::ATTEMPTS;
+use super::concurrent_commands::DECISION_ATTEMPTS;
 use super::in_flight::{CompletedCall, InFlightSends, SendBatch};
 use super::postponement::next_delay;
 use super::run::abort_notification;
 use super::run_context::{RunContext, file_sources};
 use super::{
     Burst, Claim, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunReport, RunStore, SendOutcome,
-    SendRate, SendRateLimiter, SendResult, SlotTime, StartOutcome, pause_notification, prepare, settle, transition,
+    SendRate, SendRateLimiter, SendResult, SlotTime, StartOutcome, pause_notification, prepare, to_result, transition,
 };
 use crate::shared::{Cipher, Event, SendId, StoreError, TemplateId, WriteOutcome};
 use crate::templates::{MetaStatus, TemplateStore, apply_review, review_events};
 use crate::whatsapp::{MessageFileError, MessageFiles, WhatsappGateway};
 
-/// How many sends are claimed together.
-const CLAIM: i64 = 1000;
+/// The most sends in a claim.
+const MAX_CLAIM: i64 = 1000;
 
 /// Sends are marked as started so long before they may leave, so that none is late because of that.
 const START_LEAD: Duration = Duration::milliseconds(100);
 
-/// A slot may be missed by a little ([`SendRate::burst`]): so much of that may be ours, the rest is the network's.
-const MISSED: Duration = Duration::milliseconds(10);
+/// The delay after a send slot that this process may cause. The rest of the margin of [`SendRate::burst`] is left for
+/// the network.
+const SLOT_TOLERANCE: Duration = Duration::milliseconds(10);
 
-/// How long a run may go, or rest, before it looks again whether it was cancelled, and shows that its worker lives.
-const LOOK_AGAIN: Duration = Duration::seconds(10);
+/// The longest time between two claims. A claim checks for a cancel and renews the lease.
+const CLAIM_INTERVAL: Duration = Duration::seconds(10);
 
 /// How a worker's part in a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +107,7 @@ impl Dispatcher {
 
     /// The same as another worker.
     #[must_use]
-    pub fn named(&self, worker: Uuid) -> Self {
+    pub fn with_worker(&self, worker: Uuid) -> Self {
         Self { worker, ..self.clone() }
     }
 
@@ -115,9 +116,9 @@ impl Dispatcher {
         self.runs.take(self.worker, self.lease).await
     }
 
-    /// Carries out a run that this worker holds. After an error it may be called again, while the worker holds the run;
-    /// else the lease runs out, and another worker goes on.
-    pub async fn carry_out(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
+    /// Executes a run that this worker holds. After an error, the caller may call it again while the worker holds the
+    /// run. Otherwise the lease expires and another worker continues.
+    pub async fn run(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
         if let Some(queued_start) = self.runs.queued_start(run).await?
             && !self.prepare(run, queued_start).await?
         {
@@ -163,7 +164,7 @@ impl Dispatcher {
         if let Some(block) = in_flight.block() {
             self.drain(run, in_flight).await?;
             self.block_run(run, &context.inputs, &block).await?;
-            return self.leave(run).await.map(Some);
+            return self.release_and_report(run).await.map(Some);
         }
         if in_flight.take_throttled()
             && let Some(credentials) = &context.credentials
@@ -171,28 +172,28 @@ impl Dispatcher {
             let slowing = self
                 .limiter
                 .slow_down(&credentials.phone_number_id, context.send_rate.rate());
-            in_flight.meanwhile(slowing).await?;
+            in_flight.drive_during(slowing).await?;
         }
         if !in_flight.is_empty() {
             self.start_batch(run, context, in_flight).await?;
             return Ok(None);
         }
-        let size = self.send_rate(context).burst().claim(LOOK_AGAIN, CLAIM);
+        let size = self.send_rate(context).burst().claim_size(CLAIM_INTERVAL, MAX_CLAIM);
         let (worker, lease) = (self.worker, self.lease);
         let claim = self.runs.claim(run, worker, in_flight.after(), size, lease);
-        match in_flight.meanwhile(claim).await? {
+        match in_flight.drive_during(claim).await? {
             Claim::Sends(sends) => in_flight.enqueue(sends),
-            // What is under way may make some due again; and it is recorded in any case.
-            _ if in_flight.are_open() => self.drain(run, in_flight).await?,
+            // Record first, whatever the claim returned: a result can make a send due again.
+            _ if in_flight.has_unrecorded() => self.drain(run, in_flight).await?,
             Claim::Wait(time) => {
-                self.limiter.rest(time.min(LOOK_AGAIN)).await;
+                self.limiter.rest(time.min(CLAIM_INTERVAL)).await;
             }
             Claim::Exhausted => {
                 self.runs.finish(run).await?;
                 return self.end_report(run).await.map(Some);
             }
-            // Whoever lets it go on finds it free.
-            Claim::Stopped => return self.leave(run).await.map(Some),
+            // Release the lease, so that a resumed run starts without delay.
+            Claim::Stopped => return self.release_and_report(run).await.map(Some),
             Claim::Lost => return Ok(Some(RunEnd::HandedOver)),
         }
         Ok(None)
@@ -204,14 +205,14 @@ impl Dispatcher {
         Ok(RunEnd::HandedOver)
     }
 
-    async fn leave(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
+    async fn release_and_report(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
         self.runs.release(run, self.worker).await?;
         self.end_report(run).await
     }
 
     /// Prepares a queued start. False: it does not take place, or not now; the campaign may be a draft again.
     async fn prepare(&self, run: QueuedRun, queued_start: QueuedStart) -> Result<bool, StoreError> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..DECISION_ATTEMPTS {
             let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
                 return Ok(false);
             };
@@ -232,8 +233,8 @@ impl Dispatcher {
                     let Ok(status) = transition(campaign.status, Command::Abort) else {
                         return Ok(false);
                     };
-                    let told = Event::Notification(abort_notification(&campaign, &refusal));
-                    self.runs.abort_start(run, status, &[told]).await?;
+                    let notification = Event::Notification(abort_notification(&campaign, &refusal));
+                    self.runs.abort_start(run, status, &[notification]).await?;
                     return Ok(false);
                 }
             }
@@ -260,7 +261,7 @@ impl Dispatcher {
         let Some(credentials) = credentials else {
             self.pause(run, &inputs, "the WhatsApp number is not connected any more")
                 .await?;
-            return self.leave(run).await.map(Err);
+            return self.release_and_report(run).await.map(Err);
         };
         let rate = inputs
             .profile
@@ -279,26 +280,26 @@ impl Dispatcher {
                 files,
             })),
             Err(MessageFileError::Store(error)) => Err(error),
-            Err(fault) => self.without_files(run, &inputs, &fault).await.map(Err),
+            Err(error) => self.postpone_or_pause(run, &inputs, &error).await.map(Err),
         }
     }
 
-    /// Exponential backoff: postpones a run whose files are not available. A file that is missing or refused, or not
-    /// available for hours, pauses the run.
-    async fn without_files(
+    /// Exponential backoff: postpones a run whose files are temporarily unavailable. Pauses the run if a file is
+    /// missing or rejected, or after the last delay.
+    async fn postpone_or_pause(
         &self,
         run: QueuedRun,
         inputs: &RunInputs,
-        fault: &MessageFileError,
+        error: &MessageFileError,
     ) -> Result<RunEnd, StoreError> {
-        let reason = fault.to_string();
-        let delay = match fault.is_temporary() {
+        let reason = error.to_string();
+        let delay = match error.is_temporary() {
             true => next_delay(self.runs.postponed(run).await?),
             false => None,
         };
         let Some(delay) = delay else {
             self.pause(run, inputs, &reason).await?;
-            return self.leave(run).await;
+            return self.release_and_report(run).await;
         };
         self.runs.postpone(run, self.worker, delay).await?;
         Ok(RunEnd::Postponed { delay, reason })
@@ -312,50 +313,50 @@ impl Dispatcher {
         in_flight: &mut InFlightSends<'a>,
     ) -> Result<(), StoreError> {
         let burst = self.send_rate(context).burst();
-        let Some(SendBatch { sends, results }) = in_flight.next_batch(context.together(burst)) else {
-            in_flight.one().await;
+        let Some(SendBatch { sends, results }) = in_flight.next_batch(context.batch_size(burst)) else {
+            in_flight.wait_for_one_call().await;
             return Ok(());
         };
-        let slot_time = match self.slot_time(context, burst, in_flight).await {
+        let slot_time = match self.reserve_slot(context, burst, in_flight).await {
             Ok(slot_time) => slot_time,
             Err(error) => {
-                in_flight.settle(results);
+                in_flight.add_results(results);
                 return Err(error);
             }
         };
         if let Some(slot_time) = slot_time
-            && !in_flight.meanwhile(self.limiter.until(slot_time, START_LEAD)).await
+            && !in_flight.drive_during(self.limiter.until(slot_time, START_LEAD)).await
         {
-            in_flight.settle(results);
+            in_flight.add_results(results);
             return Ok(());
         }
         let ids: Vec<SendId> = sends.iter().map(|send| send.id).collect();
         let starting = self.runs.record_and_start(run, self.worker, &results, &ids);
-        let started = match in_flight.meanwhile(starting).await {
+        let started = match in_flight.drive_during(starting).await {
             Ok(started) => started,
             Err(error) => {
                 use SendResult::{Failed, Sent, Unknown};
-                let lasting = |result: &SendResult| matches!(result, Sent { .. } | Failed { .. } | Unknown);
-                in_flight.settle(results.into_iter().filter(|(_, result)| lasting(result)));
+                let is_repeatable = |result: &SendResult| matches!(result, Sent { .. } | Failed { .. } | Unknown);
+                in_flight.add_results(results.into_iter().filter(|(_, result)| is_repeatable(result)));
                 return Err(error);
             }
         };
         if !started.goes_on {
-            // The next claim says why.
-            in_flight.forget_waiting();
+            // The next claim returns the reason.
+            in_flight.clear_waiting();
         }
         if let Some(slot_time) = slot_time
-            && !self.departs(slot_time, context, burst, in_flight).await
+            && !self.wait_for_slot(slot_time, context, burst, in_flight).await
         {
-            in_flight.settle(started.sends.into_iter().map(|send| (send, SendResult::Released)));
+            in_flight.add_results(started.sends.into_iter().map(|send| (send, SendResult::Released)));
             return Ok(());
         }
-        let leaving = sends.into_iter().filter(|send| started.sends.contains(&send.id));
-        let calls = leaving.map(|mut send| {
+        let started_sends = sends.into_iter().filter(|send| started.sends.contains(&send.id));
+        let calls = started_sends.map(|mut send| {
             send.recipient.take_if(|_| started.unreachable.contains(&send.id));
             self.send_one(context, send).boxed()
         });
-        in_flight.launch(calls).await;
+        in_flight.start_calls(calls).await;
         Ok(())
     }
 
@@ -368,8 +369,8 @@ impl Dispatcher {
         context.send_rate.limited(limit)
     }
 
-    /// When the next burst may leave; none: at once.
-    async fn slot_time(
+    /// Reserves the send slot of the next burst. None: the burst may leave at once.
+    async fn reserve_slot(
         &self,
         context: &RunContext,
         burst: Burst,
@@ -379,30 +380,33 @@ impl Dispatcher {
             return Ok(None);
         };
         let reserving = self.limiter.reserve(&credentials.phone_number_id, burst);
-        in_flight.meanwhile(reserving).await.map(Some)
+        in_flight.drive_during(reserving).await.map(Some)
     }
 
-    /// Waits for the slot, or another one where a slow start or a busy machine missed it: two bursts close together
-    /// are too many for their second. Not where slots are far apart: what was started would wait beyond lease and cancel.
-    /// False: the server stops, nothing may leave.
-    async fn departs(
+    /// Waits for the send slot. If a slow write or a busy machine missed it, reserves another one, because two bursts
+    /// close together would exceed the rate of their second. Not if slots are far apart: started sends would then wait
+    /// past the lease or a cancel. False: the server stops, and no message may leave.
+    async fn wait_for_slot(
         &self,
         mut slot_time: SlotTime,
         context: &RunContext,
         burst: Burst,
         in_flight: &mut InFlightSends<'_>,
     ) -> bool {
-        let far = burst.time > START_LEAD + MISSED;
-        let mut others = if far { 0 } else { 2 };
-        while in_flight.meanwhile(self.limiter.until(slot_time, Duration::ZERO)).await {
-            // What was started leaves in the end, even if the store fails now.
-            if others == 0 || self.limiter.since(slot_time) <= MISSED {
+        let slots_are_far_apart = burst.time > START_LEAD + SLOT_TOLERANCE;
+        let mut reservations_left = if slots_are_far_apart { 0 } else { 2 };
+        while in_flight
+            .drive_during(self.limiter.until(slot_time, Duration::ZERO))
+            .await
+        {
+            if reservations_left == 0 || self.limiter.since(slot_time) <= SLOT_TOLERANCE {
                 return true;
             }
-            let Ok(Some(another)) = self.slot_time(context, burst, in_flight).await else {
+            // Started sends leave, even if the store fails to reserve another slot.
+            let Ok(Some(next_slot_time)) = self.reserve_slot(context, burst, in_flight).await else {
                 return true;
             };
-            (slot_time, others) = (another, others - 1);
+            (slot_time, reservations_left) = (next_slot_time, reservations_left - 1);
         }
         false
     }
@@ -449,7 +453,7 @@ impl Dispatcher {
                     wa_id
                         .take_if(|id| send.wa_id.as_ref() == Some(id) || recipient.phone.strip_prefix('+') == Some(id));
                 }
-                settle(send.id, send.attempts, outcome)
+                to_result(send.id, send.attempts, outcome)
             }
         }
     }
@@ -465,7 +469,7 @@ impl Dispatcher {
             self.save_review(run, inputs.template.id, review).await?;
         }
         self.pause(run, inputs, &block.reason).await?;
-        if let Some(reason) = block.review.and_then(MetaStatus::stops) {
+        if let Some(reason) = block.review.and_then(MetaStatus::pause_reason) {
             let template = inputs.template.id;
             self.runs.pause_template(run.account_id, template, reason).await?;
         }
@@ -477,8 +481,8 @@ impl Dispatcher {
         let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
             return Ok(());
         };
-        for _ in 0..ATTEMPTS {
-            // As stored, and not with the run's content: it is written.
+        for _ in 0..DECISION_ATTEMPTS {
+            // Read the stored template, not the run's frozen content, since it is written back.
             let Some(template) = self.templates.find(run.account_id, template).await? else {
                 break;
             };

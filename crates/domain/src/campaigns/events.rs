@@ -65,11 +65,12 @@ impl MessageStatusEvent {
             (SendStatus::Read, WebhookKind::MessageRead),
             (SendStatus::Failed, WebhookKind::MessageFailed),
         ];
-        let told = kinds.into_iter().map(|(status, kind)| {
-            let of_kind = messages.iter().filter(|one| one.status == status);
-            (kind, of_kind.map(|one| json!(one)).collect::<Vec<Value>>())
+        let groups = kinds.into_iter().map(|(status, kind)| {
+            let of_kind = messages.iter().filter(|message| message.status == status);
+            (kind, of_kind.map(|message| json!(message)).collect::<Vec<Value>>())
         });
-        told.filter(|(_, items)| !items.is_empty())
+        groups
+            .filter(|(_, items)| !items.is_empty())
             .map(|(kind, items)| Event::webhook(kind, items))
             .collect()
     }
@@ -93,35 +94,36 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_by_kind_and_pending_ones_are_no_news() {
+    fn message_events_are_grouped_by_kind_without_pending_ones() {
         use SendStatus::{Failed, Pending, Read, Sent};
-        let told = MessageStatusEvent::events(&[
+        let events = MessageStatusEvent::events(&[
             message(1, Read),
             message(2, Sent),
             message(3, Pending),
             message(4, Read),
             message(5, Failed),
         ]);
-        let told: Vec<_> = told
+        let kinds_and_ids: Vec<_> = events
             .iter()
             .map(|event| {
-                let Event::Webhook(told) = event else {
+                let Event::Webhook(webhook) = event else {
                     panic!("{event:?}")
                 };
-                let last = |item: &Value| item["id"].as_str().unwrap().chars().last().unwrap();
-                (told.kind.as_str(), told.items.iter().map(last).collect::<String>())
+                let last_digit = |item: &Value| item["id"].as_str().unwrap().chars().last().unwrap();
+                let ids = webhook.items.iter().map(last_digit).collect::<String>();
+                (webhook.kind.as_str(), ids)
             })
             .collect();
-        let wanted = [("message.sent", "2"), ("message.read", "14"), ("message.failed", "5")];
-        assert_eq!(told, wanted.map(|(kind, ids)| (kind, ids.to_owned())));
+        let expected = [("message.sent", "2"), ("message.read", "14"), ("message.failed", "5")];
+        assert_eq!(kinds_and_ids, expected.map(|(kind, ids)| (kind, ids.to_owned())));
     }
 
     /// The statement `record_and_start.sql` writes this form itself.
     #[test]
-    fn the_form_of_a_message() {
-        let told = MessageStatusEvent::events(&[message(1, SendStatus::Sent)]);
+    fn message_event_has_its_published_json() {
+        let events = MessageStatusEvent::events(&[message(1, SendStatus::Sent)]);
         assert_eq!(
-            json!(told),
+            json!(events),
             json!([{ "kind": "webhook", "type": "message.sent", "items": [{
                 "id": "00000000-0000-0000-0000-000000000001",
                 "campaign_id": "00000000-0000-0000-0000-000000000000", "conversation_id": null,

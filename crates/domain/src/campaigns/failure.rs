@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_has_its_published_class() {
+    fn failure_class_matches_the_published_table() {
         let never = (FailureClass::Never, None);
         for code in [131_050, 131_021, 130_472, 131_047] {
             assert_eq!([class(Some(code), 1), class(Some(code), 9)], [never; 2], "{code}");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opt_in_and_a_phone_number_end_never() {
+    fn failure_class_never_ends_with_an_opt_in_or_a_phone() {
         let failure = |code, opted_in_since, has_phone| Failure {
             code: Some(code),
             times: 1,
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn each_code_has_one_rule() {
+    fn retry_rules_name_each_code_once() {
         let codes: std::collections::BTreeSet<i64> = RETRY_RULES.iter().map(|(code, _)| *code).collect();
         assert_eq!(codes.len(), RETRY_RULES.len());
         assert!(!codes.contains(&NO_CODE));

@@ -98,7 +98,7 @@ mod tests {
     use crate::campaigns::service::tests::{NOW, campaign, tenant};
 
     #[test]
-    fn execute_is_audited_at_its_end() {
+    fn finish_audits_only_an_executed_run() {
         let counts = SendCounts {
             total: 2,
             sent: 1,
@@ -111,10 +111,10 @@ mod tests {
                 .unwrap()
                 .1
         };
-        let told = events(Trigger::Send);
+        let send_events = events(Trigger::Send);
         assert!(
-            matches!(told.as_slice(), [Event::Notification(_), Event::Webhook(_)]),
-            "{told:?}"
+            matches!(send_events.as_slice(), [Event::Notification(_), Event::Webhook(_)]),
+            "{send_events:?}"
         );
         let events = events(Trigger::Execute);
         let Some(Event::Audit(audit)) = events.last() else {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_notification_is_one_that_is_told() {
+    fn finish_notification_equals_the_published_example() {
         let named = Campaign {
             name: "Volta às aulas".into(),
             ..campaign(CampaignStatus::Partial)
@@ -139,20 +139,24 @@ mod tests {
             failed: 8,
             ..SendCounts::default()
         };
-        let told = end_notification(&named, &RunReport::of(&named, &counts));
+        let notification = end_notification(&named, &RunReport::of(&named, &counts));
         let published = json!(schemars::schema_for!(crate::notifications::Notification));
         let example = |field: &str| published["properties"][field]["examples"][0].clone();
         assert_eq!(
             [example("type"), example("title"), example("message")],
-            [json!(told.kind), json!(told.title), json!(told.message)]
+            [
+                json!(notification.kind),
+                json!(notification.title),
+                json!(notification.message)
+            ]
         );
         let published = example("data");
         let names = |data: &serde_json::Value| data.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        assert_eq!(names(&published), names(&told.data));
+        assert_eq!(names(&published), names(&notification.data));
     }
 
     #[test]
-    fn the_result_follows_from_the_counters() {
+    fn finish_derives_the_status_from_the_counters() {
         let sending = campaign(CampaignStatus::Sending);
         let end = |campaign: &Campaign, accepted, total| {
             let counts = SendCounts {

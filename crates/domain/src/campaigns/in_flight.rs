@@ -11,12 +11,12 @@ use super::refusals::Refusals;
 use super::{ClaimedSend, RunBlock, SendResult};
 use crate::shared::{ContactId, SendId};
 
-/// How many sends may be started and not recorded: as many as a crash leaves unknown at most, and as many as can still
-/// leave after a cancel.
-const OPEN: usize = 50;
+/// The most sends that are started and not recorded. It bounds the unknown outcomes after a crash and the messages that
+/// can still leave after a cancel.
+const MAX_IN_FLIGHT: usize = 50;
 
-/// Results are written together, so many at least as long as more can be started.
-const BATCH: usize = 10;
+/// Results are recorded in batches of at least this size, as long as more sends can start.
+const MIN_RESULT_BATCH: usize = 10;
 
 /// A result, and why the run has to pause after it, if it has to.
 pub(super) type CompletedCall = (SendId, SendResult, Option<RunBlock>);
@@ -52,8 +52,8 @@ impl<'a> InFlightSends<'a> {
         self.waiting.is_empty()
     }
 
-    /// Whether something was started and not recorded.
-    pub(super) fn are_open(&self) -> bool {
+    /// Whether a send was started and not recorded.
+    pub(super) fn has_unrecorded(&self) -> bool {
         !self.calls.is_empty() || !self.results.is_empty()
     }
 
@@ -61,12 +61,13 @@ impl<'a> InFlightSends<'a> {
     /// first.
     pub(super) fn next_batch(&mut self, size: usize) -> Option<SendBatch> {
         let size = size.min(self.waiting.len());
-        let write = self.results.len() >= BATCH || self.calls.len() + self.results.len() + size > OPEN.max(size);
-        let unwritten = if write { 0 } else { self.results.len() };
-        if self.calls.len() + unwritten + size > OPEN.max(size) {
+        let limit = MAX_IN_FLIGHT.max(size);
+        let record = self.results.len() >= MIN_RESULT_BATCH || self.calls.len() + self.results.len() + size > limit;
+        let unrecorded = if record { 0 } else { self.results.len() };
+        if self.calls.len() + unrecorded + size > limit {
             return None;
         }
-        let results = if write {
+        let results = if record {
             std::mem::take(&mut self.results)
         } else {
             vec![]
@@ -75,32 +76,31 @@ impl<'a> InFlightSends<'a> {
         Some(SendBatch { sends, results })
     }
 
-    /// Nothing that waits will start.
-    pub(super) fn forget_waiting(&mut self) {
+    pub(super) fn clear_waiting(&mut self) {
         self.waiting.clear();
     }
 
-    /// Lets calls leave.
-    pub(super) async fn launch(&mut self, calls: impl IntoIterator<Item = BoxFuture<'a, CompletedCall>>) {
+    /// Adds calls and polls them once, so that their requests leave now.
+    pub(super) async fn start_calls(&mut self, calls: impl IntoIterator<Item = BoxFuture<'a, CompletedCall>>) {
         self.calls.extend(calls);
         // A call begins when it is first looked at.
         while let Some(Some(completed)) = poll_immediate(self.calls.next()).await {
-            self.take_in(Some(completed));
+            self.add_completed(Some(completed));
         }
     }
 
-    /// Takes in what is known without a call, or of another try to write it.
-    pub(super) fn settle(&mut self, results: impl IntoIterator<Item = (SendId, SendResult)>) {
+    /// Adds results that need no call, or that have to be recorded again.
+    pub(super) fn add_results(&mut self, results: impl IntoIterator<Item = (SendId, SendResult)>) {
         self.results.extend(results);
     }
 
     /// Why the run has to pause, if it has to.
     pub(super) fn block(&self) -> Option<RunBlock> {
-        let refused = || {
+        let refusal_block = || {
             let reason = self.refusals.pause_reason()?;
             Some(RunBlock { reason, review: None })
         };
-        self.block.clone().or_else(refused)
+        self.block.clone().or_else(refusal_block)
     }
 
     /// Whether the number was too fast since this was asked last.
@@ -108,33 +108,32 @@ impl<'a> InFlightSends<'a> {
         std::mem::take(&mut self.throttled)
     }
 
-    /// Does something while the calls go on.
-    pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+    /// Awaits `work` and drives the running calls at the same time.
+    pub(super) async fn drive_during<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         while !self.calls.is_empty() {
             match select(work.as_mut(), self.calls.next()).await {
-                Either::Left((done, _)) => return done,
-                Either::Right((completed, _)) => self.take_in(completed),
+                Either::Left((output, _)) => return output,
+                Either::Right((completed, _)) => self.add_completed(completed),
             }
         }
         work.await
     }
 
-    /// Waits for the end of one call.
-    pub(super) async fn one(&mut self) {
+    pub(super) async fn wait_for_one_call(&mut self) {
         let completed = self.calls.next().await;
-        self.take_in(completed);
+        self.add_completed(completed);
     }
 
     /// Waits for the end of all calls, and gives every result that is not written.
     pub(super) async fn drain(&mut self) -> Vec<(SendId, SendResult)> {
         while !self.calls.is_empty() {
-            self.one().await;
+            self.wait_for_one_call().await;
         }
         std::mem::take(&mut self.results)
     }
 
-    fn take_in(&mut self, completed: Option<CompletedCall>) {
+    fn add_completed(&mut self, completed: Option<CompletedCall>) {
         if let Some((send, result, block)) = completed {
             self.refusals.add(&result);
             self.throttled |= matches!(result, SendResult::Throttled { .. });

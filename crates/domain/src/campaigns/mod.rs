@@ -34,7 +34,7 @@
 
 mod audience;
 mod content;
-mod deciding;
+mod concurrent_commands;
 mod dispatch;
 #[cfg(test)]
 mod dispatch_tests;
@@ -70,7 +70,7 @@ pub use events::{MessageStatusEvent, started_event};
 pub use failure::{Failure, FailureClass, LeftOut, LeftOutReason, NO_CODE, RETRY_RULES, RetryReport, RetryRule};
 pub use finish::finish;
 pub use model::*;
-pub use outcome::{RunBlock, SendOutcome, SendResult, settle};
+pub use outcome::{RunBlock, SendOutcome, SendResult, to_result};
 pub use ports::*;
 pub use preconditions::{failed_preconditions, may_be_sent, required_placeholders};
 pub use preview::{Preview, PreviewContact, PreviewFacts, PreviewMessage, PreviewRecipient, PreviewRefusal, preview};

@@ -5,8 +5,8 @@ use time::Duration;
 use crate::shared::{GatewayError, SendId, redacted_debug};
 use crate::templates::MetaStatus;
 
-/// How often a send that surely did not leave is tried again.
-const RETRIES: u32 = 5;
+/// The most retries of a send that certainly did not leave.
+const MAX_RETRIES: u32 = 5;
 
 /// The number sends faster than WhatsApp lets it.
 const THROUGHPUT: i64 = 130_429;
@@ -24,14 +24,9 @@ pub enum SendOutcome {
         /// The recipient's id with the platform, where it told one.
         wa_id: Option<String>,
     },
-    /// Refused for good, this one message.
-    Failed {
-        /// The platform's code.
-        code: i64,
-        /// The platform's words.
-        message: String,
-    },
-    /// Surely not processed: throttled, or no connection was ever made. Safe to try again.
+    /// WhatsApp permanently rejected this one message.
+    Failed { code: i64, message: String },
+    /// Certainly not processed: throttled, or no connection was made. Safe to retry.
     Throttled {
         /// The platform's code, where it answered.
         code: Option<i64>,
@@ -40,24 +35,13 @@ pub enum SendOutcome {
         /// How long it asked to wait.
         retry_after: Option<Duration>,
     },
-    /// Refused in a way that every other send of the run would be: token, permission, template, account.
-    RunBlocked {
-        /// The platform's code.
-        code: i64,
-        /// The platform's words.
-        message: String,
-    },
-    /// Perhaps processed: time-out, reset, unreadable or 5xx answer after the request left. Never sent again.
-    Unknown {
-        /// What happened.
-        detail: String,
-    },
-    /// Perhaps processed, and no other send of the run would fare better: the answer says no, and not in the platform's
-    /// words, as a proxy's does, or whoever answers at a wrong address. Never sent again.
-    OpaqueRejection {
-        /// What happened.
-        detail: String,
-    },
+    /// Rejected for a reason that concerns every send of the run: token, permission, template or account.
+    RunBlocked { code: i64, message: String },
+    /// Possibly processed: a timeout, a reset, or an unreadable or 5xx response after the request left. Never resent.
+    Unknown { detail: String },
+    /// Possibly processed, and every other send of the run would fail too: a rejection without WhatsApp's error body,
+    /// for example from a proxy or from another server at a wrong address. Never resent.
+    OpaqueRejection { detail: String },
 }
 
 redacted_debug!(
@@ -112,19 +96,13 @@ pub enum SendResult {
     },
     /// Nobody knows: it stays pending until news or time settles it.
     Unknown,
-    /// It did not leave: it waits for another claim, after the delay. One more attempt is counted.
-    Deferred {
-        /// How long.
-        delay: Duration,
-    },
-    /// It did not leave, because its number sends faster than it may: it waits for another claim, after the delay. No
-    /// attempt is counted, since the number's rate is at fault and goes down.
-    Throttled {
-        /// How long.
-        delay: Duration,
-    },
-    /// It was started and surely not processed, and no attempt is counted: the run stops, and the send is due again. Only
-    /// for sends that the reporter itself marked as started; nobody else can have started them meanwhile.
+    /// The message did not leave. The send is due again after the delay, and the attempt counts.
+    Deferred { delay: Duration },
+    /// The message did not leave, because its number exceeds its send rate. The send is due again after the delay. The
+    /// attempt does not count: the cause is the number's rate, which is halved.
+    Throttled { delay: Duration },
+    /// The send was started and certainly not processed. The run stops, the send is due again, and the attempt does not
+    /// count. Only for sends that the caller itself started, since no other worker can have started them since.
     Released,
 }
 
@@ -148,8 +126,9 @@ pub struct RunBlock {
     pub review: Option<MetaStatus>,
 }
 
-/// What follows from an outcome for the send (tried `attempts` times before) and, where it has to wait, for the run.
-pub fn settle(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, SendResult, Option<RunBlock>) {
+/// The result of a send from the outcome of its call, and the reason to pause its run, if there is one. `attempts`
+/// counts earlier attempts.
+pub fn to_result(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, SendResult, Option<RunBlock>) {
     let (result, block) = match outcome {
         SendOutcome::Accepted { message_id, wa_id } => (
             SendResult::Sent {
@@ -171,39 +150,39 @@ pub fn settle(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, Sen
             ..
         } => (
             SendResult::Throttled {
-                delay: spread(send, attempts, backoff(None, 0, retry_after)),
+                delay: with_jitter(send, attempts, backoff(None, 0, retry_after)),
             },
             None,
         ),
-        SendOutcome::Throttled { code, message, .. } if attempts >= RETRIES => (
+        SendOutcome::Throttled { code, message, .. } if attempts >= MAX_RETRIES => (
             SendResult::Failed {
                 code,
-                message: format!("gave up after {RETRIES} retries: {message}"),
+                message: format!("gave up after {MAX_RETRIES} retries: {message}"),
             },
             None,
         ),
         SendOutcome::Throttled { code, retry_after, .. } => (
             SendResult::Deferred {
-                delay: spread(send, attempts, backoff(code, attempts, retry_after)),
+                delay: with_jitter(send, attempts, backoff(code, attempts, retry_after)),
             },
             None,
         ),
         SendOutcome::RunBlocked { code, message } => {
             let reason = format!("{message} (code {code})");
-            let review = review(code);
+            let review = review_from_code(code);
             (SendResult::Released, Some(RunBlock { reason, review }))
         }
         SendOutcome::Unknown { .. } => (SendResult::Unknown, None),
         SendOutcome::OpaqueRejection { detail } => {
-            let reason = format!("the messaging platform cannot be reached: {detail}");
+            let reason = format!("WhatsApp cannot be reached: {detail}");
             (SendResult::Unknown, Some(RunBlock { reason, review: None }))
         }
     };
     (send, result, block)
 }
 
-/// What a code says of the template.
-fn review(code: i64) -> Option<MetaStatus> {
+/// The template's review status that an error code implies.
+fn review_from_code(code: i64) -> Option<MetaStatus> {
     match code {
         132_015 => Some(MetaStatus::Paused),
         132_016 => Some(MetaStatus::Disabled),
@@ -220,9 +199,9 @@ fn backoff(code: Option<i64>, attempts: u32, retry_after: Option<Duration>) -> D
     retry_after.unwrap_or(Duration::ZERO).max(wait).min(BACKOFF_MAX)
 }
 
-/// Up to a quarter longer, so that what was throttled together does not come again together. By the send's own id, which
-/// is as good as random and the same whenever it is asked.
-fn spread(send: SendId, attempts: u32, wait: Duration) -> Duration {
+/// Deterministic jitter: adds up to a quarter, so that sends that were throttled together are not retried together. It
+/// depends on the send's random id.
+fn with_jitter(send: SendId, attempts: u32, wait: Duration) -> Duration {
     let [share, ..] = send.0.as_u128().rotate_left(attempts.saturating_mul(8)).to_be_bytes();
     wait.saturating_add(wait * u32::from(share) / 1024)
 }
@@ -233,8 +212,8 @@ mod tests {
 
     use super::*;
 
-    fn settled(attempts: u32, outcome: SendOutcome) -> (SendResult, Option<RunBlock>) {
-        let (_, result, block) = settle(SendId(Uuid::nil()), attempts, outcome);
+    fn result_of(attempts: u32, outcome: SendOutcome) -> (SendResult, Option<RunBlock>) {
+        let (_, result, block) = to_result(SendId(Uuid::nil()), attempts, outcome);
         (result, block)
     }
 
@@ -247,22 +226,22 @@ mod tests {
     }
 
     #[test]
-    fn throttling_is_retried_with_growing_waits_and_then_fails() {
+    fn throttled_send_backs_off_and_fails_after_the_last_retry() {
         let delays = |code| {
-            (0..5).map(move |attempt| match settled(attempt, throttled(code, None)) {
+            (0..5).map(move |attempt| match result_of(attempt, throttled(code, None)) {
                 (SendResult::Deferred { delay }, None) => delay.whole_seconds(),
-                other => panic!("{other:?}"),
+                unexpected => panic!("{unexpected:?}"),
             })
         };
         assert_eq!(delays(80_007).collect::<Vec<_>>(), [1, 2, 4, 8, 16]);
         assert_eq!(delays(131_056).collect::<Vec<_>>(), [1, 4, 16, 60, 60]);
         assert!(matches!(
-            settled(5, throttled(4, None)).0,
+            result_of(5, throttled(4, None)).0,
             SendResult::Failed { code: Some(4), .. }
         ));
-        let asked = settled(0, throttled(4, Some(Duration::seconds(7)))).0;
+        let with_retry_after = result_of(0, throttled(4, Some(Duration::seconds(7)))).0;
         assert_eq!(
-            asked,
+            with_retry_after,
             SendResult::Deferred {
                 delay: Duration::seconds(7)
             }
@@ -270,9 +249,9 @@ mod tests {
     }
 
     #[test]
-    fn a_number_over_its_rate_costs_no_send_an_attempt() {
+    fn throttled_number_counts_no_attempt() {
         for attempts in [0, 3, 5, 4_000_000_000] {
-            let (result, block) = settled(attempts, throttled(130_429, None));
+            let (result, block) = result_of(attempts, throttled(130_429, None));
             assert_eq!(block, None);
             assert_eq!(
                 result,
@@ -281,9 +260,9 @@ mod tests {
                 }
             );
         }
-        let asked = settled(5, throttled(130_429, Some(Duration::seconds(7)))).0;
+        let with_retry_after = result_of(5, throttled(130_429, Some(Duration::seconds(7)))).0;
         assert_eq!(
-            asked,
+            with_retry_after,
             SendResult::Throttled {
                 delay: Duration::seconds(7)
             }
@@ -291,13 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_throttled_together_comes_again_apart() {
+    fn jitter_separates_sends_throttled_together() {
         let sends = (0..100_u128).map(|n| {
             SendId(Uuid::from_u128(
                 n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835),
             ))
         });
-        let waits: std::collections::BTreeSet<_> = sends.map(|send| spread(send, 2, Duration::seconds(4))).collect();
+        let wait = |send| with_jitter(send, 2, Duration::seconds(4));
+        let waits: std::collections::BTreeSet<_> = sends.map(wait).collect();
         assert!(waits.len() > 60, "{waits:?}");
         let (first, last) = (*waits.first().unwrap(), *waits.last().unwrap());
         assert!(
@@ -308,40 +288,40 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_only_of_what_surely_did_not_leave() {
+    fn refusal_is_none_for_a_message_that_may_have_left() {
         let (code, message, retry_after) = (131_026, "not a number", None);
-        let words = || message.to_owned();
+        let text = || message.to_owned();
         let throttled = |code| SendOutcome::Throttled {
             code,
-            message: words(),
+            message: text(),
             retry_after,
         };
-        let (message_id, wa_id) = (words(), None);
+        let (message_id, wa_id) = (text(), None);
         let refused = "the outside system refused (131026): not a number";
-        for (outcome, told) in [
+        for (outcome, expected) in [
             (SendOutcome::Accepted { message_id, wa_id }, None),
-            (SendOutcome::Unknown { detail: words() }, None),
-            (SendOutcome::OpaqueRejection { detail: words() }, None),
-            (SendOutcome::Failed { code, message: words() }, Some(refused)),
-            (SendOutcome::RunBlocked { code, message: words() }, Some(refused)),
+            (SendOutcome::Unknown { detail: text() }, None),
+            (SendOutcome::OpaqueRejection { detail: text() }, None),
+            (SendOutcome::Failed { code, message: text() }, Some(refused)),
+            (SendOutcome::RunBlocked { code, message: text() }, Some(refused)),
             (throttled(Some(code)), Some(refused)),
             (throttled(None), Some("the outside system is unavailable: not a number")),
         ] {
             let refusal = outcome.refusal().map(|refusal| refusal.to_string());
-            assert_eq!(refusal.as_deref(), told, "{outcome:?}");
+            assert_eq!(refusal.as_deref(), expected, "{outcome:?}");
         }
     }
 
     #[test]
-    fn an_ambiguous_call_is_never_tried_again() {
-        let (result, pause) = settled(
+    fn ambiguous_call_becomes_unknown() {
+        let (result, pause) = result_of(
             0,
             SendOutcome::Unknown {
                 detail: "time-out".into(),
             },
         );
         assert_eq!((result, pause), (SendResult::Unknown, None));
-        let (result, block) = settled(
+        let (result, block) = result_of(
             0,
             SendOutcome::OpaqueRejection {
                 detail: "HTTP 403".into(),
@@ -352,8 +332,8 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_the_run_stops_it_and_costs_the_send_nothing() {
-        let (result, pause) = settled(
+    fn blocked_run_pauses_and_releases_its_send() {
+        let (result, pause) = result_of(
             0,
             SendOutcome::RunBlocked {
                 code: 190,
@@ -374,7 +354,7 @@ mod tests {
             (132_001, None),
         ] {
             let message = "template".into();
-            let (_, block) = settled(0, SendOutcome::RunBlocked { code, message });
+            let (_, block) = result_of(0, SendOutcome::RunBlocked { code, message });
             assert_eq!(block.unwrap().review, review);
         }
     }

@@ -5,13 +5,13 @@ use time::Duration;
 const FIRST_DELAY: Duration = Duration::SECOND;
 const LONGEST_DELAY: Duration = Duration::minutes(5);
 
-/// So many delays are more than three hours: longer than any ordinary outage.
-const DELAYS: u32 = 45;
+/// The most consecutive delays. Together they exceed three hours: longer than an ordinary outage.
+const MAX_DELAYS: u32 = 45;
 
 /// Exponential backoff: the next delay of a run that was postponed so often in a row. None: it has waited long enough.
 pub(super) fn next_delay(postponed: u32) -> Option<Duration> {
     let delay = FIRST_DELAY.checked_mul(2_i32.saturating_pow(postponed));
-    (postponed < DELAYS).then(|| delay.map_or(LONGEST_DELAY, |delay| delay.min(LONGEST_DELAY)))
+    (postponed < MAX_DELAYS).then(|| delay.map_or(LONGEST_DELAY, |delay| delay.min(LONGEST_DELAY)))
 }
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_grow_to_five_minutes_and_end_after_three_hours() {
+    fn next_delay_grows_to_five_minutes_and_ends_after_hours() {
         let delays: Vec<i64> = (0..).map_while(next_delay).map(Duration::whole_seconds).collect();
         assert_eq!(delays[..10], [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
         assert_eq!(delays.iter().max(), Some(&300));

@@ -114,7 +114,7 @@ mod tests {
     use crate::shared::{CampaignId, MockClock, MockIds};
 
     #[test]
-    fn all_that_speaks_against_a_run_is_told() {
+    fn failed_preconditions_lists_all_of_them() {
         let mut worst = facts();
         worst.campaign.status = CampaignStatus::Sent;
         worst.template = None;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn resume_refuses_what_a_start_refuses() {
+    fn resume_requires_the_preconditions_of_a_start() {
         assert_eq!(failed_resume_precondition(&paused()), None);
         for (status, refused) in [
             (MetaStatus::Draft, false),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_template_that_cannot_be_sent_refuses_send_and_schedule() {
+    async fn send_and_schedule_refuse_an_unsendable_template() {
         for schedule in [false, true] {
             let facts = facts();
             let template = facts.template.map(|template| Template {

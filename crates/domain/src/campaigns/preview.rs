@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_are_shown_what_they_would_read() {
+    fn preview_renders_the_messages_of_the_first_contacts() {
         let shown = preview(preview_facts());
         assert_eq!((shown.recipients, &shown.refusals[..]), (4, &[][..]));
         let bodies: Vec<_> = shown
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_template_there_is_nothing_to_show() {
+    fn preview_without_a_template_has_no_messages() {
         let mut bare = preview_facts();
         bare.facts.template = None;
         let shown = preview(bare);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_speaks_against_a_run_is_told_once_and_in_the_words_of_its_refusal() {
+    fn preview_lists_each_refusal_once_with_its_message() {
         let mut worst = preview_facts();
         worst.facts.campaign.status = CampaignStatus::Sent;
         worst.facts.campaign.variables = Some(Variables([("2".to_owned(), " ".to_owned())].into()));
@@ -266,26 +266,32 @@ mod tests {
         ];
         assert_eq!(reasons(worst.clone()), all);
         let shown = preview(worst.clone());
-        let of = |at: usize| shown.refusals[at].message.as_str();
-        assert_eq!(of(0), "a campaign in status sent cannot be sent");
-        assert!(of(2).contains("{{2}}") && of(4).contains("{{1}}"), "{shown:?}");
-        assert!(of(3).contains("\"Frios\""));
-        assert_eq!(of(5), "the run needs 4 messages, and 1 of this month's 250 are left");
+        let message = |at: usize| shown.refusals[at].message.as_str();
+        assert_eq!(message(0), "a campaign in status sent cannot be sent");
+        assert!(
+            message(2).contains("{{2}}") && message(4).contains("{{1}}"),
+            "{shown:?}"
+        );
+        assert!(message(3).contains("\"Frios\""));
+        assert_eq!(
+            message(5),
+            "the run needs 4 messages, and 1 of this month's 250 are left"
+        );
         worst.facts.billing.plan = "gold".into();
         worst.recipients = 0;
         worst.empty = vec![];
-        let of_nobody = [
+        let without_recipients = [
             "status",
             "template_not_approved",
             "empty_placeholder",
             "no_active_plan",
             "segment_deleted",
         ];
-        assert_eq!(reasons(worst)[..5], of_nobody);
+        assert_eq!(reasons(worst)[..5], without_recipients);
     }
 
     #[test]
-    fn a_retry_is_shown_where_one_may_start() {
+    fn preview_has_a_retry_only_if_one_may_start() {
         let retry = RetryReport {
             tried: 2,
             left_out: vec![],
@@ -307,20 +313,24 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_apart_from_a_month_that_is_used_up() {
-        let nobody = PreviewFacts {
+    fn preview_distinguishes_no_recipients_from_a_full_quota() {
+        let without_recipients = PreviewFacts {
             recipients: 0,
             first: vec![],
             used: 250,
             ..preview_facts()
         };
-        assert_eq!(reasons(nobody), ["no_recipients"]);
-        let full = |used| PreviewFacts {
+        assert_eq!(reasons(without_recipients), ["no_recipients"]);
+        let with_usage = |used| PreviewFacts {
             used,
             ..preview_facts()
         };
-        assert_eq!(reasons(full(246)), Vec::<&str>::new());
-        assert_eq!(reasons(full(247)), ["quota_exceeded"]);
-        assert!(preview(full(400)).refusals[0].message.contains("0 of this month's 250"));
+        assert_eq!(reasons(with_usage(246)), Vec::<&str>::new());
+        assert_eq!(reasons(with_usage(247)), ["quota_exceeded"]);
+        assert!(
+            preview(with_usage(400)).refusals[0]
+                .message
+                .contains("0 of this month's 250")
+        );
     }
 }

@@ -70,17 +70,17 @@ impl StatusPricing {
     /// Whether this replaces the stored price: it says something else, and its status is not older. Within one second the
     /// status that is further along is the later one.
     fn corrects(&self, stored: &Self) -> bool {
-        let (now, before) = (&self.pricing, &stored.pricing);
-        let same = Pricing {
-            priced_at: before.priced_at,
-            ..now.clone()
-        } == *before;
-        let older = match now.priced_at.cmp(&before.priced_at) {
+        let (new, old) = (&self.pricing, &stored.pricing);
+        let is_same = Pricing {
+            priced_at: old.priced_at,
+            ..new.clone()
+        } == *old;
+        let is_older = match new.priced_at.cmp(&old.priced_at) {
             std::cmp::Ordering::Less => true,
             std::cmp::Ordering::Equal => self.status.advance(stored.status).is_some(),
             std::cmp::Ordering::Greater => false,
         };
-        !same && !older
+        !is_same && !is_older
     }
 
     /// Takes in what a status says; whether that changed the stored price.
@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    fn told(status: SendStatus, seconds: i64, category: &str) -> StatusPricing {
+    fn pricing_at(status: SendStatus, seconds: i64, category: &str) -> StatusPricing {
         let pricing = Pricing {
             billable: true,
             model: Some("PMP".into()),
@@ -141,8 +141,8 @@ mod tests {
     }
 
     #[test]
-    fn a_price_is_stored_without_nulls_and_read_back() {
-        let pricing = told(SendStatus::Read, 0, "marketing");
+    fn pricing_is_stored_without_nulls_and_read_back() {
+        let pricing = pricing_at(SendStatus::Read, 0, "marketing");
         let stored = pricing.to_stored();
         assert_eq!(
             stored,
@@ -154,16 +154,16 @@ mod tests {
     }
 
     #[test]
-    fn a_later_status_corrects_and_the_same_price_changes_nothing() {
+    fn pricing_is_corrected_only_by_a_later_different_price() {
         use SendStatus::{Delivered, Sent};
-        let stored = told(Delivered, 10, "marketing");
+        let stored = pricing_at(Delivered, 10, "marketing");
         for (incoming, corrects) in [
-            (told(Sent, 9, "utility"), false),
-            (told(Sent, 10, "utility"), false),
-            (told(Delivered, 10, "utility"), true),
-            (told(SendStatus::Read, 10, "utility"), true),
-            (told(Sent, 11, "utility"), true),
-            (told(Delivered, 11, "marketing"), false),
+            (pricing_at(Sent, 9, "utility"), false),
+            (pricing_at(Sent, 10, "utility"), false),
+            (pricing_at(Delivered, 10, "utility"), true),
+            (pricing_at(SendStatus::Read, 10, "utility"), true),
+            (pricing_at(Sent, 11, "utility"), true),
+            (pricing_at(Delivered, 11, "marketing"), false),
         ] {
             assert_eq!(incoming.corrects(&stored), corrects, "{incoming:?}");
         }
@@ -172,11 +172,11 @@ mod tests {
     proptest! {
         /// However often and in whatever order statuses come, the price is that of the latest.
         #[test]
-        fn the_order_of_arrival_does_not_matter(order in Just(vec![0_usize, 1, 2, 0, 1, 2]).prop_shuffle()) {
+        fn pricing_does_not_depend_on_the_order_of_updates(order in Just(vec![0_usize, 1, 2, 0, 1, 2]).prop_shuffle()) {
             let all = [
-                told(SendStatus::Sent, 0, "marketing"),
-                told(SendStatus::Delivered, 0, "utility"),
-                told(SendStatus::Read, 5, "service"),
+                pricing_at(SendStatus::Sent, 0, "marketing"),
+                pricing_at(SendStatus::Delivered, 0, "utility"),
+                pricing_at(SendStatus::Read, 5, "service"),
             ];
             let mut stored: Option<StatusPricing> = None;
             for position in order {

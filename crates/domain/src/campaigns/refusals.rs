@@ -2,21 +2,20 @@
 
 use super::SendResult;
 
-/// So many refused parameters in a row are no longer about single contacts: the mapping does not fit the template.
-const REFUSED_PARAMETERS: usize = 20;
+/// This many consecutive rejected parameters have one cause: the mapping does not fit the template.
+const MAX_REFUSED_PARAMETERS: usize = 20;
 
-/// A run whose last messages were all refused, so many of them, is not going to reach anybody as it is.
-const REFUSED_MESSAGES: usize = 1000;
+/// After this many consecutive rejections, the run is unlikely to reach any contact.
+const MAX_REFUSED_MESSAGES: usize = 1000;
 
-/// So many messages in a row that the number may not send, at a rate that goes down to one a second, take about an hour:
-/// it may send nothing.
-const THROTTLED_MESSAGES: usize = 5000;
+/// This many consecutive throttled messages take about an hour at the lowest send rate: the number may send nothing.
+const MAX_THROTTLED_MESSAGES: usize = 5000;
 
 /// A parameter's format does not fit the template, or its text is one that WhatsApp does not take.
 const WRONG_PARAMETER: [i64; 2] = [132_012, 132_018];
 
-/// Refusals that concern one recipient: a list may begin with any number of them.
-const OF_ONE_RECIPIENT: [i64; 7] = [131_026, 131_047, 131_049, 131_050, 131_051, 131_052, 132_018];
+/// Error codes that concern one recipient. An audience may begin with any number of such contacts.
+const RECIPIENT_CODES: [i64; 7] = [131_026, 131_047, 131_049, 131_050, 131_051, 131_052, 132_018];
 
 /// Counts refusals since the last message that WhatsApp accepted, or may have.
 #[derive(Default)]
@@ -40,7 +39,7 @@ impl Refusals {
             } => {
                 self.reason.clone_from(message);
                 self.throttled = 0;
-                self.messages += usize::from(!OF_ONE_RECIPIENT.contains(code));
+                self.messages += usize::from(!RECIPIENT_CODES.contains(code));
                 self.parameters = if WRONG_PARAMETER.contains(code) {
                     self.parameters + 1
                 } else {
@@ -55,20 +54,20 @@ impl Refusals {
     /// Why the run has to pause, if it has to.
     pub(super) fn pause_reason(&self) -> Option<String> {
         let reason = &self.reason;
-        if self.parameters >= REFUSED_PARAMETERS {
+        if self.parameters >= MAX_REFUSED_PARAMETERS {
             let count = self.parameters;
             return Some(format!(
                 "the parameters of the last {count} messages were refused: {reason}"
             ));
         }
-        if self.throttled >= THROTTLED_MESSAGES {
+        if self.throttled >= MAX_THROTTLED_MESSAGES {
             return Some(format!(
                 "WhatsApp throttled the last {} messages of the number",
                 self.throttled
             ));
         }
         let count = self.messages;
-        (count >= REFUSED_MESSAGES).then(|| format!("{count} messages in a row were refused: {reason}"))
+        (count >= MAX_REFUSED_MESSAGES).then(|| format!("{count} messages in a row were refused: {reason}"))
     }
 }
 
@@ -92,7 +91,7 @@ mod tests {
         }
     }
 
-    fn after(results: impl IntoIterator<Item = SendResult>) -> Option<String> {
+    fn reason_after(results: impl IntoIterator<Item = SendResult>) -> Option<String> {
         let mut refusals = Refusals::default();
         for result in results {
             refusals.add(&result);
@@ -101,57 +100,60 @@ mod tests {
     }
 
     #[test]
-    fn parameters_refused_twenty_times_in_a_row_pause() {
+    fn refusals_pause_after_twenty_refused_parameters() {
         for code in WRONG_PARAMETER {
             let twenty = || vec![refused(code); 20];
-            assert_eq!(after(vec![refused(code); 19]), None);
+            assert_eq!(reason_after(vec![refused(code); 19]), None);
             let reason = format!("the parameters of the last 20 messages were refused: refused with {code}");
-            assert_eq!(after(twenty()), Some(reason));
+            assert_eq!(reason_after(twenty()), Some(reason));
             for between in [sent(), SendResult::Unknown, refused(131_026)] {
                 let mut results = twenty();
                 results.insert(10, between);
-                assert_eq!(after(results), None);
+                assert_eq!(reason_after(results), None);
             }
             let mut results = twenty();
             results.insert(10, SendResult::Released);
-            assert!(after(results).is_some(), "what is tried again ends no row");
+            assert!(
+                reason_after(results).is_some(),
+                "a retried send does not reset the count"
+            );
         }
     }
 
     #[test]
-    fn a_number_that_may_send_nothing_pauses() {
+    fn refusals_pause_a_number_that_may_send_nothing() {
         let throttled = SendResult::Throttled {
             delay: Duration::SECOND,
         };
-        assert_eq!(after(vec![throttled.clone(); 4999]), None);
-        let reason = after(vec![throttled.clone(); 5000]).unwrap();
+        assert_eq!(reason_after(vec![throttled.clone(); 4999]), None);
+        let reason = reason_after(vec![throttled.clone(); 5000]).unwrap();
         assert!(reason.contains("throttled the last 5000"), "{reason}");
         for between in [sent(), SendResult::Unknown, refused(131_026)] {
             let mut results = vec![throttled.clone(); 6000];
             results.insert(3000, between);
-            assert_eq!(after(results), None);
+            assert_eq!(reason_after(results), None);
         }
     }
 
     #[test]
-    fn a_thousand_refusals_pause_unless_they_concern_recipients() {
-        assert_eq!(after(vec![refused(100); 999]), None);
+    fn refusals_pause_after_a_thousand_not_about_recipients() {
+        assert_eq!(reason_after(vec![refused(100); 999]), None);
         assert_eq!(
-            after(vec![refused(100); 1000]),
+            reason_after(vec![refused(100); 1000]),
             Some("1000 messages in a row were refused: refused with 100".into())
         );
-        for code in OF_ONE_RECIPIENT
+        for code in RECIPIENT_CODES
             .into_iter()
             .filter(|code| !WRONG_PARAMETER.contains(code))
         {
-            assert_eq!(after(vec![refused(code); 5000]), None, "{code}");
-            // They end no row either: nothing was accepted.
+            assert_eq!(reason_after(vec![refused(code); 5000]), None, "{code}");
+            // They do not reset the count either, since WhatsApp accepted nothing.
             let mut results = vec![refused(100); 999];
             results.extend([refused(code), refused(100)]);
-            assert!(after(results).is_some(), "{code}");
+            assert!(reason_after(results).is_some(), "{code}");
         }
         let mut results = vec![refused(100); 999];
         results.extend([sent(), refused(100)]);
-        assert_eq!(after(results), None);
+        assert_eq!(reason_after(results), None);
     }
 }

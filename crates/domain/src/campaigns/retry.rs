@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-use super::start::Tally;
+use super::start::BatchProgress;
 use super::{
     Campaign, CampaignError, Campaigns, Command, QueuedRun, QueuedStart, Refusal, RetryOutcome, RetryReport, Scheduler,
     Trigger, prepare_retry,
@@ -128,7 +128,7 @@ impl Campaigns {
         id: CampaignId,
         request: RetryRequest,
     ) -> Result<RetriedCampaign, CampaignError> {
-        self.decided(tenant, id, Command::ScheduleRetry, async |stored, status| {
+        self.apply_command(tenant, id, Command::ScheduleRetry, async |stored, status| {
             let audit = tenant.audit(AuditAction::Update, "campaign", id);
             let schedule = RetrySchedule {
                 expected_version: stored.version,
@@ -160,7 +160,7 @@ impl Campaigns {
 
     /// Gives a scheduled retry up; the campaign stays as it ended.
     pub(super) async fn unschedule_retry(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
-        self.decided(tenant, id, Command::ScheduleRetry, async |stored, status| {
+        self.apply_command(tenant, id, Command::ScheduleRetry, async |stored, status| {
             if stored.retry_scheduled_at.is_none() {
                 let command = Command::Unschedule;
                 return Err(Refusal::Status { status, command }.into());
@@ -181,11 +181,11 @@ impl Campaigns {
     /// Starts up to `limit` scheduled retries whose time has come, on behalf of who scheduled them, and returns how many
     /// were started or given up. A failure of one delays no other one; it is returned if nothing else was done.
     pub async fn start_due_retries(&self, limit: i64) -> Result<usize, StoreError> {
-        let mut tally = Tally::default();
+        let mut progress = BatchProgress::default();
         for due in self.runs.due_retries(limit).await? {
-            tally.add(self.start_due_retry(due).await)?;
+            progress.add(self.start_due_retry(due).await)?;
         }
-        tally.end()
+        progress.into_result()
     }
 
     /// False: the retry was replaced, given up or started by another caller.
@@ -225,13 +225,12 @@ impl Campaigns {
             updated_at: now,
             ..stored.clone()
         };
-        let events = [Event::Notification(not_retried(&ended, &refusal))];
+        let events = [Event::Notification(refused_retry_notification(&ended, &refusal))];
         Ok(self.store.update(&ended, &stored, &events).await? == WriteOutcome::Done)
     }
 }
 
-/// What people are told of a scheduled retry that did not start.
-fn not_retried(campaign: &Campaign, refusal: &Refusal) -> NotificationDraft {
+fn refused_retry_notification(campaign: &Campaign, refusal: &Refusal) -> NotificationDraft {
     NotificationDraft {
         kind: NotificationKind::Warning,
         title: format!("Failed sends not retried: {}", campaign.name),
@@ -265,11 +264,11 @@ mod tests {
         }
     }
 
-    fn of(campaign: Campaign) -> RunFacts {
+    fn facts_of(campaign: Campaign) -> RunFacts {
         RunFacts { campaign, ..facts() }
     }
 
-    fn at(not_before: OffsetDateTime) -> RetryRequest {
+    fn request_at(not_before: OffsetDateTime) -> RetryRequest {
         RetryRequest {
             codes: Some(vec![131_026]),
             not_before: Some(not_before),
@@ -286,13 +285,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_is_checked_before_the_campaign_is_read() {
-        let many = |count| RetryRequest {
+    async fn retry_request_is_checked_before_the_campaign_is_read() {
+        let with_codes = |count| RetryRequest {
             codes: Some(vec![1; count]),
             ..RetryRequest::default()
         };
-        let late = at(NOW + MAX_DELAY + Duration::SECOND);
-        for (request, field) in [(many(0), "codes"), (many(51), "codes"), (late, "not_before")] {
+        let late = request_at(NOW + MAX_DELAY + Duration::SECOND);
+        for (request, field) in [
+            (with_codes(0), "codes"),
+            (with_codes(51), "codes"),
+            (late, "not_before"),
+        ] {
             let campaigns = campaigns(MockCampaignStore::new(), MockRunStore::new());
             let refused = campaigns.retry_failed(&tenant(), ended().id, request).await;
             assert!(
@@ -300,35 +303,35 @@ mod tests {
                 "{refused:?}"
             );
         }
-        for request in [many(1), many(50), at(NOW + MAX_DELAY)] {
+        for request in [with_codes(1), with_codes(50), request_at(NOW + MAX_DELAY)] {
             request.check(NOW).unwrap();
         }
     }
 
     #[tokio::test]
-    async fn failed_sends_are_tried_again_where_the_store_finds_some() {
+    async fn retry_succeeds_if_the_store_finds_failed_sends() {
         let nothing = Refusal::NothingToRetry { left_out: vec![] };
-        for (outcome, goes) in [
+        for (outcome, succeeds) in [
             (started(), true),
             (RetryOutcome::Refused(nothing), false),
             (RetryOutcome::Refused(Refusal::Contended), false),
             (RetryOutcome::Missing, false),
         ] {
             let mut runs = MockRunStore::new();
-            runs.expect_facts().returning(|_, _| Ok(Some(of(ended()))));
+            runs.expect_facts().returning(|_, _| Ok(Some(facts_of(ended()))));
             runs.expect_retry()
                 .times(1)
-                .withf(|retry| retry.request == at(NOW) && retry.expected_version == retry.campaign.version)
+                .withf(|retry| retry.request == request_at(NOW) && retry.expected_version == retry.campaign.version)
                 .returning(move |_| Ok(outcome.clone()));
             let retried = campaigns(MockCampaignStore::new(), runs)
-                .retry_failed(&tenant(), ended().id, at(NOW))
+                .retry_failed(&tenant(), ended().id, request_at(NOW))
                 .await;
-            assert_eq!(retried.is_ok(), goes);
+            assert_eq!(retried.is_ok(), succeeds);
         }
     }
 
     #[tokio::test]
-    async fn a_retry_in_the_future_is_scheduled_and_audited() {
+    async fn retry_in_the_future_is_scheduled_and_audited() {
         let time = NOW + Duration::DAY;
         let mut store = MockCampaignStore::new();
         store.expect_find().returning(|_, _| Ok(Some(ended())));
@@ -338,13 +341,13 @@ mod tests {
             .withf(move |schedule| {
                 let audited =
                     json!({ "retry": { "codes": [131_026], "not_before": "2026-03-02T12:00:00.000Z", "force": true } });
-                schedule.request == at(time)
+                schedule.request == request_at(time)
                     && schedule.scheduler.user_id == tenant().actor.user_id
                     && matches!(&schedule.events[..], [Event::Audit(audit)] if audit.changes == Some(audited))
             })
             .returning(|_| Ok((WriteOutcome::Done, RetryReport::default())));
         let scheduled = campaigns(store, runs)
-            .retry_failed(&tenant(), ended().id, at(time))
+            .retry_failed(&tenant(), ended().id, request_at(time))
             .await
             .unwrap();
         assert_eq!(
@@ -356,13 +359,13 @@ mod tests {
             .expect_find()
             .returning(|_, _| Ok(Some(campaign(CampaignStatus::Sending))));
         let refused = campaigns(sending, MockRunStore::new())
-            .retry_failed(&tenant(), ended().id, at(time))
+            .retry_failed(&tenant(), ended().id, request_at(time))
             .await;
         assert!(matches!(refused, Err(CampaignError::Refused(Refusal::Status { .. }))));
     }
 
     #[tokio::test]
-    async fn unschedule_gives_a_scheduled_retry_up_and_keeps_the_status() {
+    async fn unschedule_cancels_a_scheduled_retry_only() {
         let mut store = MockCampaignStore::new();
         store.expect_find().returning(|_, _| {
             Ok(Some(Campaign {
@@ -374,11 +377,14 @@ mod tests {
             .expect_update()
             .times(1)
             .returning(|_, _, _| Ok(WriteOutcome::Done));
-        let left = campaigns(store, MockRunStore::new())
+        let unscheduled = campaigns(store, MockRunStore::new())
             .unschedule(&tenant(), ended().id)
             .await
             .unwrap();
-        assert_eq!((left.status, left.retry_scheduled_at), (CampaignStatus::Partial, None));
+        assert_eq!(
+            (unscheduled.status, unscheduled.retry_scheduled_at),
+            (CampaignStatus::Partial, None)
+        );
         let mut store = MockCampaignStore::new();
         store.expect_find().returning(|_, _| Ok(Some(ended())));
         let refused = campaigns(store, MockRunStore::new())
@@ -393,7 +399,7 @@ mod tests {
                 account_id: tenant().account_id,
                 campaign_id: ended().id,
             },
-            request: at(NOW),
+            request: request_at(NOW),
             scheduler: Scheduler {
                 user_id: tenant().actor.user_id,
                 support_admin: None,
@@ -402,7 +408,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_due_retry_starts_or_is_given_up_with_a_warning() {
+    async fn due_retry_starts_or_is_refused_with_a_warning() {
         let nothing = Refusal::NothingToRetry { left_out: vec![] };
         for (outcome, done, warnings) in [
             (started(), 1, 0),
@@ -414,39 +420,39 @@ mod tests {
             let mut runs = MockRunStore::new();
             runs.expect_due_retries().returning(|_| Ok(vec![due()]));
             runs.expect_facts().returning(|_, _| {
-                Ok(Some(of(Campaign {
+                Ok(Some(facts_of(Campaign {
                     retry_scheduled_at: Some(NOW),
                     ..ended()
                 })))
             });
-            let given = outcome.clone();
+            let retry_outcome = outcome.clone();
             runs.expect_retry()
                 .withf(|retry| retry.campaign.retry_scheduled_at.is_none() && retry.run.actor.is_some())
-                .returning(move |_| Ok(given.clone()));
-            let told = Arc::new(Mutex::new(Vec::new()));
-            let log = told.clone();
+                .returning(move |_| Ok(retry_outcome.clone()));
+            let events = Arc::new(Mutex::new(Vec::new()));
+            let log = events.clone();
             let mut store = MockCampaignStore::new();
-            store.expect_update().returning(move |campaign, _, events| {
+            store.expect_update().returning(move |campaign, _, committed| {
                 assert_eq!(campaign.retry_scheduled_at, None);
-                log.lock().unwrap().extend(events.to_vec());
+                log.lock().unwrap().extend(committed.to_vec());
                 Ok(WriteOutcome::Done)
             });
             let started = campaigns(store, runs).start_due_retries(10).await.unwrap();
-            let told = told.lock().unwrap();
-            assert_eq!((started, told.len()), (done, warnings), "{outcome:?}");
+            let events = events.lock().unwrap();
+            assert_eq!((started, events.len()), (done, warnings), "{outcome:?}");
             let warning =
                 |event: &Event| matches!(event, Event::Notification(n) if n.kind == NotificationKind::Warning);
-            assert!(told.iter().all(warning));
+            assert!(events.iter().all(warning));
         }
     }
 
     #[tokio::test]
-    async fn a_retry_that_was_replaced_is_left_alone() {
+    async fn due_retry_that_was_replaced_does_nothing() {
         for retry_scheduled_at in [None, Some(NOW + Duration::HOUR)] {
             let mut runs = MockRunStore::new();
             runs.expect_due_retries().returning(|_| Ok(vec![due()]));
             runs.expect_facts().returning(move |_, _| {
-                Ok(Some(of(Campaign {
+                Ok(Some(facts_of(Campaign {
                     retry_scheduled_at,
                     ..ended()
                 })))

@@ -43,11 +43,11 @@ impl Trigger {
 impl std::str::FromStr for Trigger {
     type Err = String;
 
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
-            .find(|trigger| trigger.as_str() == word)
-            .ok_or_else(|| format!("unknown trigger {word}"))
+            .find(|trigger| trigger.as_str() == text)
+            .ok_or_else(|| format!("unknown trigger {text}"))
     }
 }
 
@@ -204,9 +204,9 @@ pub enum StartOutcome {
 }
 
 impl StartOutcome {
-    /// The outcome where the status is another one than a start was decided on: to be decided on anew, where it allows
-    /// the command too. What was announced is prepared while the campaign is sending, or not at all.
-    pub fn overtaken(expected: super::CampaignStatus, status: super::CampaignStatus, command: Command) -> Self {
+    /// The outcome if the status is not the `expected` one: `Changed` if the new status allows the command too. A
+    /// queued start is only prepared while the campaign is sending, so it is refused instead.
+    pub fn status_changed(expected: super::CampaignStatus, status: super::CampaignStatus, command: Command) -> Self {
         match transition(status, command) {
             Ok(_) if expected != super::CampaignStatus::Sending => Self::Changed,
             _ => Self::Refused(Refusal::Status { status, command }),
@@ -215,19 +215,19 @@ impl StartOutcome {
 }
 
 impl RunStart {
-    /// Whether a campaign, as stored, is the one that this start was decided on.
-    pub fn is_of(&self, stored: &Campaign) -> bool {
-        let wanted = &self.campaign;
+    /// Optimistic locking: whether the stored campaign has the content on which this start was decided.
+    pub fn matches_campaign(&self, stored: &Campaign) -> bool {
+        let decided = &self.campaign;
         let started = Campaign {
-            status: wanted.status,
-            simulated: wanted.simulated,
-            executed_at: wanted.executed_at,
-            completed_at: wanted.completed_at,
-            updated_at: wanted.updated_at,
-            version: wanted.version,
+            status: decided.status,
+            simulated: decided.simulated,
+            executed_at: decided.executed_at,
+            completed_at: decided.completed_at,
+            updated_at: decided.updated_at,
+            version: decided.version,
             ..stored.clone()
         };
-        started == *wanted
+        started == *decided
     }
 
     /// Whether the run may start with its template as stored; else how the start ends. A template with other content is
@@ -329,7 +329,7 @@ pub(super) fn abort_notification(campaign: &Campaign, refusal: &Refusal) -> Noti
     NotificationDraft {
         kind: NotificationKind::Error,
         title: format!("Campaign not sent: {}", campaign.name),
-        message: format!("It is a draft again: {refusal}."),
+        message: format!("The campaign was not sent and is a draft again. Reason: {refusal}."),
         data: json!({ "campaign_id": campaign.id, "reason": refusal.to_string() }),
     }
 }

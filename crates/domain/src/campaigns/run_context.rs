@@ -34,15 +34,15 @@ pub(super) async fn file_sources(
     template: &Template,
 ) -> Result<HashMap<String, FileSource>, MessageFileError> {
     let mut sources = HashMap::new();
-    for url in file_addresses(template) {
+    for url in file_urls(template) {
         let source = files.source(gateway, account, credentials, &url).await?;
         sources.insert(url, source);
     }
     Ok(sources)
 }
 
-/// The addresses of the files that every message of the template names.
-fn file_addresses(template: &Template) -> BTreeSet<String> {
+/// The URLs of the files in the template's header and cards.
+fn file_urls(template: &Template) -> BTreeSet<String> {
     let header = template.header_file().map(|(_, url)| url.to_owned());
     let cards = template.cards().into_iter().map(|card| card.header.1);
     header.into_iter().chain(cards).collect()
@@ -90,8 +90,8 @@ impl RunContext {
         cards.collect()
     }
 
-    /// How many sends to start together.
-    pub(super) fn together(&self, burst: Burst) -> usize {
+    /// The number of sends to start together: a burst, or all claimed sends of a simulated run.
+    pub(super) fn batch_size(&self, burst: Burst) -> usize {
         match self.credentials {
             Some(_) => usize::try_from(burst.messages).unwrap_or(usize::MAX),
             None => usize::MAX,

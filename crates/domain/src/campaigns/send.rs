@@ -26,8 +26,8 @@ string_enum! {
     }
 }
 
-/// What is said of a message whose fate nobody could tell.
-pub const NEVER_CONFIRMED: &str = "the outcome is unknown: the platform never said whether it has the message";
+/// The error message of a send whose unknown outcome was not resolved in time.
+pub const NEVER_CONFIRMED: &str = "the outcome is unknown: WhatsApp did not confirm whether it has the message";
 
 impl SendStatus {
     /// The status after news of it: forward along pending, sent, delivered, read; `failed` is final and comes only
@@ -167,13 +167,13 @@ impl SendCounts {
     pub fn deltas(changes: impl IntoIterator<Item = CounterChange>) -> Self {
         let mut deltas = Self::default();
         for CounterChange { from, to } in changes {
-            *deltas.slot(from) -= 1;
-            *deltas.slot(to) += 1;
+            *deltas.counter_mut(from) -= 1;
+            *deltas.counter_mut(to) += 1;
         }
         deltas
     }
 
-    fn slot(&mut self, status: SendStatus) -> &mut i64 {
+    fn counter_mut(&mut self, status: SendStatus) -> &mut i64 {
         match status {
             SendStatus::Pending => &mut self.pending,
             SendStatus::Sent => &mut self.sent,
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_table() {
+    fn send_status_machine_matches_its_table() {
         let rows: Vec<String> = SendStatus::ALL
             .iter()
             .map(|&from| {
@@ -226,11 +226,11 @@ mod tests {
     proptest! {
         /// Whatever order the news comes in and however often, no status is ever taken back.
         #[test]
-        fn news_in_any_order_ends_at_the_furthest(updates in prop::collection::vec(any_status(), 0..20)) {
+        fn send_status_never_moves_back(updates in prop::collection::vec(any_status(), 0..20)) {
             let mut status = SendStatus::Pending;
             let mut changes = Vec::new();
-            for item in updates {
-                if let Some(next) = status.advance(item) {
+            for update in updates {
+                if let Some(next) = status.advance(update) {
                     prop_assert_eq!(next.advance(status), None);
                     changes.push(CounterChange { from: status, to: next });
                     status = next;

@@ -24,16 +24,16 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// How many sends to claim: whole bursts that leave within a time, at most so many sends, at least one burst.
-    pub(super) fn claim(self, time: Duration, most: i64) -> i64 {
+    /// The number of sends to claim: whole bursts that leave within `time`, at most `max` sends, at least one burst.
+    pub(super) fn claim_size(self, time: Duration, max: i64) -> i64 {
         let bursts = time.whole_microseconds() / self.time.whole_microseconds().max(1);
         let messages = i64::from(self.messages);
-        messages * i64::try_from(bursts).unwrap_or(most).clamp(1, most / messages)
+        messages * i64::try_from(bursts).unwrap_or(max).clamp(1, max / messages)
     }
 }
 
-/// The most messages that leave together.
-const MOST: u32 = 25;
+/// The most messages in a burst.
+const MAX_BURST: u32 = 25;
 
 /// The highest rate of a number, in messages per second.
 const HIGHEST_RATE: f64 = 1000.0;
@@ -90,7 +90,9 @@ impl SendRate {
         match self {
             Self::Delay(delay) => {
                 let delay_us = delay.whole_microseconds().max(1);
-                let messages = u32::try_from(10_000 / delay_us).unwrap_or(MOST).clamp(1, MOST);
+                let messages = u32::try_from(10_000 / delay_us)
+                    .unwrap_or(MAX_BURST)
+                    .clamp(1, MAX_BURST);
                 Burst {
                     messages,
                     time: delay * messages,
@@ -99,9 +101,9 @@ impl SendRate {
             Self::PerSecond(rate) => {
                 const MARGIN: f64 = 1.03;
                 let rate = rate.max(1);
-                let most = (rate / 10).clamp(1, MOST);
-                let fills = |messages: &u32| (rate - rate % messages) * 100 >= rate * 99;
-                let messages = (1..=most).rev().find(fills).unwrap_or(1);
+                let max = (rate / 10).clamp(1, MAX_BURST);
+                let fills_second = |messages: &u32| (rate - rate % messages) * 100 >= rate * 99;
+                let messages = (1..=max).rev().find(fills_second).unwrap_or(1);
                 Burst {
                     messages,
                     time: Duration::SECOND * MARGIN / f64::from(rate / messages),
@@ -118,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_lowers_a_send_rate_and_never_raises_it() {
+    fn send_rate_limit_lowers_and_never_raises_it() {
         let slow = SendRate::Delay(Duration::milliseconds(200));
         assert_eq!((slow.limited(None), slow.limited(Some(5.0))), (slow, slow));
         assert_eq!(slow.limited(Some(2.0)), SendRate::Delay(Duration::milliseconds(500)));
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_throttled_rate_recovers_by_one_a_second() {
+    fn throttled_rate_recovers_by_one_per_second() {
         let after = |seconds| {
             let age = Duration::seconds(seconds);
             ThrottledRate { rate: 40.0, age }.limit()
@@ -140,12 +142,12 @@ mod tests {
     }
 
     #[test]
-    fn bursts() {
-        let of = |send_rate: SendRate| (send_rate.burst().messages, send_rate.burst().time.whole_microseconds());
-        let delay = |us| of(SendRate::Delay(Duration::microseconds(us)));
+    fn burst_follows_from_the_send_rate() {
+        let burst = |send_rate: SendRate| (send_rate.burst().messages, send_rate.burst().time.whole_microseconds());
+        let delay = |us| burst(SendRate::Delay(Duration::microseconds(us)));
         assert_eq!((delay(200_000), delay(10_000)), ((1, 200_000), (1, 10_000)));
         assert_eq!((delay(2000), delay(0)), ((5, 10_000), (25, 0)));
-        let rate = |rate| of(SendRate::PerSecond(rate));
+        let rate = |rate| burst(SendRate::PerSecond(rate));
         assert_eq!(
             (rate(1), rate(80), rate(1000)),
             ((1, 1_030_000), (8, 103_000), (25, 25_750))
@@ -157,12 +159,12 @@ mod tests {
         /// However late each burst is, up to what the margin allows: no second has more messages than the rate, and
         /// all in all there are not much fewer.
         #[test]
-        fn no_second_has_more_than_the_rate(rate in 1_u32..=1000, late in prop::collection::vec(0_i64..29_000, 200)) {
+        fn bursts_never_exceed_the_rate(rate in 1_u32..=1000, delays in prop::collection::vec(0_i64..29_000, 200)) {
             let Burst { messages, time } = SendRate::PerSecond(rate).burst();
             let time = i64::try_from(time.whole_microseconds()).unwrap();
-            let left: Vec<i64> = (0..).zip(&late).map(|(at, late)| at * time + late).collect();
-            for from in &left {
-                let within = left.iter().filter(|at| (*from..*from + 1_000_000).contains(at)).count();
+            let departures: Vec<i64> = (0..).zip(&delays).map(|(at, delay)| at * time + delay).collect();
+            for from in &departures {
+                let within = departures.iter().filter(|at| (*from..*from + 1_000_000).contains(at)).count();
                 prop_assert!(u32::try_from(within).unwrap() * messages <= rate);
             }
             prop_assert!(i64::from(messages) * 1_000_000 * 100 >= i64::from(rate) * time * 96);

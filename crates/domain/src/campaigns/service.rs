@@ -21,8 +21,8 @@ const RFM_SEGMENTS: usize = 20;
 const RFM_SEGMENT_CHARS: usize = 50;
 const TAG_IDS: usize = 100;
 
-/// How many messages a preview shows.
-const PREVIEWED: i64 = 3;
+/// The number of messages in a preview.
+const PREVIEW_MESSAGES: i64 = 3;
 
 /// How long a worker holds a run before it has to show itself again. Longer than a batch takes to leave and the last of
 /// its calls to time out, or the run changes hands for no reason.
@@ -66,7 +66,10 @@ impl Campaigns {
 
     /// Who a run of the campaign would go to now, what the first of them would read, and what speaks against it.
     pub async fn preview(&self, tenant: &Tenant, id: CampaignId) -> Result<Preview, CampaignError> {
-        let preview_facts = self.store.preview_facts(tenant.account_id, id, PREVIEWED).await?;
+        let preview_facts = self
+            .store
+            .preview_facts(tenant.account_id, id, PREVIEW_MESSAGES)
+            .await?;
         Ok(preview(preview_facts.ok_or(CampaignError::NotFound)?))
     }
 
@@ -90,10 +93,10 @@ impl Campaigns {
         id: CampaignId,
         input: CampaignInput,
     ) -> Result<Campaign, CampaignError> {
-        // What is wrong with the input is told first, whether or not there is such a campaign, and whatever its status.
-        let given = merge(self.new_draft(tenant), input.clone())?;
-        self.check_references(&given).await?;
-        self.decided(tenant, id, Command::Edit, async |stored, status| {
+        // Report invalid input first, whether or not the campaign exists and whatever its status.
+        let draft = merge(self.new_draft(tenant), input.clone())?;
+        self.check_references(&draft).await?;
+        self.apply_command(tenant, id, Command::Edit, async |stored, status| {
             let changed = edited(&stored, status, input.clone(), self.clock.now())?;
             Ok((self.store.update(&changed, &stored, &[]).await?, changed))
         })
@@ -102,7 +105,7 @@ impl Campaigns {
 
     /// Removes a campaign that is not sending.
     pub async fn delete(&self, tenant: &Tenant, id: CampaignId) -> Result<(), CampaignError> {
-        self.decided(tenant, id, Command::Delete, async |stored, status| {
+        self.apply_command(tenant, id, Command::Delete, async |stored, status| {
             let audit = Event::Audit(tenant.audit(AuditAction::Delete, "campaign", id));
             let expected = stored.status;
             let deleted = Campaign {
@@ -117,7 +120,7 @@ impl Campaigns {
 
     /// Stops a scheduled or sending campaign for good. What was not sent stays pending.
     pub async fn cancel(&self, tenant: &Tenant, id: CampaignId) -> Result<CampaignStatus, CampaignError> {
-        self.decided(tenant, id, Command::Cancel, async |stored, status| {
+        self.apply_command(tenant, id, Command::Cancel, async |stored, status| {
             let previous = json!({ "previousStatus": stored.status });
             let audit = tenant.audit(AuditAction::Update, "campaign", id).with_changes(previous);
             let events = [
@@ -212,8 +215,8 @@ fn edited(
         updated_at: now,
         ..merge(stored.clone(), input)?
     };
-    let waits = changed.scheduled_at.is_some_and(|at| at > now);
-    if status == CampaignStatus::Scheduled && changed.scheduled_at != stored.scheduled_at && !waits {
+    let is_in_future = changed.scheduled_at.is_some_and(|at| at > now);
+    if status == CampaignStatus::Scheduled && changed.scheduled_at != stored.scheduled_at && !is_in_future {
         return Err(FieldErrors::one("scheduled_at", "must be in the future while the campaign is scheduled").into());
     }
     Ok(changed)
@@ -232,7 +235,7 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
     if let Some(Some(segments)) = &input.rfm_segments {
         let fits = |segment: &String| !segment.is_empty() && segment.chars().count() <= RFM_SEGMENT_CHARS;
         if segments.len() > RFM_SEGMENTS || !segments.iter().all(fits) {
-            errors.add("rfm_segments", "must be at most 20 names of 1 to 50 characters");
+            errors.add("rfm_segments", "must have at most 20 items of 1 to 50 characters each");
         }
     }
     if let Some(Some(config)) = &input.segment_config {
@@ -243,12 +246,12 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
             filters.check("segment_config.filters", &mut errors);
         }
     }
-    if let Some(Some(Err(FieldErrors(more)))) = input
+    if let Some(Some(Err(FieldErrors(mapping_errors)))) = input
         .variables
         .as_ref()
-        .map(|given| given.as_ref().map(super::Variables::validate))
+        .map(|variables| variables.as_ref().map(super::Variables::validate))
     {
-        errors.0.extend(more);
+        errors.0.extend(mapping_errors);
     }
     errors.into_result()?;
     Ok(Campaign {
@@ -270,7 +273,7 @@ fn cancel_notification(campaign: &Campaign) -> NotificationDraft {
     NotificationDraft {
         kind: NotificationKind::Info,
         title: format!("Campaign cancelled: {}", campaign.name),
-        message: "Nothing more is sent.".to_owned(),
+        message: "No further messages will be sent.".to_owned(),
         data: json!({ "campaign_id": campaign.id, "previous_status": campaign.status }),
     }
 }
@@ -327,7 +330,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_campaign_is_a_draft_even_with_a_time_and_is_audited() {
+    async fn create_makes_an_audited_draft_even_with_a_time() {
         let mut store = stored(CampaignStatus::Draft);
         store
             .expect_insert()
@@ -337,16 +340,19 @@ pub(crate) mod tests {
             scheduled_at: Some(Some(NOW)),
             ..named(" <i>Natal</i>\n2026 ")
         };
-        let made = campaigns(store).create(&tenant(), input).await.unwrap();
-        assert_eq!((made.name.as_str(), made.status), ("Natal 2026", CampaignStatus::Draft));
+        let created = campaigns(store).create(&tenant(), input).await.unwrap();
         assert_eq!(
-            (made.scheduled_at, made.created_by),
+            (created.name.as_str(), created.status),
+            ("Natal 2026", CampaignStatus::Draft)
+        );
+        assert_eq!(
+            (created.scheduled_at, created.created_by),
             (Some(NOW), Some(tenant().actor.user_id))
         );
     }
 
     #[tokio::test]
-    async fn wrong_input_and_dangling_references_are_named() {
+    async fn create_names_invalid_fields_and_missing_references() {
         let wrong = CampaignInput {
             rfm_segments: Some(Some(vec![String::new()])),
             segment_config: Some(Some(SegmentConfig {
@@ -375,7 +381,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn an_update_needs_a_draft_and_loses_a_race_politely() {
+    async fn update_of_a_sending_campaign_is_refused() {
         let sending = campaigns(stored(CampaignStatus::Sending));
         let refused = sending.update(&tenant(), CampaignId(Uuid::nil()), named("x")).await;
         assert!(matches!(refused, Err(CampaignError::Refused(Refusal::Status { .. }))));
@@ -402,8 +408,9 @@ pub(crate) mod tests {
                 campaign.status == CampaignStatus::Cancelled
                     && expected.status == CampaignStatus::Sending
                     && audit.changes == Some(json!({ "previousStatus": "sending" }))
-                    && matches!(events, [_, Event::Notification(told), Event::Webhook(webhook)]
-                        if told.kind == NotificationKind::Info && webhook.kind == WebhookKind::CampaignCancelled)
+                    && matches!(events, [_, Event::Notification(notification), Event::Webhook(webhook)]
+                        if notification.kind == NotificationKind::Info
+                            && webhook.kind == WebhookKind::CampaignCancelled)
             })
             .returning(|_, _, _| Ok(WriteOutcome::Done));
         let status = campaigns(store)
@@ -418,7 +425,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_scheduled_campaign_keeps_a_time_in_the_future() {
+    async fn update_of_a_scheduled_campaign_requires_a_future_time() {
         let later = NOW + Duration::hours(1);
         let update = async |scheduled_at| {
             let mut store = MockCampaignStore::new();
@@ -445,7 +452,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_campaign_and_a_failing_store_are_told_apart() {
+    async fn missing_campaign_differs_from_a_failing_store() {
         let mut store = MockCampaignStore::new();
         store.expect_find().returning(|_, _| Ok(None));
         let missing = campaigns(store).get(&tenant(), CampaignId(Uuid::nil())).await;

@@ -4,7 +4,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::deciding::ATTEMPTS;
+use super::concurrent_commands::DECISION_ATTEMPTS;
 use super::preconditions::failed_resume_precondition;
 use super::service::RUN_LEASE;
 use super::{
@@ -29,7 +29,7 @@ impl Campaigns {
             trigger: Trigger::Execute,
             actor: Some(tenant.actor.clone()),
         };
-        for _ in 0..ATTEMPTS {
+        for _ in 0..DECISION_ATTEMPTS {
             let facts = self.runs.facts(tenant.account_id, id).await?;
             let facts = facts.ok_or(CampaignError::NotFound)?;
             let start = prepare(facts, Command::Start, run.clone())?;
@@ -51,7 +51,7 @@ impl Campaigns {
     /// Makes a campaign sending at once, unless its template can never be sent; whether everything else holds a worker
     /// finds out.
     pub async fn enqueue_start(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
-        self.decided(tenant, id, Command::Start, async |stored, _| {
+        self.apply_command(tenant, id, Command::Start, async |stored, _| {
             self.check_template(&stored).await?;
             let audit = tenant.audit(AuditAction::Create, "campaign_send", id);
             let actor = Some(tenant.actor.clone());
@@ -65,11 +65,11 @@ impl Campaigns {
     /// Enqueues the starts of up to `limit` scheduled campaigns whose time has come, on behalf of who scheduled them. How
     /// many. One that cannot be enqueued holds up no other one; where there are only such, a fault of theirs is told.
     pub async fn enqueue_due_starts(&self, limit: i64) -> Result<usize, StoreError> {
-        let mut tally = Tally::default();
+        let mut progress = BatchProgress::default();
         for run in self.runs.due(limit).await? {
-            tally.add(self.enqueue_due_start(run).await)?;
+            progress.add(self.enqueue_due_start(run).await)?;
         }
-        tally.end()
+        progress.into_result()
     }
 
     /// False: somebody was faster, and unscheduled, postponed, cancelled or sent it.
@@ -77,12 +77,12 @@ impl Campaigns {
         let Some(stored) = self.store.find(run.account_id, run.campaign_id).await? else {
             return Ok(false);
         };
-        // Whoever scheduled it before that was kept is taken to be who made it.
-        let made_by = stored.created_by.map(|user_id| Scheduler {
+        // Campaigns that were scheduled before `scheduled_by` existed start on behalf of their creator.
+        let creator = stored.created_by.map(|user_id| Scheduler {
             user_id,
             support_admin: None,
         });
-        let actor = stored.scheduled_by.clone().or(made_by).map(|scheduler| Actor {
+        let actor = stored.scheduled_by.clone().or(creator).map(|scheduler| Actor {
             user_id: scheduler.user_id,
             ip_address: None,
             support_admin: scheduler.support_admin,
@@ -109,7 +109,7 @@ impl Campaigns {
         id: CampaignId,
         scheduled_at: Option<OffsetDateTime>,
     ) -> Result<Campaign, CampaignError> {
-        self.decided(tenant, id, Command::Schedule, async |stored, status| {
+        self.apply_command(tenant, id, Command::Schedule, async |stored, status| {
             self.check_template(&stored).await?;
             let now = self.clock.now();
             let at = scheduled_at.or(stored.scheduled_at).filter(|at| *at > now);
@@ -123,7 +123,7 @@ impl Campaigns {
                 updated_at: now,
                 ..stored.clone()
             };
-            self.moved(tenant, scheduled, &stored).await
+            self.store_transition(tenant, scheduled, &stored).await
         })
         .await
     }
@@ -133,20 +133,20 @@ impl Campaigns {
         if self.get(tenant, id).await?.retry_scheduled_at.is_some() {
             return self.unschedule_retry(tenant, id).await;
         }
-        self.decided(tenant, id, Command::Unschedule, async |stored, status| {
+        self.apply_command(tenant, id, Command::Unschedule, async |stored, status| {
             let draft = Campaign {
                 status,
                 updated_at: self.clock.now(),
                 ..stored.clone()
             };
-            self.moved(tenant, draft, &stored).await
+            self.store_transition(tenant, draft, &stored).await
         })
         .await
     }
 
     /// Lets a run wait; one that waits already keeps its reason.
     pub async fn pause(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
-        self.decided(tenant, id, Command::PauseOrResume, async |stored, status| {
+        self.apply_command(tenant, id, Command::PauseOrResume, async |stored, status| {
             if stored.paused_at.is_some() {
                 return Ok((WriteOutcome::Done, stored));
             }
@@ -158,7 +158,7 @@ impl Campaigns {
                 updated_at: now,
                 ..stored.clone()
             };
-            self.moved(tenant, paused, &stored).await
+            self.store_transition(tenant, paused, &stored).await
         })
         .await
     }
@@ -166,7 +166,7 @@ impl Campaigns {
     /// Lets a paused run go on, unless something refuses it that would refuse its start. What it waited for is looked at
     /// again: it may pause again.
     pub async fn resume(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
-        self.decided(tenant, id, Command::PauseOrResume, async |stored, status| {
+        self.apply_command(tenant, id, Command::PauseOrResume, async |stored, status| {
             if stored.paused_at.is_none() {
                 return Ok((WriteOutcome::Done, stored));
             }
@@ -181,13 +181,13 @@ impl Campaigns {
                 updated_at: self.clock.now(),
                 ..stored.clone()
             };
-            self.moved(tenant, resumed, &stored).await
+            self.store_transition(tenant, resumed, &stored).await
         })
         .await
     }
 
-    /// Writes a campaign that moved, with the audit entry that tells from where to where.
-    async fn moved(
+    /// Stores a campaign with its new status, and an audit entry with the old and the new status.
+    async fn store_transition(
         &self,
         tenant: &Tenant,
         campaign: Campaign,
@@ -203,13 +203,13 @@ impl Campaigns {
 
 /// What came of work on several campaigns, of which one must not stop the others.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct BatchProgress {
     done: usize,
     first_error: Option<StoreError>,
 }
 
-impl Tally {
-    /// Counts one campaign. An error is returned only if the store is unavailable to the others, too.
+impl BatchProgress {
+    /// Counts one campaign. Returns an error only if the store is unavailable, since the others would fail too.
     pub(super) fn add(&mut self, outcome: Result<bool, StoreError>) -> Result<(), StoreError> {
         match outcome {
             Ok(done) => self.done += usize::from(done),
@@ -221,8 +221,8 @@ impl Tally {
         Ok(())
     }
 
-    /// How many were done; an error only if none was.
-    pub(super) fn end(self) -> Result<usize, StoreError> {
+    /// The number of campaigns done, or the first error if none was done.
+    pub(super) fn into_result(self) -> Result<usize, StoreError> {
         match self.first_error {
             Some(error) if self.done == 0 => Err(error),
             _ => Ok(self.done),
@@ -301,8 +301,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_campaign_that_changes_while_it_starts_is_decided_on_anew() {
-        for (changes, goes) in [(2, true), (3, false)] {
+    async fn start_repeats_while_the_campaign_changes() {
+        for (changes, succeeds) in [(2, true), (3, false)] {
             let mut runs = MockRunStore::new();
             runs.expect_facts()
                 .returning(|_, _| Ok(Some(facts(CampaignStatus::Draft))));
@@ -314,12 +314,12 @@ mod tests {
             let started = campaigns(MockCampaignStore::new(), runs)
                 .start(&tenant(), ID, None)
                 .await;
-            assert_eq!(started.is_ok(), goes);
+            assert_eq!(started.is_ok(), succeeds);
         }
     }
 
     #[tokio::test]
-    async fn send_makes_it_sending_at_once_and_audits_that() {
+    async fn enqueue_start_sets_sending_at_once_and_audits_it() {
         let mut runs = MockRunStore::new();
         runs.expect_enqueue_start()
             .withf(|start_request| {
@@ -348,9 +348,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn due_campaigns_are_enqueued_unless_they_changed_meanwhile() {
+    async fn due_campaign_is_enqueued_unless_it_changed() {
         let stale = WriteOutcome::Stale(CampaignStatus::Draft);
-        for (status, asked, written, enqueued) in [
+        for (status, writes, outcome, enqueued) in [
             (CampaignStatus::Scheduled, 1, WriteOutcome::Done, 1),
             (CampaignStatus::Scheduled, 1, stale, 0),
             (CampaignStatus::Cancelled, 0, stale, 0),
@@ -358,17 +358,17 @@ mod tests {
             let mut runs = MockRunStore::new();
             runs.expect_due().returning(|_| Ok(vec![due_run()]));
             runs.expect_enqueue_start()
-                .times(asked)
+                .times(writes)
                 .withf(|start_request| start_request.run.trigger == Trigger::Schedule)
-                .returning(move |_| Ok(written));
+                .returning(move |_| Ok(outcome));
             let due = campaigns(stored(campaign(status)), runs).enqueue_due_starts(10).await;
             assert_eq!(due.unwrap(), enqueued);
         }
     }
 
     #[tokio::test]
-    async fn one_that_cannot_be_enqueued_holds_up_no_other_one() {
-        for (good, goes) in [(1, true), (0, false)] {
+    async fn due_campaign_that_fails_does_not_stop_the_others() {
+        for (good, succeeds) in [(1, true), (0, false)] {
             let mut store = MockCampaignStore::new();
             store
                 .expect_find()
@@ -383,40 +383,40 @@ mod tests {
                 .times(good)
                 .returning(|_| Ok(WriteOutcome::Done));
             let due = campaigns(store, runs).enqueue_due_starts(10).await;
-            assert_eq!(due.is_ok(), goes, "{due:?}");
+            assert_eq!(due.is_ok(), succeeds, "{due:?}");
         }
     }
 
     #[tokio::test]
-    async fn a_schedule_needs_a_time_in_the_future() {
+    async fn schedule_requires_a_time_in_the_future() {
         let later = NOW + Duration::hours(1);
-        let schedule = async |status, own, given| {
+        let schedule = async |status, stored_time, new_time| {
             let mut store = stored(Campaign {
-                scheduled_at: own,
+                scheduled_at: stored_time,
                 ..campaign(status)
             });
             store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
             campaigns(store, MockRunStore::new())
-                .schedule(&tenant(), ID, given)
+                .schedule(&tenant(), ID, new_time)
                 .await
         };
         use CampaignStatus::{Draft, Scheduled, Sending};
-        for (status, own, given) in [
+        for (status, stored_time, new_time) in [
             (Draft, None, Some(later)),
             (Draft, Some(later), None),
             (Scheduled, Some(NOW), Some(later)),
         ] {
-            let scheduled = schedule(status, own, given).await.unwrap();
+            let scheduled = schedule(status, stored_time, new_time).await.unwrap();
             assert_eq!((scheduled.status, scheduled.scheduled_at), (Scheduled, Some(later)));
         }
-        for (own, given) in [(None, None), (Some(NOW), None), (Some(later), Some(NOW))] {
-            let refused = schedule(Draft, own, given).await;
+        for (stored_time, new_time) in [(None, None), (Some(NOW), None), (Some(later), Some(NOW))] {
+            let refused = schedule(Draft, stored_time, new_time).await;
             assert!(matches!(refused, Err(CampaignError::Refused(Refusal::NotInFuture))));
         }
         assert!(schedule(Sending, None, Some(later)).await.is_err());
     }
 
-    fn going_on() -> ResumeFacts {
+    fn resume_facts() -> ResumeFacts {
         ResumeFacts {
             run: facts(CampaignStatus::Sending),
             number_lost: false,
@@ -425,8 +425,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_waits_and_goes_on_and_both_can_be_repeated() {
-        let waiting = || Campaign {
+    async fn pause_and_resume_can_be_repeated() {
+        let paused_campaign = || Campaign {
             paused_at: Some(NOW),
             pause_reason: Some("token expired".into()),
             ..campaign(CampaignStatus::Sending)
@@ -438,7 +438,7 @@ mod tests {
                 .times(writes)
                 .returning(|_, _, _| Ok(WriteOutcome::Done));
             let mut runs = MockRunStore::new();
-            runs.expect_resume_facts().returning(|_, _| Ok(Some(going_on())));
+            runs.expect_resume_facts().returning(|_, _| Ok(Some(resume_facts())));
             campaigns(store, runs)
         };
         let paused = with(campaign(CampaignStatus::Sending), 1)
@@ -447,9 +447,9 @@ mod tests {
             .unwrap();
         assert_eq!((paused.status, paused.paused_at), (CampaignStatus::Sending, Some(NOW)));
         assert!(paused.pause_reason.is_some());
-        let again = with(waiting(), 0).pause(&tenant(), ID).await.unwrap();
+        let again = with(paused_campaign(), 0).pause(&tenant(), ID).await.unwrap();
         assert_eq!(again.pause_reason.as_deref(), Some("token expired"));
-        let resumed = with(waiting(), 1).resume(&tenant(), ID).await.unwrap();
+        let resumed = with(paused_campaign(), 1).resume(&tenant(), ID).await.unwrap();
         assert_eq!((resumed.paused_at, resumed.pause_reason), (None, None));
         with(campaign(CampaignStatus::Sending), 0)
             .resume(&tenant(), ID)

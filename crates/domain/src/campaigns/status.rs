@@ -82,7 +82,7 @@ impl Command {
             Self::Unschedule => "unscheduled",
             Self::Start => "sent",
             Self::Prepare => "prepared",
-            Self::Abort => "given back",
+            Self::Abort => "returned to draft",
             Self::PauseOrResume => "paused or resumed",
             Self::Finish(_) => "finished",
             Self::Retry | Self::ScheduleRetry => "retried",
@@ -121,8 +121,11 @@ pub enum Refusal {
     /// The platform has not approved the template.
     #[error("the template is not approved")]
     TemplateNotApproved,
-    /// The template has parts that no message can be made of here.
-    #[error("the template cannot be sent: {}; choose another template, or change it and submit it again", .reasons.join(", "))]
+    /// The template has components that Recado cannot send.
+    #[error(
+        "the template cannot be sent: {}; choose another template, or change it and submit it again",
+        .reasons.join(", ")
+    )]
     TemplateNotSendable {
         /// Which, in the words of the template's `reasons`.
         reasons: Vec<String>,
@@ -136,8 +139,7 @@ pub enum Refusal {
     /// Nobody would receive it.
     #[error("no contact was found for the campaign")]
     NoRecipients,
-    /// A placeholder would stay empty for somebody.
-    #[error("the placeholder {{{{{placeholder}}}}} stays empty for at least one contact; give it a fallback")]
+    #[error("the placeholder {{{{{placeholder}}}}} is empty for at least one contact; give it a fallback")]
     EmptyPlaceholder {
         /// Its number.
         placeholder: String,
@@ -167,17 +169,16 @@ pub enum Refusal {
     /// Whoever has the phone of a test does not want to be written to.
     #[error("the contact with this phone has opted out")]
     OptedOut,
-    /// None of its sends can be tried again.
-    #[error("no failed send can be tried again")]
+    #[error("no failed send can be retried")]
     NothingToRetry {
         /// The failed sends, by why they are left out.
         left_out: Vec<LeftOut>,
     },
-    /// Somebody changes the campaign at the same time.
-    #[error("the campaign is being changed at the same time; try again")]
+    /// Other requests changed the campaign during every attempt.
+    #[error("another request is changing the campaign; try again")]
     Contended,
-    /// The time to start is missing or past.
-    #[error("a time in the future is needed")]
+    /// The scheduled time is missing or past.
+    #[error("the scheduled time must be in the future")]
     NotInFuture,
 }
 
@@ -206,12 +207,12 @@ impl Refusal {
     /// What a program needs to know of it beside its text: the word, and what goes with that.
     pub fn details(&self) -> Value {
         let mut details = json!({ "reason": self.reason() });
-        let further = match self {
+        let data = match self {
             Self::TemplateNotSendable { reasons } => Some(("reasons", json!(reasons))),
             Self::NothingToRetry { left_out } => Some(("left_out", json!(left_out))),
             _ => None,
         };
-        if let (Some((name, value)), Some(fields)) = (further, details.as_object_mut()) {
+        if let (Some((name, value)), Some(fields)) = (data, details.as_object_mut()) {
             fields.insert(name.to_owned(), value);
         }
         details
@@ -264,7 +265,7 @@ mod tests {
 
     /// The published table, drawn from the machine. A change of the machine has to show in this file's diff.
     #[test]
-    fn the_whole_table() {
+    fn campaign_status_machine_matches_status_golden() {
         let mut table = String::new();
         for command in Command::ALL {
             write!(table, "{:24}", format!("{command:?}")).unwrap();
@@ -277,15 +278,15 @@ mod tests {
         let golden = include_str!("status.golden");
         assert_eq!(
             table, golden,
-            "the machine and status.golden differ; the machine says:\n{table}"
+            "the state machine and status.golden differ; expected content of status.golden:\n{table}"
         );
     }
 
     #[test]
-    fn every_refusal_has_its_published_word() {
+    fn refusal_reasons_are_the_published_values() {
         let (status, command) = (CampaignStatus::Sent, Command::Cancel);
         let (limit, left, wanted) = (10, 1, 2);
-        for (refusal, word) in [
+        for (refusal, reason) in [
             (Refusal::Status { status, command }, "status"),
             (Refusal::NoTemplate, "no_template"),
             (Refusal::TemplateNotApproved, "template_not_approved"),
@@ -306,12 +307,12 @@ mod tests {
             (Refusal::Contended, "contended"),
             (Refusal::NotInFuture, "not_in_future"),
         ] {
-            assert_eq!(refusal.reason(), word);
+            assert_eq!(refusal.reason(), reason);
         }
     }
 
     #[test]
-    fn a_refusal_names_status_and_wish() {
+    fn refusal_message_names_status_and_command() {
         let refusal = transition(CampaignStatus::Sent, Command::Cancel).unwrap_err();
         assert_eq!(refusal.to_string(), "a campaign in status sent cannot be cancelled");
         let empty = Refusal::EmptyPlaceholder {

@@ -79,11 +79,10 @@ pub enum TestSendError {
     /// The store of files did not give a file of its template.
     #[error(transparent)]
     Media(MediaStoreError),
-    /// The platform refused it, or could not be reached.
-    #[error("the platform did not take the message")]
-    Platform(#[source] GatewayError),
-    /// The platform may have it: nobody knows.
-    #[error("the outcome is unknown: the platform may have the message")]
+    /// WhatsApp rejected the message or could not be reached.
+    #[error("WhatsApp did not accept the message")]
+    Gateway(#[source] GatewayError),
+    #[error("the outcome is unknown: WhatsApp may have the message")]
     Unknown,
     /// The store failed.
     #[error(transparent)]
@@ -91,11 +90,11 @@ pub enum TestSendError {
 }
 
 impl From<MessageFileError> for TestSendError {
-    fn from(fault: MessageFileError) -> Self {
-        match fault {
+    fn from(error: MessageFileError) -> Self {
+        match error {
             MessageFileError::Unusable(message) => Self::Unready(message),
             MessageFileError::Media(error) => Self::Media(error),
-            MessageFileError::Platform(error) => Self::Platform(error),
+            MessageFileError::Gateway(error) => Self::Gateway(error),
             MessageFileError::Store(error) => Self::Store(error),
         }
     }
@@ -184,7 +183,7 @@ impl TestSends {
             return Ok(None);
         };
         let credentials = profile.credentials(self.cipher.as_ref());
-        let unreadable = "the WhatsApp number has to be given its access token again";
+        let unreadable = "the access token of the WhatsApp number cannot be read; enter it again";
         credentials
             .map(Some)
             .ok_or_else(|| TestSendError::Unready(unreadable.to_owned()))
@@ -202,7 +201,7 @@ impl TestSends {
                 if let Err(error) = self.store.release_message(tenant.account_id, month).await {
                     self.report.swallowed(SideStep::ReturnTestQuota, &error);
                 }
-                Err(TestSendError::Platform(refusal))
+                Err(TestSendError::Gateway(refusal))
             }
             (None, SendOutcome::Accepted { message_id, .. }) => Ok(sent(Some(message_id))),
             // It may have left, so it keeps its reservation.
@@ -227,10 +226,10 @@ fn prepare(facts: TestSendFacts, phone: &Phone) -> Result<TestSend, Refusal> {
     let recipient = match facts.contact {
         Some(contact) if contact.opted_out => return Err(Refusal::OptedOut),
         Some(contact) => contact.recipient,
-        None => stranger(phone),
+        None => unknown_recipient(phone),
     };
     Ok(TestSend {
-        values: filled(&run.campaign, &template, &recipient)?,
+        values: values_or_examples(&run.campaign, &template, &recipient)?,
         inputs: RunInputs {
             campaign: run.campaign,
             template,
@@ -241,8 +240,8 @@ fn prepare(facts: TestSendFacts, phone: &Phone) -> Result<TestSend, Refusal> {
     })
 }
 
-/// Of whom nothing is known but the phone.
-fn stranger(phone: &Phone) -> Recipient {
+/// A recipient who is not a contact of the account.
+fn unknown_recipient(phone: &Phone) -> Recipient {
     Recipient {
         name: String::new(),
         phone: phone.to_string(),
@@ -251,8 +250,8 @@ fn stranger(phone: &Phone) -> Recipient {
     }
 }
 
-/// The recipient's values; where one is empty, the template's example stands for it.
-fn filled(campaign: &Campaign, template: &Template, recipient: &Recipient) -> Result<Vec<String>, Refusal> {
+/// The recipient's value of each placeholder. An empty value is replaced by the template's example.
+fn values_or_examples(campaign: &Campaign, template: &Template, recipient: &Recipient) -> Result<Vec<String>, Refusal> {
     let mut values = values(campaign, template, recipient);
     for (value, placeholder) in values.iter_mut().zip(template.placeholders()) {
         if value.is_empty() {

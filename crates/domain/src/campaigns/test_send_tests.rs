@@ -81,8 +81,10 @@ struct Fixture {
     store: MockTestSendStore,
     gateway: MockWhatsappGateway,
     media_store: Arc<FakeMediaStore>,
-    opens: bool,
-    told: Arc<Mutex<Vec<String>>>,
+    /// Whether the cipher can open the access token.
+    token_is_readable: bool,
+    /// The calls of store, gateway and error report, in order.
+    steps: Arc<Mutex<Vec<String>>>,
 }
 
 impl Fixture {
@@ -92,8 +94,8 @@ impl Fixture {
             store: MockTestSendStore::new(),
             gateway: MockWhatsappGateway::new(),
             media_store: Arc::default(),
-            opens: true,
-            told: Arc::default(),
+            token_is_readable: true,
+            steps: Arc::default(),
         }
     }
 
@@ -109,8 +111,8 @@ impl Fixture {
     }
 
     /// The month has a message left.
-    fn paid(mut self) -> Self {
-        let told = self.told.clone();
+    fn with_quota(mut self) -> Self {
+        let steps = self.steps.clone();
         self.store
             .expect_reserve_message()
             .times(1)
@@ -125,19 +127,19 @@ impl Fixture {
                 assert_eq!(audit.entity_id, Some(ID.0));
                 let changes = audit.changes.as_ref().unwrap().to_string();
                 assert!(!changes.contains("96123"), "{changes}");
-                told.lock().unwrap().push(format!("take {limit} {changes}"));
+                steps.lock().unwrap().push(format!("reserve {limit} {changes}"));
                 Ok(Some(MONTH))
             });
         self
     }
 
-    /// What was taken is given back.
-    fn refunded(mut self, done: bool) -> Self {
-        let told = self.told.clone();
+    /// Expects that the message is released; the store fails unless `succeeds`.
+    fn expects_release(mut self, succeeds: bool) -> Self {
+        let steps = self.steps.clone();
         self.store.expect_release_message().times(1).returning(move |_, month| {
             assert_eq!(month, MONTH);
-            told.lock().unwrap().push("give back".into());
-            if done {
+            steps.lock().unwrap().push("release".into());
+            if succeeds {
                 Ok(())
             } else {
                 Err(StoreError::Corrupt("x".into()))
@@ -146,9 +148,9 @@ impl Fixture {
         self
     }
 
-    /// The platform is called once, for these values, and that ends like this.
-    fn called(mut self, body: &'static [&'static str], outcome: SendOutcome) -> Self {
-        let told = self.told.clone();
+    /// Expects one call to WhatsApp with these values, which ends with `outcome`.
+    fn expects_call(mut self, body: &'static [&'static str], outcome: SendOutcome) -> Self {
+        let steps = self.steps.clone();
         self.gateway
             .expect_send_template()
             .times(1)
@@ -164,7 +166,7 @@ impl Fixture {
                         Uuid::from_u128(8)
                     )
                 );
-                told.lock().unwrap().push("call".into());
+                steps.lock().unwrap().push("call".into());
                 outcome
             });
         self
@@ -177,21 +179,23 @@ impl Fixture {
     async fn send_to(self, phone: &str) -> (Result<TestSendReport, TestSendError>, Vec<String>) {
         let mut ids = MockIds::new();
         ids.expect_next().returning(|| Uuid::from_u128(8));
-        let (mut cipher, opens) = (MockCipher::new(), self.opens);
-        cipher.expect_open().returning(move |_| opens.then(|| "token".into()));
-        let mut kept = MockFileIdStore::new();
-        kept.expect_find().returning(|_, _, _| Ok(None));
-        kept.expect_keep().returning(|_, _, _, _, _| Ok(()));
-        let files = MessageFiles::new(media(&self.media_store), Arc::new(kept));
+        let (mut cipher, is_readable) = (MockCipher::new(), self.token_is_readable);
+        cipher
+            .expect_open()
+            .returning(move |_| is_readable.then(|| "token".into()));
+        let mut file_ids = MockFileIdStore::new();
+        file_ids.expect_find().returning(|_, _, _| Ok(None));
+        file_ids.expect_store().returning(|_, _, _, _, _| Ok(()));
+        let files = MessageFiles::new(media(&self.media_store), Arc::new(file_ids));
         let (store, gateway) = (Arc::new(self.store), Arc::new(self.gateway));
         let mut report = MockErrorReport::new();
-        let told = self.told.clone();
+        let steps = self.steps.clone();
         report
             .expect_swallowed()
-            .returning(move |step, _| told.lock().unwrap().push(step.to_string()));
+            .returning(move |step, _| steps.lock().unwrap().push(step.to_string()));
         let test_sends = TestSends::new(store, gateway, files, Arc::new(cipher), Arc::new(report), Arc::new(ids));
         let report = test_sends.send(&tenant(), ID, phone).await;
-        (report, self.told.lock().unwrap().clone())
+        (report, self.steps.lock().unwrap().clone())
     }
 }
 
@@ -203,62 +207,68 @@ fn accepted() -> SendOutcome {
 }
 
 async fn refused(facts: TestSendFacts) -> Refusal {
-    let (report, told) = Fixture::new(facts).send().await;
-    assert_eq!(told, Vec::<String>::new());
+    let (report, steps) = Fixture::new(facts).send().await;
+    assert_eq!(steps, Vec::<String>::new());
     match report {
         Err(TestSendError::Refused(refusal)) => refusal,
-        other => panic!("{other:?}"),
+        unexpected => panic!("{unexpected:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_test_reserves_its_message_then_leaves_once() {
-    let fixture = Fixture::new(facts()).paid().called(&["Ana", "PROMO10"], accepted());
-    let (report, told) = fixture.send().await;
+async fn test_send_reserves_its_message_then_calls_once() {
+    let fixture = Fixture::new(facts())
+        .with_quota()
+        .expects_call(&["Ana", "PROMO10"], accepted());
+    let (report, steps) = fixture.send().await;
     let expected = TestSendReport {
         sent: true,
         simulated: false,
         wa_message_id: Some("wamid.1".into()),
     };
     assert_eq!(report.unwrap(), expected);
-    assert_eq!(told, [r#"take 250 {"simulated":false}"#, "call"]);
+    assert_eq!(steps, [r#"reserve 250 {"simulated":false}"#, "call"]);
 }
 
 #[tokio::test]
-async fn whoever_has_the_phone_supplies_the_values() {
-    let known = TestSendFacts {
+async fn test_send_uses_the_values_of_the_contact() {
+    let with_coupon = TestSendFacts {
         contact: Some(contact("Bia Lima", json!({ "coupon": "BIA5" }))),
         ..facts()
     };
-    let fixture = Fixture::new(known).paid().called(&["Bia", "BIA5"], accepted());
+    let fixture = Fixture::new(with_coupon)
+        .with_quota()
+        .expects_call(&["Bia", "BIA5"], accepted());
     fixture.send().await.0.unwrap();
-    // What they lack the example stands for.
-    let lacking = TestSendFacts {
+    // The template's example replaces an empty value.
+    let without_coupon = TestSendFacts {
         contact: Some(contact("Bia", json!({ "coupon": " " }))),
         ..facts()
     };
-    let fixture = Fixture::new(lacking).paid().called(&["Bia", "PROMO10"], accepted());
+    let fixture = Fixture::new(without_coupon)
+        .with_quota()
+        .expects_call(&["Bia", "PROMO10"], accepted());
     fixture.send().await.0.unwrap();
 }
 
 #[tokio::test]
-async fn without_a_number_nobody_is_called_and_it_counts_all_the_same() {
+async fn test_send_without_a_number_is_simulated_and_counts() {
     let simulated = TestSendFacts {
         profile: None,
         ..facts()
     };
-    let (report, told) = Fixture::new(simulated).paid().send().await;
+    let (report, steps) = Fixture::new(simulated).with_quota().send().await;
     let expected = TestSendReport {
         sent: true,
         simulated: true,
         wa_message_id: None,
     };
     assert_eq!(report.unwrap(), expected);
-    assert_eq!(told, [r#"take 250 {"simulated":true}"#]);
+    assert_eq!(steps, [r#"reserve 250 {"simulated":true}"#]);
 }
 
 #[tokio::test]
-async fn each_precondition_refuses() {
+async fn test_send_is_refused_by_each_failed_precondition() {
     let with = |change: fn(&mut TestSendFacts)| {
         let mut facts = facts();
         change(&mut facts);
@@ -284,7 +294,7 @@ async fn each_precondition_refuses() {
 }
 
 #[tokio::test]
-async fn a_month_that_is_used_up_refuses_before_anybody_is_called() {
+async fn test_send_is_refused_when_the_month_is_used_up() {
     let mut fixture = Fixture::new(facts());
     fixture
         .store
@@ -299,8 +309,8 @@ async fn a_month_that_is_used_up_refuses_before_anybody_is_called() {
 }
 
 #[tokio::test]
-async fn a_phone_is_looked_at_before_the_campaign() {
-    for phone in ["", "nobody", "+5511", "123"] {
+async fn test_send_checks_the_phone_before_the_campaign() {
+    for phone in ["", "letters", "+5511", "123"] {
         let (report, _) = Fixture::bare().send_to(phone).await;
         assert!(
             matches!(report, Err(TestSendError::Invalid(errors)) if errors.0.contains_key("phone")),
@@ -313,7 +323,7 @@ async fn a_phone_is_looked_at_before_the_campaign() {
 }
 
 #[tokio::test]
-async fn what_surely_did_not_leave_costs_nothing() {
+async fn test_send_that_did_not_leave_releases_its_message() {
     let message = || "no".to_owned();
     let code = 131_026;
     let throttled = |code| SendOutcome::Throttled {
@@ -340,37 +350,43 @@ async fn what_surely_did_not_leave_costs_nothing() {
         (throttled(None), false),
     ];
     for (outcome, has_code) in cases {
-        for done in [true, false] {
+        for release_succeeds in [true, false] {
             let fixture = Fixture::new(facts())
-                .paid()
-                .called(&["Ana", "PROMO10"], outcome.clone());
-            let (report, told) = fixture.refunded(done).send().await;
+                .with_quota()
+                .expects_call(&["Ana", "PROMO10"], outcome.clone());
+            let (report, steps) = fixture.expects_release(release_succeeds).send().await;
             match report {
-                Err(TestSendError::Platform(GatewayError::Refused { code: told, .. })) => {
-                    assert!(has_code && told == code);
+                Err(TestSendError::Gateway(GatewayError::Refused { code: reported, .. })) => {
+                    assert!(has_code && reported == code);
                 }
-                Err(TestSendError::Platform(GatewayError::Unavailable(_))) => assert!(!has_code),
-                other => panic!("{other:?}"),
+                Err(TestSendError::Gateway(GatewayError::Unavailable(_))) => assert!(!has_code),
+                unexpected => panic!("{unexpected:?}"),
             }
-            let steps = ["call", "give back", "return_test_quota"];
-            assert_eq!(told[1..], steps[..if done { 2 } else { 3 }], "a failure is reported");
+            let expected = ["call", "release", "return_test_quota"];
+            assert_eq!(
+                steps[1..],
+                expected[..if release_succeeds { 2 } else { 3 }],
+                "a failed release is reported"
+            );
         }
     }
 }
 
 #[tokio::test]
-async fn what_may_have_left_keeps_its_reservation_and_says_so() {
+async fn test_send_with_unknown_outcome_keeps_its_reservation() {
     let unknown = SendOutcome::Unknown {
         detail: "time-out".into(),
     };
-    let fixture = Fixture::new(facts()).paid().called(&["Ana", "PROMO10"], unknown);
-    let (report, told) = fixture.send().await;
+    let fixture = Fixture::new(facts())
+        .with_quota()
+        .expects_call(&["Ana", "PROMO10"], unknown);
+    let (report, steps) = fixture.send().await;
     assert!(matches!(report, Err(TestSendError::Unknown)));
-    assert_eq!(told.len(), 2);
+    assert_eq!(steps.len(), 2);
 }
 
-/// The same with a picture of ours as the header, on the media_store or not.
-fn pictured(on_shelf: bool) -> Fixture {
+/// A fixture whose template has an uploaded image as its header; the media store has the file or not.
+fn with_header_image(is_stored: bool) -> Fixture {
     let path = MediaPath {
         account_id: tenant().account_id,
         id: Uuid::from_u128(5),
@@ -383,7 +399,7 @@ fn pictured(on_shelf: bool) -> Fixture {
         ..template
     });
     let fixture = Fixture::new(facts);
-    if on_shelf {
+    if is_stored {
         fixture
             .media_store
             .files
@@ -395,8 +411,8 @@ fn pictured(on_shelf: bool) -> Fixture {
 }
 
 #[tokio::test]
-async fn files_are_given_to_the_platform_before_the_message() {
-    let mut fixture = pictured(true).paid();
+async fn test_send_uploads_files_before_the_message() {
+    let mut fixture = with_header_image(true).with_quota();
     fixture
         .gateway
         .expect_upload_file()
@@ -412,11 +428,11 @@ async fn files_are_given_to_the_platform_before_the_message() {
         })
         .return_once(|_, _| accepted());
     fixture.send().await.0.unwrap();
-    // One that is gone, or that the platform does not take, costs nothing and sends nothing.
-    let (gone, told) = pictured(false).send().await;
-    assert!(matches!(gone, Err(TestSendError::Unready(text)) if text.contains("not there")));
-    assert_eq!(told, Vec::<String>::new());
-    let mut fixture = pictured(true);
+    // A missing file, or one that WhatsApp does not accept, reserves nothing and sends nothing.
+    let (missing, steps) = with_header_image(false).send().await;
+    assert!(matches!(missing, Err(TestSendError::Unready(text)) if text.contains("no longer exists")));
+    assert_eq!(steps, Vec::<String>::new());
+    let mut fixture = with_header_image(true);
     fixture
         .gateway
         .expect_upload_file()
@@ -424,15 +440,15 @@ async fn files_are_given_to_the_platform_before_the_message() {
         .returning(|_, _| Err(GatewayError::Unavailable("x".into())));
     assert!(matches!(
         fixture.send().await.0,
-        Err(TestSendError::Platform(GatewayError::Unavailable(_)))
+        Err(TestSendError::Gateway(GatewayError::Unavailable(_)))
     ));
 }
 
 #[tokio::test]
-async fn a_number_whose_token_cannot_be_read_sends_nothing() {
+async fn test_send_with_an_unreadable_token_sends_nothing() {
     let mut fixture = Fixture::new(facts());
-    fixture.opens = false;
-    let (report, told) = fixture.send().await;
+    fixture.token_is_readable = false;
+    let (report, steps) = fixture.send().await;
     assert!(matches!(report, Err(TestSendError::Unready(text)) if text.contains("access token")));
-    assert_eq!(told, Vec::<String>::new());
+    assert_eq!(steps, Vec::<String>::new());
 }

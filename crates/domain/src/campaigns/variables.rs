@@ -141,7 +141,7 @@ fn parse(mapping: &str) -> Result<Vec<Part>, &'static str> {
             "first_name" => Field::FirstName,
             "phone" => Field::Phone,
             "email" => Field::Email,
-            other => match other.strip_prefix("attributes.").filter(|key| !key.is_empty()) {
+            field => match field.strip_prefix("attributes.").filter(|key| !key.is_empty()) {
                 Some(key) => Field::Attribute(key.to_owned()),
                 None => return Err("names a field other than name, first_name, phone, email or attributes.*"),
             },
@@ -184,7 +184,7 @@ fn value(field: &Field, contact: &Recipient) -> String {
         Field::Attribute(key) => match contact.attributes.get(key) {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
+            Some(value) => value.to_string(),
         },
     }
 }
@@ -218,12 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn unmapped_is_first_name_then_examples() {
+    fn unmapped_placeholders_are_first_name_then_examples() {
         assert_eq!(rendered(&[], &["Bia", "PROMO10"]), ["Ana", "PROMO10"]);
     }
 
     #[test]
-    fn fields_fallbacks_and_text_mix() {
+    fn mapping_combines_fields_fallbacks_and_text() {
         let pairs = [
             ("1", "{name}, {email|sem e-mail}"),
             ("2", "{attributes.coupon|X}"),
@@ -237,17 +237,17 @@ mod tests {
     }
 
     #[test]
-    fn white_space_of_values_and_mappings_is_collapsed() {
+    fn rendered_values_collapse_white_space() {
         let mut contact = ana();
         contact.name = "\u{1}\tAna\u{2028}Maria".into();
         contact
             .attributes
             .insert("address".into(), " Rua A\r\nCasa     2\t".into());
-        contact.attributes.insert("bell".into(), "\u{7}\u{a0}".into());
+        contact.attributes.insert("control".into(), "\u{7}\u{a0}".into());
         let mappings = variables(&[
             ("1", "{first_name}     {attributes.address}!"),
-            ("2", "{attributes.bell|nada}"),
-            ("3", "{attributes.bell}"),
+            ("2", "{attributes.control|nada}"),
+            ("3", "{attributes.control}"),
             ("4", "{name}"),
         ]);
         let examples = ["a", "b", "c", "d", "PROMO\n10"].map(str::to_owned);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_in_a_mapping_are_refused() {
+    fn validate_refuses_control_characters() {
         for mapping in ["a\nb", "{name|\t}", "\u{0}", "\u{9f}"] {
             let errors = variables(&[("1", mapping)]).validate().unwrap_err();
             assert!(errors.0["variables.1"][0].contains("control characters"), "{mapping:?}");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn required_placeholders_are_found_before_anything_is_sent() {
+    fn required_placeholders_lists_those_that_can_be_empty() {
         let pairs = [
             ("1", "{email}{attributes.coupon}"),
             ("2", "{email|-}"),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_mappings_are_named() {
+    fn validate_names_each_wrong_mapping() {
         let wrong = variables(&[
             ("1", "{age}"),
             ("2", "{name"),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_mapped_and_first_names_known_by_theirs() {
+    fn named_placeholders_map_by_name() {
         let placeholder = |key: &str, example: &str| Placeholder {
             key: key.into(),
             example: example.into(),
@@ -344,7 +344,7 @@ mod tests {
 
     /// Anything a caller may write, with fields and braces more often than chance.
     fn any_mapping() -> impl Strategy<Value = String> {
-        let piece = prop_oneof![
+        let fragment = prop_oneof![
             Just("{name}".to_owned()),
             Just("{first_name|cliente}".to_owned()),
             Just("{email}".to_owned()),
@@ -354,7 +354,7 @@ mod tests {
             "[{}| a\u{a0}\u{2028}]{0,4}",
             "\\PC{0,6}",
         ];
-        prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
+        prop::collection::vec(fragment, 0..6).prop_map(|fragments| fragments.concat())
     }
 
     fn any_contact() -> impl Strategy<Value = Recipient> {
@@ -377,7 +377,7 @@ mod tests {
     proptest! {
         /// No field of a valid mapping reaches the recipient as it was written.
         #[test]
-        fn a_valid_mapping_leaves_no_field(mapping in any_mapping(), contact in any_contact()) {
+        fn valid_mapping_leaves_no_field_unrendered(mapping in any_mapping(), contact in any_contact()) {
             let variables = variables(&[("1", &mapping)]);
             let [value] = &variables.render(&bia(), &contact)[..] else { panic!() };
             if variables.validate().is_ok() {
@@ -390,18 +390,18 @@ mod tests {
         /// What is checked before a run is what is true in it: a value is empty just for those who have none of the
         /// fields that the check named.
         #[test]
-        fn required_placeholders_foretell_what_is_empty(mapping in any_mapping(), contact in any_contact()) {
+        fn required_placeholders_agree_with_rendering(mapping in any_mapping(), contact in any_contact()) {
             let variables = variables(&[("1", &mapping)]);
             prop_assume!(variables.validate().is_ok());
             let required_placeholders = variables.required_placeholders(&bia());
             let lacks = |field: &Field| is_blank(&value(field, &contact));
-            let foretold = required_placeholders.iter().any(|required| required.fields.iter().all(lacks));
-            prop_assert_eq!(variables.render(&bia(), &contact)[0].is_empty(), foretold);
+            let expected_empty = required_placeholders.iter().any(|required| required.fields.iter().all(lacks));
+            prop_assert_eq!(variables.render(&bia(), &contact)[0].is_empty(), expected_empty);
         }
 
         /// WhatsApp accepts every rendered value (132018).
         #[test]
-        fn a_rendered_value_has_no_runs_of_white_space(mapping in any_mapping(), contact in any_contact()) {
+        fn rendered_value_has_no_runs_of_white_space(mapping in any_mapping(), contact in any_contact()) {
             let placeholders = Placeholder::numbered(&["Bia\n".into(), "x\t\ty".into()]);
             for value in variables(&[("1", &mapping)]).render(&placeholders, &contact) {
                 prop_assert!(!value.contains(char::is_control) && !value.contains("  "), "{:?}", value);

@@ -36,7 +36,7 @@ pub(super) fn attributes_rule() -> String {
 
 /// The same, of attributes that would be added to a contact's.
 pub(super) fn merge_rule() -> String {
-    format!("together with those that the contact has, {}", attributes_rule())
+    format!("merged with the stored ones {}", attributes_rule())
 }
 
 #[cfg(test)]
@@ -50,11 +50,11 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_those_of_names_and_of_values_as_json() {
-        let measured = |value: Value| attribute_bytes(value.as_object().unwrap());
-        assert_eq!(measured(json!({})), 0);
+    fn attribute_bytes_count_names_and_json_values() {
+        let json_bytes = |value: Value| attribute_bytes(value.as_object().unwrap());
+        assert_eq!(json_bytes(json!({})), 0);
         assert_eq!(
-            measured(json!({ "a": "é\n", "bc": null, "d": 10, "e": true })),
+            json_bytes(json!({ "a": "é\n", "bc": null, "d": 10, "e": true })),
             1 + 6 + 2 + 4 + 1 + 2 + 1 + 4
         );
         assert!(attributes_fit(&attributes("a", MAX_ATTRIBUTES)));

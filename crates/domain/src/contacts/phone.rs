@@ -30,8 +30,8 @@ impl Phone {
         }
         let digits: String = text.chars().filter(char::is_ascii_digit).collect();
         if text.starts_with('+') && !digits.starts_with("55") {
-            let fits = (8..=15).contains(&digits.len()) && !digits.starts_with('0');
-            return fits.then(|| Self(format!("+{digits}")));
+            let valid = (8..=15).contains(&digits.len()) && !digits.starts_with('0');
+            return valid.then(|| Self(format!("+{digits}")));
         }
         let candidates = national_candidates(&digits, text.starts_with('+'));
         candidates
@@ -49,11 +49,11 @@ impl Phone {
             return vec![];
         }
         let plus = if text.starts_with('+') { "+" } else { "" };
-        let written = format!("{plus}{digits}");
+        let typed = format!("{plus}{digits}");
         let canonical = Self::parse(text)
             .map(|phone| phone.0)
-            .filter(|phone| !phone.contains(&written));
-        std::iter::once(written).chain(canonical).collect()
+            .filter(|phone| !phone.contains(&typed));
+        std::iter::once(typed).chain(canonical).collect()
     }
 
     /// The number, `+` first.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vectors_of_the_numbering_plan() {
+    fn phone_parse_matches_the_numbering_plan() {
         let same = [
             "(11) 96123-4567",
             "11961234567",
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number() {
+    fn phone_parse_rejects_invalid_numbers() {
         let wrong = [
             "961234567",
             "+55 20 96123-4567",
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_finds_a_number_however_it_is_written() {
+    fn phone_search_matches_any_notation() {
         let forms = |text| Phone::search_forms(text);
         assert_eq!(forms("553188887777"), ["553188887777", "+5531988887777"]);
         assert_eq!(forms("(31) 8888-7777"), ["3188887777", "+5531988887777"]);
@@ -197,7 +197,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics_and_a_result_is_its_own_canonical_form(text in "[0-9+() -]{0,20}") {
+        fn phone_parse_is_idempotent_and_never_panics(text in "[0-9+() -]{0,20}") {
             if let Some(number) = parsed(&text) {
                 let again = parsed(&number);
                 prop_assert_eq!(again.as_deref(), Some(number.as_str()));
@@ -205,7 +205,9 @@ mod tests {
         }
 
         #[test]
-        fn with_and_without_the_ninth_digit_is_one_number(area in prop::sample::select(vec!["11", "31", "85"]), rest in "[689][0-9]{7}") {
+        fn phone_parse_adds_the_ninth_digit(
+            area in prop::sample::select(vec!["11", "31", "85"]), rest in "[689][0-9]{7}",
+        ) {
             prop_assert_eq!(parsed(&format!("{area}{rest}")), parsed(&format!("{area}9{rest}")));
         }
     }

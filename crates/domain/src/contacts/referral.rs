@@ -43,7 +43,7 @@ pub struct Referral {
 /// Names the kind of source alone: the rest says what a person looked at.
 impl fmt::Debug for Referral {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Referral");
-        shown.field("source_type", &self.source_type).finish_non_exhaustive()
+        let mut output = f.debug_struct("Referral");
+        output.field("source_type", &self.source_type).finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::change::draft_of;
+use super::change::validate_draft;
 use super::limits::merge_rule;
 use super::{
     Contact, ContactChange, ContactDetails, ContactError, ContactInput, ContactQuery, ContactStore, Import,
@@ -53,7 +53,7 @@ impl Contacts {
     /// A new contact.
     pub async fn create(&self, tenant: &Tenant, input: ContactInput) -> Result<Contact, ContactError> {
         let tags = input.tag_ids.clone().unwrap_or_default();
-        let draft = draft_of(input)?;
+        let draft = validate_draft(input)?;
         let id = self.ids.next().into();
         Ok(self
             .store
@@ -63,11 +63,11 @@ impl Contacts {
 
     /// Changes the given fields of a contact. What another change wrote meanwhile stays.
     pub async fn update(&self, tenant: &Tenant, id: ContactId, input: ContactInput) -> Result<Contact, ContactError> {
-        // An invalid input is refused first, whether or not there is such a contact.
-        let change = ContactChange::of(input)?;
+        // Invalid input takes precedence over `NotFound`.
+        let change = ContactChange::from_input(input)?;
         retry_on_conflict(WRITE_ATTEMPTS, async || {
             let mut version = None;
-            if change.names_address() {
+            if change.changes_address() {
                 let stored = self.get(tenant, id).await?;
                 change.check_address(&stored)?;
                 version = Some(stored.version);
@@ -102,7 +102,7 @@ impl Contacts {
 
     /// Takes in one contact that another system tells of: by its phone or its user id, new or not. True: it is new.
     pub async fn upsert(&self, account: AccountId, fields: &Map<String, Value>) -> Result<bool, ContactError> {
-        let contact = upsert::read(fields)?;
+        let contact = upsert::parse(fields)?;
         let id = self.ids.next().into();
         let now = self.clock.now();
         match self.store.upsert_one(account, id, &contact, now).await? {

@@ -42,9 +42,9 @@ impl Sender {
     }
 }
 
-/// Whether a text is, as a whole, one of the words that opt out.
-pub fn is_opt_out(said: &str) -> bool {
-    OPT_OUT.contains(&said.trim().to_uppercase().as_str())
+/// Whether the whole text is an opt-out word.
+pub fn is_opt_out(text: &str) -> bool {
+    OPT_OUT.contains(&text.trim().to_uppercase().as_str())
 }
 
 /// Whether somebody wants messages: the state machine of every writer. The latest consent change counts, in whatever
@@ -54,8 +54,8 @@ pub fn is_opt_out(said: &str) -> bool {
 pub struct Consent {
     /// When they asked for no more messages, and have not asked for them again.
     pub opted_out_at: Option<OffsetDateTime>,
-    /// When they last said either.
-    pub said_at: Option<OffsetDateTime>,
+    /// When the consent last changed.
+    pub changed_at: Option<OffsetDateTime>,
 }
 
 impl Consent {
@@ -67,7 +67,7 @@ impl Consent {
         }
         Self {
             opted_out_at: self.opted_out_at.or(Some(at)),
-            said_at: Some(at),
+            changed_at: Some(at),
         }
     }
 
@@ -79,7 +79,7 @@ impl Consent {
         }
         Self {
             opted_out_at: None,
-            said_at: Some(at),
+            changed_at: Some(at),
         }
     }
 
@@ -92,7 +92,7 @@ impl Consent {
             let at = last_change_at.map_or(now, |last_change_at| last_change_at.max(now));
             return Self {
                 opted_out_at: self.opted_out_at.or(Some(at)),
-                said_at: Some(at),
+                changed_at: Some(at),
             };
         }
         // WhatsApp's times are whole seconds: a refusal of this second is older if it is recorded, else it may be newer.
@@ -106,12 +106,12 @@ impl Consent {
         };
         Self {
             opted_out_at: None,
-            said_at: Some(at),
+            changed_at: Some(at),
         }
     }
 
     fn last_change_at(self) -> Option<OffsetDateTime> {
-        self.said_at.max(self.opted_out_at)
+        self.changed_at.max(self.opted_out_at)
     }
 }
 
@@ -135,8 +135,8 @@ pub struct ContactIdentity {
 redacted_debug!(ContactIdentity { id, consent });
 
 impl ContactIdentity {
-    /// Somebody nobody knew.
-    pub fn unknown(id: ContactId, sender: &Sender) -> Self {
+    /// A new contact for an unknown sender.
+    pub fn from_sender(id: ContactId, sender: &Sender) -> Self {
         Self {
             id,
             name: sender.display_name(),
@@ -191,28 +191,28 @@ pub(super) fn set_ids(contacts: &mut [ContactIdentity], at: usize, sender: &Send
     contact.wa_user_id = user_id.or_else(|| contact.wa_user_id.take());
 }
 
-/// Somebody is known by other ids now. All of it happens or, where any of it is another contact's, nothing.
-pub(super) fn move_to(contacts: &mut [ContactIdentity], at: usize, now: &Sender) {
-    let phone = now.phone().map(|phone| phone.to_string());
+/// Replaces a contact's ids after a number change. If one of the new ids belongs to another contact, nothing changes.
+pub(super) fn change_number(contacts: &mut [ContactIdentity], at: usize, new_ids: &Sender) {
+    let phone = new_ids.phone().map(|phone| phone.to_string());
     let free = is_free(contacts, at, |contact| {
         (phone.is_some() && contact.phone == phone)
-            || (now.wa_id.is_some() && contact.wa_id == now.wa_id)
-            || (now.user_id.is_some() && contact.wa_user_id == now.user_id)
+            || (new_ids.wa_id.is_some() && contact.wa_id == new_ids.wa_id)
+            || (new_ids.user_id.is_some() && contact.wa_user_id == new_ids.user_id)
     });
     let Some(contact) = contacts.get_mut(at).filter(|_| free) else {
         return;
     };
     contact.phone = phone.or_else(|| contact.phone.take());
-    contact.wa_id = now.wa_id.clone().or_else(|| contact.wa_id.take());
-    contact.wa_user_id = now.user_id.clone().or_else(|| contact.wa_user_id.take());
+    contact.wa_id = new_ids.wa_id.clone().or_else(|| contact.wa_id.take());
+    contact.wa_user_id = new_ids.user_id.clone().or_else(|| contact.wa_user_id.take());
 }
 
-/// Whether nobody else bears it.
-fn is_free(contacts: &[ContactIdentity], at: usize, bears: impl Fn(&ContactIdentity) -> bool) -> bool {
+/// Whether no other contact has the id.
+fn is_free(contacts: &[ContactIdentity], at: usize, has_id: impl Fn(&ContactIdentity) -> bool) -> bool {
     !contacts
         .iter()
         .enumerate()
-        .any(|(position, contact)| position != at && bears(contact))
+        .any(|(position, contact)| position != at && has_id(contact))
 }
 
 #[cfg(test)]
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_count_as_a_whole_and_in_any_case() {
+    fn opt_out_word_counts_alone_in_any_case() {
         for word in ["SAIR", "sair", " Parar\n", "stop", "\u{a0}Stop "] {
             assert!(is_opt_out(word), "{word}");
         }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_is_found_by_canonical_number_then_raw_then_user_id() {
+    fn sender_is_found_by_phone_then_wa_id_then_user_id() {
         let contacts = [
             contact(1, None, Some("553188887777"), None),
             contact(2, Some("+5531988887777"), None, None),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_learned_only_when_free() {
+    fn set_ids_skips_ids_of_other_contacts() {
         let mut contacts = [
             contact(1, Some("+5531988887777"), None, None),
             contact(2, None, None, Some("BR.2")),
@@ -298,27 +298,27 @@ mod tests {
     }
 
     #[test]
-    fn somebody_moves_whole_or_not_at_all() {
+    fn number_change_applies_fully_or_not_at_all() {
         let mut contacts = [
             contact(1, Some("+5511961111111"), Some("5511961111111"), Some("BR.1")),
             contact(2, Some("+5511962222222"), None, Some("BR.2")),
         ];
         let before = contacts.clone();
-        move_to(&mut contacts, 0, &sender(Some("5511962222222"), Some("BR.9")));
-        move_to(&mut contacts, 0, &sender(None, Some("BR.2")));
+        change_number(&mut contacts, 0, &sender(Some("5511962222222"), Some("BR.9")));
+        change_number(&mut contacts, 0, &sender(None, Some("BR.2")));
         assert_eq!(contacts, before);
-        move_to(&mut contacts, 0, &sender(Some("553188887777"), Some("BR.9")));
+        change_number(&mut contacts, 0, &sender(Some("553188887777"), Some("BR.9")));
         assert_eq!(
             contacts[0],
             contact(1, Some("+5531988887777"), Some("553188887777"), Some("BR.9"))
         );
-        move_to(&mut contacts, 0, &sender(None, Some("BR.10")));
+        change_number(&mut contacts, 0, &sender(None, Some("BR.10")));
         assert_eq!(contacts[0].wa_user_id.as_deref(), Some("BR.10"));
         assert_eq!(contacts[0].phone.as_deref(), Some("+5531988887777"));
     }
 
     #[test]
-    fn a_contact_is_called_what_they_call_themselves() {
+    fn display_name_prefers_profile_name_then_ids() {
         let named = |name: Option<&str>, wa_id, user_id| {
             Sender {
                 name: name.map(str::to_owned),
@@ -345,16 +345,16 @@ mod tests {
     /// A consent change as WhatsApp reports it: whether they want messages, and since which second.
     type ConsentChange = (bool, i64);
 
-    fn reported(consent: Consent, (wanted, second): ConsentChange) -> Consent {
-        match wanted {
+    fn reported(consent: Consent, (opted_in, second): ConsentChange) -> Consent {
+        match opted_in {
             true => consent.with_opt_in(at(second)),
             false => consent.with_opt_out(at(second)),
         }
     }
 
-    /// What counts of a state. Which refusal came first is known of reports in their order alone.
-    fn standing(consent: Consent) -> (bool, Option<OffsetDateTime>) {
-        (consent.opted_out_at.is_some(), consent.said_at)
+    /// What is independent of the order of reports. `opted_out_at` itself depends on it.
+    fn effective_state(consent: Consent) -> (bool, Option<OffsetDateTime>) {
+        (consent.opted_out_at.is_some(), consent.changed_at)
     }
 
     #[test]
@@ -387,23 +387,32 @@ mod tests {
         /// Whatever order the consent changes come in, and however often, the latest one stands. Of one second, the
         /// refusal does.
         #[test]
-        fn latest_consent_change_stands(mut changes in prop::collection::vec((any::<bool>(), 0_i64..6), 1..8), seed in any::<prop::sample::Index>()) {
+        fn latest_consent_change_wins(
+            mut changes in prop::collection::vec((any::<bool>(), 0_i64..6), 1..8),
+            seed in any::<prop::sample::Index>(),
+        ) {
             let copied = changes[seed.index(changes.len())];
             changes.push(copied);
             let consent = changes.iter().copied().fold(Consent::default(), reported);
-            let latest = |which: bool| changes.iter().filter(|(wanted, _)| *wanted == which).map(|(_, second)| *second).max();
-            let (refused, wanted) = (latest(false), latest(true));
-            prop_assert_eq!(standing(consent), (refused >= wanted && refused.is_some(), refused.max(wanted).map(at)), "{:?}", changes);
+            let latest = |which: bool| {
+                let changes = changes.iter().filter(|(opted_in, _)| *opted_in == which);
+                changes.map(|(_, second)| *second).max()
+            };
+            let (opt_out, opt_in) = (latest(false), latest(true));
+            let expected = (opt_out >= opt_in && opt_out.is_some(), opt_out.max(opt_in).map(at));
+            prop_assert_eq!(effective_state(consent), expected, "{:?}", changes);
         }
 
         /// Events before and after a decision of the account may come in any order and any number of times; decisions
         /// count in their own order, also where the account's clock is behind.
         #[test]
-        fn order_of_events_around_decisions_changes_nothing(
-            rounds in prop::collection::vec((changes(), any::<bool>(), 0_i64..60), 1..4), last in changes(), reverse in any::<bool>(),
+        fn consent_is_independent_of_event_order(
+            rounds in prop::collection::vec((changes(), any::<bool>(), 0_i64..60), 1..4),
+            last in changes(),
+            reverse in any::<bool>(),
         ) {
             let run = |shuffled: bool| {
-                let told = |consent: Consent, changes: &[ConsentChange]| {
+                let with_changes = |consent: Consent, changes: &[ConsentChange]| {
                     let mut changes = changes.to_vec();
                     if shuffled {
                         changes.sort_unstable();
@@ -415,19 +424,19 @@ mod tests {
                     changes.into_iter().fold(consent, reported)
                 };
                 let decided = rounds.iter().fold(Consent::default(), |consent, (changes, opted_out, tenths)| {
-                    told(consent, changes).decided(*opted_out, EPOCH + Duration::milliseconds(tenths * 100))
+                    with_changes(consent, changes).decided(*opted_out, EPOCH + Duration::milliseconds(tenths * 100))
                 });
-                (decided, told(decided, &last))
+                (decided, with_changes(decided, &last))
             };
             let (decided, end) = run(false);
-            prop_assert_eq!(standing(end), standing(run(true).1));
+            prop_assert_eq!(effective_state(end), effective_state(run(true).1));
             let (_, opted_out, _) = &rounds[rounds.len() - 1];
             prop_assert_eq!(decided.opted_out_at.is_some(), *opted_out, "a decision counts at once");
-            // What was reported before the decision, reported again, does not undo it.
-            let known: Vec<ConsentChange> = rounds.iter().flat_map(|(changes, ..)| changes.clone()).collect();
-            let newest = known.iter().map(|(_, second)| at(*second)).max();
-            if newest < decided.said_at {
-                prop_assert_eq!(known.iter().copied().fold(decided, reported), decided, "{:?}", known);
+            // A repeated report of a change from before the decision does not undo it.
+            let past: Vec<ConsentChange> = rounds.iter().flat_map(|(changes, ..)| changes.clone()).collect();
+            let newest = past.iter().map(|(_, second)| at(*second)).max();
+            if newest < decided.changed_at {
+                prop_assert_eq!(past.iter().copied().fold(decided, reported), decided, "{:?}", past);
             }
         }
     }

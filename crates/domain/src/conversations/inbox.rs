@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use time::OffsetDateTime;
 
-use super::identity::{find, move_to, set_ids};
+use super::identity::{change_number, find, set_ids};
 use super::{
     ContactIdentity, ConversationEvent, ConversationStatus, InboundEvent, InboundMessage, Sender, is_opt_out,
     transition,
@@ -136,27 +136,27 @@ impl Inbox {
     /// Takes in news that came to one number, in the order of its telling. A message that is here already, and news of
     /// somebody nobody knows and who said nothing, change nothing.
     #[must_use]
-    pub fn take_in(mut self, items: Vec<InboundItem>, profile: ProfileId) -> InboxChanges {
+    pub fn apply(mut self, items: Vec<InboundItem>, profile: ProfileId) -> InboxChanges {
         let (contacts, conversations) = (self.contacts.clone(), self.conversations.clone());
         for item in items {
             match item.event {
                 InboundEvent::Message(ref message) if self.seen.contains(&message.wa_message_id) => {}
                 InboundEvent::Message(message) => {
                     let ids = (item.contact_id, item.conversation_id, item.message_id);
-                    self.take_message(message, ids, profile);
+                    self.apply_message(message, ids, profile);
                 }
-                InboundEvent::Preference { sender, wanted, at } => self.take_preference(&sender, wanted, at),
+                InboundEvent::Preference { sender, opted_in, at } => self.apply_preference(&sender, opted_in, at),
                 InboundEvent::NumberChanged { sender, now } => {
                     if let Some(at) = find(&self.contacts, &sender) {
-                        move_to(&mut self.contacts, at, &now);
+                        change_number(&mut self.contacts, at, &now);
                     }
                 }
             }
         }
-        let (known, new_contacts) = self.contacts.split_at(contacts.len().min(self.contacts.len()));
+        let (existing, new_contacts) = self.contacts.split_at(contacts.len().min(self.contacts.len()));
         let mut changes = self.changes;
         changes.new_contacts = new_contacts.to_vec();
-        changes.changed = known
+        changes.changed = existing
             .iter()
             .zip(&contacts)
             .filter(|(now, before)| now != before)
@@ -171,7 +171,7 @@ impl Inbox {
         changes
     }
 
-    fn take_message(
+    fn apply_message(
         &mut self,
         message: InboundMessage,
         (contact_id, conversation_id, message_id): (ContactId, ConversationId, MessageId),
@@ -180,14 +180,14 @@ impl Inbox {
         self.seen.insert(message.wa_message_id.clone());
         let at = find(&self.contacts, &message.sender).unwrap_or_else(|| {
             self.contacts
-                .push(ContactIdentity::unknown(contact_id, &message.sender));
+                .push(ContactIdentity::from_sender(contact_id, &message.sender));
             self.contacts.len() - 1
         });
         set_ids(&mut self.contacts, at, &message.sender);
         let Some(contact) = self.contacts.get_mut(at) else {
             return;
         };
-        if message.said && message.text.as_deref().is_some_and(is_opt_out) {
+        if message.can_opt_out && message.text.as_deref().is_some_and(is_opt_out) {
             contact.consent = contact.consent.with_opt_out(message.at);
         }
         let conversation = self
@@ -210,10 +210,10 @@ impl Inbox {
         self.changes.messages.push((message_id, conversation.id, message));
     }
 
-    fn take_preference(&mut self, sender: &Sender, wanted: bool, at: OffsetDateTime) {
+    fn apply_preference(&mut self, sender: &Sender, opted_in: bool, at: OffsetDateTime) {
         let position = find(&self.contacts, sender);
         if let Some(contact) = position.and_then(|position| self.contacts.get_mut(position)) {
-            contact.consent = if wanted {
+            contact.consent = if opted_in {
                 contact.consent.with_opt_in(at)
             } else {
                 contact.consent.with_opt_out(at)
@@ -224,15 +224,13 @@ impl Inbox {
 
 /// Who bore an id before that is somebody else's now.
 fn released(before: &[ContactIdentity], now: &[ContactIdentity]) -> Vec<ContactId> {
-    let taken_from = |(was, is): &(&ContactIdentity, &ContactIdentity)| {
-        was != is && now.iter().any(|other| other.id != was.id && was.shares_id_with(other))
+    let lost_id = |(was, is): &(&ContactIdentity, &ContactIdentity)| {
+        was != is
+            && now
+                .iter()
+                .any(|contact| contact.id != was.id && was.shares_id_with(contact))
     };
-    before
-        .iter()
-        .zip(now)
-        .filter(taken_from)
-        .map(|(was, _)| was.id)
-        .collect()
+    before.iter().zip(now).filter(lost_id).map(|(was, _)| was.id).collect()
 }
 
 #[cfg(test)]
@@ -262,7 +260,7 @@ mod tests {
             at: T + Duration::minutes(minutes),
             kind: "text".into(),
             text: Some(text.into()),
-            said: true,
+            can_opt_out: true,
             referral: None,
             payload: json!({}),
         })
@@ -279,13 +277,13 @@ mod tests {
         numbered.map(item).collect()
     }
 
-    fn take_in(inbox: Inbox, events: Vec<InboundEvent>) -> InboxChanges {
-        inbox.take_in(items(events), PROFILE)
+    fn apply(inbox: Inbox, events: Vec<InboundEvent>) -> InboxChanges {
+        inbox.apply(items(events), PROFILE)
     }
 
     #[test]
-    fn an_unknown_sender_becomes_one_contact_with_one_conversation() {
-        let changes = take_in(
+    fn unknown_sender_becomes_one_contact_and_conversation() {
+        let changes = apply(
             Inbox::default(),
             vec![
                 message("a", "553188887777", "oi", 1),
@@ -312,20 +310,20 @@ mod tests {
             (conversation.last_message_at, conversation.last_inbound_at),
             (T + Duration::minutes(1), Some(T + Duration::minutes(1)))
         );
-        let kept: Vec<&str> = changes
+        let stored: Vec<&str> = changes
             .messages
             .iter()
             .map(|(_, _, message)| message.wa_message_id.as_str())
             .collect();
-        assert_eq!(kept, ["a", "b"]);
+        assert_eq!(stored, ["a", "b"]);
         assert!(changes.changed.is_empty());
     }
 
-    /// A contact with a closed conversation that holds message `a`.
-    fn known() -> (Inbox, ContactIdentity, ConversationState) {
+    /// An inbox with one contact, and a closed conversation that holds message `a`.
+    fn existing_contact() -> (Inbox, ContactIdentity, ConversationState) {
         let contact = ContactIdentity {
             consent: super::super::Consent::default(),
-            ..ContactIdentity::unknown(Uuid::from_u128(1).into(), &sender("5511961234567"))
+            ..ContactIdentity::from_sender(Uuid::from_u128(1).into(), &sender("5511961234567"))
         };
         let conversation = ConversationState {
             id: Uuid::from_u128(2).into(),
@@ -344,18 +342,18 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_message_changes_nothing_also_when_it_opts_out() {
-        let (inbox, ..) = known();
+    fn repeated_message_changes_nothing_even_if_it_opts_out() {
+        let (inbox, ..) = existing_contact();
         assert_eq!(
-            take_in(inbox, vec![message("a", "5511961234567", "SAIR", 0)]),
+            apply(inbox, vec![message("a", "5511961234567", "SAIR", 0)]),
             InboxChanges::default()
         );
     }
 
     #[test]
-    fn a_message_reopens_and_an_old_one_takes_no_moment_back() {
-        let (inbox, _, conversation) = known();
-        let changes = take_in(inbox.clone(), vec![message("b", "5511961234567", "oi", -5)]);
+    fn old_message_reopens_but_keeps_the_latest_times() {
+        let (inbox, _, conversation) = existing_contact();
+        let changes = apply(inbox.clone(), vec![message("b", "5511961234567", "oi", -5)]);
         let reopened = ConversationState {
             status: ConversationStatus::Open,
             ..conversation.clone()
@@ -364,7 +362,7 @@ mod tests {
             (&changes.conversations[..], changes.messages.len()),
             (&[reopened][..], 1)
         );
-        let changes = take_in(inbox, vec![message("b", "5511961234567", "oi", 5)]);
+        let changes = apply(inbox, vec![message("b", "5511961234567", "oi", 5)]);
         let now = &changes.conversations[0];
         assert_eq!(
             (now.last_message_at, now.last_inbound_at, now.profile_id),
@@ -377,9 +375,9 @@ mod tests {
     }
 
     #[test]
-    fn words_opt_out_when_somebody_said_them() {
-        let (inbox, contact, _) = known();
-        let changes = take_in(
+    fn opt_out_word_in_a_caption_does_not_count() {
+        let (inbox, contact, _) = existing_contact();
+        let changes = apply(
             inbox.clone(),
             vec![
                 message("b", "5511961234567", " sair ", 3),
@@ -390,18 +388,21 @@ mod tests {
         let InboundEvent::Message(caption) = message("b", "5511961234567", "SAIR", 3) else {
             panic!()
         };
-        let changes = take_in(
+        let changes = apply(
             inbox,
-            vec![InboundEvent::Message(InboundMessage { said: false, ..caption })],
+            vec![InboundEvent::Message(InboundMessage {
+                can_opt_out: false,
+                ..caption
+            })],
         );
         assert!(changes.changed.is_empty(), "{contact:?}");
     }
 
     #[test]
-    fn preferences_and_moves_concern_known_people_alone() {
-        let preference = |wa_id: &str, wanted, minutes| InboundEvent::Preference {
+    fn preference_of_unknown_sender_changes_nothing() {
+        let preference = |wa_id: &str, opted_in, minutes| InboundEvent::Preference {
             sender: sender(wa_id),
-            wanted,
+            opted_in,
             at: T + Duration::minutes(minutes),
         };
         let number_changed = |from: &str, to: &str| InboundEvent::NumberChanged {
@@ -409,9 +410,9 @@ mod tests {
             now: sender(to),
         };
         let unknown = vec![preference("551196", false, 0), number_changed("551196", "551197")];
-        assert_eq!(take_in(Inbox::default(), unknown), InboxChanges::default());
-        let (inbox, ..) = known();
-        let changes = take_in(
+        assert_eq!(apply(Inbox::default(), unknown), InboxChanges::default());
+        let (inbox, ..) = existing_contact();
+        let changes = apply(
             inbox.clone(),
             vec![
                 preference("5511961234567", false, 1),
@@ -420,7 +421,7 @@ mod tests {
             ],
         );
         assert_eq!(changes.changed[0].consent.opted_out_at, None);
-        let changes = take_in(
+        let changes = apply(
             inbox,
             vec![
                 number_changed("5511961234567", "5511962222222"),
@@ -432,15 +433,15 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_change_hands_are_released_first() {
+    fn id_taken_by_another_contact_is_released() {
         let number_changed = |from: &str, to: &str| InboundEvent::NumberChanged {
             sender: sender(from),
             now: sender(to),
         };
-        let (inbox, contact, _) = known();
-        let changes = take_in(inbox.clone(), vec![number_changed("5511961234567", "5511962222222")]);
+        let (inbox, contact, _) = existing_contact();
+        let changes = apply(inbox.clone(), vec![number_changed("5511961234567", "5511962222222")]);
         assert_eq!(changes.released, []);
-        let changes = take_in(
+        let changes = apply(
             inbox,
             vec![
                 number_changed("5511961234567", "5511962222222"),
@@ -451,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_of_everybody_named() {
+    fn inbox_keys_cover_every_sender_and_message() {
         let events = vec![
             message("b", "553188887777", "oi", 0),
             message("b", "553188887777", "oi", 0),

@@ -91,9 +91,8 @@ pub enum InboundEvent {
     Preference {
         /// Who.
         sender: Sender,
-        /// Whether they want them.
-        wanted: bool,
-        /// When they said so.
+        /// Whether the contact accepts marketing messages.
+        opted_in: bool,
         at: OffsetDateTime,
     },
     /// They have another number, or another user id.
@@ -118,15 +117,15 @@ pub struct InboundMessage {
     pub kind: String,
     /// What can be read of it.
     pub text: Option<String>,
-    /// Whether `text` is the sender's own words: typed, or the label of a template's button that they pressed.
-    pub said: bool,
-    /// The ad or post that it came from.
+    /// Whether an opt-out word in `text` counts: the contact typed it, or pressed a template's button with this label.
+    pub can_opt_out: bool,
+    /// The ad or post that led to the message.
     pub referral: Option<Box<Referral>>,
     /// What else it holds: ids of media, a location, what it answers.
     pub payload: Value,
 }
 
-redacted_debug!(InboundMessage { at, kind, said });
+redacted_debug!(InboundMessage { at, kind, can_opt_out });
 
 /// Why an operation on conversations did not happen.
 #[derive(Debug, Error)]
@@ -142,8 +141,7 @@ pub enum ConversationError {
     Refused(#[from] ReplyRefusal),
     /// The platform did not take the reply.
     #[error(transparent)]
-    Platform(GatewayError),
-    /// The store failed.
+    Gateway(GatewayError),
     #[error(transparent)]
     Store(StoreError),
 }

@@ -84,12 +84,9 @@ pub enum ReplyResult {
         /// The contact's id with the platform, where it told one.
         wa_id: Option<String>,
     },
-    /// It did not leave, or was refused; it is never sent again.
-    Failed {
-        /// Why.
-        message: String,
-    },
-    /// Nobody knows: it stays pending until news or time settles it.
+    /// The reply was not sent, or WhatsApp rejected it. It is never sent again.
+    Failed { message: String },
+    /// The reply may have reached WhatsApp. It stays pending until a status update or a time limit resolves it.
     Unknown,
 }
 
@@ -101,8 +98,8 @@ redacted_debug!(
     }
 );
 
-/// What follows from an outcome for the reply, and what the caller is told of a refusal.
-pub fn settle(outcome: SendOutcome) -> (ReplyResult, Option<GatewayError>) {
+/// Maps the outcome of a call to the reply's recorded result, and to the error for the caller.
+pub fn to_result(outcome: SendOutcome) -> (ReplyResult, Option<GatewayError>) {
     let refusal = outcome.refusal();
     let result = match outcome {
         SendOutcome::Accepted { message_id, wa_id } => ReplyResult::Sent { message_id, wa_id },
@@ -166,7 +163,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_window_counts_from_the_last_inbound_message_to_the_microsecond() {
+    fn service_window_closes_exactly_after_24_hours() {
         let at = |since: Option<Duration>| {
             let last_inbound_at = since.map(|since| NOW - since);
             prepare(
@@ -186,7 +183,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_best_address_is_taken() {
+    fn reply_prefers_phone_then_wa_id_then_user_id() {
         let to = |facts| prepare(&facts, &cipher()).map(|(_, to)| to);
         assert_eq!(to(facts()), Ok(Addressee::Phone("+5511961234567".into())));
         let raw = ReplyFacts {
@@ -207,7 +204,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn without_a_number_or_its_token_nothing_leaves() {
+    fn reply_without_number_or_token_is_refused() {
         let profile = facts().profile.map(|profile| StoredProfile {
             token: Sealed(vec![0]),
             ..profile
@@ -219,7 +216,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_outcome_settles() {
+    fn every_outcome_maps_to_a_reply_result() {
         let text = || "m".to_owned();
         let refused = [
             SendOutcome::Failed {
@@ -237,20 +234,20 @@ pub(super) mod tests {
             },
         ];
         for outcome in refused {
-            let (result, error) = settle(outcome);
+            let (result, error) = to_result(outcome);
             assert_eq!(result, ReplyResult::Failed { message: text() });
             assert!(matches!(error, Some(GatewayError::Refused { code: 131_047, .. })));
         }
-        let (result, error) = settle(SendOutcome::Throttled {
+        let (result, error) = to_result(SendOutcome::Throttled {
             code: None,
             message: text(),
             retry_after: None,
         });
         assert_eq!(result, ReplyResult::Failed { message: text() });
         assert!(matches!(error, Some(GatewayError::Unavailable(_))));
-        let (result, error) = settle(SendOutcome::Unknown { detail: text() });
+        let (result, error) = to_result(SendOutcome::Unknown { detail: text() });
         assert!(result == ReplyResult::Unknown && error.is_none());
-        let (result, error) = settle(SendOutcome::Accepted {
+        let (result, error) = to_result(SendOutcome::Accepted {
             message_id: text(),
             wa_id: None,
         });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Conversation, ConversationError, ConversationQuery, ConversationStatus, ConversationStore, Direction, Message,
-    MessageStatus, REPLY_CHARS, ReplyFacts, ReplyRefusal, prepare, settle,
+    MessageStatus, REPLY_CHARS, ReplyFacts, ReplyRefusal, prepare, to_result,
 };
 use crate::shared::{
     Cipher, ConversationId, CursorPage, CursorQuery, ErrorReport, FieldErrors, Ids, SideStep, Tenant, TimeCursor,
@@ -88,14 +88,15 @@ impl Conversations {
         if !self.store.begin_reply(account, &reply, profile).await? {
             return Err(ConversationError::NotFound);
         }
-        let (result, refusal) = settle(self.call(&credentials, to, &reply).await);
+        let (result, refusal) = to_result(self.call(&credentials, to, &reply).await);
         let recorded = self.store.record_reply(account, reply.id, &result).await;
         if let Err(error) = &recorded {
             self.report.swallowed(SideStep::RecordReply, error);
         }
         match refusal {
-            Some(refusal) => Err(ConversationError::Platform(refusal)),
-            // It may have left: a caller that gets an error would send it again. The status updates settle it.
+            Some(refusal) => Err(ConversationError::Gateway(refusal)),
+            // The reply may have been sent: after an error, the caller would send it again. A status update resolves
+            // its status.
             None => Ok(recorded.ok().flatten().unwrap_or(reply)),
         }
     }
@@ -155,18 +156,22 @@ mod tests {
     }
 
     fn conversations(store: MockConversationStore, gateway: MockWhatsappGateway) -> Conversations {
-        reporting(store, gateway, MockErrorReport::new())
+        conversations_with_report(store, gateway, MockErrorReport::new())
     }
 
-    fn reporting(store: MockConversationStore, gateway: MockWhatsappGateway, report: MockErrorReport) -> Conversations {
+    fn conversations_with_report(
+        store: MockConversationStore,
+        gateway: MockWhatsappGateway,
+        report: MockErrorReport,
+    ) -> Conversations {
         let mut ids = MockIds::new();
         ids.expect_next().returning(|| Uuid::from_u128(8));
         let (store, gateway) = (Arc::new(store), Arc::new(gateway));
         Conversations::new(store, gateway, Arc::new(cipher()), Arc::new(report), Arc::new(ids))
     }
 
-    /// A store with a conversation that can be replied to, and a gateway that ends like this, once.
-    fn stage(outcome: SendOutcome) -> (MockConversationStore, MockWhatsappGateway) {
+    /// A store with a conversation that allows a reply, and a gateway that returns `outcome` once.
+    fn mock_reply_call(outcome: SendOutcome) -> (MockConversationStore, MockWhatsappGateway) {
         let mut order = mockall::Sequence::new();
         let mut store = MockConversationStore::new();
         store
@@ -201,12 +206,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reply_is_written_then_sent_then_recorded() {
+    async fn reply_is_stored_then_sent_then_recorded() {
         let accepted = SendOutcome::Accepted {
             message_id: "wamid.1".into(),
             wa_id: None,
         };
-        let (mut store, gateway) = stage(accepted);
+        let (mut store, gateway) = mock_reply_call(accepted);
         store
             .expect_record_reply()
             .times(1)
@@ -223,8 +228,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_is_recorded_and_told_with_the_platforms_code() {
-        let (mut store, gateway) = stage(SendOutcome::Failed {
+    async fn refused_reply_returns_whatsapps_error_code() {
+        let (mut store, gateway) = mock_reply_call(SendOutcome::Failed {
             code: 131_047,
             message: "closed".into(),
         });
@@ -241,14 +246,14 @@ mod tests {
         let refused = conversations(store, gateway).reply(&tenant(), ID, "Oi".into()).await;
         assert!(matches!(
             refused,
-            Err(ConversationError::Platform(GatewayError::Refused { code: 131_047, .. }))
+            Err(ConversationError::Gateway(GatewayError::Refused { code: 131_047, .. }))
         ));
     }
 
     #[tokio::test]
-    async fn what_may_have_left_is_never_an_error() {
+    async fn reply_with_unknown_outcome_is_not_an_error() {
         for unrecorded in [false, true] {
-            let (mut store, gateway) = stage(unknown());
+            let (mut store, gateway) = mock_reply_call(unknown());
             store
                 .expect_record_reply()
                 .times(1)
@@ -262,7 +267,7 @@ mod tests {
                 .times(usize::from(unrecorded))
                 .withf(|step, _| *step == SideStep::RecordReply)
                 .returning(|_, _| ());
-            let reply = reporting(store, gateway, report)
+            let reply = conversations_with_report(store, gateway, report)
                 .reply(&tenant(), ID, "Oi".into())
                 .await
                 .unwrap();
@@ -271,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_sent_that_was_not_written_first() {
+    async fn reply_is_not_sent_unless_stored() {
         let mut store = MockConversationStore::new();
         store.expect_reply_facts().returning(|_, _| Ok(Some(facts())));
         store.expect_begin_reply().times(1).returning(|_, _, _| Ok(false));
@@ -302,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_text_has_1_to_4096_characters() {
+    async fn reply_text_must_have_1_to_4096_characters() {
         for text in [String::new(), " \n".into(), "é".repeat(4097)] {
             let wrong = conversations(MockConversationStore::new(), MockWhatsappGateway::new())
                 .reply(&tenant(), ID, text)

@@ -34,8 +34,8 @@ pub fn transition(from: ConversationStatus, event: ConversationEvent) -> Convers
 }
 
 impl From<ConversationStatus> for ConversationEvent {
-    fn from(wanted: ConversationStatus) -> Self {
-        match wanted {
+    fn from(status: ConversationStatus) -> Self {
+        match status {
             ConversationStatus::Open => Self::Open,
             ConversationStatus::Closed => Self::Close,
         }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_table_of_conversations() {
+    fn conversation_transitions_match_the_table() {
         use ConversationEvent::{Close, Message, Open};
         let rows: Vec<String> = ConversationStatus::ALL
             .iter()
@@ -119,13 +119,13 @@ mod tests {
             })
             .collect();
         assert_eq!(rows, ["open: open open closed", "closed: open open closed"]);
-        for &wanted in ConversationStatus::ALL {
-            assert_eq!(transition(ConversationStatus::Open, wanted.into()), wanted);
+        for &target in ConversationStatus::ALL {
+            assert_eq!(transition(ConversationStatus::Open, target.into()), target);
         }
     }
 
     #[test]
-    fn the_whole_table_of_messages() {
+    fn message_status_updates_match_the_table() {
         let rows: Vec<String> = MessageStatus::ALL
             .iter()
             .map(|&from| {

@@ -86,15 +86,15 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    if let Some(inner) = behind_nat64(address) {
+    if let Some(inner) = nat64_target(address) {
         return is_public_v4(inner);
     }
     let outer = IpAddr::V6(address);
     PUBLIC_V6.contains(outer) && !CLOSED_V6.iter().any(|network| network.contains(outer)) && !is_isatap(address)
 }
 
-/// The IPv4 address that the well-known translation prefix, `64:ff9b::/96`, leads to.
-fn behind_nat64(address: Ipv6Addr) -> Option<Ipv4Addr> {
+/// Returns the IPv4 address in an address with the well-known NAT64 prefix `64:ff9b::/96`.
+fn nat64_target(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             let ([first, second], [third, fourth]) = (high.to_be_bytes(), low.to_be_bytes());

@@ -8,8 +8,7 @@ use url::{Host, Url};
 
 use super::{AllowList, allowed};
 
-/// The longest URL.
-const LONGEST: usize = 2048;
+const MAX_URL_BYTES: usize = 2048;
 
 /// The ports that anything public may be called at.
 const PLAIN_PORTS: [u16; 1] = [80];
@@ -18,23 +17,23 @@ const SECURE_PORTS: [u16; 2] = [443, 8443];
 /// Why a URL may not be called. The texts are for whoever gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TargetRefusal {
-    /// It is none, has no host, or is too long.
-    #[error("must be a URL of at most {LONGEST} characters")]
+    /// It is not a URL, has no host or is too long.
+    #[error("must be a URL of at most {MAX_URL_BYTES} characters")]
     Malformed,
-    /// It is not written as it would be called.
-    #[error("must be written as it is called: http:// or https://, a host, and no space, backslash or fragment (#)")]
+    /// The parser would have to correct it.
+    #[error("must be an absolute http or https URL without spaces, backslashes or a fragment")]
     Spelling,
-    /// Neither http nor https.
-    #[error("must begin with http:// or https://")]
+    /// The scheme is neither http nor https.
+    #[error("must start with http:// or https://")]
     Scheme,
-    /// It holds a name or a password.
-    #[error("must not hold a user name or a password")]
+    /// It contains a user name or password.
+    #[error("must not contain a user name or password")]
     UserInfo,
     /// It is at a port that is not the web's.
     #[error("must use port 80 for http, or 443 or 8443 for https")]
     Port,
-    /// It leads to an address that is not public.
-    #[error("must not lead to a private address")]
+    /// The address is not public.
+    #[error("must not point to a private address")]
     Address,
 }
 
@@ -56,7 +55,7 @@ impl Target {
     /// Public hosts are called at the web's ports alone. Hosts of the list may be called at any; where there is a list,
     /// a name's port is judged with its address.
     pub fn parse(text: &str, allow: &AllowList) -> Result<Self, TargetRefusal> {
-        if text.len() > LONGEST {
+        if text.len() > MAX_URL_BYTES {
             return Err(TargetRefusal::Malformed);
         }
         let mut url = Url::parse(text).map_err(|_| TargetRefusal::Malformed)?;
@@ -68,12 +67,12 @@ impl Target {
         }
         url.set_fragment(None);
         if let Some(Host::Domain(name)) = url.host() {
-            // The root's dot means nothing to whoever is called, and would not stand in a certificate.
-            let bare = name.strip_suffix('.').unwrap_or(name).to_owned();
-            url.set_host(Some(&bare)).map_err(|_| TargetRefusal::Malformed)?;
+            // Remove the root dot: certificates do not contain it.
+            let host = name.strip_suffix('.').unwrap_or(name).to_owned();
+            url.set_host(Some(&host)).map_err(|_| TargetRefusal::Malformed)?;
         }
         let target = Self(url);
-        target.judge(allow)?;
+        target.check_host(allow)?;
         Ok(target)
     }
 
@@ -81,13 +80,13 @@ impl Target {
     /// would forgive or drop is refused.
     pub fn written(text: &str, allow: &AllowList) -> Result<Self, TargetRefusal> {
         let rest = ["http://", "https://"].iter().find_map(|start| {
-            let (begin, rest) = text.split_at_checked(start.len())?;
-            begin.eq_ignore_ascii_case(start).then_some(rest)
+            let (scheme, rest) = text.split_at_checked(start.len())?;
+            scheme.eq_ignore_ascii_case(start).then_some(rest)
         });
-        let names_a_host = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', '?', ':']));
-        let plain = text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.contains(['\\', '#']);
+        let has_host = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', '?', ':']));
+        let is_printable = text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.contains(['\\', '#']);
         let target = Self::parse(text, allow)?;
-        match names_a_host && plain {
+        match has_host && is_printable {
             true => Ok(target),
             false => Err(TargetRefusal::Spelling),
         }
@@ -99,7 +98,7 @@ impl Target {
         Self::parse(next.as_str(), allow)
     }
 
-    fn judge(&self, allow: &AllowList) -> Result<(), TargetRefusal> {
+    fn check_host(&self, allow: &AllowList) -> Result<(), TargetRefusal> {
         match self.0.host().ok_or(TargetRefusal::Malformed)? {
             Host::Domain("") => Err(TargetRefusal::Malformed),
             // Names of this machine, whatever the resolver says (RFC 6761).

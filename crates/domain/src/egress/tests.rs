@@ -12,18 +12,20 @@ fn entries(corpus: &'static str) -> Vec<(&'static str, Vec<IpAddr>)> {
     let lines = corpus.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
         .map(|line| match line.split_once(" => ") {
-            Some((url, answers)) => (url, answers.split(", ").map(|ip| ip.parse().unwrap()).collect()),
+            Some((url, resolved)) => (url, resolved.split(", ").map(|ip| ip.parse().unwrap()).collect()),
             None => (line, vec![]),
         })
         .collect()
 }
 
-/// As the client judges: the URL, then every address of its name.
-fn judge(url: &str, answers: &[IpAddr], allow: &AllowList) -> Result<(), TargetRefusal> {
+/// Checks like the HTTP client: the URL, then every resolved address.
+fn check_target(url: &str, resolved: &[IpAddr], allow: &AllowList) -> Result<(), TargetRefusal> {
     let target = Target::parse(url, allow)?;
     match target.address() {
         Some(address) => target.may_be_at(address, allow),
-        None => answers.iter().try_for_each(|address| target.may_be_at(*address, allow)),
+        None => resolved
+            .iter()
+            .try_for_each(|address| target.may_be_at(*address, allow)),
     }
 }
 
@@ -37,27 +39,27 @@ fn address(text: &str) -> IpAddr {
 }
 
 #[test]
-fn nothing_of_the_hostile_corpus_is_called() {
+fn egress_rejects_the_hostile_corpus() {
     let entries = entries(HOSTILE);
     assert!(entries.len() >= 150, "{}", entries.len());
     let passed: Vec<_> = entries
         .iter()
-        .filter(|(url, answers)| judge(url, answers, &AllowList::default()).is_ok())
+        .filter(|(url, resolved)| check_target(url, resolved, &AllowList::default()).is_ok())
         .collect();
     assert!(passed.is_empty(), "{passed:?}");
 }
 
 #[test]
-fn all_of_the_public_corpus_is_called() {
+fn egress_allows_the_public_corpus() {
     let entries = entries(PUBLIC);
     assert!(entries.len() >= 30, "{}", entries.len());
-    for (url, answers) in entries {
-        assert_eq!(judge(url, &answers, &AllowList::default()), Ok(()), "{url}");
+    for (url, resolved) in entries {
+        assert_eq!(check_target(url, &resolved, &AllowList::default()), Ok(()), "{url}");
     }
 }
 
 #[test]
-fn a_host_is_an_address_before_it_is_judged() {
+fn egress_parses_hosts_to_addresses_before_the_check() {
     let any = networks(&["0.0.0.0/0", "::/0"]);
     for (url, read) in [
         ("http://0177.1/", "http://127.0.0.1/"),
@@ -77,7 +79,7 @@ fn a_host_is_an_address_before_it_is_judged() {
 }
 
 #[test]
-fn addresses_at_the_edges_of_the_closed_networks() {
+fn egress_closed_networks_have_exact_bounds() {
     let closed = [
         ("0.0.0.0", "0.255.255.255"),
         ("10.0.0.0", "10.255.255.255"),
@@ -100,10 +102,10 @@ fn addresses_at_the_edges_of_the_closed_networks() {
         ("3fff::", "3fff:fff:ffff:ffff:ffff:ffff:ffff:ffff"),
         ("4000::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
     ];
-    let none = AllowList::default();
+    let public_only = AllowList::default();
     for (first, last) in closed {
-        assert!(!allowed(address(first), &none), "{first}");
-        assert!(!allowed(address(last), &none), "{last}");
+        assert!(!allowed(address(first), &public_only), "{first}");
+        assert!(!allowed(address(last), &public_only), "{last}");
     }
     let open = [
         "1.0.0.0",
@@ -142,13 +144,13 @@ fn addresses_at_the_edges_of_the_closed_networks() {
         "3fff:1000::",
     ];
     for text in open {
-        assert!(allowed(address(text), &none), "{text}");
+        assert!(allowed(address(text), &public_only), "{text}");
     }
 }
 
 #[test]
-fn an_ipv4_address_inside_an_ipv6_one_is_judged() {
-    let none = AllowList::default();
+fn egress_checks_ipv4_addresses_inside_ipv6() {
+    let public_only = AllowList::default();
     for (text, open) in [
         ("::ffff:8.8.8.8", true),
         ("::ffff:10.0.0.1", false),
@@ -163,12 +165,12 @@ fn an_ipv4_address_inside_an_ipv6_one_is_judged() {
         ("2a00:1450::5efe:808:808", false),
         ("2a00:1450::200:5efe:808:808", false),
     ] {
-        assert_eq!(allowed(address(text), &none), open, "{text}");
+        assert_eq!(allowed(address(text), &public_only), open, "{text}");
     }
 }
 
 #[test]
-fn the_list_opens_what_it_names_at_any_port() {
+fn egress_allow_list_opens_networks_at_any_port() {
     let list = networks(&["127.0.0.0/8", "fd00::/8"]);
     for url in [
         "http://127.0.0.1:9000/",
@@ -176,24 +178,30 @@ fn the_list_opens_what_it_names_at_any_port() {
         "https://[fd00::1]:1/",
         "http://[::ffff:127.0.0.1]:5/",
     ] {
-        assert_eq!(judge(url, &[address("127.0.0.1")], &list), Ok(()), "{url}");
+        assert_eq!(check_target(url, &[address("127.0.0.1")], &list), Ok(()), "{url}");
     }
-    let named = |at: &str| judge("http://hooks.example:9000/", &[address(at)], &list);
-    assert_eq!(named("127.0.0.9"), Ok(()));
-    assert_eq!(named("8.8.8.8"), Err(TargetRefusal::Port));
-    assert_eq!(named("10.0.0.1"), Err(TargetRefusal::Address));
-    // What stands behind a translator is not what the list names.
+    let named_host = |at: &str| check_target("http://hooks.example:9000/", &[address(at)], &list);
+    assert_eq!(named_host("127.0.0.9"), Ok(()));
+    assert_eq!(named_host("8.8.8.8"), Err(TargetRefusal::Port));
+    assert_eq!(named_host("10.0.0.1"), Err(TargetRefusal::Address));
+    // The list does not apply to addresses behind a NAT64 translator.
     assert_eq!(
-        judge("http://[64:ff9b::7f00:1]/", &[], &list),
+        check_target("http://[64:ff9b::7f00:1]/", &[], &list),
         Err(TargetRefusal::Address)
     );
-    assert_eq!(judge("http://10.0.0.1:9000/", &[], &list), Err(TargetRefusal::Address));
-    assert_eq!(judge("http://8.8.8.8:9000/", &[], &list), Err(TargetRefusal::Port));
+    assert_eq!(
+        check_target("http://10.0.0.1:9000/", &[], &list),
+        Err(TargetRefusal::Address)
+    );
+    assert_eq!(
+        check_target("http://8.8.8.8:9000/", &[], &list),
+        Err(TargetRefusal::Port)
+    );
 }
 
 #[test]
-fn a_refusal_says_which_rule_it_is_of() {
-    let none = AllowList::default();
+fn egress_refusal_names_the_violated_rule() {
+    let public_only = AllowList::default();
     let long = format!("https://example.com/{}", "a".repeat(2048));
     for (url, refusal) in [
         ("", TargetRefusal::Malformed),
@@ -209,17 +217,17 @@ fn a_refusal_says_which_rule_it_is_of() {
         ("http://10.0.0.1/", TargetRefusal::Address),
         ("http://localhost./", TargetRefusal::Address),
     ] {
-        assert_eq!(Target::parse(url, &none), Err(refusal), "{url}");
+        assert_eq!(Target::parse(url, &public_only), Err(refusal), "{url}");
     }
 }
 
 #[test]
-fn a_redirect_is_judged_like_a_first_url() {
-    let none = AllowList::default();
-    let start = Target::parse("https://example.com/a/b?c", &none).unwrap();
+fn egress_checks_redirects_like_first_urls() {
+    let public_only = AllowList::default();
+    let start = Target::parse("https://example.com/a/b?c", &public_only).unwrap();
     let next = |location: &str| {
         start
-            .redirected(location, &none)
+            .redirected(location, &public_only)
             .map(|target| target.as_str().to_owned())
     };
     assert_eq!(next("../d"), Ok("https://example.com/d".into()));
@@ -238,8 +246,8 @@ fn a_redirect_is_judged_like_a_first_url() {
 }
 
 #[test]
-fn an_address_that_is_kept_is_one_that_says_where_it_leads() {
-    let written = |url: &str| Target::written(url, &AllowList::default());
+fn egress_written_url_rejects_corrected_spelling() {
+    let parse_written = |url: &str| Target::written(url, &AllowList::default());
     for url in [
         "https://e.example",
         "HTTPS://E.example:8443/a/b?c=d&e=%20",
@@ -249,7 +257,7 @@ fn an_address_that_is_kept_is_one_that_says_where_it_leads() {
         "http://e.example/",
         &format!("https://e.example/{}", "a".repeat(2030)),
     ] {
-        assert!(written(url).is_ok(), "{url}");
+        assert!(parse_written(url).is_ok(), "{url}");
     }
     for url in [
         "",
@@ -281,7 +289,7 @@ fn an_address_that_is_kept_is_one_that_says_where_it_leads() {
         " https://e.example",
         &format!("https://e.example/{}", "a".repeat(2048)),
     ] {
-        assert!(written(url).is_err(), "{url:?}");
+        assert!(parse_written(url).is_err(), "{url:?}");
     }
     // What is refused for its spelling alone is what the parser would have forgiven.
     for url in [
@@ -290,13 +298,13 @@ fn an_address_that_is_kept_is_one_that_says_where_it_leads() {
         " https://e.example",
         "https:\\\\e.example",
     ] {
-        assert_eq!(written(url), Err(TargetRefusal::Spelling), "{url:?}");
+        assert_eq!(parse_written(url), Err(TargetRefusal::Spelling), "{url:?}");
         assert!(Target::parse(url, &AllowList::default()).is_ok(), "{url:?}");
     }
 }
 
 #[test]
-fn a_target_tells_whom_it_calls() {
+fn egress_target_has_host_and_address() {
     for (url, host, address) in [
         ("https://example.com./a?b", "example.com", None),
         ("http://93.184.216.34/", "93.184.216.34", Some("93.184.216.34")),

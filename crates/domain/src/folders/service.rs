@@ -32,8 +32,8 @@ impl Folders {
         }
         let kind = match kind.parse::<FolderKind>() {
             Ok(kind) => kind,
-            Err(fault) => {
-                errors.add("kind", fault);
+            Err(message) => {
+                errors.add("kind", message);
                 return Err(errors.into());
             }
         };
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_needs_a_name_and_a_kind() {
+    async fn folder_needs_a_name_and_a_kind() {
         let mut store = MockFolderStore::new();
         store.expect_insert().times(1).returning(|_, _| Ok(()));
         let folders = folders(store);
@@ -84,11 +84,11 @@ mod tests {
             ("x", "contact", vec!["kind"]),
             ("", "", vec!["kind", "name"]),
         ];
-        for (name, kind, wrong) in cases {
+        for (name, kind, invalid_fields) in cases {
             let Err(FolderError::Invalid(errors)) = folders.create(&tenant(), name, kind).await else {
                 panic!("{name} {kind}")
             };
-            assert_eq!(errors.0.keys().collect::<Vec<_>>(), wrong);
+            assert_eq!(errors.0.keys().collect::<Vec<_>>(), invalid_fields);
         }
         let made = folders.create(&tenant(), " Datas  <i>especiais</i> ", "template").await;
         let made = made.unwrap();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unknown_folder_is_not_found() {
+    async fn unknown_folder_is_not_found() {
         let mut store = MockFolderStore::new();
         store.expect_delete().returning(|_, _| Ok(false));
         let missing = folders(store).delete(&tenant(), FolderId(Uuid::nil())).await;

@@ -15,8 +15,8 @@ use crate::shared::{AccountId, FieldErrors, Ids, Sealed, StoreError, UserId};
 /// The longest key, in characters.
 const KEY_CHARS: usize = 255;
 
-/// How long an answer is kept.
-pub const KEPT_FOR: Duration = Duration::hours(24);
+/// How long a response is stored.
+pub const RESPONSE_RETENTION: Duration = Duration::hours(24);
 
 /// How long a request is left alone that nobody hears of: its server is dead then, and the key free again.
 pub const LEASE: Duration = Duration::seconds(15);
@@ -105,11 +105,9 @@ pub enum Admission {
 /// Why a request is neither carried out nor answered again.
 #[derive(Debug, Error)]
 pub enum IdempotencyError {
-    /// The first request with the key is still being carried out.
-    #[error("A request with this idempotency key is being carried out")]
+    #[error("A request with this idempotency key is still in progress; try again later")]
     Running,
-    /// The key was used for something else.
-    #[error("This idempotency key was used for another request")]
+    #[error("This idempotency key was used for a different request; use a new key")]
     Mismatch,
     /// The store failed.
     #[error(transparent)]
@@ -187,7 +185,7 @@ mod tests {
     use super::*;
     use crate::shared::MockIds;
 
-    fn kept() -> StoredResponse {
+    fn stored_response() -> StoredResponse {
         StoredResponse {
             request: RequestHash(vec![1]),
             response: Sealed(vec![2]),
@@ -205,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_1_to_255_characters() {
+    fn idempotency_key_has_1_to_255_characters() {
         for text in ["a", "3f2e-…", &"é".repeat(255)] {
             assert_eq!(key(text).as_str(), text);
         }
@@ -216,14 +214,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_key_stands_for_decides() {
+    async fn admission_depends_on_the_key_state() {
         let mut store = MockIdempotencyStore::new();
         store.expect_claim().returning(|claim, lease| {
             assert_eq!((claim.holder, lease), (Uuid::from_u128(9), LEASE));
             Ok(match claim.key.as_str() {
                 "new" => KeyState::Free,
                 "running" => KeyState::Running,
-                _ => KeyState::Answered(kept()),
+                _ => KeyState::Answered(stored_response()),
             })
         });
         let idempotency = idempotency(store);
@@ -233,19 +231,19 @@ mod tests {
         let running = idempotency.admit(scope, key("running")).await;
         assert!(matches!(running, Err(IdempotencyError::Running)));
         let again = idempotency.admit(scope, key("old")).await.unwrap();
-        assert_eq!(again, Admission::Again(kept()));
+        assert_eq!(again, Admission::Again(stored_response()));
     }
 
     #[test]
-    fn an_answer_is_repeated_for_the_same_request_alone() {
-        let same = Idempotency::repeat(kept(), &RequestHash(vec![1]));
+    fn stored_response_is_repeated_only_for_the_same_request() {
+        let same = Idempotency::repeat(stored_response(), &RequestHash(vec![1]));
         assert_eq!(same.unwrap(), Sealed(vec![2]));
-        let other = Idempotency::repeat(kept(), &RequestHash(vec![3]));
+        let other = Idempotency::repeat(stored_response(), &RequestHash(vec![3]));
         assert!(matches!(other, Err(IdempotencyError::Mismatch)));
     }
 
     #[tokio::test]
-    async fn what_is_no_answer_frees_the_key() {
+    async fn idempotency_key_is_free_after_a_request_without_response() {
         let claim = KeyClaim {
             scope: UserId(Uuid::from_u128(7)).into(),
             key: key("k"),
@@ -257,9 +255,12 @@ mod tests {
         let mut store = MockIdempotencyStore::new();
         store
             .expect_finish()
-            .withf(|_, stored| *stored == kept())
+            .withf(|_, stored| *stored == stored_response())
             .times(1)
             .returning(|_, _| Ok(()));
-        idempotency(store).conclude(&claim, Some(&kept())).await.unwrap();
+        idempotency(store)
+            .conclude(&claim, Some(&stored_response()))
+            .await
+            .unwrap();
     }
 }

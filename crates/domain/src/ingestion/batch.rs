@@ -5,8 +5,8 @@ use std::str::FromStr;
 use crate::contacts::Phone;
 use crate::shared::{Amount, FieldErrors};
 
-/// How many items a batch may have.
-const ITEMS: usize = 1000;
+/// The max_chars items of a batch.
+const MAX_ITEMS: usize = 1000;
 
 /// The faults found in one item so far.
 pub struct Item<'a> {
@@ -15,40 +15,45 @@ pub struct Item<'a> {
 }
 
 impl Item<'_> {
-    /// Adds a fault.
-    pub fn fault(&mut self, field: &str, message: impl Into<String>) {
+    /// Reports an invalid field.
+    pub fn reject(&mut self, field: &str, message: impl Into<String>) {
         self.errors.add(format!("{}.{field}", self.path), message);
     }
 
-    /// A list inside the item, each part of it an item itself.
-    pub fn parts<I, T>(&mut self, field: &str, inputs: Vec<I>, read: impl Fn(I, &mut Item<'_>) -> Option<T>) -> Vec<T> {
-        let read_one = |(index, input)| {
+    /// Validates a nested list, whose elements are items themselves.
+    pub fn parts<I, T>(
+        &mut self,
+        field: &str,
+        inputs: Vec<I>,
+        validate: impl Fn(I, &mut Item<'_>) -> Option<T>,
+    ) -> Vec<T> {
+        let validate_element = |(index, input)| {
             let path = format!("{}.{field}[{index}]", self.path);
             let errors = &mut *self.errors;
-            read(input, &mut Item { errors, path })
+            validate(input, &mut Item { errors, path })
         };
-        inputs.into_iter().enumerate().filter_map(read_one).collect()
+        inputs.into_iter().enumerate().filter_map(validate_element).collect()
     }
 
     /// What has to be there.
     pub fn required<T>(&mut self, field: &str, value: Option<T>) -> Option<T> {
         if value.is_none() {
-            self.fault(field, "is required");
+            self.reject(field, "is required");
         }
         value
     }
 
-    /// A text of 1 to `most` characters that is more than white space.
-    pub fn text(&mut self, field: &str, value: Option<String>, most: usize) -> Option<String> {
+    /// Requires a trimmed text of 1 to `max_chars` characters.
+    pub fn text(&mut self, field: &str, value: Option<String>, max_chars: usize) -> Option<String> {
         let value = self.required(field, value)?;
-        self.optional_text(field, Some(value), most)
+        self.optional_text(field, Some(value), max_chars)
     }
 
-    /// The same where it may be missing.
-    pub fn optional_text(&mut self, field: &str, value: Option<String>, most: usize) -> Option<String> {
+    /// Validates an optional text like `text`.
+    pub fn optional_text(&mut self, field: &str, value: Option<String>, max_chars: usize) -> Option<String> {
         let text = value?.trim().to_owned();
-        if text.is_empty() || text.chars().count() > most {
-            self.fault(field, format!("must have 1 to {most} characters"));
+        if text.is_empty() || text.chars().count() > max_chars {
+            self.reject(field, format!("must have 1 to {max_chars} characters"));
             return None;
         }
         Some(text)
@@ -56,11 +61,11 @@ impl Item<'_> {
 
     /// A word of a closed set.
     pub fn parse_enum<T: FromStr<Err = String>>(&mut self, field: &str, value: Option<&str>) -> Option<T> {
-        let word = self.required(field, value)?;
-        match word.parse() {
+        let text = self.required(field, value)?;
+        match text.parse() {
             Ok(value) => Some(value),
-            Err(fault) => {
-                self.fault(field, fault);
+            Err(message) => {
+                self.reject(field, message);
                 None
             }
         }
@@ -71,7 +76,7 @@ impl Item<'_> {
         let text = value.filter(|text| !text.trim().is_empty())?;
         let phone = Phone::parse(text);
         if phone.is_none() {
-            self.fault(field, "must be a phone number");
+            self.reject(field, "is not a valid phone number");
         }
         phone
     }
@@ -80,7 +85,7 @@ impl Item<'_> {
     pub fn amount(&mut self, field: &str, value: Option<Amount>) -> Option<Amount> {
         let amount = self.optional_signed(field, value)?;
         if amount.is_negative() {
-            self.fault(field, "must not be negative");
+            self.reject(field, "must not be negative");
             return None;
         }
         Some(amount)
@@ -96,28 +101,28 @@ impl Item<'_> {
     pub fn optional_signed(&mut self, field: &str, value: Option<Amount>) -> Option<Amount> {
         let amount = value?.validated();
         if amount.is_none() {
-            self.fault(field, "must be below 100 billion, with at most 4 decimals");
+            self.reject(field, "must be less than 100 billion, with at most 4 decimals");
         }
         amount
     }
 }
 
-/// Reads 1 to 1000 items; refused when any of them has a fault.
-pub fn checked_batch<I, T>(
+/// Validates a batch of 1 to `MAX_ITEMS` items. Fails if any item is invalid.
+pub fn validate_batch<I, T>(
     list: &str,
     inputs: Vec<I>,
-    read: impl Fn(I, &mut Item<'_>) -> Option<T>,
+    validate: impl Fn(I, &mut Item<'_>) -> Option<T>,
 ) -> Result<Vec<T>, FieldErrors> {
-    if inputs.is_empty() || inputs.len() > ITEMS {
-        return Err(FieldErrors::one(list, format!("must have 1 to {ITEMS} items")));
+    if inputs.is_empty() || inputs.len() > MAX_ITEMS {
+        return Err(FieldErrors::one(list, format!("must have 1 to {MAX_ITEMS} items")));
     }
     let mut errors = FieldErrors::default();
-    let mut checked = Vec::with_capacity(inputs.len());
+    let mut items = Vec::with_capacity(inputs.len());
     for (index, input) in inputs.into_iter().enumerate() {
         let path = format!("{list}[{index}]");
         let errors = &mut errors;
-        checked.extend(read(input, &mut Item { errors, path }));
+        items.extend(validate(input, &mut Item { errors, path }));
     }
     errors.into_result()?;
-    Ok(checked)
+    Ok(items)
 }

@@ -51,7 +51,7 @@ fn order_item(input: OrderItemInput, item: &mut Item<'_>) -> Option<OrderItem> {
     let name = item.text("name", input.name, PRODUCT_CHARS);
     let quantity = item.required_amount("quantity", input.quantity);
     if quantity.is_some_and(|quantity| quantity.is_zero() || quantity > Amount::from(1_000_000)) {
-        item.fault("quantity", "must be more than 0, and at most 1000000");
+        item.reject("quantity", "must be more than 0 and at most 1000000");
     }
     let price = item.required_amount("price", input.price);
     let cost = item.amount("cost", input.cost);
@@ -85,7 +85,7 @@ pub(super) fn ad_spend(input: AdSpendInput, item: &mut Item<'_>) -> Option<AdSpe
     let text = item.required("date", input.date);
     let date = text.as_deref().and_then(date);
     if text.is_some() && date.is_none() {
-        item.fault("date", "must be a date such as 2026-01-31");
+        item.reject("date", "must be a date such as 2026-01-31");
     }
     let source = item.text("source", input.source, KEY_CHARS);
     let amount = item.required_amount("amount", input.amount);
@@ -98,8 +98,8 @@ pub(super) fn ad_spend(input: AdSpendInput, item: &mut Item<'_>) -> Option<AdSpe
 
 /// `YYYY-MM-DD`, from the year 1 on.
 fn date(text: &str) -> Option<Date> {
-    let shape = time::macros::format_description!("[year]-[month]-[day]");
-    Date::parse(text, &shape)
+    let format = time::macros::format_description!("[year]-[month]-[day]");
+    Date::parse(text, &format)
         .ok()
         .filter(|date| text.len() == 10 && date.year() >= 1)
 }
@@ -122,20 +122,20 @@ pub(super) fn event(
         .as_ref()
         .is_some_and(|code| code.len() != 3 || !code.bytes().all(|b| b.is_ascii_uppercase()))
     {
-        item.fault("currency", "must be a code of three capital letters");
+        item.reject("currency", "must be a code of three capital letters");
     }
     let phone = item.phone("contact_phone", input.contact_phone.as_deref());
     let who = input.contact_id.map(Who::Contact).or(phone.map(Who::Phone));
     if who.is_none() && input.contact_phone.is_none_or(|phone| phone.trim().is_empty()) {
-        item.fault("contact_id", "is required, or contact_phone is");
+        item.reject("contact_id", "is required, unless contact_phone is given");
     }
     let properties = input.properties.unwrap_or_default();
     if text::json_bytes(&properties) > PROPERTIES_BYTES {
-        item.fault("properties", format!("must be at most {PROPERTIES_BYTES} bytes"));
+        item.reject("properties", format!("must be at most {PROPERTIES_BYTES} bytes"));
     }
     let occurred_at = input.occurred_at.unwrap_or(now);
     if occurred_at > now + SKEW {
-        item.fault("occurred_at", "must not lie in the future");
+        item.reject("occurred_at", "must not be in the future");
     }
     Some(EventDraft {
         id,

@@ -11,7 +11,7 @@ mod ports;
 mod rollup_delta;
 mod service;
 
-pub use batch::{Item as BatchItem, checked_batch};
+pub use batch::{Item as BatchItem, validate_batch};
 pub use metric_rollup_delta::{ContactSums, MetricRollupDelta, MetricSums, MetricTotals};
 pub use model::*;
 pub use order::{ATTRIBUTION_WINDOW, Attribution, Order};

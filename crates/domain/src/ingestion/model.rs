@@ -177,11 +177,11 @@ pub struct Cart {
 }
 
 impl Cart {
-    /// The cart after it was told; a contact that is not told again stays.
-    pub fn merged(id: CartId, draft: &CartDraft, contact: Option<ContactId>, known: Option<&Self>) -> Self {
+    /// Merges a draft into the stored cart. A draft without a contact keeps the stored contact.
+    pub fn merged(id: CartId, draft: &CartDraft, contact: Option<ContactId>, stored: Option<&Self>) -> Self {
         Self {
-            id: known.map_or(id, |known| known.id),
-            contact_id: contact.or_else(|| known.and_then(|known| known.contact_id)),
+            id: stored.map_or(id, |stored| stored.id),
+            contact_id: contact.or_else(|| stored.and_then(|stored| stored.contact_id)),
             total: draft.total,
             status: draft.status,
             created_at: draft.created_at,

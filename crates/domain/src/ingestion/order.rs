@@ -30,8 +30,8 @@ impl Attribution {
         }
     }
 
-    /// That of an order that names nothing: the campaign whose message its contact received last.
-    pub fn of_message(campaign_id: Option<CampaignId>) -> Self {
+    /// The attribution of an order that names nothing: the campaign of the contact's last message.
+    pub fn from_message(campaign_id: Option<CampaignId>) -> Self {
         Self {
             campaign_id,
             ..Self::default()
@@ -70,24 +70,24 @@ impl Order {
         draft: &OrderDraft,
         contact: Option<ContactId>,
         attribution: Attribution,
-        known: Option<&Self>,
+        stored: Option<&Self>,
     ) -> Self {
-        let paid_at = draft.paid_at.or_else(|| known.and_then(|known| known.paid_at));
+        let paid_at = draft.paid_at.or_else(|| stored.and_then(|stored| stored.paid_at));
         let placed = Some(draft.placed_at).filter(|_| draft.status == OrderStatus::Paid);
-        let fee = draft.gateway_fee.or_else(|| known.map(|known| known.gateway_fee));
+        let fee = draft.gateway_fee.or_else(|| stored.map(|stored| stored.gateway_fee));
         Self {
-            id: known.map_or(id, |known| known.id),
+            id: stored.map_or(id, |stored| stored.id),
             platform: draft.platform.clone(),
-            contact_id: contact.or_else(|| known.and_then(|known| known.contact_id)),
+            contact_id: contact.or_else(|| stored.and_then(|stored| stored.contact_id)),
             status: draft.status,
             total: draft.total,
             gateway_fee: fee.unwrap_or_default(),
             items: draft.items.clone(),
-            attribution: known.map_or(attribution, |known| {
+            attribution: stored.map_or(attribution, |stored| {
                 if attribution.is_known() {
                     attribution
                 } else {
-                    known.attribution
+                    stored.attribution
                 }
             }),
             placed_at: draft.placed_at,
@@ -138,13 +138,13 @@ mod tests {
         }
     }
 
-    fn merged(draft: &OrderDraft, known: Option<&Order>) -> Order {
-        let id = OrderId(Uuid::from_u128(u128::from(known.is_none())));
-        Order::merged(id, draft, None, Attribution::default(), known)
+    fn merged(draft: &OrderDraft, stored: Option<&Order>) -> Order {
+        let id = OrderId(Uuid::from_u128(u128::from(stored.is_none())));
+        Order::merged(id, draft, None, Attribution::default(), stored)
     }
 
     #[test]
-    fn what_is_left_out_stays_as_it_is_known() {
+    fn order_merge_keeps_omitted_fields() {
         let mut first = draft(OrderStatus::Pending);
         first.gateway_fee = Some(Amount::from(1));
         let contact = ContactId(Uuid::from_u128(7));
@@ -152,12 +152,12 @@ mod tests {
             campaign_id: Some(CampaignId(Uuid::from_u128(8))),
             ..Attribution::default()
         };
-        let known = Order::merged(OrderId(Uuid::from_u128(1)), &first, Some(contact), attribution, None);
-        assert_eq!((known.paid_at, known.earned_at()), (None, None));
-        let paid = merged(&draft(OrderStatus::Paid), Some(&known));
+        let stored = Order::merged(OrderId(Uuid::from_u128(1)), &first, Some(contact), attribution, None);
+        assert_eq!((stored.paid_at, stored.earned_at()), (None, None));
+        let paid = merged(&draft(OrderStatus::Paid), Some(&stored));
         assert_eq!(
             (paid.id, paid.contact_id, paid.attribution),
-            (known.id, Some(contact), attribution)
+            (stored.id, Some(contact), attribution)
         );
         assert_eq!(paid.gateway_fee, Amount::from(1));
         assert_eq!(paid.earned_at(), Some(first.placed_at));
@@ -167,18 +167,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_is_the_link_and_its_campaign_unless_another_is() {
+    fn attribution_prefers_named_campaign_over_the_links() {
         let campaign = |number| CampaignId(Uuid::from_u128(number));
         let link = |campaign| Some((LinkId(Uuid::from_u128(9)), campaign));
         let plain = draft(OrderStatus::Paid);
         assert!(!Attribution::named(&plain, None).is_known());
-        assert!(!Attribution::of_message(None).is_known());
+        assert!(!Attribution::from_message(None).is_known());
         assert_eq!(
-            Attribution::of_message(Some(campaign(1))).campaign_id,
+            Attribution::from_message(Some(campaign(1))).campaign_id,
             Some(campaign(1))
         );
-        let bare = Attribution::named(&plain, link(None));
-        assert_eq!((bare.campaign_id, bare.is_known()), (None, true));
+        let without_campaign = Attribution::named(&plain, link(None));
+        assert_eq!(
+            (without_campaign.campaign_id, without_campaign.is_known()),
+            (None, true)
+        );
         assert_eq!(
             Attribution::named(&plain, link(Some(campaign(2)))).campaign_id,
             Some(campaign(2))
@@ -194,21 +197,24 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_batch_names_takes_the_revenue_along() {
+    fn order_merge_moves_revenue_to_new_attribution() {
         let paid = draft(OrderStatus::Paid);
         let merge =
-            |attribution, known: Option<&Order>| Order::merged(OrderId(Uuid::nil()), &paid, None, attribution, known);
+            |attribution, stored: Option<&Order>| Order::merged(OrderId(Uuid::nil()), &paid, None, attribution, stored);
         let (campaign, automation) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let by_message = merge(Attribution::of_message(Some(CampaignId(campaign))), None);
+        let by_message = merge(Attribution::from_message(Some(CampaignId(campaign))), None);
         let named = Attribution {
             automation_id: Some(AutomationId(automation)),
             ..Attribution::default()
         };
-        let moved = merge(named, Some(&by_message));
-        assert_eq!(moved.attribution, named, "the message counts no more");
-        assert_eq!(merge(Attribution::default(), Some(&moved)), moved);
+        let reattributed = merge(named, Some(&by_message));
+        assert_eq!(
+            reattributed.attribution, named,
+            "a named attribution replaces the message's"
+        );
+        assert_eq!(merge(Attribution::default(), Some(&reattributed)), reattributed);
         let mut delta = RollupDelta::default();
-        delta.order(Some(&by_message), &moved);
+        delta.order(Some(&by_message), &reattributed);
         delta.retain_changes();
         assert!(delta.orders.is_empty() && delta.products.is_empty(), "{delta:?}");
         let day = |kind, id| delta.attributions[&(Granularity::Day, datetime!(2026-03-01 0:00 UTC), (kind, id))].orders;
@@ -216,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_there_and_back_changes_nothing() {
+    fn rollup_delta_of_reverted_change_is_empty() {
         let pending = merged(&draft(OrderStatus::Pending), None);
         let paid = merged(&draft(OrderStatus::Paid), Some(&pending));
         let mut delta = RollupDelta::default();

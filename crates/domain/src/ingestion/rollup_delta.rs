@@ -54,22 +54,22 @@ impl Granularity {
         }
     }
 
-    /// Where the time that a moment is counted in begins.
-    pub fn begin(self, moment: OffsetDateTime) -> OffsetDateTime {
+    /// Returns the start of the bucket that contains `at`.
+    pub fn begin(self, at: OffsetDateTime) -> OffsetDateTime {
         let seconds = i64::from(self.minutes()) * 60;
-        let since = moment.unix_timestamp().rem_euclid(seconds);
-        let whole = moment.to_offset(UtcOffset::UTC).truncate_to_second();
+        let since = at.unix_timestamp().rem_euclid(seconds);
+        let whole = at.to_offset(UtcOffset::UTC).truncate_to_second();
         whole.checked_sub(Duration::seconds(since)).unwrap_or(whole)
     }
 
-    /// The moment at which a sum begins that is nearest to this one.
-    pub fn nearest(self, moment: OffsetDateTime) -> OffsetDateTime {
-        self.begin(moment.saturating_add(Duration::minutes(self.minutes().into()) / 2))
+    /// Returns the bucket start that is nearest to `at`.
+    pub fn nearest(self, at: OffsetDateTime) -> OffsetDateTime {
+        self.begin(at.saturating_add(Duration::minutes(self.minutes().into()) / 2))
     }
 
-    /// Whether a sum begins at this moment.
-    pub fn begins_at(self, moment: OffsetDateTime) -> bool {
-        self.begin(moment) == moment
+    /// Whether a bucket starts at `at`.
+    pub fn begins_at(self, at: OffsetDateTime) -> bool {
+        self.begin(at) == at
     }
 }
 
@@ -166,7 +166,7 @@ impl RollupDelta {
         }
         if let Some(earned_at) = order.earned_at() {
             for granularity in Granularity::MANY {
-                self.count_parts(order, granularity, granularity.begin(earned_at), times);
+                self.count_products_and_attribution(order, granularity, granularity.begin(earned_at), times);
             }
         }
     }
@@ -187,8 +187,14 @@ impl RollupDelta {
         }
     }
 
-    /// What was sold, and to what it is owed.
-    fn count_parts(&mut self, order: &Order, granularity: Granularity, at: OffsetDateTime, times: i64) {
+    /// Adds the sums of an order's products and attribution.
+    fn count_products_and_attribution(
+        &mut self,
+        order: &Order,
+        granularity: Granularity,
+        at: OffsetDateTime,
+        times: i64,
+    ) {
         let sign = Amount::from(times);
         for item in &order.items {
             let sold = self

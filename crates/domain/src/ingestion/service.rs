@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{
     AdSpendInput, CartInput, EventInput, IngestionError, IngestionOutcome, IngestionResult, IngestionStore, OrderInput,
-    check, checked_batch,
+    check, validate_batch,
 };
 use crate::shared::{AccountId, Clock, FieldErrors, Ids};
 
@@ -27,15 +27,15 @@ impl Ingestion {
 
     /// Orders: all of them, or none.
     pub async fn orders(&self, account: AccountId, inputs: Vec<OrderInput>) -> Result<IngestionResult, IngestionError> {
-        let drafts = checked_batch("orders", inputs, check::order)?;
+        let drafts = validate_batch("orders", inputs, check::order)?;
         let ids = self.ids(drafts.len());
         let outcome = self.store.orders(account, &ids, &drafts, self.clock.now()).await?;
-        recorded("orders", outcome)
+        to_result("orders", outcome)
     }
 
     /// Carts: all of them, or none.
     pub async fn carts(&self, account: AccountId, inputs: Vec<CartInput>) -> Result<IngestionResult, IngestionError> {
-        let drafts = checked_batch("carts", inputs, check::cart)?;
+        let drafts = validate_batch("carts", inputs, check::cart)?;
         let ids = self.ids(drafts.len());
         Ok(self.store.carts(account, &ids, &drafts, self.clock.now()).await?)
     }
@@ -46,23 +46,23 @@ impl Ingestion {
         account: AccountId,
         inputs: Vec<AdSpendInput>,
     ) -> Result<IngestionResult, IngestionError> {
-        let entries = checked_batch("entries", inputs, check::ad_spend)?;
+        let entries = validate_batch("entries", inputs, check::ad_spend)?;
         Ok(self.store.ad_spend(account, &entries, self.clock.now()).await?)
     }
 
     /// Events of metrics: all of them, or none.
     pub async fn events(&self, account: AccountId, inputs: Vec<EventInput>) -> Result<IngestionResult, IngestionError> {
         let now = self.clock.now();
-        let drafts = checked_batch("events", inputs, |input, item| {
+        let drafts = validate_batch("events", inputs, |input, item| {
             let id = input.id.unwrap_or_else(|| self.ids.next().into());
             check::event(input, item, id, now)
         })?;
         let outcome = self.store.events(account, &drafts, now).await?;
-        recorded("events", outcome)
+        to_result("events", outcome)
     }
 }
 
-fn recorded(list: &str, outcome: IngestionOutcome) -> Result<IngestionResult, IngestionError> {
+fn to_result(list: &str, outcome: IngestionOutcome) -> Result<IngestionResult, IngestionError> {
     let unknown_references = match outcome {
         IngestionOutcome::Done(recorded) => return Ok(recorded),
         IngestionOutcome::UnknownReferences(unknown_references) => unknown_references,

@@ -30,7 +30,7 @@ struct Log {
 }
 
 impl Log {
-    fn forget_before(&mut self, now_ms: i64) {
+    fn evict_expired(&mut self, now_ms: i64) {
         while self
             .times
             .front()
@@ -57,14 +57,14 @@ impl InProcessRateLimiter {
         logs.hits_since_sweep += 1;
         if logs.hits_since_sweep >= SWEEP_EVERY {
             logs.hits_since_sweep = 0;
-            logs.by_key.values_mut().for_each(|log| log.forget_before(now_ms));
+            logs.by_key.values_mut().for_each(|log| log.evict_expired(now_ms));
             logs.by_key.retain(|_, log| !log.times.is_empty());
         }
         let log = logs.by_key.entry(key.to_owned()).or_insert_with(|| Log {
             times: VecDeque::new(),
             window_ms,
         });
-        log.forget_before(now_ms);
+        log.evict_expired(now_ms);
         let used = u32::try_from(log.times.len()).unwrap_or(u32::MAX);
         let allowed = used < limit.requests;
         if allowed {
@@ -97,9 +97,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Hand(AtomicI64);
+    struct ManualClock(AtomicI64);
 
-    impl Clock for Hand {
+    impl Clock for ManualClock {
         fn now(&self) -> OffsetDateTime {
             OffsetDateTime::UNIX_EPOCH + Duration::milliseconds(self.0.load(Ordering::Relaxed))
         }
@@ -110,16 +110,16 @@ mod tests {
         window: Duration::minutes(1),
     };
 
-    fn limiter() -> (Arc<Hand>, InProcessRateLimiter) {
-        let hand = Arc::new(Hand::default());
-        (hand.clone(), InProcessRateLimiter::new(hand))
+    fn limiter() -> (Arc<ManualClock>, InProcessRateLimiter) {
+        let clock = Arc::new(ManualClock::default());
+        (clock.clone(), InProcessRateLimiter::new(clock))
     }
 
     #[test]
-    fn the_window_slides_over_the_edge_of_a_minute() {
-        let (hand, limiter) = limiter();
+    fn rate_limit_window_slides_across_minutes() {
+        let (clock, limiter) = limiter();
         let allowed_at = |ms| {
-            hand.0.store(ms, Ordering::Relaxed);
+            clock.0.store(ms, Ordering::Relaxed);
             (0..30).filter(|_| limiter.count("k", LIMIT).allowed).count()
         };
         assert_eq!(
@@ -134,11 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn remaining_and_reset_tell_when_to_come_back() {
-        let (hand, limiter) = limiter();
+    fn rate_limit_decision_reports_remaining_and_reset() {
+        let (clock, limiter) = limiter();
         let first = limiter.count("k", LIMIT);
         assert_eq!((first.remaining, first.reset_at_ms), (29, 60_000));
-        hand.0.store(10, Ordering::Relaxed);
+        clock.0.store(10, Ordering::Relaxed);
         (0..29).for_each(|_| assert!(limiter.count("k", LIMIT).allowed));
         let refused = limiter.count("k", LIMIT);
         assert_eq!(
@@ -154,22 +154,22 @@ mod tests {
     }
 
     #[test]
-    fn idle_keys_are_swept() {
-        let (hand, limiter) = limiter();
+    fn rate_limiter_removes_idle_keys() {
+        let (clock, limiter) = limiter();
         for key in 0..SWEEP_EVERY - 1 {
             limiter.count(&key.to_string(), LIMIT);
         }
-        hand.0.store(60_000, Ordering::Relaxed);
+        clock.0.store(60_000, Ordering::Relaxed);
         limiter.count("last", LIMIT);
         assert_eq!(limiter.logs.lock().unwrap().by_key.len(), 1);
     }
 
     /// A sweep goes through every key, so that it must not be made for each hit.
     #[test]
-    fn idle_keys_stay_until_many_hits_were_counted() {
-        let (hand, limiter) = limiter();
+    fn rate_limiter_sweeps_only_after_many_hits() {
+        let (clock, limiter) = limiter();
         limiter.count("first", LIMIT);
-        hand.0.store(60_000, Ordering::Relaxed);
+        clock.0.store(60_000, Ordering::Relaxed);
         limiter.count("second", LIMIT);
         assert_eq!(limiter.logs.lock().unwrap().by_key.len(), 2);
     }
@@ -177,25 +177,25 @@ mod tests {
     proptest! {
         /// The counter agrees with one that keeps every hit for ever and counts those of the window anew each time.
         #[test]
-        fn it_counts_like_one_that_forgets_nothing(
+        fn rate_limiter_matches_a_model_with_all_hits(
             requests in 0_u32..5,
             hits in prop::collection::vec((0_i64..700, 0_usize..3), 0..80),
         ) {
             let limit = Limit { requests, window: Duration::seconds(1) };
-            let (hand, limiter) = limiter();
-            let mut kept: [Vec<i64>; 3] = Default::default();
+            let (clock, limiter) = limiter();
+            let mut allowed_hits: [Vec<i64>; 3] = Default::default();
             let mut now = 0;
             for (pause, key) in hits {
                 now += pause;
-                hand.0.store(now, Ordering::Relaxed);
+                clock.0.store(now, Ordering::Relaxed);
                 let decision = limiter.count(["a", "b", "c"][key], limit);
-                let window: Vec<i64> = kept[key].iter().copied().filter(|at| at + 1000 > now).collect();
+                let window: Vec<i64> = allowed_hits[key].iter().copied().filter(|at| at + 1000 > now).collect();
                 let used = u32::try_from(window.len()).unwrap();
                 let allowed = used < requests;
                 prop_assert_eq!(decision.allowed, allowed);
                 prop_assert_eq!(decision.remaining, requests - used - u32::from(allowed));
                 if allowed {
-                    kept[key].push(now);
+                    allowed_hits[key].push(now);
                     prop_assert_eq!(decision.reset_at_ms, window.first().unwrap_or(&now) + 1000);
                 }
             }

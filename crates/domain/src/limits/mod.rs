@@ -65,7 +65,7 @@ pub struct RateLimitDecision {
 
 /// The counter cannot be asked; the request goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the rate counter is unavailable: {0}")]
+#[error("the rate limiter is unavailable: {0}")]
 pub struct RateLimiterUnavailable(pub String);
 
 /// Counts requests by key.
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_presets_are_the_published_ones() {
+    fn limit_presets_have_the_published_values() {
         let presets = [
             Limit::WEBHOOK,
             Limit::API,

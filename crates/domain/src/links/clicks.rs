@@ -113,8 +113,8 @@ impl PendingClicks {
     pub(super) fn complete(&self, batch: &ClickBatch, deferred: &[LinkId]) {
         let mut state = self.state();
         state.submitted = None;
-        let left = batch.clicks.iter().filter(|(key, _)| deferred.contains(&key.link_id));
-        left.for_each(|&(key, clicks)| state.add(key, clicks));
+        let deferred_clicks = batch.clicks.iter().filter(|(key, _)| deferred.contains(&key.link_id));
+        deferred_clicks.for_each(|&(key, clicks)| state.add(key, clicks));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -140,12 +140,12 @@ mod tests {
     }
 
     fn counts(batch: &ClickBatch) -> Vec<(u128, OffsetDateTime, i64)> {
-        let of = |(key, clicks): &(ClickKey, i64)| (key.link_id.0.as_u128(), key.quarter, *clicks);
-        batch.clicks.iter().map(of).collect()
+        let count = |(key, clicks): &(ClickKey, i64)| (key.link_id.0.as_u128(), key.quarter, *clicks);
+        batch.clicks.iter().map(count).collect()
     }
 
     #[test]
-    fn clicks_of_a_quarter_are_one_count_in_a_batch() {
+    fn clicks_of_a_quarter_hour_are_one_count() {
         let pending = PendingClicks::new(Uuid::nil());
         assert!(pending.next_batch().is_none() && pending.is_empty());
         for (link, minutes) in [(2, 0), (1, 0), (2, 7), (2, 8)] {
@@ -154,18 +154,22 @@ mod tests {
         let batch = pending.next_batch().unwrap();
         let (first, second) = (datetime!(2026-03-01 12:00 UTC), datetime!(2026-03-01 12:15 UTC));
         assert_eq!(counts(&batch), [(1, first, 1), (2, first, 2), (2, second, 1)]);
-        assert!(!pending.is_empty(), "it is under way");
+        assert!(!pending.is_empty(), "the batch is in flight");
         pending.complete(&batch, &[]);
         assert!(pending.is_empty());
     }
 
     #[test]
-    fn a_batch_keeps_its_number_until_it_is_applied() {
+    fn click_batch_keeps_its_number_until_applied() {
         let pending = PendingClicks::new(Uuid::nil());
         pending.add(&target(1), NOW);
         let batch = pending.next_batch().unwrap();
         pending.add(&target(1), NOW);
-        assert_eq!(pending.next_batch().unwrap(), batch, "nothing is added to it");
+        assert_eq!(
+            pending.next_batch().unwrap(),
+            batch,
+            "the batch in flight does not change"
+        );
         pending.complete(&batch, &[]);
         let next = pending.next_batch().unwrap();
         assert_eq!((batch.number, next.number), (1, 2));
@@ -184,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_batches_are_bounded() {
+    fn pending_clicks_and_batches_are_bounded() {
         let pending = PendingClicks::new(Uuid::nil());
         for link in 0..MAX_COUNTS + 3 {
             pending.add(&target(u128::try_from(link).unwrap()), NOW);

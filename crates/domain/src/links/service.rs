@@ -108,8 +108,8 @@ impl Links {
 
 /// Whether a text may be a code: base64url, as all of them are.
 fn is_code(text: &str) -> bool {
-    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    (1..=MAX_CODE_BYTES).contains(&text.len()) && text.bytes().all(is_sign)
+    let is_base64url = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=MAX_CODE_BYTES).contains(&text.len()) && text.bytes().all(is_base64url)
 }
 
 /// What can stand in a `Location` header and opens a page, and no program.
@@ -155,11 +155,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_link_leads_to_the_web_alone() {
+    async fn link_target_must_be_a_web_url() {
         let mut store = MockLinkStore::new();
         store.expect_insert().returning(|_, _| Ok(()));
         let links = links(store);
-        for wrong in [
+        for invalid_url in [
             "",
             "loja.example",
             "javascript:alert(1)",
@@ -173,8 +173,11 @@ mod tests {
             "https://é.example",
         ] {
             assert!(
-                matches!(links.create(&tenant(), wrong, None).await, Err(LinkError::Invalid(_))),
-                "{wrong}"
+                matches!(
+                    links.create(&tenant(), invalid_url, None).await,
+                    Err(LinkError::Invalid(_))
+                ),
+                "{invalid_url}"
             );
         }
         let long = format!("https://a.example/{}", "x".repeat(2000));
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unknown_code_leads_nowhere() {
+    async fn unknown_link_code_is_not_found() {
         let mut store = MockLinkStore::new();
         store.expect_target().times(1).returning(|_| Ok(None));
         let links = links(store);
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_click_is_written_again_until_the_store_has_it() {
+    async fn click_batch_is_retried_until_applied() {
         let mut store = MockLinkStore::new();
         let target = LinkTarget {
             account_id: tenant().account_id,

@@ -70,8 +70,8 @@ impl ClaimedMail {
 /// Why a mail did not go out. The text names no recipient, no content and no password.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MailError {
-    /// It never will: it cannot be written as a mail.
-    #[error("cannot be written as a mail: {0}")]
+    /// Permanent: the mail is invalid.
+    #[error("cannot be sent as a mail: {0}")]
     Unsendable(&'static str),
     /// It may later.
     #[error("was not sent: {0}")]
@@ -94,8 +94,8 @@ pub trait MailQueue: Send + Sync {
     /// clock, is over; then it is due again.
     async fn claim(&self, lease: Duration) -> Result<Option<ClaimedMail>, StoreError>;
 
-    /// Removes a mail that is sent or given up.
-    async fn forget(&self, id: MailId) -> Result<(), StoreError>;
+    /// Deletes a mail that was sent or abandoned.
+    async fn delete(&self, id: MailId) -> Result<(), StoreError>;
 
     /// Puts a mail back for later. Nothing happens when somebody else took it since (`attempts` is another one).
     async fn defer(&self, id: MailId, attempts: u32, delay: Duration) -> Result<(), StoreError>;

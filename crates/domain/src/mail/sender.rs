@@ -76,7 +76,7 @@ impl MailSender {
         let id = claimed.mail.id;
         let cause = match self.send(&claimed).await {
             Ok(()) => {
-                self.queue.forget(id).await?;
+                self.queue.delete(id).await?;
                 return Ok(MailOutcome::Sent);
             }
             Err(cause) => cause,
@@ -91,7 +91,7 @@ impl MailSender {
                 Ok(MailOutcome::Deferred { id, cause, delay })
             }
             None => {
-                self.queue.forget(id).await?;
+                self.queue.delete(id).await?;
                 Ok(MailOutcome::GivenUp {
                     id,
                     account_id: claimed.account_id,
@@ -157,12 +157,12 @@ mod tests {
         queue
     }
 
-    fn mailer(answer: Result<(), MailError>) -> MockMailer {
+    fn mailer(result: Result<(), MailError>) -> MockMailer {
         let mut mailer = MockMailer::new();
         mailer
             .expect_send()
             .withf(|id, sent| (*id, sent) == (ID, &mail()))
-            .return_once(|_, _| answer);
+            .return_once(|_, _| result);
         mailer
     }
 
@@ -172,25 +172,25 @@ mod tests {
     }
 
     #[test]
-    fn eight_tries_in_all() {
+    fn mail_is_attempted_eight_times() {
         let minutes = |attempts| retry_after(attempts).map(Duration::whole_minutes);
-        let rests: Vec<_> = (1..=8).map(minutes).collect();
+        let delays: Vec<_> = (1..=8).map(minutes).collect();
         let expected = [1, 5, 30, 120, 300, 600, 600].map(Some);
-        assert_eq!(rests[..7], expected);
-        assert_eq!((minutes(0), rests[7], minutes(u32::MAX)), (None, None, None));
+        assert_eq!(delays[..7], expected);
+        assert_eq!((minutes(0), delays[7], minutes(u32::MAX)), (None, None, None));
     }
 
     #[tokio::test]
-    async fn what_is_sent_is_forgotten() {
+    async fn sent_mail_is_deleted() {
         let mut queue = queue(Some(claimed(1)));
-        queue.expect_forget().times(1).returning(|_| Ok(()));
+        queue.expect_delete().times(1).returning(|_| Ok(()));
         assert_eq!(deliver(queue, mailer(Ok(()))).await, MailOutcome::Sent);
         let empty = MockMailer::new();
         assert_eq!(deliver(self::queue(None), empty).await, MailOutcome::Nothing);
     }
 
     #[tokio::test]
-    async fn what_failed_waits_longer_each_time_and_is_given_up_in_the_end() {
+    async fn failed_mail_is_deferred_and_finally_abandoned() {
         let cause = MailError::Failed("no connection".into());
         let mut second = queue(Some(claimed(2)));
         second
@@ -205,7 +205,7 @@ mod tests {
         };
         assert_eq!(deliver(second, mailer(Err(cause.clone()))).await, deferred);
         let mut last = queue(Some(claimed(8)));
-        last.expect_forget().times(1).returning(|_| Ok(()));
+        last.expect_delete().times(1).returning(|_| Ok(()));
         let given_up = MailOutcome::GivenUp {
             id: ID,
             account_id: ACCOUNT,
@@ -216,11 +216,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_can_never_go_out_is_given_up_at_once() {
-        let mut unwritable = queue(Some(claimed(1)));
-        unwritable.expect_forget().times(1).returning(|_| Ok(()));
-        let cause = MailError::Unsendable("the address is none");
-        let outcome = deliver(unwritable, mailer(Err(cause))).await;
+    async fn unsendable_mail_is_abandoned_at_once() {
+        let mut unsendable = queue(Some(claimed(1)));
+        unsendable.expect_delete().times(1).returning(|_| Ok(()));
+        let cause = MailError::Unsendable("the address is invalid");
+        let outcome = deliver(unsendable, mailer(Err(cause))).await;
         assert!(
             matches!(outcome, MailOutcome::GivenUp { attempts: 1, .. }),
             "{outcome:?}"
@@ -234,16 +234,16 @@ mod tests {
             ..claimed(1)
         };
         let mut unreadable = queue(Some(foreign));
-        unreadable.expect_forget().times(1).returning(|_| Ok(()));
+        unreadable.expect_delete().times(1).returning(|_| Ok(()));
         let outcome = deliver(unreadable, MockMailer::new()).await;
         assert!(matches!(outcome, MailOutcome::GivenUp { .. }), "{outcome:?}");
     }
 
     #[tokio::test]
-    async fn a_sent_mail_that_cannot_be_forgotten_is_an_error_and_comes_again() {
+    async fn sent_mail_that_cannot_be_deleted_is_an_error() {
         let mut queue = queue(Some(claimed(1)));
         queue
-            .expect_forget()
+            .expect_delete()
             .returning(|_| Err(StoreError::Corrupt("x".into())));
         let sender = MailSender::new(Arc::new(queue), Arc::new(mailer(Ok(()))), Arc::new(cipher()));
         assert!(sender.deliver_next().await.is_err());

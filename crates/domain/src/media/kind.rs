@@ -29,16 +29,17 @@ string_enum! {
 }
 
 impl MediaType {
-    /// The type of a file that begins like this; none when it is none of ours. The rest of the file is never looked
-    /// at, and a picture never decoded: what lies about its size costs nothing here.
-    pub fn of(head: &[u8]) -> Option<Self> {
+    /// The type of a file that starts with `head`, or none if it is not allowed. Only `head` is read and images are
+    /// never decoded, so a false image size costs nothing.
+    pub fn detect(head: &[u8]) -> Option<Self> {
         match head {
             [0xFF, 0xD8, 0xFF, ..] => Some(Self::Jpeg),
             [0x89, b'P', b'N', b'G', 0x0D, 0x0A, 0x1A, 0x0A, ..] => Some(Self::Png),
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(Self::Webp),
             [_, _, _, _, b'f', b't', b'y', b'p', brand @ ..] => {
-                let other = brand.len() < 4 || OTHER_BRANDS.iter().any(|other| brand.starts_with(other));
-                (!other).then_some(Self::Mp4)
+                let is_other_brand =
+                    brand.len() < 4 || OTHER_BRANDS.iter().any(|other_brand| brand.starts_with(other_brand));
+                (!is_other_brand).then_some(Self::Mp4)
             }
             [b'%', b'P', b'D', b'F', b'-', ..] => Some(Self::Pdf),
             _ => None,
@@ -56,8 +57,8 @@ impl MediaType {
         }
     }
 
-    /// The type of a stored file, by the end of its name.
-    pub fn of_extension(extension: &str) -> Option<Self> {
+    /// The type of a stored file, by its file name extension.
+    pub fn from_extension(extension: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.extension() == extension)
     }
 
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_bytes_decide() {
+    fn media_type_is_detected_from_first_bytes() {
         let cases: [(&[u8], Option<MediaType>); 16] = [
             (b"\xFF\xD8\xFF\xE0 jpeg", Some(MediaType::Jpeg)),
             (b"\xFF\xD8", None),
@@ -103,24 +104,24 @@ mod tests {
             (b"", None),
         ];
         for (head, kind) in cases {
-            assert_eq!(MediaType::of(head), kind, "{}", String::from_utf8_lossy(head));
+            assert_eq!(MediaType::detect(head), kind, "{}", String::from_utf8_lossy(head));
         }
     }
 
     #[test]
-    fn an_extension_leads_back_to_its_type() {
+    fn media_type_is_found_by_its_extension() {
         for &kind in MediaType::ALL {
-            assert_eq!(MediaType::of_extension(kind.extension()), Some(kind));
+            assert_eq!(MediaType::from_extension(kind.extension()), Some(kind));
         }
-        assert_eq!(MediaType::of_extension("html"), None);
+        assert_eq!(MediaType::from_extension("html"), None);
         assert_eq!(MediaType::largest(), 104_857_600);
     }
 
     proptest! {
         #[test]
-        fn no_more_than_the_sniffed_bytes_matter(head in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn media_type_depends_only_on_sniffed_bytes(head in proptest::collection::vec(any::<u8>(), 0..40)) {
             let sniffed = &head[..head.len().min(SNIFFED_BYTES)];
-            prop_assert_eq!(MediaType::of(&head), MediaType::of(sniffed));
+            prop_assert_eq!(MediaType::detect(&head), MediaType::detect(sniffed));
         }
     }
 }

@@ -30,7 +30,7 @@ impl fmt::Display for MediaPath {
 
 /// The text is no path of a file of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("no path of a stored file")]
+#[error("not the path of a stored file")]
 pub struct NoMediaPath;
 
 impl FromStr for MediaPath {
@@ -44,7 +44,7 @@ impl FromStr for MediaPath {
             Some(Self {
                 account_id: AccountId(Uuid::parse_str(account).ok()?),
                 id: Uuid::parse_str(id).ok()?,
-                kind: MediaType::of_extension(extension)?,
+                kind: MediaType::from_extension(extension)?,
             })
         };
         read().filter(|path| path.to_string() == text).ok_or(NoMediaPath)

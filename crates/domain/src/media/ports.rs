@@ -9,8 +9,8 @@ use futures_util::stream::BoxStream;
 use super::{MediaPath, MediaStoreError};
 use crate::shared::AccountId;
 
-/// A file's content, piece by piece.
-pub type MediaPieces = BoxStream<'static, Result<Bytes, MediaStoreError>>;
+/// A file's content as a stream of chunks.
+pub type MediaStream = BoxStream<'static, Result<Bytes, MediaStoreError>>;
 
 /// Keeps files. What it was given is there, whole, from a successful [`MediaWrite::commit`] on and not before; nobody
 /// sees a file that is still being written.
@@ -23,8 +23,9 @@ pub trait MediaStore: Send + Sync {
     /// A file's length in bytes; none when there is no such file.
     async fn size(&self, path: &MediaPath) -> Result<Option<u64>, MediaStoreError>;
 
-    /// A file's content from this byte on; none when there is no such file. Memory does not grow with the file.
-    async fn read(&self, path: &MediaPath, from: u64) -> Result<Option<MediaPieces>, MediaStoreError>;
+    /// The file's content from byte `from`, or none if it does not exist. It MUST be streamed: memory does not grow
+    /// with the file.
+    async fn read(&self, path: &MediaPath, from: u64) -> Result<Option<MediaStream>, MediaStoreError>;
 
     /// Removes a file; no fault when there is none.
     async fn delete(&self, path: &MediaPath) -> Result<(), MediaStoreError>;
@@ -38,8 +39,8 @@ pub trait MediaStore: Send + Sync {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait MediaWrite: Send {
-    /// Takes the next piece, and waits while the store is slower than the sender: memory stays bounded.
-    async fn write(&mut self, piece: Bytes) -> Result<(), MediaStoreError>;
+    /// Writes the next chunk. It MUST wait while the store is slower than the sender, so that memory stays bounded.
+    async fn write(&mut self, chunk: Bytes) -> Result<(), MediaStoreError>;
 
     /// Makes the file appear. After an error, and when nobody waits for it any more, nothing of it is left, soon after.
     async fn commit(self: Box<Self>) -> Result<(), MediaStoreError>;
@@ -69,10 +70,10 @@ impl MediaFile {
         }))
     }
 
-    /// Its content from this byte on. A file that is gone meanwhile is a fault of the store.
-    pub async fn read(&self, from: u64) -> Result<MediaPieces, MediaStoreError> {
-        let gone = || MediaStoreError::Failed(format!("{} is gone", self.path).into());
-        self.store.read(&self.path, from).await?.ok_or_else(gone)
+    /// The content from byte `from`. A file that was deleted meanwhile is an error of the store.
+    pub async fn read(&self, from: u64) -> Result<MediaStream, MediaStoreError> {
+        let missing = || MediaStoreError::Failed(format!("{} no longer exists", self.path).into());
+        self.store.read(&self.path, from).await?.ok_or_else(missing)
     }
 }
 

@@ -69,12 +69,12 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Takes the next piece.
-    pub async fn feed(&mut self, mut piece: Bytes) -> Result<(), MediaError> {
-        self.size = self.size.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+    /// Adds the next chunk.
+    pub async fn feed(&mut self, mut chunk: Bytes) -> Result<(), MediaError> {
+        self.size = self.size.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
         if self.writing.is_none() {
-            let missing = SNIFFED_BYTES.saturating_sub(self.head.len()).min(piece.len());
-            self.head.extend_from_slice(&piece.split_to(missing));
+            let missing = SNIFFED_BYTES.saturating_sub(self.head.len()).min(chunk.len());
+            self.head.extend_from_slice(&chunk.split_to(missing));
             if self.head.len() < SNIFFED_BYTES {
                 return Ok(());
             }
@@ -85,8 +85,8 @@ impl Upload {
             let message = format!("must have at most {} bytes ({})", path.kind.limit(), path.kind);
             return Err(FieldErrors::one("file", message).into());
         }
-        if !piece.is_empty() {
-            write.write(piece).await?;
+        if !chunk.is_empty() {
+            write.write(chunk).await?;
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Upload {
                 let path = MediaPath {
                     account_id: self.account_id,
                     id: self.media.ids.next(),
-                    kind: MediaType::of(&self.head).ok_or_else(unknown_type)?,
+                    kind: MediaType::detect(&self.head).ok_or_else(unknown_type)?,
                 };
                 let mut write = self.media.store.begin(&path).await?;
                 write.write(std::mem::take(&mut self.head).into()).await?;
@@ -133,7 +133,7 @@ impl Upload {
 }
 
 fn unknown_type() -> FieldErrors {
-    FieldErrors::one("file", "must be a JPEG, PNG or WebP picture, an MP4 film, or a PDF")
+    FieldErrors::one("file", "must be a JPEG, PNG or WebP image, an MP4 video or a PDF")
 }
 
 /// The last part of a path in any notation, without control characters; a name that is empty then is `file`.

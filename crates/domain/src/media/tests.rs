@@ -63,7 +63,7 @@ impl MediaStore for MemoryStore {
             .map(|bytes| bytes.len().try_into().unwrap()))
     }
 
-    async fn read(&self, path: &MediaPath, from: u64) -> Result<Option<MediaPieces>, MediaStoreError> {
+    async fn read(&self, path: &MediaPath, from: u64) -> Result<Option<MediaStream>, MediaStoreError> {
         let files = self.0.files.lock().unwrap();
         let bytes = files.get(&path.to_string()).cloned();
         Ok(bytes.map(|bytes| {
@@ -78,16 +78,20 @@ impl MediaStore for MemoryStore {
     }
 
     async fn delete_account(&self, account: AccountId) -> Result<(), MediaStoreError> {
-        let own = format!("{account}/");
-        self.0.files.lock().unwrap().retain(|path, _| !path.starts_with(&own));
+        let prefix = format!("{account}/");
+        self.0
+            .files
+            .lock()
+            .unwrap()
+            .retain(|path, _| !path.starts_with(&prefix));
         Ok(())
     }
 }
 
 #[async_trait]
 impl MediaWrite for Draft {
-    async fn write(&mut self, piece: Bytes) -> Result<(), MediaStoreError> {
-        self.bytes.extend_from_slice(&piece);
+    async fn write(&mut self, chunk: Bytes) -> Result<(), MediaStoreError> {
+        self.bytes.extend_from_slice(&chunk);
         if self.media_store.broken {
             return Err(MediaStoreError::Failed("disk full".into()));
         }
@@ -118,11 +122,11 @@ fn tenant() -> Tenant {
 async fn upload(
     media_store: &Arc<FakeMediaStore>,
     name: Option<&str>,
-    pieces: &[&[u8]],
+    chunks: &[&[u8]],
 ) -> Result<StoredMedia, MediaError> {
     let mut upload = media(media_store).upload(&tenant(), name);
-    for piece in pieces {
-        upload.feed(Bytes::copy_from_slice(piece)).await?;
+    for chunk in chunks {
+        upload.feed(Bytes::copy_from_slice(chunk)).await?;
     }
     upload.finish().await
 }
@@ -134,7 +138,7 @@ fn is_empty(media_store: &FakeMediaStore) -> bool {
 const PNG: &[u8] = b"\x89PNG\r\n\x1A\n0123456789";
 
 #[tokio::test]
-async fn a_file_lies_under_its_account_and_its_type() {
+async fn upload_is_stored_by_account_and_type() {
     let media_store = Arc::<FakeMediaStore>::default();
     let stored = upload(&media_store, Some("../../oferta.html"), &[PNG]).await.unwrap();
     let path = format!("{ACCOUNT}/{}.png", Uuid::from_u128(5));
@@ -152,17 +156,17 @@ async fn a_file_lies_under_its_account_and_its_type() {
 }
 
 #[tokio::test]
-async fn of_what_is_refused_nothing_is_left() {
+async fn rejected_upload_leaves_nothing_in_the_store() {
     let media_store = Arc::<FakeMediaStore>::default();
     let large = vec![0; 5 * 1_048_576 - PNG.len() + 1];
-    for pieces in [
+    for chunks in [
         vec![&b"<html>named.png"[..]],
         vec![&b"%PD"[..]],
         vec![],
         vec![PNG, &large[..]],
         vec![PNG, &large[1..], &large[..1]],
     ] {
-        let refused = upload(&media_store, Some("a.png"), &pieces).await;
+        let refused = upload(&media_store, Some("a.png"), &chunks).await;
         assert!(
             matches!(&refused, Err(MediaError::Invalid(e)) if e.0.contains_key("file")),
             "{refused:?}"
@@ -171,12 +175,12 @@ async fn of_what_is_refused_nothing_is_left() {
     }
     assert!(
         upload(&media_store, None, &[PNG, &large[1..]]).await.is_ok(),
-        "just the limit"
+        "exactly the limit"
     );
 }
 
 #[tokio::test]
-async fn of_a_fault_and_of_a_hang_up_nothing_is_left() {
+async fn failed_or_dropped_upload_leaves_nothing_in_the_store() {
     let broken = Arc::new(FakeMediaStore {
         broken: true,
         ..FakeMediaStore::default()
@@ -192,7 +196,7 @@ async fn of_a_fault_and_of_a_hang_up_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn only_an_accounts_own_files_are_found() {
+async fn media_own_finds_only_files_of_the_account() {
     let media_store = Arc::<FakeMediaStore>::default();
     let stored = upload(&media_store, None, &[PNG]).await.unwrap();
     let media = media(&media_store);
@@ -216,9 +220,9 @@ async fn only_an_accounts_own_files_are_found() {
 }
 
 #[tokio::test]
-async fn a_name_is_given_back_without_its_path() {
+async fn uploaded_name_is_returned_without_its_path() {
     let long = "x".repeat(300);
-    for (given, name) in [
+    for (file_name, name) in [
         ("a.png", "a.png"),
         ("../../etc/passwd", "passwd"),
         ("C:\\Fotos\\a b.png", "a b.png"),
@@ -228,7 +232,7 @@ async fn a_name_is_given_back_without_its_path() {
         ("fotos/", "file"),
         (long.as_str(), long.get(..255).unwrap()),
     ] {
-        let stored = upload(&Arc::default(), Some(given), &[PNG]).await.unwrap();
+        let stored = upload(&Arc::default(), Some(file_name), &[PNG]).await.unwrap();
         assert_eq!(stored.name, name);
     }
     assert_eq!(upload(&Arc::default(), None, &[PNG]).await.unwrap().name, "file");
@@ -236,25 +240,25 @@ async fn a_name_is_given_back_without_its_path() {
 
 proptest! {
     #[test]
-    fn pieces_make_no_difference(content in "%PDF-[a-z]{0,40}", cuts in proptest::collection::vec(0_usize..50, 0..6)) {
+    fn upload_is_independent_of_chunk_sizes(content in "%PDF-[a-z]{0,40}", cuts in proptest::collection::vec(0_usize..50, 0..6)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let media_store = Arc::<FakeMediaStore>::default();
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(content.len())).collect();
         cuts.sort_unstable();
-        let mut pieces = Vec::new();
+        let mut chunks = Vec::new();
         let mut from = 0;
         for cut in cuts.into_iter().chain([content.len()]) {
-            pieces.push(&content.as_bytes()[from..cut]);
+            chunks.push(&content.as_bytes()[from..cut]);
             from = cut;
         }
-        let stored = runtime.block_on(upload(&media_store, None, &pieces)).unwrap();
+        let stored = runtime.block_on(upload(&media_store, None, &chunks)).unwrap();
         prop_assert_eq!(stored.size, u64::try_from(content.len()).unwrap());
         let files = media_store.files.lock().unwrap();
         prop_assert_eq!(files.values().next().unwrap(), content.as_bytes());
     }
 
     #[test]
-    fn a_path_has_one_spelling(text in "[0-9a-f/.-]{0,90}|\\PC{0,50}") {
+    fn media_path_has_one_spelling(text in "[0-9a-f/.-]{0,90}|\\PC{0,50}") {
         if let Ok(path) = text.parse::<MediaPath>() {
             prop_assert_eq!(path.to_string(), text);
         }

@@ -53,17 +53,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_role_reads_its_own_account_and_a_missing_one_is_not_found() {
+    async fn notification_can_be_marked_read_by_every_role() {
         for role in Role::ALL {
             let mut store = MockNotificationStore::new();
-            let known = NotificationId(Uuid::from_u128(1));
+            let existing = NotificationId(Uuid::from_u128(1));
             store
                 .expect_read()
                 .withf(|account, _| account.0 == Uuid::from_u128(7))
-                .returning(move |_, id| Ok(id == known));
+                .returning(move |_, id| Ok(id == existing));
             store.expect_read_all().times(1).returning(|_| Ok(()));
             let notifications = Notifications::new(Arc::new(store));
-            notifications.read(&tenant(role), known).await.unwrap();
+            notifications.read(&tenant(role), existing).await.unwrap();
             notifications.read_all(&tenant(role)).await.unwrap();
             let missing = notifications.read(&tenant(role), NotificationId(Uuid::nil())).await;
             assert!(matches!(missing, Err(NotificationError::NotFound)));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_shape() {
+    fn notification_serializes_with_the_published_fields() {
         let notification = Notification {
             id: NotificationId(Uuid::from_u128(1)),
             kind: "warning".into(),

@@ -44,7 +44,7 @@ impl AudienceFilters {
         if attributes.len() > ATTRIBUTES || bytes > ATTRIBUTE_BYTES {
             errors.add(
                 format!("{path}.attributes"),
-                format!("must be at most {ATTRIBUTES} values of {ATTRIBUTE_BYTES} bytes together"),
+                format!("must have at most {ATTRIBUTES} values and {ATTRIBUTE_BYTES} bytes in total"),
             );
         }
         // No contact has any other: the condition could never be met.
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_conditions_are_refused_and_absent_ones_stay_absent() {
+    fn filters_reject_unknown_and_omit_absent_conditions() {
         let unknown = serde_json::from_value::<AudienceFilters>(json!({ "age": 3 }));
         assert!(unknown.unwrap_err().to_string().contains("age"));
         let filters: AudienceFilters = serde_json::from_value(json!({ "has_email": true })).unwrap();
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_contact_can_have_is_named() {
+    fn filters_reject_nested_and_too_many_attributes() {
         let filters = json!({ "attributes": { "a": 1, "b": null, "c": [1], "d": { "e": 1 } } });
         let filters: AudienceFilters = serde_json::from_value(filters).unwrap();
         let mut errors = FieldErrors::default();

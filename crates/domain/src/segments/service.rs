@@ -39,11 +39,11 @@ impl Segments {
 
     /// A new segment.
     pub async fn create(&self, tenant: &Tenant, input: SegmentInput) -> Result<Segment, SegmentError> {
-        let named = SegmentInput {
+        let input = SegmentInput {
             name: Some(input.name.unwrap_or_default()),
             ..input
         };
-        let change = check(named)?;
+        let change = check(input)?;
         let draft = SegmentDraft {
             name: change.name.unwrap_or_default(),
             description: change.description.flatten(),
@@ -140,7 +140,10 @@ fn check(input: SegmentInput) -> Result<SegmentChange, FieldErrors> {
             format!("must have at most {DESCRIPTION_CHARS} characters"),
         );
     }
-    let filters = input.filters.map(Option::unwrap_or_default).map(plain);
+    let filters = input
+        .filters
+        .map(Option::unwrap_or_default)
+        .map(without_empty_attributes);
     if let Some(filters) = &filters {
         filters.check("filters", &mut errors);
     }
@@ -152,8 +155,8 @@ fn check(input: SegmentInput) -> Result<SegmentChange, FieldErrors> {
     })
 }
 
-/// No attribute is no condition: written so, it would otherwise make everybody belong to the segment.
-fn plain(filters: AudienceFilters) -> AudienceFilters {
+/// An empty set of attributes means no condition. As a condition, it would match every contact.
+fn without_empty_attributes(filters: AudienceFilters) -> AudienceFilters {
     AudienceFilters {
         attributes: filters.attributes.filter(|attributes| !attributes.is_empty()),
         ..filters
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_segment_is_sanitized_and_no_attribute_is_no_condition() {
+    async fn new_segment_is_sanitized_without_empty_attributes() {
         let mut store = MockSegmentStore::new();
         store.expect_insert().returning(|_, id, draft, _| Ok(made(id, draft)));
         let filters = serde_json::from_value(json!({ "attributes": {} })).unwrap();
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_wrong_field_is_named() {
+    async fn segment_create_reports_every_invalid_field() {
         let wrong = SegmentInput {
             name: None,
             description: Some(Some("x".repeat(1001))),
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_update_changes_what_is_named_and_clears_on_null() {
+    async fn segment_update_sends_only_given_fields() {
         let mut store = MockSegmentStore::new();
         store
             .expect_update()
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unknown_contacts_are_named_by_their_position() {
+    async fn unknown_contacts_are_reported_by_position() {
         let mut store = MockSegmentStore::new();
         store
             .expect_add_members()

@@ -12,10 +12,10 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// How many digits an amount that somebody tells may have before and after the point; together few enough that a
-/// product of two, and sums of very many, are still exact, and that reading one from JSON's numbers loses nothing.
-const WHOLE_DIGITS: u32 = 11;
-const DECIMALS: u32 = 4;
+/// The most digits of an accepted amount before and after the decimal point. With 15 digits in total, products of two
+/// amounts and very large sums are exact, and parsing a JSON number is lossless.
+const MAX_WHOLE_DIGITS: u32 = 11;
+const MAX_DECIMALS: u32 = 4;
 
 /// How many digits the price of one message may have after the point.
 const PRICE_DECIMALS: u32 = 6;
@@ -46,18 +46,18 @@ impl Amount {
     pub fn validated(self) -> Option<Self> {
         let value = self
             .0
-            .round_dp_with_strategy(DECIMALS, RoundingStrategy::MidpointNearestEven);
-        let is_meant = (value - self.0).abs() <= FLOAT_NOISE;
-        let fits = value.trunc().abs() < Decimal::from(10_i64.pow(WHOLE_DIGITS));
-        (is_meant && fits).then_some(Self(value))
+            .round_dp_with_strategy(MAX_DECIMALS, RoundingStrategy::MidpointNearestEven);
+        let is_approximation = (value - self.0).abs() <= FLOAT_NOISE;
+        let is_in_range = value.trunc().abs() < Decimal::from(10_i64.pow(MAX_WHOLE_DIGITS));
+        (is_approximation && is_in_range).then_some(Self(value))
     }
 
     /// The price of one message: from 0 to 100 billion, rounded to six decimals; none when it is out of these bounds.
     pub fn price(self) -> Option<Self> {
         let strategy = RoundingStrategy::MidpointNearestEven;
         let value = self.0.round_dp_with_strategy(PRICE_DECIMALS, strategy).normalize();
-        let fits = value.trunc() < Decimal::from(10_i64.pow(WHOLE_DIGITS));
-        (fits && !self.is_negative()).then_some(Self(value))
+        let is_in_range = value.trunc() < Decimal::from(10_i64.pow(MAX_WHOLE_DIGITS));
+        (is_in_range && !self.is_negative()).then_some(Self(value))
     }
 
     /// Whether it is below zero.
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_none() {
+    fn amount_parse_rejects_other_texts() {
         for text in ["", "-", ".", "1e3", "1_000", "0x1", "NaN", "1,5", " 1", "1.2.3"] {
             assert_eq!(Amount::parse(text), None, "{text}");
         }
@@ -242,11 +242,11 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_may_be_told() {
-        for fine in ["0", "-3", "99999999999.9999", "1.20000000", "0.0001"] {
-            assert_eq!(amount(fine).validated(), Some(amount(fine)), "{fine}");
+    fn amount_validation_checks_range_and_decimals() {
+        for valid in ["0", "-3", "99999999999.9999", "1.20000000", "0.0001"] {
+            assert_eq!(amount(valid).validated(), Some(amount(valid)), "{valid}");
         }
-        for wrong in [
+        for invalid in [
             "100000000000",
             "-100000000000",
             "99999999999.99999999999",
@@ -254,25 +254,25 @@ mod tests {
             "0.00000002",
             "7.12345",
         ] {
-            assert_eq!(amount(wrong).validated(), None, "{wrong}");
+            assert_eq!(amount(invalid).validated(), None, "{invalid}");
         }
     }
 
     #[test]
-    fn what_floats_make_of_an_amount_is_taken_for_it() {
-        for (float, meant) in [
+    fn amount_validation_rounds_float_approximations() {
+        for (float, intended) in [
             (19.9 * 3.0, "59.7"),
             (0.1 + 0.2, "0.3"),
             (-(19.9 * 3.0), "-59.7"),
             (4.35 * 100.0, "435"),
         ] {
             let read: Amount = serde_json::from_value(json!(float)).unwrap();
-            assert_eq!(read.validated(), Some(amount(meant)), "{float}");
+            assert_eq!(read.validated(), Some(amount(intended)), "{float}");
         }
     }
 
     #[test]
-    fn json_holds_every_digit() {
+    fn amount_json_has_every_digit() {
         let long = amount("123456789012345678901.23");
         assert_eq!(serde_json::to_string(&long).unwrap(), "123456789012345678901.23");
         assert_eq!(
@@ -284,7 +284,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_number_of_json_is_read_as_it_is_written(whole in -99_999_999_999_i64..99_999_999_999, decimals in 0..10_000_u32) {
+        fn amount_json_round_trips(whole in -99_999_999_999_i64..99_999_999_999, decimals in 0..10_000_u32) {
             let text = format!("{whole}.{decimals:04}");
             let read: Amount = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(read, amount(&text));

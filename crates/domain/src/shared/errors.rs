@@ -11,13 +11,13 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 #[error("invalid data")]
 pub struct FieldErrors(pub BTreeMap<String, Vec<String>>);
 
-/// How many fields are named, and how many faults of each: what is said of a body stays small, whatever is wrong with it.
-const FIELDS: usize = 100;
-const FAULTS: usize = 10;
+/// The most fields with errors, and the most messages of a field. They bound the size of an error response.
+const MAX_FIELDS: usize = 100;
+const MAX_MESSAGES: usize = 10;
 
-/// The longest name or fault, in characters. Of a longer one the middle is left out, which is what it quotes, and so much
-/// of either end is kept.
-const CHARS: usize = 1000;
+/// The longest path or message in characters. A longer one is reduced to `END_CHARS` at each end, because the middle
+/// usually quotes the input.
+const MAX_CHARS: usize = 1000;
 const END_CHARS: usize = 200;
 
 impl FieldErrors {
@@ -30,13 +30,13 @@ impl FieldErrors {
 
     /// Adds a fault, unless enough is wrong already.
     pub fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        let field = shortened(field.into());
-        if self.0.len() >= FIELDS && !self.0.contains_key(&field) {
+        let field = shorten(field.into());
+        if self.0.len() >= MAX_FIELDS && !self.0.contains_key(&field) {
             return;
         }
-        let faults = self.0.entry(field).or_default();
-        if faults.len() < FAULTS {
-            faults.push(shortened(message.into()));
+        let messages = self.0.entry(field).or_default();
+        if messages.len() < MAX_MESSAGES {
+            messages.push(shorten(message.into()));
         }
     }
 
@@ -46,13 +46,13 @@ impl FieldErrors {
     }
 }
 
-fn shortened(text: String) -> String {
-    if text.char_indices().nth(CHARS).is_none() {
+fn shorten(text: String) -> String {
+    if text.char_indices().nth(MAX_CHARS).is_none() {
         return text;
     }
-    let begin: String = text.chars().take(END_CHARS).collect();
-    let left_out = text.chars().count() - END_CHARS;
-    begin + "…" + &text.chars().skip(left_out).collect::<String>()
+    let start: String = text.chars().take(END_CHARS).collect();
+    let tail_start = text.chars().count() - END_CHARS;
+    start + "…" + &text.chars().skip(tail_start).collect::<String>()
 }
 
 /// Why a store did not do as asked. `Display` names the kind only: the source is for the log.
@@ -61,20 +61,20 @@ pub enum StoreError {
     /// The store cannot be reached, is overloaded, or gave up waiting. Trying later may help.
     #[error("the store is unavailable")]
     Unavailable(#[source] Source),
-    /// A value that has to be unique in the account is taken.
-    #[error("{field} is taken")]
+    /// A value that must be unique in the account already exists.
+    #[error("{field} already exists")]
     Duplicate {
         /// The input field that bears the value.
         field: &'static str,
     },
-    /// A reference names no row of the account.
-    #[error("{field} names nothing")]
+    /// The account has no row with the referenced id.
+    #[error("{field} does not exist")]
     UnknownReference {
         /// The input field that bears the reference.
         field: &'static str,
     },
-    /// A stored value does not mean anything to this version.
-    #[error("a stored value cannot be read: {0}")]
+    /// This version cannot parse a stored value.
+    #[error("a stored value cannot be parsed: {0}")]
     Corrupt(String),
     /// Anything else: a fault of ours.
     #[error("the store failed")]
@@ -136,26 +136,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_much_that_is_wrong_a_part_is_said() {
+    fn field_errors_are_bounded_in_number() {
         let mut errors = FieldErrors::default();
         for n in 0..1000 {
             errors.add(format!("items[{n}]"), "is required");
             errors.add("items[0]", format!("is {n}"));
         }
-        assert_eq!(errors.0.len(), FIELDS);
+        assert_eq!(errors.0.len(), MAX_FIELDS);
         assert_eq!(errors.0["items[99]"], ["is required"]);
-        assert_eq!(errors.0["items[0]"].len(), FAULTS);
+        assert_eq!(errors.0["items[0]"].len(), MAX_MESSAGES);
         assert_eq!(errors.0["items[0]"][9], "is 8");
     }
 
     #[test]
-    fn of_what_a_fault_quotes_the_middle_is_left_out() {
-        let whole = "ã".repeat(CHARS);
+    fn field_errors_shorten_long_messages() {
+        let whole = "ã".repeat(MAX_CHARS);
         assert_eq!(FieldErrors::one("a", &whole).0["a"], [whole.as_str()]);
-        let fault = format!("invalid type: string \"{whole}\", expected a boolean");
-        let errors = FieldErrors::one(&fault, &fault);
-        let (name, faults) = errors.0.first_key_value().unwrap();
-        assert_eq!(faults, &[name.as_str()]);
+        let message = format!("invalid type: string \"{whole}\", expected a boolean");
+        let errors = FieldErrors::one(&message, &message);
+        let (name, messages) = errors.0.first_key_value().unwrap();
+        assert_eq!(messages, &[name.as_str()]);
         assert_eq!(name.chars().count(), 2 * END_CHARS + 1);
         assert!(name.starts_with("invalid type: string \"ãã"), "{name}");
         assert!(name.ends_with("ã\", expected a boolean"), "{name}");

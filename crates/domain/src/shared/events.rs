@@ -123,7 +123,7 @@ impl Audit {
         };
         let mut fields = match self.changes.clone() {
             Some(Value::Object(fields)) => fields,
-            Some(other) => Map::from_iter([("changes".to_owned(), other)]),
+            Some(value) => Map::from_iter([("changes".to_owned(), value)]),
             None => Map::new(),
         };
         fields.insert("support_admin".to_owned(), Value::from(admin.as_str()));
@@ -194,7 +194,7 @@ mod tests {
 
     /// The store tells kinds apart by the word that an event is stored with.
     #[test]
-    fn an_event_is_stored_under_the_word_of_its_kind() {
+    fn outbox_event_is_stored_with_its_kind() {
         let audit = Audit {
             user_id: None,
             action: AuditAction::Create,
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_did_it_in_support_mode_is_named_beside_what_changed() {
+    fn audit_changes_include_the_support_admin() {
         let audit = |changes: Option<Value>, admin: Option<&str>| Audit {
             user_id: None,
             action: AuditAction::Update,
@@ -256,7 +256,7 @@ mod tests {
 
     /// Statements that record many changes at once write this form themselves.
     #[test]
-    fn the_stored_form_of_a_webhook_event() {
+    fn webhook_event_batch_has_a_stable_json_form() {
         let event = Event::webhook(WebhookKind::MessageSent, vec![json!({ "id": 1 }), json!({ "id": 2 })]);
         let stored = json!({ "kind": "webhook", "type": "message.sent", "items": [{ "id": 1 }, { "id": 2 }] });
         assert_eq!(json!(event), stored);

@@ -69,17 +69,17 @@ mod tests {
 
     /// Loses the first `lost` attempts; the result, and how many attempts there were.
     async fn after_losing(lost: usize, attempts: usize) -> (Result<usize, Conflict>, usize) {
-        let made = Cell::new(0);
+        let attempt_count = Cell::new(0);
         let attempt = async || {
-            made.set(made.get() + 1);
-            Ok((made.get() > lost).then_some(made.get()))
+            attempt_count.set(attempt_count.get() + 1);
+            Ok((attempt_count.get() > lost).then_some(attempt_count.get()))
         };
         let result = retry_on_conflict(attempts, attempt).await;
-        (result, made.get())
+        (result, attempt_count.get())
     }
 
     #[tokio::test]
-    async fn change_is_decided_again_until_attempts_are_used_up() {
+    async fn stale_write_is_retried_until_attempts_run_out() {
         assert_eq!(after_losing(0, 3).await, (Ok(1), 1));
         assert_eq!(after_losing(2, 3).await, (Ok(3), 3));
         assert_eq!(after_losing(3, 3).await, (Err(Conflict), 3));

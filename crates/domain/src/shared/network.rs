@@ -17,14 +17,15 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || format!("{text} is no network");
+        let invalid = || format!("{text} is not an IP address or a network in CIDR notation");
         let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let address: IpAddr = address.parse().map_err(|_| invalid())?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
-        let prefix: u32 = prefix.map_or(Ok(bits), str::parse).map_err(|_| wrong())?;
-        // An IPv4 network written as IPv6 (`::ffff:10.0.0.0/104`) is the IPv4 network: addresses are compared so.
+        let prefix: u32 = prefix.map_or(Ok(bits), str::parse).map_err(|_| invalid())?;
+        // An IPv4-mapped network (`::ffff:10.0.0.0/104`) is stored as IPv4, because `contains` compares canonical
+        // addresses.
         match (address, address.to_canonical()) {
-            _ if prefix > bits => Err(wrong()),
+            _ if prefix > bits => Err(invalid()),
             (IpAddr::V6(_), IpAddr::V4(address)) if prefix >= MAPPED_BITS => Ok(Self {
                 address: address.into(),
                 prefix: prefix - MAPPED_BITS,
@@ -55,13 +56,13 @@ impl Network {
     /// Whether an address lies in the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
+            (IpAddr::V4(network), IpAddr::V4(other)) => {
                 let shift = 32 - self.prefix;
-                own.to_bits().checked_shr(shift) == other.to_bits().checked_shr(shift)
+                network.to_bits().checked_shr(shift) == other.to_bits().checked_shr(shift)
             }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
+            (IpAddr::V6(network), IpAddr::V6(other)) => {
                 let shift = 128 - self.prefix;
-                own.to_bits().checked_shr(shift) == other.to_bits().checked_shr(shift)
+                network.to_bits().checked_shr(shift) == other.to_bits().checked_shr(shift)
             }
             (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
         }
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_are_read_and_hold_what_they_should() {
+    fn network_parses_cidr_and_contains_addresses() {
         let network: Network = "172.16.0.0/12".parse().unwrap();
         let holds = |text: &str| network.contains(text.parse().unwrap());
         assert!(holds("172.31.255.255") && holds("::ffff:172.16.0.1"));

@@ -132,7 +132,7 @@ impl FromStr for TimeCursor {
     type Err = InvalidCursor;
 
     fn from_str(cursor: &str) -> Result<Self, InvalidCursor> {
-        let read = || {
+        let parse = || {
             let text = String::from_utf8(hex::decode(cursor).ok()?).ok()?;
             let (microseconds, id) = text.split_once(' ')?;
             let nanoseconds = microseconds.parse::<i128>().ok()?.checked_mul(1000)?;
@@ -140,7 +140,7 @@ impl FromStr for TimeCursor {
             let id = id.parse().ok()?;
             (at >= Self::FIRST).then_some(Self { at, id })
         };
-        read().ok_or(InvalidCursor)
+        parse().ok_or(InvalidCursor)
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn out_of_range_is_clamped_and_never_overflows() {
+    fn page_query_clamps_and_never_overflows() {
         let query = PageQuery::new(Some(-4), Some(0), 20, 100);
         assert_eq!((query.page(), query.limit(), query.offset()), (1, 1, 0));
         let query = PageQuery::new(Some(i64::MAX), Some(1000), 20, 100);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_knows_whether_more_follows() {
+    fn cursor_page_detects_whether_more_follows() {
         let full = CursorPage::cut(vec![1, 2, 3], 2, |n| *n);
         assert_eq!(
             (full.data, full.next_cursor, full.has_more),
@@ -220,9 +220,9 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_read_as_it_was_written_and_nothing_else_is() {
+    fn time_cursor_round_trips_and_rejects_other_texts() {
         let (at, id) = (datetime!(2026-03-01 12:00:00.123456 UTC), Uuid::from_u128(7));
-        for moment in [
+        for cursor in [
             TimeCursor { at, id },
             TimeCursor {
                 at: TimeCursor::FIRST,
@@ -230,13 +230,13 @@ mod tests {
             },
             TimeCursor::LAST,
         ] {
-            assert_eq!(moment.to_string().parse(), Ok(moment));
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
         }
         // The calendar of the store would not reach so far back.
         let ancient = datetime!(-9999-01-01 00:00 UTC);
         let ancient = TimeCursor { at: ancient, id }.to_string();
         let (far, huge) = (format!("{} {id}", i64::MAX), format!("{} {id}", i128::MAX));
-        let written = [
+        let malformed = [
             "",
             "x",
             "1",
@@ -248,7 +248,7 @@ mod tests {
             &format!("x {id}"),
         ]
         .map(hex::encode);
-        for wrong in written
+        for wrong in malformed
             .iter()
             .map(String::as_str)
             .chain(["zz", "7", "é", ancient.as_str()])
@@ -259,7 +259,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_query_is_a_page_within_bounds(page: Option<i64>, limit: Option<i64>, max in 1_i64..1000) {
+        fn page_query_stays_within_bounds(page: Option<i64>, limit: Option<i64>, max in 1_i64..1000) {
             let query = PageQuery::new(page, limit, 20, max);
             prop_assert!(query.page() >= 1 && (1..=max).contains(&query.limit()));
             let offset = i128::from(query.page() - 1) * i128::from(query.limit());
@@ -267,7 +267,7 @@ mod tests {
         }
 
         #[test]
-        fn the_pages_hold_the_whole_list(limit in 1_i64..200, total in 0_i64..1_000_000_000) {
+        fn total_pages_cover_the_whole_list(limit in 1_i64..200, total in 0_i64..1_000_000_000) {
             let pages = Page::<u8>::new(PageQuery::new(None, Some(limit), 20, 200), vec![], total).total_pages;
             prop_assert!(pages * limit >= total && (pages - 1) * limit < total.max(1));
         }

@@ -60,10 +60,10 @@ mod tests {
     }
 
     #[track_caller]
-    fn hides(value: &dyn Debug) {
-        for shown in [format!("{value:?}"), format!("{value:#?}")] {
+    fn assert_hidden(value: &dyn Debug) {
+        for output in [format!("{value:?}"), format!("{value:#?}")] {
             for planted in PLANTED {
-                assert!(!shown.contains(planted), "{shown}");
+                assert!(!output.contains(planted), "{output}");
             }
         }
     }
@@ -77,24 +77,24 @@ mod tests {
     }
 
     #[test]
-    fn what_came_from_whatsapp_hides_who_and_what() {
+    fn debug_of_inbound_data_hides_contacts_and_texts() {
         let message = InboundMessage {
             wa_message_id: words(),
             sender: sender(),
             at: OffsetDateTime::UNIX_EPOCH,
             kind: "text".into(),
             text: Some(words()),
-            said: true,
+            can_opt_out: true,
             referral: Some(Box::new(Referral {
                 ctwa_clid: Some(words()),
                 ..Referral::default()
             })),
             payload: json!({ "location": PLANTED[2] }),
         };
-        hides(&InboundEvent::Message(message));
+        assert_hidden(&InboundEvent::Message(message));
         let (sender, now) = (sender(), sender());
-        hides(&InboundEvent::NumberChanged { sender, now });
-        hides(&StoredCallback {
+        assert_hidden(&InboundEvent::NumberChanged { sender, now });
+        assert_hidden(&StoredCallback {
             id: CallbackId(Uuid::nil()),
             body: words().into_bytes(),
             attempts: 0,
@@ -107,7 +107,7 @@ mod tests {
             claims: 0,
         };
         assert!(!format!("{callback:?}").contains("112, 108"), "not as numbers either");
-        hides(&StatusUpdate {
+        assert_hidden(&StatusUpdate {
             send_id: None,
             message_id: words(),
             status: SendStatus::Failed,
@@ -119,34 +119,34 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_to_whatsapp_hides_who_and_what() {
-        hides(&OutboundText {
+    fn debug_of_outbound_data_hides_contacts_and_texts() {
+        assert_hidden(&OutboundText {
             message_id: Uuid::nil().into(),
             to: Addressee::Phone(phone()),
             text: words(),
         });
-        hides(&Addressee::User(words()));
-        hides(&TextParameter {
+        assert_hidden(&Addressee::User(words()));
+        assert_hidden(&TextParameter {
             name: None,
             text: words(),
         });
-        hides(&Recipient {
+        assert_hidden(&Recipient {
             name: words(),
             phone: phone(),
             email: Some(email()),
             attributes: serde_json::Map::new(),
         });
-        hides(&SendContact {
+        assert_hidden(&SendContact {
             name: words(),
             phone: Some(phone()),
             email: Some(email()),
         });
-        hides(&SendOutcome::Accepted {
+        assert_hidden(&SendOutcome::Accepted {
             message_id: words(),
             wa_id: Some(phone()),
         });
-        hides(&ReplyResult::Failed { message: words() });
-        hides(&MessageStatusEvent {
+        assert_hidden(&ReplyResult::Failed { message: words() });
+        assert_hidden(&MessageStatusEvent {
             id: Uuid::nil(),
             campaign_id: None,
             conversation_id: None,
@@ -156,7 +156,7 @@ mod tests {
             error_code: None,
             error_message: Some(words()),
         });
-        hides(&Message {
+        assert_hidden(&Message {
             id: Uuid::nil().into(),
             conversation_id: Uuid::nil().into(),
             direction: Direction::Outbound,
@@ -171,25 +171,25 @@ mod tests {
     }
 
     #[test]
-    fn people_hide_how_they_are_reached() {
-        hides(&Mail {
+    fn debug_of_people_hides_personal_data() {
+        assert_hidden(&Mail {
             to: email(),
             subject: words(),
             text: words(),
         });
-        hides(&Phone::parse(PLANTED[0]).unwrap());
+        assert_hidden(&Phone::parse(PLANTED[0]).unwrap());
         let draft = ContactDraft {
             name: words(),
             phone: Phone::parse(PLANTED[0]),
             email: Some(email()),
             ..ContactDraft::default()
         };
-        hides(&draft);
-        hides(&ContactInput {
+        assert_hidden(&draft);
+        assert_hidden(&ContactInput {
             email: Some(Some(email())),
             ..ContactInput::default()
         });
-        hides(&Contact {
+        assert_hidden(&Contact {
             id: Uuid::nil().into(),
             name: words(),
             phone: Some(phone()),
@@ -202,22 +202,22 @@ mod tests {
             updated_at: OffsetDateTime::UNIX_EPOCH,
             version: 1,
         });
-        hides(&Session {
+        assert_hidden(&Session {
             user_id: Uuid::nil().into(),
             email: email(),
             name: Some(words()),
             expires_at: OffsetDateTime::UNIX_EPOCH,
         });
-        hides(&Actor {
+        assert_hidden(&Actor {
             user_id: Uuid::nil().into(),
             ip_address: Some(words()),
             support_admin: Some(email()),
         });
-        hides(&Event::webhook(
+        assert_hidden(&Event::webhook(
             WebhookKind::MessageReceived,
             vec![json!({ "text": PLANTED[2] })],
         ));
-        hides(&Event::Audit(Audit {
+        assert_hidden(&Event::Audit(Audit {
             user_id: None,
             action: AuditAction::Update,
             entity_type: "invite".into(),
@@ -226,7 +226,7 @@ mod tests {
             ip_address: Some(words()),
             support_admin: Some(email()),
         }));
-        hides(&SecretString::from(words()));
+        assert_hidden(&SecretString::from(words()));
         let target = Target::parse("https://e.example/hook?token=planted%20words", &AllowList::default());
         assert_eq!(format!("{:?}", target.unwrap()), "Target(\"e.example\")");
     }

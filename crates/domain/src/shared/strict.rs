@@ -14,10 +14,10 @@ pub struct Strict<T> {
     inner: T,
     /// The fields of the object that begins here which null is refused for.
     never_null: &'static [&'static str],
-    /// Whether null is refused here.
-    refuses_null: bool,
-    /// Whether nothing but an object is due here.
-    wants_object: bool,
+    /// Whether this value rejects null.
+    rejects_null: bool,
+    /// Whether this value must be an object.
+    requires_object: bool,
 }
 
 impl<T> Strict<T> {
@@ -32,8 +32,8 @@ impl<T> Strict<T> {
         Self {
             inner,
             never_null,
-            refuses_null: false,
-            wants_object: false,
+            rejects_null: false,
+            requires_object: false,
         }
     }
 
@@ -42,13 +42,13 @@ impl<T> Strict<T> {
         Strict {
             inner,
             never_null: self.never_null,
-            refuses_null: self.refuses_null,
-            wants_object: false,
+            rejects_null: self.rejects_null,
+            requires_object: false,
         }
     }
 
-    fn null<E: Error>(&self) -> Result<(), E> {
-        match self.refuses_null {
+    fn check_null<E: Error>(&self) -> Result<(), E> {
+        match self.rejects_null {
             true => Err(E::custom("must not be null")),
             false => Ok(()),
         }
@@ -87,7 +87,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         visitor: V,
     ) -> Result<V::Value, D::Error> {
         let mut visitor = self.with(visitor);
-        visitor.wants_object = true;
+        visitor.requires_object = true;
         self.inner.deserialize_struct(name, fields, visitor)
     }
 
@@ -116,19 +116,19 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Strict<V> {
     }
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.wants_object {
+        match self.requires_object {
             true => f.write_str("an object"),
             false => self.inner.expecting(f),
         }
     }
 
     fn visit_none<E: Error>(self) -> Result<V::Value, E> {
-        self.null()?;
+        self.check_null()?;
         self.inner.visit_none()
     }
 
     fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
-        self.null()?;
+        self.check_null()?;
         self.inner.visit_unit()
     }
 
@@ -143,7 +143,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Strict<V> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<V::Value, A::Error> {
-        match self.wants_object {
+        match self.requires_object {
             true => Err(A::Error::invalid_type(Unexpected::Seq, &self)),
             false => self.inner.visit_seq(Strict::new(items)),
         }
@@ -189,13 +189,13 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<A> {
         let Some(key) = self.inner.next_key::<String>()? else {
             return Ok(None);
         };
-        self.refuses_null = self.never_null.contains(&key.as_str());
+        self.rejects_null = self.never_null.contains(&key.as_str());
         seed.deserialize(StringDeserializer::new(key)).map(Some)
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
         let mut seed = Strict::new(seed);
-        seed.refuses_null = self.refuses_null;
+        seed.rejects_null = self.rejects_null;
         self.inner.next_value_seed(seed)
     }
 
@@ -235,7 +235,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Strict<A> {
         visitor: V,
     ) -> Result<V::Value, A::Error> {
         let mut visitor = Strict::new(visitor);
-        visitor.wants_object = true;
+        visitor.requires_object = true;
         self.inner.struct_variant(fields, visitor)
     }
 }
@@ -279,17 +279,17 @@ mod tests {
         any: Value,
     }
 
-    fn read(body: &str) -> Result<Outer, String> {
+    fn parse(body: &str) -> Result<Outer, String> {
         let mut json = serde_json::Deserializer::from_str(body);
-        let read = Outer::deserialize(Strict::new(&mut json)).map_err(|error| error.to_string());
-        // Both ways, from text and from what was read before, are the same.
+        let parsed = Outer::deserialize(Strict::new(&mut json)).map_err(|error| error.to_string());
+        // Deserializing from text and from a parsed value has the same result.
         let value: Value = serde_json::from_str(body).unwrap();
-        assert_eq!(Outer::deserialize(Strict::new(value)).is_ok(), read.is_ok(), "{body}");
-        read
+        assert_eq!(Outer::deserialize(Strict::new(value)).is_ok(), parsed.is_ok(), "{body}");
+        parsed
     }
 
     #[test]
-    fn an_array_is_no_object_at_any_depth() {
+    fn strict_rejects_arrays_as_structs_at_any_depth() {
         for body in [
             "[]",
             r#"["Ana"]"#,
@@ -304,21 +304,21 @@ mod tests {
         ] {
             // serde by itself takes them all.
             assert!(serde_json::from_str::<Outer>(body).is_ok(), "{body}");
-            let refused = read(body).unwrap_err();
+            let error_message = parse(body).unwrap_err();
             assert!(
-                refused.starts_with("invalid type: sequence, expected an object"),
-                "{refused}"
+                error_message.starts_with("invalid type: sequence, expected an object"),
+                "{error_message}"
             );
         }
-        let refused = read(r#"{"inner":"x"}"#).unwrap_err();
+        let error_message = parse(r#"{"inner":"x"}"#).unwrap_err();
         assert!(
-            refused.starts_with("invalid type: string \"x\", expected an object"),
-            "{refused}"
+            error_message.starts_with("invalid type: string \"x\", expected an object"),
+            "{error_message}"
         );
     }
 
     #[test]
-    fn everything_else_is_read_as_before() {
+    fn strict_reads_other_values_like_serde() {
         for body in [
             "{}",
             r#"{"name":null,"inner":null,"unknown":[{"inner":[1]}],"any":[[1,{"a":[]}],null]}"#,
@@ -329,7 +329,7 @@ mod tests {
             r#"{"amount":99999999999.9999}"#,
             r#"{"amount":"0.10"}"#,
         ] {
-            assert_eq!(read(body).unwrap(), serde_json::from_str(body).unwrap(), "{body}");
+            assert_eq!(parse(body).unwrap(), serde_json::from_str(body).unwrap(), "{body}");
         }
         for body in [
             r#"{"name":"a","name":"b"}"#,
@@ -351,28 +351,28 @@ mod tests {
     }
 
     #[test]
-    fn null_is_refused_where_a_change_names_what_is_never_empty() {
-        let read = |body: &str| {
+    fn strict_change_rejects_null_for_required_fields() {
+        let parse = |body: &str| {
             let mut json = serde_json::Deserializer::from_str(body);
             Outer::deserialize(Strict::change(&mut json, &["name", "inner", "any"])).map_err(|error| error.to_string())
         };
         for body in [r#"{"name":null}"#, r#"{"note":"x","inner":null}"#, r#"{"any":null}"#] {
-            let refused = read(body).unwrap_err();
-            assert!(refused.starts_with("must not be null"), "{refused}");
+            let error_message = parse(body).unwrap_err();
+            assert!(error_message.starts_with("must not be null"), "{error_message}");
         }
-        // Of the outermost object alone.
-        let fine = r#"{"name":"Ana","note":null,"inner":{"number":null},"any":{"name":null},"unknown":null}"#;
-        assert_eq!(read(fine).unwrap(), serde_json::from_str(fine).unwrap());
+        // Only fields of the outermost object reject null.
+        let valid = r#"{"name":"Ana","note":null,"inner":{"number":null},"any":{"name":null},"unknown":null}"#;
+        assert_eq!(parse(valid).unwrap(), serde_json::from_str(valid).unwrap());
         assert_eq!(
-            read("{}").unwrap(),
+            parse("{}").unwrap(),
             Outer {
                 any: Value::Null,
                 ..Outer::default()
             }
         );
-        assert!(read(r#"{"inner":[]}"#).is_err());
+        assert!(parse(r#"{"inner":[]}"#).is_err());
         assert!(
-            read(r#"{"name":"a","name":"b"}"#)
+            parse(r#"{"name":"a","name":"b"}"#)
                 .unwrap_err()
                 .starts_with("duplicate field")
         );
@@ -381,7 +381,9 @@ mod tests {
     proptest! {
         /// Whatever holds no structs is read as it is.
         #[test]
-        fn values_come_through(numbers in proptest::collection::vec(any::<f64>(), 0..5), text in ".*", yes: bool) {
+        fn strict_keeps_plain_values(
+            numbers in proptest::collection::vec(any::<f64>(), 0..5), text in ".*", yes: bool,
+        ) {
             let value = json!({ "numbers": numbers, "text": text, "yes": [yes, { "no": null }] });
             let written = value.to_string();
             let mut json = serde_json::Deserializer::from_str(&written);

@@ -1,8 +1,8 @@
 //! Closed sets of published words: one declaration gives the enum, its words, and the way there and back.
 
-/// What is said of a word that is not of the set.
-pub(crate) fn unknown(known: impl Iterator<Item = &'static str>) -> String {
-    format!("must be one of {}", known.collect::<Vec<_>>().join(", "))
+/// The error message for an unknown value.
+pub(crate) fn unknown(values: impl Iterator<Item = &'static str>) -> String {
+    format!("must be one of {}", values.collect::<Vec<_>>().join(", "))
 }
 
 macro_rules! string_enum {

@@ -57,11 +57,11 @@ impl fmt::Display for Role {
 impl FromStr for Role {
     type Err = String;
 
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
+    fn from_str(value: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
-            .find(|role| role.as_str() == word)
-            .ok_or_else(|| format!("unknown role {word}"))
+            .find(|role| role.as_str() == value)
+            .ok_or_else(|| format!("unknown role {value}"))
     }
 }
 

@@ -36,40 +36,40 @@ pub fn sanitize(name: &str) -> String {
 
 /// Whether white space and control characters are all that it holds.
 pub fn is_blank(text: &str) -> bool {
-    text.chars().all(separates)
+    text.chars().all(is_separator)
 }
 
 /// Replaces every run of white space and control characters by one space, and trims both ends. WhatsApp refuses a
 /// parameter with a line break, a tab or more than four spaces in a row (132018).
 pub fn single_spaced(text: &str) -> String {
-    let words: Vec<&str> = text.split(separates).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = text.split(is_separator).filter(|word| !word.is_empty()).collect();
     words.join(" ")
 }
 
-fn separates(c: char) -> bool {
+fn is_separator(c: char) -> bool {
     c.is_whitespace() || c.is_control()
 }
 
 /// One pass, so that nothing that the removal of a tag puts together (`<<b>i>`) survives as a tag.
 fn without_tags(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     let mut openings = Vec::new();
     for c in text.chars() {
         match c {
-            '<' => openings.push(kept.len()),
+            '<' => openings.push(output.len()),
             '>' => {
                 let opening = openings.last().copied();
-                if let Some(at) = opening.filter(|at| kept.get(at + 1..).is_some_and(is_tag)) {
+                if let Some(at) = opening.filter(|at| output.get(at + 1..).is_some_and(is_tag)) {
                     openings.pop();
-                    kept.truncate(at);
+                    output.truncate(at);
                     continue;
                 }
             }
             _ => {}
         }
-        kept.push(c);
+        output.push(c);
     }
-    kept
+    output
 }
 
 /// `<b>`, `</b>`, `<!-- -->` are tags; `1 < 2 > 0` is not.
@@ -85,19 +85,19 @@ pub fn email(text: &str) -> Option<String> {
     let labels = domain
         .split('.')
         .all(|label| plain(label) && !label.starts_with('-') && !label.ends_with('-'));
-    let fits = plain(local) && labels && domain.contains('.') && text.chars().count() <= EMAIL_CHARS;
-    fits.then(|| text.to_owned())
+    let valid = plain(local) && labels && domain.contains('.') && text.chars().count() <= EMAIL_CHARS;
+    valid.then(|| text.to_owned())
 }
 
 /// The slug of a name: lowercase letters, digits and hyphens, 1 to 50 characters; `account` when nothing is left.
 pub fn slug(name: &str) -> String {
     let full = slug::slugify(name);
-    let cut: String = full.chars().take(SLUG_CHARS).collect();
-    let cut = cut.trim_end_matches('-');
-    if cut.is_empty() {
+    let truncated: String = full.chars().take(SLUG_CHARS).collect();
+    let truncated = truncated.trim_end_matches('-');
+    if truncated.is_empty() {
         "account".to_owned()
     } else {
-        cut.to_owned()
+        truncated.to_owned()
     }
 }
 
@@ -112,8 +112,8 @@ fn numbered_slug(base: &str, number: u64) -> String {
     }
     let suffix = format!("-{number}");
     let room = SLUG_CHARS.saturating_sub(suffix.len());
-    let cut: String = base.chars().take(room).collect();
-    format!("{}{suffix}", cut.trim_end_matches('-'))
+    let truncated: String = base.chars().take(room).collect();
+    format!("{}{suffix}", truncated.trim_end_matches('-'))
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_controls_and_spaces_go() {
+    fn sanitize_removes_tags_controls_and_extra_spaces() {
         assert_eq!(sanitize("  Black\t Friday \u{7}<b>2026</b>\n"), "Black Friday 2026");
         assert_eq!(sanitize("<script>alert(1)</script>"), "alert(1)");
         assert_eq!(sanitize("1 < 2 > 0 <"), "1 < 2 > 0 <");
@@ -132,21 +132,21 @@ mod tests {
     }
 
     #[test]
-    fn separators_become_single_spaces() {
+    fn single_spaced_collapses_separators() {
         let table = [
             ("Rua A\nCasa 2", "Rua A Casa 2"),
             ("\t a \u{a0}\u{2028} \r\n b     c\u{0}d\u{9f}", "a b c d"),
             (" \u{7}\u{85}\u{3000} ", ""),
             ("João  Ávila\u{200b}", "João Ávila\u{200b}"),
         ];
-        for (given, expected) in table {
-            assert_eq!(single_spaced(given), expected, "{given:?}");
-            assert_eq!(is_blank(given), expected.is_empty(), "{given:?}");
+        for (text, expected) in table {
+            assert_eq!(single_spaced(text), expected, "{text:?}");
+            assert_eq!(is_blank(text), expected.is_empty(), "{text:?}");
         }
     }
 
     #[test]
-    fn slugs_of_real_names() {
+    fn slug_matches_expected_names() {
         assert_eq!(slug("Loja da Ana"), "loja-da-ana");
         assert_eq!(slug("Ação & Cia"), "acao-cia");
         assert_eq!(slug("!!!"), "account");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_slug_is_numbered_and_stays_short() {
+    fn slug_alternatives_are_numbered_and_short() {
         let first: Vec<String> = slugs("loja").take(3).collect();
         assert_eq!(first, ["loja", "loja-2", "loja-3"]);
         let second = slugs(&"a".repeat(50)).nth(1).unwrap();
@@ -163,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_slug_is_always_a_slug(name in "\\PC{0,120}") {
+        fn slug_is_always_valid(name in "\\PC{0,120}") {
             let slug = slug(&name);
             prop_assert!((1..=50).contains(&slug.len()));
             prop_assert!(slug.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'));
@@ -172,7 +172,7 @@ mod tests {
 
         /// However many are taken, another one follows, and again a slug; at most one of them comes twice.
         #[test]
-        fn another_slug_always_follows(name in "[a-z0-9 -]{0,60}") {
+        fn slug_alternatives_never_end(name in "[a-z0-9 -]{0,60}") {
             let base = slug(&name);
             let mut seen = std::collections::BTreeSet::new();
             for next in slugs(&base).take(30) {
@@ -183,7 +183,7 @@ mod tests {
         }
 
         #[test]
-        fn sanitizing_twice_changes_nothing(name in "[a-c<>/ \t]{0,40}") {
+        fn sanitize_is_idempotent(name in "[a-c<>/ \t]{0,40}") {
             let once = sanitize(&name);
             prop_assert_eq!(sanitize(&once), once);
         }

@@ -5,15 +5,15 @@ use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use time::{OffsetDateTime, UtcOffset};
 
-/// Writes a moment, for example `2026-01-31T23:59:59.120Z`.
-pub fn format(moment: OffsetDateTime) -> String {
-    let shape = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
-    moment.to_offset(UtcOffset::UTC).format(&shape).unwrap_or_default()
+/// Formats a timestamp, for example `2026-01-31T23:59:59.120Z`.
+pub fn format(at: OffsetDateTime) -> String {
+    let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+    at.to_offset(UtcOffset::UTC).format(&format).unwrap_or_default()
 }
 
-/// Serde: writes the published form.
-pub fn serialize<S: Serializer>(moment: &OffsetDateTime, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&format(*moment))
+/// Serde: writes the published format.
+pub fn serialize<S: Serializer>(at: &OffsetDateTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&format(*at))
 }
 
 /// Serde: reads any RFC 3339 moment, to the microsecond that the database keeps.
@@ -25,21 +25,21 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OffsetD
 /// Reads an RFC 3339 moment as UTC. None also for one that the calendar of the database does not have: before the year
 /// 1, or after 9999, in UTC.
 pub fn parse(text: &str) -> Option<OffsetDateTime> {
-    let written = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    let moment = written.checked_to_offset(UtcOffset::UTC)?;
-    if moment.year() < 1 {
+    let parsed = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    let at = parsed.checked_to_offset(UtcOffset::UTC)?;
+    if at.year() < 1 {
         return None;
     }
-    moment.replace_nanosecond(moment.nanosecond() / 1000 * 1000).ok()
+    at.replace_nanosecond(at.nanosecond() / 1000 * 1000).ok()
 }
 
 /// The same for a moment that may be missing.
 pub mod option {
     use super::{Deserialize, Deserializer, OffsetDateTime, Serialize, Serializer, format};
 
-    /// Serde: writes the published form or null.
-    pub fn serialize<S: Serializer>(moment: &Option<OffsetDateTime>, serializer: S) -> Result<S::Ok, S::Error> {
-        moment.map(format).serialize(serializer)
+    /// Serde: writes the published format or null.
+    pub fn serialize<S: Serializer>(at: &Option<OffsetDateTime>, serializer: S) -> Result<S::Ok, S::Error> {
+        at.map(format).serialize(serializer)
     }
 
     /// Serde: reads a moment or null.
@@ -55,15 +55,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_offset_becomes_utc_milliseconds() {
-        let moment = parse("2026-01-31T21:59:59.1239999-03:00").unwrap();
-        assert_eq!(format(moment), "2026-02-01T00:59:59.123Z");
-        assert_eq!(moment.nanosecond(), 123_999_000);
+    fn timestamp_is_converted_to_utc_milliseconds() {
+        let at = parse("2026-01-31T21:59:59.1239999-03:00").unwrap();
+        assert_eq!(format(at), "2026-02-01T00:59:59.123Z");
+        assert_eq!(at.nanosecond(), 123_999_000);
         assert_eq!(parse("2026-01-31"), None);
     }
 
     #[test]
-    fn what_no_calendar_has_is_none() {
+    fn timestamp_outside_the_calendar_is_rejected() {
         for text in [
             "0000-06-01T00:00:00Z",
             "0001-01-01T00:00:00+05:00",

@@ -55,15 +55,17 @@ impl Invitations {
             match decide_accept(&facts(&presented, session)) {
                 AcceptDecision::Unknown => Err(TeamError::NotFound),
                 AcceptDecision::OtherAddress => Err(TeamError::OtherAddress),
-                AcceptDecision::AlreadyMember => Err(invalid("you are a member of this account already")),
+                AcceptDecision::AlreadyMember => {
+                    Err(invalid("is not needed: you are already a member of this account"))
+                }
                 AcceptDecision::Expire(expired) => match self.store.expire(account, id, status, expired).await? {
-                    true => Err(invalid("has expired")),
+                    true => Err(invalid("has expired; ask for a new invite")),
                     false => Ok(None),
                 },
                 AcceptDecision::Accept(accepted) => {
                     let acceptance = acceptance(&presented, session, accepted, ip_address.clone());
                     let is_member = self.store.accept(&acceptance).await?;
-                    Ok(is_member.then(|| joined(&presented)))
+                    Ok(is_member.then(|| accepted_response(&presented)))
                 }
             }
         })
@@ -71,8 +73,8 @@ impl Invitations {
     }
 }
 
-fn invalid(fault: &str) -> TeamError {
-    FieldErrors::one("token", fault).into()
+fn invalid(message: &str) -> TeamError {
+    FieldErrors::one("token", message).into()
 }
 
 fn facts(presented: &PresentedInvite, session: &Session) -> AcceptFacts {
@@ -113,7 +115,7 @@ fn acceptance(
     }
 }
 
-fn joined(presented: &PresentedInvite) -> Accepted {
+fn accepted_response(presented: &PresentedInvite) -> Accepted {
     Accepted {
         message: format!("You are now a member of {}", presented.account),
         account_id: presented.account_id,

@@ -1,8 +1,8 @@
 //! What the mail of an invitation says.
 
 use secrecy::{ExposeSecret, SecretString};
-use time::OffsetDateTime;
 use time::macros::format_description;
+use time::{OffsetDateTime, UtcOffset};
 
 use super::{InvitationFacts, Invite};
 use crate::mail::Mail;
@@ -18,7 +18,7 @@ pub(super) fn write(invite: &Invite, facts: &InvitationFacts, accept_url: &Secre
              {inviter} invites you to join {account} on Recado with the role {role}.\n\n\
              Accept the invitation here:\n\
              {link}\n\n\
-             The link is good for this address alone, until {end}.\n\
+             The link works only for this e-mail address, until {end}.\n\
              If you did not expect this mail, you can ignore it.\n",
             role = invite.role,
             link = accept_url.expose_secret(),
@@ -33,12 +33,9 @@ fn one_line(name: &str) -> String {
     visible.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn day_and_time(moment: OffsetDateTime) -> String {
-    let shape = format_description!("[year]-[month]-[day] [hour]:[minute] UTC");
-    moment
-        .to_offset(time::UtcOffset::UTC)
-        .format(&shape)
-        .unwrap_or_default()
+fn day_and_time(time: OffsetDateTime) -> String {
+    let format = format_description!("[year]-[month]-[day] [hour]:[minute] UTC");
+    time.to_offset(UtcOffset::UTC).format(&format).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -69,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_who_where_as_what_how_and_until_when() {
+    fn invitation_mail_names_inviter_account_role_link_and_expiry() {
         let mail = written("Loja da Ana", "Ana");
         assert_eq!(mail.to, "Bia@example.com");
         assert_eq!(mail.subject, "Join Loja da Ana on Recado");
@@ -83,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_leave_its_line() {
+    fn invitation_mail_removes_line_breaks_from_names() {
         let mail = written("Loja\r\nBcc: all@example.com", "Ana\n\nClick https://evil.example\u{0}");
         assert_eq!(mail.subject, "Join Loja Bcc: all@example.com on Recado");
         assert!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use secrecy::{ExposeSecret, SecretString};
 use time::Duration;
 
-use super::roles::{permits, read};
+use super::roles::{parse_role, permits};
 use super::status::{InviteCommand, transition};
 use super::{
     FirstOwner, InvitationFacts, Invite, InviteInput, InviteInsert, InviteStatus, InviteStore, NewInvite, TeamError,
@@ -64,33 +64,33 @@ impl Invites {
     /// Invites an address. A pending invite to the same one is revoked. That somebody is a member already is found out
     /// when they accept: an address is not a person, and either may change until then.
     pub async fn create(&self, tenant: &Tenant, input: InviteInput) -> Result<NewInvite, TeamError> {
-        let (email, role, lifetime) = checked(input)?;
+        let (email, role, lifetime) = validated(input)?;
         if !permits(tenant.role, role == Role::Owner) {
             return Err(TeamError::NotPermitted);
         }
         let (account_id, invited_by) = (tenant.account_id, tenant.actor.user_id);
         let facts = self.store.facts(account_id, invited_by).await?;
-        let (insert, made) = self.issued(account_id, invited_by, &facts, (email, role, lifetime));
+        let (insert, invite) = self.issue(account_id, invited_by, &facts, (email, role, lifetime));
         self.store.insert(&insert).await?;
-        Ok(made)
+        Ok(invite)
     }
 
-    /// What the first owner of an account is invited by: no role in it can do that, so the platform does. The address is
-    /// blamed as `owner_email`. Nothing is stored.
-    pub fn first_owner(&self, of: &FirstOwner<'_>) -> Result<(InviteInsert, NewInvite), FieldErrors> {
-        let email = text::email(of.email.trim());
-        let email = email.ok_or_else(|| FieldErrors::one("owner_email", "is not an e-mail address"))?;
+    /// Builds the invite of an account's first owner, in the name of a platform administrator: the account has no owner
+    /// yet who could invite one. Errors of the address are reported as `owner_email`. Stores nothing.
+    pub fn first_owner(&self, owner: &FirstOwner<'_>) -> Result<(InviteInsert, NewInvite), FieldErrors> {
+        let email = text::email(owner.email.trim());
+        let email = email.ok_or_else(|| FieldErrors::one("owner_email", "is not a valid e-mail address"))?;
         let facts = InvitationFacts {
-            now: of.now,
-            account: of.account.to_owned(),
-            inviter: of.inviter.to_owned(),
+            now: owner.now,
+            account: owner.account.to_owned(),
+            inviter: owner.inviter.to_owned(),
         };
         let terms = (email, Role::Owner, Duration::hours(HOURS));
-        Ok(self.issued(of.account_id, of.invited_by, &facts, terms))
+        Ok(self.issue(owner.account_id, owner.invited_by, &facts, terms))
     }
 
-    /// An invite with its token, and what of it is stored.
-    fn issued(
+    /// Builds an invite with its token, and the data to store.
+    fn issue(
         &self,
         account_id: AccountId,
         invited_by: UserId,
@@ -120,19 +120,19 @@ impl Invites {
             superseded: SUPERSEDED,
             mail,
         };
-        let made = NewInvite {
+        let new_invite = NewInvite {
             invite,
             token,
             accept_url,
         };
-        (insert, made)
+        (insert, new_invite)
     }
 
     /// Takes a pending invite back; one that is over is as good as none.
     pub async fn revoke(&self, tenant: &Tenant, id: InviteId) -> Result<(), TeamError> {
         let invite = self.store.invite(tenant.account_id, id).await?;
         let (from, to) = revocation(invite.ok_or(TeamError::NotFound)?.status)?;
-        match self.store.move_on(tenant.account_id, id, from, to).await? {
+        match self.store.set_status(tenant.account_id, id, from, to).await? {
             WriteOutcome::Done => Ok(()),
             // No way leads back to pending, so whatever came first ended it.
             WriteOutcome::Stale(_) | WriteOutcome::Missing => Err(TeamError::NotFound),
@@ -146,20 +146,20 @@ fn revocation(from: InviteStatus) -> Result<(InviteStatus, InviteStatus), TeamEr
     Ok((from, to))
 }
 
-fn checked(input: InviteInput) -> Result<(String, Role, Duration), FieldErrors> {
+fn validated(input: InviteInput) -> Result<(String, Role, Duration), FieldErrors> {
     let mut errors = FieldErrors::default();
     let email = input.email.as_deref().unwrap_or_default().trim();
     let email = text::email(email).unwrap_or_else(|| {
-        let fault = if email.is_empty() {
+        let message = if email.is_empty() {
             "is required"
         } else {
-            "is not an e-mail address"
+            "is not a valid e-mail address"
         };
-        errors.add("email", fault);
+        errors.add("email", message);
         String::new()
     });
-    let role = read(input.role.as_deref()).unwrap_or_else(|fault| {
-        errors.add("role", fault);
+    let role = parse_role(input.role.as_deref()).unwrap_or_else(|message| {
+        errors.add("role", message);
         Role::Viewer
     });
     let hours = input.expires_in_hours.unwrap_or(HOURS);
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_invite_ends_the_old_one_as_taking_it_back_does() {
+    fn new_invite_supersedes_the_old_one_like_a_revocation() {
         assert_eq!(revocation(InviteStatus::Pending).unwrap(), SUPERSEDED);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::roles::{MemberChange, MemberRefusal, MemberStep, decide, permits, read};
+use super::roles::{MemberChange, MemberRefusal, MemberStep, decide, parse_role, permits};
 use super::{Member, MemberStore, MemberWrite, TeamError};
 use crate::shared::{
     AuditAction, CursorPage, CursorQuery, Event, FieldErrors, Role, Tenant, TimeCursor, UserId, WRITE_ATTEMPTS,
@@ -32,8 +32,8 @@ impl Members {
 
     /// Gives a member another role.
     pub async fn change_role(&self, tenant: &Tenant, user: UserId, role: Option<&str>) -> Result<Member, TeamError> {
-        let role = read(role).map_err(|fault| FieldErrors::one("role", fault))?;
-        // Whether there is such a member is nobody's business who may not give the role to anybody.
+        let role = parse_role(role).map_err(|message| FieldErrors::one("role", message))?;
+        // Checked before any read: a caller without permission must not learn whether the member exists.
         if !permits(tenant.role, role == Role::Owner) {
             return Err(TeamError::NotPermitted);
         }
@@ -54,7 +54,7 @@ impl Members {
         let (account_id, actor) = (tenant.account_id, tenant.actor.user_id);
         retry_on_conflict(WRITE_ATTEMPTS, async || {
             let facts = self.store.facts(account_id, actor, target).await?;
-            let step = decide(facts, change).map_err(|refusal| refused(refusal, change))?;
+            let step = decide(facts, change).map_err(|refusal| to_team_error(refusal, change))?;
             let events = match step {
                 MemberStep::Nothing => return Ok(Some(())),
                 MemberStep::SetRole { from, to } => {
@@ -83,7 +83,7 @@ fn audit(tenant: &Tenant, action: AuditAction, target: UserId, changes: serde_js
     Event::Audit(tenant.audit(action, "account_user", target).with_changes(changes))
 }
 
-fn refused(refusal: MemberRefusal, change: MemberChange) -> TeamError {
+fn to_team_error(refusal: MemberRefusal, change: MemberChange) -> TeamError {
     match refusal {
         MemberRefusal::Unknown => TeamError::NotFound,
         MemberRefusal::NotPermitted => TeamError::NotPermitted,
@@ -92,7 +92,7 @@ fn refused(refusal: MemberRefusal, change: MemberChange) -> TeamError {
                 MemberChange::Role(_) => "role",
                 MemberChange::Removal => "user_id",
             };
-            FieldErrors::one(field, "is the account's last owner").into()
+            FieldErrors::one(field, "belongs to the account's last owner").into()
         }
     }
 }

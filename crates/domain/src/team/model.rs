@@ -108,11 +108,11 @@ pub enum TeamError {
     /// No such member, or no such pending invite.
     #[error("not found")]
     NotFound,
-    /// The caller's role does not suffice for this one.
-    #[error("only an owner may make or change an owner, and only owners and admins anybody")]
+    /// The caller's role does not permit the change.
+    #[error("only owners and admins may change the team, and only owners may add or change owners")]
     NotPermitted,
-    /// The invite was made for somebody else.
-    #[error("this invite was sent to another address")]
+    /// The invite is for another user's address.
+    #[error("this invite was sent to another e-mail address")]
     OtherAddress,
     /// The input is wrong, or the state of things makes it so.
     #[error(transparent)]

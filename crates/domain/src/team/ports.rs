@@ -130,8 +130,8 @@ pub trait InviteStore: Send + Sync {
     /// case), all in one transaction.
     async fn insert(&self, insert: &InviteInsert) -> Result<(), StoreError>;
 
-    /// Moves an invite from one status to another; its token opens nothing from then on.
-    async fn move_on(
+    /// Changes the status of an invite from `from` to `to` and invalidates its token.
+    async fn set_status(
         &self,
         account: AccountId,
         id: InviteId,

@@ -58,29 +58,29 @@ pub fn decide(facts: MemberFacts, change: MemberChange) -> Result<MemberStep, Me
     let Some(from) = facts.target else {
         return Err(MemberRefusal::Unknown);
     };
-    let wanted = match change {
+    let new_role = match change {
         MemberChange::Role(role) => Some(role),
         MemberChange::Removal => None,
     };
-    let about_ownership = from == Role::Owner || wanted == Some(Role::Owner);
+    let about_ownership = from == Role::Owner || new_role == Some(Role::Owner);
     if !facts.actor.is_some_and(|actor| permits(actor, about_ownership)) {
         return Err(MemberRefusal::NotPermitted);
     }
-    let owner_goes = from == Role::Owner && wanted != Some(Role::Owner);
-    if owner_goes && !facts.other_owners {
+    let removes_owner = from == Role::Owner && new_role != Some(Role::Owner);
+    if removes_owner && !facts.other_owners {
         return Err(MemberRefusal::LastOwner);
     }
-    Ok(match wanted {
+    Ok(match new_role {
         Some(to) if to == from => MemberStep::Nothing,
         Some(to) => MemberStep::SetRole { from, to },
         None => MemberStep::Remove { from },
     })
 }
 
-/// Reads the role in a caller's input; the error says, for the caller, what is wrong with it.
-pub(super) fn read(word: Option<&str>) -> Result<Role, &'static str> {
-    let word = word.ok_or("is required")?;
-    word.parse().map_err(|_| "must be owner, admin, member or viewer")
+/// Parses a role of the input. The error is the message of the field.
+pub(super) fn parse_role(value: Option<&str>) -> Result<Role, &'static str> {
+    let value = value.ok_or("is required")?;
+    value.parse().map_err(|_| "must be owner, admin, member or viewer")
 }
 
 /// Whether the role may give, also by an invite, what is asked for.
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_table() {
+    fn member_change_matches_the_table_of_roles() {
         use Role::{Admin, Member, Owner, Viewer};
         // Actor, target, and what comes of: owner, admin, member, viewer, removal.
         let table = [
@@ -163,15 +163,17 @@ mod tests {
     }
 
     #[test]
-    fn a_role_is_read_by_its_word() {
+    fn parse_role_accepts_exact_names_only() {
         for role in Role::ALL {
-            assert_eq!(read(Some(role.as_str())), Ok(role));
+            assert_eq!(parse_role(Some(role.as_str())), Ok(role));
         }
-        assert!(read(None).is_err() && read(Some("")).is_err() && read(Some("Owner")).is_err());
+        for invalid in [None, Some(""), Some("Owner")] {
+            assert!(parse_role(invalid).is_err());
+        }
     }
 
     #[test]
-    fn existence_comes_before_permission_and_who_left_permits_nothing() {
+    fn member_change_checks_existence_before_permission() {
         for other_owners in [false, true] {
             for actor in Role::ALL.map(Some).into_iter().chain([None]) {
                 assert_eq!(row(actor, None, other_owners), "404 404 404 404 404", "{actor:?}");

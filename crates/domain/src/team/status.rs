@@ -95,9 +95,9 @@ pub fn decide_accept(facts: &AcceptFacts) -> AcceptDecision {
     AcceptDecision::Accept(accepted)
 }
 
-/// Whether two addresses are one person's: without regard to case and surrounding space.
-fn same_address(one: &str, other: &str) -> bool {
-    one.trim().to_lowercase() == other.trim().to_lowercase()
+/// Compares two addresses without regard to case and surrounding whitespace.
+fn same_address(a: &str, b: &str) -> bool {
+    a.trim().to_lowercase() == b.trim().to_lowercase()
 }
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_table() {
+    fn invite_transition_matches_the_table() {
         let row = |command| {
             let cell = |&status| transition(status, command).map_or("-", InviteStatus::as_str);
             InviteStatus::ALL.iter().map(cell).collect::<Vec<_>>().join(" ")
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_table_of_attempts() {
+    fn accept_decision_matches_the_table() {
         use AcceptDecision::{Accept, AlreadyMember, Expire, OtherAddress, Unknown};
         for &status in InviteStatus::ALL {
             for late in [false, true] {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_very_moment_of_expiry_is_too_late() {
+    fn invite_cannot_be_accepted_at_its_expiry_time() {
         let decide = |left| decide_accept(&facts(InviteStatus::Pending, left));
         assert_eq!(
             decide(Duration::MICROSECOND),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_the_same_in_any_case() {
+    fn same_address_ignores_case_and_whitespace() {
         for (invited, presented_by, same) in [
             ("BIA@Example.com", "bia@example.COM", true),
             (" bia@example.com", "bia@example.com\n", true),

@@ -57,7 +57,7 @@ fn members(store: MockMemberStore) -> Members {
 }
 
 #[tokio::test]
-async fn a_role_is_written_with_what_it_was_decided_on_and_audited() {
+async fn role_change_is_written_with_its_facts_and_audited() {
     let mut store = MockMemberStore::new();
     let facts = member_facts(Some(Role::Member), false);
     store
@@ -92,7 +92,7 @@ async fn a_role_is_written_with_what_it_was_decided_on_and_audited() {
 }
 
 #[tokio::test]
-async fn a_removal_is_audited_and_what_is_so_already_is_not_written() {
+async fn member_removal_is_audited_and_equal_role_is_not_written() {
     let mut store = MockMemberStore::new();
     store
         .expect_facts()
@@ -121,7 +121,7 @@ async fn a_removal_is_audited_and_what_is_so_already_is_not_written() {
 }
 
 #[tokio::test]
-async fn refusals_name_the_field_of_their_route() {
+async fn member_change_refusal_names_the_field() {
     let refusing = |facts: MemberFacts| {
         let mut store = MockMemberStore::new();
         store.expect_facts().returning(move |_, _, _| Ok(facts));
@@ -140,11 +140,11 @@ async fn refusals_name_the_field_of_their_route() {
         .change_role(&admin, BIA, Some("owner"))
         .await;
     assert!(matches!(granted, Err(TeamError::NotPermitted)));
-    let nobody = refusing(member_facts(None, true))
+    let missing = refusing(member_facts(None, true))
         .change_role(&admin, BIA, Some("viewer"))
         .await;
-    assert!(matches!(nobody, Err(TeamError::NotFound)));
-    // The door saw an owner; by now they are an admin.
+    assert!(matches!(missing, Err(TeamError::NotFound)));
+    // The access check saw an owner, who has since become an admin.
     let demoted = refusing(MemberFacts {
         actor: Some(Role::Admin),
         ..member_facts(Some(Role::Owner), true)
@@ -156,15 +156,15 @@ async fn refusals_name_the_field_of_their_route() {
 }
 
 #[tokio::test]
-async fn who_comes_second_decides_anew() {
+async fn member_change_is_decided_again_after_concurrent_change() {
     let mut store = MockMemberStore::new();
     let reads = Arc::new(AtomicUsize::new(0));
-    let counted = reads.clone();
-    // First there is another owner; then somebody has demoted them.
+    let read_count = reads.clone();
+    // The first read finds another owner; the second read finds that owner demoted.
     store.expect_facts().returning(move |_, _, _| {
         Ok(member_facts(
             Some(Role::Owner),
-            counted.fetch_add(1, Ordering::SeqCst) == 0,
+            read_count.fetch_add(1, Ordering::SeqCst) == 0,
         ))
     });
     store.expect_write().times(1).returning(|_| Ok(false));
@@ -188,7 +188,7 @@ fn cipher() -> MockCipher {
     cipher
 }
 
-fn inviting(store: MockInviteStore, mails: bool) -> Invites {
+fn invites(store: MockInviteStore, mails: bool) -> Invites {
     let mut secrets = MockSecrets::new();
     secrets
         .expect_token()
@@ -223,7 +223,7 @@ fn invitation_facts() -> InvitationFacts {
 }
 
 #[tokio::test]
-async fn an_invite_lasts_a_week_and_its_token_is_stored_as_a_hash() {
+async fn invite_expires_in_a_week_and_stores_a_token_hash() {
     for mails in [false, true] {
         let mut store = MockInviteStore::new();
         store.expect_facts().returning(|_, _| Ok(invitation_facts()));
@@ -233,26 +233,26 @@ async fn an_invite_lasts_a_week_and_its_token_is_stored_as_a_hash() {
             assert_eq!((insert.invited_by, insert.mail.is_some()), (ANA, mails));
             Ok(())
         });
-        let made = inviting(store, mails)
+        let created = invites(store, mails)
             .create(&tenant(Role::Admin), input(" Bia@example.com ", Role::Admin))
             .await;
-        let made = made.unwrap();
-        assert_eq!(made.invite.email, "Bia@example.com");
-        assert_eq!(made.invite.expires_at, NOW + Duration::days(7));
+        let created = created.unwrap();
+        assert_eq!(created.invite.email, "Bia@example.com");
+        assert_eq!(created.invite.expires_at, NOW + Duration::days(7));
         assert_eq!(
-            (made.invite.status, made.invite.created_at),
+            (created.invite.status, created.invite.created_at),
             (InviteStatus::Pending, NOW)
         );
-        assert_eq!(made.token.expose_secret(), "t0k3n");
+        assert_eq!(created.token.expose_secret(), "t0k3n");
         let url = "https://recado.example/accept-invite?token=t0k3n";
-        assert_eq!(made.accept_url.expose_secret(), url);
+        assert_eq!(created.accept_url.expose_secret(), url);
     }
 }
 
 #[tokio::test]
-async fn only_an_owner_invites_an_owner() {
+async fn invite_of_an_owner_requires_an_owner() {
     for role in [Role::Admin, Role::Member, Role::Viewer] {
-        let refused = inviting(MockInviteStore::new(), false)
+        let refused = invites(MockInviteStore::new(), false)
             .create(&tenant(role), input("b@e.example", Role::Owner))
             .await;
         assert!(matches!(refused, Err(TeamError::NotPermitted)), "{role}");
@@ -260,17 +260,17 @@ async fn only_an_owner_invites_an_owner() {
     let mut store = MockInviteStore::new();
     store.expect_facts().returning(|_, _| Ok(invitation_facts()));
     store.expect_insert().returning(|_| Ok(()));
-    let made = inviting(store, false)
+    let created = invites(store, false)
         .create(&tenant(Role::Owner), input("b@e.example", Role::Owner))
         .await;
-    assert_eq!(made.unwrap().invite.role, Role::Owner);
+    assert_eq!(created.unwrap().invite.role, Role::Owner);
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_invite_is_named_before_anything_is_read() {
+async fn invite_with_invalid_input_reads_nothing() {
     let refused = async |input| {
         fields(
-            inviting(MockInviteStore::new(), false)
+            invites(MockInviteStore::new(), false)
                 .create(&tenant(Role::Owner), input)
                 .await,
         )
@@ -298,15 +298,15 @@ fn invite(status: InviteStatus) -> Invite {
 }
 
 #[tokio::test]
-async fn only_a_pending_invite_can_be_taken_back() {
+async fn invite_can_be_revoked_only_while_pending() {
     for &status in InviteStatus::ALL {
         let mut store = MockInviteStore::new();
         store.expect_invite().returning(move |_, _| Ok(Some(invite(status))));
         store
-            .expect_move_on()
+            .expect_set_status()
             .withf(|_, _, from, to| (*from, *to) == (InviteStatus::Pending, InviteStatus::Revoked))
             .returning(|_, _, _, _| Ok(WriteOutcome::Done));
-        let revoked = inviting(store, false).revoke(&tenant(Role::Admin), INVITE).await;
+        let revoked = invites(store, false).revoke(&tenant(Role::Admin), INVITE).await;
         match status {
             InviteStatus::Pending => revoked.unwrap(),
             _ => assert!(matches!(revoked, Err(TeamError::NotFound)), "{status}"),
@@ -316,8 +316,8 @@ async fn only_a_pending_invite_can_be_taken_back() {
         let mut late = MockInviteStore::new();
         late.expect_invite()
             .returning(|_, _| Ok(Some(invite(InviteStatus::Pending))));
-        late.expect_move_on().returning(move |_, _, _, _| Ok(outcome));
-        let revoked = inviting(late, false).revoke(&tenant(Role::Admin), INVITE).await;
+        late.expect_set_status().returning(move |_, _, _, _| Ok(outcome));
+        let revoked = invites(late, false).revoke(&tenant(Role::Admin), INVITE).await;
         assert!(matches!(revoked, Err(TeamError::NotFound)));
     }
 }
@@ -360,7 +360,7 @@ async fn accept(store: MockInviteStore, email: &str, token: Option<&str>) -> Res
 }
 
 #[tokio::test]
-async fn joining_is_audited_in_the_name_of_whoever_joins() {
+async fn invite_acceptance_is_audited_with_the_joining_user() {
     let mut store = presenting(presented(Duration::HOUR));
     store.expect_accept().times(1).returning(|acceptance| {
         assert_eq!(acceptance.status, (InviteStatus::Pending, InviteStatus::Accepted));
@@ -391,7 +391,7 @@ async fn joining_is_audited_in_the_name_of_whoever_joins() {
 }
 
 #[tokio::test]
-async fn a_token_of_nothing_is_missing_and_an_unknown_one_is_not_found() {
+async fn invite_acceptance_with_empty_or_unknown_token_fails() {
     for token in [None, Some(""), Some("  ")] {
         assert_eq!(
             fields(accept(MockInviteStore::new(), "bia@example.com", token).await),
@@ -405,7 +405,7 @@ async fn a_token_of_nothing_is_missing_and_an_unknown_one_is_not_found() {
 }
 
 #[tokio::test]
-async fn an_expired_invite_is_written_as_such_and_refused() {
+async fn expired_invite_is_marked_expired_and_refused() {
     let mut store = presenting(presented(Duration::ZERO));
     store
         .expect_expire()
@@ -416,7 +416,7 @@ async fn an_expired_invite_is_written_as_such_and_refused() {
 }
 
 #[tokio::test]
-async fn neither_somebody_else_nor_a_member_uses_an_invite_up() {
+async fn invite_stays_pending_for_other_user_or_member() {
     let other = accept(presenting(presented(Duration::HOUR)), "caio@example.com", Some("t0k3n")).await;
     assert!(matches!(other, Err(TeamError::OtherAddress)));
     let inside = PresentedInvite {
@@ -430,7 +430,7 @@ async fn neither_somebody_else_nor_a_member_uses_an_invite_up() {
 }
 
 #[tokio::test]
-async fn whoever_comes_second_finds_what_the_first_left() {
+async fn second_concurrent_acceptance_is_not_found() {
     let mut store = MockInviteStore::new();
     let reads = AtomicUsize::new(0);
     store.expect_presented().returning(move |_, _| {

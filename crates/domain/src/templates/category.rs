@@ -25,8 +25,8 @@ pub fn with_category_update(template: &Template, update: &CategoryUpdate) -> Tem
     }
     match update {
         CategoryUpdate::Changed(category) => with_category(template, Some(*category)),
-        CategoryUpdate::Announced(change) if change.to == template.category => template.clone(),
-        CategoryUpdate::Announced(change) => Template {
+        CategoryUpdate::Scheduled(change) if change.to == template.category => template.clone(),
+        CategoryUpdate::Scheduled(change) => Template {
             category_change: Some(change.clone()),
             ..template.clone()
         },
@@ -36,14 +36,14 @@ pub fn with_category_update(template: &Template, update: &CategoryUpdate) -> Tem
 /// What WhatsApp says about the category of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CategoryUpdate {
-    /// It will be another one.
-    Announced(CategoryChange),
-    /// It is this one now.
+    /// WhatsApp will change the category.
+    Scheduled(CategoryChange),
+    /// WhatsApp has changed the category.
     Changed(Category),
 }
 
-/// The announcement that is new in `after`.
-pub fn announced<'a>(before: &Template, after: &'a Template) -> Option<&'a CategoryChange> {
+/// The scheduled category change that is new in `after`.
+pub fn scheduled_category_change<'a>(before: &Template, after: &'a Template) -> Option<&'a CategoryChange> {
     let change = after.category_change.as_ref()?;
     (before.category_change.as_ref() != Some(change)).then_some(change)
 }
@@ -59,7 +59,7 @@ pub fn category_notifications(before: &Template, after: &Template) -> Vec<Event>
     if has_other_category(before.category, after) {
         events.push(changed_notification(before.category, after));
     }
-    if let Some(CategoryChange { to, at }) = announced(before, after) {
+    if let Some(CategoryChange { to, at }) = scheduled_category_change(before, after) {
         let (from, at) = (after.category, timestamp::format(*at));
         events.push(Event::Notification(NotificationDraft {
             kind: NotificationKind::Warning,
@@ -89,21 +89,24 @@ mod tests {
     use super::super::tests::approved_template;
     use super::*;
 
-    fn announcement(to: Category) -> CategoryUpdate {
+    fn scheduled_update(to: Category) -> CategoryUpdate {
         let at = datetime!(2026-03-02 12:00 UTC);
-        CategoryUpdate::Announced(CategoryChange { to, at })
+        CategoryUpdate::Scheduled(CategoryChange { to, at })
     }
 
     #[test]
-    fn an_announcement_stays_until_the_category_changes() {
+    fn scheduled_category_stays_until_the_category_changes() {
         let template = approved_template("Oi", &[]);
-        let warned = with_category_update(&template, &announcement(Category::Utility));
+        let warned = with_category_update(&template, &scheduled_update(Category::Utility));
         assert_eq!(
-            (warned.category, announced(&template, &warned).is_some()),
+            (warned.category, scheduled_category_change(&template, &warned).is_some()),
             (Category::Marketing, true)
         );
         assert_eq!(category_notifications(&template, &warned).len(), 1);
-        assert_eq!(with_category_update(&warned, &announcement(Category::Utility)), warned);
+        assert_eq!(
+            with_category_update(&warned, &scheduled_update(Category::Utility)),
+            warned
+        );
         assert_eq!(category_notifications(&warned, &warned), []);
         // The present category, told again, ends nothing.
         let same = with_category_update(&warned, &CategoryUpdate::Changed(Category::Marketing));
@@ -113,19 +116,19 @@ mod tests {
         assert_eq!(category_notifications(&warned, &changed).len(), 1);
         // The announcement comes once more, late.
         assert_eq!(
-            with_category_update(&changed, &announcement(Category::Utility)),
+            with_category_update(&changed, &scheduled_update(Category::Utility)),
             changed
         );
     }
 
     #[test]
-    fn a_draft_says_itself_what_it_is_for() {
+    fn draft_ignores_category_updates() {
         let draft = Template {
             meta_status: MetaStatus::Draft,
             ..approved_template("Oi", &[])
         };
         for update in [
-            announcement(Category::Utility),
+            scheduled_update(Category::Utility),
             CategoryUpdate::Changed(Category::Utility),
         ] {
             assert_eq!(with_category_update(&draft, &update), draft);

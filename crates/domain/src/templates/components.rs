@@ -69,7 +69,7 @@ impl Template {
 
 fn card(card: &Value, parameters: ParameterFormat) -> CardComponents {
     let header = component(card, "HEADER").map(|(_, header)| header);
-    let format = match header.map(|header| word(header, "format")).as_deref() {
+    let format = match header.map(|header| uppercase_text(header, "format")).as_deref() {
         Some("VIDEO") => HeaderType::Video,
         _ => HeaderType::Image,
     };
@@ -121,7 +121,7 @@ fn button_values(buttons: &[Value], code: Option<&str>) -> Vec<ButtonValue> {
 }
 
 fn button_value<'a>(button: &'a Value, code: Option<&'a str>) -> Option<(ButtonKind, &'a str)> {
-    match word(button, "type").as_str() {
+    match uppercase_text(button, "type").as_str() {
         "COPY_CODE" => Some((ButtonKind::CopyCode, example(button)?)),
         "OTP" => Some((ButtonKind::Url, code?)),
         _ if text(button, "url").contains("{{") => Some((ButtonKind::Url, example(button)?)),
@@ -132,7 +132,7 @@ fn button_value<'a>(button: &'a Value, code: Option<&'a str>) -> Option<(ButtonK
 /// The first component of a kind, and its place.
 pub(super) fn component<'a>(part: &'a Value, kind: &str) -> Option<(usize, &'a Value)> {
     let mut components = items(part, "components").iter().enumerate();
-    components.find(|(_, component)| word(component, "type") == kind)
+    components.find(|(_, component)| uppercase_text(component, "type") == kind)
 }
 
 /// The example of a button: one string, or an array of one.
@@ -156,7 +156,7 @@ pub(super) fn named_examples(component: &Value, field: &str) -> Vec<TextParamete
     let mut named: Vec<TextParameter> = Vec::new();
     for example in examples {
         let name = text(example, "param_name");
-        if !named.iter().any(|known| known.name.as_deref() == Some(name)) {
+        if !named.iter().any(|existing| existing.name.as_deref() == Some(name)) {
             named.push(TextParameter {
                 name: Some(name.to_owned()),
                 text: text(example, "example").to_owned(),
@@ -179,7 +179,7 @@ pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A word of the platform, whose case does not matter.
-pub(super) fn word(object: &Value, field: &str) -> String {
+/// A text in upper case, because the case of WhatsApp's constants does not matter.
+pub(super) fn uppercase_text(object: &Value, field: &str) -> String {
     text(object, field).to_ascii_uppercase()
 }

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_survives_storage_and_every_later_change() {
+    fn stored_content_is_independent_of_later_changes() {
         let template = Template {
             header_type: HeaderType::Image,
             header_media_url: Some("https://cdn.example/a.png".into()),

@@ -16,11 +16,11 @@ impl MetaStatus {
         }
     }
 
-    /// Why campaigns with a template of this status cannot go on; none when they can.
-    pub fn stops(self) -> Option<&'static str> {
+    /// Why campaigns that use a template of this status must pause, or none.
+    pub fn pause_reason(self) -> Option<&'static str> {
         match self {
-            Self::Paused => Some("the platform has paused the template"),
-            Self::Disabled => Some("the platform has disabled the template"),
+            Self::Paused => Some("WhatsApp has paused the template"),
+            Self::Disabled => Some("WhatsApp has disabled the template"),
             Self::Draft | Self::Pending | Self::Approved | Self::Rejected => None,
         }
     }
@@ -53,14 +53,11 @@ pub fn review_events(before: &Template, after: &Template) -> Vec<Event> {
             let reason = after.rejection_reason.as_deref().unwrap_or("no reason given");
             (
                 "Template rejected",
-                format!("The messaging platform refused it: {reason}."),
+                format!("WhatsApp rejected the template. Reason: {reason}."),
             )
         }
-        MetaStatus::Paused => ("Template paused", "The messaging platform has paused it.".to_owned()),
-        MetaStatus::Disabled => (
-            "Template disabled",
-            "The messaging platform has disabled it.".to_owned(),
-        ),
+        MetaStatus::Paused => ("Template paused", "WhatsApp has paused the template.".to_owned()),
+        MetaStatus::Disabled => ("Template disabled", "WhatsApp has disabled the template.".to_owned()),
     };
     vec![Event::Notification(NotificationDraft {
         kind: NotificationKind::Warning,
@@ -80,13 +77,13 @@ mod tests {
     const LATER: OffsetDateTime = datetime!(2026-03-02 12:00 UTC);
 
     #[test]
-    fn a_verdict_changes_what_is_with_the_platform_and_is_told_once() {
+    fn review_changes_submitted_template_and_notifies_once() {
         let approved = approved_template("Oi", &[]);
         let paused = apply_review(&approved, MetaStatus::Paused, None, LATER).unwrap();
         assert_eq!((paused.meta_status, paused.updated_at), (MetaStatus::Paused, LATER));
         assert!(
-            matches!(&review_events(&approved, &paused)[..], [Event::Notification(told)]
-            if told.title.starts_with("Template paused"))
+            matches!(&review_events(&approved, &paused)[..], [Event::Notification(notification)]
+            if notification.title.starts_with("Template paused"))
         );
         assert_eq!(review_events(&paused, &paused), []);
         assert_eq!(apply_review(&paused, MetaStatus::Paused, None, LATER), None);
@@ -98,11 +95,11 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_platform_stops_stops_campaigns() {
+    fn only_paused_and_disabled_templates_stop_campaigns() {
         let stop: Vec<_> = MetaStatus::ALL
             .iter()
             .copied()
-            .filter(|s| s.stops().is_some())
+            .filter(|s| s.pause_reason().is_some())
             .collect();
         assert_eq!(stop, [MetaStatus::Paused, MetaStatus::Disabled]);
     }

@@ -27,7 +27,8 @@ mod validate;
 mod validate_tests;
 
 pub use category::{
-    CategoryUpdate, announced, category_notifications, changed_notification, has_other_category, with_category_update,
+    CategoryUpdate, category_notifications, changed_notification, has_other_category, scheduled_category_change,
+    with_category_update,
 };
 pub use components::{ButtonKind, ButtonValue};
 pub use content::TemplateContent;

@@ -62,8 +62,8 @@ string_enum! {
 }
 
 impl HeaderType {
-    /// Whether the platform takes such a file as such a header. WebP it takes as none.
-    pub fn takes(self, kind: MediaType) -> bool {
+    /// Whether WhatsApp accepts a file of this type as this header. It accepts WebP for none.
+    pub fn accepts(self, kind: MediaType) -> bool {
         match self {
             Self::None | Self::Text => false,
             Self::Image => matches!(kind, MediaType::Jpeg | MediaType::Png),
@@ -226,16 +226,16 @@ pub enum TemplateError {
     /// The input is wrong, or the template's state does not allow it.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The messaging platform refused or could not be reached.
-    #[error("the messaging platform failed")]
-    Platform(#[source] GatewayError),
-    /// The files of its headers cannot be reached.
+    /// WhatsApp rejected the call or could not be reached.
+    #[error("the call to WhatsApp failed")]
+    Gateway(#[source] GatewayError),
+    /// The files of the headers could not be read.
     #[error(transparent)]
     Media(#[from] MediaStoreError),
     /// It was changed while the platform took its former content.
     #[error("The template was changed while it was submitted; submit it again")]
-    Overtaken,
-    /// Other changes of the template came first, again and again.
+    ChangedDuringSubmission,
+    /// Concurrent changes of the template won every attempt.
     #[error(transparent)]
     Conflict(#[from] Conflict),
     /// The store failed.

@@ -130,8 +130,8 @@ pub(crate) fn is_placeholder_name(name: &str) -> bool {
         && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// What stands in double braces and is no name; none where everything is one.
-pub(super) fn no_name(text: &str) -> Option<&str> {
+/// The first text in double braces that is not a valid name.
+pub(super) fn invalid_name(text: &str) -> Option<&str> {
     let insides = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
     insides
         .map(|(inside, _)| inside)
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn only_numbers_in_double_braces_count() {
+    fn placeholders_are_numbers_in_double_braces() {
         let found = |text| placeholders(text).into_iter().collect::<Vec<_>>();
         assert_eq!(found("Oi {{2}}, {{1}} e {{2}}"), [1, 2]);
         assert_eq!(found("{{name}} {{ 1 }} {{01}} {{}} {1} {{3"), Vec::<usize>::new());
@@ -213,16 +213,16 @@ mod tests {
     }
 
     #[test]
-    fn names_are_lowercase_and_do_not_begin_with_a_digit() {
+    fn placeholder_names_are_lowercase_without_leading_digit() {
         assert_eq!(names("{{nome}} {{a_1}} {{_}} {{nome}}"), ["nome", "a_1", "_", "nome"]);
         assert_eq!(names("{{Nome}} {{1}} {{ a }} {{}} {{a-b}} {{é}}"), Vec::<&str>::new());
         assert_eq!(names(&format!("{{{{{}}}}}", "a".repeat(65))), Vec::<&str>::new());
-        assert_eq!(no_name("{{nome}} e {{Cupom}}"), Some("Cupom"));
-        assert_eq!(no_name("{{nome}} e {cupom}"), None);
+        assert_eq!(invalid_name("{{nome}} e {{Cupom}}"), Some("Cupom"));
+        assert_eq!(invalid_name("{{nome}} e {cupom}"), None);
     }
 
     #[test]
-    fn named_values_go_to_every_part_that_names_them() {
+    fn named_value_fills_every_text_that_uses_it() {
         let template = Template {
             parameter_format: ParameterFormat::Named,
             header_type: HeaderType::Text,
@@ -249,7 +249,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_number_is_found_just_where_it_stands_in_double_braces(text in "([{}]{1,3}|[0-3]|a| ){0,16}|\\PC{0,40}") {
+        fn placeholder_number_is_found_only_in_double_braces(text in "([{}]{1,3}|[0-3]|a| ){0,16}|\\PC{0,40}") {
             let found = placeholders(&text);
             for number in 0..40 {
                 prop_assert_eq!(found.contains(&number), number > 0 && text.contains(&format!("{{{{{number}}}}}")));
@@ -257,7 +257,7 @@ mod tests {
         }
 
         #[test]
-        fn a_name_is_found_just_where_it_stands_in_double_braces(text in "([{}]{1,3}|[ab_]|1| ){0,16}|\\PC{0,40}") {
+        fn placeholder_name_is_found_only_in_double_braces(text in "([{}]{1,3}|[ab_]|1| ){0,16}|\\PC{0,40}") {
             let found = names(&text);
             for name in ["a", "b", "_", "ab", "a1", "1"] {
                 prop_assert_eq!(found.contains(&name), name != "1" && text.contains(&format!("{{{{{name}}}}}")));
@@ -265,8 +265,8 @@ mod tests {
         }
 
         #[test]
-        fn a_filled_text_has_the_values_of_its_placeholders(text in "([{}]{1,3}|[0-3]|a| ){0,16}|\\PC{0,40}", known in 0_usize..4) {
-            let values: Vec<String> = (1..=known).map(|number| format!("<{number}>")).collect();
+        fn filled_text_has_the_values_of_its_placeholders(text in "([{}]{1,3}|[0-3]|a| ){0,16}|\\PC{0,40}", value_count in 0_usize..4) {
+            let values: Vec<String> = (1..=value_count).map(|number| format!("<{number}>")).collect();
             let expected = values.iter().zip(1..).fold(text.clone(), |text, (value, number)| {
                 text.replace(&format!("{{{{{number}}}}}"), value)
             });
@@ -274,9 +274,9 @@ mod tests {
         }
 
         #[test]
-        fn each_placeholder_gets_its_own_value(text in "(\\{\\{[1-9]\\}\\}|a){0,9}", known in 0_usize..12) {
-            let values: Vec<String> = (1..=known).map(|number| format!("value {number}")).collect();
-            let used = placeholders(&text).into_iter().filter(|number| *number <= known);
+        fn each_placeholder_gets_its_own_value(text in "(\\{\\{[1-9]\\}\\}|a){0,9}", value_count in 0_usize..12) {
+            let values: Vec<String> = (1..=value_count).map(|number| format!("value {number}")).collect();
+            let used = placeholders(&text).into_iter().filter(|number| *number <= value_count);
             let expected: Vec<String> = used.map(|number| format!("value {number}")).collect();
             prop_assert_eq!(texts(with_examples("", &values).parameters_of(&text, &values)), expected);
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::components::{body_examples, header_file, items, named_examples, text, word};
+use super::components::{body_examples, header_file, items, named_examples, text, uppercase_text};
 use super::sendable::{header_type, unsupported_parts};
 use super::{HeaderType, ParameterFormat, Template, TemplateType, TextParameter, placeholders};
 use crate::whatsapp::RemoteTemplate;
@@ -18,13 +18,13 @@ pub(super) fn with_components(remote: &RemoteTemplate, new_draft: Template) -> T
         ..new_draft
     };
     for component in &remote.components {
-        take_component(&mut template, component);
+        read_component(&mut template, component);
     }
     if template.parameter_format == ParameterFormat::Named {
         let examples = remote.components.iter().flat_map(all_named_examples);
         let examples: HashMap<Option<String>, String> = examples.map(|example| (example.name, example.text)).collect();
-        let of = |name: &str| examples.get(&Some(name.to_owned())).cloned().unwrap_or_default();
-        template.variables = template.names().into_iter().map(of).collect();
+        let example_of = |name: &str| examples.get(&Some(name.to_owned())).cloned().unwrap_or_default();
+        template.variables = template.names().into_iter().map(example_of).collect();
     }
     template
 }
@@ -52,17 +52,19 @@ fn all_named_examples(component: &Value) -> Vec<TextParameter> {
     examples
 }
 
-fn take_component(template: &mut Template, component: &Value) {
+fn read_component(template: &mut Template, component: &Value) {
     let content = || Some(text(component, "text").to_owned()).filter(|text| !text.is_empty());
-    match word(component, "type").as_str() {
-        "HEADER" => take_header(template, component),
+    match uppercase_text(component, "type").as_str() {
+        "HEADER" => read_header(template, component),
         "BODY" => {
-            // The platform counts the placeholders of each component from 1, we count over header and body together.
-            let before = template.variables.len();
+            // WhatsApp numbers the placeholders of each component from 1; here header and body share one numbering.
+            let header_placeholders = template.variables.len();
             let body = text(component, "text");
-            let wanted = placeholders(body).len();
-            template.variables.extend(padded(body_examples(component), wanted));
-            template.body_text = content().map(|body| shifted(&body, before));
+            let placeholder_count = placeholders(body).len();
+            template
+                .variables
+                .extend(padded(body_examples(component), placeholder_count));
+            template.body_text = content().map(|body| renumbered(&body, header_placeholders));
         }
         "FOOTER" => template.footer_text = content(),
         "BUTTONS" => template.buttons = items(component, "buttons").to_vec(),
@@ -74,9 +76,9 @@ fn take_component(template: &mut Template, component: &Value) {
     }
 }
 
-/// The platform names the header first.
-fn take_header(template: &mut Template, component: &Value) {
-    template.header_type = header_type(&word(component, "format")).unwrap_or(HeaderType::None);
+/// WhatsApp lists the header first.
+fn read_header(template: &mut Template, component: &Value) {
+    template.header_type = header_type(&uppercase_text(component, "format")).unwrap_or(HeaderType::None);
     if template.header_type == HeaderType::Text {
         let header = text(component, "text");
         let examples = component.pointer("/example/header_text").and_then(Value::as_array);
@@ -93,18 +95,19 @@ fn take_header(template: &mut Template, component: &Value) {
         .map(str::to_owned);
 }
 
-/// One example a placeholder. A missing one is empty: a campaign then has to say what stands there.
-fn padded(mut examples: Vec<String>, wanted: usize) -> Vec<String> {
-    examples.resize(wanted, String::new());
+/// One example per placeholder. A missing example is empty: a campaign must then map the placeholder.
+fn padded(mut examples: Vec<String>, count: usize) -> Vec<String> {
+    examples.resize(count, String::new());
     examples
 }
 
-/// A text whose placeholders are counted from `before` + 1. Going downwards, no new number meets an old one.
-fn shifted(text: &str, before: usize) -> String {
-    let mut shifted = text.to_owned();
+/// The text with `before` added to every placeholder number. It proceeds from the largest number, so that no new
+/// number equals one that is still to be replaced.
+fn renumbered(text: &str, before: usize) -> String {
+    let mut renumbered = text.to_owned();
     for number in placeholders(text).into_iter().rev() {
         let new = number.saturating_add(before);
-        shifted = shifted.replace(&format!("{{{{{number}}}}}"), &format!("{{{{{new}}}}}"));
+        renumbered = renumbered.replace(&format!("{{{{{number}}}}}"), &format!("{{{{{new}}}}}"));
     }
-    shifted
+    renumbered
 }

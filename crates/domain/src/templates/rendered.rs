@@ -69,14 +69,14 @@ impl Template {
             return vec![];
         }
         let cards = self.carousel_cards.iter().zip(self.cards());
-        let cards = cards.map(|(card, parts)| {
-            let body = component(card, "BODY").map(|(_, body)| card_text(text(body, "text"), &parts.body));
+        let cards = cards.map(|(card, components)| {
+            let body = component(card, "BODY").map(|(_, body)| card_text(text(body, "text"), &components.body));
             let buttons = component(card, "BUTTONS").map(|(_, buttons)| items(buttons, "buttons"));
             RenderedCard {
-                header_type: parts.header.0,
-                header_media_url: parts.header.1,
+                header_type: components.header.0,
+                header_media_url: components.header.1,
                 body: body.unwrap_or_default(),
-                buttons: filled(buttons.unwrap_or_default(), &parts.buttons),
+                buttons: filled(buttons.unwrap_or_default(), &components.buttons),
             }
         });
         cards.collect()
@@ -148,20 +148,20 @@ mod tests {
             footer_text: Some("Responda SAIR".into()),
             ..approved_template("{{1}}, use {{2}} em {{3}}.", &["Ana", "PROMO10", "x"])
         };
-        let given = values(&["Bia", "NATAL"]);
-        let rendered = template.rendered(&given);
+        let values = values(&["Bia", "NATAL"]);
+        let rendered = template.rendered(&values);
         assert_eq!(rendered.header.as_deref(), Some("Oi Bia!"));
         assert_eq!(rendered.body.as_deref(), Some("Bia, use NATAL em {{3}}."));
         assert_eq!(rendered.footer.as_deref(), Some("Responda SAIR"));
         assert_eq!((rendered.header_media_url, rendered.cards), (None, vec![]));
-        // What the platform is given stands in what is shown.
-        for parameter in template.parameters_of("{{1}}, use {{2}} em {{3}}.", &given) {
+        // The message that is sent has the same values.
+        for parameter in template.parameters_of("{{1}}, use {{2}} em {{3}}.", &values) {
             assert!(rendered.body.as_deref().unwrap().contains(&parameter.text));
         }
     }
 
     #[test]
-    fn a_file_is_named_and_a_text_that_does_not_count_is_not_shown() {
+    fn file_header_is_rendered_without_its_text() {
         let template = Template {
             header_type: HeaderType::Image,
             header_text: Some("left over".into()),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::components::{component, example, has_card_examples, header_file, items, text, word};
+use super::components::{component, example, has_card_examples, header_file, items, text, uppercase_text};
 use super::{HeaderType, ParameterFormat, Template, TemplateType};
 
 /// The buttons that a message needs nothing for, or whose value is known.
@@ -36,13 +36,13 @@ impl Template {
     }
 
     fn check_button(&self, button: &Value, reasons: &mut Vec<String>) {
-        let kind = word(button, "type");
+        let kind = uppercase_text(button, "type");
         let has_value = match kind.as_str() {
             "URL" if text(button, "url").contains("{{") => example(button).is_some(),
             "COPY_CODE" => example(button).is_some(),
             // The code is the first value of the body.
             "OTP" => !self.variables.is_empty(),
-            known => BUTTONS.contains(&known),
+            kind => BUTTONS.contains(&kind),
         };
         if !has_value {
             add(reasons, &format!("unsupported_button:{}", kind.to_ascii_lowercase()));
@@ -51,16 +51,18 @@ impl Template {
 
     fn check_card(&self, card: &Value, reasons: &mut Vec<String>) {
         let header = component(card, "HEADER").map(|(_, header)| header);
-        let format = header.map(|header| word(header, "format")).unwrap_or_default();
+        let format = header
+            .map(|header| uppercase_text(header, "format"))
+            .unwrap_or_default();
         let body = component(card, "BODY").map(|(_, body)| body);
         let filled = body.is_none_or(|body| has_card_examples(body, self.parameter_format));
         let kinds = items(card, "components")
             .iter()
-            .map(|component| word(component, "type"));
-        let known = kinds
+            .map(|component| uppercase_text(component, "type"));
+        let has_known_components = kinds
             .into_iter()
             .all(|kind| ["HEADER", "BODY", "BUTTONS"].contains(&kind.as_str()));
-        if !known || !filled || !["IMAGE", "VIDEO"].contains(&format.as_str()) {
+        if !has_known_components || !filled || !["IMAGE", "VIDEO"].contains(&format.as_str()) {
             add(reasons, "carousel_shape");
         } else if header.and_then(header_file).is_none_or(str::is_empty) {
             add(reasons, "missing_media");
@@ -79,7 +81,7 @@ pub(super) fn unsupported_parts(components: &[Value], parameter_format: Option<P
         add(&mut reasons, "unsupported_parameter_format");
     }
     for component in components {
-        let (kind, format) = (word(component, "type"), word(component, "format"));
+        let (kind, format) = (uppercase_text(component, "type"), uppercase_text(component, "format"));
         if !COMPONENTS.contains(&kind.as_str()) {
             add(
                 &mut reasons,
@@ -107,7 +109,7 @@ pub(super) fn header_type(format: &str) -> Option<HeaderType> {
 }
 
 fn add(reasons: &mut Vec<String>, reason: &str) {
-    if !reasons.iter().any(|known| known == reason) {
+    if !reasons.iter().any(|existing| existing == reason) {
         reasons.push(reason.to_owned());
     }
 }
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_header_needs_its_file() {
+    fn file_header_without_a_file_is_unsendable() {
         let image = |url: Option<&str>| Template {
             header_type: HeaderType::Image,
             header_media_url: url.map(str::to_owned),
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_need_a_file_examples_and_nothing_else() {
+    fn card_needs_a_file_and_examples() {
         let header =
             json!({ "type": "HEADER", "format": "IMAGE", "example": { "header_handle": ["https://c.example/a"] } });
         let product = json!({ "type": "HEADER", "format": "PRODUCT" });
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_without_a_field_are_reasons() {
+    fn unsupported_components_are_reasons() {
         let components = json!([{ "type": "HEADER", "format": "LOCATION" }, { "type": "BODY", "text": "Oi" },
             { "type": "limited_time_offer" }]);
         let reasons = unsupported_parts(components.as_array().unwrap(), Some(ParameterFormat::Named));

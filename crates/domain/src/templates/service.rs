@@ -111,13 +111,13 @@ impl Templates {
         id: TemplateId,
         input: TemplateInput,
     ) -> Result<Template, TemplateError> {
-        // What is wrong with the input is told first, whether or not there is such a template.
-        let any = Template {
+        // Validation comes first, so an invalid input gets the same error whether or not the template exists.
+        let placeholder = Template {
             name: "a".to_owned(),
             language: "pt".to_owned(),
             ..self.new_draft(tenant)
         };
-        validate::check_alone(any, input.clone())?;
+        validate::check_alone(placeholder, input.clone())?;
         retry_on_conflict(WRITE_ATTEMPTS, async || {
             let stored = self.get(tenant, id).await?;
             let changed = self.changed(&stored, input.clone())?;
@@ -128,7 +128,7 @@ impl Templates {
     }
 
     fn changed(&self, stored: &Template, input: TemplateInput) -> Result<Template, TemplateError> {
-        let checked = Checked::given(&input);
+        let checked = Checked::from_input(&input);
         let mut changed = validate::merge(stored.clone(), input, &checked)?;
         if (Template {
             folder_id: stored.folder_id,
@@ -173,18 +173,21 @@ impl Templates {
         let meta_status = command(template.meta_status, TemplateCommand::Submit)?;
         let mut submission = TemplateSubmission::of(&template)?;
         let (profile_id, credentials) = self.credentials(tenant, profile).await?;
-        self.hand_over_files(tenant.account_id, &credentials, &mut submission)
+        self.upload_files(tenant.account_id, &credentials, &mut submission)
             .await?;
-        let known_as = template
+        let meta_template_id = template
             .meta_template_id
             .as_deref()
             .filter(|_| template.profile_id == Some(profile_id));
-        let answer = self.gateway.submit_template(&credentials, &submission, known_as).await;
+        let response = self
+            .gateway
+            .submit_template(&credentials, &submission, meta_template_id)
+            .await;
         let SubmittedTemplate {
             meta_template_id,
             status,
             category,
-        } = answer.map_err(TemplateError::Platform)?;
+        } = response.map_err(TemplateError::Gateway)?;
         let submitted = Template {
             meta_status,
             profile_id: Some(profile_id),
@@ -197,7 +200,7 @@ impl Templates {
         match self.store.update(&submitted, &template, &[event]).await? {
             WriteOutcome::Done => {}
             WriteOutcome::Missing => return Err(TemplateError::NotFound),
-            WriteOutcome::Stale(_) => return Err(self.overtaken(tenant, &submitted).await),
+            WriteOutcome::Stale(_) => return Err(self.store_meta_id(tenant, &submitted).await),
         }
         Ok(Submission {
             meta_template_id,
@@ -206,28 +209,28 @@ impl Templates {
         })
     }
 
-    /// Gives the platform the files of a submission, once all of them are known to be fit: the account's own uploads
-    /// and nothing else.
-    async fn hand_over_files(
+    /// Uploads the files of a submission to WhatsApp after all of them were checked. Only the account's own uploads
+    /// are accepted.
+    async fn upload_files(
         &self,
         account: AccountId,
         credentials: &WhatsappCredentials,
         submission: &mut TemplateSubmission,
     ) -> Result<(), TemplateError> {
         let (mut errors, mut files) = (FieldErrors::default(), Vec::new());
-        for slot in submission.files() {
-            match self.media.own(account, slot.handle).await? {
-                Some(file) if slot.format.takes(file.path.kind) => files.push(file),
+        for file_field in submission.files() {
+            match self.media.own(account, file_field.handle).await? {
+                Some(file) if file_field.format.accepts(file.path.kind) => files.push(file),
                 Some(file) => {
                     let message = format!(
-                        "is {}, which the platform does not take as {}",
-                        file.path.kind, slot.format
+                        "is a file of type {}, which WhatsApp does not accept as {}",
+                        file.path.kind, file_field.format
                     );
-                    errors.add(slot.field, message);
+                    errors.add(file_field.field, message);
                 }
                 None => errors.add(
-                    slot.field,
-                    "must be the address of a file that was uploaded to this account",
+                    file_field.field,
+                    "must be the URL of a file that was uploaded to this account",
                 ),
             }
         }
@@ -235,10 +238,10 @@ impl Templates {
         let mut handles = Vec::with_capacity(files.len());
         for file in &files {
             let handle = self.gateway.upload_header(credentials, file).await;
-            handles.push(handle.map_err(TemplateError::Platform)?);
+            handles.push(handle.map_err(TemplateError::Gateway)?);
         }
-        for (slot, handle) in submission.files().into_iter().zip(handles) {
-            *slot.handle = handle;
+        for (file_field, handle) in submission.files().into_iter().zip(handles) {
+            *file_field.handle = handle;
         }
         Ok(())
     }
@@ -251,7 +254,7 @@ impl Templates {
         let mut after = None;
         for _ in 0..SYNC_PAGES {
             let page = self.gateway.list_templates(&credentials, after.as_deref()).await;
-            let page = page.map_err(TemplateError::Platform)?;
+            let page = page.map_err(TemplateError::Gateway)?;
             synced.extend(self.reconciled(tenant, profile_id, &page.templates).await?);
             after = page.next;
             if after.is_none() {
@@ -275,13 +278,13 @@ impl Templates {
         remote: &[RemoteTemplate],
     ) -> Result<Vec<(TemplateKey, Option<SyncedTemplate>)>, TemplateError> {
         let keys: Vec<TemplateKey> = remote.iter().map(TemplateKey::from).collect();
-        let local = self.store.named(tenant.account_id, &keys).await?;
-        let known: HashMap<TemplateKey, Template> = local
+        let templates = self.store.named(tenant.account_id, &keys).await?;
+        let local_by_key: HashMap<TemplateKey, Template> = templates
             .into_iter()
             .map(|template| (TemplateKey::from(&template), template))
             .collect();
         let changes = keys.into_iter().zip(remote).map(|(key, remote)| {
-            let change = reconcile(known.get(&key), remote, profile, self.new_draft(tenant));
+            let change = reconcile(local_by_key.get(&key), remote, profile, self.new_draft(tenant));
             (key, change)
         });
         Ok(changes.collect())
@@ -299,32 +302,36 @@ impl Templates {
         let message = if profile.is_some() {
             "does not exist"
         } else {
-            "is needed: no WhatsApp number is connected"
+            "is missing, and no WhatsApp number is connected"
         };
         let stored = stored.ok_or_else(|| FieldErrors::one("profile_id", message))?;
         let credentials = stored.credentials(self.cipher.as_ref());
-        let credentials =
-            credentials.ok_or_else(|| FieldErrors::one("profile_id", "has to be given its access token again"))?;
+        let credentials = credentials.ok_or_else(|| {
+            FieldErrors::one(
+                "profile_id",
+                "cannot be used: its access token cannot be decrypted; set it again",
+            )
+        })?;
         Ok((stored.profile.id, credentials))
     }
 
-    /// The template was changed while the platform took the former content: the change stays, and the platform's id of
-    /// the template is kept, so that the next submission edits it there.
-    async fn overtaken(&self, tenant: &Tenant, submitted: &Template) -> TemplateError {
-        let kept = retry_on_conflict(WRITE_ATTEMPTS, async || {
+    /// The template was changed while its earlier content was submitted. The change stays. WhatsApp's id of the
+    /// template is stored, so that the next submission edits the same template.
+    async fn store_meta_id(&self, tenant: &Tenant, submitted: &Template) -> TemplateError {
+        let stored = retry_on_conflict(WRITE_ATTEMPTS, async || {
             let fresh = self.get(tenant, submitted.id).await?;
             if fresh.name != submitted.name || fresh.language != submitted.language {
                 return Ok(Some(()));
             }
-            let known = Template {
+            let with_meta_id = Template {
                 profile_id: submitted.profile_id,
                 meta_template_id: submitted.meta_template_id.clone(),
                 ..fresh.clone()
             };
-            let written = self.store.update(&known, &fresh, &[]).await?;
+            let written = self.store.update(&with_meta_id, &fresh, &[]).await?;
             written.or_missing(TemplateError::NotFound)
         });
-        kept.await.err().unwrap_or(TemplateError::Overtaken)
+        stored.await.err().unwrap_or(TemplateError::ChangedDuringSubmission)
     }
 
     fn new_draft(&self, tenant: &Tenant) -> Template {
@@ -368,7 +375,7 @@ fn submitted_notification(template: &Template) -> NotificationDraft {
     NotificationDraft {
         kind: NotificationKind::Info,
         title: format!("Template submitted: {}", template.name),
-        message: "The messaging platform reviews it.".to_owned(),
+        message: "WhatsApp reviews the template.".to_owned(),
         data: json!({ "template_id": template.id, "meta_template_id": template.meta_template_id }),
     }
 }

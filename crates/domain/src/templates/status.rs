@@ -35,13 +35,15 @@ pub enum TemplateCommand {
 pub fn transition(status: MetaStatus, command: TemplateCommand) -> Result<MetaStatus, &'static str> {
     use MetaStatus::{Approved, Disabled, Draft, Paused, Pending, Rejected};
     match (command, status) {
-        (TemplateCommand::Edit, Pending) => Err("cannot be changed while the platform reviews it"),
+        (TemplateCommand::Edit, Pending) => Err("does not allow changes while WhatsApp reviews the template"),
         (TemplateCommand::Edit, Draft | Approved | Rejected | Paused | Disabled) => Ok(Draft),
         (TemplateCommand::Submit, Draft | Rejected) => Ok(Pending),
         (TemplateCommand::Submit, Pending) => Err("is already submitted"),
         (TemplateCommand::Submit, Approved) => Err("is already approved"),
-        (TemplateCommand::Submit, Paused | Disabled) => Err("was stopped by the platform; change it first"),
-        // What is a draft again has changed since: the review was on something else.
+        (TemplateCommand::Submit, Paused | Disabled) => {
+            Err("is paused or disabled by WhatsApp: change the template before submitting it")
+        }
+        // A draft has changed since the submission: the review concerns other content.
         (TemplateCommand::Review(_), Draft) => Err("was changed since it was submitted"),
         (TemplateCommand::Review(review), Pending | Approved | Rejected | Paused | Disabled) => Ok(review),
     }
@@ -64,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_table() {
+    fn template_transitions_match_the_table() {
         let review = TemplateCommand::Review(MetaStatus::Approved);
         let row = |command| {
             let cell = |&status| transition(status, command).map_or("-", MetaStatus::as_str);
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_events_change_nothing() {
+    fn unknown_review_events_are_ignored() {
         assert_eq!(review_status("FLAGGED"), None);
         assert_eq!(review_status("REINSTATED"), Some(MetaStatus::Approved));
     }

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::components::{component, example, has_card_examples, header_file, items, text, word};
-use super::placeholders::{count as placeholder_count, no_name};
+use super::components::{component, example, has_card_examples, header_file, items, text, uppercase_text};
+use super::placeholders::{count as placeholder_count, invalid_name};
 use super::{Category, HeaderType, ParameterFormat, Template, TemplateType, placeholders};
 use crate::shared::FieldErrors;
 
@@ -15,8 +15,8 @@ const CODE_CHARS: usize = 20;
 const CARD_BODY_CHARS: usize = 160;
 const CARD_BUTTONS: usize = 2;
 
-/// How many buttons of a kind there may be.
-const AT_MOST: [(&str, usize); 3] = [("URL", 2), ("PHONE_NUMBER", 1), ("COPY_CODE", 1)];
+/// The most buttons of one type.
+const MAX_BUTTONS_BY_TYPE: [(&str, usize); 3] = [("URL", 2), ("PHONE_NUMBER", 1), ("COPY_CODE", 1)];
 
 /// Every reason why the platform would refuse the template, by field.
 pub(super) fn check(template: &Template) -> Result<(), FieldErrors> {
@@ -26,7 +26,7 @@ pub(super) fn check(template: &Template) -> Result<(), FieldErrors> {
     } else {
         check_body(template, &mut errors);
         if count(&template.buttons, "OTP") > 0 {
-            errors.add("buttons", "may hold an OTP button in category AUTHENTICATION only");
+            errors.add("buttons", "may have an OTP button only in category AUTHENTICATION");
         }
     }
     if template.header_type.is_file() && template.header_media_url.is_none() {
@@ -73,20 +73,25 @@ fn has_edge_placeholder(body: &str, format: ParameterFormat) -> bool {
 }
 
 fn count(buttons: &[Value], kind: &str) -> usize {
-    buttons.iter().filter(|button| word(button, "type") == kind).count()
+    buttons
+        .iter()
+        .filter(|button| uppercase_text(button, "type") == kind)
+        .count()
 }
 
 fn check_buttons(at: &str, buttons: &[Value], errors: &mut FieldErrors) {
-    for (kind, most) in AT_MOST {
+    for (kind, most) in MAX_BUTTONS_BY_TYPE {
         if count(buttons, kind) > most {
-            errors.add(at, format!("may hold at most {most} of type {kind}"));
+            errors.add(at, format!("may have at most {most} of type {kind}"));
         }
     }
-    let quick = buttons.iter().map(|button| word(button, "type") == "QUICK_REPLY");
+    let quick = buttons
+        .iter()
+        .map(|button| uppercase_text(button, "type") == "QUICK_REPLY");
     let mut groups: Vec<bool> = quick.collect();
     groups.dedup();
     if groups.iter().filter(|quick| **quick).count() > 1 {
-        errors.add(at, "must have its QUICK_REPLY buttons side by side");
+        errors.add(at, "must have its QUICK_REPLY buttons next to each other");
     }
     for (position, button) in buttons.iter().enumerate() {
         check_button(&format!("{at}[{position}]"), button, errors);
@@ -94,7 +99,7 @@ fn check_buttons(at: &str, buttons: &[Value], errors: &mut FieldErrors) {
 }
 
 fn check_button(at: &str, button: &Value, errors: &mut FieldErrors) {
-    let kind = word(button, "type");
+    let kind = uppercase_text(button, "type");
     let label = text(button, "text");
     let labelled = matches!(kind.as_str(), "QUICK_REPLY" | "URL" | "PHONE_NUMBER");
     if (labelled && label.trim().is_empty()) || label.chars().count() > LABEL_CHARS {
@@ -126,18 +131,18 @@ fn check_address(at: &str, button: &Value, errors: &mut FieldErrors) {
     let url = text(button, "url");
     let address = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     if address.is_none_or(str::is_empty) || url.chars().count() > URL_CHARS {
-        let message = format!("must be an http or https address of at most {URL_CHARS} characters");
+        let message = format!("must be an http or https URL of at most {URL_CHARS} characters");
         errors.add(format!("{at}.url"), message);
     }
     if !url.contains("{{") {
         return;
     }
-    let variable_ends_it = url.strip_suffix("{{1}}").is_some_and(|rest| !rest.contains("{{"));
-    if !variable_ends_it {
-        errors.add(format!("{at}.url"), "may have one placeholder, {{1}}, at its end");
+    let ends_with_placeholder = url.strip_suffix("{{1}}").is_some_and(|rest| !rest.contains("{{"));
+    if !ends_with_placeholder {
+        errors.add(format!("{at}.url"), "may have one placeholder: {{1}} at its end");
     }
     if example(button).is_none_or(|example| example.trim().is_empty()) {
-        errors.add(format!("{at}.example"), "is required for an address with a placeholder");
+        errors.add(format!("{at}.example"), "is required for a URL with a placeholder");
     }
 }
 
@@ -154,7 +159,7 @@ fn check_carousel(template: &Template, errors: &mut FieldErrors) {
         if Some(self::shape(card)) != shape {
             errors.add(
                 &at,
-                "must be of the same kinds, in the same order, as those of the first card",
+                "must have the same types in the same order as those of the first card",
             );
         }
         check_card(&at, card, template.parameter_format, errors);
@@ -165,18 +170,26 @@ fn check_carousel(template: &Template, errors: &mut FieldErrors) {
 fn shape(card: &Value) -> Vec<String> {
     let mut shape = Vec::new();
     for component in items(card, "components") {
-        shape.push(format!("{} {}", word(component, "type"), word(component, "format")));
-        shape.extend(items(component, "buttons").iter().map(|button| word(button, "type")));
+        shape.push(format!(
+            "{} {}",
+            uppercase_text(component, "type"),
+            uppercase_text(component, "format")
+        ));
+        shape.extend(
+            items(component, "buttons")
+                .iter()
+                .map(|button| uppercase_text(button, "type")),
+        );
     }
     shape
 }
 
 fn check_card(at: &str, card: &Value, format: ParameterFormat, errors: &mut FieldErrors) {
     match component(card, "HEADER") {
-        Some((position, header)) if matches!(word(header, "format").as_str(), "IMAGE" | "VIDEO") => {
+        Some((position, header)) if matches!(uppercase_text(header, "format").as_str(), "IMAGE" | "VIDEO") => {
             if header_file(header).is_none_or(str::is_empty) {
                 let field = format!("{at}[{position}].example.header_handle");
-                errors.add(field, "must hold the address of an uploaded file");
+                errors.add(field, "must be the URL of an uploaded file");
             }
         }
         Some((position, _)) => errors.add(format!("{at}[{position}].format"), "must be IMAGE or VIDEO"),
@@ -189,7 +202,7 @@ fn check_card(at: &str, card: &Value, format: ParameterFormat, errors: &mut Fiel
         let at = format!("{at}[{position}].buttons");
         let buttons = items(component, "buttons");
         if buttons.len() > CARD_BUTTONS {
-            errors.add(&at, format!("may hold at most {CARD_BUTTONS} items"));
+            errors.add(&at, format!("may have at most {CARD_BUTTONS} items"));
         }
         check_buttons(&at, buttons, errors);
     }
@@ -204,24 +217,24 @@ fn check_card_body(at: &str, body: &Value, format: ParameterFormat, errors: &mut
         );
     }
     let used = placeholders(content);
-    let (wrong, rule, examples) = match format {
+    let (is_invalid, rule, examples) = match format {
         ParameterFormat::Positional => (
             !used.iter().copied().eq(1..=used.len()),
             "must number its placeholders {{1}}, {{2}}, ... without gaps",
             "body_text",
         ),
         ParameterFormat::Named => (
-            no_name(content).is_some(),
+            invalid_name(content).is_some(),
             "must name its placeholders with lowercase letters, digits and underscores",
             "body_text_named_params",
         ),
     };
-    if wrong {
+    if is_invalid {
         errors.add(format!("{at}.text"), rule);
     } else if !has_card_examples(body, format) {
         errors.add(
             format!("{at}.example.{examples}"),
-            "must have one example a placeholder",
+            "must have one example per placeholder",
         );
     }
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::components::word;
+use super::components::uppercase_text;
 use super::{Category, HeaderType, ParameterFormat, Template, TemplateType, TextParameter, submission_rules};
 use crate::shared::FieldErrors;
 
@@ -45,9 +45,9 @@ pub enum HeaderSubmission {
     },
 }
 
-/// A file in a submission.
-pub(super) struct FileSlot<'a> {
-    /// The field that named it.
+/// A header file in a submission.
+pub(super) struct FileField<'a> {
+    /// The input field of the file, for error messages.
     pub(super) field: String,
     /// What the platform takes it as.
     pub(super) format: HeaderType,
@@ -99,11 +99,11 @@ impl TemplateSubmission {
         })
     }
 
-    /// Its files, always in the same order.
-    pub(super) fn files(&mut self) -> Vec<FileSlot<'_>> {
+    /// The files of header and cards, always in the same order.
+    pub(super) fn files(&mut self) -> Vec<FileField<'_>> {
         let mut files = Vec::new();
         if let Some(HeaderSubmission::File { format, handle }) = &mut self.header {
-            files.push(FileSlot {
+            files.push(FileField {
                 field: "header_media_url".to_owned(),
                 format: *format,
                 handle,
@@ -112,14 +112,17 @@ impl TemplateSubmission {
         for (card, content) in self.cards.iter_mut().enumerate() {
             let components = content.get_mut("components").and_then(Value::as_array_mut);
             for (position, component) in components.into_iter().flatten().enumerate() {
-                let format = match (word(component, "type").as_str(), word(component, "format").as_str()) {
+                let format = match (
+                    uppercase_text(component, "type").as_str(),
+                    uppercase_text(component, "format").as_str(),
+                ) {
                     ("HEADER", "IMAGE") => HeaderType::Image,
                     ("HEADER", "VIDEO") => HeaderType::Video,
                     _ => continue,
                 };
                 if let Some(Value::String(handle)) = component.pointer_mut("/example/header_handle/0") {
                     let field = format!("carousel_cards[{card}].components[{position}].example.header_handle");
-                    files.push(FileSlot { field, format, handle });
+                    files.push(FileField { field, format, handle });
                 }
             }
         }

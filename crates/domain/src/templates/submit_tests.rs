@@ -34,7 +34,8 @@ fn card(format: &str, handle: &str) -> Value {
     json!({ "components": [
         { "type": "HEADER", "format": format, "example": { "header_handle": [handle] } },
         { "type": "BODY", "text": "Por {{1}}.", "example": { "body_text": [["R$ 10"]] } },
-        { "type": "BUTTONS", "buttons": [{ "type": "URL", "text": "Ver", "url": "https://l.example/{{1}}", "example": ["a"] }] } ] })
+        { "type": "BUTTONS", "buttons": [
+            { "type": "URL", "text": "Ver", "url": "https://l.example/{{1}}", "example": ["a"] }] } ] })
 }
 
 fn carousel(cards: Vec<Value>) -> Template {
@@ -52,24 +53,24 @@ fn code() -> Template {
     })
 }
 
-fn faults(template: &Template) -> Vec<String> {
+fn error_fields(template: &Template) -> Vec<String> {
     TemplateSubmission::of(template)
         .err()
         .map(|errors| errors.0.into_keys().collect())
         .unwrap_or_default()
 }
 
-fn each_names(cases: impl IntoIterator<Item = (&'static str, Template)>) {
+fn assert_error_fields(cases: impl IntoIterator<Item = (&'static str, Template)>) {
     for (field, template) in cases {
-        let wanted: Vec<&str> = if field.is_empty() { vec![] } else { vec![field] };
-        assert_eq!(faults(&template), wanted, "{template:?}");
+        let expected: Vec<&str> = if field.is_empty() { vec![] } else { vec![field] };
+        assert_eq!(error_fields(&template), expected, "{template:?}");
     }
 }
 
 #[test]
-fn texts() {
+fn submission_rules_for_texts() {
     let body = |text: &str| with(|t| t.body_text = Some(text.into()));
-    each_names([
+    assert_error_fields([
         ("", body("Oi {{1}}!")),
         ("", body("Oi {{1}}, {{nome}}")),
         ("", body("chaves }} no meio {{ daqui")),
@@ -83,20 +84,20 @@ fn texts() {
 }
 
 #[test]
-fn buttons() {
+fn submission_rules_for_buttons() {
     let quick = json!({ "type": "QUICK_REPLY", "text": "Sair" });
     let url = json!({ "type": "url", "text": "Ver", "url": "https://l.example/{{1}}", "example": "a" });
     let phone = json!({ "type": "PHONE_NUMBER", "text": "Ligar", "phone_number": "+5511961234567" });
     let code = json!({ "type": "COPY_CODE", "example": "PROMO10" });
-    let one = |change: Value, of: &Value| {
-        let mut button = of.clone();
+    let changed_button = |change: Value, button: &Value| {
+        let mut button = button.clone();
         button
             .as_object_mut()
             .unwrap()
             .extend(change.as_object().unwrap().clone());
         with_buttons(json!([button]))
     };
-    each_names([
+    assert_error_fields([
         ("", with_buttons(json!([quick, quick, url, url, phone, code]))),
         ("", with_buttons(json!([url, quick, quick]))),
         ("buttons", with_buttons(json!([quick, url, quick]))),
@@ -108,65 +109,71 @@ fn buttons() {
             "buttons[1].text",
             with_buttons(json!([quick, { "type": "QUICK_REPLY", "text": "x".repeat(26) }])),
         ),
-        ("buttons[0].text", one(json!({ "text": " " }), &url)),
-        ("", one(json!({ "text": "é".repeat(25) }), &quick)),
+        ("buttons[0].text", changed_button(json!({ "text": " " }), &url)),
+        ("", changed_button(json!({ "text": "é".repeat(25) }), &quick)),
         (
             "buttons[0].url",
-            one(json!({ "url": "https://l.example/{{1}}/x" }), &url),
+            changed_button(json!({ "url": "https://l.example/{{1}}/x" }), &url),
         ),
         (
             "buttons[0].url",
-            one(json!({ "url": "https://l.example/{{1}}{{1}}" }), &url),
+            changed_button(json!({ "url": "https://l.example/{{1}}{{1}}" }), &url),
         ),
         (
             "buttons[0].url",
-            one(json!({ "url": "https://l.example/{{nome}}" }), &url),
+            changed_button(json!({ "url": "https://l.example/{{nome}}" }), &url),
         ),
-        ("buttons[0].url", one(json!({ "url": "ftp://l.example" }), &url)),
         (
             "buttons[0].url",
-            one(json!({ "url": format!("https://{}", "x".repeat(1993)) }), &url),
+            changed_button(json!({ "url": "ftp://l.example" }), &url),
         ),
-        ("buttons[0].example", one(json!({ "example": [] }), &url)),
-        ("buttons[0].example", one(json!({ "example": "x".repeat(21) }), &code)),
+        (
+            "buttons[0].url",
+            changed_button(json!({ "url": format!("https://{}", "x".repeat(1993)) }), &url),
+        ),
+        ("buttons[0].example", changed_button(json!({ "example": [] }), &url)),
+        (
+            "buttons[0].example",
+            changed_button(json!({ "example": "x".repeat(21) }), &code),
+        ),
         (
             "buttons[0].phone_number",
-            one(json!({ "phone_number": "1".repeat(21) }), &phone),
+            changed_button(json!({ "phone_number": "1".repeat(21) }), &phone),
         ),
     ]);
 }
 
 #[test]
-fn one_time_codes() {
-    let but = |change: fn(&mut Template)| {
+fn submission_rules_for_one_time_codes() {
+    let changed = |change: fn(&mut Template)| {
         let mut template = code();
         change(&mut template);
         template
     };
-    each_names([
+    assert_error_fields([
         ("", code()),
-        ("", but(|t| t.body_text = None)),
-        ("buttons", but(|t| t.buttons.clear())),
-        ("buttons", but(|t| t.buttons.push(json!({ "type": "OTP" })))),
-        ("header_type", but(|t| t.header_type = HeaderType::Text)),
-        ("footer_text", but(|t| t.footer_text = Some("x".into()))),
+        ("", changed(|t| t.body_text = None)),
+        ("buttons", changed(|t| t.buttons.clear())),
+        ("buttons", changed(|t| t.buttons.push(json!({ "type": "OTP" })))),
+        ("header_type", changed(|t| t.header_type = HeaderType::Text)),
+        ("footer_text", changed(|t| t.footer_text = Some("x".into()))),
     ]);
     assert_eq!(
         TemplateSubmission::of(&code()).unwrap().body,
         None,
-        "the platform's own"
+        "WhatsApp provides the text"
     );
 }
 
 #[test]
-fn carousels() {
+fn submission_rules_for_carousels() {
     let (image, video) = (card("IMAGE", "u"), card("VIDEO", "u"));
-    let but = |path: &str, value: Value| {
+    let changed = |path: &str, value: Value| {
         let mut card = image.clone();
         *card.pointer_mut(path).unwrap() = value;
         carousel(vec![card.clone(), card])
     };
-    each_names([
+    assert_error_fields([
         ("", carousel(vec![image.clone(), image.clone()])),
         ("", carousel(vec![video.clone(), video.clone()])),
         ("carousel_cards[1].components", carousel(vec![image.clone(), video])),
@@ -193,21 +200,21 @@ fn carousels() {
             "components[2].buttons[0].text",
         ),
     ] {
-        let named = faults(&but(path, value));
+        let named = error_fields(&changed(path, value));
         assert!(
             named.contains(&format!("carousel_cards[1].{field}")),
             "{path}: {named:?}"
         );
     }
     let button = json!({ "type": "QUICK_REPLY", "text": "x" });
-    let crowded = but("/components/2/buttons", json!([button, button, button]));
-    assert!(faults(&crowded).contains(&"carousel_cards[1].components[2].buttons".to_owned()));
+    let too_many_buttons = changed("/components/2/buttons", json!([button, button, button]));
+    assert!(error_fields(&too_many_buttons).contains(&"carousel_cards[1].components[2].buttons".to_owned()));
     let headed = Template {
         header_type: HeaderType::Image,
         header_media_url: Some("https://x".into()),
         ..carousel(vec![image.clone(), image])
     };
-    assert_eq!(faults(&headed), ["header_type"]);
+    assert_eq!(error_fields(&headed), ["header_type"]);
 }
 
 /// A media_store with a file of each type, and their addresses.
@@ -240,15 +247,15 @@ async fn submitted(
     let mut profiles = MockProfileStore::new();
     profiles.expect_default_profile().returning(|_| Ok(Some(number())));
     let mut gateway = MockWhatsappGateway::new();
-    let got = Arc::new(Mutex::new((None, vec![])));
-    let kept = got.clone();
+    let received = Arc::new(Mutex::new((None, vec![])));
+    let recorder = received.clone();
     gateway.expect_upload_header().returning(move |_, file| {
-        kept.lock().unwrap().1.push(file.path.to_string());
+        recorder.lock().unwrap().1.push(file.path.to_string());
         Ok(format!("4::{}", file.path.kind.extension()))
     });
-    let kept = got.clone();
+    let recorder = received.clone();
     gateway.expect_submit_template().returning(move |_, submission, _| {
-        kept.lock().unwrap().0 = Some(submission.clone());
+        recorder.lock().unwrap().0 = Some(submission.clone());
         Ok(SubmittedTemplate {
             meta_template_id: "594".into(),
             status: "PENDING".into(),
@@ -257,18 +264,18 @@ async fn submitted(
     });
     let templates = with_files(store, profiles, gateway, media_store);
     let result = templates.submit(&tenant(), TemplateId(Uuid::from_u128(3)), None).await;
-    let (submission, files) = got.lock().unwrap().clone();
+    let (submission, files) = received.lock().unwrap().clone();
     match result {
         Ok(_) => Ok((submission.unwrap(), files)),
         Err(error) => {
-            assert_eq!((submission, files.len()), (None, 0), "nothing reached the platform");
+            assert_eq!((submission, files.len()), (None, 0), "nothing reached WhatsApp");
             Err(error)
         }
     }
 }
 
 #[tokio::test]
-async fn files_become_handles() {
+async fn submitted_files_become_handles() {
     let (media_store, url) = media_store();
     for (header_type, kind) in [
         (HeaderType::Image, MediaType::Jpeg),
@@ -281,14 +288,14 @@ async fn files_become_handles() {
             t.header_media_url = Some(url(ACCOUNT, kind));
         });
         let (submission, files) = submitted(template, &media_store).await.unwrap();
-        let wanted = HeaderSubmission::File {
+        let expected = HeaderSubmission::File {
             format: header_type,
             handle: format!("4::{}", kind.extension()),
         };
-        assert_eq!((submission.header, files.len()), (Some(wanted), 1));
+        assert_eq!((submission.header, files.len()), (Some(expected), 1));
     }
-    let picture = card("IMAGE", &url(ACCOUNT, MediaType::Png));
-    let template = carousel(vec![picture.clone(), picture]);
+    let image_card = card("IMAGE", &url(ACCOUNT, MediaType::Png));
+    let template = carousel(vec![image_card.clone(), image_card]);
     let (submission, files) = submitted(template, &media_store).await.unwrap();
     assert_eq!(files.len(), 2);
     for card in submission.cards {
@@ -297,15 +304,15 @@ async fn files_become_handles() {
 }
 
 #[tokio::test]
-async fn nothing_but_an_own_fitting_file_reaches_the_platform() {
+async fn submission_needs_an_own_file_of_an_accepted_type() {
     let (media_store, url) = media_store();
-    let gone = url(ACCOUNT, MediaType::Png).replace("0007", "0008");
+    let deleted = url(ACCOUNT, MediaType::Png).replace("0007", "0008");
     for (header_type, address) in [
         (HeaderType::Image, url(ACCOUNT, MediaType::Webp)),
         (HeaderType::Image, url(ACCOUNT, MediaType::Pdf)),
         (HeaderType::Video, url(ACCOUNT, MediaType::Png)),
         (HeaderType::Image, url(AccountId(Uuid::from_u128(1)), MediaType::Png)),
-        (HeaderType::Image, gone),
+        (HeaderType::Image, deleted),
         (HeaderType::Image, "http://169.254.169.254/latest/meta-data".to_owned()),
     ] {
         let template = with(|t| {
@@ -349,15 +356,15 @@ async fn synced(last_page: Result<RemotePage, GatewayError>) -> Result<SyncRepor
         let next = Some(format!("after {page}"));
         pages.push(Ok(RemotePage { templates, next }));
     }
-    let asked = Mutex::new(vec![]);
+    let cursors = Mutex::new(vec![]);
     gateway.expect_list_templates().times(3).returning(move |_, after| {
-        asked.lock().unwrap().push(after.map(str::to_owned));
+        cursors.lock().unwrap().push(after.map(str::to_owned));
         pages.pop().unwrap()
     });
     let mut profiles = MockProfileStore::new();
     profiles.expect_default_profile().returning(|_| Ok(Some(number())));
     let mut store = MockTemplateStore::new();
-    let known = Template {
+    let local = Template {
         name: "t7".into(),
         meta_template_id: Some("7".into()),
         quality_score: Some("GREEN".into()),
@@ -366,8 +373,8 @@ async fn synced(last_page: Result<RemotePage, GatewayError>) -> Result<SyncRepor
     };
     store.expect_named().times(1..=3).returning(move |_, keys| {
         assert!(keys.len() <= 100, "a page at a time");
-        let wanted = TemplateKey::from(&known);
-        Ok(keys.contains(&wanted).then(|| known.clone()).into_iter().collect())
+        let key = TemplateKey::from(&local);
+        Ok(keys.contains(&key).then(|| local.clone()).into_iter().collect())
     });
     store.expect_sync().returning(|_, templates| {
         let new = |synced: &&SyncedTemplate| matches!(synced, SyncedTemplate::New(_));
@@ -384,8 +391,8 @@ async fn synced(last_page: Result<RemotePage, GatewayError>) -> Result<SyncRepor
 }
 
 #[tokio::test]
-async fn every_page_is_read_before_anything_is_written() {
-    // The last page names one template again that the first one had.
+async fn sync_reads_every_page_before_it_writes() {
+    // The last page repeats a template of the first page.
     let last = RemotePage {
         templates: vec![remote(3), remote(200)],
         next: None,
@@ -393,5 +400,5 @@ async fn every_page_is_read_before_anything_is_written() {
     let report = synced(Ok(last)).await.unwrap();
     assert_eq!((report.created, report.updated, report.unchanged), (200, 0, 1));
     let failed = synced(Err(GatewayError::Unavailable("down".into()))).await;
-    assert!(matches!(failed, Err(TemplateError::Platform(_))), "{failed:?}");
+    assert!(matches!(failed, Err(TemplateError::Gateway(_))), "{failed:?}");
 }

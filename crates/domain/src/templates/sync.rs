@@ -59,8 +59,8 @@ pub enum SyncedTemplate {
     Changed {
         /// As it will be.
         template: Template,
-        /// Why the campaigns that are sending it have to wait; none when they may go on.
-        stops: Option<&'static str>,
+        /// Why campaigns that use the template must pause, or none.
+        pause_reason: Option<&'static str>,
     },
 }
 
@@ -74,60 +74,64 @@ pub(super) fn reconcile(
 ) -> Option<SyncedTemplate> {
     let now = new_draft.updated_at;
     let Some(local) = local else {
-        return Some(SyncedTemplate::New(taken_over(remote, profile, new_draft)));
+        return Some(SyncedTemplate::New(imported(remote, profile, new_draft)));
     };
     // The same name with another number of the account is another template.
     let same_id = local.meta_template_id.as_deref() == Some(remote.meta_template_id.as_str());
-    let elsewhere = local.profile_id.is_some_and(|of| of != profile) && local.meta_template_id.is_some();
-    if elsewhere && !same_id {
+    let has_other_number = local.profile_id.is_some_and(|id| id != profile) && local.meta_template_id.is_some();
+    if has_other_number && !same_id {
         return None;
     }
-    let known = Template {
+    let linked = Template {
         meta_template_id: Some(remote.meta_template_id.clone()),
         profile_id: local.profile_id.filter(|_| same_id).or(Some(profile)),
         quality_score: remote.quality_score.clone().or_else(|| local.quality_score.clone()),
         ..local.clone()
     };
-    let reviewed = reviewed(known, remote, new_draft);
+    let reviewed = reviewed(linked, remote, new_draft);
     (reviewed != *local).then_some(SyncedTemplate::Changed {
         template: Template {
             updated_at: now,
             ..reviewed
         },
-        stops: review_status(&remote.status).and_then(MetaStatus::stops),
+        pause_reason: review_status(&remote.status).and_then(MetaStatus::pause_reason),
     })
 }
 
-/// With the platform's review, unless it was on something that has changed since.
-fn reviewed(known: Template, remote: &RemoteTemplate, new_draft: Template) -> Template {
+/// Applies WhatsApp's review, unless it concerns content that has since changed.
+fn reviewed(template: Template, remote: &RemoteTemplate, new_draft: Template) -> Template {
     let review = review_status(&remote.status).map(TemplateCommand::Review);
-    match review.map(|review| transition(known.meta_status, review)) {
+    match review.map(|review| transition(template.meta_status, review)) {
         Some(Ok(meta_status)) => Template {
             meta_status,
             rejection_reason: reason(remote, meta_status),
-            ..with_parameters(with_category(&known, remote.category.parse().ok()), remote, new_draft)
+            ..with_parameters(
+                with_category(&template, remote.category.parse().ok()),
+                remote,
+                new_draft,
+            )
         },
-        Some(Err(_)) | None => known,
+        Some(Err(_)) | None => template,
     }
 }
 
-/// What the template's messages need, as the platform has it. The texts follow only where their placeholders were read
-/// in another format; else the account's own numbering of header and body stays.
-fn with_parameters(known: Template, remote: &RemoteTemplate, new_draft: Template) -> Template {
-    let taken = with_components(remote, new_draft);
-    let known = Template {
-        unsupported: taken.unsupported,
-        ..known
+/// Applies the parts of WhatsApp's content that messages depend on. The texts are replaced only if the placeholder
+/// format differs; otherwise the account's own numbering of header and body stays.
+fn with_parameters(template: Template, remote: &RemoteTemplate, new_draft: Template) -> Template {
+    let imported = with_components(remote, new_draft);
+    let template = Template {
+        unsupported: imported.unsupported,
+        ..template
     };
-    if taken.parameter_format == known.parameter_format {
-        return known;
+    if imported.parameter_format == template.parameter_format {
+        return template;
     }
     Template {
-        parameter_format: taken.parameter_format,
-        header_text: taken.header_text,
-        body_text: taken.body_text,
-        variables: taken.variables,
-        ..known
+        parameter_format: imported.parameter_format,
+        header_text: imported.header_text,
+        body_text: imported.body_text,
+        variables: imported.variables,
+        ..template
     }
 }
 
@@ -136,9 +140,9 @@ fn reason(remote: &RemoteTemplate, status: MetaStatus) -> Option<String> {
     reason.filter(|reason| status == MetaStatus::Rejected && reason != "NONE")
 }
 
-/// A template that was written elsewhere, in our fields.
-fn taken_over(remote: &RemoteTemplate, profile: ProfileId, new_draft: Template) -> Template {
-    // What cannot be told apart must not be sent.
+/// A template that was created outside this server, in this server's fields.
+fn imported(remote: &RemoteTemplate, profile: ProfileId, new_draft: Template) -> Template {
+    // A template with an unknown status must not be sent.
     let meta_status = review_status(&remote.status).unwrap_or(MetaStatus::Disabled);
     Template {
         name: remote.name.clone(),
@@ -192,10 +196,10 @@ mod tests {
 
     fn changed(local: &Template, remote: &RemoteTemplate) -> Option<Template> {
         match reconcile(Some(local), remote, PROFILE, new_draft()) {
-            Some(SyncedTemplate::Changed { template, stops }) => {
+            Some(SyncedTemplate::Changed { template, pause_reason }) => {
                 assert_eq!((template.version, template.updated_at), (local.version, LATER));
                 assert_eq!(
-                    stops.is_some(),
+                    pause_reason.is_some(),
                     ["PAUSED", "DISABLED"].contains(&remote.status.as_str())
                 );
                 Some(template)
@@ -206,12 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_stays() {
+    fn sync_of_an_equal_template_changes_nothing() {
         assert_eq!(changed(&approved_template("Oi", &[]), &remote()), None);
     }
 
     #[test]
-    fn the_platforms_word_is_taken_over_and_the_content_is_not() {
+    fn sync_takes_the_review_and_keeps_the_content() {
         let local = approved_template("Oi", &[]);
         let rejected = RemoteTemplate {
             status: "REJECTED".into(),
@@ -231,12 +235,12 @@ mod tests {
             (Category::Utility, Some("RED"))
         );
         assert_eq!(synced.body_text, local.body_text);
-        for (status, wanted) in [("PAUSED", MetaStatus::Paused), ("DISABLED", MetaStatus::Disabled)] {
+        for (status, expected) in [("PAUSED", MetaStatus::Paused), ("DISABLED", MetaStatus::Disabled)] {
             let stopped = RemoteTemplate {
                 status: status.into(),
                 ..remote()
             };
-            assert_eq!(changed(&local, &stopped).unwrap().meta_status, wanted);
+            assert_eq!(changed(&local, &stopped).unwrap().meta_status, expected);
         }
         let unknown = RemoteTemplate {
             status: "ARCHIVED".into(),
@@ -246,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_keeps_everything_but_learns_its_id() {
+    fn sync_of_a_draft_only_sets_its_meta_id() {
         let draft = Template {
             meta_status: MetaStatus::Draft,
             meta_template_id: None,
@@ -266,17 +270,17 @@ mod tests {
     }
 
     #[test]
-    fn the_same_name_with_another_number_is_left_alone() {
-        let elsewhere = Template {
+    fn sync_skips_a_template_of_another_number() {
+        let of_other_number = Template {
             profile_id: Some(ProfileId(Uuid::from_u128(6))),
             meta_template_id: Some("66".into()),
             meta_status: MetaStatus::Pending,
             ..approved_template("Oi", &[])
         };
-        assert_eq!(changed(&elsewhere, &remote()), None);
+        assert_eq!(changed(&of_other_number, &remote()), None);
         let same = Template {
             meta_template_id: Some("77".into()),
-            ..elsewhere
+            ..of_other_number
         };
         let synced = changed(&same, &remote()).unwrap();
         assert_eq!(
@@ -297,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn components_become_our_fields() {
+    fn sync_reads_components_into_fields() {
         let template = new(json!([
             { "type": "HEADER", "format": "TEXT", "text": "Cupom {{1}}", "example": { "header_text": ["X5"] } },
             { "type": "BODY", "text": "Oi {{1}}, {{2}} e {{1}}.", "example": { "body_text": [["Ana", "hoje"]] } },
@@ -320,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_kept_with_their_examples() {
+    fn sync_reads_named_placeholders_with_examples() {
         let named = |format: Option<&str>| RemoteTemplate {
             parameter_format: format.map(str::to_owned),
             components: json!([
@@ -364,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_field_holds_is_a_reason() {
+    fn sync_records_unsupported_parts() {
         let components = json!([{ "type": "HEADER", "format": "LOCATION" }, { "type": "BODY", "text": "Oi" }]);
         assert_eq!(
             new(components.clone()).unsendable_reasons(),
@@ -376,16 +380,16 @@ mod tests {
         };
         let synced = changed(&approved_template("Oi", &[]), &remote).unwrap();
         assert_eq!(synced.unsendable_reasons(), ["unsupported_header:location"]);
-        let other = RemoteTemplate {
+        let mixed_format = RemoteTemplate {
             parameter_format: Some("MIXED".into()),
             ..self::remote()
         };
-        let synced = changed(&approved_template("Oi", &[]), &other).unwrap();
+        let synced = changed(&approved_template("Oi", &[]), &mixed_format).unwrap();
         assert_eq!(synced.unsendable_reasons(), ["unsupported_parameter_format"]);
     }
 
     #[test]
-    fn files_and_cards_are_taken_and_a_missing_example_is_empty() {
+    fn sync_reads_files_cards_and_missing_examples() {
         let header = json!({ "type": "HEADER", "format": "image", "example": { "header_handle": ["https://cdn/x"] } });
         let card = json!({ "components": [header] });
         let template = new(json!([header, { "type": "BODY", "text": "Oi {{1}}!" },

@@ -96,7 +96,7 @@ pub(super) fn with_files(
 }
 
 #[tokio::test]
-async fn a_new_template_is_a_draft_with_its_examples_as_variables() {
+async fn new_template_is_a_draft_with_examples_as_variables() {
     let mut store = MockTemplateStore::new();
     store.expect_insert().returning(|_| Ok(()));
     let made = templates(store, MockProfileStore::new(), MockWhatsappGateway::new())
@@ -107,7 +107,7 @@ async fn a_new_template_is_a_draft_with_its_examples_as_variables() {
 }
 
 #[tokio::test]
-async fn changed_content_is_a_draft_again_and_a_moved_template_is_not() {
+async fn changed_content_is_a_draft_and_a_changed_folder_is_not() {
     let update = async |stored: Template, input: TemplateInput| {
         let mut store = MockTemplateStore::new();
         store.expect_find().return_once(move |_, _| Ok(Some(stored)));
@@ -176,7 +176,7 @@ fn draft() -> Template {
 async fn submit(
     template: Template,
     profile: Option<StoredProfile>,
-    answer: Result<SubmittedTemplate, GatewayError>,
+    response: Result<SubmittedTemplate, GatewayError>,
     write: Result<WriteOutcome<MetaStatus>, StoreError>,
 ) -> Result<Submission, TemplateError> {
     let mut store = MockTemplateStore::new();
@@ -193,7 +193,7 @@ async fn submit(
     let mut profiles = MockProfileStore::new();
     profiles.expect_default_profile().return_once(|_| Ok(profile));
     let mut gateway = MockWhatsappGateway::new();
-    gateway.expect_submit_template().return_once(|_, _, _| answer);
+    gateway.expect_submit_template().return_once(|_, _, _| response);
     templates(store, profiles, gateway)
         .submit(&tenant(), TemplateId(Uuid::from_u128(3)), None)
         .await
@@ -209,7 +209,7 @@ fn accepted() -> Result<SubmittedTemplate, GatewayError> {
 }
 
 #[tokio::test]
-async fn a_submitted_template_is_pending_and_notified() {
+async fn submitted_template_is_pending_and_notified() {
     let submission = submit(draft(), Some(number()), accepted(), Ok(WriteOutcome::Done))
         .await
         .unwrap();
@@ -220,7 +220,7 @@ async fn a_submitted_template_is_pending_and_notified() {
 }
 
 #[tokio::test]
-async fn what_stops_a_submission() {
+async fn submission_is_refused_by_state_number_or_whatsapp() {
     let done = || Ok(WriteOutcome::Done);
     let no_number = submit(draft(), None, accepted(), done()).await;
     assert!(matches!(no_number, Err(TemplateError::Invalid(e)) if e.0.contains_key("profile_id")));
@@ -242,11 +242,11 @@ async fn what_stops_a_submission() {
         message: "too many".into(),
     });
     let refused = submit(draft(), Some(number()), refused, done()).await;
-    assert!(matches!(refused, Err(TemplateError::Platform(_))));
+    assert!(matches!(refused, Err(TemplateError::Gateway(_))));
 }
 
 #[tokio::test]
-async fn a_change_during_the_submission_stays_and_the_platforms_id_is_kept() {
+async fn change_during_submission_stays_and_meta_id_is_stored() {
     let changed = || Template {
         body_text: Some("Novo texto, {{1}}!".into()),
         updated_at: NOW + time::Duration::SECOND,
@@ -261,12 +261,12 @@ async fn a_change_during_the_submission_stays_and_the_platforms_id_is_kept() {
         .expect_update()
         .times(1)
         .withf(move |template, expected, events| {
-            let kept = Template {
+            let expected_template = Template {
                 meta_template_id: Some("594".into()),
                 profile_id: template.profile_id,
                 ..changed()
             };
-            *template == kept && *expected == changed() && events.is_empty()
+            *template == expected_template && *expected == changed() && events.is_empty()
         })
         .return_once(|_, _, _| Ok(WriteOutcome::Done));
     let mut profiles = MockProfileStore::new();
@@ -276,12 +276,15 @@ async fn a_change_during_the_submission_stays_and_the_platforms_id_is_kept() {
     let submitted = templates(store, profiles, gateway)
         .submit(&tenant(), TemplateId(Uuid::from_u128(3)), None)
         .await;
-    assert!(matches!(submitted, Err(TemplateError::Overtaken)), "{submitted:?}");
+    assert!(
+        matches!(submitted, Err(TemplateError::ChangedDuringSubmission)),
+        "{submitted:?}"
+    );
 }
 
 #[tokio::test]
-async fn a_change_that_comes_second_is_made_to_what_the_first_one_left() {
-    for (stale, goes) in [(WRITE_ATTEMPTS - 1, true), (WRITE_ATTEMPTS, false)] {
+async fn update_is_repeated_after_concurrent_change() {
+    for (stale, succeeds) in [(WRITE_ATTEMPTS - 1, true), (WRITE_ATTEMPTS, false)] {
         let mut store = MockTemplateStore::new();
         store
             .expect_find()
@@ -296,12 +299,12 @@ async fn a_change_that_comes_second_is_made_to_what_the_first_one_left() {
             ..TemplateInput::default()
         };
         let updated = templates.update(&tenant(), TemplateId(Uuid::from_u128(3)), input).await;
-        assert_eq!(updated.is_ok(), goes);
+        assert_eq!(updated.is_ok(), succeeds);
     }
 }
 
 #[test]
-fn header_and_body_share_one_numbering() {
+fn submission_header_and_body_share_one_numbering() {
     let template = Template {
         header_type: HeaderType::Text,
         header_text: Some("Cupom {{2}}".into()),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::placeholders::{count, names, no_name};
+use super::placeholders::{count, invalid_name, names};
 use super::{HeaderType, ParameterFormat, Template, TemplateInput, TemplateType, placeholders};
 use crate::shared::{FieldErrors, text};
 
@@ -15,8 +15,8 @@ const HEADER_CHARS: usize = 60;
 const URL_CHARS: usize = 2000;
 const EXAMPLE_CHARS: usize = 1024;
 const BUTTONS: usize = 10;
-/// How large all buttons may be, and all cards, in bytes: lists hold a hundred templates.
-const SHAPES_BYTES: usize = 64 * 1024;
+/// The most bytes of all buttons, and of all cards: a list holds up to a hundred templates.
+const MAX_JSON_BYTES: usize = 64 * 1024;
 const CARDS: std::ops::RangeInclusive<usize> = 2..=10;
 
 /// Which fields are checked: a stored template may have contents that no caller could write, such as a synchronised one
@@ -29,8 +29,7 @@ pub(super) enum Checked {
 }
 
 impl Checked {
-    /// The fields that a change gives.
-    pub(super) fn given(input: &TemplateInput) -> Self {
+    pub(super) fn from_input(input: &TemplateInput) -> Self {
         let fields = [
             ("name", input.name.is_some()),
             ("category", input.category.is_some()),
@@ -46,15 +45,15 @@ impl Checked {
             ("example_values", input.example_values.is_some()),
             ("carousel_cards", input.carousel_cards.is_some()),
         ];
-        let given = fields.into_iter().filter(|(_, given)| *given);
-        Self::Only(given.map(|(field, _)| field).collect())
+        let present = fields.into_iter().filter(|(_, is_present)| *is_present);
+        Self::Only(present.map(|(field, _)| field).collect())
     }
 
     /// Whether one of these fields is checked.
     fn any(&self, fields: &[&str]) -> bool {
         match self {
             Self::All => true,
-            Self::Only(given) => given.iter().any(|field| fields.contains(field)),
+            Self::Only(fields_given) => fields_given.iter().any(|field| fields.contains(field)),
         }
     }
 }
@@ -69,10 +68,10 @@ pub(super) fn merge(template: Template, input: TemplateInput, checked: &Checked)
     Ok(merged)
 }
 
-/// What is wrong with the caller's fields whatever template they are for. `any` has nothing wrong in it.
-pub(super) fn check_alone(any: Template, input: TemplateInput) -> Result<(), FieldErrors> {
-    let (mut errors, checked) = (FieldErrors::default(), Checked::given(&input));
-    let merged = apply(any, input, &mut errors);
+/// Validates the caller's fields independently of the stored template. `placeholder` is a valid template.
+pub(super) fn check_alone(placeholder: Template, input: TemplateInput) -> Result<(), FieldErrors> {
+    let (mut errors, checked) = (FieldErrors::default(), Checked::from_input(&input));
+    let merged = apply(placeholder, input, &mut errors);
     check_each(&merged, &checked, &mut errors);
     errors.into_result()
 }
@@ -80,7 +79,7 @@ pub(super) fn check_alone(any: Template, input: TemplateInput) -> Result<(), Fie
 fn apply(template: Template, input: TemplateInput, errors: &mut FieldErrors) -> Template {
     let header_type = input
         .header_type
-        .map(|word| word.unwrap_or_else(|| HeaderType::None.as_str().to_owned()));
+        .map(|value| value.unwrap_or_else(|| HeaderType::None.as_str().to_owned()));
     Template {
         name: input.name.unwrap_or(template.name),
         category: parse_enum("category", input.category, template.category, errors),
@@ -111,16 +110,16 @@ fn apply(template: Template, input: TemplateInput, errors: &mut FieldErrors) -> 
 
 fn parse_enum<T: std::str::FromStr<Err = String>>(
     field: &str,
-    given: Option<String>,
-    kept: T,
+    value: Option<String>,
+    current: T,
     errors: &mut FieldErrors,
 ) -> T {
-    match given.map(|given| given.parse()) {
-        None => kept,
+    match value.map(|value| value.parse()) {
+        None => current,
         Some(Ok(value)) => value,
         Some(Err(message)) => {
             errors.add(field, message);
-            kept
+            current
         }
     }
 }
@@ -180,9 +179,9 @@ fn check_each_card(cards: &[Value], errors: &mut FieldErrors) {
     check_size("carousel_cards", cards, errors);
 }
 
-fn check_size(field: &str, shapes: &[Value], errors: &mut FieldErrors) {
-    if text::json_bytes(&shapes) > SHAPES_BYTES {
-        errors.add(field, format!("must be at most {SHAPES_BYTES} bytes"));
+fn check_size(field: &str, items: &[Value], errors: &mut FieldErrors) {
+    if text::json_bytes(&items) > MAX_JSON_BYTES {
+        errors.add(field, format!("must be at most {MAX_JSON_BYTES} bytes"));
     }
 }
 
@@ -223,7 +222,7 @@ fn check_placeholders(template: &Template, errors: &mut FieldErrors) {
         && template.variables.len() != placeholders
     {
         let message = format!(
-            "must have one example a placeholder: {placeholders}, not {}",
+            "must have one example per placeholder: {placeholders}, not {}",
             template.variables.len()
         );
         errors.add("example_values", message);
@@ -253,9 +252,9 @@ fn numbered(texts: [(&str, &str); 2], errors: &mut FieldErrors) -> Option<usize>
 /// How many named placeholders there are, if they are written as such.
 fn named(template: &Template, texts: [(&str, &str); 2], errors: &mut FieldErrors) -> Option<usize> {
     for (field, text) in texts {
-        if let Some(other) = no_name(text) {
+        if let Some(name) = invalid_name(text) {
             let message = format!(
-                "has {{{{{other}}}}}, which is not a name: use lowercase letters, digits and underscores, at most 64, \
+                "has {{{{{name}}}}}, which is not a name: use lowercase letters, digits and underscores, at most 64, \
                  and no digit first"
             );
             errors.add(field, message);
@@ -292,12 +291,12 @@ fn check_cards(template: &Template, errors: &mut FieldErrors) {
 
 /// Two or three letters, and maybe a region: WhatsApp's list has `pt_BR`, `pt` and `fil`.
 fn is_language(language: &str) -> bool {
-    let (tongue, region) = match language.split_once('_') {
-        Some((tongue, region)) => (tongue, Some(region)),
+    let (code, region) = match language.split_once('_') {
+        Some((code, region)) => (code, Some(region)),
         None => (language, None),
     };
     let is_region = |region: &str| region.len() == 2 && region.bytes().all(|b| b.is_ascii_uppercase());
-    matches!(tongue.len(), 2 | 3) && tongue.bytes().all(|b| b.is_ascii_lowercase()) && region.is_none_or(is_region)
+    matches!(code.len(), 2 | 3) && code.bytes().all(|b| b.is_ascii_lowercase()) && region.is_none_or(is_region)
 }
 
 fn is_web_url(url: &str) -> bool {

@@ -8,7 +8,7 @@ use super::*;
 use crate::shared::{FolderId, TemplateId, WriteOutcome};
 use crate::whatsapp::{MockProfileStore, MockWhatsappGateway};
 
-async fn faults_of(input: TemplateInput) -> Vec<String> {
+async fn error_fields(input: TemplateInput) -> Vec<String> {
     let templates = templates(
         MockTemplateStore::new(),
         MockProfileStore::new(),
@@ -31,21 +31,21 @@ fn text(text: &str) -> Option<Option<String>> {
     Some(Some(text.to_owned()))
 }
 
-async fn each_is_refused_by_its_field(cases: impl IntoIterator<Item = (&str, TemplateInput)>) {
+async fn assert_error_fields(cases: impl IntoIterator<Item = (&str, TemplateInput)>) {
     for (field, input) in cases {
-        assert_eq!(faults_of(input.clone()).await, [field], "{input:?}");
+        assert_eq!(error_fields(input.clone()).await, [field], "{input:?}");
     }
 }
 
 #[tokio::test]
-async fn what_has_to_be_there_is_named() {
-    let empty = faults_of(TemplateInput::default()).await;
+async fn missing_required_fields_are_reported() {
+    let empty = error_fields(TemplateInput::default()).await;
     assert_eq!(empty, ["category", "language", "name", "template_type"]);
 }
 
 #[tokio::test]
-async fn each_rule_of_a_word_names_its_field() {
-    each_is_refused_by_its_field([
+async fn name_and_enum_rules_report_their_field() {
+    assert_error_fields([
         ("name", with(|t| t.name = Some("Boas".into()))),
         ("name", with(|t| t.name = Some("x".repeat(513)))),
         ("category", with(|t| t.category = Some("marketing".into()))),
@@ -61,13 +61,13 @@ async fn each_rule_of_a_word_names_its_field() {
 }
 
 #[tokio::test]
-async fn each_rule_of_a_text_names_its_field() {
-    let one_is_blank = Some(Some(vec!["a".into(), " ".into()]));
+async fn text_rules_report_their_field() {
+    let with_empty_example = Some(Some(vec!["a".into(), " ".into()]));
     let too_long = |t: &mut TemplateInput| {
         t.body_text = text(&"x".repeat(1025));
         t.example_values = None;
     };
-    each_is_refused_by_its_field([
+    assert_error_fields([
         ("header_text", with(|t| t.header_text = text(&"x".repeat(61)))),
         ("header_text", with(|t| t.header_type = text("text"))),
         ("footer_text", with(|t| t.footer_text = text(&"x".repeat(61)))),
@@ -75,13 +75,13 @@ async fn each_rule_of_a_text_names_its_field() {
         ("body_text", with(too_long)),
         ("body_text", with(|t| t.body_text = text("{{1}} {{3}} a"))),
         ("example_values", with(|t| t.example_values = None)),
-        ("example_values[1]", with(|t| t.example_values = one_is_blank)),
+        ("example_values[1]", with(|t| t.example_values = with_empty_example)),
     ])
     .await;
 }
 
 #[tokio::test]
-async fn each_rule_of_a_name_names_its_field() {
+async fn named_placeholder_rules_report_their_field() {
     let named = |body: &'static str, examples: usize| {
         with(|t| {
             t.parameter_format = Some("named".into());
@@ -89,7 +89,7 @@ async fn each_rule_of_a_name_names_its_field() {
             t.example_values = Some(Some(vec!["x".into(); examples]));
         })
     };
-    each_is_refused_by_its_field([
+    assert_error_fields([
         ("body_text", with(|t| t.body_text = text("Oi {{nome}}!"))),
         ("body_text", with(|t| t.body_text = text("Oi {{1}}, {{nome}}, {{2}}!"))),
         ("body_text", named("Oi {{1}}!", 1)),
@@ -112,7 +112,7 @@ async fn each_rule_of_a_name_names_its_field() {
 }
 
 #[tokio::test]
-async fn a_change_is_checked_in_what_it_gives() {
+async fn update_validates_only_the_given_fields() {
     let update = async |input: TemplateInput| {
         let synced = Template {
             language: "zz_zz_1".into(),
@@ -169,7 +169,7 @@ async fn a_change_is_checked_in_what_it_gives() {
 }
 
 #[tokio::test]
-async fn each_rule_of_buttons_and_cards_names_its_field() {
+async fn button_and_card_rules_report_their_field() {
     let button = json!({ "type": "QUICK_REPLY", "text": "Sair" });
     let carousel = |t: &mut TemplateInput| t.template_type = Some("carousel".into());
     let large = json!({ "type": "URL", "text": "x".repeat(64 * 1024) });
@@ -178,7 +178,7 @@ async fn each_rule_of_buttons_and_cards_names_its_field() {
         carousel(t);
         t.carousel_cards = cards;
     };
-    each_is_refused_by_its_field([
+    assert_error_fields([
         ("buttons", with(|t| t.buttons = Some(Some(vec![button; 11])))),
         (
             "buttons[0].type",
@@ -196,7 +196,7 @@ async fn each_rule_of_buttons_and_cards_names_its_field() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_change_is_told_before_whether_there_is_such_a_template() {
+async fn update_is_validated_before_the_template_is_found() {
     let change = async |input: TemplateInput| {
         let mut store = MockTemplateStore::new();
         store.expect_find().returning(|_, _| Ok(None));

@@ -25,28 +25,28 @@ use crate::shared::{
 /// For how long a claim holds. A call that hangs ends well before.
 const LEASE: Duration = Duration::seconds(60);
 
-/// How old a claim may be when its call begins: the call must end, and be recorded, within the lease.
-const FRESH: Duration = Duration::seconds(35);
+/// The highest age of a claim at the start of its call: the call must end and be recorded within `LEASE`.
+const MAX_CLAIM_AGE: Duration = Duration::seconds(35);
 
-/// How long the deliverer rests when nothing is due.
-const IDLE: StdDuration = StdDuration::from_millis(500);
+/// How long the deliverer waits for new work when nothing is due.
+const IDLE_WAIT: StdDuration = StdDuration::from_millis(500);
 
-/// How long it rests after a fault of the store.
-const FAULT: StdDuration = StdDuration::from_millis(500);
+/// The delay after a store error.
+const STORE_ERROR_DELAY: StdDuration = StdDuration::from_millis(500);
 
-/// How long it rests between two claims, as a multiple of what the last one took, and at least: looking for work is
-/// never the most of the work.
-const CLAIM_REST: i32 = 3;
-const SHORTEST_REST: Duration = Duration::milliseconds(5);
+/// The delay between two claims: a multiple of the last claim's duration, and at least `MIN_CLAIM_DELAY`. It bounds the
+/// database time that claims use.
+const CLAIM_DELAY_FACTOR: i32 = 3;
+const MIN_CLAIM_DELAY: Duration = Duration::milliseconds(5);
 
-/// An endpoint answers quickly when it needs no longer than this.
-const QUICK: Duration = Duration::SECOND;
+/// A success within this time counts as fast.
+const FAST_RESPONSE: Duration = Duration::SECOND;
 
-/// How many results may wait for being recorded before no more calls begin.
-const UNRECORDED: usize = 4096;
+/// Backpressure: no call starts while this many results wait to be recorded.
+const MAX_UNRECORDED: usize = 4096;
 
-/// How many results are recorded in one statement.
-const BATCH: usize = 500;
+/// The most results that one transaction records.
+const RECORD_BATCH: usize = 500;
 
 /// What the log says where the endpoint's secret cannot be read.
 const UNREADABLE_SECRET: &str = "secret_unreadable";
@@ -66,7 +66,7 @@ enum DelivererEvent {
     /// A rest is over: of claiming, of recording.
     ClaimAgain,
     RecordAgain,
-    GivenBack,
+    Released,
     Stopped,
 }
 
@@ -119,32 +119,32 @@ impl Deliverer {
             self.signal.stopped().await;
             DelivererEvent::Stopped
         });
-        state.go_on();
+        state.start_operations();
         while let Some(event) = state.pending.next().await {
-            state.take_in(event);
-            if state.stopping && state.is_over() {
+            state.apply(event);
+            if state.stopping && state.is_drained() {
                 break;
             }
-            state.go_on();
+            state.start_operations();
         }
-        self.give_back(state.queues.clear()).await;
+        self.release_claims(state.queues.clear()).await;
     }
 
-    async fn give_back(&self, claimed: Vec<ClaimedDelivery>) {
+    async fn release_claims(&self, claimed: Vec<ClaimedDelivery>) {
         if claimed.is_empty() {
             return;
         }
         let claims: Vec<_> = claimed.iter().map(|claimed| (claimed.key, claimed.claim)).collect();
         if let Err(error) = self.queue.release(&claims).await {
-            // The leases end by themselves.
-            self.signal.failed("giving deliveries back", &error);
+            // The leases expire on their own.
+            self.signal.failed("releasing claimed deliveries", &error);
         }
     }
 
     /// One attempt.
     async fn attempt(&self, claimed: ClaimedDelivery) -> CompletedAttempt {
-        let began = self.clock.now();
-        let (outcome, error) = match self.request(&claimed, began.unix_timestamp()) {
+        let started_at = self.clock.now();
+        let (outcome, error) = match self.request(&claimed, started_at.unix_timestamp()) {
             Some(request) => {
                 let outcome = self.gateway.deliver(&request).await;
                 let error = match outcome {
@@ -156,7 +156,7 @@ impl Deliverer {
             None => (None, Some(UNREADABLE_SECRET)),
         };
         let number = claimed.attempts.saturating_add(1);
-        let failed = AttemptOutcome::Unreachable(super::Failure::Broken);
+        let failed = AttemptOutcome::Unreachable(super::DeliveryFailure::Broken);
         let decision = decide(outcome.unwrap_or(failed), number, &self.schedule, self.jitter.spread());
         let at = self.clock.now();
         let attempt = Attempt {
@@ -167,7 +167,7 @@ impl Deliverer {
             kind: claimed.kind.clone(),
             status: outcome.and_then(status),
             error: error.map(str::to_owned),
-            duration: at - began,
+            duration: at - started_at,
             at,
             state: delivery_state(decision),
         };
@@ -180,7 +180,7 @@ impl Deliverer {
 
     /// None when the endpoint's secret cannot be read: nobody could tell that it is us.
     fn request(&self, claimed: &ClaimedDelivery, timestamp: i64) -> Option<DeliveryRequest> {
-        let open = |sealed| self.cipher.open(sealed).as_ref().and_then(SecretBytes::of_hex);
+        let open = |sealed| self.cipher.open(sealed).as_ref().and_then(SecretBytes::from_hex);
         let mut secrets = vec![open(&claimed.secrets.current)?];
         secrets.extend(claimed.secrets.previous.as_ref().and_then(|(sealed, _)| open(sealed)));
         let event = WebhookEvent {
@@ -204,8 +204,8 @@ impl Deliverer {
     async fn record(&self, results: Vec<CompletedAttempt>) -> DelivererEvent {
         let attempts: Vec<Attempt> = results.iter().map(|completed| completed.attempt.clone()).collect();
         let health_updates = self.health_updates(&results);
-        let done = self.queue.finish(&attempts, &health_updates).await;
-        DelivererEvent::Recorded(results, done)
+        let recorded = self.queue.finish(&attempts, &health_updates).await;
+        DelivererEvent::Recorded(results, recorded)
     }
 
     /// What follows for the endpoints.
@@ -219,7 +219,7 @@ impl Deliverer {
         let now = self.clock.now();
         let health_update =
             |claimed: &ClaimedDelivery, decisions: &[DeliveryDecision]| match health(claimed.health, decisions, now) {
-                HealthChange::Keep => None,
+                HealthChange::Unchanged => None,
                 HealthChange::Recovered => Some(HealthUpdate::Recovered),
                 HealthChange::Failing(since) => Some(HealthUpdate::Failing {
                     known: claimed.health,
@@ -230,8 +230,8 @@ impl Deliverer {
                     known: claimed.health,
                     reason,
                     events: vec![
-                        Event::Notification(told(claimed, reason)),
-                        Event::Audit(switched_off(claimed, reason)),
+                        Event::Notification(disabled_notification(claimed, reason)),
+                        Event::Audit(disabled_audit(claimed, reason)),
                     ],
                 }),
             };
@@ -250,27 +250,28 @@ impl<'a> DelivererState<'a> {
         self.pending.push(Box::pin(event));
     }
 
-    /// Whether, of a deliverer that stops, nothing is left to wait for.
-    fn is_over(&self) -> bool {
-        self.queues.open() == 0 && self.results.is_empty() && !self.recording
+    /// Whether a stopping deliverer has no in-flight calls and no unrecorded results.
+    fn is_drained(&self) -> bool {
+        self.queues.in_flight() == 0 && self.results.is_empty() && !self.recording
     }
 
-    fn take_in(&mut self, event: DelivererEvent) {
+    fn apply(&mut self, event: DelivererEvent) {
         let deliverer = self.deliverer;
         match event {
             DelivererEvent::Completed(completed) => {
-                let well = completed.decision == DeliveryDecision::Delivered && completed.attempt.duration <= QUICK;
-                self.queues.completed(completed.claimed.key.endpoint_id, well);
+                let fast_success =
+                    completed.decision == DeliveryDecision::Delivered && completed.attempt.duration <= FAST_RESPONSE;
+                self.queues.completed(completed.claimed.key.endpoint_id, fast_success);
                 self.results.push(*completed);
             }
             DelivererEvent::Claimed(Ok(claimed), took) => {
                 let found = !claimed.is_empty();
                 self.queues.enqueue(claimed, deliverer.clock.now() - took);
-                let rest = (took * CLAIM_REST).max(SHORTEST_REST).unsigned_abs();
+                let delay = (took * CLAIM_DELAY_FACTOR).max(MIN_CLAIM_DELAY).unsigned_abs();
                 self.spawn(async move {
                     match found {
-                        true => deliverer.signal.rest(rest).await,
-                        false => deliverer.signal.wait_for_work(IDLE).await,
+                        true => deliverer.signal.rest(delay).await,
+                        false => deliverer.signal.wait_for_work(IDLE_WAIT).await,
                     }
                     DelivererEvent::ClaimAgain
                 });
@@ -278,7 +279,7 @@ impl<'a> DelivererState<'a> {
             DelivererEvent::Claimed(Err(error), _) => {
                 deliverer.signal.failed("claiming deliveries", &error);
                 self.spawn(async {
-                    deliverer.signal.rest(FAULT).await;
+                    deliverer.signal.rest(STORE_ERROR_DELAY).await;
                     DelivererEvent::ClaimAgain
                 });
             }
@@ -288,19 +289,19 @@ impl<'a> DelivererState<'a> {
                 deliverer.signal.failed("recording deliveries", &error);
                 self.results.extend(results);
                 self.spawn(async {
-                    deliverer.signal.rest(FAULT).await;
+                    deliverer.signal.rest(STORE_ERROR_DELAY).await;
                     DelivererEvent::RecordAgain
                 });
             }
             DelivererEvent::ClaimAgain => self.claiming = false,
             DelivererEvent::RecordAgain => self.recording = false,
-            DelivererEvent::GivenBack => {}
+            DelivererEvent::Released => {}
             DelivererEvent::Stopped => self.stopping = true,
         }
     }
 
-    /// Begins what can begin.
-    fn go_on(&mut self) {
+    /// Starts every operation that may start.
+    fn start_operations(&mut self) {
         let deliverer = self.deliverer;
         if !self.stopping {
             self.start_calls();
@@ -309,16 +310,16 @@ impl<'a> DelivererState<'a> {
             {
                 self.claiming = true;
                 self.spawn(async move {
-                    let began = deliverer.clock.now();
+                    let started_at = deliverer.clock.now();
                     let claimed = deliverer.queue.claim(&request, LEASE).await;
-                    let took = (deliverer.clock.now() - began).max(Duration::ZERO);
+                    let took = (deliverer.clock.now() - started_at).max(Duration::ZERO);
                     DelivererEvent::Claimed(claimed, took)
                 });
             }
         }
         if !self.recording && !self.results.is_empty() {
             self.recording = true;
-            let batch = self.results.drain(..self.results.len().min(BATCH)).collect();
+            let batch = self.results.drain(..self.results.len().min(RECORD_BATCH)).collect();
             self.spawn(deliverer.record(batch));
         }
     }
@@ -327,12 +328,12 @@ impl<'a> DelivererState<'a> {
         let deliverer = self.deliverer;
         let now = deliverer.clock.now();
         let mut stale = Vec::new();
-        while self.results.len() < UNRECORDED
+        while self.results.len() < MAX_UNRECORDED
             && let Some((claimed, at)) = self.queues.start()
         {
-            // It waited too long behind slow ones of its endpoint: whoever claims it next has the time.
-            if now - at > FRESH {
-                self.queues.dismissed(claimed.key.endpoint_id);
+            // It waited too long behind slow deliveries of its endpoint. A new claim gets a full lease.
+            if now - at > MAX_CLAIM_AGE {
+                self.queues.release(claimed.key.endpoint_id);
                 stale.push(claimed);
                 continue;
             }
@@ -340,8 +341,8 @@ impl<'a> DelivererState<'a> {
         }
         if !stale.is_empty() {
             self.spawn(async move {
-                deliverer.give_back(stale).await;
-                DelivererEvent::GivenBack
+                deliverer.release_claims(stale).await;
+                DelivererEvent::Released
             });
         }
     }
@@ -362,8 +363,8 @@ fn delivery_state(decision: DeliveryDecision) -> DeliveryState {
     }
 }
 
-/// The entry of a change that nobody made: the log says of every webhook when it was switched off.
-fn switched_off(claimed: &ClaimedDelivery, reason: DisabledReason) -> Audit {
+/// The audit entry of an endpoint that Recado disabled. It has no user.
+fn disabled_audit(claimed: &ClaimedDelivery, reason: DisabledReason) -> Audit {
     Audit {
         user_id: None,
         action: AuditAction::Update,
@@ -375,23 +376,25 @@ fn switched_off(claimed: &ClaimedDelivery, reason: DisabledReason) -> Audit {
     }
 }
 
-/// What the account is told of an endpoint that was switched off: its name and host, since the rest of a URL may hold
-/// secrets.
-fn told(claimed: &ClaimedDelivery, reason: DisabledReason) -> NotificationDraft {
-    let why = match reason {
-        DisabledReason::Gone => "it answered 410 Gone".to_owned(),
+/// The notification about a disabled endpoint. It shows the host instead of the URL, which may hold secrets.
+fn disabled_notification(claimed: &ClaimedDelivery, reason: DisabledReason) -> NotificationDraft {
+    let cause = match reason {
+        DisabledReason::Gone => "it responded with 410 Gone".to_owned(),
         DisabledReason::Failing => match claimed.health {
             Health::Failing { since, .. } => {
-                format!("nothing but failures since {}", crate::shared::timestamp::format(since))
+                format!(
+                    "all attempts have failed since {}",
+                    crate::shared::timestamp::format(since)
+                )
             }
-            Health::Well => "nothing but failures".to_owned(),
+            Health::Well => "all attempts failed".to_owned(),
         },
     };
     NotificationDraft {
         kind: NotificationKind::Warning,
         title: "Webhook disabled".to_owned(),
         message: format!(
-            "Deliveries of {} to {} were switched off: {why}.",
+            "Webhook {} was disabled and no longer delivers to {}: {cause}.",
             claimed.name,
             host(&claimed.url)
         ),
@@ -402,5 +405,5 @@ fn told(claimed: &ClaimedDelivery, reason: DisabledReason) -> NotificationDraft 
 fn host(url: &str) -> String {
     let url = url::Url::parse(url).ok();
     let host = url.as_ref().and_then(url::Url::host_str);
-    host.unwrap_or("its address").to_owned()
+    host.unwrap_or("its URL").to_owned()
 }

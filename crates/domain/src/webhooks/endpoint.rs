@@ -4,15 +4,15 @@ use super::{Direction, StoredWebhook, WebhookInput};
 use crate::egress::{AllowList, Target};
 use crate::shared::{FieldErrors, WebhookKind, redacted_debug, text};
 
-const NAME_CHARS: usize = 100;
-const EVENTS: usize = 50;
+const MAX_NAME_CHARS: usize = 100;
+const MAX_EVENTS: usize = 50;
 
 /// Stands for every kind of event, also those of later versions.
 const ALL_EVENTS: &str = "*";
 
-/// What addresses an endpoint may have.
-pub(super) struct Addresses<'a> {
-    /// Whether plain HTTP will do.
+/// Rules for the URL of an endpoint.
+pub(super) struct UrlRules<'a> {
+    /// Whether plain HTTP is allowed.
     pub(super) plain_http: bool,
     /// What may be called of the private networks.
     pub(super) allow: &'a AllowList,
@@ -20,7 +20,7 @@ pub(super) struct Addresses<'a> {
 
 /// What an input says of an endpoint.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Content {
+pub(super) struct EndpointFields {
     pub(super) name: String,
     pub(super) url: Option<String>,
     pub(super) events: Vec<String>,
@@ -28,11 +28,10 @@ pub(super) struct Content {
     pub(super) is_active: bool,
 }
 
-redacted_debug!(Content {});
+redacted_debug!(EndpointFields {});
 
-impl Content {
-    /// What a stored endpoint says.
-    pub(super) fn of(stored: &StoredWebhook) -> Self {
+impl EndpointFields {
+    pub(super) fn from_stored(stored: &StoredWebhook) -> Self {
         let webhook = &stored.webhook;
         Self {
             name: webhook.name.clone(),
@@ -46,35 +45,35 @@ impl Content {
 
 /// What a new endpoint says, or a stored one is to say.
 pub(super) fn merge(
-    stored: Option<Content>,
+    stored: Option<EndpointFields>,
     input: WebhookInput,
-    addresses: &Addresses<'_>,
-) -> Result<Content, FieldErrors> {
+    url_rules: &UrlRules<'_>,
+) -> Result<EndpointFields, FieldErrors> {
     let mut errors = FieldErrors::default();
     let is_new = stored.is_none();
-    let stored = stored.unwrap_or_else(|| Content {
+    let stored = stored.unwrap_or_else(|| EndpointFields {
         name: String::new(),
         url: None,
         events: Vec::new(),
         direction: Direction::Outbound,
         is_active: true,
     });
-    let direction = direction(stored.direction, is_new, input.direction.as_deref(), &mut errors);
-    // What is stored is not checked again: a change of something else must not fail because of it.
-    let given_name = input
+    let direction = merge_direction(stored.direction, is_new, input.direction.as_deref(), &mut errors);
+    // Stored fields are not validated again: a stored value must not make the change of another field fail.
+    let new_name = input
         .name
         .or(is_new.then(String::new))
         .map(|name| text::sanitize(&name));
-    if given_name
+    if new_name
         .as_ref()
-        .is_some_and(|name| name.is_empty() || name.chars().count() > NAME_CHARS)
+        .is_some_and(|name| name.is_empty() || name.chars().count() > MAX_NAME_CHARS)
     {
         errors.add("name", "must have 1 to 100 characters");
     }
-    let name = given_name.unwrap_or(stored.name);
+    let name = new_name.unwrap_or(stored.name);
     let events = match input.events {
-        Some(events) => checked_events(events, &mut errors),
-        // What an inbound endpoint is told of is the caller's choice, whatever stands here.
+        Some(events) => validate_events(events, &mut errors),
+        // An inbound endpoint ignores `events`: its caller chooses the event types.
         None if is_new && direction == Direction::Inbound => vec![ALL_EVENTS.to_owned()],
         None if is_new => {
             errors.add("events", "is required");
@@ -84,14 +83,14 @@ pub(super) fn merge(
     };
     let checks_url = is_new || input.url.is_some();
     let url = match input.url {
-        Some(given) => checked_url(given, addresses, &mut errors),
+        Some(requested) => validate_url(requested, url_rules, &mut errors),
         None => stored.url,
     };
     if checks_url && direction == Direction::Outbound && url.is_none() && !errors.0.contains_key("url") {
         errors.add("url", "is required");
     }
     errors.into_result()?;
-    Ok(Content {
+    Ok(EndpointFields {
         name,
         url,
         events,
@@ -100,31 +99,31 @@ pub(super) fn merge(
     })
 }
 
-fn direction(stored: Direction, is_new: bool, given: Option<&str>, errors: &mut FieldErrors) -> Direction {
-    match given.map(str::parse) {
+fn merge_direction(stored: Direction, is_new: bool, requested: Option<&str>, errors: &mut FieldErrors) -> Direction {
+    match requested.map(str::parse) {
         None => stored,
         Some(Err(message)) => {
             errors.add("direction", message);
             stored
         }
-        Some(Ok(given)) if !is_new && given != stored => {
+        Some(Ok(requested)) if !is_new && requested != stored => {
             errors.add("direction", "cannot be changed: create another webhook");
             stored
         }
-        Some(Ok(given)) => given,
+        Some(Ok(requested)) => requested,
     }
 }
 
-/// Each kind once, in the order given; `*` stands for all.
-fn checked_events(given: Vec<String>, errors: &mut FieldErrors) -> Vec<String> {
-    if given.is_empty() || given.len() > EVENTS {
-        errors.add("events", format!("must have 1 to {EVENTS} items"));
+/// Validates event types and removes duplicates. `*` means all types.
+fn validate_events(requested: Vec<String>, errors: &mut FieldErrors) -> Vec<String> {
+    if requested.is_empty() || requested.len() > MAX_EVENTS {
+        errors.add("events", format!("must have 1 to {MAX_EVENTS} items"));
     }
     let mut events: Vec<String> = Vec::new();
-    for (index, kind) in given.into_iter().enumerate().take(EVENTS) {
+    for (index, kind) in requested.into_iter().enumerate().take(MAX_EVENTS) {
         if kind != ALL_EVENTS && kind.parse::<WebhookKind>().is_err() {
-            let known = kind.parse::<WebhookKind>().err().unwrap_or_default();
-            errors.add(format!("events[{index}]"), format!("{known}, or *"));
+            let message = kind.parse::<WebhookKind>().err().unwrap_or_default();
+            errors.add(format!("events[{index}]"), format!("{message}, or *"));
         } else if !events.contains(&kind) {
             events.push(kind);
         }
@@ -132,28 +131,28 @@ fn checked_events(given: Vec<String>, errors: &mut FieldErrors) -> Vec<String> {
     events
 }
 
-/// An inbound endpoint may say where its caller is, by the same rules: nothing is delivered there.
-fn checked_url(given: Option<String>, addresses: &Addresses<'_>, errors: &mut FieldErrors) -> Option<String> {
-    // An empty address is none, for forms that always send the field.
-    let given = given.filter(|url| !url.is_empty())?;
-    match Target::written(&given, addresses.allow) {
+/// Validates the URL. An inbound endpoint may name its caller's URL under the same rules, but receives no deliveries.
+fn validate_url(requested: Option<String>, url_rules: &UrlRules<'_>, errors: &mut FieldErrors) -> Option<String> {
+    // HTML forms always send the field, so an empty URL counts as absent.
+    let requested = requested.filter(|url| !url.is_empty())?;
+    match Target::written(&requested, url_rules.allow) {
         Err(refusal) => errors.add("url", refusal.to_string()),
-        Ok(target) if !target.is_secure() && !addresses.plain_http => errors.add("url", "must be an https address"),
+        Ok(target) if !target.is_secure() && !url_rules.plain_http => errors.add("url", "must be an https address"),
         Ok(_) => {}
     }
-    Some(given)
+    Some(requested)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn checked(stored: Option<Content>, input: WebhookInput) -> Result<Content, Vec<String>> {
-        let addresses = Addresses {
+    fn merge_input(stored: Option<EndpointFields>, input: WebhookInput) -> Result<EndpointFields, Vec<String>> {
+        let url_rules = UrlRules {
             plain_http: false,
             allow: &AllowList::default(),
         };
-        merge(stored, input, &addresses).map_err(|errors| errors.0.into_keys().collect())
+        merge(stored, input, &url_rules).map_err(|errors| errors.0.into_keys().collect())
     }
 
     fn input(name: &str, url: &str, events: &[&str]) -> WebhookInput {
@@ -165,22 +164,22 @@ mod tests {
         }
     }
 
-    fn fine() -> WebhookInput {
+    fn valid_input() -> WebhookInput {
         input("n", "https://e.example", &["*"])
     }
 
     #[test]
-    fn a_new_endpoint_has_a_name_an_address_and_events() {
-        let given = input(
+    fn endpoint_create_requires_name_url_and_events() {
+        let requested = input(
             " Loja <b>CI</b> ",
             "https://e.example",
             &["message.sent", "*", "message.sent"],
         );
-        let made = checked(None, given).unwrap();
-        assert_eq!((made.name.as_str(), made.events.len()), ("Loja CI", 2));
-        assert!(made.is_active && made.direction == Direction::Outbound);
+        let endpoint = merge_input(None, requested).unwrap();
+        assert_eq!((endpoint.name.as_str(), endpoint.events.len()), ("Loja CI", 2));
+        assert!(endpoint.is_active && endpoint.direction == Direction::Outbound);
         let many = vec!["*"; 51];
-        for (given, expected) in [
+        for (requested, expected) in [
             (WebhookInput::default(), vec!["events", "name", "url"]),
             (input("", "https://e.example", &["*"]), vec!["name"]),
             (input(&"é".repeat(101), "https://e.example", &["*"]), vec!["name"]),
@@ -196,76 +195,79 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                checked(None, given.clone()),
+                merge_input(None, requested.clone()),
                 Err(expected.into_iter().map(String::from).collect()),
-                "{given:?}"
+                "{requested:?}"
             );
         }
-        assert!(checked(None, input(&"é".repeat(100), "https://e.example", &["test.ping"])).is_ok());
+        assert!(merge_input(None, input(&"é".repeat(100), "https://e.example", &["test.ping"])).is_ok());
     }
 
     #[test]
-    fn an_inbound_one_may_have_an_address_and_stays_what_it_is() {
+    fn inbound_endpoint_url_is_optional_and_direction_is_fixed() {
         let inbound = |url: Option<&str>| WebhookInput {
             url: url.map(|url| Some(url.to_owned())),
             direction: Some("inbound".into()),
-            ..fine()
+            ..valid_input()
         };
-        let addressed = checked(None, inbound(Some("https://e.example"))).unwrap();
+        let addressed = merge_input(None, inbound(Some("https://e.example"))).unwrap();
         assert_eq!(addressed.url.as_deref(), Some("https://e.example"));
         for wrong in ["http://e.example", "https://10.0.0.1/", "https://e.example/#part", "x"] {
             assert_eq!(
-                checked(None, inbound(Some(wrong))),
+                merge_input(None, inbound(Some(wrong))),
                 Err(vec!["url".to_owned()]),
                 "{wrong}"
             );
         }
         for none in [None, Some("")] {
-            let made = checked(None, inbound(none)).unwrap();
-            assert_eq!((made.direction, &made.url), (Direction::Inbound, &None));
+            let endpoint = merge_input(None, inbound(none)).unwrap();
+            assert_eq!((endpoint.direction, &endpoint.url), (Direction::Inbound, &None));
         }
         let cleared = WebhookInput {
             url: Some(None),
             ..WebhookInput::default()
         };
-        assert_eq!(checked(Some(addressed), cleared).unwrap().url, None);
-        let wordless = WebhookInput {
+        assert_eq!(merge_input(Some(addressed), cleared).unwrap().url, None);
+        let without_events = WebhookInput {
             events: None,
             ..inbound(None)
         };
-        let made = checked(None, wordless).unwrap();
-        assert_eq!(made.events, ["*"]);
-        let silent = WebhookInput {
+        let endpoint = merge_input(None, without_events).unwrap();
+        assert_eq!(endpoint.events, ["*"]);
+        let no_events = WebhookInput {
             events: Some(vec![]),
             ..inbound(None)
         };
-        assert_eq!(checked(None, silent), Err(vec!["events".to_owned()]));
-        let turned = WebhookInput {
+        assert_eq!(merge_input(None, no_events), Err(vec!["events".to_owned()]));
+        let outbound = WebhookInput {
             direction: Some("outbound".into()),
             ..WebhookInput::default()
         };
-        assert_eq!(checked(Some(made), turned), Err(vec!["direction".to_owned()]));
-        let sideways = WebhookInput {
+        assert_eq!(merge_input(Some(endpoint), outbound), Err(vec!["direction".to_owned()]));
+        let unknown_direction = WebhookInput {
             direction: Some("sideways".into()),
-            ..fine()
+            ..valid_input()
         };
-        assert_eq!(checked(None, sideways), Err(vec!["direction".to_owned()]));
+        assert_eq!(merge_input(None, unknown_direction), Err(vec!["direction".to_owned()]));
     }
 
     #[test]
-    fn a_change_keeps_what_it_does_not_name() {
-        let stored = checked(None, fine()).unwrap();
-        assert_eq!(checked(Some(stored.clone()), WebhookInput::default()).unwrap(), stored);
+    fn endpoint_update_keeps_absent_fields() {
+        let stored = merge_input(None, valid_input()).unwrap();
+        assert_eq!(
+            merge_input(Some(stored.clone()), WebhookInput::default()).unwrap(),
+            stored
+        );
         let off = WebhookInput {
             is_active: Some(false),
             ..WebhookInput::default()
         };
-        let changed = checked(Some(stored.clone()), off).unwrap();
+        let changed = merge_input(Some(stored.clone()), off).unwrap();
         assert!(!changed.is_active && changed.url == stored.url && changed.events == stored.events);
-        let nowhere = WebhookInput {
+        let without_url = WebhookInput {
             url: Some(None),
             ..WebhookInput::default()
         };
-        assert_eq!(checked(Some(stored), nowhere), Err(vec!["url".to_owned()]));
+        assert_eq!(merge_input(Some(stored), without_url), Err(vec!["url".to_owned()]));
     }
 }

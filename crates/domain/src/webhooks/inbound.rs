@@ -91,9 +91,8 @@ pub enum InboundCallError {
     Webhook(#[from] WebhookError),
 }
 
-/// The use case of inbound endpoints.
-pub struct Inbound {
-    /// Endpoints and logs.
+/// The use cases of inbound endpoints.
+pub struct InboundWebhooks {
     pub store: Arc<dyn InboundStore>,
     /// Takes in orders and events.
     pub ingestion: Ingestion,
@@ -107,8 +106,8 @@ pub struct Inbound {
     pub ids: Arc<dyn Ids>,
 }
 
-impl Inbound {
-    /// Finds the endpoint of a call, and refuses what its headers alone rule out: before any of the body is read.
+impl InboundWebhooks {
+    /// Finds the endpoint of a call and checks the headers. The caller reads the body only after this succeeds.
     pub async fn open(&self, id: WebhookId, headers: [Option<&str>; 3]) -> Result<InboundEndpoint, InboundCallError> {
         let found = self.store.endpoint(id).await.map_err(WebhookError::from)?;
         let (account, stored) = found.ok_or(InboundCallError::NotFound)?;
@@ -121,22 +120,22 @@ impl Inbound {
     pub async fn receive(&self, endpoint: InboundEndpoint, call: InboundCall<'_>) -> Result<(), InboundCallError> {
         let InboundEndpoint { id, account, stored } = endpoint;
         let message_id = verify(&self.secrets(&stored), call.headers, call.body, self.clock.now())?;
-        let taken = self.store.is_taken(account, id, message_id).await;
-        if taken.map_err(WebhookError::from)? {
+        let duplicate = self.store.is_taken(account, id, message_id).await;
+        if duplicate.map_err(WebhookError::from)? {
             return Ok(());
         }
-        let (payload, kind) = read(call.body);
+        let (payload, kind) = parse_body(call.body);
         let (kind, outcome) = match kind {
             Ok(kind) => {
-                let outcome = self.carry_out(account, id, message_id, &kind, &payload).await;
+                let outcome = self.apply(account, id, message_id, &kind, &payload).await;
                 (kind, outcome)
             }
             Err(errors) => (UNREADABLE.to_owned(), Err(errors.into())),
         };
         let (response_status, error) = match &outcome {
             Ok(()) => (200, None),
-            Err(InboundCallError::Invalid(errors)) => (422, Some(told(errors))),
-            // Not answered for good: the sender comes again, and nothing was taken.
+            Err(InboundCallError::Invalid(errors)) => (422, Some(summarize(errors))),
+            // An internal error is not logged: the sender repeats the call, and its `webhook-id` must stay unused.
             Err(_) => return outcome,
         };
         let entry = InboundLogEntry {
@@ -144,7 +143,7 @@ impl Inbound {
             endpoint_id: id,
             message_id: message_id.to_owned(),
             event_type: kind,
-            payload: shown(payload, call.body.len()),
+            payload: logged_payload(payload, call.body.len()),
             response_status,
             error,
             at: self.clock.now(),
@@ -160,12 +159,12 @@ impl Inbound {
         let previous = endpoint.secrets.previous.as_ref().filter(|(_, until)| *until > now);
         let sealed = std::iter::once(&endpoint.secrets.current).chain(previous.map(|(sealed, _)| sealed));
         sealed
-            .filter_map(|sealed| SecretBytes::of_hex(&self.cipher.open(sealed)?))
+            .filter_map(|sealed| SecretBytes::from_hex(&self.cipher.open(sealed)?))
             .collect()
     }
 
-    /// Kinds that mean nothing to us are logged all the same: the account may read them there.
-    async fn carry_out(
+    /// Applies an event by its type. Unknown types succeed without effect: the account can read them in its logs.
+    async fn apply(
         &self,
         account: AccountId,
         id: WebhookId,
@@ -175,20 +174,20 @@ impl Inbound {
     ) -> Result<(), InboundCallError> {
         match kind {
             "metric.recorded" => {
-                let mut event: EventInput = item(data(payload)?)?;
-                event.id.get_or_insert_with(|| named_after(id, message_id).into());
-                ingested(self.ingestion.events(account, vec![event]).await)
+                let mut event: EventInput = parse_item(event_data(payload)?)?;
+                event.id.get_or_insert_with(|| derive_event_id(id, message_id).into());
+                map_ingestion_result(self.ingestion.events(account, vec![event]).await)
             }
-            "order.recorded" => ingested(
+            "order.recorded" => map_ingestion_result(
                 self.ingestion
-                    .orders(account, vec![item::<OrderInput>(data(payload)?)?])
+                    .orders(account, vec![parse_item::<OrderInput>(event_data(payload)?)?])
                     .await,
             ),
-            "contact.upserted" => match self.contacts.upsert(account, &data(payload)?).await {
+            "contact.upserted" => match self.contacts.upsert(account, &event_data(payload)?).await {
                 Ok(_) => Ok(()),
-                Err(ContactError::Invalid(FieldErrors(faults))) => {
+                Err(ContactError::Invalid(FieldErrors(field_errors))) => {
                     let within = |(field, messages)| (format!("data.{field}"), messages);
-                    Err(FieldErrors(faults.into_iter().map(within).collect()).into())
+                    Err(FieldErrors(field_errors.into_iter().map(within).collect()).into())
                 }
                 Err(ContactError::Conflict(conflict)) => Err(WebhookError::from(conflict).into()),
                 Err(ContactError::Store(error)) => Err(WebhookError::from(error).into()),
@@ -199,20 +198,20 @@ impl Inbound {
     }
 }
 
-/// What the log is to show of a body, and the kind that it names. The log's payload is an object: what is none, cannot
-/// be read or cannot be stored is an empty one there.
-fn read(body: &[u8]) -> (Value, Result<String, FieldErrors>) {
-    let wrong = |field: &str, message: &str| Err(FieldErrors::one(field, message));
+/// Parses a body into the payload to log and the event type. A logged payload is an object: a body that is not an
+/// object, not JSON, or cannot be stored is logged as an empty object.
+fn parse_body(body: &[u8]) -> (Value, Result<String, FieldErrors>) {
+    let invalid = |field: &str, message: &str| Err(FieldErrors::one(field, message));
     let Ok(payload) = serde_json::from_slice::<Value>(body) else {
-        return (json!({}), wrong("body", "is not JSON"));
+        return (json!({}), invalid("body", "is not JSON"));
     };
     if text::holds_nul(&payload) {
-        return (json!({}), wrong("body", "holds a NUL character"));
+        return (json!({}), invalid("body", "contains a NUL character"));
     }
     let kind = payload.get("type").and_then(Value::as_str);
     let kind = match kind.filter(|kind| (1..=KIND_CHARS).contains(&kind.chars().count())) {
         Some(kind) => Ok(kind.to_owned()),
-        None => wrong("type", "must be a text of 1 to 100 characters"),
+        None => invalid("type", "must be a string of 1 to 100 characters"),
     };
     match payload.is_object() {
         true => (payload, kind),
@@ -220,7 +219,7 @@ fn read(body: &[u8]) -> (Value, Result<String, FieldErrors>) {
     }
 }
 
-fn shown(payload: Value, bytes: usize) -> Value {
+fn logged_payload(payload: Value, bytes: usize) -> Value {
     if bytes > LOGGED_BYTES {
         json!({ "omitted_bytes": bytes })
     } else {
@@ -228,33 +227,33 @@ fn shown(payload: Value, bytes: usize) -> Value {
     }
 }
 
-/// What there is to a kind that is carried out.
-fn data(payload: &Value) -> Result<Map<String, Value>, FieldErrors> {
+/// Returns the object in `data`.
+fn event_data(payload: &Value) -> Result<Map<String, Value>, FieldErrors> {
     let data = payload.get("data").and_then(Value::as_object).cloned();
     data.ok_or_else(|| FieldErrors::one("data", "must be an object"))
 }
 
-fn item<T: DeserializeOwned>(data: Map<String, Value>) -> Result<T, FieldErrors> {
+fn parse_item<T: DeserializeOwned>(data: Map<String, Value>) -> Result<T, FieldErrors> {
     T::deserialize(Strict::new(Value::Object(data))).map_err(|error| FieldErrors::one("data", error.to_string()))
 }
 
-/// Faults of the one item of a batch, named by their place in the call.
-fn ingested<T>(result: Result<T, IngestionError>) -> Result<(), InboundCallError> {
+/// Maps the result of a batch of one item: a field path such as `events[0].name` becomes `data.name`.
+fn map_ingestion_result<T>(result: Result<T, IngestionError>) -> Result<(), InboundCallError> {
     match result {
         Ok(_) => Ok(()),
-        Err(IngestionError::Invalid(FieldErrors(faults))) => {
+        Err(IngestionError::Invalid(FieldErrors(field_errors))) => {
             let renamed = |(path, messages): (String, Vec<String>)| {
                 let field = path.split_once("[0]").map_or("", |(_, field)| field);
                 (format!("data{field}"), messages)
             };
-            Err(FieldErrors(faults.into_iter().map(renamed).collect()).into())
+            Err(FieldErrors(field_errors.into_iter().map(renamed).collect()).into())
         }
         Err(IngestionError::Store(error)) => Err(WebhookError::from(error).into()),
     }
 }
 
-/// The id of what has none of its own: the same whenever the call is repeated.
-fn named_after(endpoint: WebhookId, message_id: &str) -> Uuid {
+/// Derives the id of an event without one from the endpoint and `webhook-id`, so that a repeated call has the same id.
+fn derive_event_id(endpoint: WebhookId, message_id: &str) -> Uuid {
     let digest = Sha256::new()
         .chain_update(endpoint.0)
         .chain_update(message_id)
@@ -264,10 +263,10 @@ fn named_after(endpoint: WebhookId, message_id: &str) -> Uuid {
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-fn told(errors: &FieldErrors) -> String {
-    let faults = errors
+fn summarize(errors: &FieldErrors) -> String {
+    let field_errors = errors
         .0
         .iter()
         .map(|(field, messages)| format!("{field} {}", messages.join(", ")));
-    faults.collect::<Vec<_>>().join("; ")
+    field_errors.collect::<Vec<_>>().join("; ")
 }

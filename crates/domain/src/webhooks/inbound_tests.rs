@@ -9,8 +9,8 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{
-    Direction, Inbound, InboundCall, InboundCallError, InboundLogEntry, MockInboundStore, SealedSecrets, SecretBytes,
-    StoredWebhook, Webhook, sign,
+    Direction, InboundCall, InboundCallError, InboundLogEntry, InboundWebhooks, MockInboundStore, SealedSecrets,
+    SecretBytes, StoredWebhook, Webhook, sign,
 };
 use crate::contacts::{Contacts, MockContactStore, UpsertOutcome};
 use crate::ingestion::{Ingestion, IngestionOutcome, IngestionResult, MockIngestionStore};
@@ -24,10 +24,10 @@ const ACCOUNT: AccountId = AccountId(Uuid::from_u128(9));
 const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const OLD_SECRET: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
-/// Seals nothing.
-struct Open;
+/// A cipher that does not encrypt.
+struct PlainCipher;
 
-impl Cipher for Open {
+impl Cipher for PlainCipher {
     fn seal(&self, secret: &SecretString) -> Sealed {
         use secrecy::ExposeSecret as _;
         Sealed(secret.expose_secret().as_bytes().to_vec())
@@ -65,19 +65,19 @@ fn endpoint() -> StoredWebhook {
 #[derive(Default)]
 struct Fixture {
     entries: Arc<Mutex<Vec<InboundLogEntry>>>,
-    taken: bool,
-    broken: bool,
+    duplicate: bool,
+    store_fails: bool,
     event_ids: Arc<Mutex<Vec<MetricEventId>>>,
 }
 
 impl Fixture {
-    fn inbound(&self, now: OffsetDateTime) -> Inbound {
+    fn inbound(&self, now: OffsetDateTime) -> InboundWebhooks {
         let mut store = MockInboundStore::new();
         store
             .expect_endpoint()
             .returning(|id| Ok((id == ENDPOINT).then(|| (ACCOUNT, endpoint()))));
-        let taken = self.taken;
-        store.expect_is_taken().returning(move |_, _, _| Ok(taken));
+        let duplicate = self.duplicate;
+        store.expect_is_taken().returning(move |_, _, _| Ok(duplicate));
         let entries = self.entries.clone();
         store.expect_log().returning(move |account, entry| {
             assert_eq!(account, ACCOUNT);
@@ -85,9 +85,9 @@ impl Fixture {
             Ok(())
         });
         let mut ingested = MockIngestionStore::new();
-        let (seen, broken) = (self.event_ids.clone(), self.broken);
+        let (seen, store_fails) = (self.event_ids.clone(), self.store_fails);
         ingested.expect_events().returning(move |_, drafts, _| {
-            if broken {
+            if store_fails {
                 return Err(StoreError::Unavailable("gone".into()));
             }
             seen.lock().unwrap().extend(drafts.iter().map(|draft| draft.id));
@@ -102,11 +102,11 @@ impl Fixture {
             }
         });
         let (clock, ids) = (Arc::new(clock(now)), Arc::new(ids()));
-        Inbound {
+        InboundWebhooks {
             store: Arc::new(store),
             ingestion: Ingestion::new(Arc::new(ingested), clock.clone(), ids.clone()),
             contacts: Contacts::new(Arc::new(contacts), clock.clone(), ids.clone()),
-            cipher: Arc::new(Open),
+            cipher: Arc::new(PlainCipher),
             clock,
             ids,
         }
@@ -124,7 +124,7 @@ impl Fixture {
         now: OffsetDateTime,
     ) -> Result<(), InboundCallError> {
         let body = body.to_string();
-        let secret = SecretBytes::of_hex(&SecretString::from(secret)).unwrap();
+        let secret = SecretBytes::from_hex(&SecretString::from(secret)).unwrap();
         let signatures = sign(&[secret], "msg_1", at.unix_timestamp(), body.as_bytes());
         let call = InboundCall {
             headers: [
@@ -165,15 +165,15 @@ fn metric() -> Value {
         "data": { "metric_name": "visit", "contact_phone": "+5511961234567", "source": "site" } })
 }
 
-fn faults(error: InboundCallError) -> Vec<String> {
+fn invalid_fields(error: InboundCallError) -> Vec<String> {
     match error {
-        InboundCallError::Invalid(FieldErrors(faults)) => faults.into_keys().collect(),
+        InboundCallError::Invalid(FieldErrors(invalid_fields)) => invalid_fields.into_keys().collect(),
         other => panic!("{other:?}"),
     }
 }
 
 #[tokio::test]
-async fn what_is_proved_is_carried_out_and_logged() {
+async fn verified_inbound_call_is_applied_and_logged() {
     let fixture = Fixture::default();
     fixture.receive(&metric()).await.unwrap();
     let contact = json!({ "type": "contact.upserted", "data": { "name": "Ana", "phone": "+5511961234567" } });
@@ -182,8 +182,8 @@ async fn what_is_proved_is_carried_out_and_logged() {
         .receive(&json!({ "type": "something.else", "data": {} }))
         .await
         .unwrap();
-    let wanted = ["metric.recorded", "contact.upserted", "something.else"].map(|kind| (kind.to_owned(), 200));
-    assert_eq!(fixture.logged(), wanted);
+    let expected = ["metric.recorded", "contact.upserted", "something.else"].map(|kind| (kind.to_owned(), 200));
+    assert_eq!(fixture.logged(), expected);
     let entry = fixture.entries.lock().unwrap()[0].clone();
     assert_eq!(
         (entry.id, entry.message_id.as_str()),
@@ -193,7 +193,7 @@ async fn what_is_proved_is_carried_out_and_logged() {
 }
 
 #[tokio::test]
-async fn of_kinds_that_mean_nothing_to_us_the_whole_call_is_logged() {
+async fn inbound_call_of_unknown_type_is_logged_completely() {
     let calls = [
         json!({ "type": "shop.ping" }),
         json!({ "type": "shop.list", "data": [1, 2] }),
@@ -204,18 +204,18 @@ async fn of_kinds_that_mean_nothing_to_us_the_whole_call_is_logged() {
     for call in &calls {
         fixture.receive(call).await.unwrap();
     }
-    // Without a type nobody knows what it is; what it says can be read in the log all the same.
-    let nameless = json!({ "data": { "left": 3 } });
-    assert_eq!(faults(fixture.receive(&nameless).await.unwrap_err()), ["type"]);
+    // A body without a type is rejected, but its log has the payload.
+    let untyped = json!({ "data": { "left": 3 } });
+    assert_eq!(invalid_fields(fixture.receive(&untyped).await.unwrap_err()), ["type"]);
     let entries = fixture.entries.lock().unwrap();
     let payloads: Vec<&Value> = entries.iter().map(|entry| &entry.payload).collect();
-    assert_eq!(payloads, calls.iter().chain([&nameless]).collect::<Vec<_>>());
+    assert_eq!(payloads, calls.iter().chain([&untyped]).collect::<Vec<_>>());
     let statuses: Vec<i32> = entries.iter().map(|entry| entry.response_status).collect();
     assert_eq!(statuses, [200, 200, 200, 200, 422]);
 }
 
 #[tokio::test]
-async fn of_a_large_call_the_log_shows_how_large_it_was() {
+async fn oversized_inbound_call_is_logged_by_its_size() {
     let fixture = Fixture::default();
     let large = |bytes: usize| {
         let frame = json!({ "type": "shop.list", "data": "" }).to_string().len();
@@ -232,7 +232,7 @@ async fn of_a_large_call_the_log_shows_how_large_it_was() {
 }
 
 #[tokio::test]
-async fn an_event_without_an_id_has_the_same_one_whenever_it_comes() {
+async fn inbound_event_without_id_gets_a_deterministic_id() {
     let fixture = Fixture::default();
     fixture.receive(&metric()).await.unwrap();
     fixture.receive(&metric()).await.unwrap();
@@ -243,12 +243,12 @@ async fn an_event_without_an_id_has_the_same_one_whenever_it_comes() {
 }
 
 #[tokio::test]
-async fn who_does_not_know_the_secret_now_is_refused_and_leaves_no_trace() {
+async fn unverified_inbound_call_is_rejected_and_not_logged() {
     let fixture = Fixture::default();
-    let other = "aa0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    let unknown_secret = "aa0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     let (minutes, second) = (Duration::minutes(5), Duration::SECOND);
     for (secret, at, now) in [
-        (other, NOW, NOW),
+        (unknown_secret, NOW, NOW),
         (SECRET, NOW - minutes - second, NOW),
         (SECRET, NOW + minutes + second, NOW),
         // The secret before signs for a day.
@@ -264,7 +264,7 @@ async fn who_does_not_know_the_secret_now_is_refused_and_leaves_no_trace() {
 }
 
 #[tokio::test]
-async fn an_unknown_endpoint_is_not_found() {
+async fn unknown_inbound_endpoint_is_not_found() {
     let call = InboundCall {
         headers: [None; 3],
         body: b"",
@@ -275,9 +275,9 @@ async fn an_unknown_endpoint_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_taken_changes_nothing_more() {
+async fn repeated_inbound_call_has_no_effect() {
     let fixture = Fixture {
-        taken: true,
+        duplicate: true,
         ..Fixture::default()
     };
     fixture.receive(&metric()).await.unwrap();
@@ -286,31 +286,31 @@ async fn a_call_that_was_taken_changes_nothing_more() {
 }
 
 #[tokio::test]
-async fn wrong_input_is_named_and_logged() {
+async fn invalid_inbound_call_is_reported_and_logged() {
     let fixture = Fixture::default();
-    let of = async |body: Value| faults(fixture.receive(&body).await.unwrap_err());
-    assert_eq!(of(json!([])).await, ["type"]);
-    assert_eq!(of(json!({ "type": "metric.recorded" })).await, ["data"]);
-    assert_eq!(of(json!({ "type": "a\u{0}", "data": {} })).await, ["body"]);
-    let nothing = of(json!({ "type": "metric.recorded", "data": {} })).await;
-    assert!(nothing.contains(&"data.metric_name".to_owned()), "{nothing:?}");
+    let invalid = async |body: Value| invalid_fields(fixture.receive(&body).await.unwrap_err());
+    assert_eq!(invalid(json!([])).await, ["type"]);
+    assert_eq!(invalid(json!({ "type": "metric.recorded" })).await, ["data"]);
+    assert_eq!(invalid(json!({ "type": "a\u{0}", "data": {} })).await, ["body"]);
+    let missing = invalid(json!({ "type": "metric.recorded", "data": {} })).await;
+    assert!(missing.contains(&"data.metric_name".to_owned()), "{missing:?}");
     assert_eq!(
-        of(json!({ "type": "order.recorded", "data": { "items": 1 } })).await,
+        invalid(json!({ "type": "order.recorded", "data": { "items": 1 } })).await,
         ["data"]
     );
     // A whole item but for its form: an array is no object.
     let mut order = json!({ "type": "order.recorded", "data": { "external_id": "1", "platform": "loja",
         "status": "paid", "total": 10, "items": [["7", "Bolo", 1, 10]], "placed_at": "2026-03-01T12:00:00Z" } });
-    assert_eq!(of(order.clone()).await, ["data"]);
+    assert_eq!(invalid(order.clone()).await, ["data"]);
     order["data"] = json!(["1"]);
-    assert_eq!(of(order).await, ["data"]);
+    assert_eq!(invalid(order).await, ["data"]);
     assert_eq!(
-        of(json!({ "type": "contact.upserted", "data": { "name": "Ana" } })).await,
+        invalid(json!({ "type": "contact.upserted", "data": { "name": "Ana" } })).await,
         ["data.phone"]
     );
-    // The store's word on what is another contact's is the caller's fault, too.
-    let taken = json!({ "type": "contact.upserted", "data": { "name": "Ana", "wa_user_id": "BR.1a" } });
-    assert_eq!(of(taken.clone()).await, ["data.wa_user_id"]);
+    // A `wa_user_id` of another contact is an error of the caller.
+    let duplicate = json!({ "type": "contact.upserted", "data": { "name": "Ana", "wa_user_id": "BR.1a" } });
+    assert_eq!(invalid(duplicate.clone()).await, ["data.wa_user_id"]);
     let logged = fixture.logged();
     assert!(logged.iter().all(|(_, status)| *status == 422), "{logged:?}");
     assert_eq!(logged.len(), 9);
@@ -321,18 +321,18 @@ async fn wrong_input_is_named_and_logged() {
     let entries = fixture.entries.lock().unwrap();
     assert_eq!(
         (&entries[1].payload, &entries[8].payload),
-        (&json!({ "type": "metric.recorded" }), &taken)
+        (&json!({ "type": "metric.recorded" }), &duplicate)
     );
     // What is no object has no place in a log, and neither has what cannot be stored.
     assert_eq!((&entries[0].payload, &entries[2].payload), (&json!({}), &json!({})));
-    let told = entries[0].error.as_ref().unwrap();
-    assert!(told.starts_with("type must be"), "{told}");
+    let error = entries[0].error.as_ref().unwrap();
+    assert!(error.starts_with("type must be"), "{error}");
 }
 
 #[tokio::test]
-async fn a_fault_of_ours_is_not_logged_as_an_answer() {
+async fn inbound_store_error_is_not_logged() {
     let fixture = Fixture {
-        broken: true,
+        store_fails: true,
         ..Fixture::default()
     };
     let failed = fixture.receive(&metric()).await;

@@ -21,7 +21,7 @@ mod tests;
 mod verification;
 
 pub use deliverer::Deliverer;
-pub use inbound::{Inbound, InboundCall, InboundCallError, InboundEndpoint, InboundLogEntry};
+pub use inbound::{InboundCall, InboundCallError, InboundEndpoint, InboundLogEntry, InboundWebhooks};
 pub use model::*;
 pub use ports::*;
 pub use retry_policy::{DeliveryDecision, Health, HealthChange, Schedule, decide, health};

@@ -250,9 +250,9 @@ pub enum RedeliveryRefusal {
     /// The endpoint of a log is deleted.
     #[error("the endpoint of this log was deleted")]
     Deleted,
-    /// The event of a log is past its days.
-    #[error("the event of this log is not kept any more")]
-    Forgotten,
+    /// Retention purged the event of the log.
+    #[error("the event of this log is no longer stored")]
+    EventPurged,
 }
 
 /// Why an operation on webhooks did not happen.

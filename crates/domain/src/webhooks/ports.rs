@@ -43,15 +43,15 @@ pub enum AttemptOutcome {
         /// And wants to be left alone for so long.
         retry_after: Option<Duration>,
     },
-    /// Nobody answered.
-    Unreachable(Failure),
+    /// There was no valid response.
+    Unreachable(DeliveryFailure),
 }
 
 /// Why there was no answer: published in a log's `error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Failure {
-    /// The address is not one that we call.
+pub enum DeliveryFailure {
+    /// The egress rules forbid the address.
     Refused,
     /// The name has no address.
     Resolution,
@@ -65,8 +65,8 @@ pub enum Failure {
     Broken,
 }
 
-impl Failure {
-    /// The published word.
+impl DeliveryFailure {
+    /// The published value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Refused => "refused",

@@ -6,11 +6,11 @@ use time::{Duration, OffsetDateTime};
 
 use super::{AttemptOutcome, DisabledReason};
 
-/// How much longer or shorter than planned a delay may be, as a share of it.
-const SPREAD: f64 = 0.2;
+/// Jitter: the largest deviation from a planned delay, as a share of it.
+const MAX_JITTER: f64 = 0.2;
 
-/// The longest wait that a receiver may ask for.
-const LONGEST_WAIT: Duration = Duration::hours(24);
+/// The longest delay that a receiver may request with `Retry-After`.
+const MAX_RETRY_AFTER: Duration = Duration::hours(24);
 
 /// An endpoint with nothing but failures for so long is switched off.
 const DISABLE_AFTER: Duration = Duration::hours(120);
@@ -18,8 +18,8 @@ const DISABLE_AFTER: Duration = Duration::hours(120);
 /// A failure that was followed by nothing for so long is forgotten.
 const FAILURE_RESET_AFTER: Duration = Duration::hours(240);
 
-/// The last failure is noted so often.
-const NOTE_EVERY: Duration = Duration::minutes(10);
+/// The shortest time between two writes of the last failure.
+const FAILURE_RECORD_INTERVAL: Duration = Duration::minutes(10);
 
 /// The delays between attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,15 +68,17 @@ pub fn decide(outcome: AttemptOutcome, attempt: u32, schedule: &Schedule, spread
     match schedule.0.get(index) {
         None => DeliveryDecision::Exhausted,
         Some(planned) => {
-            let planned = *planned * (1.0 + SPREAD * spread.clamp(-1.0, 1.0));
-            DeliveryDecision::Retry(planned.max(bounded(requested)))
+            let planned = *planned * (1.0 + MAX_JITTER * spread.clamp(-1.0, 1.0));
+            DeliveryDecision::Retry(planned.max(bounded_retry_after(requested)))
         }
     }
 }
 
-fn bounded(requested: Option<StdDuration>) -> Duration {
+fn bounded_retry_after(requested: Option<StdDuration>) -> Duration {
     let requested = requested.unwrap_or_default();
-    Duration::try_from(requested).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
+    Duration::try_from(requested)
+        .unwrap_or(MAX_RETRY_AFTER)
+        .min(MAX_RETRY_AFTER)
 }
 
 /// The failures of an endpoint since its last success.
@@ -96,9 +98,8 @@ pub enum Health {
 /// What is to be written of an endpoint's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthChange {
-    /// Nothing.
-    Keep,
-    /// It works, whatever was known of it.
+    Unchanged,
+    /// A delivery succeeded: reset the failures.
     Recovered,
     /// It fails since.
     Failing(OffsetDateTime),
@@ -106,21 +107,21 @@ pub enum HealthChange {
     Disable(DisabledReason),
 }
 
-/// What follows for an endpoint from attempts that ended together. Any success counts more than any failure; but who
-/// says that it is gone, is.
-pub fn health(known: Health, decisions: &[DeliveryDecision], now: OffsetDateTime) -> HealthChange {
+/// Decides the health change of an endpoint after a batch of attempts. 410 Gone outranks a success, and a success
+/// outranks any failure.
+pub fn health(current: Health, decisions: &[DeliveryDecision], now: OffsetDateTime) -> HealthChange {
     if decisions.contains(&DeliveryDecision::Gone) {
         return HealthChange::Disable(DisabledReason::Gone);
     }
     if decisions.contains(&DeliveryDecision::Delivered) {
         return HealthChange::Recovered;
     }
-    match known {
-        _ if decisions.is_empty() => HealthChange::Keep,
+    match current {
+        _ if decisions.is_empty() => HealthChange::Unchanged,
         Health::Failing { since, last } if now - last < FAILURE_RESET_AFTER => match (now - since, now - last) {
             (failing, _) if failing >= DISABLE_AFTER => HealthChange::Disable(DisabledReason::Failing),
-            (_, noted) if noted >= NOTE_EVERY => HealthChange::Failing(since),
-            _ => HealthChange::Keep,
+            (_, since_last) if since_last >= FAILURE_RECORD_INTERVAL => HealthChange::Failing(since),
+            _ => HealthChange::Unchanged,
         },
         Health::Well | Health::Failing { .. } => HealthChange::Failing(now),
     }
@@ -131,19 +132,19 @@ mod tests {
     use proptest::prelude::*;
     use time::macros::datetime;
 
-    use super::super::Failure;
+    use super::super::DeliveryFailure;
     use super::*;
 
     const NOW: OffsetDateTime = datetime!(2026-03-10 12:00 UTC);
 
-    fn answered(status: u16, retry_after: Option<u64>) -> AttemptOutcome {
+    fn response(status: u16, retry_after: Option<u64>) -> AttemptOutcome {
         AttemptOutcome::Answered {
             status,
             retry_after: retry_after.map(StdDuration::from_secs),
         }
     }
 
-    fn seconds(attempt: u32, outcome: AttemptOutcome) -> Option<i64> {
+    fn retry_seconds(attempt: u32, outcome: AttemptOutcome) -> Option<i64> {
         match decide(outcome, attempt, &Schedule::default(), 0.0) {
             DeliveryDecision::Retry(delay) => Some(delay.whole_seconds()),
             _ => None,
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_has_one_decision() {
+    fn every_attempt_outcome_has_one_decision() {
         for status in 0..=u16::MAX {
             let expected = match status {
                 200..=299 => DeliveryDecision::Delivered,
@@ -159,18 +160,18 @@ mod tests {
                 _ => DeliveryDecision::Retry(Duration::seconds(5)),
             };
             assert_eq!(
-                decide(answered(status, None), 1, &Schedule::default(), 0.0),
+                decide(response(status, None), 1, &Schedule::default(), 0.0),
                 expected,
                 "{status}"
             );
         }
         for failure in [
-            Failure::Refused,
-            Failure::Resolution,
-            Failure::Connection,
-            Failure::Tls,
-            Failure::TimedOut,
-            Failure::Broken,
+            DeliveryFailure::Refused,
+            DeliveryFailure::Resolution,
+            DeliveryFailure::Connection,
+            DeliveryFailure::Tls,
+            DeliveryFailure::TimedOut,
+            DeliveryFailure::Broken,
         ] {
             let first = decide(AttemptOutcome::Unreachable(failure), 1, &Schedule::default(), 0.0);
             assert_eq!(first, DeliveryDecision::Retry(Duration::seconds(5)), "{failure:?}");
@@ -178,8 +179,10 @@ mod tests {
     }
 
     #[test]
-    fn the_schedule_is_followed_to_its_end() {
-        let delays: Vec<Option<i64>> = (1..=9).map(|attempt| seconds(attempt, answered(500, None))).collect();
+    fn retry_policy_follows_the_whole_schedule() {
+        let delays: Vec<Option<i64>> = (1..=9)
+            .map(|attempt| retry_seconds(attempt, response(500, None)))
+            .collect();
         let hours = |n: i64| Some(n * 3600);
         let expected = [
             Some(5),
@@ -194,17 +197,17 @@ mod tests {
         ];
         assert_eq!(delays, expected);
         assert_eq!(
-            decide(answered(500, None), 8, &Schedule::default(), 0.0),
+            decide(response(500, None), 8, &Schedule::default(), 0.0),
             DeliveryDecision::Exhausted
         );
         assert_eq!(
-            decide(answered(500, None), 1, &Schedule(vec![]), 0.0),
+            decide(response(500, None), 1, &Schedule(vec![]), 0.0),
             DeliveryDecision::Exhausted
         );
     }
 
     #[test]
-    fn a_wish_to_wait_is_heard_where_it_means_something() {
+    fn retry_after_applies_to_429_and_5xx_only() {
         for (status, requested, expected) in [
             (429, Some(60), 60),
             (503, Some(60), 60),
@@ -222,17 +225,17 @@ mod tests {
             (429, None, 5),
         ] {
             assert_eq!(
-                seconds(1, answered(status, requested)),
+                retry_seconds(1, response(status, requested)),
                 Some(expected),
                 "{status} {requested:?}"
             );
         }
-        // The end of the schedule is its end.
-        assert_eq!(seconds(8, answered(429, Some(60))), None);
+        // Retry-After does not extend the schedule.
+        assert_eq!(retry_seconds(8, response(429, Some(60))), None);
     }
 
     #[test]
-    fn an_endpoint_is_switched_off_for_what_it_says_or_after_five_days() {
+    fn endpoint_is_disabled_when_gone_or_after_five_days_of_failure() {
         let failing = |since: i64, last: i64| Health::Failing {
             since: NOW - Duration::hours(since),
             last: NOW - Duration::hours(last),
@@ -241,8 +244,8 @@ mod tests {
         let at = |hours: i64| HealthChange::Failing(NOW - Duration::hours(hours));
         let off = HealthChange::Disable(DisabledReason::Failing);
         let gone = HealthChange::Disable(DisabledReason::Gone);
-        for (known, decisions, expected) in [
-            (Health::Well, vec![], HealthChange::Keep),
+        for (current, decisions, expected) in [
+            (Health::Well, vec![], HealthChange::Unchanged),
             (Health::Well, vec![DeliveryDecision::Delivered], HealthChange::Recovered),
             (Health::Well, vec![retry], at(0)),
             (Health::Well, vec![DeliveryDecision::Exhausted], at(0)),
@@ -256,7 +259,7 @@ mod tests {
                 vec![DeliveryDecision::Delivered, DeliveryDecision::Gone],
                 gone,
             ),
-            (failing(1, 0), vec![retry], HealthChange::Keep),
+            (failing(1, 0), vec![retry], HealthChange::Unchanged),
             (failing(1, 1), vec![retry], at(1)),
             (failing(119, 1), vec![retry], at(119)),
             (failing(120, 1), vec![retry], off),
@@ -268,22 +271,22 @@ mod tests {
                 vec![DeliveryDecision::Delivered],
                 HealthChange::Recovered,
             ),
-            (failing(500, 1), vec![], HealthChange::Keep),
+            (failing(500, 1), vec![], HealthChange::Unchanged),
         ] {
-            assert_eq!(health(known, &decisions, NOW), expected, "{known:?} {decisions:?}");
+            assert_eq!(health(current, &decisions, NOW), expected, "{current:?} {decisions:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn no_delay_leaves_its_bounds(attempt in 0_u32..20, spread in -5.0_f64..5.0, requested: Option<u32>) {
+        fn retry_delay_stays_within_its_bounds(attempt in 0_u32..20, spread in -5.0_f64..5.0, requested: Option<u32>) {
             let schedule = Schedule::default();
-            let outcome = answered(429, requested.map(u64::from));
+            let outcome = response(429, requested.map(u64::from));
             if let DeliveryDecision::Retry(delay) = decide(outcome, attempt, &schedule, spread) {
                 let planned = schedule.0[usize::try_from(attempt.max(1)).unwrap() - 1];
-                prop_assert!(delay >= planned * 0.8 && delay >= bounded(requested_wait(requested)));
+                prop_assert!(delay >= planned * 0.8 && delay >= bounded_retry_after(requested_wait(requested)));
                 let longest: Duration = planned * 1.2;
-                prop_assert!(delay <= longest.max(LONGEST_WAIT));
+                prop_assert!(delay <= longest.max(MAX_RETRY_AFTER));
             } else {
                 prop_assert!(attempt > 7);
             }

@@ -6,7 +6,7 @@ use secrecy::SecretString;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
-use super::endpoint::{Addresses, Content, merge};
+use super::endpoint::{EndpointFields, UrlRules, merge};
 use super::signature::SECRET_BYTES;
 use super::{
     DeliveryQueue, Direction, FeedQuery, LogQuery, NewWebhook, RedeliveryRefusal, SealedSecrets, SecretBytes,
@@ -18,17 +18,17 @@ use crate::shared::{
     WRITE_ATTEMPTS, WebhookEventId, WebhookId, WebhookKind, WebhookLogId, retry_on_conflict,
 };
 
-/// How many endpoints an account may have: every event may go to each.
-const WEBHOOKS: i64 = 200;
+/// The most endpoints of an account. The limit bounds the deliveries of one event.
+const MAX_WEBHOOKS: i64 = 200;
 
-/// How long a secret that was replaced signs too.
-const OVERLAP: Duration = Duration::hours(24);
+/// How long a replaced secret signs beside the new one.
+const SECRET_OVERLAP: Duration = Duration::hours(24);
 
-/// How many deliveries are queued again in one transaction at most.
-const RECOVERY_SLICE: i64 = 5000;
+/// The most deliveries that one transaction of a recovery enqueues.
+const RECOVERY_BATCH: i64 = 5000;
 
-/// How long logs and events are kept.
-const KEPT: Duration = Duration::days(30);
+/// How long logs and events are stored.
+const RETENTION: Duration = Duration::days(30);
 
 /// What an audit entry calls an endpoint.
 pub(super) const ENTITY: &str = "webhook";
@@ -67,8 +67,8 @@ impl Webhooks {
         found.ok_or(WebhookError::NotFound)
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses {
+    fn url_rules(&self) -> UrlRules<'_> {
+        UrlRules {
             plain_http: self.plain_http,
             allow: &self.allow,
         }
@@ -76,16 +76,16 @@ impl Webhooks {
 
     /// A new endpoint. What this returns is the one place where its secret is shown, until it is rotated.
     pub async fn create(&self, tenant: &Tenant, input: WebhookInput) -> Result<NewWebhook, WebhookError> {
-        let content = merge(None, input, &self.addresses())?;
+        let fields = merge(None, input, &self.url_rules())?;
         let secret = self.new_secret()?;
         let now = self.clock.now();
         let webhook = Webhook {
             id: self.ids.next().into(),
-            name: content.name,
-            url: content.url,
-            events: content.events,
-            direction: content.direction,
-            is_active: content.is_active,
+            name: fields.name,
+            url: fields.url,
+            events: fields.events,
+            direction: fields.direction,
+            is_active: fields.is_active,
             secret_hint: secret.hint(),
             disabled_at: None,
             disabled_reason: None,
@@ -107,27 +107,35 @@ impl Webhooks {
             version: 1,
         };
         let events = [Event::Audit(audit)];
-        match self.store.insert(tenant.account_id, &stored, WEBHOOKS, &events).await? {
-            InsertOutcome::Done => Ok(shown_once(stored.webhook, &secret)),
-            InsertOutcome::Full => Err(FieldErrors::one("name", too_many()).into()),
+        match self
+            .store
+            .insert(tenant.account_id, &stored, MAX_WEBHOOKS, &events)
+            .await?
+        {
+            InsertOutcome::Done => Ok(with_secret(stored.webhook, &secret)),
+            InsertOutcome::Full => Err(FieldErrors::one("webhooks", limit_reached()).into()),
         }
     }
 
     fn new_secret(&self) -> Result<SecretBytes, WebhookError> {
         let token = self.secrets.token(SECRET_BYTES);
-        SecretBytes::of_token(&token).ok_or_else(|| {
-            let fault = "the port to randomness gave no base64url".to_owned();
-            WebhookError::Store(crate::shared::StoreError::Corrupt(fault))
+        SecretBytes::from_token(&token).ok_or_else(|| {
+            let message = "the secret generator returned invalid base64url".to_owned();
+            WebhookError::Store(crate::shared::StoreError::Corrupt(message))
         })
     }
 
     /// Changes the given fields of an endpoint. What another change wrote meanwhile stays.
     pub async fn update(&self, tenant: &Tenant, id: WebhookId, input: WebhookInput) -> Result<Webhook, WebhookError> {
-        self.check_alone(&input)?;
+        self.validate_input(&input)?;
         retry_on_conflict(WRITE_ATTEMPTS, async || {
             let stored = self.stored(tenant, id).await?;
-            let content = merge(Some(Content::of(&stored)), input.clone(), &self.addresses())?;
-            let changed = self.changed(&stored, content);
+            let fields = merge(
+                Some(EndpointFields::from_stored(&stored)),
+                input.clone(),
+                &self.url_rules(),
+            )?;
+            let changed = self.with_fields(&stored, fields);
             let audit = tenant.audit(AuditAction::Update, ENTITY, id);
             let changes = differences(&stored.webhook, &changed.webhook);
             let events = [Event::Audit(audit.with_changes(changes))];
@@ -137,11 +145,11 @@ impl Webhooks {
         .await
     }
 
-    /// What is wrong with the input is told first, whether or not there is such an endpoint.
-    fn check_alone(&self, input: &WebhookInput) -> Result<(), FieldErrors> {
+    /// Validates `input` before the endpoint is read, so that invalid input takes precedence over `NotFound`.
+    fn validate_input(&self, input: &WebhookInput) -> Result<(), FieldErrors> {
         let inbound = input.direction.as_deref() == Some(Direction::Inbound.as_str());
         let clears_url = matches!(input.url.as_ref().map(Option::as_deref), Some(None | Some("")));
-        let any = Content {
+        let any = EndpointFields {
             name: "-".to_owned(),
             url: Some("https://e.example".to_owned()),
             events: vec!["*".to_owned()],
@@ -155,21 +163,21 @@ impl Webhooks {
         // Whether the address may be cleared depends on the endpoint.
         let url = if clears_url { None } else { input.url.clone() };
         let input = WebhookInput { url, ..input.clone() };
-        merge(Some(any), input, &self.addresses()).map(|_| ())
+        merge(Some(any), input, &self.url_rules()).map(|_| ())
     }
 
-    fn changed(&self, stored: &StoredWebhook, content: Content) -> StoredWebhook {
+    fn with_fields(&self, stored: &StoredWebhook, fields: EndpointFields) -> StoredWebhook {
         let mut changed = stored.clone();
         let webhook = &mut changed.webhook;
-        // Whoever switches an endpoint on or off by hand knows better than what switched it off before.
-        if content.is_active != webhook.is_active {
+        // A member's change of `is_active` replaces an automatic disabling.
+        if fields.is_active != webhook.is_active {
             webhook.disabled_at = None;
             webhook.disabled_reason = None;
         }
-        webhook.name = content.name;
-        webhook.url = content.url;
-        webhook.events = content.events;
-        webhook.is_active = content.is_active;
+        webhook.name = fields.name;
+        webhook.url = fields.url;
+        webhook.events = fields.events;
+        webhook.is_active = fields.is_active;
         webhook.updated_at = self.clock.now();
         changed
     }
@@ -184,7 +192,7 @@ impl Webhooks {
             changed.webhook.secret_hint = secret.hint();
             changed.secrets = SealedSecrets {
                 current: self.cipher.seal(&secret.hex()),
-                previous: Some((stored.secrets.current, self.clock.now() + OVERLAP)),
+                previous: Some((stored.secrets.current, self.clock.now() + SECRET_OVERLAP)),
             };
             let changes = json!({ "secret_hint": changed.webhook.secret_hint });
             let audit = tenant.audit(AuditAction::Update, ENTITY, id).with_changes(changes);
@@ -192,7 +200,7 @@ impl Webhooks {
             let written = self.store.update(tenant.account_id, &changed, &events).await?;
             Ok::<_, WebhookError>(written.or_missing(WebhookError::NotFound)?.map(|()| changed.webhook))
         });
-        Ok(shown_once(webhook.await?, &secret))
+        Ok(with_secret(webhook.await?, &secret))
     }
 
     /// Removes an endpoint and what waits for it.
@@ -252,7 +260,7 @@ impl Webhooks {
         }
         match self.store.redeliver(account, logged.endpoint_id, event).await? {
             true => Ok(event),
-            false => Err(RedeliveryRefusal::Forgotten.into()),
+            false => Err(RedeliveryRefusal::EventPurged.into()),
         }
     }
 
@@ -268,11 +276,11 @@ impl Webhooks {
             return Err(FieldErrors::one("since", "must not be in the future").into());
         }
         self.deliverable(tenant, id).await?;
-        Ok(self.store.recover(tenant.account_id, id, since, RECOVERY_SLICE).await?)
+        Ok(self.store.recover(tenant.account_id, id, since, RECOVERY_BATCH).await?)
     }
 }
 
-fn shown_once(webhook: Webhook, secret: &SecretBytes) -> NewWebhook {
+fn with_secret(webhook: Webhook, secret: &SecretBytes) -> NewWebhook {
     let (hex, signing_secret): (SecretString, SecretString) = (secret.hex(), secret.signing_secret());
     NewWebhook {
         webhook,
@@ -289,8 +297,11 @@ fn differences(before: &Webhook, after: &Webhook) -> serde_json::Value {
         let value = after.get(field);
         if value != before.get(field) {
             let url = value.and_then(serde_json::Value::as_str).filter(|_| field == "url");
-            let shown = url.map(|url| without_query(url).into());
-            changes.insert(field.to_owned(), shown.or_else(|| value.cloned()).unwrap_or_default());
+            let redacted_url = url.map(|url| without_query(url).into());
+            changes.insert(
+                field.to_owned(),
+                redacted_url.or_else(|| value.cloned()).unwrap_or_default(),
+            );
         }
     }
     changes.into()
@@ -298,13 +309,13 @@ fn differences(before: &Webhook, after: &Webhook) -> serde_json::Value {
 
 fn without_query(url: &str) -> String {
     match url.split_once('?') {
-        Some((bare, _)) => format!("{bare}?..."),
+        Some((base, _)) => format!("{base}?..."),
         None => url.to_owned(),
     }
 }
 
-fn too_many() -> String {
-    format!("cannot be given to one more webhook: an account has at most {WEBHOOKS}; delete one first")
+fn limit_reached() -> String {
+    format!("limit of {MAX_WEBHOOKS} reached; delete a webhook first")
 }
 
 /// Forgets what is past its days.
@@ -319,6 +330,6 @@ impl Sweeper {
 
     /// Forgets up to `limit` logs and events; true when there may be more.
     pub async fn sweep(&self, limit: i64) -> Result<bool, crate::shared::StoreError> {
-        Ok(self.queue.sweep(KEPT, limit).await? > 0)
+        Ok(self.queue.sweep(RETENTION, limit).await? > 0)
     }
 }

@@ -78,8 +78,7 @@ fn input() -> WebhookInput {
     }
 }
 
-/// A store that knows one endpoint.
-fn knowing(found: StoredWebhook) -> MockWebhookStore {
+fn store_with(found: StoredWebhook) -> MockWebhookStore {
     let mut store = MockWebhookStore::new();
     store
         .expect_find()
@@ -88,7 +87,7 @@ fn knowing(found: StoredWebhook) -> MockWebhookStore {
 }
 
 #[tokio::test]
-async fn a_secret_is_shown_once_and_kept_sealed() {
+async fn webhook_secret_is_shown_once_and_stored_sealed() {
     let mut store = MockWebhookStore::new();
     store.expect_insert().times(1).returning(|_, stored, at_most, events| {
         let [Event::Audit(audit)] = events else {
@@ -102,20 +101,22 @@ async fn a_secret_is_shown_once_and_kept_sealed() {
         assert!(stored.secrets.current.0.starts_with(b"sealed abab") && stored.secrets.previous.is_none());
         Ok(InsertOutcome::Done)
     });
-    let made = webhooks(store).create(&tenant(), input()).await.unwrap();
-    assert_eq!(made.secret.expose_secret(), "ab".repeat(32));
-    assert_eq!(made.signing_secret.expose_secret().len(), "whsec_".len() + 44);
-    assert_eq!(made.webhook.secret_hint, "abab");
-    assert!(!format!("{made:?}").contains(&"ab".repeat(32)) && !json!(made.webhook).to_string().contains("ababab"));
+    let created = webhooks(store).create(&tenant(), input()).await.unwrap();
+    assert_eq!(created.secret.expose_secret(), "ab".repeat(32));
+    assert_eq!(created.signing_secret.expose_secret().len(), "whsec_".len() + 44);
+    assert_eq!(created.webhook.secret_hint, "abab");
+    assert!(
+        !format!("{created:?}").contains(&"ab".repeat(32)) && !json!(created.webhook).to_string().contains("ababab")
+    );
     let mut full = MockWebhookStore::new();
     full.expect_insert().returning(|_, _, _, _| Ok(InsertOutcome::Full));
     let refused = webhooks(full).create(&tenant(), input()).await;
-    assert!(matches!(refused, Err(WebhookError::Invalid(errors)) if errors.0.contains_key("name")));
+    assert!(matches!(refused, Err(WebhookError::Invalid(errors)) if errors.0.contains_key("webhooks")));
 }
 
 #[tokio::test]
-async fn the_old_secret_stays_for_a_day() {
-    let mut store = knowing(stored());
+async fn rotated_secret_signs_for_another_day() {
+    let mut store = store_with(stored());
     store.expect_update().times(1).returning(|_, changed, events| {
         assert_eq!(
             changed.secrets.previous,
@@ -127,33 +128,33 @@ async fn the_old_secret_stays_for_a_day() {
         );
         Ok(UpdateOutcome::Done(()))
     });
-    let made = webhooks(store)
+    let created = webhooks(store)
         .rotate_secret(&tenant(), WebhookId(Uuid::from_u128(1)))
         .await
         .unwrap();
-    assert_eq!(made.webhook.secret_hint, "abab");
-    let missing = webhooks(knowing(stored()))
+    assert_eq!(created.webhook.secret_hint, "abab");
+    let missing = webhooks(store_with(stored()))
         .rotate_secret(&tenant(), WebhookId(Uuid::nil()))
         .await;
     assert!(matches!(missing, Err(WebhookError::NotFound)));
 }
 
 #[tokio::test]
-async fn a_change_by_hand_forgets_why_it_was_switched_off_and_tries_again_when_late() {
+async fn webhook_reactivation_clears_disabled_reason_and_retries() {
     let mut off = stored();
     off.webhook.is_active = false;
     off.webhook.disabled_at = Some(NOW);
     off.webhook.disabled_reason = Some(DisabledReason::Failing);
-    let mut store = knowing(off.clone());
-    let mut late = 2;
+    let mut store = store_with(off.clone());
+    let mut stale_updates = 2;
     store.expect_update().times(3).returning(move |_, changed, events| {
         assert!(changed.webhook.is_active && changed.webhook.disabled_at.is_none());
         let [Event::Audit(audit)] = events else {
             panic!("{events:?}")
         };
         assert_eq!(audit.changes, Some(json!({ "is_active": true })));
-        late -= 1;
-        Ok(if late >= 0 {
+        stale_updates -= 1;
+        Ok(if stale_updates >= 0 {
             UpdateOutcome::Stale
         } else {
             UpdateOutcome::Done(())
@@ -166,8 +167,8 @@ async fn a_change_by_hand_forgets_why_it_was_switched_off_and_tries_again_when_l
     let id = off.webhook.id;
     let changed = webhooks(store).update(&tenant(), id, on).await.unwrap();
     assert_eq!(changed.disabled_reason, None);
-    // A change that says nothing of it leaves it as it is.
-    let mut store = knowing(off);
+    // A change without `is_active` leaves `disabled_reason` unchanged.
+    let mut store = store_with(off);
     store.expect_update().returning(|_, changed, _| {
         assert!(!changed.webhook.is_active && changed.webhook.disabled_reason.is_some());
         Ok(UpdateOutcome::Done(()))
@@ -177,33 +178,33 @@ async fn a_change_by_hand_forgets_why_it_was_switched_off_and_tries_again_when_l
         ..WebhookInput::default()
     };
     webhooks(store).update(&tenant(), id, renamed).await.unwrap();
-    let mut busy = knowing(stored());
+    let mut busy = store_with(stored());
     busy.expect_update().returning(|_, _, _| Ok(UpdateOutcome::Stale));
     let contended = webhooks(busy).update(&tenant(), id, WebhookInput::default()).await;
     assert!(matches!(contended, Err(WebhookError::Conflict(_))));
 }
 
 #[tokio::test]
-async fn wrong_input_is_told_before_a_missing_endpoint() {
+async fn invalid_input_takes_precedence_over_missing_webhook() {
     let wrong = WebhookInput {
         events: Some(vec![]),
         ..WebhookInput::default()
     };
     let missing = WebhookId(Uuid::nil());
-    let refused = webhooks(knowing(stored())).update(&tenant(), missing, wrong).await;
+    let refused = webhooks(store_with(stored())).update(&tenant(), missing, wrong).await;
     assert!(matches!(refused, Err(WebhookError::Invalid(_))));
-    let refused = webhooks(knowing(stored()))
+    let refused = webhooks(store_with(stored()))
         .update(&tenant(), missing, WebhookInput::default())
         .await;
     assert!(matches!(refused, Err(WebhookError::NotFound)));
     for since in [None, Some(NOW + Duration::SECOND)] {
-        let refused = webhooks(knowing(stored())).recover(&tenant(), missing, since).await;
+        let refused = webhooks(store_with(stored())).recover(&tenant(), missing, since).await;
         assert!(matches!(refused, Err(WebhookError::Invalid(_))));
     }
 }
 
 #[tokio::test]
-async fn only_active_outbound_endpoints_are_delivered_to() {
+async fn delivery_requires_an_active_outbound_endpoint() {
     let id = WebhookId(Uuid::from_u128(1));
     let mut inbound = stored();
     inbound.webhook.direction = Direction::Inbound;
@@ -213,18 +214,18 @@ async fn only_active_outbound_endpoints_are_delivered_to() {
         (inbound, RedeliveryRefusal::Inbound),
         (off, RedeliveryRefusal::Inactive),
     ] {
-        let tested = webhooks(knowing(webhook.clone())).test(&tenant(), id).await;
-        assert!(matches!(tested, Err(WebhookError::Refused(told)) if told == refusal));
-        let recovered = webhooks(knowing(webhook)).recover(&tenant(), id, Some(NOW)).await;
-        assert!(matches!(recovered, Err(WebhookError::Refused(told)) if told == refusal));
+        let tested = webhooks(store_with(webhook.clone())).test(&tenant(), id).await;
+        assert!(matches!(tested, Err(WebhookError::Refused(reason)) if reason == refusal));
+        let recovered = webhooks(store_with(webhook)).recover(&tenant(), id, Some(NOW)).await;
+        assert!(matches!(recovered, Err(WebhookError::Refused(reason)) if reason == refusal));
     }
-    let mut store = knowing(stored());
+    let mut store = store_with(stored());
     store.expect_ping().times(1).returning(|_, _, body| {
         assert_eq!(body.kind, "test.ping");
         Ok(true)
     });
     assert!(webhooks(store).test(&tenant(), id).await.is_ok());
-    let mut store = knowing(stored());
+    let mut store = store_with(stored());
     store
         .expect_recover()
         .withf(|_, _, since, slice| (*since, *slice) == (NOW, 5000))
@@ -234,27 +235,27 @@ async fn only_active_outbound_endpoints_are_delivered_to() {
 }
 
 #[tokio::test]
-async fn a_log_is_redelivered_where_its_event_and_endpoint_are() {
+async fn redelivery_requires_a_stored_event_and_endpoint() {
     let log = WebhookLogId(Uuid::from_u128(9));
     let event = WebhookEventId(Uuid::from_u128(8));
-    for (endpoint, event_id, kept, expected) in [
+    for (endpoint, event_id, event_stored, expected) in [
         (1, Some(event), true, None),
-        (1, Some(event), false, Some(RedeliveryRefusal::Forgotten)),
+        (1, Some(event), false, Some(RedeliveryRefusal::EventPurged)),
         (1, None, true, Some(RedeliveryRefusal::Inbound)),
         (7, Some(event), true, Some(RedeliveryRefusal::Deleted)),
     ] {
-        let mut store = knowing(stored());
+        let mut store = store_with(stored());
         store.expect_logged().returning(move |_, _| {
             Ok(Some(LoggedDelivery {
                 endpoint_id: WebhookId(Uuid::from_u128(endpoint)),
                 event_id,
             }))
         });
-        store.expect_redeliver().returning(move |_, _, _| Ok(kept));
+        store.expect_redeliver().returning(move |_, _, _| Ok(event_stored));
         match (webhooks(store).redeliver(&tenant(), log).await, expected) {
-            (Ok(told), None) => assert_eq!(told, event),
-            (Err(WebhookError::Refused(told)), Some(refusal)) => assert_eq!(told, refusal),
-            (other, expected) => panic!("{other:?} {expected:?}"),
+            (Ok(redelivered), None) => assert_eq!(redelivered, event),
+            (Err(WebhookError::Refused(reason)), Some(refusal)) => assert_eq!(reason, refusal),
+            (outcome, expected) => panic!("{outcome:?} {expected:?}"),
         }
     }
     let mut store = MockWebhookStore::new();

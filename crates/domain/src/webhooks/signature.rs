@@ -17,14 +17,14 @@ const HINT_CHARS: usize = 4;
 pub struct SecretBytes(Zeroizing<Vec<u8>>);
 
 impl SecretBytes {
-    /// Of a token of the port to randomness.
-    pub(super) fn of_token(token: &SecretString) -> Option<Self> {
+    /// Decodes a base64url token of the [`Secrets`](crate::shared::Secrets) port.
+    pub(super) fn from_token(token: &SecretString) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(token.expose_secret()).ok()?;
         Some(Self(Zeroizing::new(bytes)))
     }
 
-    /// Of the published hexadecimal form, in which it is also kept.
-    pub fn of_hex(text: &SecretString) -> Option<Self> {
+    /// Decodes the hexadecimal form, which is the published and the stored one.
+    pub fn from_hex(text: &SecretString) -> Option<Self> {
         let bytes = hex::decode(text.expose_secret()).ok()?;
         Some(Self(Zeroizing::new(bytes)))
     }
@@ -54,8 +54,8 @@ impl SecretBytes {
         })
     }
 
-    /// Whether a signature, as its bytes, is of this secret; takes as long whatever is wrong with it.
-    pub(super) fn signed(&self, signature: &[u8], message_id: &str, timestamp: i64, body: &[u8]) -> bool {
+    /// Whether this secret made the signature. Compares in constant time.
+    pub(super) fn verifies(&self, signature: &[u8], message_id: &str, timestamp: i64, body: &[u8]) -> bool {
         let mac = self.mac(message_id, timestamp, body);
         mac.is_some_and(|mac| mac.verify_slice(signature).is_ok())
     }
@@ -82,21 +82,21 @@ pub fn sign(secrets: &[SecretBytes], message_id: &str, timestamp: i64, body: &[u
 mod tests {
     use super::*;
 
-    fn of_signing_secret(text: &str) -> SecretBytes {
+    fn from_signing_secret(text: &str) -> SecretBytes {
         let base64 = text.strip_prefix("whsec_").unwrap();
         SecretBytes(Zeroizing::new(STANDARD.decode(base64).unwrap()))
     }
 
     #[test]
-    fn the_published_vectors() {
-        let library = of_signing_secret("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD");
+    fn signature_matches_published_vectors() {
+        let library = from_signing_secret("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD");
         let body = br#"{"email":"test@example.com","username":"test_user"}"#;
         let id = "msg_27UH4WbU6Z5A5EzD8u03UvzRbpk";
         let signature = sign(&[library], id, 1_649_367_553, body);
         assert_eq!(signature, "v1,tZ1I4/hDygAJgO5TYxiSd6Sd0kDW6hPenDe+bTa3Kkw=");
 
         let hex = SecretString::from("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f");
-        let ours = SecretBytes::of_hex(&hex).unwrap();
+        let ours = SecretBytes::from_hex(&hex).unwrap();
         let signing = ours.signing_secret();
         assert_eq!(
             signing.expose_secret(),
@@ -112,8 +112,8 @@ mod tests {
     }
 
     #[test]
-    fn two_secrets_sign_side_by_side() {
-        let secrets = ["aa", "bb"].map(|hex| SecretBytes::of_hex(&SecretString::from(hex)).unwrap());
+    fn signature_header_has_one_entry_per_secret() {
+        let secrets = ["aa", "bb"].map(|hex| SecretBytes::from_hex(&SecretString::from(hex)).unwrap());
         let both = sign(&secrets, "id", 1, b"{}");
         let alone = secrets.map(|secret| sign(&[secret], "id", 1, b"{}"));
         assert_eq!(both, alone.join(" "));
@@ -121,8 +121,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_none() {
-        assert!(SecretBytes::of_hex(&SecretString::from("no")).is_none());
-        assert!(SecretBytes::of_token(&SecretString::from("a b")).is_none());
+    fn malformed_secret_is_rejected() {
+        assert!(SecretBytes::from_hex(&SecretString::from("no")).is_none());
+        assert!(SecretBytes::from_token(&SecretString::from("a b")).is_none());
     }
 }

@@ -53,8 +53,8 @@ struct Queue {
     attempts: Mutex<Vec<Attempt>>,
     health_updates: Mutex<Vec<HealthUpdate>>,
     released: AtomicUsize,
-    /// So many times, recording fails.
-    faults: AtomicUsize,
+    /// How many record operations fail first.
+    failures: AtomicUsize,
 }
 
 impl Queue {
@@ -93,10 +93,10 @@ impl DeliveryQueue for Queue {
         attempts: &[Attempt],
         health_updates: &[(AccountId, WebhookId, HealthUpdate)],
     ) -> Result<(), StoreError> {
-        let fault = |left: usize| left.checked_sub(1);
+        let take_failure = |left: usize| left.checked_sub(1);
         if self
-            .faults
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, fault)
+            .failures
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take_failure)
             .is_ok()
         {
             return Err(StoreError::Unavailable("gone".into()));
@@ -145,7 +145,7 @@ impl DeliveryGateway for Receivers {
             }
             None => {
                 tokio::time::sleep(StdDuration::from_secs(15)).await;
-                AttemptOutcome::Unreachable(Failure::TimedOut)
+                AttemptOutcome::Unreachable(DeliveryFailure::TimedOut)
             }
         }
     }
@@ -159,17 +159,17 @@ impl crate::shared::Clock for Clock {
     }
 }
 
-struct SevenIds;
+struct RandomIds;
 
-impl Ids for SevenIds {
+impl Ids for RandomIds {
     fn next(&self) -> Uuid {
         Uuid::now_v7()
     }
 }
 
-struct Even;
+struct NoJitter;
 
-impl Jitter for Even {
+impl Jitter for NoJitter {
     fn spread(&self) -> f64 {
         0.0
     }
@@ -210,9 +210,9 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(queue: Queue, answers: &[(u128, u16)]) -> Self {
-        let answers = answers.iter().map(|(id, status)| (id.to_string(), *status));
-        let receivers = Arc::new(Receivers(answers.collect(), Mutex::default()));
+    fn new(queue: Queue, statuses: &[(u128, u16)]) -> Self {
+        let statuses = statuses.iter().map(|(id, status)| (id.to_string(), *status));
+        let receivers = Arc::new(Receivers(statuses.collect(), Mutex::default()));
         let (queue, signal) = (
             Arc::new(queue),
             Arc::new(TestWorkSignal {
@@ -229,8 +229,8 @@ impl Fixture {
             gateway: receivers.clone(),
             cipher: Arc::new(cipher),
             clock: Arc::new(Clock(tokio::time::Instant::now())),
-            ids: Arc::new(SevenIds),
-            jitter: Arc::new(Even),
+            ids: Arc::new(RandomIds),
+            jitter: Arc::new(NoJitter),
             signal: signal.clone(),
             schedule: Schedule::default(),
         };
@@ -257,7 +257,7 @@ impl Fixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_delivered_is_signed_and_logged_once() {
+async fn delivery_is_signed_and_recorded_once() {
     let queue = Queue::default();
     queue.fill(1, 700);
     let fixture = Fixture::new(queue, &[(1, 200)]);
@@ -270,7 +270,7 @@ async fn what_is_delivered_is_signed_and_logged_once() {
         let expected = json!({ "id": request.message_id, "type": "message.sent", "data": { "n": 1 },
             "timestamp": "2026-03-01T12:00:00.000Z", "account_id": Uuid::from_u128(1) });
         assert_eq!(body, expected);
-        let secret = [SecretBytes::of_hex(&SecretString::from("aa")).unwrap()];
+        let secret = [SecretBytes::from_hex(&SecretString::from("aa")).unwrap()];
         let signatures = sign(&secret, &request.message_id, request.timestamp, &request.body);
         assert_eq!(request.signatures, signatures);
         assert!(!request.message_id.contains('.') && request.timestamp >= NOW.unix_timestamp());
@@ -280,23 +280,27 @@ async fn what_is_delivered_is_signed_and_logged_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_endpoints_delay_no_other() {
+async fn unresponsive_endpoints_delay_no_other_endpoint() {
     let queue = Queue::default();
-    for silent in 2..=60 {
-        queue.fill(silent, 50);
+    for unresponsive in 2..=60 {
+        queue.fill(unresponsive, 50);
     }
     queue.fill(1, 1000);
-    let began = tokio::time::Instant::now();
+    let started_at = tokio::time::Instant::now();
     let fixture = Fixture::new(queue, &[(1, 200)]);
     fixture.wait_until(59 * 50).await;
-    assert!(began.elapsed() < StdDuration::from_secs(2), "{:?}", began.elapsed());
-    let asked = fixture.receivers.1.lock().unwrap().len();
-    assert!(asked <= 1000 + 59 * 4, "{asked}");
+    assert!(
+        started_at.elapsed() < StdDuration::from_secs(2),
+        "{:?}",
+        started_at.elapsed()
+    );
+    let calls = fixture.receivers.1.lock().unwrap().len();
+    assert!(calls <= 1000 + 59 * 4, "{calls}");
     fixture.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_wait_as_planned_and_who_is_gone_is_switched_off() {
+async fn failed_delivery_waits_and_gone_endpoint_is_disabled() {
     let queue = Queue::default();
     queue.fill(1, 1);
     queue.fill(2, 1);
@@ -305,29 +309,30 @@ async fn failures_wait_as_planned_and_who_is_gone_is_switched_off() {
     fixture.wait_until(0).await;
     let queue = fixture.stop().await;
     let attempts = queue.attempts.lock().unwrap();
-    let of = |endpoint: u128| {
+    let recorded = |endpoint: u128| {
         let id = WebhookId(Uuid::from_u128(endpoint));
-        let one = attempts.iter().find(|attempt| attempt.key.endpoint_id == id).unwrap();
+        let attempt = attempts.iter().find(|attempt| attempt.key.endpoint_id == id).unwrap();
         (
-            one.status,
-            one.error.clone(),
-            one.state,
-            one.number,
-            one.duration.whole_seconds(),
+            attempt.status,
+            attempt.error.clone(),
+            attempt.state,
+            attempt.number,
+            attempt.duration.whole_seconds(),
         )
     };
-    let later = DeliveryState::Waiting(Duration::seconds(5));
-    assert_eq!(of(1), (Some(500), None, later, 1, 0));
-    assert_eq!(of(2), (Some(410), None, DeliveryState::Failed, 1, 0));
-    assert_eq!(of(3), (None, Some("timed_out".into()), later, 1, 15));
+    let retry = DeliveryState::Waiting(Duration::seconds(5));
+    assert_eq!(recorded(1), (Some(500), None, retry, 1, 0));
+    assert_eq!(recorded(2), (Some(410), None, DeliveryState::Failed, 1, 0));
+    assert_eq!(recorded(3), (None, Some("timed_out".into()), retry, 1, 15));
     let health_updates = queue.health_updates.lock().unwrap();
     let gone = health_updates.iter().filter(|health_update| match health_update {
         HealthUpdate::Disabled {
             reason: DisabledReason::Gone,
             events,
             ..
-        } => matches!(&events[..], [Event::Notification(told), Event::Audit(audit)] if audit.user_id.is_none()
-            && told.message == "Deliveries of CI to e.example were switched off: it answered 410 Gone."),
+        } => matches!(&events[..], [Event::Notification(notification), Event::Audit(audit)] if audit.user_id.is_none()
+            && notification.message
+                == "Webhook CI was disabled and no longer delivers to e.example: it responded with 410 Gone."),
         _ => false,
     });
     let failing = health_updates
@@ -337,10 +342,10 @@ async fn failures_wait_as_planned_and_who_is_gone_is_switched_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_recorded_yet_is_recorded_later_and_not_called_again() {
+async fn record_failure_is_retried_without_another_call() {
     let queue = Queue::default();
     queue.fill(1, 20);
-    queue.faults.store(5, Ordering::SeqCst);
+    queue.failures.store(5, Ordering::SeqCst);
     let fixture = Fixture::new(queue, &[(1, 200)]);
     fixture.wait_until(0).await;
     assert_eq!(fixture.receivers.1.lock().unwrap().len(), 20);
@@ -348,7 +353,7 @@ async fn what_cannot_be_recorded_yet_is_recorded_later_and_not_called_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deliverer_that_stops_ends_its_calls_and_gives_the_rest_back() {
+async fn deliverer_shutdown_ends_calls_and_releases_claims() {
     let queue = Queue::default();
     queue.fill(9, 30);
     let fixture = Fixture::new(queue, &[]);
@@ -356,29 +361,25 @@ async fn a_deliverer_that_stops_ends_its_calls_and_gives_the_rest_back() {
         tokio::time::sleep(StdDuration::from_millis(1)).await;
     }
     let queue = fixture.stop().await;
-    assert_eq!(
-        queue.attempts.lock().unwrap().len(),
-        4,
-        "what was under way is recorded"
-    );
+    assert_eq!(queue.attempts.lock().unwrap().len(), 4, "in-flight calls are recorded");
     assert_eq!(queue.released.load(Ordering::SeqCst), 26);
     assert!(queue.rows.lock().unwrap().values().all(|row| !row.leased));
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_that_grow_old_behind_slow_ones_are_given_back() {
+async fn stale_claims_behind_slow_calls_are_released() {
     let queue = Queue::default();
     queue.fill(9, 32);
     let fixture = Fixture::new(queue, &[]);
     tokio::time::sleep(StdDuration::from_secs(90)).await;
     assert!(fixture.queue.released.load(Ordering::SeqCst) > 0);
-    let asked = fixture.receivers.1.lock().unwrap().len();
-    assert!((8..=12).contains(&asked), "{asked}: one at a time after the first four");
+    let calls = fixture.receivers.1.lock().unwrap().len();
+    assert!((8..=12).contains(&calls), "{calls}: one at a time after the first four");
     fixture.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_that_cannot_be_read_calls_nobody() {
+async fn delivery_with_unreadable_secret_makes_no_call() {
     let queue = Queue::default();
     queue.fill(1, 1);
     for row in queue.rows.lock().unwrap().values_mut() {

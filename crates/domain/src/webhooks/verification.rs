@@ -25,13 +25,12 @@ pub enum Unverified {
     /// Signed too long ago, or by a clock ahead of ours.
     #[error("webhook-timestamp is more than 5 minutes from now")]
     Timestamp,
-    /// No signature is of a secret of the endpoint.
-    #[error("webhook-signature does not fit")]
+    #[error("webhook-signature does not match the endpoint's secret and this body")]
     Signature,
 }
 
-/// The headers of a call that may be genuine.
-struct Claims<'a> {
+/// The parsed headers of a call whose signature is still unchecked.
+struct SignedHeaders<'a> {
     id: &'a str,
     timestamp: i64,
     signatures: Vec<Vec<u8>>,
@@ -40,7 +39,7 @@ struct Claims<'a> {
 /// Refuses what no body could make genuine, by the three headers `webhook-id`, `webhook-timestamp` and
 /// `webhook-signature` alone.
 pub fn check_headers(headers: [Option<&str>; 3], now: OffsetDateTime) -> Result<(), Unverified> {
-    claims(headers, now).map(|_| ())
+    parse_headers(headers, now).map(|_| ())
 }
 
 /// Verifies a call by its three headers against every secret that counts; gives back the id.
@@ -50,39 +49,38 @@ pub fn verify<'a>(
     body: &[u8],
     now: OffsetDateTime,
 ) -> Result<&'a str, Unverified> {
-    let claims = claims(headers, now)?;
-    let fits = claims.signatures.iter().any(|signature| {
-        let mut signed = secrets
+    let signed = parse_headers(headers, now)?;
+    let verified = signed.signatures.iter().any(|signature| {
+        secrets
             .iter()
-            .map(|secret| secret.signed(signature, claims.id, claims.timestamp, body));
-        signed.any(|signed| signed)
+            .any(|secret| secret.verifies(signature, signed.id, signed.timestamp, body))
     });
-    if fits {
-        Ok(claims.id)
+    if verified {
+        Ok(signed.id)
     } else {
         Err(Unverified::Signature)
     }
 }
 
-fn claims(headers: [Option<&str>; 3], now: OffsetDateTime) -> Result<Claims<'_>, Unverified> {
+fn parse_headers(headers: [Option<&str>; 3], now: OffsetDateTime) -> Result<SignedHeaders<'_>, Unverified> {
     let [Some(id), Some(timestamp), Some(signatures)] = headers else {
         return Err(Unverified::Headers);
     };
-    let known = |id: &str| (1..=ID_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_valid_id = |id: &str| (1..=ID_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
     let timestamp: i64 = timestamp.parse().map_err(|_| Unverified::Headers)?;
-    if !known(id) {
+    if !is_valid_id(id) {
         return Err(Unverified::Headers);
     }
     if now.unix_timestamp().abs_diff(timestamp) > TOLERANCE.unsigned_abs() {
         return Err(Unverified::Timestamp);
     }
-    let given = signatures.split(' ').filter_map(|entry| entry.strip_prefix("v1,"));
-    let given = given.filter_map(|signature| STANDARD.decode(signature).ok());
-    let signatures: Vec<_> = given.filter(|signature| signature.len() == SIGNATURE_BYTES).collect();
+    let entries = signatures.split(' ').filter_map(|entry| entry.strip_prefix("v1,"));
+    let decoded = entries.filter_map(|signature| STANDARD.decode(signature).ok());
+    let signatures: Vec<_> = decoded.filter(|signature| signature.len() == SIGNATURE_BYTES).collect();
     if signatures.is_empty() {
         return Err(Unverified::Signature);
     }
-    Ok(Claims {
+    Ok(SignedHeaders {
         id,
         timestamp,
         signatures,
@@ -100,20 +98,20 @@ mod tests {
     const BODY: &[u8] = br#"{"type":"test.ping"}"#;
 
     fn secret(byte: u8) -> SecretBytes {
-        SecretBytes::of_hex(&SecretString::from(hex::encode([byte; 32]))).unwrap()
+        SecretBytes::from_hex(&SecretString::from(hex::encode([byte; 32]))).unwrap()
     }
 
     fn now() -> OffsetDateTime {
         OffsetDateTime::from_unix_timestamp(1_767_323_045).unwrap()
     }
 
-    fn told(id: &str, timestamp: &str, signatures: &str, body: &[u8]) -> Result<String, Unverified> {
+    fn verify_call(id: &str, timestamp: &str, signatures: &str, body: &[u8]) -> Result<String, Unverified> {
         let secrets = [secret(1), secret(2)];
         verify(&secrets, [Some(id), Some(timestamp), Some(signatures)], body, now()).map(str::to_owned)
     }
 
     #[test]
-    fn any_signature_of_any_secret_will_do() {
+    fn verification_accepts_any_signature_of_any_secret() {
         for signer in [1, 2] {
             let good = sign(&[secret(signer)], "msg_1", 1_767_323_045, BODY);
             for signatures in [
@@ -121,43 +119,43 @@ mod tests {
                 format!("v1,AAAA v1a,xyz {good}"),
                 format!("{good} v1,no-base64"),
             ] {
-                let verified = told("msg_1", "1767323045", &signatures, BODY);
+                let verified = verify_call("msg_1", "1767323045", &signatures, BODY);
                 assert_eq!(verified, Ok("msg_1".into()), "{signatures}");
             }
         }
     }
 
     #[test]
-    fn whatever_was_changed_does_not_fit() {
+    fn verification_rejects_any_modification() {
         let good = sign(&[secret(1)], "msg_1", 1_767_323_045, BODY);
-        let stranger = sign(&[secret(3)], "msg_1", 1_767_323_045, BODY);
+        let foreign = sign(&[secret(3)], "msg_1", 1_767_323_045, BODY);
         let short = good.get(..good.len() - 4).unwrap();
         for (id, timestamp, signatures, body) in [
             ("msg_2", "1767323045", good.as_str(), BODY),
             ("msg_1", "1767323046", &good, BODY),
             ("msg_1", "1767323045", &good, b"{}"),
-            ("msg_1", "1767323045", &stranger, BODY),
+            ("msg_1", "1767323045", &foreign, BODY),
             ("msg_1", "1767323045", &good.replace("v1,", "v2,"), BODY),
             ("msg_1", "1767323045", short, BODY),
             ("msg_1", "1767323045", "v1,", BODY),
             ("msg_1", "1767323045", "", BODY),
         ] {
             assert_eq!(
-                told(id, timestamp, signatures, body),
+                verify_call(id, timestamp, signatures, body),
                 Err(Unverified::Signature),
                 "{id} {timestamp} {signatures}"
             );
         }
-        let nobody = verify(&[], [Some("msg_1"), Some("1767323045"), Some(&good)], BODY, now());
-        assert_eq!(nobody, Err(Unverified::Signature));
+        let without_secrets = verify(&[], [Some("msg_1"), Some("1767323045"), Some(&good)], BODY, now());
+        assert_eq!(without_secrets, Err(Unverified::Signature));
     }
 
     #[test]
-    fn five_minutes_either_way_and_no_second_more() {
+    fn verification_tolerates_five_minutes_of_clock_skew() {
         for (seconds, verified) in [(-301, false), (-300, true), (0, true), (300, true), (301, false)] {
             let at = (now() + Duration::seconds(seconds)).unix_timestamp();
             let signatures = sign(&[secret(1)], "msg_1", at, BODY);
-            let result = told("msg_1", &at.to_string(), &signatures, BODY);
+            let result = verify_call("msg_1", &at.to_string(), &signatures, BODY);
             let expected = if verified {
                 Ok("msg_1".into())
             } else {
@@ -168,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_are_missing_or_none_are_said_so() {
+    fn verification_reports_missing_and_malformed_headers() {
         let good = sign(&[secret(1)], "msg_1", 1_767_323_045, BODY);
         let all = [Some("msg_1"), Some("1767323045"), Some(good.as_str())];
         for missing in 0..3 {
@@ -185,14 +183,14 @@ mod tests {
             ("msg_1", ""),
         ] {
             assert_eq!(
-                told(id, timestamp, &good, BODY),
+                verify_call(id, timestamp, &good, BODY),
                 Err(Unverified::Headers),
                 "{id} {timestamp}"
             );
         }
         for extreme in [i64::MIN, i64::MAX] {
             assert_eq!(
-                told("msg_1", &extreme.to_string(), &good, BODY),
+                verify_call("msg_1", &extreme.to_string(), &good, BODY),
                 Err(Unverified::Timestamp)
             );
         }

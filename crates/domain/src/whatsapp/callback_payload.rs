@@ -118,7 +118,7 @@ pub enum TemplateChange {
 
 /// The body is not a callback at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the body is not a callback of the platform")]
+#[error("the body is not a WhatsApp callback")]
 pub struct Unreadable;
 
 /// A callback's changes.
@@ -173,15 +173,15 @@ impl CallbackPayload {
     }
 }
 
-/// The number that a change is about.
-fn number(value: &Value) -> Option<String> {
+/// WhatsApp's id of the number that a change concerns.
+fn number_id(value: &Value) -> Option<String> {
     value
         .get("metadata")
         .and_then(|metadata| id(metadata, "phone_number_id"))
 }
 
 fn received_events(value: &Value) -> impl Iterator<Item = ReceivedInbound> + '_ {
-    let phone_number_id = number(value);
+    let phone_number_id = number_id(value);
     inbound::inbound_events(value).filter_map(move |event| {
         Some(ReceivedInbound {
             phone_number_id: phone_number_id.clone()?,
@@ -191,7 +191,7 @@ fn received_events(value: &Value) -> impl Iterator<Item = ReceivedInbound> + '_ 
 }
 
 fn received_statuses(value: &Value) -> impl Iterator<Item = ReceivedStatus> + '_ {
-    let phone_number_id = number(value);
+    let phone_number_id = number_id(value);
     let statuses = value.get("statuses").and_then(Value::as_array).into_iter().flatten();
     statuses.filter_map(move |status| {
         Some(ReceivedStatus {
@@ -202,8 +202,11 @@ fn received_statuses(value: &Value) -> impl Iterator<Item = ReceivedStatus> + '_
 }
 
 fn status_update(status: &Value) -> Option<StatusUpdate> {
-    let word = status.get("status")?.as_str()?;
-    let known = word.parse().ok().filter(|status| *status != SendStatus::Pending)?;
+    let status_name = status.get("status")?.as_str()?;
+    let new_status = status_name
+        .parse()
+        .ok()
+        .filter(|status| *status != SendStatus::Pending)?;
     let error = status.get("errors").and_then(|errors| errors.get(0));
     let details = error.and_then(|error| {
         let details = error.get("error_data").and_then(|data| text(data, "details"));
@@ -211,13 +214,13 @@ fn status_update(status: &Value) -> Option<StatusUpdate> {
             .or_else(|| text(error, "message"))
             .or_else(|| text(error, "title"))
     });
-    let at = moment(status, "timestamp")?;
+    let at = unix_time(status, "timestamp")?;
     Some(StatusUpdate {
         send_id: id(status, "biz_opaque_callback_data")
             .and_then(|id| Uuid::parse_str(&id).ok())
             .map(SendId),
         message_id: id(status, "id")?,
-        status: known,
+        status: new_status,
         at,
         error_code: error.and_then(|error| error.get("code")).and_then(Value::as_i64),
         error_message: details,
@@ -251,13 +254,13 @@ fn review(value: &Value) -> Option<TemplateChange> {
 
 /// An announcement names the category to come, and when; its `new_category` is the present one.
 fn category(value: &Value) -> Option<CategoryUpdate> {
-    let word = |field: &str| text(value, field)?.parse().ok();
+    let category_in = |field: &str| text(value, field)?.parse().ok();
     if value.get("correct_category").is_none_or(Value::is_null) {
-        return word("new_category").map(CategoryUpdate::Changed);
+        return category_in("new_category").map(CategoryUpdate::Changed);
     }
-    Some(CategoryUpdate::Announced(CategoryChange {
-        to: word("correct_category")?,
-        at: moment(value, "category_update_timestamp")?,
+    Some(CategoryUpdate::Scheduled(CategoryChange {
+        to: category_in("correct_category")?,
+        at: unix_time(value, "category_update_timestamp")?,
     }))
 }
 
@@ -278,8 +281,8 @@ pub(super) fn id(object: &Value, field: &str) -> Option<String> {
     (!given.is_empty() && given.len() <= ID_BYTES && !given.contains('\0')).then_some(given)
 }
 
-/// A moment in seconds, which the platform gives as a string or as a number.
-pub(super) fn moment(object: &Value, field: &str) -> Option<OffsetDateTime> {
+/// A time in Unix seconds, as a JSON string or a JSON number.
+pub(super) fn unix_time(object: &Value, field: &str) -> Option<OffsetDateTime> {
     let seconds = text(object, field)?.parse().ok()?;
     OffsetDateTime::from_unix_timestamp(seconds).ok()
 }
@@ -311,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_status_tells_why_and_whose() {
+    fn failed_status_is_read_with_error_and_send_id() {
         let send = Uuid::from_u128(5);
         let changes = read(&messages(
             &json!([{ "id": "wamid.1", "status": "failed", "timestamp": "1750030073",
@@ -337,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_or_unknown_item_loses_nothing_else() {
+    fn malformed_status_is_skipped_alone() {
         let statuses = json!([{ "id": "a", "status": "played", "timestamp": "1" }, 7, { "status": "read" },
             { "id": "b", "status": "pending", "timestamp": "1" }, { "id": "c", "status": "read", "timestamp": "x" },
             { "id": "d", "status": "read", "timestamp": "1", "biz_opaque_callback_data": "not ours" }]);
@@ -352,10 +355,11 @@ mod tests {
     }
 
     #[test]
-    fn news_of_senders_comes_with_the_number_it_came_to() {
+    fn inbound_event_has_the_number_that_received_it() {
         let value = json!({ "metadata": { "phone_number_id": "1065" }, "contacts": [],
             "statuses": [{ "id": "d", "status": "read", "timestamp": "1" }],
-            "messages": [{ "from": "5511961234567", "id": "m", "timestamp": "1", "type": "text", "text": { "body": "Oi" } }] });
+            "messages": [{ "from": "5511961234567", "id": "m", "timestamp": "1", "type": "text",
+                "text": { "body": "Oi" } }] });
         let mut body = messages(&json!([]));
         body["entry"][0]["changes"][0]["value"] = value;
         let changes = read(&body);
@@ -368,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_stored_is_left_out() {
+    fn nul_is_removed_from_texts_and_rejected_in_ids() {
         let changes = read(&messages(&json!([
             { "id": "a\u{0}", "status": "read", "timestamp": "1" },
             { "id": "b", "status": "failed", "timestamp": "1", "errors": [{ "code": 1, "message": "x\u{0}y" }] }])));
@@ -379,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn template_ids_come_as_numbers() {
+    fn template_review_is_read_with_numeric_id() {
         let value =
             |event: &str| json!({ "event": event, "message_template_id": 1689556908129835_i64, "reason": "SCAM" });
         let body = |event| {
@@ -412,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn quality_and_category_are_news_where_they_are_known_words() {
+    fn template_quality_and_category_are_validated() {
         let change = |field: &str, value: Value| {
             let body = json!({ "entry": [{ "id": "102", "changes": [{ "field": field, "value": value }] }] });
             match read(&body).pop() {
@@ -431,25 +435,25 @@ mod tests {
             (quality(""), quality("<b>"), quality(&"X".repeat(33))),
             (None, None, None)
         );
-        let category = |word: &str| {
-            let value = json!({ "message_template_id": "1", "previous_category": "MARKETING", "new_category": word });
+        let category = |name: &str| {
+            let value = json!({ "message_template_id": "1", "previous_category": "MARKETING", "new_category": name });
             change("template_category_update", value)
         };
         let utility = TemplateChange::Category(CategoryUpdate::Changed(Category::Utility));
         assert_eq!(category("UTILITY"), Some(utility));
-        let announced = |to: &str, at: Value| {
+        let scheduled = |to: &str, at: Value| {
             let value = json!({ "message_template_id": 1, "new_category": "MARKETING", "correct_category": to,
                 "category_update_timestamp": at });
             change("template_category_update", value)
         };
-        let coming = TemplateChange::Category(CategoryUpdate::Announced(CategoryChange {
+        let coming = TemplateChange::Category(CategoryUpdate::Scheduled(CategoryChange {
             to: Category::Utility,
             at: datetime!(2025-06-15 23:27:53 UTC),
         }));
-        assert_eq!(announced("UTILITY", json!(1_750_030_073)), Some(coming.clone()));
-        assert_eq!(announced("UTILITY", json!("1750030073")), Some(coming));
+        assert_eq!(scheduled("UTILITY", json!(1_750_030_073)), Some(coming.clone()));
+        assert_eq!(scheduled("UTILITY", json!("1750030073")), Some(coming));
         assert_eq!(
-            (announced("OTHER", json!(1)), announced("UTILITY", json!("soon"))),
+            (scheduled("OTHER", json!(1)), scheduled("UTILITY", json!("soon"))),
             (None, None)
         );
         assert_eq!(category("OTHER"), None);
@@ -463,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_callback_is_told_apart_from_one_without_news() {
+    fn callback_body_without_entries_is_rejected() {
         assert_eq!(CallbackPayload::read(b"{\"entry\":[]}"), Ok(CallbackPayload::default()));
         for body in [&b"{"[..], b"[]", b"{}", b"{\"entry\":3}", b""] {
             assert_eq!(CallbackPayload::read(body), Err(Unreadable));

@@ -9,8 +9,8 @@ use super::{FileIdStore, FileSource, WhatsappCredentials, WhatsappGateway};
 use crate::media::{Media, MediaFile, MediaStoreError};
 use crate::shared::{AccountId, GatewayError, StoreError};
 
-/// How long an id is used: the platform forgets it after 30 days, and a run may take some of them.
-const KEPT: Duration = Duration::days(25);
+/// How long a media id is used. WhatsApp deletes the file after 30 days, and a run may take several days.
+const MEDIA_ID_TTL: Duration = Duration::days(25);
 
 /// The use cases of a message's files.
 #[derive(Clone)]
@@ -25,13 +25,10 @@ pub enum MessageFileError {
     /// It is not there, or nothing the platform could fetch. The text is for the caller.
     #[error("{0}")]
     Unusable(String),
-    /// The store of files did not give it.
-    #[error("the file of a header could not be read: {0}")]
+    #[error("the template's header file could not be read: {0}")]
     Media(MediaStoreError),
-    /// The platform did not take it.
-    #[error("the platform did not take a header's file: {0}")]
-    Platform(GatewayError),
-    /// The store failed.
+    #[error("WhatsApp did not accept the template's header file: {0}")]
+    Gateway(GatewayError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -41,7 +38,7 @@ impl MessageFileError {
     pub fn is_temporary(&self) -> bool {
         matches!(
             self,
-            Self::Media(MediaStoreError::Failed(_)) | Self::Platform(GatewayError::Unavailable(_))
+            Self::Media(MediaStoreError::Failed(_)) | Self::Gateway(GatewayError::Unavailable(_))
         )
     }
 }
@@ -61,18 +58,21 @@ impl MessageFiles {
         url: &str,
     ) -> Result<FileSource, MessageFileError> {
         match self.media.own(account, url).await.map_err(MessageFileError::Media)? {
-            Some(file) => self.id(gateway, account, credentials, &file).await.map(FileSource::Id),
+            Some(file) => self
+                .media_id(gateway, account, credentials, &file)
+                .await
+                .map(FileSource::Id),
             None if self.media.publishes(url) => Err(MessageFileError::Unusable(
-                "the file of a header is not there any more".to_owned(),
+                "the file of the template's header no longer exists".to_owned(),
             )),
             None if url.starts_with("https://") => Ok(FileSource::Link(url.to_owned())),
             None => Err(MessageFileError::Unusable(
-                "a header of the template has no file that can be sent".to_owned(),
+                "the template's header needs a file: upload one or use an https URL".to_owned(),
             )),
         }
     }
 
-    async fn id(
+    async fn media_id(
         &self,
         gateway: &dyn WhatsappGateway,
         account: AccountId,
@@ -86,8 +86,8 @@ impl MessageFiles {
         let id = gateway
             .upload_file(credentials, file)
             .await
-            .map_err(MessageFileError::Platform)?;
-        self.ids.keep(account, number, &file.path, &id, KEPT).await?;
+            .map_err(MessageFileError::Gateway)?;
+        self.ids.store(account, number, &file.path, &id, MEDIA_ID_TTL).await?;
         Ok(id)
     }
 }
@@ -122,16 +122,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_is_given_once_and_then_named() {
+    async fn file_is_uploaded_once_then_sent_by_media_id() {
         let (media_store, url) = media_store();
         let mut gateway = MockWhatsappGateway::new();
         gateway.expect_upload_file().times(1).returning(|_, _| Ok("55".into()));
         let mut ids = MockFileIdStore::new();
         ids.expect_find().times(1).returning(|_, _, _| Ok(None));
         ids.expect_find().times(1).returning(|_, _, _| Ok(Some("55".into())));
-        ids.expect_keep()
+        ids.expect_store()
             .times(1)
-            .withf(|_, number, _, id, time| (number, id, *time) == ("1065", "55", Duration::days(25)))
+            .withf(|_, number, _, id, ttl| (number, id, *ttl) == ("1065", "55", Duration::days(25)))
             .returning(|_, _, _, _, _| Ok(()));
         let files = MessageFiles::new(media(&media_store), Arc::new(ids));
         for _ in 0..2 {
@@ -141,17 +141,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_ours_is_fetched_by_the_platform_or_not_at_all() {
+    async fn foreign_file_needs_an_https_url() {
         let (media_store, url) = media_store();
         let files = MessageFiles::new(media(&media_store), Arc::new(MockFileIdStore::new()));
         let gateway = MockWhatsappGateway::new();
         let source = async |account, url: &str| files.source(&gateway, account, &credentials(), url).await;
         let link = "https://cdn.example/a.png";
         assert_eq!(source(ACCOUNT, link).await.unwrap(), FileSource::Link(link.into()));
-        let other = AccountId(Uuid::from_u128(8));
-        for (account, url) in [(other, url.as_str()), (ACCOUNT, "http://10.0.0.1/a.png"), (ACCOUNT, "")] {
-            let fault = source(account, url).await;
-            assert!(matches!(fault, Err(MessageFileError::Unusable(_))), "{url}: {fault:?}");
+        let other_account = AccountId(Uuid::from_u128(8));
+        for (account, url) in [
+            (other_account, url.as_str()),
+            (ACCOUNT, "http://10.0.0.1/a.png"),
+            (ACCOUNT, ""),
+        ] {
+            let result = source(account, url).await;
+            assert!(
+                matches!(result, Err(MessageFileError::Unusable(_))),
+                "{url}: {result:?}"
+            );
         }
     }
 }

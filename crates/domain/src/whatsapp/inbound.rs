@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
-use super::callback_payload::{id, moment};
+use super::callback_payload::{id, unix_time};
 use crate::contacts::Referral;
 use crate::conversations::{InboundEvent, InboundMessage, Sender};
 use crate::shared::text;
@@ -19,8 +19,8 @@ const WA_ID_DIGITS: usize = 20;
 /// The longest field kept of an ad, in characters.
 const REFERRAL_CHARS: usize = 2048;
 
-/// Where the words of each kind stand, best first.
-const WORDS: &[(&str, &[&str])] = &[
+/// Where the text of each message type is, best path first.
+const TEXT_PATHS: &[(&str, &[&str])] = &[
     ("text", &["/text/body"]),
     ("button", &["/button/text"]),
     (
@@ -38,29 +38,29 @@ const WORDS: &[(&str, &[&str])] = &[
     ("reaction", &["/reaction/emoji"]),
 ];
 
-/// The types of messages that are read beside those with words. What `unsupported` stands for is WhatsApp's own secret.
-const WORDLESS: [&str; 5] = ["audio", "sticker", "contacts", "order", "unsupported"];
+/// The other supported message types. WhatsApp does not document what `unsupported` stands for.
+const TYPES_WITHOUT_TEXT: [&str; 5] = ["audio", "sticker", "contacts", "order", "unsupported"];
 
 /// The types of messages in one change that nothing here reads.
 pub(super) fn unread_kinds(value: &Value) -> impl Iterator<Item = String> + '_ {
     let items = value.get("messages").and_then(Value::as_array).into_iter().flatten();
     items
-        .filter(|item| !is_read(item))
+        .filter(|item| !is_supported(item))
         .map(|item| item.get("type").and_then(Value::as_str).unwrap_or_default().to_owned())
 }
 
-fn is_read(item: &Value) -> bool {
+fn is_supported(item: &Value) -> bool {
     match item.get("type").and_then(Value::as_str) {
         Some("system") => item
             .pointer("/system/type")
             .and_then(Value::as_str)
-            .is_some_and(is_move),
-        Some(kind) => WORDLESS.contains(&kind) || WORDS.iter().any(|(word, _)| *word == kind),
+            .is_some_and(is_number_change),
+        Some(kind) => TYPES_WITHOUT_TEXT.contains(&kind) || TEXT_PATHS.iter().any(|(name, _)| *name == kind),
         None => false,
     }
 }
 
-fn is_move(kind: &str) -> bool {
+fn is_number_change(kind: &str) -> bool {
     matches!(kind, "user_changed_number" | "user_changed_user_id")
 }
 
@@ -77,19 +77,22 @@ fn message(item: &Value, value: &Value) -> Option<InboundEvent> {
     if kind == "system" {
         return number_changed(item, sender);
     }
-    let known = kind.len() <= KIND_CHARS && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    let places = WORDS
+    let is_valid_kind = kind.len() <= KIND_CHARS && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let paths = TEXT_PATHS
         .iter()
-        .find(|(word, _)| *word == kind)
-        .map_or(&[][..], |(_, places)| places);
-    let text = places.iter().find_map(|place| item.pointer(place)?.as_str()).map(words);
+        .find(|(name, _)| *name == kind)
+        .map_or(&[][..], |(_, paths)| paths);
+    let text = paths
+        .iter()
+        .find_map(|path| item.pointer(path)?.as_str())
+        .map(storable_text);
     Some(InboundEvent::Message(InboundMessage {
         wa_message_id: id(item, "id")?,
         sender,
         at: at(item)?,
-        kind: if known { kind } else { "unsupported" }.to_owned(),
+        kind: if is_valid_kind { kind } else { "unsupported" }.to_owned(),
         text,
-        said: matches!(kind, "text" | "button"),
+        can_opt_out: matches!(kind, "text" | "button"),
         referral: referral(item),
         payload: payload(item, kind),
     }))
@@ -100,7 +103,7 @@ fn referral(item: &Value) -> Option<Box<Referral>> {
     let given = item.get("referral")?;
     let text = |field: &str| {
         let text = given.get(field)?.as_str()?;
-        Some(words(text).chars().take(REFERRAL_CHARS).collect::<String>()).filter(|text| !text.is_empty())
+        Some(storable_text(text).chars().take(REFERRAL_CHARS).collect::<String>()).filter(|text| !text.is_empty())
     };
     let referral = Referral {
         source_type: text("source_type"),
@@ -120,7 +123,7 @@ fn referral(item: &Value) -> Option<Box<Referral>> {
 /// A changed number brings a new user id with it.
 fn number_changed(item: &Value, sender: Sender) -> Option<InboundEvent> {
     let system = item.get("system")?;
-    if !is_move(system.get("type")?.as_str()?) {
+    if !is_number_change(system.get("type")?.as_str()?) {
         return None;
     }
     let now = Sender {
@@ -132,7 +135,7 @@ fn number_changed(item: &Value, sender: Sender) -> Option<InboundEvent> {
 }
 
 fn preference(item: &Value, value: &Value) -> Option<InboundEvent> {
-    let wanted = match item.get("value")?.as_str()? {
+    let opted_in = match item.get("value")?.as_str()? {
         "stop" => false,
         "resume" => true,
         _ => return None,
@@ -143,7 +146,7 @@ fn preference(item: &Value, value: &Value) -> Option<InboundEvent> {
     }
     Some(InboundEvent::Preference {
         sender: sender(item, "wa_id", "user_id", value)?,
-        wanted,
+        opted_in,
         at: at(item)?,
     })
 }
@@ -169,7 +172,7 @@ fn sender(item: &Value, wa_field: &str, user_field: &str, value: &Value) -> Opti
         user_id: own_user_id.or_else(|| user_id(contact?, "user_id")),
         name: contact
             .and_then(|contact| contact.pointer("/profile/name")?.as_str())
-            .map(words),
+            .map(storable_text),
     };
     (sender.wa_id.is_some() || sender.user_id.is_some()).then_some(sender)
 }
@@ -186,30 +189,30 @@ fn user_id(object: &Value, field: &str) -> Option<String> {
 }
 
 fn at(item: &Value) -> Option<OffsetDateTime> {
-    moment(item, "timestamp")
+    unix_time(item, "timestamp")
 }
 
-/// Text as it can be kept.
-fn words(text: &str) -> String {
+/// The text without NUL, at most `TEXT_CHARS` long.
+fn storable_text(text: &str) -> String {
     text.chars().filter(|&c| c != '\0').take(TEXT_CHARS).collect()
 }
 
 /// What the message holds beside its text, for whoever shows it; what is too large to keep is left out.
 fn payload(item: &Value, kind: &str) -> Value {
-    let mut kept = Map::new();
+    let mut content = Map::new();
     for field in [kind, "context", "errors"] {
         if field == "text" {
             continue;
         }
         if let Some(value) = item.get(field) {
-            kept.insert(words(field), without_nul(value));
+            content.insert(storable_text(field), without_nul(value));
         }
     }
-    let kept = Value::Object(kept);
-    if text::json_bytes(&kept) > PAYLOAD_BYTES {
+    let content = Value::Object(content);
+    if text::json_bytes(&content) > PAYLOAD_BYTES {
         json!({ "too_large": true })
     } else {
-        kept
+        content
     }
 }
 
@@ -243,7 +246,7 @@ mod tests {
                          { "profile": { "name": "Bia" }, "user_id": "BR.2" }] })
     }
 
-    fn one(item: &Value) -> InboundMessage {
+    fn read_message(item: &Value) -> InboundMessage {
         match read(&messages(&json!([item]))).remove(0) {
             InboundEvent::Message(message) => message,
             other => panic!("{other:?}"),
@@ -251,8 +254,8 @@ mod tests {
     }
 
     #[test]
-    fn a_text_with_its_sender_and_its_own_moment() {
-        let message = one(
+    fn text_message_is_read_with_sender_and_time() {
+        let message = read_message(
             &json!({ "from": "553188887777", "id": "wamid.1", "timestamp": "1750030073", "type": "text",
             "text": { "body": "Oi\u{0}!" }, "context": { "id": "wamid.0" } }),
         );
@@ -267,7 +270,7 @@ mod tests {
             at: datetime!(2025-06-15 23:27:53 UTC),
             kind: "text".into(),
             text: Some("Oi!".into()),
-            said: true,
+            can_opt_out: true,
             referral: None,
             payload: json!({ "context": { "id": "wamid.0" } }),
         };
@@ -275,8 +278,8 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_number_is_no_obstacle() {
-        let message = one(
+    fn message_of_hidden_number_is_read_by_user_id() {
+        let message = read_message(
             &json!({ "from_user_id": "BR.2", "id": "m", "timestamp": 1, "type": "text", "text": { "body": "Oi" } }),
         );
         assert_eq!(
@@ -296,45 +299,45 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_of_each_kind() {
-        let of = |kind: &str, content: Value| {
+    fn message_types_are_read_with_text_and_payload() {
+        let read_kind = |kind: &str, content: Value| {
             let mut item = json!({ "from": "551133334444", "id": "m", "timestamp": "1", "type": kind });
             item[kind] = content;
-            let message = one(&item);
-            (message.kind, message.text, message.said, message.payload)
+            let message = read_message(&item);
+            (message.kind, message.text, message.can_opt_out, message.payload)
         };
         let image = json!({ "id": "77", "mime_type": "image/jpeg", "caption": "SAIR" });
         assert_eq!(
-            of("image", image.clone()),
+            read_kind("image", image.clone()),
             ("image".into(), Some("SAIR".into()), false, json!({ "image": image }))
         );
         let button = json!({ "payload": "p", "text": "Sair" });
         assert_eq!(
-            of("button", button.clone()),
+            read_kind("button", button.clone()),
             ("button".into(), Some("Sair".into()), true, json!({ "button": button }))
         );
-        let chosen = of(
+        let chosen = read_kind(
             "interactive",
             json!({ "type": "list_reply", "list_reply": { "id": "1", "title": "Pix" } }),
         );
         assert_eq!((chosen.1.as_deref(), chosen.2), (Some("Pix"), false));
-        assert_eq!(of("sticker", json!({ "id": "1" })).1, None);
-        assert_eq!(of("NEW KIND", json!(1)).0, "unsupported");
-        let large = of("contacts", json!([{ "name": "x".repeat(9000) }]));
+        assert_eq!(read_kind("sticker", json!({ "id": "1" })).1, None);
+        assert_eq!(read_kind("NEW KIND", json!(1)).0, "unsupported");
+        let large = read_kind("contacts", json!([{ "name": "x".repeat(9000) }]));
         assert_eq!(large.3, json!({ "too_large": true }));
-        let odd = of("order", json!({ "a\u{0}": ["b\u{0}", 1, null] }));
+        let odd = read_kind("order", json!({ "a\u{0}": ["b\u{0}", 1, null] }));
         assert_eq!(odd.3, json!({ "order": { "a": ["b", 1, null] } }));
     }
 
     #[test]
-    fn ad_of_a_message_is_read_where_it_is_one() {
-        let of = |referral: Value| {
+    fn ad_referral_is_read_if_valid() {
+        let referral_of = |referral: Value| {
             let item = json!({ "from": "551133334444", "id": "m", "timestamp": "1", "type": "text",
                 "text": { "body": "Oi" }, "referral": referral });
-            one(&item).referral
+            read_message(&item).referral
         };
-        let ad =
-            of(json!({ "source_type": "ad", "headline": "é\u{0}".repeat(3000), "ctwa_clid": "c", "body": 7 })).unwrap();
+        let ad = json!({ "source_type": "ad", "headline": "é\u{0}".repeat(3000), "ctwa_clid": "c", "body": 7 });
+        let ad = referral_of(ad).unwrap();
         assert_eq!(
             (ad.source_type.as_deref(), ad.ctwa_clid.as_deref()),
             (Some("ad"), Some("c"))
@@ -347,21 +350,29 @@ mod tests {
             json!({ "source_id": 7 }),
             json!({ "body": "" }),
         ] {
-            assert_eq!(of(odd.clone()), None, "{odd}");
+            assert_eq!(referral_of(odd.clone()), None, "{odd}");
         }
     }
 
     #[test]
-    fn wishes_and_moves() {
-        let consent_change = |value: &str, category: &str| json!({ "wa_id": "553188887777", "value": value, "category": category, "timestamp": 1_750_030_073 });
-        let value = json!({ "user_preferences": [consent_change("stop", "marketing_messages"), consent_change("resume", "marketing_messages"),
-            consent_change("pause", "marketing_messages"), consent_change("stop", "other"), { "value": "stop", "timestamp": 1 }] });
-        let wanted: Vec<bool> = read(&value)
+    fn preferences_and_number_changes_are_read() {
+        let consent_change = |value: &str, category: &str| {
+            json!({ "wa_id": "553188887777",
+            "value": value, "category": category, "timestamp": 1_750_030_073 })
+        };
+        let value = json!({ "user_preferences": [
+            consent_change("stop", "marketing_messages"), consent_change("resume", "marketing_messages"),
+            consent_change("pause", "marketing_messages"), consent_change("stop", "other"),
+            { "value": "stop", "timestamp": 1 }] });
+        let opted_in: Vec<bool> = read(&value)
             .iter()
-            .map(|event| matches!(event, InboundEvent::Preference { wanted: true, .. }))
+            .map(|event| matches!(event, InboundEvent::Preference { opted_in: true, .. }))
             .collect();
-        assert_eq!(wanted, [false, true]);
-        let system = |content: Value| json!({ "from": "5511961111111", "id": "m", "timestamp": "1", "type": "system", "system": content });
+        assert_eq!(opted_in, [false, true]);
+        let system = |content: Value| {
+            json!({ "from": "5511961111111", "id": "m",
+            "timestamp": "1", "type": "system", "system": content })
+        };
         let value = messages(&json!([
             system(json!({ "type": "user_changed_number", "wa_id": "5511962222222", "user_id": "BR.9" })),
             system(json!({ "type": "user_changed_user_id", "user_id": "BR.10" })),
@@ -392,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_item_loses_nothing_else() {
+    fn malformed_inbound_item_is_skipped_alone() {
         let text = json!({ "body": "Oi" });
         let items = json!([7, {}, { "id": "a" },
             { "from": "x", "id": "a", "timestamp": "1", "type": "text" },

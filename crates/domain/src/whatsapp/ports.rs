@@ -49,8 +49,8 @@ pub trait CallbackStore: Send + Sync {
     /// the claim, so that a callback which stops every worker that takes it is known by its number of claims.
     async fn claim(&self, lease: Duration) -> Result<Option<StoredCallback>, StoreError>;
 
-    /// Forgets a callback that was processed or is hopeless.
-    async fn forget(&self, id: CallbackId) -> Result<(), StoreError>;
+    /// Deletes a callback that was processed, or that will never match.
+    async fn delete(&self, id: CallbackId) -> Result<(), StoreError>;
 
     /// Gives a callback that was applied as far as it can be back, due again after `delay`: `attempts` grows by one, and
     /// `claims` begins anew.
@@ -210,14 +210,14 @@ pub trait FileIdStore: Send + Sync {
         path: &MediaPath,
     ) -> Result<Option<String>, StoreError>;
 
-    /// Keeps an id for so long, in the place of an older one.
-    async fn keep(
+    /// Stores an id for `ttl`, and replaces an older one.
+    async fn store(
         &self,
         account: AccountId,
         phone_number_id: &str,
         path: &MediaPath,
         id: &str,
-        time: Duration,
+        ttl: Duration,
     ) -> Result<(), StoreError>;
 }
 

@@ -12,8 +12,8 @@ const WORD_CHARS: usize = 64;
 /// What a status says about the price; none where it says nothing that can be read.
 pub(super) fn pricing(status: &Value, at: OffsetDateTime) -> Option<Pricing> {
     let given = status.get("pricing")?;
-    let word = |field: &str| given.get(field).and_then(Value::as_str).and_then(word);
-    let (model, kind, category) = (word("pricing_model"), word("type"), word("category"));
+    let value = |field: &str| given.get(field).and_then(Value::as_str).and_then(valid_value);
+    let (model, kind, category) = (value("pricing_model"), value("type"), value("category"));
     let billable = given.get("billable").and_then(Value::as_bool);
     if billable.is_none() && kind.is_none() && category.is_none() {
         return None;
@@ -39,7 +39,7 @@ pub(super) fn pricing(status: &Value, at: OffsetDateTime) -> Option<Pricing> {
     })
 }
 
-fn word(text: &str) -> Option<String> {
+fn valid_value(text: &str) -> Option<String> {
     let fits = (1..=WORD_CHARS).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
     fits.then(|| text.to_owned())
 }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_needs_its_currency() {
+    fn price_without_currency_is_ignored() {
         let amount = |fields: Value| {
             let mut pricing = json!({ "billable": true, "type": "regular", "category": "marketing" });
             for (name, value) in fields.as_object().unwrap() {
@@ -74,15 +74,18 @@ mod tests {
             let amount = pricing.amount.map(|amount| amount.to_string());
             (amount, pricing.currency, pricing.source)
         };
-        let told = |amount: &str| (Some(amount.to_owned()), Some("USD".to_owned()), PricingSource::Platform);
-        assert_eq!(amount(json!({ "currency": "USD", "price": 0.0075 })), told("0.0075"));
+        let expected = |amount: &str| (Some(amount.to_owned()), Some("USD".to_owned()), PricingSource::Platform);
+        assert_eq!(
+            amount(json!({ "currency": "USD", "price": 0.0075 })),
+            expected("0.0075")
+        );
         assert_eq!(
             amount(json!({ "currency": "USD", "amount": "0.1234567" })),
-            told("0.123457")
+            expected("0.123457")
         );
         assert_eq!(
             amount(json!({ "currency": "USD", "amount": 0.000_001 })),
-            told("0.000001")
+            expected("0.000001")
         );
         for odd in [
             json!({}),
@@ -98,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_judged_by_the_type_too() {
+    fn free_pricing_type_is_not_billable() {
         for (pricing, billable) in [
             (json!({ "billable": true, "type": "regular" }), true),
             (json!({ "type": "regular" }), true),
@@ -114,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_no_price() {
+    fn pricing_without_valid_fields_is_none() {
         for odd in [
             json!(null),
             json!("x"),

@@ -12,7 +12,7 @@ use crate::shared::{
 
 /// The longest name of a number, and the longest id and token of the platform, in characters.
 const NAME_CHARS: usize = 100;
-const PLATFORM_ID_CHARS: usize = 64;
+const WHATSAPP_ID_CHARS: usize = 64;
 const TOKEN_CHARS: usize = 4096;
 
 /// The use cases of connected numbers.
@@ -134,9 +134,9 @@ fn is_token(token: &SecretString) -> bool {
     !token.is_empty() && token.len() <= TOKEN_CHARS && token.bytes().all(|b| b.is_ascii_graphic())
 }
 
-fn is_platform_id(id: &str) -> bool {
+fn is_whatsapp_id(id: &str) -> bool {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-    !id.is_empty() && id.len() <= PLATFORM_ID_CHARS && id.bytes().all(fits)
+    !id.is_empty() && id.len() <= WHATSAPP_ID_CHARS && id.bytes().all(fits)
 }
 
 /// The fields of an input, each of them valid.
@@ -150,8 +150,8 @@ fn checked(input: ProfileInput) -> Result<ProfileInput, FieldErrors> {
         errors.add("name", "must have 1 to 100 characters");
     }
     for (field, id) in [("phone_number_id", &input.phone_number_id), ("waba_id", &input.waba_id)] {
-        if id.as_ref().is_some_and(|id| !is_platform_id(id)) {
-            errors.add(field, "must be an id of the platform, at most 64 letters and digits");
+        if id.as_ref().is_some_and(|id| !is_whatsapp_id(id)) {
+            errors.add(field, "must be a WhatsApp id of 1 to 64 letters, digits, _ or -");
         }
     }
     if input.access_token.as_ref().is_some_and(|token| !is_token(token)) {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_store_never_sees_the_token() {
+    async fn access_token_reaches_the_store_encrypted() {
         let mut store = MockProfileStore::new();
         store
             .expect_insert()
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_field_is_checked_and_named() {
+    async fn create_reports_every_invalid_field() {
         let wrong = ProfileInput {
             name: None,
             phone_number_id: Some("10/65".into()),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_with_a_change_is_told_before_whether_there_is_such_a_number() {
+    async fn update_is_validated_before_the_number_is_found() {
         let change = async |input: ProfileInput| {
             let mut store = MockProfileStore::new();
             store.expect_find().returning(|_, _| Ok(None));
@@ -281,8 +281,8 @@ mod tests {
         assert_eq!(change(ProfileInput::default()).await, Vec::<String>::new());
     }
 
-    /// A store with one number, guarded by its version. Before the nth write, `elsewhere` changes the number.
-    fn guarded(elsewhere: impl Fn(usize, &mut StoredProfile) + Send + 'static) -> MockProfileStore {
+    /// A store with one number and a version check. Before the nth write, `concurrent_write` changes the number.
+    fn guarded(concurrent_write: impl Fn(usize, &mut StoredProfile) + Send + 'static) -> MockProfileStore {
         let at = datetime!(2026-01-01 0:00 UTC);
         let stored = StoredProfile {
             profile: Profile {
@@ -306,7 +306,7 @@ mod tests {
         store.expect_update().returning(move |_, changed| {
             let (stored, writes) = &mut *row.lock().unwrap();
             *writes += 1;
-            elsewhere(*writes, stored);
+            concurrent_write(*writes, stored);
             if stored.version != changed.version {
                 return Ok(UpdateOutcome::Stale);
             }
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_absent_token_is_kept() {
+    async fn update_without_token_keeps_the_stored_token() {
         let profiles = profiles(guarded(|_, _| {}));
         let profile = profiles.update(&tenant(), ProfileId(Uuid::nil()), rate(None)).await;
         let profile = profile.unwrap();

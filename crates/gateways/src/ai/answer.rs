@@ -5,59 +5,59 @@ use serde_json::{Map, Value, json};
 
 /// What an answer is good for.
 #[derive(Debug, PartialEq)]
-pub(super) enum Read {
-    /// The facts, and what they took.
+pub(super) enum CompletionOutcome {
+    /// The facts and the token usage.
     Done(BrandFacts, Value),
     /// The model will not, however often it is asked.
     Refused,
-    /// It may do better the next time.
-    Again(Trouble),
+    /// A retry may succeed.
+    Retry(CompletionDefect),
 }
 
 /// What was wrong with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// It ended before it was complete.
+pub(super) enum CompletionDefect {
+    /// It reached the token limit.
     TooLong,
     /// It is not what was asked for.
     Unreadable,
 }
 
-impl Trouble {
+impl CompletionDefect {
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Self::TooLong => "an answer that was cut",
-            Self::Unreadable => "an answer that cannot be read",
+            Self::TooLong => "the response was cut off",
+            Self::Unreadable => "the response cannot be read",
         }
     }
 }
 
-pub(super) fn read(completion: &Value) -> Read {
+pub(super) fn parse_completion(completion: &Value) -> CompletionOutcome {
     let choice = completion.pointer("/choices/0");
-    let of = |path: &str| choice.and_then(|choice| choice.pointer(path)).and_then(Value::as_str);
-    match of("/finish_reason") {
-        Some("content_filter") => return Read::Refused,
-        Some("length") => return Read::Again(Trouble::TooLong),
-        _ if of("/message/refusal").is_some() => return Read::Refused,
+    let field = |path: &str| choice.and_then(|choice| choice.pointer(path)).and_then(Value::as_str);
+    match field("/finish_reason") {
+        Some("content_filter") => return CompletionOutcome::Refused,
+        Some("length") => return CompletionOutcome::Retry(CompletionDefect::TooLong),
+        _ if field("/message/refusal").is_some() => return CompletionOutcome::Refused,
         _ => {}
     }
-    match of("/message/content").and_then(object) {
+    match field("/message/content").and_then(parse_object) {
         Some(fields) => {
             let facts = BrandFacts::new(|name| fields.get(name)?.as_str().map(str::to_owned));
-            Read::Done(facts, usage(completion))
+            CompletionOutcome::Done(facts, token_usage(completion))
         }
-        None => Read::Again(Trouble::Unreadable),
+        None => CompletionOutcome::Retry(CompletionDefect::Unreadable),
     }
 }
 
-/// The outermost object: servers that know no schema put words or a fence around it.
-fn object(content: &str) -> Option<Map<String, Value>> {
+/// Parses the outermost object. Servers without schema support add text or a code fence around it.
+fn parse_object(content: &str) -> Option<Map<String, Value>> {
     let (begin, end) = (content.find('{')?, content.rfind('}')?);
     serde_json::from_str(content.get(begin..=end)?).ok()
 }
 
-/// Numbers alone.
-fn usage(completion: &Value) -> Value {
+/// Only numbers are used, since the response is untrusted.
+fn token_usage(completion: &Value) -> Value {
     let count = |name: &str| completion.pointer(&format!("/usage/{name}")).and_then(Value::as_u64);
     json!({
         "prompt_tokens": count("prompt_tokens"),
@@ -70,13 +70,13 @@ fn usage(completion: &Value) -> Value {
 mod tests {
     use super::*;
 
-    fn answered(content: &Value, reason: &str, refusal: &Value) -> Value {
+    fn completion(content: &Value, reason: &str, refusal: &Value) -> Value {
         json!({ "choices": [{ "finish_reason": reason, "message": { "content": content, "refusal": refusal } }],
                 "usage": { "prompt_tokens": 9, "total_tokens": -1, "completion_tokens": "x" } })
     }
 
     #[test]
-    fn six_strings_are_read_and_nothing_else() {
+    fn completion_gives_only_the_six_strings() {
         let inner = json!({ "company_name": " Loja ", "description": 7, "brand_values": null, "tone_of_voice": ["a"],
                             "account_id": "x", "products_services": "Pão\u{0}" });
         for content in [
@@ -84,7 +84,9 @@ mod tests {
             format!("```json\n{inner}\n```"),
             format!("Here it is: {inner}. Anything else?"),
         ] {
-            let Read::Done(facts, usage) = read(&answered(&json!(content), "stop", &Value::Null)) else {
+            let CompletionOutcome::Done(facts, usage) =
+                parse_completion(&completion(&json!(content), "stop", &Value::Null))
+            else {
                 panic!("{content}")
             };
             let expected = BrandFacts {
@@ -101,32 +103,53 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told_apart() {
+    fn unusable_completion_is_refused_or_retried() {
         let none = Value::Null;
         let text = |text: &str| json!(text);
-        for (completion, wanted) in [
-            (answered(&text("{}"), "stop", &text("No.")), Read::Refused),
-            (answered(&text("{}"), "content_filter", &none), Read::Refused),
+        for (body, expected) in [
             (
-                answered(&text("{\"company"), "length", &none),
-                Read::Again(Trouble::TooLong),
+                completion(&text("{}"), "stop", &text("No.")),
+                CompletionOutcome::Refused,
             ),
-            (answered(&none, "stop", &none), Read::Again(Trouble::Unreadable)),
             (
-                answered(&text("no JSON"), "stop", &none),
-                Read::Again(Trouble::Unreadable),
+                completion(&text("{}"), "content_filter", &none),
+                CompletionOutcome::Refused,
             ),
-            (answered(&text("}{"), "stop", &none), Read::Again(Trouble::Unreadable)),
-            (answered(&text("[1]"), "stop", &none), Read::Again(Trouble::Unreadable)),
             (
-                answered(&text("{\"a\":"), "stop", &none),
-                Read::Again(Trouble::Unreadable),
+                completion(&text("{\"company"), "length", &none),
+                CompletionOutcome::Retry(CompletionDefect::TooLong),
             ),
-            (answered(&json!(7), "stop", &none), Read::Again(Trouble::Unreadable)),
-            (json!({ "choices": [] }), Read::Again(Trouble::Unreadable)),
-            (json!([]), Read::Again(Trouble::Unreadable)),
+            (
+                completion(&none, "stop", &none),
+                CompletionOutcome::Retry(CompletionDefect::Unreadable),
+            ),
+            (
+                completion(&text("no JSON"), "stop", &none),
+                CompletionOutcome::Retry(CompletionDefect::Unreadable),
+            ),
+            (
+                completion(&text("}{"), "stop", &none),
+                CompletionOutcome::Retry(CompletionDefect::Unreadable),
+            ),
+            (
+                completion(&text("[1]"), "stop", &none),
+                CompletionOutcome::Retry(CompletionDefect::Unreadable),
+            ),
+            (
+                completion(&text("{\"a\":"), "stop", &none),
+                CompletionOutcome::Retry(CompletionDefect::Unreadable),
+            ),
+            (
+                completion(&json!(7), "stop", &none),
+                CompletionOutcome::Retry(CompletionDefect::Unreadable),
+            ),
+            (
+                json!({ "choices": [] }),
+                CompletionOutcome::Retry(CompletionDefect::Unreadable),
+            ),
+            (json!([]), CompletionOutcome::Retry(CompletionDefect::Unreadable)),
         ] {
-            assert_eq!(read(&completion), wanted, "{completion}");
+            assert_eq!(parse_completion(&body), expected, "{body}");
         }
     }
 }

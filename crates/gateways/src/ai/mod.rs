@@ -16,20 +16,21 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use self::answer::{Read, Trouble};
+use self::answer::{CompletionDefect, CompletionOutcome};
 use self::dialect::Dialect;
 use crate::http::{CallError, GatewayRequest, GatewayResponse, Http, retry_after};
 
 /// How long a reading may take, with everything that is tried again.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many readings are under way at once.
-const READINGS: usize = 4;
+/// Concurrent extractions.
+const MAX_EXTRACTIONS: usize = 4;
 
-/// How often a call is repeated that the service was too busy or too broken for, and how long after.
-const REPEATS: u32 = 2;
-const PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Retries of a call that failed with no response, 429 or 5xx. The wait doubles from `RETRY_DELAY`. A longer
+/// `Retry-After` applies instead; one beyond `MAX_RETRY_DELAY` ends the retries.
+const MAX_RETRIES: u32 = 2;
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// The extraction service at one address.
 #[derive(Clone)]
@@ -44,7 +45,7 @@ struct Access {
     key: Option<SecretString>,
     model: String,
     dialect: Dialect,
-    places: Semaphore,
+    permits: Semaphore,
 }
 
 impl AiApi {
@@ -57,7 +58,7 @@ impl AiApi {
                 key: key.cloned(),
                 model: model.to_owned(),
                 dialect: Dialect::default(),
-                places: Semaphore::new(READINGS),
+                permits: Semaphore::new(MAX_EXTRACTIONS),
             })
         });
         Self {
@@ -73,90 +74,92 @@ impl AiApi {
         Self { timeout, ..self }
     }
 
-    /// One reading: what is unreadable, or too long for the answer, is asked for once more.
-    async fn read(&self, access: &Access, page: &PageText) -> Result<Extraction, ExtractError> {
-        let _place = access.places.acquire().await;
+    /// Extracts facts. Retries once if the response is unreadable or cut off; in the second case with half the page.
+    async fn extract_facts(&self, access: &Access, page: &PageText) -> Result<Extraction, ExtractError> {
+        let _permit = access.permits.acquire().await;
         let mut text = page.text.clone();
-        let mut trouble = Trouble::Unreadable;
+        let mut defect = CompletionDefect::Unreadable;
         for _ in 0..2 {
-            match answer::read(&self.complete(access, &text).await?) {
-                Read::Done(facts, usage) => {
+            match answer::parse_completion(&self.complete(access, &text).await?) {
+                CompletionOutcome::Done(facts, usage) => {
                     return Ok(Extraction {
                         facts,
                         model: access.model.clone(),
                         usage,
                     });
                 }
-                Read::Refused => return Err(failed("it refused")),
-                Read::Again(why) => trouble = why,
+                CompletionOutcome::Refused => return Err(failed("the model refused")),
+                CompletionOutcome::Retry(reason) => defect = reason,
             }
-            if trouble == Trouble::TooLong {
+            if defect == CompletionDefect::TooLong {
                 text = text.chars().take(text.chars().count() / 2).collect();
             }
         }
-        Err(failed(trouble.as_str()))
+        Err(failed(defect.as_str()))
     }
 
     /// One answer with status 200: repeated where the service was busy, and in a simpler dialect where it did not
     /// understand.
     async fn complete(&self, access: &Access, text: &str) -> Result<Value, ExtractError> {
-        let mut repeats = 0;
+        let mut retries = 0;
         loop {
-            let request =
-                GatewayRequest::post(&access.url, &access.dialect.request(&access.model, text)).timeout(self.timeout);
+            let request = GatewayRequest::post(&access.url, &access.dialect.request_body(&access.model, text))
+                .timeout(self.timeout);
             let request = match &access.key {
                 Some(key) => request.bearer(key).map_err(|error| failed(&error.to_string()))?,
                 None => request,
             };
-            let answer = self.http.call(request).await;
-            if let Ok(answer) = &answer {
-                if answer.is_success() {
-                    return answer.json().ok_or_else(|| failed("no JSON"));
+            let result = self.http.call(request).await;
+            if let Ok(response) = &result {
+                if response.is_success() {
+                    return response.json().ok_or_else(|| failed("the response is not JSON"));
                 }
-                if answer.status == 400 && access.dialect.simplify(&String::from_utf8_lossy(&answer.body)) {
+                if response.status == 400 && access.dialect.simplify(&String::from_utf8_lossy(&response.body)) {
                     continue;
                 }
             }
-            let pause = pause(&answer, repeats).filter(|_| repeats < REPEATS);
-            let Some(pause) = pause else { return Err(told(answer)) };
-            repeats += 1;
-            sleep(pause).await;
+            let delay = retry_delay(&result, retries).filter(|_| retries < MAX_RETRIES);
+            let Some(delay) = delay else {
+                return Err(extract_error(result));
+            };
+            retries += 1;
+            sleep(delay).await;
         }
     }
 }
 
-/// How long to wait before a call is repeated; none where it would be in vain.
-fn pause(answer: &Result<GatewayResponse, CallError>, repeats: u32) -> Option<Duration> {
-    let own = PAUSE * 2_u32.pow(repeats);
-    match answer {
-        Err(_) => Some(own),
-        Ok(answer) if answer.status == 429 || answer.status >= 500 => {
-            let wanted = retry_after(&answer.headers).unwrap_or_default();
-            Some(wanted.max(own)).filter(|pause| *pause <= LONGEST_PAUSE)
+/// The wait before a retry; `None` if a retry would not help.
+fn retry_delay(result: &Result<GatewayResponse, CallError>, retries: u32) -> Option<Duration> {
+    let backoff = RETRY_DELAY * 2_u32.pow(retries);
+    match result {
+        Err(_) => Some(backoff),
+        Ok(response) if response.status == 429 || response.status >= 500 => {
+            let requested = retry_after(&response.headers).unwrap_or_default();
+            Some(requested.max(backoff)).filter(|delay| *delay <= MAX_RETRY_DELAY)
         }
         Ok(_) => None,
     }
 }
 
-/// By status alone: bodies of errors may repeat what they were sent.
-fn told(answer: Result<GatewayResponse, CallError>) -> ExtractError {
-    match answer {
-        Ok(answer) => failed(&format!("status {}", answer.status)),
+/// Reports only the status, since the body of an error may repeat the request.
+fn extract_error(result: Result<GatewayResponse, CallError>) -> ExtractError {
+    match result {
+        Ok(response) => failed(&format!("HTTP status {}", response.status)),
         Err(error) => failed(&error.to_string()),
     }
 }
 
-fn failed(why: &str) -> ExtractError {
-    ExtractError::Failed(why.to_owned())
+fn failed(reason: &str) -> ExtractError {
+    ExtractError::Failed(reason.to_owned())
 }
 
 #[async_trait]
 impl BrandExtractor for AiApi {
     async fn extract(&self, page: &PageText) -> Result<Extraction, ExtractError> {
         let access = self.access.as_ref().ok_or(ExtractError::NotConfigured)?;
-        match timeout(self.timeout, self.read(access, page)).await {
+        match timeout(self.timeout, self.extract_facts(access, page)).await {
             Ok(result) => result,
-            Err(_) => Err(failed("no answer in time")),
+            Err(_) => Err(failed("no response in time")),
         }
     }
 }

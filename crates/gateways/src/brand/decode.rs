@@ -6,20 +6,20 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use recado_domain::brand::PageRefusal;
 
-/// How far into a page its own word on its character set is looked for (WHATWG).
-const PRESCAN: usize = 1024;
+/// Bytes in which the page's `meta` charset is searched (WHATWG prescan).
+const PRESCAN_BYTES: usize = 1024;
 
-/// Unpacks as the bytes come, and holds no more than the limit.
-pub(super) enum Unpacker {
-    Plain(Capped),
-    Gzip(MultiGzDecoder<Capped>),
-    Deflate(ZlibDecoder<Capped>),
+/// Streaming decompressor that never holds more than the limit.
+pub(super) enum Decompressor {
+    Plain(CappedBuffer),
+    Gzip(MultiGzDecoder<CappedBuffer>),
+    Deflate(ZlibDecoder<CappedBuffer>),
 }
 
-impl Unpacker {
-    /// By the word of the header `Content-Encoding`. Several packings on top of each other are not read.
+impl Decompressor {
+    /// `encoding` is the value of `Content-Encoding`. Multiple encodings are refused.
     pub(super) fn new(encoding: &str, limit: usize) -> Result<Self, PageRefusal> {
-        let sink = Capped {
+        let sink = CappedBuffer {
             bytes: Vec::new(),
             limit,
             full: false,
@@ -42,12 +42,12 @@ impl Unpacker {
     }
 
     pub(super) fn finish(mut self) -> Result<Vec<u8>, PageRefusal> {
-        let ended = match &mut self {
+        let finished = match &mut self {
             Self::Plain(_) => Ok(()),
             Self::Gzip(decoder) => decoder.try_finish(),
             Self::Deflate(decoder) => decoder.try_finish(),
         };
-        ended.map_err(|_| self.refusal())?;
+        finished.map_err(|_| self.refusal())?;
         let sink = match &mut self {
             Self::Plain(sink) => sink,
             Self::Gzip(decoder) => decoder.get_mut(),
@@ -70,14 +70,14 @@ impl Unpacker {
     }
 }
 
-/// Takes so many bytes and no more.
-pub(super) struct Capped {
+/// A buffer with a limit.
+pub(super) struct CappedBuffer {
     bytes: Vec<u8>,
     limit: usize,
     full: bool,
 }
 
-impl Write for Capped {
+impl Write for CappedBuffer {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         if self.bytes.len() + data.len() > self.limit {
             self.full = true;
@@ -96,46 +96,53 @@ impl Write for Capped {
 pub(super) struct Charset(&'static Encoding);
 
 impl Charset {
-    /// By its first bytes, else the header, else the page's own word, else UTF-8.
-    pub(super) fn of(media_type: &str, bytes: &[u8]) -> Self {
-        let marked = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
-        let declared = || parameter(media_type).and_then(|label| Encoding::for_label(label.as_bytes()));
-        Self(marked.or_else(declared).or_else(|| meta(bytes)).unwrap_or(UTF_8))
+    /// From the byte order mark, else the header, else the page's `meta`, else UTF-8.
+    pub(super) fn detect(media_type: &str, bytes: &[u8]) -> Self {
+        let from_bom = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
+        let from_header = || charset_parameter(media_type).and_then(|label| Encoding::for_label(label.as_bytes()));
+        Self(
+            from_bom
+                .or_else(from_header)
+                .or_else(|| meta_charset(bytes))
+                .unwrap_or(UTF_8),
+        )
     }
 
-    /// A page that is not what it says it is gives no text.
+    /// Fails if the bytes are not valid in the character set.
     pub(super) fn decode(&self, bytes: &[u8]) -> Result<String, PageRefusal> {
-        let (text, _, broken) = self.0.decode(bytes);
-        if broken {
+        let (text, _, has_errors) = self.0.decode(bytes);
+        if has_errors {
             return Err(PageRefusal::Encoding);
         }
         Ok(text.into_owned())
     }
 }
 
-fn parameter(media_type: &str) -> Option<&str> {
+fn charset_parameter(media_type: &str) -> Option<&str> {
     let parameters = media_type.split(';').skip(1);
-    let mut named = parameters.filter_map(|parameter| parameter.split_once('='));
-    let (_, value) = named.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))?;
+    let mut pairs = parameters.filter_map(|parameter| parameter.split_once('='));
+    let (_, value) = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))?;
     Some(value.trim().trim_matches('"'))
 }
 
-/// What the page itself says in a `meta`. Where that could be read, it is in none of the wide sets.
-fn meta(bytes: &[u8]) -> Option<&'static Encoding> {
-    let head = bytes.get(..bytes.len().min(PRESCAN))?.to_ascii_lowercase();
+/// The charset of the page's `meta`. A `meta` that was readable as ASCII is not UTF-16, so that means UTF-8.
+fn meta_charset(bytes: &[u8]) -> Option<&'static Encoding> {
+    let head = bytes.get(..bytes.len().min(PRESCAN_BYTES))?.to_ascii_lowercase();
     let head = String::from_utf8_lossy(&head).into_owned();
     let tags = head.split("<meta").skip(1).filter_map(|rest| rest.split('>').next());
-    let label = tags.filter_map(|tag| {
+    let labels = tags.filter_map(|tag| {
         let (_, value) = tag.split_once("charset")?;
         let value = value.trim_start().strip_prefix('=')?.trim_start();
         let value = value.trim_start_matches(['"', '\'']);
         value.split(|c: char| c.is_whitespace() || "\"';/".contains(c)).next()
     });
-    let found = label.filter_map(|label| Encoding::for_label(label.as_bytes())).next()?;
-    if [UTF_16LE, UTF_16BE].contains(&found) {
+    let charset = labels
+        .filter_map(|label| Encoding::for_label(label.as_bytes()))
+        .next()?;
+    if [UTF_16LE, UTF_16BE].contains(&charset) {
         return Some(UTF_8);
     }
-    Some(found)
+    Some(charset)
 }
 
 #[cfg(test)]
@@ -157,54 +164,58 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// In pieces of seven bytes.
-    fn unpack(encoding: &str, data: &[u8], limit: usize) -> Result<Vec<u8>, PageRefusal> {
-        let mut unpacker = Unpacker::new(encoding, limit)?;
-        for piece in data.chunks(7) {
-            unpacker.push(piece)?;
+    /// Decompresses in chunks of seven bytes.
+    fn decompress(encoding: &str, data: &[u8], limit: usize) -> Result<Vec<u8>, PageRefusal> {
+        let mut decompressor = Decompressor::new(encoding, limit)?;
+        for chunk in data.chunks(7) {
+            decompressor.push(chunk)?;
         }
-        unpacker.finish()
+        decompressor.finish()
     }
 
     #[test]
-    fn packed_bodies_are_unpacked_up_to_the_limit() {
+    fn compressed_bodies_are_decoded_up_to_the_limit() {
         let page = b"pagina ".repeat(100);
-        assert_eq!(unpack("", &page, 700), Ok(page.clone()));
-        assert_eq!(unpack(" GZIP ", &gzip(&page), 700), Ok(page.clone()));
-        assert_eq!(unpack("deflate", &zlib(&page), 700), Ok(page.clone()));
+        assert_eq!(decompress("", &page, 700), Ok(page.clone()));
+        assert_eq!(decompress(" GZIP ", &gzip(&page), 700), Ok(page.clone()));
+        assert_eq!(decompress("deflate", &zlib(&page), 700), Ok(page.clone()));
         let two = [gzip(b"one "), gzip(b"two")].concat();
-        assert_eq!(unpack("x-gzip", &two, 700), Ok(b"one two".to_vec()));
+        assert_eq!(decompress("x-gzip", &two, 700), Ok(b"one two".to_vec()));
         for (encoding, data) in [
             ("identity", page.clone()),
             ("gzip", gzip(&page)),
             ("deflate", zlib(&page)),
         ] {
-            assert_eq!(unpack(encoding, &data, 699), Err(PageRefusal::TooLarge), "{encoding}");
+            assert_eq!(
+                decompress(encoding, &data, 699),
+                Err(PageRefusal::TooLarge),
+                "{encoding}"
+            );
         }
     }
 
     #[test]
-    fn a_bomb_is_left_as_soon_as_it_is_too_large() {
+    fn decompression_bomb_is_refused_at_the_limit() {
         let bomb = gzip(&vec![0; 64 << 20]);
         assert!(bomb.len() < 1 << 17);
-        let mut unpacker = Unpacker::new("gzip", 1 << 20).unwrap();
-        let refusal = bomb.chunks(1024).find_map(|piece| unpacker.push(piece).err());
+        let mut decompressor = Decompressor::new("gzip", 1 << 20).unwrap();
+        let refusal = bomb.chunks(1024).find_map(|chunk| decompressor.push(chunk).err());
         assert_eq!(refusal, Some(PageRefusal::TooLarge));
     }
 
     #[test]
-    fn what_cannot_be_unpacked_is_refused() {
+    fn undecodable_body_is_refused() {
         let cut = gzip(b"a page");
-        assert_eq!(unpack("gzip", b"no gzip at all", 99), Err(PageRefusal::Broken));
-        assert_eq!(unpack("gzip", &cut[..cut.len() - 9], 99), Err(PageRefusal::Broken));
+        assert_eq!(decompress("gzip", b"no gzip at all", 99), Err(PageRefusal::Broken));
+        assert_eq!(decompress("gzip", &cut[..cut.len() - 9], 99), Err(PageRefusal::Broken));
         for encoding in ["br", "zstd", "gzip, gzip", "compress"] {
-            assert_eq!(unpack(encoding, b"", 99), Err(PageRefusal::Encoding), "{encoding}");
+            assert_eq!(decompress(encoding, b"", 99), Err(PageRefusal::Encoding), "{encoding}");
         }
     }
 
     #[test]
-    fn a_page_is_read_in_its_own_characters() {
-        let decode = |media_type: &str, bytes: &[u8]| Charset::of(media_type, bytes).decode(bytes);
+    fn page_is_decoded_in_its_charset() {
+        let decode = |media_type: &str, bytes: &[u8]| Charset::detect(media_type, bytes).decode(bytes);
         let meta = b"<html><meta  charset='iso-8859-1' ><p>p\xe3o".as_slice();
         let old =
             b"<META http-equiv=Content-Type content=\"text/html; charset = windows-1252\">\x93p\xe3o\x94".as_slice();
@@ -227,10 +238,10 @@ mod tests {
             ("text/html; charset=utf-8", b"\xff\xfe\xfd\xc3".as_slice()),
             ("text/plain; charset=utf-8", b"\xc0\x80".as_slice()),
         ] {
-            let broken = decode(media_type, bytes);
-            // The first two bytes of one of them say UTF-16, as which it is whole.
+            let result = decode(media_type, bytes);
+            // One of them begins with a UTF-16 byte order mark and is valid UTF-16.
             assert!(
-                broken == Err(PageRefusal::Encoding) || bytes.starts_with(b"\xff\xfe"),
+                result == Err(PageRefusal::Encoding) || bytes.starts_with(b"\xff\xfe"),
                 "{media_type}"
             );
         }

@@ -18,29 +18,28 @@ use recado_domain::brand::{PageFetcher, PageRefusal, PageText};
 use recado_domain::egress::Target;
 use tracing::Instrument as _;
 
-use self::decode::{Charset, Unpacker};
+use self::decode::{Charset, Decompressor};
 use crate::egress::{Egress, EgressError, EgressRequest};
 use crate::meter::{CallOutcome, Meter};
 
 /// How long it may take, redirects included.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many redirects are followed.
-const REDIRECTS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 
-/// The largest page in bytes: declared, as it comes, and unpacked.
-const LARGEST: usize = 1 << 20;
+/// Largest page in bytes: declared, as received, and decompressed.
+const MAX_PAGE_BYTES: usize = 1 << 20;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!(
     "Mozilla/5.0 (compatible; RecadoBot/",
     env!("CARGO_PKG_VERSION"),
     ")"
 ));
-const TEXTS: HeaderValue = HeaderValue::from_static("text/html, text/plain;q=0.8");
-/// Packed bodies are read all the same, for the sake of sites that do not ask.
-const UNPACKED: HeaderValue = HeaderValue::from_static("identity");
-/// A site may close a kept connection just as it is used again, which would look like a broken answer.
-const UNKEPT: HeaderValue = HeaderValue::from_static("close");
+const ACCEPTED_TYPES: HeaderValue = HeaderValue::from_static("text/html, text/plain;q=0.8");
+/// Compressed bodies are decoded anyway, since some sites ignore this header.
+const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
+/// No connection reuse: a site may close an idle connection just when it is reused, which looks like a broken response.
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Fetches pages for the brand context.
 #[derive(Clone)]
@@ -75,16 +74,16 @@ impl PageClient {
     async fn follow(&self, url: &str) -> Result<PageText, PageRefusal> {
         let allow = self.egress.allow_list();
         let mut target = Target::parse(url, allow)?;
-        for redirects in 0..=REDIRECTS {
-            let answer = self
+        for redirects in 0..=MAX_REDIRECTS {
+            let response = self
                 .get(&target)
                 .await
                 .map_err(|error| refusal(&error, redirects > 0))?;
-            if !is_redirect(answer.status().as_u16()) {
-                return read(target.as_str(), answer).await;
+            if !is_redirect(response.status().as_u16()) {
+                return read_page(target.as_str(), response).await;
             }
-            let location = answer.headers().get(LOCATION).ok_or(PageRefusal::Broken)?;
-            // Browsers read UTF-8 here too.
+            let location = response.headers().get(LOCATION).ok_or(PageRefusal::Broken)?;
+            // Like browsers, accepts UTF-8 in this header.
             let location = std::str::from_utf8(location.as_bytes()).map_err(|_| PageRefusal::Broken)?;
             target = target.redirected(location, allow).map_err(PageRefusal::Redirect)?;
         }
@@ -94,9 +93,9 @@ impl PageClient {
     async fn get(&self, target: &Target) -> Result<Response<Incoming>, EgressError> {
         let headers = [
             (USER_AGENT, AGENT),
-            (ACCEPT, TEXTS),
-            (ACCEPT_ENCODING, UNPACKED),
-            (CONNECTION, UNKEPT),
+            (ACCEPT, ACCEPTED_TYPES),
+            (ACCEPT_ENCODING, IDENTITY),
+            (CONNECTION, CLOSE),
         ];
         let call = EgressRequest {
             method: Method::GET,
@@ -112,17 +111,17 @@ impl PageClient {
 impl PageFetcher for PageClient {
     async fn fetch(&self, url: &str) -> Result<PageText, PageRefusal> {
         let call = self.meter.begin();
-        let following = self.follow(url).instrument(call.span());
-        let fetched = match tokio::time::timeout(self.timeout, following).await {
+        let fetch = self.follow(url).instrument(call.span());
+        let result = match tokio::time::timeout(self.timeout, fetch).await {
             Ok(result) => result,
             Err(_) => Err(PageRefusal::TimedOut),
         };
-        call.end(fetched.as_ref().map_or_else(end, |_| CallOutcome::Done));
-        fetched
+        call.end(result.as_ref().map_or_else(call_outcome, |_| CallOutcome::Done));
+        result
     }
 }
 
-fn end(refusal: &PageRefusal) -> CallOutcome {
+fn call_outcome(refusal: &PageRefusal) -> CallOutcome {
     match refusal {
         PageRefusal::Url(_) | PageRefusal::Redirect(_) | PageRefusal::Resolution | PageRefusal::Connection => {
             CallOutcome::NotSent
@@ -147,32 +146,33 @@ fn refusal(error: &EgressError, redirected: bool) -> PageRefusal {
     }
 }
 
-async fn read(url: &str, answer: Response<Incoming>) -> Result<PageText, PageRefusal> {
-    let (head, body) = answer.into_parts();
+async fn read_page(url: &str, response: Response<Incoming>) -> Result<PageText, PageRefusal> {
+    let (head, body) = response.into_parts();
     if !head.status.is_success() {
         return Err(PageRefusal::Status(head.status.as_u16()));
     }
     let media_type = header(&head.headers, &CONTENT_TYPE).ok_or(PageRefusal::MediaType)?;
-    let kind = kind(media_type).ok_or(PageRefusal::MediaType)?;
-    let unpacker = Unpacker::new(header(&head.headers, &CONTENT_ENCODING).unwrap_or_default(), LARGEST)?;
-    let bytes = collect(body, unpacker).await?;
-    let charset = Charset::of(media_type, &bytes);
-    // A megabyte of nothing but markup takes tens of milliseconds, in which the other requests of the thread would wait.
-    let reading = tokio::task::spawn_blocking(move || reduce(kind, charset, bytes));
-    let page = reading.await.map_err(|_| PageRefusal::Broken)??;
+    let kind = page_kind(media_type).ok_or(PageRefusal::MediaType)?;
+    let encoding = header(&head.headers, &CONTENT_ENCODING).unwrap_or_default();
+    let decompressor = Decompressor::new(encoding, MAX_PAGE_BYTES)?;
+    let bytes = collect(body, decompressor).await?;
+    let charset = Charset::detect(media_type, &bytes);
+    // Parsing a megabyte of markup takes tens of milliseconds and would block other requests of this thread.
+    let parsing = tokio::task::spawn_blocking(move || extract_text(kind, charset, bytes));
+    let page = parsing.await.map_err(|_| PageRefusal::Broken)??;
     Ok(PageText {
         url: url.to_owned(),
         ..page
     })
 }
 
-/// What a reader sees of a page.
-fn reduce(kind: Kind, charset: Charset, bytes: Vec<u8>) -> Result<PageText, PageRefusal> {
+/// Extracts the text that a visitor sees.
+fn extract_text(kind: Kind, charset: Charset, bytes: Vec<u8>) -> Result<PageText, PageRefusal> {
     let text = charset.decode(&bytes)?;
     drop(bytes);
     let page = match kind {
-        Kind::Html => text::of_html(&text),
-        Kind::Plain => text::of_plain(&text),
+        Kind::Html => text::from_html(&text),
+        Kind::Plain => text::from_plain(&text),
     };
     if page.text.is_empty() {
         return Err(PageRefusal::Empty);
@@ -184,7 +184,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-fn kind(media_type: &str) -> Option<Kind> {
+fn page_kind(media_type: &str) -> Option<Kind> {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     match essence.to_ascii_lowercase().as_str() {
         "text/html" => Some(Kind::Html),
@@ -193,21 +193,21 @@ fn kind(media_type: &str) -> Option<Kind> {
     }
 }
 
-/// Counts what comes and what it becomes.
-async fn collect(mut body: Incoming, mut unpacker: Unpacker) -> Result<Vec<u8>, PageRefusal> {
-    let too_large = |bytes: u64| usize::try_from(bytes).map_or(true, |bytes| bytes > LARGEST);
+/// Reads and decompresses the body. Limits the received and the decompressed size.
+async fn collect(mut body: Incoming, mut decompressor: Decompressor) -> Result<Vec<u8>, PageRefusal> {
+    let too_large = |bytes: u64| usize::try_from(bytes).map_or(true, |bytes| bytes > MAX_PAGE_BYTES);
     if too_large(body.size_hint().lower()) {
         return Err(PageRefusal::TooLarge);
     }
-    let mut came = 0;
+    let mut received = 0;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| PageRefusal::Broken)?;
         let Some(data) = frame.data_ref() else { continue };
-        came += data.len();
-        if came > LARGEST {
+        received += data.len();
+        if received > MAX_PAGE_BYTES {
             return Err(PageRefusal::TooLarge);
         }
-        unpacker.push(data)?;
+        decompressor.push(data)?;
     }
-    unpacker.finish()
+    decompressor.finish()
 }

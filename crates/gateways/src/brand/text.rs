@@ -3,11 +3,11 @@
 use html5gum::{StartTag, Token, Tokenizer};
 use recado_domain::brand::PageText;
 
-/// The longest text, in characters: more says nothing new of a business.
-const LONGEST: usize = 24_000;
+/// Longest extracted text in characters, enough to describe a business.
+const MAX_TEXT_CHARS: usize = 24_000;
 
-/// What no reader sees, with all that stands inside.
-const UNSEEN: [&[u8]; 12] = [
+/// Elements that are skipped with their content, since a visitor does not see them.
+const HIDDEN: [&[u8]; 12] = [
     b"script",
     b"style",
     b"noscript",
@@ -28,27 +28,25 @@ const INLINE: [&[u8]; 24] = [
     b"ins", b"kbd", b"label", b"mark", b"q", b"s", b"small", b"span", b"strong", b"u",
 ];
 
-/// The text of a page of HTML.
-pub(super) fn of_html(html: &str) -> PageText {
+pub(super) fn from_html(html: &str) -> PageText {
     let mut reader = Reader::default();
     for token in Tokenizer::new(html) {
         let Ok(token) = token;
         match token {
-            Token::StartTag(tag) => reader.open(&tag),
-            Token::EndTag(tag) => reader.close(&tag.name),
-            Token::String(text) => reader.read(&String::from_utf8_lossy(&text)),
+            Token::StartTag(tag) => reader.start_tag(&tag),
+            Token::EndTag(tag) => reader.end_tag(&tag.name),
+            Token::String(text) => reader.text(&String::from_utf8_lossy(&text)),
             Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
         }
     }
     reader.into_page()
 }
 
-/// The text of a page of text.
-pub(super) fn of_plain(plain: &str) -> PageText {
+pub(super) fn from_plain(plain: &str) -> PageText {
     let mut lines = Lines::default();
     for line in plain.lines() {
         lines.push(line);
-        lines.end();
+        lines.end_line();
     }
     PageText {
         text: lines.into_text(),
@@ -63,13 +61,13 @@ struct Reader {
     site_name: Option<String>,
     description: Option<String>,
     body: Lines,
-    /// The unseen thing that the reader is in, and how many of its kind are open.
-    unseen: Option<(Vec<u8>, usize)>,
+    /// The hidden element that encloses the current position, and how many elements of its name are open.
+    hidden: Option<(Vec<u8>, usize)>,
 }
 
 impl Reader {
-    fn open(&mut self, tag: &StartTag<()>) {
-        if let Some((name, depth)) = &mut self.unseen {
+    fn start_tag(&mut self, tag: &StartTag<()>) {
+        if let Some((name, depth)) = &mut self.hidden {
             if **name == *tag.name.as_slice() && !tag.self_closing {
                 *depth += 1;
             }
@@ -77,9 +75,9 @@ impl Reader {
         }
         let name = tag.name.as_slice();
         match name {
-            name if UNSEEN.contains(&name) => {
+            name if HIDDEN.contains(&name) => {
                 if !tag.self_closing {
-                    self.unseen = Some((name.to_vec(), 1));
+                    self.hidden = Some((name.to_vec(), 1));
                 }
             }
             // A later one is of a picture.
@@ -91,16 +89,16 @@ impl Reader {
                 self.body.push(" ");
             }
             name if INLINE.contains(&name) => {}
-            _ => self.body.end(),
+            _ => self.body.end_line(),
         }
     }
 
-    fn close(&mut self, name: &[u8]) {
-        if let Some((open, depth)) = &mut self.unseen {
+    fn end_tag(&mut self, name: &[u8]) {
+        if let Some((open, depth)) = &mut self.hidden {
             if open.as_slice() == name {
                 *depth -= 1;
                 if *depth == 0 {
-                    self.unseen = None;
+                    self.hidden = None;
                 }
             }
             return;
@@ -108,12 +106,12 @@ impl Reader {
         if name == b"title" {
             self.in_title = false;
         } else if !INLINE.contains(&name) {
-            self.body.end();
+            self.body.end_line();
         }
     }
 
-    fn read(&mut self, text: &str) {
-        if self.unseen.is_some() {
+    fn text(&mut self, text: &str) {
+        if self.hidden.is_some() {
             return;
         }
         if self.in_title {
@@ -139,16 +137,16 @@ impl Reader {
 
     fn into_page(self) -> PageText {
         let title = Some(one_line(&self.title.into_text())).filter(|title| !title.is_empty());
-        let said = [
+        let facts = [
             ("title", title.clone()),
             ("site_name", self.site_name),
             ("description", self.description),
         ];
         let mut lines = Lines::default();
-        for (label, value) in said {
+        for (label, value) in facts {
             if let Some(value) = value {
                 lines.push(&format!("{label}: {value}"));
-                lines.end();
+                lines.end_line();
             }
         }
         lines.append(&self.body.into_text());
@@ -175,39 +173,39 @@ fn one_line(text: &str) -> String {
 struct Lines {
     text: String,
     chars: usize,
-    /// What parts the next character from the last one.
-    gap: Option<char>,
+    /// The separator to write before the next character.
+    separator: Option<char>,
 }
 
 impl Lines {
     fn push(&mut self, text: &str) {
         for c in text.chars() {
             if c.is_whitespace() {
-                self.gap = self.gap.or(Some(' '));
+                self.separator = self.separator.or(Some(' '));
             } else if !c.is_control() {
-                if let Some(gap) = self.gap.take().filter(|_| !self.text.is_empty()) {
-                    self.keep(gap);
+                if let Some(separator) = self.separator.take().filter(|_| !self.text.is_empty()) {
+                    self.push_char(separator);
                 }
-                self.keep(c);
+                self.push_char(c);
             }
         }
     }
 
-    fn keep(&mut self, c: char) {
-        if self.chars < LONGEST {
+    fn push_char(&mut self, c: char) {
+        if self.chars < MAX_TEXT_CHARS {
             self.text.push(c);
             self.chars += 1;
         }
     }
 
-    fn end(&mut self) {
-        self.gap = Some('\n');
+    fn end_line(&mut self) {
+        self.separator = Some('\n');
     }
 
     fn append(&mut self, text: &str) {
         for line in text.lines() {
             self.push(line);
-            self.end();
+            self.end_line();
         }
     }
 
@@ -225,8 +223,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_sees_text_and_no_markup() {
-        let page = of_html(
+    fn html_gives_visible_text_without_markup() {
+        let page = from_html(
             "<!doctype html><html><head><title> Padaria\n Aurora </title><meta charset=utf-8>\
              <meta name=Description content='Pães  &amp; bolos'><meta property='og:site_name' content=\"Aurora\">\
              <meta property=og:description content=other><style>p { color: red }</style>\
@@ -255,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_markup_ends_and_gives_what_can_be_read() {
+    fn broken_markup_gives_its_readable_text() {
         for (html, text) in [
             ("", ""),
             ("   \n\t ", ""),
@@ -268,27 +266,27 @@ mod tests {
             ("&lt;b&gt; &#0; &#x110000; &unknown;", "<b> \u{fffd} \u{fffd} &unknown;"),
             ("<title>a</title><title>b</title>", "title: a\nb"),
         ] {
-            assert_eq!(of_html(html).text, text, "{html}");
+            assert_eq!(from_html(html).text, text, "{html}");
         }
         let deep = format!("{}a", "<div><span>".repeat(50_000));
-        assert_eq!(of_html(&deep).text, "a");
+        assert_eq!(from_html(&deep).text, "a");
     }
 
     #[test]
-    fn text_is_cut_at_its_longest() {
+    fn long_text_is_cut_off() {
         let long = "ã".repeat(30_000);
         for page in [
-            of_html(&long),
-            of_plain(&long),
-            of_html(&format!("<title>{long}</title>{long}")),
+            from_html(&long),
+            from_plain(&long),
+            from_html(&format!("<title>{long}</title>{long}")),
         ] {
-            assert_eq!(page.text.chars().count(), LONGEST);
+            assert_eq!(page.text.chars().count(), MAX_TEXT_CHARS);
         }
     }
 
     #[test]
     fn plain_text_keeps_its_lines() {
-        let page = of_plain(" Um \r\n\r\n<b>Dois</b>\u{0}\n");
+        let page = from_plain(" Um \r\n\r\n<b>Dois</b>\u{0}\n");
         assert_eq!((page.text.as_str(), page.title), ("Um\n<b>Dois</b>", None));
     }
 }

@@ -16,8 +16,8 @@ use tower_service::Service;
 
 use super::Resolver;
 
-/// How many addresses of a name are tried; all of them are judged.
-const TRIED: usize = 4;
+/// Addresses of a name that are tried. All of its addresses are checked.
+const MAX_TRIED_ADDRESSES: usize = 4;
 
 /// Why there is no connection.
 #[derive(Debug, Error)]
@@ -74,42 +74,42 @@ impl ConnectorInner {
         let deadline = Instant::now() + self.timeout * 4 / 5;
         // Judged again, whoever judged it before: nothing leaves but through here.
         let target = Target::parse(origin, &self.allow).map_err(ConnectError::Refused)?;
-        let addresses = self.addresses(&target, deadline).await?;
+        let addresses = self.resolve(&target, deadline).await?;
         for address in &addresses {
             target.may_be_at(*address, &self.allow).map_err(ConnectError::Refused)?;
         }
-        open(&addresses, target.port(), deadline).await
+        connect_any(&addresses, target.port(), deadline).await
     }
 
-    async fn addresses(&self, target: &Target, deadline: Instant) -> Result<Vec<IpAddr>, ConnectError> {
+    async fn resolve(&self, target: &Target, deadline: Instant) -> Result<Vec<IpAddr>, ConnectError> {
         if let Some(address) = target.address() {
             return Ok(vec![address]);
         }
         let found = timeout_at(deadline, self.resolver.resolve(target.host())).await;
-        match found.map_err(|_| ConnectError::Resolution("not answered in time".into()))? {
-            Ok(found) if found.is_empty() => Err(ConnectError::Resolution("there is none".into())),
+        match found.map_err(|_| ConnectError::Resolution("the resolver did not respond in time".into()))? {
+            Ok(found) if found.is_empty() => Err(ConnectError::Resolution("the name has no address".into())),
             Ok(found) => Ok(found),
             Err(error) => Err(ConnectError::Resolution(error.to_string())),
         }
     }
 }
 
-/// Tries one address after the other, each for its share of the time that is left.
-async fn open(addresses: &[IpAddr], port: u16, deadline: Instant) -> Result<TcpStream, ConnectError> {
-    let mut left = u32::try_from(addresses.len().min(TRIED)).unwrap_or(1);
-    let mut fault = ConnectError::TimedOut;
-    for address in addresses.iter().take(TRIED) {
-        let share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
-        left = left.saturating_sub(1);
+/// Tries one address after the other, each for an equal share of the remaining time.
+async fn connect_any(addresses: &[IpAddr], port: u16, deadline: Instant) -> Result<TcpStream, ConnectError> {
+    let mut remaining = u32::try_from(addresses.len().min(MAX_TRIED_ADDRESSES)).unwrap_or(1);
+    let mut last_error = ConnectError::TimedOut;
+    for address in addresses.iter().take(MAX_TRIED_ADDRESSES) {
+        let share = deadline.saturating_duration_since(Instant::now()) / remaining.max(1);
+        remaining = remaining.saturating_sub(1);
         match tokio::time::timeout(share, TcpStream::connect(SocketAddr::new(*address, port))).await {
             Ok(Ok(stream)) => {
                 // Small requests leave at once; where that cannot be set, they only leave later.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
-            Ok(Err(error)) => fault = ConnectError::Connection(error.to_string()),
-            Err(_) => fault = ConnectError::TimedOut,
+            Ok(Err(error)) => last_error = ConnectError::Connection(error.to_string()),
+            Err(_) => last_error = ConnectError::TimedOut,
         }
     }
-    Err(fault)
+    Err(last_error)
 }

@@ -28,19 +28,20 @@ use thiserror::Error;
 
 use self::connector::{ConnectError, Connector};
 pub use self::resolver::{Resolver, SystemResolver};
-use crate::http::{causes, chain, connected_within};
+use crate::http::{causes, connected_within, error_chain};
 
 /// How long resolving, connecting and the TLS handshake may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an idle connection is kept, and how many for one host.
-const IDLE: Duration = Duration::from_secs(15);
-const IDLE_CONNECTIONS: usize = 32;
+/// How long the pool holds an idle connection.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The largest head of an answer, in bytes.
-const HEAD: usize = 64 * 1024;
+const MAX_IDLE_PER_HOST: usize = 32;
 
-/// Why a call has no answer. The texts never hold more of a URL than its host.
+/// Largest head of a response, in bytes.
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+
+/// Why a call has no response. The texts never contain more of a URL than its host.
 #[derive(Debug, Error)]
 pub enum EgressError {
     /// The URL, or an address of its host, may not be called.
@@ -58,8 +59,8 @@ pub enum EgressError {
     /// It took too long.
     #[error("no connection in time")]
     TimedOut,
-    /// What came back is no answer, or is cut.
-    #[error("no usable answer: {0}")]
+    /// The response is malformed or cut off.
+    #[error("no usable response: {0}")]
     Broken(String),
 }
 
@@ -127,9 +128,9 @@ impl Egress {
         let mut client = Client::builder(TokioExecutor::new());
         client
             .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .http1_max_buf_size(HEAD);
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
+            .http1_max_buf_size(MAX_HEAD_BYTES);
         Ok(Self {
             client: client.build(connector),
             allow: config.allow,
@@ -148,7 +149,7 @@ impl Egress {
         let host = call.target.host().to_owned();
         let result = self.exchange(call).await;
         if let Err(EgressError::Refused(refusal)) = &result {
-            tracing::warn!(host, %refusal, "a tenant's address was not called");
+            tracing::warn!(host, %refusal, "the egress rules refused a tenant's URL");
         }
         result
     }
@@ -160,8 +161,8 @@ impl Egress {
         *message.uri_mut() = uri.map_err(|_| EgressError::Refused(TargetRefusal::Malformed))?;
         *message.headers_mut() = call.headers;
         let connection = capture_connection(&mut message);
-        let answer = connected_within(self.connect_timeout, connection, self.client.request(message)).await;
-        answer
+        let response = connected_within(self.connect_timeout, connection, self.client.request(message)).await;
+        response
             .ok_or(EgressError::TimedOut)?
             .map_err(|error| egress_error(&error))
     }
@@ -169,14 +170,14 @@ impl Egress {
 
 fn egress_error(error: &legacy::Error) -> EgressError {
     if !error.is_connect() {
-        return EgressError::Broken(chain(error));
+        return EgressError::Broken(error_chain(error));
     }
     match causes(error).find_map(<dyn Error>::downcast_ref::<ConnectError>) {
         Some(ConnectError::Refused(refusal)) => EgressError::Refused(*refusal),
         Some(ConnectError::Resolution(detail)) => EgressError::Resolution(detail.clone()),
         Some(ConnectError::Connection(detail)) => EgressError::Connection(detail.clone()),
         Some(ConnectError::TimedOut) => EgressError::TimedOut,
-        // Whatever else happens before there is a connection happens in the handshake.
-        None => EgressError::Tls(chain(error)),
+        // Any other error before a connection is one of the TLS handshake.
+        None => EgressError::Tls(error_chain(error)),
     }
 }

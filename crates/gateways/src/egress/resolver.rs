@@ -7,9 +7,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
-/// How many names are looked up at once. Each look-up holds a thread as long as the system takes, even when nobody
-/// waits for it any more; the bound keeps names that never answer from taking every thread there is.
-const LOOKUPS: usize = 128;
+/// Concurrent lookups. A lookup occupies a thread until the system returns, even after its caller timed out. The limit
+/// stops names whose servers never respond from occupying every blocking thread.
+const MAX_LOOKUPS: usize = 128;
 
 /// Resolves names. What it answers is judged by whoever asks.
 #[async_trait]
@@ -20,13 +20,13 @@ pub trait Resolver: Send + Sync {
 
 /// The system's own way, with its hosts file, its servers and its order.
 pub struct SystemResolver {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Default for SystemResolver {
     fn default() -> Self {
         Self {
-            places: Arc::new(Semaphore::new(LOOKUPS)),
+            permits: Arc::new(Semaphore::new(MAX_LOOKUPS)),
         }
     }
 }
@@ -34,11 +34,11 @@ impl Default for SystemResolver {
 #[async_trait]
 impl Resolver for SystemResolver {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        let place = Arc::clone(&self.places).acquire_owned().await;
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
         let name = name.to_owned();
         let lookup = tokio::task::spawn_blocking(move || {
-            // Held by the thread, not by the caller.
-            let _place = place;
+            // The thread holds the permit, since the caller may time out.
+            let _permit = permit;
             Ok((name.as_str(), 0).to_socket_addrs()?.map(|found| found.ip()).collect())
         });
         lookup.await.map_err(io::Error::other)?

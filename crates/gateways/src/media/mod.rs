@@ -18,7 +18,7 @@ use object_store::{
     Attribute, Attributes, GetOptions, GetRange, MultipartUpload, ObjectStore, ObjectStoreExt as _,
     PutMultipartOptions, PutOptions, RetryConfig,
 };
-use recado_domain::media::{MediaPath, MediaPieces, MediaStore, MediaStoreError, MediaWrite};
+use recado_domain::media::{MediaPath, MediaStore, MediaStoreError, MediaStream, MediaWrite};
 use recado_domain::shared::AccountId;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -26,21 +26,22 @@ use tokio::task::JoinHandle;
 
 use transport::Connector;
 
-/// What is collected before it is written: for a bucket the least that it takes as a part, for a directory enough to
-/// make few system calls. A file that is smaller is written in one call.
-const BUCKET_PART: usize = 5 * 1024 * 1024;
-const DIRECTORY_PART: usize = 256 * 1024;
+/// Part size of an upload, in bytes: S3's smallest part. A smaller file is written in one call.
+const BUCKET_PART_SIZE: usize = 5 * 1024 * 1024;
 
-/// How long a store may take over one step, and over the next piece of a file.
-const STEP: Duration = Duration::from_secs(60);
+/// The same for a directory: large enough for few system calls.
+const DIRECTORY_PART_SIZE: usize = 256 * 1024;
 
-/// How long a step that failed is tried again.
-const RETRYING: Duration = Duration::from_secs(20);
+/// Time limit of one operation of the store, and of the next chunk of a file.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The longest that whoever fetches a file may keep it: its content never changes under one path.
-const CACHED: &str = "public, max-age=31536000, immutable";
+/// How long a failed request to the bucket is retried.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Files in a directory or in a bucket. Unset, every call says so.
+/// `Cache-Control` of a stored file: clients may cache it, since the content of a path never changes.
+const CACHE_CONTROL: &str = "public, max-age=31536000, immutable";
+
+/// `MediaStore` in a directory or a bucket. Without a location every call fails with `NotConfigured`.
 #[derive(Clone)]
 pub struct ObjectMedia {
     location: Option<StoreLocation>,
@@ -51,11 +52,11 @@ struct StoreLocation {
     store: Arc<dyn ObjectStore>,
     /// Before every path: empty, or ending in a slash.
     prefix: String,
-    part: usize,
-    /// Where it is a directory: which one.
+    part_size: usize,
+    /// The directory; `None` for a bucket.
     directory: Option<std::path::PathBuf>,
-    /// Whether the store keeps what is told to those who fetch a file; a directory keeps bytes alone.
-    keeps_headers: bool,
+    /// Whether the store also stores response headers. A directory stores only bytes.
+    stores_headers: bool,
 }
 
 impl ObjectMedia {
@@ -67,9 +68,9 @@ impl ObjectMedia {
             return Ok(Self { location: None });
         };
         let location = if let Some(directory) = url.strip_prefix("file://") {
-            directory_at(directory)?
+            open_directory(directory)?
         } else if let Some(bucket) = url.strip_prefix("s3://") {
-            bucket_at(bucket, environment)?
+            open_bucket(bucket, environment)?
         } else {
             return Err("must begin with file:/// or s3://".to_owned());
         };
@@ -83,28 +84,28 @@ impl ObjectMedia {
     }
 }
 
-fn directory_at(directory: &str) -> Result<StoreLocation, String> {
+fn open_directory(directory: &str) -> Result<StoreLocation, String> {
     let path = FilePath::new(directory);
     if !path.is_absolute() {
         return Err("must name an absolute directory (file:///directory)".to_owned());
     }
-    std::fs::create_dir_all(path).map_err(|error| format!("the directory cannot be made: {error}"))?;
+    std::fs::create_dir_all(path).map_err(|error| format!("the directory cannot be created: {error}"))?;
     let store = LocalFileSystem::new_with_prefix(path).map_err(|error| error.to_string())?;
     // What was acknowledged is on the disk, as what the database says of it is.
     let store = store.with_fsync(true);
     Ok(StoreLocation {
         store: Arc::new(store),
         prefix: String::new(),
-        part: DIRECTORY_PART,
+        part_size: DIRECTORY_PART_SIZE,
         directory: Some(path.to_owned()),
-        keeps_headers: false,
+        stores_headers: false,
     })
 }
 
-fn bucket_at(bucket: &str, environment: impl IntoIterator<Item = (String, String)>) -> Result<StoreLocation, String> {
+fn open_bucket(bucket: &str, environment: impl IntoIterator<Item = (String, String)>) -> Result<StoreLocation, String> {
     let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
     let prefix = prefix.trim_matches('/');
-    Path::parse(prefix).map_err(|_| "has a prefix that no key can begin with".to_owned())?;
+    Path::parse(prefix).map_err(|_| "has a prefix that is not valid in a key".to_owned())?;
     if bucket.is_empty() {
         return Err("must name a bucket (s3://bucket/prefix)".to_owned());
     }
@@ -127,7 +128,7 @@ fn bucket_at(bucket: &str, environment: impl IntoIterator<Item = (String, String
     }
     let retry = RetryConfig {
         max_retries: 4,
-        retry_timeout: RETRYING,
+        retry_timeout: RETRY_TIMEOUT,
         ..RetryConfig::default()
     };
     let store = builder
@@ -143,9 +144,9 @@ fn bucket_at(bucket: &str, environment: impl IntoIterator<Item = (String, String
     Ok(StoreLocation {
         store: Arc::new(store.map_err(|error| format!("cannot be used: {error}"))?),
         prefix,
-        part: BUCKET_PART,
+        part_size: BUCKET_PART_SIZE,
         directory: None,
-        keeps_headers: true,
+        stores_headers: true,
     })
 }
 
@@ -164,40 +165,40 @@ impl StoreLocation {
         }
         // For a directory the crate makes and syncs directories where it is called, and other requests would wait.
         let (store, key, runtime) = (self.store.clone(), key.clone(), Handle::current());
-        let begun = move || runtime.block_on(async { store.put_multipart_opts(&key, options).await });
-        tokio::task::spawn_blocking(begun).await?
+        let begin = move || runtime.block_on(async { store.put_multipart_opts(&key, options).await });
+        tokio::task::spawn_blocking(begin).await?
     }
 
     fn headers(&self, path: &MediaPath) -> Attributes {
-        if !self.keeps_headers {
+        if !self.stores_headers {
             return Attributes::new();
         }
         Attributes::from_iter([
             (Attribute::ContentType, path.kind.as_str()),
             (Attribute::ContentDisposition, "inline"),
-            (Attribute::CacheControl, CACHED),
+            (Attribute::CacheControl, CACHE_CONTROL),
         ])
     }
 }
 
-/// A step of the store, within its time; none when the store says that there is no such file.
-async fn step<T>(work: impl Future<Output = object_store::Result<T>>) -> Result<Option<T>, MediaStoreError> {
-    match tokio::time::timeout(STEP, work).await {
-        Ok(Ok(done)) => Ok(Some(done)),
+/// Runs an operation with `STEP_TIMEOUT`. `None` if the file does not exist.
+async fn run_step<T>(work: impl Future<Output = object_store::Result<T>>) -> Result<Option<T>, MediaStoreError> {
+    match tokio::time::timeout(STEP_TIMEOUT, work).await {
+        Ok(Ok(value)) => Ok(Some(value)),
         Ok(Err(object_store::Error::NotFound { .. })) => Ok(None),
         Ok(Err(error)) => Err(MediaStoreError::Failed(error.into())),
-        Err(_) => Err(late()),
+        Err(_) => Err(timed_out()),
     }
 }
 
-/// A step for which nothing has to be there.
-async fn done<T>(work: impl Future<Output = object_store::Result<T>>) -> Result<T, MediaStoreError> {
-    let absent = || MediaStoreError::Failed("the store does not have what it was given".into());
-    step(work).await?.ok_or_else(absent)
+/// Runs an operation that requires no existing file.
+async fn run_write_step<T>(work: impl Future<Output = object_store::Result<T>>) -> Result<T, MediaStoreError> {
+    let absent = || MediaStoreError::Failed("the store reports a missing file during a write".into());
+    run_step(work).await?.ok_or_else(absent)
 }
 
-fn late() -> MediaStoreError {
-    MediaStoreError::Failed(format!("the store did not answer within {STEP:?}").into())
+fn timed_out() -> MediaStoreError {
+    MediaStoreError::Failed(format!("the store did not respond within {STEP_TIMEOUT:?}").into())
 }
 
 #[async_trait]
@@ -211,44 +212,47 @@ impl MediaStore for ObjectMedia {
             pending: BytesMut::new(),
             spare: BytesMut::new(),
             upload: None,
-            under_way: None,
+            writing: None,
         }))
     }
 
     async fn size(&self, path: &MediaPath) -> Result<Option<u64>, MediaStoreError> {
         let location = self.location()?;
-        let found = step(location.store.head(&location.key(path))).await?;
+        let found = run_step(location.store.head(&location.key(path))).await?;
         Ok(found.map(|found| found.size))
     }
 
-    async fn read(&self, path: &MediaPath, from: u64) -> Result<Option<MediaPieces>, MediaStoreError> {
+    async fn read(&self, path: &MediaPath, from: u64) -> Result<Option<MediaStream>, MediaStoreError> {
         let location = self.location()?;
         let options = GetOptions {
             range: (from > 0).then_some(GetRange::Offset(from)),
             ..GetOptions::default()
         };
-        let found = step(location.store.get_opts(&location.key(path), options)).await?;
-        Ok(found.map(|found| in_time(found.into_stream())))
+        let found = run_step(location.store.get_opts(&location.key(path), options)).await?;
+        Ok(found.map(|found| with_timeout(found.into_stream())))
     }
 
     async fn delete(&self, path: &MediaPath) -> Result<(), MediaStoreError> {
         let location = self.location()?;
-        step(location.store.delete(&location.key(path))).await.map(drop)
+        run_step(location.store.delete(&location.key(path))).await.map(drop)
     }
 
     async fn delete_account(&self, account: AccountId) -> Result<(), MediaStoreError> {
         let location = self.location()?;
-        let own = Path::from(format!("{}{account}", location.prefix));
-        // Listed anew until nothing is left: what is removed while it is listed may hide what comes after it.
+        let account_prefix = Path::from(format!("{}{account}", location.prefix));
+        // Lists again until nothing is left: a deletion during a listing may hide later entries.
         loop {
-            let mut files = location.store.list(Some(&own));
-            let mut seen = false;
-            while let Some(file) = tokio::time::timeout(STEP, files.next()).await.map_err(|_| late())? {
+            let mut files = location.store.list(Some(&account_prefix));
+            let mut found_file = false;
+            while let Some(file) = tokio::time::timeout(STEP_TIMEOUT, files.next())
+                .await
+                .map_err(|_| timed_out())?
+            {
                 let file = file.map_err(|error| MediaStoreError::Failed(error.into()))?;
-                step(location.store.delete(&file.location)).await?;
-                seen = true;
+                run_step(location.store.delete(&file.location)).await?;
+                found_file = true;
             }
-            if !seen {
+            if !found_file {
                 break;
             }
         }
@@ -257,27 +261,27 @@ impl MediaStore for ObjectMedia {
             if let Err(error) = std::fs::remove_dir(directory.join(account.to_string()))
                 && error.kind() != std::io::ErrorKind::NotFound
             {
-                tracing::debug!(%error, "the directory of an account stays for now");
+                tracing::debug!(%error, "the directory of a deleted account could not be removed");
             }
         }
         Ok(())
     }
 }
 
-/// The pieces of a file, each within its time; the time that the reader takes does not count.
-fn in_time(pieces: BoxStream<'static, object_store::Result<Bytes>>) -> MediaPieces {
-    let next = |mut pieces: BoxStream<'static, object_store::Result<Bytes>>| async move {
-        let piece = match tokio::time::timeout(STEP, pieces.next()).await {
-            Ok(piece) => piece?.map_err(|error| MediaStoreError::Failed(error.into())),
-            Err(_) => Err(late()),
+/// Applies `STEP_TIMEOUT` to each chunk of a file. The time that the reader takes between chunks does not count.
+fn with_timeout(chunks: BoxStream<'static, object_store::Result<Bytes>>) -> MediaStream {
+    let next = |mut chunks: BoxStream<'static, object_store::Result<Bytes>>| async move {
+        let chunk = match tokio::time::timeout(STEP_TIMEOUT, chunks.next()).await {
+            Ok(chunk) => chunk?.map_err(|error| MediaStoreError::Failed(error.into())),
+            Err(_) => Err(timed_out()),
         };
-        Some((piece, pieces))
+        Some((chunk, chunks))
     };
-    stream::unfold(pieces, next).boxed()
+    stream::unfold(chunks, next).boxed()
 }
 
-/// A part that is being written, while the next one is collected: answers its memory, which is taken again.
-type Part = JoinHandle<Result<BytesMut, MediaStoreError>>;
+/// The task that writes one part while the next one is buffered. It returns the part's buffer for reuse.
+type PartTask = JoinHandle<Result<BytesMut, MediaStoreError>>;
 
 /// A file on its way: what is smaller than a part goes in one call at the end, so that nothing of it is ever half
 /// there; what is larger goes part by part, one after the other.
@@ -291,52 +295,52 @@ struct MediaUpload {
     /// The memory of the part before.
     spare: BytesMut,
     upload: Option<Box<dyn MultipartUpload>>,
-    under_way: Option<Part>,
+    writing: Option<PartTask>,
 }
 
 impl MediaUpload {
     async fn flush(&mut self) -> Result<(), MediaStoreError> {
-        self.settle().await?;
+        self.wait_for_part().await?;
         let part = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare)).freeze();
         let upload = match self.upload.take() {
             Some(upload) => self.upload.insert(upload),
             None => {
-                let upload = done(self.location.begin_parts(&self.key, &self.headers)).await?;
+                let upload = run_write_step(self.location.begin_parts(&self.key, &self.headers)).await?;
                 self.upload.insert(upload)
             }
         };
-        let writing = done(upload.put_part(part.clone().into()));
-        self.under_way = Some(tokio::spawn(async move {
-            writing.await?;
-            // A store that still holds on to it keeps it.
-            let mut memory = part.try_into_mut().unwrap_or_default();
-            memory.clear();
-            Ok(memory)
+        let put = run_write_step(upload.put_part(part.clone().into()));
+        self.writing = Some(tokio::spawn(async move {
+            put.await?;
+            // If the store still holds a reference to the buffer, the next part gets a new one.
+            let mut buffer = part.try_into_mut().unwrap_or_default();
+            buffer.clear();
+            Ok(buffer)
         }));
         Ok(())
     }
 
-    /// Waits for the part that is being written, if any. Whoever stops waiting leaves it under way, for [`abort`].
-    async fn settle(&mut self) -> Result<(), MediaStoreError> {
-        if let Some(part) = &mut self.under_way {
-            let written = settled(part).await;
-            self.under_way = None;
+    /// Waits for the part that is being written, if any. If this future is dropped, the part stays there for [`abort`].
+    async fn wait_for_part(&mut self) -> Result<(), MediaStoreError> {
+        if let Some(part) = &mut self.writing {
+            let written = join_part(part).await;
+            self.writing = None;
             self.spare = written?;
         }
         Ok(())
     }
 
-    /// The last part, where there are parts.
-    async fn collected(&mut self) -> Result<(), MediaStoreError> {
+    /// Writes the last part of a multipart upload.
+    async fn finish_parts(&mut self) -> Result<(), MediaStoreError> {
         if self.upload.is_some() && !self.pending.is_empty() {
             self.flush().await?;
         }
-        self.settle().await
+        self.wait_for_part().await
     }
 
-    /// Makes the file appear, however long it takes.
-    async fn appear(&mut self) -> Result<(), MediaStoreError> {
-        let appeared = match self.upload.as_mut() {
+    /// Makes the file visible, without a time limit.
+    async fn publish(&mut self) -> Result<(), MediaStoreError> {
+        let published = match self.upload.as_mut() {
             Some(upload) => upload.complete().await,
             None => {
                 let payload = std::mem::take(&mut self.pending).freeze().into();
@@ -347,40 +351,40 @@ impl MediaUpload {
                 self.location.store.put_opts(&self.key, payload, options).await
             }
         };
-        appeared.map_err(|error| MediaStoreError::Failed(error.into()))?;
-        // It is there now: its parts are not to be taken back.
+        published.map_err(|error| MediaStoreError::Failed(error.into()))?;
+        // The file is visible: a drop must not abort the upload.
         self.upload = None;
         Ok(())
     }
 
-    /// Takes the parts back, in a task of its own: whoever stops waiting for it does not stop it.
-    fn take_back(&mut self) -> Option<JoinHandle<()>> {
+    /// Aborts the multipart upload in a separate task, which continues if its handle is dropped.
+    fn spawn_abort(&mut self) -> Option<JoinHandle<()>> {
         let upload = self.upload.take()?;
         let runtime = Handle::try_current().ok()?;
-        let (part, key) = (self.under_way.take(), self.key.clone());
+        let (part, key) = (self.writing.take(), self.key.clone());
         Some(runtime.spawn(async move { abort(upload, part, &key).await }))
     }
 
     /// Takes everything back, also what appeared.
     async fn undo(&mut self) {
-        ended(self.take_back()).await;
-        if let Err(error) = step(self.location.store.delete(&self.key)).await {
-            tracing::warn!(%error, key = %self.key, "a file that nobody knows of was left in the store");
+        wait_for_abort(self.spawn_abort()).await;
+        if let Err(error) = run_step(self.location.store.delete(&self.key)).await {
+            tracing::warn!(%error, key = %self.key, "an uncommitted file could not be deleted, delete it by hand");
         }
     }
 }
 
-async fn settled(part: &mut Part) -> Result<BytesMut, MediaStoreError> {
+async fn join_part(part: &mut PartTask) -> Result<BytesMut, MediaStoreError> {
     part.await.map_err(|error| MediaStoreError::Failed(error.into()))?
 }
 
 #[async_trait]
 impl MediaWrite for MediaUpload {
-    async fn write(&mut self, mut piece: Bytes) -> Result<(), MediaStoreError> {
-        while !piece.is_empty() {
-            let room = self.location.part.saturating_sub(self.pending.len());
-            self.pending.extend_from_slice(&piece.split_to(room.min(piece.len())));
-            if self.pending.len() >= self.location.part {
+    async fn write(&mut self, mut chunk: Bytes) -> Result<(), MediaStoreError> {
+        while !chunk.is_empty() {
+            let room = self.location.part_size.saturating_sub(self.pending.len());
+            self.pending.extend_from_slice(&chunk.split_to(room.min(chunk.len())));
+            if self.pending.len() >= self.location.part_size {
                 self.flush().await?;
             }
         }
@@ -388,54 +392,53 @@ impl MediaWrite for MediaUpload {
     }
 
     async fn commit(mut self: Box<Self>) -> Result<(), MediaStoreError> {
-        if let Err(error) = self.collected().await {
+        if let Err(error) = self.finish_parts().await {
             self.discard().await;
             return Err(error);
         }
-        let (tell, told) = oneshot::channel();
-        // In a task of its own: what is given up may still succeed, and then nobody knows of the file.
+        let (sender, receiver) = oneshot::channel();
+        // In a separate task: after a timeout the call may still succeed, and then this task deletes the file.
         tokio::spawn(async move {
-            let appeared = self.appear().await;
-            if appeared.is_err() {
+            let published = self.publish().await;
+            if published.is_err() {
                 self.undo().await;
             }
-            if let Err(Ok(())) = tell.send(appeared) {
+            if let Err(Ok(())) = sender.send(published) {
                 self.undo().await;
             }
         });
-        match tokio::time::timeout(STEP, told).await {
-            Ok(appeared) => appeared.map_err(|error| MediaStoreError::Failed(error.into()))?,
-            Err(_) => Err(late()),
+        match tokio::time::timeout(STEP_TIMEOUT, receiver).await {
+            Ok(published) => published.map_err(|error| MediaStoreError::Failed(error.into()))?,
+            Err(_) => Err(timed_out()),
         }
     }
 
     async fn discard(mut self: Box<Self>) {
-        ended(self.take_back()).await;
+        wait_for_abort(self.spawn_abort()).await;
     }
 }
 
-/// Waits until parts are taken back.
-async fn ended(taking_back: Option<JoinHandle<()>>) {
-    if let Some(task) = taking_back
+async fn wait_for_abort(abort: Option<JoinHandle<()>>) {
+    if let Some(task) = abort
         && let Err(error) = task.await
     {
-        tracing::warn!(%error, "the parts of a refused file may have been left in the store");
+        tracing::warn!(%error, "the parts of an aborted upload may still be in the store");
     }
 }
 
 impl Drop for MediaUpload {
     fn drop(&mut self) {
-        self.take_back();
+        self.spawn_abort();
     }
 }
 
-async fn abort(mut upload: Box<dyn MultipartUpload>, part: Option<Part>, key: &Path) {
-    // A part that arrives after it would stay; what becomes of it counts no more.
+async fn abort(mut upload: Box<dyn MultipartUpload>, part: Option<PartTask>, key: &Path) {
+    // Waits for the part in flight: S3 keeps a part that arrives after the abort. Its result does not matter.
     if let Some(mut part) = part {
-        settled(&mut part).await.ok();
+        join_part(&mut part).await.ok();
     }
-    if let Err(error) = done(upload.abort()).await {
-        tracing::warn!(%error, %key, "the parts of a refused file were left in the store");
+    if let Err(error) = run_write_step(upload.abort()).await {
+        tracing::warn!(%error, %key, "the parts of an aborted upload are still in the store");
     }
 }
 
@@ -444,9 +447,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_told_to_put_files_on_the_disk() {
-        // Nothing is written there.
-        let location = directory_at(std::env::temp_dir().to_str().unwrap()).unwrap();
+    fn directory_store_syncs_files_to_disk() {
+        // Writes no file.
+        let location = open_directory(std::env::temp_dir().to_str().unwrap()).unwrap();
         let store = format!("{:?}", location.store);
         assert!(store.contains("fsync: true"), "{store}");
     }

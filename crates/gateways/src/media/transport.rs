@@ -16,11 +16,11 @@ use object_store::client::{
 use object_store::{ClientOptions, Result};
 use tracing::Instrument as _;
 
-use crate::http::pooled;
+use crate::http::pooled_client;
 use crate::meter::{CallOutcome, Meter};
 
-/// How long a request may take until its answer begins: a part has to go out within it.
-const TIMEOUT: Duration = Duration::from_secs(45);
+/// Time limit from a request to the head of its response. Sending a part must fit into it.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Makes transports.
 #[derive(Debug)]
@@ -28,15 +28,15 @@ pub(super) struct Connector;
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> Result<HttpClient> {
-        let client = pooled().map_err(|fault| object_store::Error::Generic {
+        let client = pooled_client().map_err(|error| object_store::Error::Generic {
             store: "S3",
-            source: fault.into(),
+            source: error.into(),
         })?;
-        let plain = options.get_config_value(&ClientConfigKey::AllowHttp);
+        let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp);
         Ok(HttpClient::new(Transport {
             client,
             meter: Meter::new("storage"),
-            plain: plain.as_deref() == Some("true"),
+            allow_http: allow_http.as_deref() == Some("true"),
         }))
     }
 }
@@ -44,39 +44,40 @@ impl HttpConnector for Connector {
 struct Transport {
     client: Client<HttpsConnector<TcpConnector>, HttpRequestBody>,
     meter: Meter,
-    /// Whether it may talk without TLS.
-    plain: bool,
+    allow_http: bool,
 }
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transport").field("plain", &self.plain).finish()
+        f.debug_struct("Transport")
+            .field("allow_http", &self.allow_http)
+            .finish()
     }
 }
 
 #[async_trait]
 impl HttpService for Transport {
     async fn call(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
-        if request.uri().scheme_str() != Some("https") && !self.plain {
-            let error = std::io::Error::other("plain HTTP is not allowed (AWS_ALLOW_HTTP)");
+        if request.uri().scheme_str() != Some("https") && !self.allow_http {
+            let error = std::io::Error::other("plain HTTP is not allowed; set AWS_ALLOW_HTTP=true to allow it");
             return Err(HttpError::new(HttpErrorKind::Unknown, error));
         }
         let call = self.meter.begin();
-        let asking = self.client.request(request).instrument(call.span());
-        let answer = tokio::time::timeout(TIMEOUT, asking).await;
-        call.end(match &answer {
-            Ok(Ok(answer)) => CallOutcome::of(answer.status().as_u16()),
+        let exchange = self.client.request(request).instrument(call.span());
+        let response = tokio::time::timeout(RESPONSE_TIMEOUT, exchange).await;
+        call.end(match &response {
+            Ok(Ok(response)) => CallOutcome::from_status(response.status().as_u16()),
             Ok(Err(error)) if error.is_connect() => CallOutcome::NotSent,
             Ok(Err(_)) | Err(_) => CallOutcome::NoResponse,
         });
-        let answer = answer.map_err(|late| HttpError::new(HttpErrorKind::Timeout, late))?;
-        let answer = answer.map_err(|error| HttpError::new(kind(&error), error))?;
-        let broken = |error| HttpError::new(HttpErrorKind::Interrupted, error);
-        Ok(answer.map(|body| HttpResponseBody::new(body.map_err(broken))))
+        let response = response.map_err(|elapsed| HttpError::new(HttpErrorKind::Timeout, elapsed))?;
+        let response = response.map_err(|error| HttpError::new(error_kind(&error), error))?;
+        let interrupted = |error| HttpError::new(HttpErrorKind::Interrupted, error);
+        Ok(response.map(|body| HttpResponseBody::new(body.map_err(interrupted))))
     }
 }
 
-fn kind(error: &ClientError) -> HttpErrorKind {
+fn error_kind(error: &ClientError) -> HttpErrorKind {
     if error.is_connect() {
         HttpErrorKind::Connect
     } else {
@@ -84,12 +85,9 @@ fn kind(error: &ClientError) -> HttpErrorKind {
     }
 }
 
-/// Whether an address is this machine's own.
-pub(super) fn is_loopback(address: &str) -> bool {
-    let host = address
-        .parse::<Uri>()
-        .ok()
-        .and_then(|uri| uri.host().map(str::to_owned));
+/// Whether a URL names this machine.
+pub(super) fn is_loopback(url: &str) -> bool {
+    let host = url.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
     matches!(host.as_deref(), Some("localhost" | "127.0.0.1" | "[::1]"))
 }
 
@@ -98,8 +96,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_may_be_talked_to_in_the_clear() {
-        for (address, own) in [
+    fn loopback_urls_may_use_plain_http() {
+        for (url, expected) in [
             ("http://127.0.0.1:9000", true),
             ("http://localhost:9000/", true),
             ("http://[::1]:9000", true),
@@ -107,7 +105,7 @@ mod tests {
             ("http://minio:9000", false),
             ("", false),
         ] {
-            assert_eq!(is_loopback(address), own, "{address}");
+            assert_eq!(is_loopback(url), expected, "{url}");
         }
     }
 }

@@ -8,34 +8,36 @@ use serde_json::Value;
 
 use crate::http::{CallError, GatewayResponse};
 
-/// How many of its words about one refusal are passed on, and how long they may be.
-const DESCRIPTIONS: usize = 20;
-const CODE_CHARS: usize = 100;
-const DESCRIPTION_CHARS: usize = 500;
+/// Limits of the error texts of one refusal.
+const MAX_DESCRIPTIONS: usize = 20;
+const MAX_CODE_CHARS: usize = 100;
+const MAX_DESCRIPTION_CHARS: usize = 500;
 
-/// The longest text taken, in characters: of any field, and of codes and pictures.
-const TEXT_CHARS: usize = 500;
-const URL_CHARS: usize = 2000;
-const LONG_TEXT_CHARS: usize = 256 * 1024;
+/// Longest accepted text in characters. The long one is for PIX codes and images.
+const MAX_TEXT_CHARS: usize = 500;
+const MAX_URL_CHARS: usize = 2000;
+const MAX_LONG_TEXT_CHARS: usize = 256 * 1024;
 
-/// The fewest digits in a row that could be a card number.
-const CARD_DIGITS: usize = 12;
+/// Fewest digits in a row that may be a card number.
+const MIN_CARD_DIGITS: usize = 12;
 
-pub(super) fn unreadable(what: &str) -> PaymentGatewayError {
-    PaymentGatewayError::Failed(format!("it answered with {what}"))
+pub(super) fn unreadable(reason: &str) -> PaymentGatewayError {
+    PaymentGatewayError::Failed(format!("the response is not usable: {reason}"))
 }
 
 /// How a call ended.
 pub(super) fn read(result: Result<GatewayResponse, CallError>) -> Result<Value, PaymentGatewayError> {
-    let answer = match result {
-        Ok(answer) => answer,
+    let response = match result {
+        Ok(response) => response,
         Err(CallError::NotSent(detail)) => return Err(PaymentGatewayError::NotDone(detail)),
         Err(CallError::MaybeSent(detail)) => return Err(PaymentGatewayError::Unanswered(detail)),
     };
-    let status = answer.status;
-    let body: Option<Value> = answer.json();
+    let status = response.status;
+    let body: Option<Value> = response.json();
     match status {
-        200..=299 => body.filter(Value::is_object).ok_or_else(|| unreadable("no object")),
+        200..=299 => body
+            .filter(Value::is_object)
+            .ok_or_else(|| unreadable("it is not a JSON object")),
         404 => Err(PaymentGatewayError::Missing),
         // Somebody on the way gave up waiting for it.
         408 | 504 => Err(PaymentGatewayError::Unanswered(format!("HTTP {status}"))),
@@ -51,39 +53,39 @@ pub(super) fn read(result: Result<GatewayResponse, CallError>) -> Result<Value, 
 
 fn descriptions(body: &Value) -> Vec<Description> {
     let errors = body.get("errors").and_then(Value::as_array);
-    let of = |error: &Value, field: &str, most: usize| {
+    let field_text = |error: &Value, field: &str, max_chars: usize| {
         let text = error.get(field).and_then(Value::as_str).unwrap_or_default();
-        let text: String = text.chars().filter(|c| !c.is_control()).take(most).collect();
-        without_numbers(&text, None)
+        let text: String = text.chars().filter(|c| !c.is_control()).take(max_chars).collect();
+        mask_card_data(&text, None)
     };
-    let errors = errors.into_iter().flatten().take(DESCRIPTIONS);
+    let errors = errors.into_iter().flatten().take(MAX_DESCRIPTIONS);
     errors
         .map(|error| Description {
-            code: of(error, "code", CODE_CHARS),
-            description: of(error, "description", DESCRIPTION_CHARS),
+            code: field_text(error, "code", MAX_CODE_CHARS),
+            description: field_text(error, "description", MAX_DESCRIPTION_CHARS),
         })
         .filter(|text| !text.code.is_empty() || !text.description.is_empty())
         .collect()
 }
 
-/// The same fault, not repeating what the gateway may have repeated of the card.
-pub(super) fn without_card(error: PaymentGatewayError, payment: Option<&CardPayment>) -> PaymentGatewayError {
+/// Removes card data from an error, since the gateway may quote the request.
+pub(super) fn without_card_data(error: PaymentGatewayError, payment: Option<&CardPayment>) -> PaymentGatewayError {
     let ccv = payment.map(|payment| payment.card.ccv.expose_secret());
     match error {
         PaymentGatewayError::Refused(texts) => {
-            let bare = |text: Description| Description {
-                code: without_numbers(&text.code, ccv),
-                description: without_numbers(&text.description, ccv),
+            let mask = |text: Description| Description {
+                code: mask_card_data(&text.code, ccv),
+                description: mask_card_data(&text.description, ccv),
             };
-            PaymentGatewayError::Refused(texts.into_iter().map(bare).collect())
+            PaymentGatewayError::Refused(texts.into_iter().map(mask).collect())
         }
-        other => other,
+        error => error,
     }
 }
 
-/// A text without anything that could be a card number, grouped or not, or that is this very code.
-fn without_numbers(text: &str, ccv: Option<&str>) -> String {
-    let mut kept = String::with_capacity(text.len());
+/// Masks everything in a text that may be a card number, grouped or not, and every group of digits equal to `ccv`.
+fn mask_card_data(text: &str, ccv: Option<&str>) -> String {
+    let mut masked = String::with_capacity(text.len());
     let mut run = String::new();
     let mut digits = String::new();
     for c in text.chars().chain(std::iter::once('\n')) {
@@ -93,51 +95,51 @@ fn without_numbers(text: &str, ccv: Option<&str>) -> String {
         } else if !run.is_empty() && matches!(c, ' ' | '-' | '.' | '\u{a0}') {
             run.push(c);
         } else {
-            let is_secret = digits.len() >= CARD_DIGITS || ccv.is_some_and(|ccv| has_group(&run, ccv));
-            let bare = run.trim_end_matches(|c: char| !c.is_ascii_digit());
-            kept.push_str(if is_secret { "***" } else { bare });
-            kept.push_str(run.strip_prefix(bare).unwrap_or_default());
+            let is_secret = digits.len() >= MIN_CARD_DIGITS || ccv.is_some_and(|ccv| has_group(&run, ccv));
+            let number = run.trim_end_matches(|c: char| !c.is_ascii_digit());
+            masked.push_str(if is_secret { "***" } else { number });
+            masked.push_str(run.strip_prefix(number).unwrap_or_default());
             run.clear();
             digits.clear();
-            kept.push(c);
+            masked.push(c);
         }
     }
-    kept.truncate(kept.len() - 1);
-    kept
+    masked.truncate(masked.len() - 1);
+    masked
 }
 
-/// Whether one of the groups of digits is this one.
-fn has_group(run: &str, wanted: &str) -> bool {
-    run.split(|c: char| !c.is_ascii_digit()).any(|group| group == wanted)
+/// Whether a run of digits and separators contains this group of digits.
+fn has_group(run: &str, digits: &str) -> bool {
+    run.split(|c: char| !c.is_ascii_digit()).any(|group| group == digits)
 }
 
 /// `data` of a list.
 pub(super) fn items(list: &Value) -> Result<Vec<Value>, PaymentGatewayError> {
     let data = list.get("data").and_then(Value::as_array).cloned();
-    data.ok_or_else(|| unreadable("no list"))
+    data.ok_or_else(|| unreadable("it has no list"))
 }
 
-fn limited(value: &Value, field: &str, most: usize) -> Option<String> {
+fn text_field(value: &Value, field: &str, max_chars: usize) -> Option<String> {
     let text = value.get(field)?.as_str()?;
-    let fits = !text.is_empty() && text.chars().count() <= most && !text.chars().any(char::is_control);
-    fits.then(|| text.to_owned())
+    let is_valid = !text.is_empty() && text.chars().count() <= max_chars && !text.chars().any(char::is_control);
+    is_valid.then(|| text.to_owned())
 }
 
 /// A text field; none when it is missing, empty or absurd.
 pub(super) fn text(value: &Value, field: &str) -> Option<String> {
-    limited(value, field, TEXT_CHARS)
+    text_field(value, field, MAX_TEXT_CHARS)
 }
 
 /// A text field that may be a picture.
 pub(super) fn long_text(value: &Value, field: &str) -> Option<String> {
-    limited(value, field, LONG_TEXT_CHARS)
+    text_field(value, field, MAX_LONG_TEXT_CHARS)
 }
 
 /// An address that a page may link to.
 fn url(value: &Value, field: &str) -> Option<String> {
-    let url = limited(value, field, URL_CHARS)?;
-    let web = url.starts_with("https://") || url.starts_with("http://");
-    (web && !url.contains(char::is_whitespace)).then_some(url)
+    let url = text_field(value, field, MAX_URL_CHARS)?;
+    let is_web_url = url.starts_with("https://") || url.starts_with("http://");
+    (is_web_url && !url.contains(char::is_whitespace)).then_some(url)
 }
 
 pub(super) fn is_deleted(value: &Value) -> bool {
@@ -147,9 +149,9 @@ pub(super) fn is_deleted(value: &Value) -> bool {
 /// A subscription as the gateway shows it.
 pub(super) fn subscription(value: &Value) -> Result<GatewaySubscription, PaymentGatewayError> {
     Ok(GatewaySubscription {
-        id: text(value, "id").ok_or_else(|| unreadable("a subscription without an id"))?,
+        id: text(value, "id").ok_or_else(|| unreadable("a subscription has no id"))?,
         customer: text(value, "customer").unwrap_or_default(),
-        value: value.get("value").and_then(Cents::of_reais),
+        value: value.get("value").and_then(Cents::from_reais),
         cycle: text(value, "cycle").unwrap_or_default(),
         deleted: is_deleted(value),
     })
@@ -158,12 +160,12 @@ pub(super) fn subscription(value: &Value) -> Result<GatewaySubscription, Payment
 /// A payment as the gateway shows it.
 pub(super) fn payment(value: &Value) -> Result<GatewayPayment, PaymentGatewayError> {
     Ok(GatewayPayment {
-        id: text(value, "id").ok_or_else(|| unreadable("a payment without an id"))?,
+        id: text(value, "id").ok_or_else(|| unreadable("a payment has no id"))?,
         subscription: text(value, "subscription"),
         customer: text(value, "customer"),
         billing_type: text(value, "billingType").unwrap_or_default(),
-        status: text(value, "status").ok_or_else(|| unreadable("a payment without a status"))?,
-        value: value.get("value").and_then(Cents::of_reais),
+        status: text(value, "status").ok_or_else(|| unreadable("a payment has no status"))?,
+        value: value.get("value").and_then(Cents::from_reais),
         invoice_url: url(value, "invoiceUrl"),
         bank_slip_url: url(value, "bankSlipUrl"),
         due_date: text(value, "dueDate").and_then(|text| gateway_date(&text)),
@@ -177,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    fn answered(status: u16, body: &str) -> Result<Value, PaymentGatewayError> {
+    fn read_response(status: u16, body: &str) -> Result<Value, PaymentGatewayError> {
         read(Ok(GatewayResponse {
             status,
             headers: HeaderMap::new(),
@@ -186,10 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_what_may_have_happened() {
+    fn response_status_says_whether_it_may_have_happened() {
         let errors = r#"{"errors":[{"code":"invalid_value","description":"O campo é inválido."}]}"#;
-        assert_eq!(answered(200, r#"{"id":"sub_1"}"#), Ok(json!({ "id": "sub_1" })));
-        for (status, body, wanted) in [
+        assert_eq!(read_response(200, r#"{"id":"sub_1"}"#), Ok(json!({ "id": "sub_1" })));
+        for (status, body, expected) in [
             (200, "{\"id\":", "Failed"),
             (200, "[]", "Failed"),
             (204, "", "Failed"),
@@ -206,16 +208,16 @@ mod tests {
             (503, "", "Failed"),
             (504, "", "Unanswered"),
         ] {
-            let error = answered(status, body).unwrap_err();
-            assert!(format!("{error:?}").starts_with(wanted), "{status} {body}: {error:?}");
+            let error = read_response(status, body).unwrap_err();
+            assert!(format!("{error:?}").starts_with(expected), "{status} {body}: {error:?}");
         }
         let not_sent = read(Err(CallError::NotSent("x".into())));
         assert_eq!(not_sent, Err(PaymentGatewayError::NotDone("x".into())));
     }
 
     #[test]
-    fn no_card_number_is_passed_on() {
-        for (text, bare) in [
+    fn card_data_is_masked_in_error_texts() {
+        for (text, masked) in [
             ("O cartão 4111111111111111 foi recusado.", "O cartão *** foi recusado."),
             ("4111 1111 1111 1111", "***"),
             ("(4111-1111-1111-1111)", "(***)"),
@@ -224,15 +226,15 @@ mod tests {
             ("", ""),
             ("987", "***"),
         ] {
-            assert_eq!(without_numbers(text, Some("987")), bare, "{text}");
+            assert_eq!(mask_card_data(text, Some("987")), masked, "{text}");
         }
         let body = json!({ "errors": [{ "code": "x", "description": "4111111111111111" }, {}, 7] });
-        let refused = answered(400, &body.to_string()).unwrap_err();
+        let refused = read_response(400, &body.to_string()).unwrap_err();
         assert!(!format!("{refused:?}").contains("4111"));
     }
 
     #[test]
-    fn odd_objects_are_read_as_far_as_they_go() {
+    fn invalid_optional_fields_are_read_as_none() {
         let odd = json!({ "id": "pay_1", "status": "SOMETHING_NEW", "value": "97", "invoiceUrl": "javascript:x",
                           "dueDate": "soon", "billingType": null });
         let read = payment(&odd).unwrap();

@@ -98,11 +98,11 @@ impl<'a> From<&'a CardPayment> for CardBody<'a> {
 
 /// The body of `POST /subscriptions`.
 pub(super) fn subscription(input: &GatewaySubscriptionInput) -> Result<Zeroizing<Vec<u8>>, PaymentGatewayError> {
-    let unwritable = || PaymentGatewayError::NotDone("the input cannot be written".to_owned());
+    let unserializable = || PaymentGatewayError::NotDone("the request body cannot be serialized".to_owned());
     let body = Body {
         customer: &input.customer,
         billing_type: input.billing_type.as_str(),
-        value: input.value.reais().ok_or_else(unwritable)?,
+        value: input.value.reais().ok_or_else(unserializable)?,
         next_due_date: input.first_due.to_string(),
         cycle: input.cycle.as_str(),
         description: &input.description,
@@ -110,6 +110,6 @@ pub(super) fn subscription(input: &GatewaySubscriptionInput) -> Result<Zeroizing
         card: input.card.as_ref().map(CardBody::from),
     };
     let mut text = Zeroizing::new(Vec::with_capacity(BODY_BYTES));
-    serde_json::to_writer(&mut *text, &body).map_err(|_| unwritable())?;
+    serde_json::to_writer(&mut *text, &body).map_err(|_| unserializable())?;
     Ok(text)
 }

@@ -11,7 +11,7 @@ use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
 use recado_domain::billing::{
     BillingType, Cents, Cycle, GatewayCustomerInput, GatewayPayment, GatewaySubscription, GatewaySubscriptionInput,
-    PaymentData, PaymentGateway, PaymentGatewayError, gateway_moment,
+    PaymentData, PaymentGateway, PaymentGatewayError, gateway_time,
 };
 use recado_domain::shared::SubscriptionId;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -26,14 +26,14 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long making a subscription may take: of shorter limits the provider says that they double charges of cards.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The first payment is made a little after its subscription: how often it is looked for, and how long in between.
-const FIRST_PAYMENT_TRIES: usize = 5;
-const FIRST_PAYMENT_PAUSE: Duration = Duration::from_millis(400);
+/// Asaas creates the first payment shortly after its subscription, so it is polled.
+const FIRST_PAYMENT_ATTEMPTS: usize = 5;
+const FIRST_PAYMENT_RETRY_DELAY: Duration = Duration::from_millis(400);
 
-/// The most that one list holds.
-const LIST: usize = 100;
+/// Entries requested per list.
+const LIST_LIMIT: usize = 100;
 
-const KEY: HeaderName = HeaderName::from_static("access_token");
+const API_KEY_HEADER: HeaderName = HeaderName::from_static("access_token");
 
 /// The gateway at one address.
 #[derive(Clone)]
@@ -86,7 +86,9 @@ impl PaymentApi {
     }
 
     async fn call(&self, request: GatewayRequest, timeout: Duration) -> Result<Value, PaymentGatewayError> {
-        let request = request.timeout(timeout).header(KEY, self.access()?.key.clone());
+        let request = request
+            .timeout(timeout)
+            .header(API_KEY_HEADER, self.access()?.key.clone());
         answer::read(self.http.call(request).await)
     }
 
@@ -94,36 +96,38 @@ impl PaymentApi {
         self.call(GatewayRequest::get(self.url(path)?), self.timeout).await
     }
 
-    /// The one that is not deleted, of those with a reference of ours.
-    async fn by_reference(&self, list: &str, reference: &str) -> Result<Option<Value>, PaymentGatewayError> {
-        let path = format!("/{list}?externalReference={}&limit={LIST}", segment(reference));
+    /// The first object of a list with our reference that is not deleted.
+    async fn find_by_reference(&self, list: &str, reference: &str) -> Result<Option<Value>, PaymentGatewayError> {
+        let path = format!("/{list}?externalReference={}&limit={LIST_LIMIT}", segment(reference));
         let found = answer::items(&self.get(&path).await?)?;
-        // Whoever ignores the filter must not give us somebody else's.
-        let ours = |item: &Value| answer::text(item, "externalReference").as_deref() == Some(reference);
-        Ok(found.into_iter().find(|item| ours(item) && !answer::is_deleted(item)))
+        // A gateway that ignores the filter must not return another account's object.
+        let matches_reference = |item: &Value| answer::text(item, "externalReference").as_deref() == Some(reference);
+        Ok(found
+            .into_iter()
+            .find(|item| matches_reference(item) && !answer::is_deleted(item)))
     }
 
     async fn update_customer(
         &self,
-        known: &Value,
+        current: &Value,
         input: &GatewayCustomerInput,
     ) -> Result<String, PaymentGatewayError> {
-        let id = answer::text(known, "id").ok_or_else(|| answer::unreadable("a customer without an id"))?;
-        let wanted = bodies::customer(input);
-        let same = ["name", "email", "cpfCnpj"]
+        let id = answer::text(current, "id").ok_or_else(|| answer::unreadable("a customer has no id"))?;
+        let body = bodies::customer(input);
+        let is_unchanged = ["name", "email", "cpfCnpj"]
             .iter()
-            .all(|field| wanted.get(*field).is_none_or(|value| known.get(*field) == Some(value)));
-        if !same {
+            .all(|field| body.get(*field).is_none_or(|value| current.get(*field) == Some(value)));
+        if !is_unchanged {
             let url = self.url(&format!("/customers/{}", segment(&id)))?;
-            self.call(GatewayRequest::put(url, &wanted), self.timeout).await?;
+            self.call(GatewayRequest::put(url, &body), self.timeout).await?;
         }
         Ok(id)
     }
 
-    async fn first_of(&self, id: &str) -> Option<GatewayPayment> {
-        for attempt in 0..FIRST_PAYMENT_TRIES {
+    async fn poll_first_payment(&self, id: &str) -> Option<GatewayPayment> {
+        for attempt in 0..FIRST_PAYMENT_ATTEMPTS {
             if attempt > 0 {
-                tokio::time::sleep(FIRST_PAYMENT_PAUSE).await;
+                tokio::time::sleep(FIRST_PAYMENT_RETRY_DELAY).await;
             }
             match self.payments(id).await {
                 Ok(payments) => {
@@ -132,7 +136,7 @@ impl PaymentApi {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(cause = %error, "the first payment of a subscription cannot be had");
+                    tracing::warn!(cause = %error, "the first payment of a subscription could not be read");
                     return None;
                 }
             }
@@ -140,11 +144,11 @@ impl PaymentApi {
         None
     }
 
-    /// What may be missing: the payer finds it at the gateway too.
-    async fn part(&self, payment: &GatewayPayment, part: &str) -> Value {
-        let path = format!("/payments/{}/{part}", segment(&payment.id));
+    /// Reads a detail of a payment; null on failure, since the payer also finds it on the gateway's own page.
+    async fn payment_detail(&self, payment: &GatewayPayment, detail: &str) -> Value {
+        let path = format!("/payments/{}/{detail}", segment(&payment.id));
         self.get(&path).await.unwrap_or_else(|error| {
-            tracing::warn!(cause = %error, part, "a part of a payment cannot be had");
+            tracing::warn!(cause = %error, detail, "a detail of a payment could not be read");
             Value::Null
         })
     }
@@ -153,12 +157,12 @@ impl PaymentApi {
 impl Access {
     fn new(base: &str, key: &SecretString) -> Result<Self, String> {
         let base = base.trim_end_matches('/');
-        let url = base.parse::<Uri>().map_err(|error| format!("is no address: {error}"))?;
+        let url = base.parse::<Uri>().map_err(|error| format!("is not a URL: {error}"))?;
         if !matches!(url.scheme_str(), Some("http" | "https")) || url.query().is_some() {
-            return Err("is no http or https address without a query".to_owned());
+            return Err("must be an http or https URL without a query".to_owned());
         }
         let mut value = HeaderValue::from_str(key.expose_secret().trim())
-            .map_err(|_| "has a key that no header can hold".to_owned())?;
+            .map_err(|_| "has a key with characters that no header allows".to_owned())?;
         value.set_sensitive(true);
         Ok(Self {
             base: base.to_owned(),
@@ -171,28 +175,28 @@ impl Access {
 impl PaymentGateway for PaymentApi {
     async fn customer(&self, input: &GatewayCustomerInput) -> Result<String, PaymentGatewayError> {
         let reference = input.account_id.to_string();
-        if let Some(known) = self.by_reference("customers", &reference).await? {
-            return self.update_customer(&known, input).await;
+        if let Some(current) = self.find_by_reference("customers", &reference).await? {
+            return self.update_customer(&current, input).await;
         }
         let request = GatewayRequest::post(self.url("/customers")?, &bodies::customer(input));
-        let made = match self.call(request, self.timeout).await {
+        let customer = match self.call(request, self.timeout).await {
             Err(error @ (PaymentGatewayError::Failed(_) | PaymentGatewayError::Unanswered(_))) => {
-                self.by_reference("customers", &reference).await?.ok_or(error)?
+                self.find_by_reference("customers", &reference).await?.ok_or(error)?
             }
-            answered => answered?,
+            result => result?,
         };
-        answer::text(&made, "id").ok_or_else(|| answer::unreadable("a customer without an id"))
+        answer::text(&customer, "id").ok_or_else(|| answer::unreadable("a customer has no id"))
     }
 
     async fn subscribe(&self, input: &GatewaySubscriptionInput) -> Result<GatewaySubscription, PaymentGatewayError> {
         let request = GatewayRequest::post_secret(self.url("/subscriptions")?, bodies::subscription(input)?);
-        let made = self.call(request, self.subscribe_timeout).await;
-        let made = made.map_err(|error| answer::without_card(error, input.card.as_ref()))?;
-        answer::subscription(&made)
+        let result = self.call(request, self.subscribe_timeout).await;
+        let created = result.map_err(|error| answer::without_card_data(error, input.card.as_ref()))?;
+        answer::subscription(&created)
     }
 
     async fn find(&self, reference: SubscriptionId) -> Result<Option<GatewaySubscription>, PaymentGatewayError> {
-        let found = self.by_reference("subscriptions", &reference.to_string()).await?;
+        let found = self.find_by_reference("subscriptions", &reference.to_string()).await?;
         found.as_ref().map(answer::subscription).transpose()
     }
 
@@ -219,19 +223,19 @@ impl PaymentGateway for PaymentApi {
     }
 
     async fn first_payment(&self, id: &str, billing_type: BillingType) -> PaymentData {
-        let Some(payment) = self.first_of(id).await else {
+        let Some(payment) = self.poll_first_payment(id).await else {
             return PaymentData::default();
         };
         let mut data = PaymentData::default();
         match billing_type {
             BillingType::Pix => {
-                let code = self.part(&payment, "pixQrCode").await;
+                let code = self.payment_detail(&payment, "pixQrCode").await;
                 data.pix_qr_code = answer::long_text(&code, "encodedImage");
                 data.pix_payload = answer::long_text(&code, "payload");
-                data.pix_expires_at = answer::text(&code, "expirationDate").and_then(|text| gateway_moment(&text));
+                data.pix_expires_at = answer::text(&code, "expirationDate").and_then(|text| gateway_time(&text));
             }
             BillingType::Boleto => {
-                let slip = self.part(&payment, "identificationField").await;
+                let slip = self.payment_detail(&payment, "identificationField").await;
                 data.boleto_line = answer::text(&slip, "identificationField");
             }
             BillingType::CreditCard => {}
@@ -241,7 +245,7 @@ impl PaymentGateway for PaymentApi {
     }
 
     async fn payments(&self, id: &str) -> Result<Vec<GatewayPayment>, PaymentGatewayError> {
-        let path = format!("/subscriptions/{}/payments?limit={LIST}", segment(id));
+        let path = format!("/subscriptions/{}/payments?limit={LIST_LIMIT}", segment(id));
         let found = answer::items(&self.get(&path).await?)?;
         found.iter().map(answer::payment).collect()
     }
@@ -260,18 +264,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn address_and_key_are_checked() {
-        let made = |url, key: Option<&str>| {
+    fn payment_api_rejects_invalid_url_or_key() {
+        let base_of = |url, key: Option<&str>| {
             let key = key.map(SecretString::from);
             PaymentApi::new(Http::new().unwrap(), url, key.as_ref()).map(|api| api.access.map(|access| access.base))
         };
-        assert_eq!(made(Some("https://h/v3/"), Some("k")), Ok(Some("https://h/v3".into())));
-        assert_eq!(made(Some("https://h/v3"), None), Ok(None));
-        assert_eq!(made(None, Some("k")), Ok(None));
+        assert_eq!(
+            base_of(Some("https://h/v3/"), Some("k")),
+            Ok(Some("https://h/v3".into()))
+        );
+        assert_eq!(base_of(Some("https://h/v3"), None), Ok(None));
+        assert_eq!(base_of(None, Some("k")), Ok(None));
         for bad in ["h/v3", "ftp://h/v3", "https://h/v3?x=1"] {
-            assert!(made(Some(bad), Some("k")).is_err(), "{bad}");
+            assert!(base_of(Some(bad), Some("k")).is_err(), "{bad}");
         }
-        let error = made(Some("https://h"), Some("se\ncret")).unwrap_err();
+        let error = base_of(Some("https://h"), Some("se\ncret")).unwrap_err();
         assert!(!error.contains("cret"), "{error}");
     }
 }

@@ -11,8 +11,8 @@ use uuid::Uuid;
 /// How far the provider's clock may be from ours.
 const LEEWAY: Duration = Duration::seconds(2);
 
-/// Roles of a token that is no person's.
-const NOBODY: [&str; 2] = ["anon", "service_role"];
+/// Roles of tokens that belong to no user.
+const NON_USER_ROLES: [&str; 2] = ["anon", "service_role"];
 
 /// For whom and by whom a token has to be made; what is none is not checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,60 +42,59 @@ pub(super) struct Claims {
 redacted_debug!(Claims {});
 
 impl Claims {
-    /// The session proved; none when a claim speaks against it.
-    pub(super) fn session(self, expected: &Expected, now: OffsetDateTime) -> Option<Session> {
-        let expires_at = moment(self.exp)?;
-        let begun = match self.nbf {
-            Some(nbf) => moment(nbf)? <= now + LEEWAY,
+    /// The session that the token proves; `None` if a claim is invalid.
+    pub(super) fn into_session(self, expected: &Expected, now: OffsetDateTime) -> Option<Session> {
+        let expires_at = parse_time(self.exp)?;
+        let has_started = match self.nbf {
+            Some(nbf) => parse_time(nbf)? <= now + LEEWAY,
             None => true,
         };
-        let valid = begun && now - LEEWAY < expires_at && self.is_for(expected) && self.is_somebody();
+        let is_valid = has_started && now - LEEWAY < expires_at && self.matches(expected) && self.is_verified_user();
         let email = self.email.trim();
-        let known = !email.is_empty() && !email.contains(|c: char| c.is_whitespace() || c.is_control());
-        (valid && known).then(|| Session {
+        let has_email = !email.is_empty() && !email.contains(|c: char| c.is_whitespace() || c.is_control());
+        (is_valid && has_email).then(|| Session {
             user_id: UserId(self.sub),
             email: email.to_owned(),
-            name: self.shown_name(),
+            name: self.display_name(),
             expires_at,
         })
     }
 
-    fn is_for(&self, expected: &Expected) -> bool {
-        let by = expected.issuer.is_none() || self.iss == expected.issuer;
-        let to = expected.audience.as_deref().is_none_or(|wanted| match &self.aud {
-            Some(Value::String(audience)) => audience == wanted,
-            Some(Value::Array(audiences)) => audiences.iter().any(|audience| audience.as_str() == Some(wanted)),
+    fn matches(&self, expected: &Expected) -> bool {
+        let issuer_matches = expected.issuer.is_none() || self.iss == expected.issuer;
+        let audience_matches = expected.audience.as_deref().is_none_or(|required| match &self.aud {
+            Some(Value::String(audience)) => audience == required,
+            Some(Value::Array(audiences)) => audiences.iter().any(|audience| audience.as_str() == Some(required)),
             _ => false,
         });
-        by && to
+        issuer_matches && audience_matches
     }
 
-    /// A person, with an address that the provider does not doubt. Where it says nothing of that kind it vouches for
-    /// the address; `user_metadata` is the user's own word and proves nothing.
-    fn is_somebody(&self) -> bool {
+    /// Whether the token belongs to a user with a verified e-mail address. Without `email_verified` the provider
+    /// vouches for the address. `user_metadata` is written by the user and proves nothing.
+    fn is_verified_user(&self) -> bool {
         let role = self.role.as_ref().and_then(Value::as_str).unwrap_or_default();
         let verified = match &self.email_verified {
             None => true,
             Some(Value::Bool(verified)) => *verified,
-            Some(other) => other.as_str() == Some("true"),
+            Some(value) => value.as_str() == Some("true"),
         };
-        self.is_anonymous != Some(true) && !NOBODY.contains(&role) && verified
+        self.is_anonymous != Some(true) && !NON_USER_ROLES.contains(&role) && verified
     }
 
-    fn shown_name(&self) -> Option<String> {
-        let own = |key| self.user_metadata.as_ref().and_then(|metadata| metadata.get(key));
-        let given = [self.name.as_ref(), own("name"), own("full_name")]
-            .into_iter()
-            .flatten();
-        given
+    fn display_name(&self) -> Option<String> {
+        let metadata = |key| self.user_metadata.as_ref().and_then(|metadata| metadata.get(key));
+        let names = [self.name.as_ref(), metadata("name"), metadata("full_name")];
+        let names = names.into_iter().flatten();
+        names
             .filter_map(Value::as_str)
             .map(text::sanitize)
             .find(|name| !name.is_empty())
     }
 }
 
-/// A number of seconds as a moment; none beyond the calendar, as for milliseconds taken for seconds.
-fn moment(seconds: f64) -> Option<OffsetDateTime> {
+/// Converts seconds since the epoch; `None` beyond the calendar, for example for milliseconds.
+fn parse_time(seconds: f64) -> Option<OffsetDateTime> {
     OffsetDateTime::UNIX_EPOCH.checked_add(Duration::checked_seconds_f64(seconds)?)
 }
 
@@ -122,10 +121,12 @@ mod tests {
 
     fn read(claims: Value, expected: &Expected) -> Option<Session> {
         let now = OffsetDateTime::from_unix_timestamp(NOW).unwrap();
-        serde_json::from_value::<Claims>(claims).ok()?.session(expected, now)
+        serde_json::from_value::<Claims>(claims)
+            .ok()?
+            .into_session(expected, now)
     }
 
-    fn with(changes: Value) -> Value {
+    fn claims_with(changes: Value) -> Value {
         let mut changed = claims();
         for (key, value) in changes.as_object().unwrap() {
             changed[key] = value.clone();
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_token_names_the_user() {
+    fn valid_token_gives_the_user() {
         let session = read(claims(), &expected()).unwrap();
         assert_eq!(session.user_id.to_string(), "0334744a-f2a2-4aba-8c8a-6e748f62a172");
         assert_eq!((session.email.as_str(), session.name), ("ana@example.com", None));
@@ -142,8 +143,8 @@ mod tests {
     }
 
     #[test]
-    fn what_speaks_for_a_token_may_have_several_forms() {
-        for good in [
+    fn valid_claims_are_accepted_in_every_form() {
+        for valid in [
             json!({ "aud": ["other", "authenticated"] }),
             json!({ "exp": NOW - 1 }),
             json!({ "exp": 1_767_326_645.5 }),
@@ -155,13 +156,13 @@ mod tests {
             json!({ "user_metadata": { "email_verified": false } }),
             json!({ "role": "admin" }),
         ] {
-            assert!(read(with(good.clone()), &expected()).is_some(), "{good}");
+            assert!(read(claims_with(valid.clone()), &expected()).is_some(), "{valid}");
         }
     }
 
     #[test]
-    fn what_speaks_against_a_token_refuses_it() {
-        for bad in [
+    fn invalid_claim_rejects_the_token() {
+        for invalid in [
             json!({ "exp": NOW - 2 }),
             json!({ "exp": (NOW + 3600).to_string() }),
             json!({ "exp": null }),
@@ -189,27 +190,27 @@ mod tests {
             json!({ "role": "anon" }),
             json!({ "role": "service_role" }),
         ] {
-            assert!(read(with(bad.clone()), &expected()).is_none(), "{bad}");
+            assert!(read(claims_with(invalid.clone()), &expected()).is_none(), "{invalid}");
         }
     }
 
     #[test]
-    fn issuer_and_audience_are_checked_where_they_are_configured() {
-        let foreign = with(json!({ "iss": "https://other.example", "aud": ["x"] }));
+    fn issuer_and_audience_are_checked_if_configured() {
+        let foreign = claims_with(json!({ "iss": "https://other.example", "aud": ["x"] }));
         assert!(read(foreign.clone(), &Expected::default()).is_some());
         assert!(read(foreign, &expected()).is_none());
     }
 
     #[test]
-    fn the_name_is_the_providers_else_the_users_own() {
-        let name = |changes| read(with(changes), &expected()).unwrap().name;
-        let own = json!({ "full_name": "Ana <b>Lima</b>" });
+    fn name_falls_back_from_claim_to_user_metadata() {
+        let name = |changes| read(claims_with(changes), &expected()).unwrap().name;
+        let metadata = json!({ "full_name": "Ana <b>Lima</b>" });
         assert_eq!(
-            name(json!({ "name": " Ana\u{0} ", "user_metadata": own })).as_deref(),
+            name(json!({ "name": " Ana\u{0} ", "user_metadata": metadata })).as_deref(),
             Some("Ana")
         );
         assert_eq!(
-            name(json!({ "name": "", "user_metadata": own })).as_deref(),
+            name(json!({ "name": "", "user_metadata": metadata })).as_deref(),
             Some("Ana Lima")
         );
         assert_eq!(name(json!({ "name": 7, "user_metadata": "x" })), None);

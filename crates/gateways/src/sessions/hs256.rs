@@ -10,8 +10,8 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::Expected;
 
-/// The shortest secret taken, in bytes (RFC 7518, 3.2).
-const SHORTEST: usize = 32;
+/// Shortest accepted secret, in bytes (RFC 7518, 3.2).
+const MIN_SECRET_BYTES: usize = 32;
 
 /// Proves sessions by HS256 alone.
 pub struct Hs256Verifier {
@@ -24,9 +24,9 @@ impl Hs256Verifier {
     /// The secret is used as it is written, not decoded. Fails when it is shorter than 32 bytes.
     pub fn new(secret: &SecretString, expected: Expected, clock: Arc<dyn Clock>) -> Result<Self, String> {
         let secret = secret.expose_secret().as_bytes();
-        if secret.len() < SHORTEST {
+        if secret.len() < MIN_SECRET_BYTES {
             return Err(format!(
-                "the session secret has {} bytes, fewer than {SHORTEST}",
+                "the session secret has {} bytes; at least {MIN_SECRET_BYTES} are required",
                 secret.len()
             ));
         }
@@ -41,7 +41,7 @@ impl Hs256Verifier {
 #[async_trait]
 impl SessionVerifier for Hs256Verifier {
     async fn verify(&self, token: &str) -> Result<Session, SessionError> {
-        super::header(token)?;
-        super::session(token, (&self.key, Algorithm::HS256), &self.expected, self.clock.now())
+        super::parse_header(token)?;
+        super::verify_token(token, (&self.key, Algorithm::HS256), &self.expected, self.clock.now())
     }
 }

@@ -11,27 +11,27 @@ use time::{Duration, OffsetDateTime};
 use tokio::sync::Mutex;
 
 use super::keys::{self, Key, KeyMatch};
-use super::{Expected, header, session};
+use super::{Expected, parse_header, verify_token};
 use crate::http::{GatewayRequest, Http};
 
 /// The algorithms that a published key may be for.
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
 
-/// How long a fetch may take.
-const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(3);
+/// Time limit of a fetch of the key set.
+const FETCH_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// The largest key set read, in bytes.
-const CAP: usize = 64 * 1024;
+/// Largest accepted key set, in bytes.
+const MAX_KEY_SET_BYTES: usize = 64 * 1024;
 
-/// The keys are fetched at most this often, however many tokens name unknown ones.
-const PAUSE: Duration = Duration::minutes(1);
+/// Shortest time between two fetches, however many tokens name unknown keys.
+const FETCH_INTERVAL: Duration = Duration::minutes(1);
 
-/// Exponential backoff while there are no keys at all, since no session can be verified: 1, 2, 4, ... seconds, at most
-/// this.
-const MAX_PAUSE_WITHOUT_KEYS: Duration = Duration::seconds(30);
+/// Longest wait of the exponential backoff (1, 2, 4, ... seconds) while there are no keys. Without keys no session can
+/// be verified, so the first fetch is retried sooner than `FETCH_INTERVAL`.
+const MAX_BACKOFF_WITHOUT_KEYS: Duration = Duration::seconds(30);
 
-/// Keys older than this are fetched again at the next token, so that a withdrawn one ceases to count.
-const FRESH: Duration = Duration::minutes(10);
+/// Keys older than this are refreshed at the next token, so that a revoked key stops being accepted.
+const REFRESH_AFTER: Duration = Duration::minutes(10);
 
 /// Proves sessions by RS256, ES256 and EdDSA with the keys at one address.
 ///
@@ -49,16 +49,14 @@ struct KeyCache {
     url: String,
     clock: Arc<dyn Clock>,
     cached: RwLock<CachedKeys>,
-    /// Locked while a fetch is under way, so that there is one at a time.
-    fetches: Mutex<Fetches>,
+    /// Single-flight: locked during a fetch.
+    fetches: Mutex<FetchState>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Fetches {
-    /// When the last one began.
-    begun: Option<OffsetDateTime>,
-    /// Failures in a row.
-    failures: u32,
+struct FetchState {
+    last_started_at: Option<OffsetDateTime>,
+    consecutive_failures: u32,
 }
 
 #[derive(Clone)]
@@ -67,7 +65,7 @@ enum CachedKeys {
     Nothing(String),
     Keys {
         keys: Arc<Vec<Key>>,
-        since: OffsetDateTime,
+        fetched_at: OffsetDateTime,
     },
 }
 
@@ -76,22 +74,22 @@ impl JwksVerifier {
     pub fn new(http: Http, url: &str, expected: Expected, clock: Arc<dyn Clock>) -> Result<Self, String> {
         let parsed = url
             .parse::<Uri>()
-            .map_err(|error| format!("{url} is no address: {error}"))?;
-        let secure = match parsed.scheme_str() {
+            .map_err(|error| format!("{url} is not a URL: {error}"))?;
+        let is_secure = match parsed.scheme_str() {
             Some("https") => true,
             Some("http") => parsed.host().is_some_and(is_loopback),
             _ => false,
         };
-        if !secure {
+        if !is_secure {
             return Err(format!(
-                "{url} must be https: whoever can change the keys can sign in as anybody"
+                "{url} must be https: an attacker who replaces the keys can sign in as any user"
             ));
         }
         let cache = KeyCache {
             http,
             url: url.to_owned(),
             clock: Arc::clone(&clock),
-            cached: RwLock::new(CachedKeys::Nothing("the keys were not fetched yet".into())),
+            cached: RwLock::new(CachedKeys::Nothing("the keys have not been fetched yet".into())),
             fetches: Mutex::default(),
         };
         Ok(Self {
@@ -113,31 +111,31 @@ fn is_loopback(host: &str) -> bool {
 #[async_trait]
 impl SessionVerifier for JwksVerifier {
     async fn verify(&self, token: &str) -> Result<Session, SessionError> {
-        let header = header(token)?;
+        let header = parse_header(token)?;
         if !ALGORITHMS.contains(&header.alg) {
             return Err(SessionError::Invalid);
         }
         let mut cached = self.cache.cached();
-        for last in [false, true] {
-            if let CachedKeys::Keys { keys, since } = &cached {
+        for is_last_attempt in [false, true] {
+            if let CachedKeys::Keys { keys, fetched_at } = &cached {
                 match keys::find_key(keys, header.kid.as_deref(), header.alg) {
                     KeyMatch::Key(key, algorithm) => {
-                        if self.clock.now() - *since >= FRESH {
-                            self.cache.refresh_aside();
+                        if self.clock.now() - *fetched_at >= REFRESH_AFTER {
+                            self.cache.refresh_in_background();
                         }
-                        return session(token, (key, algorithm), &self.expected, self.clock.now());
+                        return verify_token(token, (key, algorithm), &self.expected, self.clock.now());
                     }
                     KeyMatch::Never => return Err(SessionError::Invalid),
                     KeyMatch::Unknown => {}
                 }
             }
-            if !last {
-                cached = self.cache.refreshed().await;
+            if !is_last_attempt {
+                cached = self.cache.fetch_if_due().await;
             }
         }
         Err(match cached {
             CachedKeys::Keys { .. } => SessionError::Invalid,
-            CachedKeys::Nothing(why) => SessionError::Unavailable(why),
+            CachedKeys::Nothing(reason) => SessionError::Unavailable(reason),
         })
     }
 }
@@ -147,9 +145,9 @@ impl KeyCache {
         self.cached.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is cached after a fetch, if one is due or under way.
-    async fn refreshed(self: &Arc<Self>) -> CachedKeys {
-        // What a flood of unknown keys asks for most: nothing is under way and nothing due.
+    /// Waits for a fetch that is due or in progress, then returns the cached keys.
+    async fn fetch_if_due(self: &Arc<Self>) -> CachedKeys {
+        // Fast path for a flood of unknown keys: no fetch is in progress or due.
         if self.fetches.try_lock().is_ok_and(|fetches| !self.is_due(*fetches)) {
             return self.cached();
         }
@@ -161,23 +159,23 @@ impl KeyCache {
         self.cached()
     }
 
-    /// Fetches without anybody waiting, unless a fetch is under way.
-    fn refresh_aside(self: &Arc<Self>) {
+    /// Stale-while-revalidate: starts a fetch if one is due and none is in progress. The request does not wait for it.
+    fn refresh_in_background(self: &Arc<Self>) {
         if self.fetches.try_lock().is_ok_and(|fetches| self.is_due(*fetches)) {
             let cache = Arc::clone(self);
             tokio::spawn(async move { cache.refresh(true).await });
         }
     }
 
-    fn is_due(&self, fetches: Fetches) -> bool {
-        let pause = match self.cached() {
-            CachedKeys::Nothing(_) => pause_without_keys(fetches.failures),
-            CachedKeys::Keys { .. } => PAUSE,
+    fn is_due(&self, fetches: FetchState) -> bool {
+        let interval = match self.cached() {
+            CachedKeys::Nothing(_) => backoff_without_keys(fetches.consecutive_failures),
+            CachedKeys::Keys { .. } => FETCH_INTERVAL,
         };
         // The absolute difference: a clock that is set back must not stop the fetches.
         fetches
-            .begun
-            .is_none_or(|begun| (self.clock.now() - begun).abs() >= pause)
+            .last_started_at
+            .is_none_or(|started| (self.clock.now() - started).abs() >= interval)
     }
 
     fn has_keys(&self) -> bool {
@@ -192,47 +190,49 @@ impl KeyCache {
             return;
         }
         let now = self.clock.now();
-        fetches.begun = Some(now);
-        let fetched = self.fetch().await;
-        fetches.failures = match fetched {
+        fetches.last_started_at = Some(now);
+        let result = self.fetch().await;
+        fetches.consecutive_failures = match result {
             Ok(_) => 0,
-            Err(_) => fetches.failures.saturating_add(1),
+            Err(_) => fetches.consecutive_failures.saturating_add(1),
         };
         let mut cached = self.cached.write().unwrap_or_else(PoisonError::into_inner);
-        match (fetched, &*cached) {
-            (Ok(keys), before) => {
-                if matches!(before, CachedKeys::Nothing(_)) {
-                    // Nobody had named an unknown key: whoever is the first to does not wait for it.
-                    fetches.begun = None;
+        match (result, &*cached) {
+            (Ok(keys), previous) => {
+                if matches!(previous, CachedKeys::Nothing(_)) {
+                    // The first fetch does not count for `FETCH_INTERVAL`: an unknown key may trigger a fetch at once.
+                    fetches.last_started_at = None;
                 }
                 *cached = CachedKeys::Keys {
                     keys: Arc::new(keys),
-                    since: now,
+                    fetched_at: now,
                 }
             }
-            (Err(why), CachedKeys::Nothing(_)) => *cached = CachedKeys::Nothing(why),
-            (Err(why), CachedKeys::Keys { .. }) => {
+            (Err(reason), CachedKeys::Nothing(_)) => *cached = CachedKeys::Nothing(reason),
+            (Err(reason), CachedKeys::Keys { .. }) => {
                 tracing::warn!(
-                    why,
-                    "the identity provider's keys cannot be fetched, the old ones are kept"
+                    reason,
+                    "the identity provider's keys cannot be fetched, the cached keys stay valid"
                 );
             }
         }
     }
 
     async fn fetch(&self) -> Result<Vec<Key>, String> {
-        let request = GatewayRequest::get(&self.url).timeout(TIMEOUT).cap(CAP);
-        let answer = self.http.call(request).await.map_err(|error| error.to_string())?;
-        if answer.status != 200 {
-            return Err(format!("the key set was answered with HTTP {}", answer.status));
+        let request = GatewayRequest::get(&self.url)
+            .timeout(FETCH_TIMEOUT)
+            .max_response_bytes(MAX_KEY_SET_BYTES);
+        let response = self.http.call(request).await.map_err(|error| error.to_string())?;
+        if response.status != 200 {
+            return Err(format!("the request for the key set returned HTTP {}", response.status));
         }
-        keys::read(&answer.body).map_err(|error| format!("the key set cannot be read: {error}"))
+        keys::parse(&response.body).map_err(|error| format!("the key set cannot be read: {error}"))
     }
 }
 
-fn pause_without_keys(failures: u32) -> Duration {
+fn backoff_without_keys(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1);
-    Duration::seconds(2_i64.saturating_pow(doublings)).min(MAX_PAUSE_WITHOUT_KEYS)
+    Duration::seconds(2_i64.saturating_pow(doublings)).min(MAX_BACKOFF_WITHOUT_KEYS)
 }
 
 #[cfg(test)]
@@ -240,32 +240,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pause_without_keys_doubles_up_to_its_maximum() {
+    fn backoff_without_keys_doubles_up_to_its_maximum() {
         let seconds: Vec<_> = (1..=8)
-            .map(|failures| pause_without_keys(failures).whole_seconds())
+            .map(|failures| backoff_without_keys(failures).whole_seconds())
             .collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 30, 30, 30]);
-        assert_eq!(pause_without_keys(u32::MAX), MAX_PAUSE_WITHOUT_KEYS);
+        assert_eq!(backoff_without_keys(u32::MAX), MAX_BACKOFF_WITHOUT_KEYS);
     }
 
-    struct Stopped;
+    struct StoppedClock;
 
-    impl Clock for Stopped {
+    impl Clock for StoppedClock {
         fn now(&self) -> OffsetDateTime {
             OffsetDateTime::UNIX_EPOCH
         }
     }
 
     #[test]
-    fn keys_come_over_tls_or_from_this_machine() {
-        let made = |url| JwksVerifier::new(Http::new().unwrap(), url, Expected::default(), Arc::new(Stopped)).err();
+    fn jwks_url_must_be_https_or_loopback() {
+        let error_of =
+            |url| JwksVerifier::new(Http::new().unwrap(), url, Expected::default(), Arc::new(StoppedClock)).err();
         for good in [
             "https://id.example/jwks",
             "http://localhost:1/jwks",
             "http://127.0.0.9/j",
             "http://[::1]:8/j",
         ] {
-            assert_eq!(made(good), None, "{good}");
+            assert_eq!(error_of(good), None, "{good}");
         }
         for bad in [
             "http://id.example/jwks",
@@ -274,8 +275,8 @@ mod tests {
             "localhost/jwks",
             "",
         ] {
-            assert!(made(bad).is_some(), "{bad}");
+            assert!(error_of(bad).is_some(), "{bad}");
         }
-        assert!(made("http://10.0.0.1/jwks").unwrap().contains("must be https"));
+        assert!(error_of("http://10.0.0.1/jwks").unwrap().contains("must be https"));
     }
 }

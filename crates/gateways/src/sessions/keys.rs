@@ -22,18 +22,17 @@ pub(super) enum KeyMatch<'a> {
     Never,
 }
 
-/// Reads a set. A key that cannot be used here (encryption, another type or curve, a symmetric one) is passed over, so
-/// that it does not spoil the others.
-pub(super) fn read(body: &[u8]) -> Result<Vec<Key>, serde_json::Error> {
+/// Parses a key set. Skips keys that are not usable here: encryption, another type or curve, symmetric.
+pub(super) fn parse(body: &[u8]) -> Result<Vec<Key>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Set {
         keys: Vec<Value>,
     }
     let set: Set = serde_json::from_slice(body)?;
-    Ok(set.keys.into_iter().filter_map(usable).collect())
+    Ok(set.keys.into_iter().filter_map(parse_key).collect())
 }
 
-fn usable(value: Value) -> Option<Key> {
+fn parse_key(value: Value) -> Option<Key> {
     let jwk: Jwk = serde_json::from_value(value).ok()?;
     let algorithm = match &jwk.algorithm {
         AlgorithmParameters::RSA(_) => Algorithm::RS256,
@@ -42,19 +41,19 @@ fn usable(value: Value) -> Option<Key> {
         _ => return None,
     };
     let common = &jwk.common;
-    let meant = common
+    let is_for_verifying = common
         .key_algorithm
-        .is_none_or(|meant| meant == KeyAlgorithm::from(algorithm))
+        .is_none_or(|declared| declared == KeyAlgorithm::from(algorithm))
         && common
             .public_key_use
             .as_ref()
-            .is_none_or(|used| *used == PublicKeyUse::Signature)
+            .is_none_or(|key_use| *key_use == PublicKeyUse::Signature)
         && common
             .key_operations
             .as_ref()
             .is_none_or(|operations| operations.contains(&KeyOperations::Verify));
     let key = DecodingKey::from_jwk(&jwk).ok()?;
-    meant.then_some(Key {
+    is_for_verifying.then_some(Key {
         id: jwk.common.key_id,
         algorithm,
         key,
@@ -64,15 +63,15 @@ fn usable(value: Value) -> Option<Key> {
 /// The key for a token that names this one, and this algorithm: the algorithm picks among keys, it does not say how
 /// a key is used.
 pub(super) fn find_key<'a>(keys: &'a [Key], id: Option<&str>, algorithm: Algorithm) -> KeyMatch<'a> {
-    let mut fitting = keys.iter().filter(|key| key.algorithm == algorithm);
+    let mut candidates = keys.iter().filter(|key| key.algorithm == algorithm);
     let Some(id) = id else {
-        return match (fitting.next(), fitting.next()) {
+        return match (candidates.next(), candidates.next()) {
             (Some(key), None) => KeyMatch::Key(&key.key, key.algorithm),
             (Some(_), Some(_)) => KeyMatch::Never,
             (None, _) => KeyMatch::Unknown,
         };
     };
-    match fitting.find(|key| key.id.as_deref() == Some(id)) {
+    match candidates.find(|key| key.id.as_deref() == Some(id)) {
         Some(key) => KeyMatch::Key(&key.key, key.algorithm),
         None if keys.iter().any(|key| key.id.as_deref() == Some(id)) => KeyMatch::Never,
         None => KeyMatch::Unknown,
@@ -85,21 +84,21 @@ mod tests {
 
     use super::*;
 
-    fn rsa(more: &Value) -> Value {
-        // Any number will do where nothing is verified.
+    fn rsa(fields: &Value) -> Value {
+        // Any number works, since these tests verify no signature.
         let mut key = json!({ "kty": "RSA", "n": "AQAB", "e": "AQAB" });
-        for (name, value) in more.as_object().unwrap() {
+        for (name, value) in fields.as_object().unwrap() {
             key[name] = value.clone();
         }
         key
     }
 
     fn set(keys: &[Value]) -> Vec<Key> {
-        read(json!({ "keys": keys }).to_string().as_bytes()).unwrap()
+        parse(json!({ "keys": keys }).to_string().as_bytes()).unwrap()
     }
 
     #[test]
-    fn keys_for_something_else_are_passed_over() {
+    fn key_set_skips_unusable_keys() {
         let keys = set(&[
             rsa(&json!({ "kid": "encryption", "use": "enc" })),
             rsa(&json!({ "kid": "signing only", "key_ops": ["sign"] })),
@@ -117,24 +116,30 @@ mod tests {
         );
         assert!(set(&[]).is_empty());
         for unreadable in ["", "[]", "{}", "{\"keys\":{}}"] {
-            assert!(read(unreadable.as_bytes()).is_err(), "{unreadable}");
+            assert!(parse(unreadable.as_bytes()).is_err(), "{unreadable}");
         }
     }
 
     #[test]
-    fn a_token_fits_the_key_it_names_or_the_only_one() {
-        let one = set(&[rsa(&json!({ "kid": "a" }))]);
+    fn token_matches_its_named_key_or_the_only_key() {
+        let single = set(&[rsa(&json!({ "kid": "a" }))]);
         assert!(matches!(
-            find_key(&one, Some("a"), Algorithm::RS256),
+            find_key(&single, Some("a"), Algorithm::RS256),
             KeyMatch::Key(_, Algorithm::RS256)
         ));
         assert!(matches!(
-            find_key(&one, None, Algorithm::RS256),
+            find_key(&single, None, Algorithm::RS256),
             KeyMatch::Key(_, Algorithm::RS256)
         ));
-        assert!(matches!(find_key(&one, Some("b"), Algorithm::RS256), KeyMatch::Unknown));
-        assert!(matches!(find_key(&one, Some("a"), Algorithm::ES256), KeyMatch::Never));
-        assert!(matches!(find_key(&one, None, Algorithm::ES256), KeyMatch::Unknown));
+        assert!(matches!(
+            find_key(&single, Some("b"), Algorithm::RS256),
+            KeyMatch::Unknown
+        ));
+        assert!(matches!(
+            find_key(&single, Some("a"), Algorithm::ES256),
+            KeyMatch::Never
+        ));
+        assert!(matches!(find_key(&single, None, Algorithm::ES256), KeyMatch::Unknown));
         let two = set(&[rsa(&json!({ "kid": "a" })), rsa(&json!({}))]);
         assert!(matches!(find_key(&two, None, Algorithm::RS256), KeyMatch::Never));
     }

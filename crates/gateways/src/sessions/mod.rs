@@ -17,12 +17,11 @@ pub use jwks::JwksVerifier;
 
 use claims::Claims;
 
-/// The longest token looked at, in bytes.
-const LONGEST: usize = 16 * 1024;
+/// Longest accepted token, in bytes.
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
-/// The header of a token that may be worth a look.
-fn header(token: &str) -> Result<Header, SessionError> {
-    if token.len() > LONGEST {
+fn parse_header(token: &str) -> Result<Header, SessionError> {
+    if token.len() > MAX_TOKEN_BYTES {
         return Err(SessionError::Invalid);
     }
     let header = decode_header(token).map_err(|_| SessionError::Invalid)?;
@@ -33,17 +32,17 @@ fn header(token: &str) -> Result<Header, SessionError> {
     }
 }
 
-/// Checks the signature with a key and its one algorithm, then every claim.
-fn session(
+/// Verifies the signature with the key and its only algorithm, then all claims.
+fn verify_token(
     token: &str,
     (key, algorithm): (&DecodingKey, Algorithm),
     expected: &Expected,
     now: OffsetDateTime,
 ) -> Result<Session, SessionError> {
-    let mut signature_alone = Validation::new(algorithm);
-    signature_alone.required_spec_claims.clear();
-    signature_alone.validate_exp = false;
-    signature_alone.validate_aud = false;
-    let token = decode::<Claims>(token, key, &signature_alone).map_err(|_| SessionError::Invalid)?;
-    token.claims.session(expected, now).ok_or(SessionError::Invalid)
+    let mut signature_only = Validation::new(algorithm);
+    signature_only.required_spec_claims.clear();
+    signature_only.validate_exp = false;
+    signature_only.validate_aud = false;
+    let token = decode::<Claims>(token, key, &signature_only).map_err(|_| SessionError::Invalid)?;
+    token.claims.into_session(expected, now).ok_or(SessionError::Invalid)
 }

@@ -9,19 +9,19 @@ use hyper::Method;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, USER_AGENT};
 use recado_domain::egress::Target;
-use recado_domain::webhooks::{AttemptOutcome, DeliveryGateway, DeliveryRequest, Failure};
+use recado_domain::webhooks::{AttemptOutcome, DeliveryFailure, DeliveryGateway, DeliveryRequest};
 use tracing::Instrument as _;
 
 use crate::egress::{Egress, EgressError, EgressRequest};
-use crate::http::{chain, retry_after};
+use crate::http::{error_chain, retry_after};
 use crate::meter::{CallOutcome, Meter};
 
 /// How long an attempt may take, its answer included.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How much of an answer's body is read, in bytes. Nothing is done with it, but a connection whose answer was read to
-/// its end can be used again.
-const READ: u64 = 16 * 1024;
+/// Bytes that are read of a response's body. The body is ignored, but a connection can be reused only after its
+/// response was read to the end.
+const MAX_RESPONSE_BYTES: u64 = 16 * 1024;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Recado-Webhooks/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -57,11 +57,11 @@ impl WebhookClient {
         let call = EgressRequest {
             method: Method::POST,
             target,
-            headers: headers(request).map_err(|_| EgressError::Broken("a header that cannot be sent".into()))?,
+            headers: headers(request).map_err(|_| EgressError::Broken("a header value is not valid".into()))?,
             body: Bytes::from(request.body.clone()),
         };
         let (head, body) = self.egress.call(call).await?.into_parts();
-        read(body).await?;
+        drain(body).await?;
         Ok(AttemptOutcome::Answered {
             status: head.status.as_u16(),
             retry_after: retry_after(&head.headers),
@@ -80,33 +80,33 @@ impl DeliveryGateway for WebhookClient {
                 tracing::debug!(message_id = request.message_id, cause = %error, "a webhook was not delivered");
                 AttemptOutcome::Unreachable(failure(&error))
             }
-            Err(_) => AttemptOutcome::Unreachable(Failure::TimedOut),
+            Err(_) => AttemptOutcome::Unreachable(DeliveryFailure::TimedOut),
         };
-        call.end(end(outcome));
+        call.end(call_outcome(outcome));
         outcome
     }
 }
 
-fn end(outcome: AttemptOutcome) -> CallOutcome {
+fn call_outcome(outcome: AttemptOutcome) -> CallOutcome {
     match outcome {
         // A redirect is not followed: the receiver did not take it.
         AttemptOutcome::Answered { status: 300..=399, .. } => CallOutcome::Refused,
-        AttemptOutcome::Answered { status, .. } => CallOutcome::of(status),
-        AttemptOutcome::Unreachable(Failure::Refused | Failure::Resolution | Failure::Connection | Failure::Tls) => {
-            CallOutcome::NotSent
-        }
-        AttemptOutcome::Unreachable(Failure::TimedOut | Failure::Broken) => CallOutcome::NoResponse,
+        AttemptOutcome::Answered { status, .. } => CallOutcome::from_status(status),
+        AttemptOutcome::Unreachable(
+            DeliveryFailure::Refused | DeliveryFailure::Resolution | DeliveryFailure::Connection | DeliveryFailure::Tls,
+        ) => CallOutcome::NotSent,
+        AttemptOutcome::Unreachable(DeliveryFailure::TimedOut | DeliveryFailure::Broken) => CallOutcome::NoResponse,
     }
 }
 
-fn failure(error: &EgressError) -> Failure {
+fn failure(error: &EgressError) -> DeliveryFailure {
     match error {
-        EgressError::Refused(_) => Failure::Refused,
-        EgressError::Resolution(_) => Failure::Resolution,
-        EgressError::Connection(_) => Failure::Connection,
-        EgressError::Tls(_) => Failure::Tls,
-        EgressError::TimedOut => Failure::TimedOut,
-        EgressError::Broken(_) => Failure::Broken,
+        EgressError::Refused(_) => DeliveryFailure::Refused,
+        EgressError::Resolution(_) => DeliveryFailure::Resolution,
+        EgressError::Connection(_) => DeliveryFailure::Connection,
+        EgressError::Tls(_) => DeliveryFailure::Tls,
+        EgressError::TimedOut => DeliveryFailure::TimedOut,
+        EgressError::Broken(_) => DeliveryFailure::Broken,
     }
 }
 
@@ -120,17 +120,17 @@ fn headers(request: &DeliveryRequest) -> Result<HeaderMap, InvalidHeaderValue> {
     ]))
 }
 
-/// Reads an answer's body to its end, or up to the limit: with what is left the connection is dropped.
-async fn read(mut body: Incoming) -> Result<(), EgressError> {
-    if body.size_hint().lower() > READ {
+/// Reads the body to its end, or up to `MAX_RESPONSE_BYTES`. If more is left, the connection is closed.
+async fn drain(mut body: Incoming) -> Result<(), EgressError> {
+    if body.size_hint().lower() > MAX_RESPONSE_BYTES {
         return Ok(());
     }
     let mut read = 0;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| EgressError::Broken(chain(&error)))?;
+        let frame = frame.map_err(|error| EgressError::Broken(error_chain(&error)))?;
         let length = frame.data_ref().map_or(0, Bytes::len);
         read += u64::try_from(length).unwrap_or(u64::MAX);
-        if read > READ {
+        if read > MAX_RESPONSE_BYTES {
             return Ok(());
         }
     }

@@ -45,15 +45,15 @@ fn classify(code: i64) -> Option<Class> {
     })
 }
 
-/// Whether the same request may be answered otherwise a little later.
-pub(super) fn is_passing(code: i64) -> bool {
+/// Whether the same request may succeed later.
+pub(super) fn is_transient(code: i64) -> bool {
     matches!(classify(code), Some(Class::Retry | Class::Ambiguous))
 }
 
 /// How a call to send one message ended.
 pub(super) fn outcome(result: Result<GatewayResponse, CallError>, token: &SecretString) -> SendOutcome {
-    let answer = match result {
-        Ok(answer) => answer,
+    let response = match result {
+        Ok(response) => response,
         Err(CallError::NotSent(message)) => {
             return SendOutcome::Throttled {
                 code: None,
@@ -67,33 +67,36 @@ pub(super) fn outcome(result: Result<GatewayResponse, CallError>, token: &Secret
             };
         }
     };
-    let body = answer.json::<Value>();
-    match body.as_ref().and_then(|body| graph::error(body, graph::OF_SEND, token)) {
-        Some(error) => refused(&answer, error),
+    let body = response.json::<Value>();
+    match body
+        .as_ref()
+        .and_then(|body| graph::error(body, graph::SEND_ERROR_TEXTS, token))
+    {
+        Some(error) => rejection_outcome(&response, error),
         None => match body {
-            Some(body) if answer.is_success() => accepted(&body),
-            _ => unreadable(&answer),
+            Some(body) if response.is_success() => acceptance_outcome(&body),
+            _ => unreadable_outcome(&response),
         },
     }
 }
 
-fn refused(answer: &GatewayResponse, GraphError { code, message }: GraphError) -> SendOutcome {
-    let status = answer.status;
+fn rejection_outcome(response: &GatewayResponse, GraphError { code, message }: GraphError) -> SendOutcome {
+    let status = response.status;
     if status >= 500 {
         return SendOutcome::Unknown {
             detail: format!("HTTP {status}, code {code}: {message}"),
         };
     }
-    let of_status = match status {
+    let status_class = match status {
         429 => Class::Retry,
         400..=499 => Class::Fail,
         _ => Class::Ambiguous,
     };
-    match classify(code).unwrap_or(of_status) {
+    match classify(code).unwrap_or(status_class) {
         Class::Retry => SendOutcome::Throttled {
             code: Some(code),
             message,
-            retry_after: wanted_wait(answer),
+            retry_after: requested_delay(response),
         },
         Class::Fail => SendOutcome::Failed { code, message },
         Class::RunBlock => SendOutcome::RunBlocked { code, message },
@@ -103,16 +106,16 @@ fn refused(answer: &GatewayResponse, GraphError { code, message }: GraphError) -
     }
 }
 
-/// An answer that is not in the platform's words: nobody knows whether the message went out. A 4xx is a proxy's, or of
-/// whatever answers at a wrong address, and every other message would meet it too.
-fn unreadable(answer: &GatewayResponse) -> SendOutcome {
-    let status = answer.status;
+/// A response that is not Meta's: the message may have been sent. A 4xx comes from a proxy or a wrong URL, so every
+/// other message would get it too.
+fn unreadable_outcome(response: &GatewayResponse) -> SendOutcome {
+    let status = response.status;
     let message = format!("HTTP {status} without a readable body");
     match status {
         429 => SendOutcome::Throttled {
             code: None,
             message,
-            retry_after: wanted_wait(answer),
+            retry_after: requested_delay(response),
         },
         408 => SendOutcome::Unknown { detail: message },
         400..=499 => SendOutcome::OpaqueRejection { detail: message },
@@ -120,12 +123,12 @@ fn unreadable(answer: &GatewayResponse) -> SendOutcome {
     }
 }
 
-fn accepted(body: &Value) -> SendOutcome {
+fn acceptance_outcome(body: &Value) -> SendOutcome {
     let text = |path: &str| body.pointer(path).and_then(Value::as_str);
     if text("/messages/0/message_status") == Some("paused") {
         return SendOutcome::RunBlocked {
             code: TEMPLATE_PAUSED,
-            message: "the platform has paused the template".into(),
+            message: "WhatsApp has paused the template".into(),
         };
     }
     match graph::id(body.pointer("/messages/0/id")) {
@@ -134,14 +137,14 @@ fn accepted(body: &Value) -> SendOutcome {
             wa_id: graph::id(body.pointer("/contacts/0/wa_id")),
         },
         None => SendOutcome::Unknown {
-            detail: "an acceptance without a message id".into(),
+            detail: "the response accepts the message without an id".into(),
         },
     }
 }
 
-/// The wait asked for; none that is longer than can be said.
-fn wanted_wait(answer: &GatewayResponse) -> Option<Duration> {
-    retry_after(&answer.headers)?.try_into().ok()
+/// The delay of `Retry-After`; `None` if it exceeds [`Duration`].
+fn requested_delay(response: &GatewayResponse) -> Option<Duration> {
+    retry_after(&response.headers)?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -151,21 +154,21 @@ mod tests {
 
     use super::*;
 
-    fn answered(status: u16, body: &str, retry_after: Option<&'static str>) -> SendOutcome {
+    fn outcome_of(status: u16, body: &str, retry_after: Option<&'static str>) -> SendOutcome {
         let mut headers = HeaderMap::new();
         if let Some(value) = retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from_static(value));
         }
-        let answer = GatewayResponse {
+        let response = GatewayResponse {
             status,
             headers,
             body: body.to_owned().into(),
         };
-        outcome(Ok(answer), &SecretString::from("token"))
+        outcome(Ok(response), &SecretString::from("token"))
     }
 
-    fn coded(status: u16, code: i64) -> SendOutcome {
-        answered(
+    fn outcome_of_code(status: u16, code: i64) -> SendOutcome {
+        outcome_of(
             status,
             &json!({ "error": { "code": code, "message": "m" } }).to_string(),
             None,
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_of_the_contract_has_its_class() {
+    fn error_code_maps_to_its_class() {
         let table: [(Class, &[i64]); 4] = [
             (Class::Retry, &[4, 80_007, 130_429, 131_056]),
             (
@@ -195,17 +198,17 @@ mod tests {
         for (class, codes) in table {
             for code in codes {
                 assert_eq!(classify(*code), Some(class), "{code}");
-                let outcome = coded(400, *code);
-                let fits = match (class, &outcome) {
-                    (Class::Retry, SendOutcome::Throttled { code: kept, .. }) => *kept == Some(*code),
-                    (Class::RunBlock, SendOutcome::RunBlocked { code: kept, .. }) => kept == code,
-                    (Class::Fail, SendOutcome::Failed { code: kept, .. }) => kept == code,
+                let outcome = outcome_of_code(400, *code);
+                let matches_class = match (class, &outcome) {
+                    (Class::Retry, SendOutcome::Throttled { code: actual, .. }) => *actual == Some(*code),
+                    (Class::RunBlock, SendOutcome::RunBlocked { code: actual, .. }) => actual == code,
+                    (Class::Fail, SendOutcome::Failed { code: actual, .. }) => actual == code,
                     (Class::Ambiguous, SendOutcome::Unknown { .. }) => true,
                     _ => false,
                 };
-                assert!(fits, "{code}: {outcome:?}");
+                assert!(matches_class, "{code}: {outcome:?}");
                 assert!(
-                    matches!(coded(500, *code), SendOutcome::Unknown { .. }),
+                    matches!(outcome_of_code(500, *code), SendOutcome::Unknown { .. }),
                     "{code} with HTTP 500"
                 );
             }
@@ -216,40 +219,40 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_code_goes_by_the_status() {
+    fn unknown_error_code_is_classified_by_status() {
         assert_eq!(
-            coded(400, 999),
+            outcome_of_code(400, 999),
             SendOutcome::Failed {
                 code: 999,
                 message: "m".into()
             }
         );
         assert!(matches!(
-            coded(429, 999),
+            outcome_of_code(429, 999),
             SendOutcome::Throttled { code: Some(999), .. }
         ));
-        assert!(matches!(coded(200, 999), SendOutcome::Unknown { .. }));
-        assert!(matches!(coded(503, 999), SendOutcome::Unknown { .. }));
+        assert!(matches!(outcome_of_code(200, 999), SendOutcome::Unknown { .. }));
+        assert!(matches!(outcome_of_code(503, 999), SendOutcome::Unknown { .. }));
     }
 
     #[test]
-    fn a_wait_that_was_asked_for_is_kept_to() {
-        let wait = |body: &str, value| match answered(429, body, value) {
+    fn throttled_send_reports_requested_delay() {
+        let requested = |body: &str, value| match outcome_of(429, body, value) {
             SendOutcome::Throttled { code, retry_after, .. } => (code, retry_after.map(Duration::whole_seconds)),
-            other => panic!("{other:?}"),
+            outcome => panic!("{outcome:?}"),
         };
         let body = r#"{"error":{"code":80007,"message":"m"}}"#;
-        assert_eq!(wait(body, Some("7")), (Some(80_007), Some(7)));
-        assert_eq!(wait("", Some(" 7 ")), (None, Some(7)));
-        assert_eq!(wait("", Some("Wed, 21 Oct 2015 07:28:00 GMT")), (None, Some(0)));
-        for none in [None, Some("-7"), Some("soon")] {
-            assert_eq!(wait("<html>", none), (None, None));
+        assert_eq!(requested(body, Some("7")), (Some(80_007), Some(7)));
+        assert_eq!(requested("", Some(" 7 ")), (None, Some(7)));
+        assert_eq!(requested("", Some("Wed, 21 Oct 2015 07:28:00 GMT")), (None, Some(0)));
+        for invalid in [None, Some("-7"), Some("soon")] {
+            assert_eq!(requested("<html>", invalid), (None, None));
         }
     }
 
     #[test]
-    fn what_cannot_be_read_is_never_tried_again() {
-        let unknown = |status, body: &str| matches!(answered(status, body, None), SendOutcome::Unknown { .. });
+    fn unreadable_response_is_never_retried() {
+        let unknown = |status, body: &str| matches!(outcome_of(status, body, None), SendOutcome::Unknown { .. });
         assert!(unknown(200, "{\"mess"));
         assert!(unknown(200, ""));
         assert!(unknown(200, "{}"));
@@ -268,7 +271,7 @@ mod tests {
                 r#"{"error":"no"}"#,
                 "{\"err",
             ] {
-                let outcome = answered(status, body, None);
+                let outcome = outcome_of(status, body, None);
                 assert!(
                     matches!(outcome, SendOutcome::OpaqueRejection { .. }),
                     "{status} {body}: {outcome:?}"
@@ -276,28 +279,28 @@ mod tests {
             }
         }
         for body in ["<html>", "", "{}"] {
-            assert!(matches!(answered(429, body, None), SendOutcome::Throttled { .. }));
+            assert!(matches!(outcome_of(429, body, None), SendOutcome::Throttled { .. }));
         }
     }
 
     #[test]
-    fn an_acceptance_needs_an_id_and_no_more() {
+    fn acceptance_requires_only_a_message_id() {
         let accepted = |id: &str, wa_id: Option<&str>| SendOutcome::Accepted {
             message_id: id.into(),
             wa_id: wa_id.map(str::to_owned),
         };
         let full =
             r#"{"contacts":[{"input":"+55","wa_id":"55"}],"messages":[{"id":"wamid.1","message_status":"accepted"}]}"#;
-        assert_eq!(answered(200, full, None), accepted("wamid.1", Some("55")));
+        assert_eq!(outcome_of(200, full, None), accepted("wamid.1", Some("55")));
         assert_eq!(
-            answered(200, r#"{"messages":[{"id":"wamid.1"}]}"#, None),
+            outcome_of(200, r#"{"messages":[{"id":"wamid.1"}]}"#, None),
             accepted("wamid.1", None)
         );
         let held = r#"{"messages":[{"id":"wamid.1","message_status":"held_for_quality_assessment"}]}"#;
-        assert_eq!(answered(200, held, None), accepted("wamid.1", None));
+        assert_eq!(outcome_of(200, held, None), accepted("wamid.1", None));
         let paused = r#"{"messages":[{"id":"wamid.1","message_status":"paused"}]}"#;
         assert!(matches!(
-            answered(200, paused, None),
+            outcome_of(200, paused, None),
             SendOutcome::RunBlocked {
                 code: TEMPLATE_PAUSED,
                 ..
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_surely_did_not_leave_is_throttled() {
+    fn only_unsent_request_is_throttled() {
         let token = SecretString::from("token");
         let not_sent = outcome(Err(CallError::NotSent("refused".into())), &token);
         let expected = SendOutcome::Throttled {

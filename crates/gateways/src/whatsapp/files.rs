@@ -13,18 +13,17 @@ use secrecy::SecretString;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::answer::is_passing;
+use super::answer::is_transient;
 use super::graph::{self, GraphError};
 use super::{CloudApi, NAME, segment};
-use crate::http::{BoxedPieces, CallError, GatewayRequest, GatewayResponse};
+use crate::http::{ByteStream, CallError, GatewayRequest, GatewayResponse};
 
-/// The slowest that a file may go out, in bytes a second: an upload may take the longer the larger the file is.
-const SLOWEST: u64 = 256 * 1024;
+/// Slowest accepted upload in bytes per second. It makes the timeout of an upload grow with the file.
+const MIN_BYTES_PER_SECOND: u64 = 256 * 1024;
 
 const FILE_OFFSET: HeaderName = HeaderName::from_static("file_offset");
 
-/// Where an upload stands after an attempt.
-enum Attempt {
+enum UploadOutcome {
     Handle(String),
     /// Broken, or not understood: it may go on.
     Broken(GatewayError),
@@ -32,8 +31,8 @@ enum Attempt {
 }
 
 impl CloudApi {
-    /// `POST /{app_id}/uploads`, then the bytes; once more from where the platform has them when that breaks.
-    pub(super) async fn header_handle(
+    /// `POST /{app_id}/uploads`, then the bytes. A broken upload is resumed once, at the offset that WhatsApp reports.
+    pub(super) async fn upload_header_handle(
         &self,
         credentials: &WhatsappCredentials,
         file: &MediaFile,
@@ -46,54 +45,65 @@ impl CloudApi {
         let kind = file.path.kind;
         let (app, size, mime) = (segment(app), file.size, segment(kind.as_str()));
         let name = format!("{}.{}", file.path.id, kind.extension());
-        let open = format!("{base}/{app}/uploads?file_name={name}&file_length={size}&file_type={mime}");
-        let answer = self.ask(GatewayRequest::post_nothing(open), &credentials.token).await?;
-        let id = graph::id(read(&answer, &credentials.token)?.get("id"));
-        let id = id.ok_or_else(|| GatewayError::Unavailable("an upload without an id".into()))?;
+        let session_url = format!("{base}/{app}/uploads?file_name={name}&file_length={size}&file_type={mime}");
+        let request = GatewayRequest::post_empty(session_url);
+        let response = self.call_api(request, &credentials.token).await?;
+        let id = graph::id(read_success(&response, &credentials.token)?.get("id"));
+        let id = id.ok_or_else(|| GatewayError::Unavailable("WhatsApp opened an upload without an id".into()))?;
         let url = format!("{base}/{}", upload_segment(&id));
-        let fault = match self.send_from(&url, credentials, file, 0).await {
-            Attempt::Handle(handle) => return Ok(handle),
-            Attempt::Refused(error) => return Err(error),
-            Attempt::Broken(error) => error,
+        let error = match self.upload_from(&url, credentials, file, 0).await {
+            UploadOutcome::Handle(handle) => return Ok(handle),
+            UploadOutcome::Refused(error) => return Err(error),
+            UploadOutcome::Broken(error) => error,
         };
-        tracing::info!(%fault, "an upload broke and goes on where it stopped");
-        let answer = self.ask(GatewayRequest::get(url.clone()), &credentials.token).await?;
-        let offset = read(&answer, &credentials.token)?
+        tracing::info!(%error, "an upload broke and is resumed");
+        let response = self
+            .call_api(GatewayRequest::get(url.clone()), &credentials.token)
+            .await?;
+        let offset = read_success(&response, &credentials.token)?
             .get("file_offset")
             .and_then(Value::as_u64);
-        let offset = offset.filter(|offset| *offset <= size).ok_or(fault)?;
-        match self.send_from(&url, credentials, file, offset).await {
-            Attempt::Handle(handle) => Ok(handle),
-            Attempt::Broken(error) | Attempt::Refused(error) => Err(error),
+        let offset = offset.filter(|offset| *offset <= size).ok_or(error)?;
+        match self.upload_from(&url, credentials, file, offset).await {
+            UploadOutcome::Handle(handle) => Ok(handle),
+            UploadOutcome::Broken(error) | UploadOutcome::Refused(error) => Err(error),
         }
     }
 
-    async fn send_from(&self, url: &str, credentials: &WhatsappCredentials, file: &MediaFile, from: u64) -> Attempt {
-        let sent = async {
-            let length = file.size.saturating_sub(from);
-            let pieces = pieces(file, from).await?;
-            let request = GatewayRequest::post_stream(url, length, pieces)
-                .header(FILE_OFFSET, HeaderValue::from(from))
-                .timeout(self.time_for(length))
+    async fn upload_from(
+        &self,
+        url: &str,
+        credentials: &WhatsappCredentials,
+        file: &MediaFile,
+        offset: u64,
+    ) -> UploadOutcome {
+        let call = async {
+            let length = file.size.saturating_sub(offset);
+            let content = read_from(file, offset).await?;
+            let request = GatewayRequest::post_stream(url, length, content)
+                .header(FILE_OFFSET, HeaderValue::from(offset))
+                .timeout(self.upload_timeout(length))
                 .oauth(&credentials.token)?;
             self.http.call(request).await
         };
-        let answer = match sent.await {
-            Ok(answer) => answer,
-            Err(error) => return Attempt::Broken(GatewayError::Unavailable(error.to_string())),
+        let response = match call.await {
+            Ok(response) => response,
+            Err(error) => return UploadOutcome::Broken(GatewayError::Unavailable(error.to_string())),
         };
-        match read(&answer, &credentials.token) {
+        match read_success(&response, &credentials.token) {
             Ok(body) => match graph::id(body.get("h")) {
-                Some(handle) => Attempt::Handle(handle),
-                None => Attempt::Broken(GatewayError::Unavailable("an upload without a handle".into())),
+                Some(handle) => UploadOutcome::Handle(handle),
+                None => UploadOutcome::Broken(GatewayError::Unavailable(
+                    "WhatsApp completed an upload without a handle".into(),
+                )),
             },
-            Err(error @ GatewayError::Refused { .. }) if answer.status < 500 => Attempt::Refused(error),
-            Err(error) => Attempt::Broken(error),
+            Err(error @ GatewayError::Refused { .. }) if response.status < 500 => UploadOutcome::Refused(error),
+            Err(error) => UploadOutcome::Broken(error),
         }
     }
 
-    /// `POST /{phone_number_id}/media`, a form of three parts.
-    pub(super) async fn file_id(
+    /// `POST /{phone_number_id}/media`, a multipart form with three fields.
+    pub(super) async fn upload_media(
         &self,
         credentials: &WhatsappCredentials,
         file: &MediaFile,
@@ -104,31 +114,33 @@ impl CloudApi {
             "recado-{}",
             Uuid::from_u128(file.path.id.as_u128().rotate_left(64)).simple()
         );
-        let (head, tail) = form(&boundary, file);
-        let around = head.len().saturating_add(tail.len());
-        let length = file.size.saturating_add(u64::try_from(around).unwrap_or_default());
-        let content = pieces(file, 0).await.map_err(unavailable)?;
-        let whole = stream::iter([Ok(Bytes::from(head))])
+        let (head, tail) = form_head_and_tail(&boundary, file);
+        let overhead = head.len().saturating_add(tail.len());
+        let length = file.size.saturating_add(u64::try_from(overhead).unwrap_or_default());
+        let content = read_from(file, 0).await.map_err(unavailable)?;
+        let form = stream::iter([Ok(Bytes::from(head))])
             .chain(content)
             .chain(stream::iter([Ok(Bytes::from(tail))]));
         let media_type = HeaderValue::from_str(&format!("multipart/form-data; boundary={boundary}"))
             .map_err(|error| GatewayError::Unavailable(error.to_string()))?;
-        let request = GatewayRequest::post_stream(url, length, whole.boxed())
+        let request = GatewayRequest::post_stream(url, length, form.boxed())
             .header(CONTENT_TYPE, media_type)
-            .timeout(self.time_for(length));
+            .timeout(self.upload_timeout(length));
         let request = request.bearer(&credentials.token).map_err(unavailable)?;
-        let answer = self.http.call(request).await.map_err(unavailable)?;
-        let body = read(&answer, &credentials.token).map_err(|error| passing(&answer, error))?;
-        graph::id(body.get("id")).ok_or_else(|| GatewayError::Unavailable("a file without an id".into()))
+        let response = self.http.call(request).await.map_err(unavailable)?;
+        let body =
+            read_success(&response, &credentials.token).map_err(|error| transient_as_unavailable(&response, error))?;
+        let id = graph::id(body.get("id"));
+        id.ok_or_else(|| GatewayError::Unavailable("WhatsApp stored a file without an id".into()))
     }
 
-    async fn ask(&self, request: GatewayRequest, token: &SecretString) -> Result<GatewayResponse, GatewayError> {
+    async fn call_api(&self, request: GatewayRequest, token: &SecretString) -> Result<GatewayResponse, GatewayError> {
         let request = request.timeout(self.timeout).bearer(token).map_err(unavailable)?;
         self.http.call(request).await.map_err(unavailable)
     }
 
-    fn time_for(&self, length: u64) -> Duration {
-        self.timeout + Duration::from_secs(length / SLOWEST)
+    fn upload_timeout(&self, length: u64) -> Duration {
+        self.timeout + Duration::from_secs(length / MIN_BYTES_PER_SECOND)
     }
 }
 
@@ -136,24 +148,26 @@ fn unavailable(error: CallError) -> GatewayError {
     GatewayError::Unavailable(error.to_string())
 }
 
-/// A refusal that says nothing of the file: WhatsApp is overloaded, throttles, or has a fault of its own.
-fn passing(answer: &GatewayResponse, error: GatewayError) -> GatewayError {
+/// Turns a refusal that does not concern the file into `Unavailable`: WhatsApp is overloaded, throttles or failed.
+fn transient_as_unavailable(response: &GatewayResponse, error: GatewayError) -> GatewayError {
     match error {
-        GatewayError::Refused { code, message } if answer.status >= 500 || answer.status == 429 || is_passing(code) => {
+        GatewayError::Refused { code, message }
+            if response.status >= 500 || response.status == 429 || is_transient(code) =>
+        {
             GatewayError::Unavailable(format!("{message} (code {code})"))
         }
         error => error,
     }
 }
 
-/// The JSON of an answer that says yes.
-pub(super) fn read(answer: &GatewayResponse, token: &SecretString) -> Result<Value, GatewayError> {
-    let unreadable = || GatewayError::Unavailable(format!("HTTP {} without a readable body", answer.status));
-    let body = answer.json::<Value>().ok_or_else(unreadable)?;
-    if let Some(GraphError { code, message }) = graph::error(&body, graph::OF_TEMPLATE, token) {
+/// The JSON body of a successful response.
+pub(super) fn read_success(response: &GatewayResponse, token: &SecretString) -> Result<Value, GatewayError> {
+    let unreadable = || GatewayError::Unavailable(format!("HTTP {} without a readable body", response.status));
+    let body = response.json::<Value>().ok_or_else(unreadable)?;
+    if let Some(GraphError { code, message }) = graph::error(&body, graph::TEMPLATE_ERROR_TEXTS, token) {
         return Err(GatewayError::Refused { code, message });
     }
-    if answer.is_success() {
+    if response.is_success() {
         Ok(body)
     } else {
         Err(unreadable())
@@ -168,20 +182,20 @@ fn upload_segment(id: &str) -> String {
     }
 }
 
-/// The content from a position on.
-async fn pieces(file: &MediaFile, from: u64) -> Result<BoxedPieces, CallError> {
-    if from >= file.size {
+/// Reads the file from an offset.
+async fn read_from(file: &MediaFile, offset: u64) -> Result<ByteStream, CallError> {
+    if offset >= file.size {
         return Ok(stream::empty().boxed());
     }
     let content = file
-        .read(from)
+        .read(offset)
         .await
         .map_err(|error| CallError::NotSent(error.to_string()))?;
-    Ok(content.map(|piece| piece.map_err(Into::into)).boxed())
+    Ok(content.map(|chunk| chunk.map_err(Into::into)).boxed())
 }
 
-/// What stands before and after the file in the form.
-fn form(boundary: &str, file: &MediaFile) -> (String, String) {
+/// The parts of the multipart form before and after the file.
+fn form_head_and_tail(boundary: &str, file: &MediaFile) -> (String, String) {
     let kind = file.path.kind;
     let field = |name: &str, value: &str| {
         format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")

@@ -3,14 +3,14 @@
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-/// The longest words kept of an answer, in characters.
-const WORDS: usize = 500;
+/// Longest stored text of a response, in characters.
+const MAX_TEXT_CHARS: usize = 500;
 
-/// Where the Graph API puts its words about a refused send, best first.
-pub(super) const OF_SEND: &[&str] = &["/error_data/details", "/message"];
+/// JSON pointers to the text of a send's error, best first.
+pub(super) const SEND_ERROR_TEXTS: &[&str] = &["/error_data/details", "/message"];
 
-/// The same of a refused template.
-pub(super) const OF_TEMPLATE: &[&str] = &["/error_user_msg", "/error_data/details", "/message"];
+/// JSON pointers to the text of a template's error, best first.
+pub(super) const TEMPLATE_ERROR_TEXTS: &[&str] = &["/error_user_msg", "/error_data/details", "/message"];
 
 /// An error as the Graph API tells it. `code` alone has a stable meaning.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,18 +19,18 @@ pub(super) struct GraphError {
     pub(super) message: String,
 }
 
-/// The error in an answer's body; none when there is none that can be read.
-pub(super) fn error(body: &Value, places: &[&str], token: &SecretString) -> Option<GraphError> {
+/// The error in a response's body; `None` if there is none or it has no code.
+pub(super) fn error(body: &Value, text_pointers: &[&str], token: &SecretString) -> Option<GraphError> {
     let error = body.get("error")?;
     let code = error.get("code")?;
     let code = code.as_i64().or_else(|| code.as_str()?.parse().ok())?;
-    let found = places
+    let found = text_pointers
         .iter()
-        .filter_map(|place| error.pointer(place)?.as_str())
+        .filter_map(|pointer| error.pointer(pointer)?.as_str())
         .find(|text| !text.trim().is_empty());
     Some(GraphError {
         code,
-        message: words(found.unwrap_or("no reason given"), token),
+        message: safe_text(found.unwrap_or("no reason given"), token),
     })
 }
 
@@ -43,9 +43,9 @@ pub(super) fn id(value: Option<&Value>) -> Option<String> {
     }
 }
 
-/// Text of the platform in one line of bounded length. The platform quotes a malformed token in its answer: it is
-/// taken out here, since these words are stored and shown.
-pub(super) fn words(text: &str, token: &SecretString) -> String {
+/// Reduces a text of the Graph API to one line of bounded length. Meta quotes a malformed token in its error, so the
+/// token is replaced: these texts are stored and shown.
+pub(super) fn safe_text(text: &str, token: &SecretString) -> String {
     let token = token.expose_secret();
     let safe = if token.is_empty() {
         text.to_owned()
@@ -54,7 +54,7 @@ pub(super) fn words(text: &str, token: &SecretString) -> String {
     };
     safe.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
-        .take(WORDS)
+        .take(MAX_TEXT_CHARS)
         .collect()
 }
 
@@ -65,11 +65,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_words_are_taken_and_hold_no_token() {
+    fn error_uses_best_text_and_hides_token() {
         let token = SecretString::from("EAAG1");
         let body =
             json!({ "error": { "code": "190", "message": "Malformed access token EAAG1\u{0}!", "error_data": {} } });
-        let found = error(&body, OF_SEND, &token).unwrap();
+        let found = error(&body, SEND_ERROR_TEXTS, &token).unwrap();
         assert_eq!(
             found,
             GraphError {
@@ -78,27 +78,27 @@ mod tests {
             }
         );
         let body = json!({ "error": { "code": 100, "message": "m", "error_user_msg": "u", "error_data": { "details": "d" } } });
-        assert_eq!(error(&body, OF_SEND, &token).unwrap().message, "d");
-        assert_eq!(error(&body, OF_TEMPLATE, &token).unwrap().message, "u");
+        assert_eq!(error(&body, SEND_ERROR_TEXTS, &token).unwrap().message, "d");
+        assert_eq!(error(&body, TEMPLATE_ERROR_TEXTS, &token).unwrap().message, "u");
         for unreadable in [
             json!({}),
             json!({ "error": "no" }),
             json!({ "error": { "message": "m" } }),
             json!([]),
         ] {
-            assert_eq!(error(&unreadable, OF_SEND, &token), None);
+            assert_eq!(error(&unreadable, SEND_ERROR_TEXTS, &token), None);
         }
     }
 
     #[test]
-    fn ids_are_text_or_numbers() {
+    fn id_accepts_strings_and_numbers() {
         assert_eq!(id(Some(&json!("594"))).as_deref(), Some("594"));
         assert_eq!(
             id(Some(&json!(1_689_556_908_129_835_u64))).as_deref(),
             Some("1689556908129835")
         );
-        for none in [json!(""), json!("a\u{0}"), json!(null), json!({})] {
-            assert_eq!(id(Some(&none)), None);
+        for invalid in [json!(""), json!("a\u{0}"), json!(null), json!({})] {
+            assert_eq!(id(Some(&invalid)), None);
         }
     }
 }

@@ -10,12 +10,12 @@ use crate::http::{GatewayRequest, GatewayResponse};
 
 const FIELDS: &str = "id,name,language,category,status,components,rejected_reason,quality_score,parameter_format";
 
-/// The largest page, in bytes: a hundred carousels.
-const PAGE_BYTES: usize = 16 * 1024 * 1024;
+/// Largest page in bytes: a hundred carousels fit.
+const MAX_PAGE_BYTES: usize = 16 * 1024 * 1024;
 
 impl CloudApi {
     /// `GET /{waba_id}/message_templates`
-    pub(super) async fn page(
+    pub(super) async fn fetch_page(
         &self,
         credentials: &WhatsappCredentials,
         after: Option<&str>,
@@ -29,33 +29,37 @@ impl CloudApi {
         }
         let unavailable = |error: crate::http::CallError| GatewayError::Unavailable(error.to_string());
         let request = GatewayRequest::get(url)
-            .cap(PAGE_BYTES)
+            .max_response_bytes(MAX_PAGE_BYTES)
             .timeout(self.timeout)
             .bearer(&credentials.token);
-        let answer = self
+        let response = self
             .http
             .call(request.map_err(unavailable)?)
             .await
             .map_err(unavailable)?;
-        page(&answer, after, &credentials.token)
+        parse_page(&response, after, &credentials.token)
     }
 }
 
-fn page(answer: &GatewayResponse, asked: Option<&str>, token: &SecretString) -> Result<RemotePage, GatewayError> {
-    let body = files::read(answer, token)?;
+fn parse_page(
+    response: &GatewayResponse,
+    requested: Option<&str>,
+    token: &SecretString,
+) -> Result<RemotePage, GatewayError> {
+    let body = files::read_success(response, token)?;
     let data = body.get("data").and_then(Value::as_array);
-    let data = data.ok_or_else(|| GatewayError::Unavailable("a list without templates".into()))?;
+    let data = data.ok_or_else(|| GatewayError::Unavailable("the response has no list of templates".into()))?;
     let text = |path: &str| body.pointer(path).and_then(Value::as_str);
     let next = text("/paging/next").and_then(|_| text("/paging/cursors/after"));
     Ok(RemotePage {
-        templates: data.iter().filter_map(template).collect(),
-        // A page that leads to itself would be read for ever.
-        next: next.filter(|next| Some(*next) != asked).map(str::to_owned),
+        templates: data.iter().filter_map(parse_template).collect(),
+        // A page whose next cursor is its own would loop forever.
+        next: next.filter(|next| Some(*next) != requested).map(str::to_owned),
     })
 }
 
-/// None for what cannot be a template of ours.
-fn template(item: &Value) -> Option<RemoteTemplate> {
+/// `None` if a required field is missing.
+fn parse_template(item: &Value) -> Option<RemoteTemplate> {
     let text = |field: &str| item.get(field).and_then(Value::as_str).map(str::to_owned);
     let quality = item.get("quality_score");
     let score = quality.and_then(|quality| quality.get("score").or(Some(quality))?.as_str());
@@ -82,17 +86,17 @@ mod tests {
 
     use super::*;
 
-    fn read(status: u16, body: &str, asked: Option<&str>) -> Result<RemotePage, GatewayError> {
-        let answer = GatewayResponse {
+    fn read(status: u16, body: &str, requested: Option<&str>) -> Result<RemotePage, GatewayError> {
+        let response = GatewayResponse {
             status,
             headers: HeaderMap::new(),
             body: body.to_owned().into(),
         };
-        page(&answer, asked, &SecretString::from("token"))
+        parse_page(&response, requested, &SecretString::from("token"))
     }
 
     #[test]
-    fn a_page_is_read_and_what_is_no_template_is_left_out() {
+    fn page_skips_entries_that_are_no_templates() {
         let body = r#"{"data":[{"id":7,"name":"a","language":"pt_BR","category":"UTILITY","status":"APPROVED",
             "quality_score":{"score":"GREEN","date":1},"parameter_format":"NAMED","components":[{"type":"BODY"}]},
             {"id":"8","name":"b","language":"pt_BR","category":"UTILITY","status":"REJECTED","rejected_reason":"SCAM",
@@ -116,21 +120,25 @@ mod tests {
             (Some("SCAM"), Some("RED"))
         );
         assert_eq!((a.components.len(), b.components.len()), (1, 0));
-        assert_eq!(read(200, body, Some("y")).unwrap().next, None, "it leads to itself");
+        assert_eq!(
+            read(200, body, Some("y")).unwrap().next,
+            None,
+            "a cursor to the same page ends the list"
+        );
         let last = read(200, r#"{"data":[],"paging":{"cursors":{"after":"y"}}}"#, None);
         assert_eq!(last.unwrap(), RemotePage::default());
     }
 
     #[test]
-    fn what_is_no_page_is_a_fault() {
+    fn page_without_template_list_is_an_error() {
         let refused = read(400, r#"{"error":{"code":100,"message":"m"}}"#, None);
         assert!(
             matches!(refused, Err(GatewayError::Refused { code: 100, .. })),
             "{refused:?}"
         );
         for (status, body) in [(200, "{}"), (200, "{\"data"), (500, "{\"data\":[]}"), (404, "<html>")] {
-            let fault = read(status, body, None);
-            assert!(matches!(fault, Err(GatewayError::Unavailable(_))), "{fault:?}");
+            let result = read(status, body, None);
+            assert!(matches!(result, Err(GatewayError::Unavailable(_))), "{result:?}");
         }
     }
 }

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_with_values_is_an_entry() {
+    fn component_with_values_becomes_an_entry() {
         let message = OutboundTemplate {
             header: vec![text_parameter(None, "Oi")],
             body: vec![text_parameter(None, "Ana"), text_parameter(Some("total"), "R$ 10,00")],
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_goes_to_a_number_or_to_a_user() {
+    fn text_is_addressed_to_phone_number_or_user() {
         let message = |to| OutboundText {
             message_id: MessageId(Uuid::from_u128(7)),
             to,
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn without_values_there_are_no_components() {
+    fn message_without_values_has_no_components() {
         assert_eq!(
             body(&message())["template"],
             json!({ "name": "order_update", "language": { "code": "pt_BR" } })
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_a_file_by_its_id_or_its_address() {
+    fn header_file_is_sent_as_id_or_link() {
         let (id, link) = (
             FileSource::Id("1479".into()),
             FileSource::Link("https://l.example/a".into()),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_and_cards_have_shapes_of_their_own() {
+    fn coupon_codes_and_cards_have_their_own_shape() {
         let card = OutboundCard {
             file: file(HeaderType::Image, FileSource::Id("7".into())),
             body: vec![text_parameter(None, "R$ 10")],

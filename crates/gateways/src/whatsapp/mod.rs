@@ -32,7 +32,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The platform's code of a token that is not valid.
 const TOKEN_INVALID: i64 = 190;
 
-const NAME: &str = "the messaging platform";
+const NAME: &str = "WhatsApp";
 
 /// The Cloud API at one address.
 #[derive(Clone)]
@@ -53,9 +53,9 @@ impl CloudApi {
         if let Some(base) = &base {
             let url = base
                 .parse::<Uri>()
-                .map_err(|error| format!("{base} is no address: {error}"))?;
+                .map_err(|error| format!("{base} is not a URL: {error}"))?;
             if !matches!(url.scheme_str(), Some("http" | "https")) || url.query().is_some() {
-                return Err(format!("{base} is no http or https address without a query"));
+                return Err(format!("{base} must be an http or https URL without a query"));
             }
         }
         Ok(Self {
@@ -63,8 +63,8 @@ impl CloudApi {
             base,
             app_id: None,
             timeout: TIMEOUT,
-            templates: SendMetrics::of("template"),
-            texts: SendMetrics::of("text"),
+            templates: SendMetrics::new("template"),
+            texts: SendMetrics::new("text"),
         })
     }
 
@@ -128,27 +128,27 @@ impl WhatsappGateway for CloudApi {
     ) -> Result<SubmittedTemplate, GatewayError> {
         let base = self.base.as_ref().ok_or(GatewayError::NotConfigured(NAME))?;
         let (url, body) = match meta_template_id {
-            Some(id) => (format!("{base}/{}", segment(id)), template::edit(submission)),
+            Some(id) => (format!("{base}/{}", segment(id)), template::edit_body(submission)),
             None => {
                 let waba = segment(&credentials.waba_id);
                 (
                     format!("{base}/{waba}/message_templates"),
-                    template::creation(submission),
+                    template::creation_body(submission),
                 )
             }
         };
         let unavailable = |error: CallError| GatewayError::Unavailable(error.to_string());
         let request = self.post(url, &credentials.token, &body).map_err(unavailable)?;
-        let answer = self.http.call(request).await.map_err(unavailable)?;
-        template::submitted(&answer, submission, meta_template_id, &credentials.token)
+        let response = self.http.call(request).await.map_err(unavailable)?;
+        template::parse_submission(&response, submission, meta_template_id, &credentials.token)
     }
 
     async fn upload_header(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError> {
-        self.header_handle(credentials, file).await
+        self.upload_header_handle(credentials, file).await
     }
 
     async fn upload_file(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError> {
-        self.file_id(credentials, file).await
+        self.upload_media(credentials, file).await
     }
 
     async fn list_templates<'a>(
@@ -156,7 +156,7 @@ impl WhatsappGateway for CloudApi {
         credentials: &WhatsappCredentials,
         after: Option<&'a str>,
     ) -> Result<RemotePage, GatewayError> {
-        self.page(credentials, after).await
+        self.fetch_page(credentials, after).await
     }
 }
 
@@ -178,19 +178,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_stays_one_segment() {
+    fn id_is_encoded_as_one_path_segment() {
         assert_eq!(segment("1065_a-B"), "1065_a-B");
         assert_eq!(segment("1/../2?x#é"), "1%2F%2E%2E%2F2%3Fx%23%C3%A9");
     }
 
     #[test]
-    fn the_address_is_checked() {
-        let made = |url| CloudApi::new(Http::new().unwrap(), url).map(|api| api.base);
+    fn cloud_api_rejects_invalid_base_url() {
+        let base_of = |url| CloudApi::new(Http::new().unwrap(), url).map(|api| api.base);
         assert_eq!(
-            made(Some("https://graph.facebook.com/v25.0/")).unwrap().unwrap(),
+            base_of(Some("https://graph.facebook.com/v25.0/")).unwrap().unwrap(),
             "https://graph.facebook.com/v25.0"
         );
-        assert_eq!(made(None), Ok(None));
+        assert_eq!(base_of(None), Ok(None));
         for bad in [
             "graph.facebook.com/v25.0",
             "ftp://h/v25.0",
@@ -198,7 +198,7 @@ mod tests {
             "",
             "http://a b",
         ] {
-            assert!(made(Some(bad)).is_err(), "{bad}");
+            assert!(base_of(Some(bad)).is_err(), "{bad}");
         }
     }
 }

@@ -14,25 +14,25 @@ pub(super) struct SendMetrics {
 }
 
 impl SendMetrics {
-    pub(super) fn of(kind: &'static str) -> Self {
-        let count = |outcome: &'static str| counter!("recado_messages_total", "kind" => kind, "outcome" => outcome);
+    pub(super) fn new(kind: &'static str) -> Self {
+        let counter = |outcome: &'static str| counter!("recado_messages_total", "kind" => kind, "outcome" => outcome);
         Self {
-            accepted: count("accepted"),
-            failed: count("failed"),
-            throttled: count("throttled"),
-            run_blocked: count("run_blocked"),
-            unknown: count("unknown"),
+            accepted: counter("accepted"),
+            failed: counter("failed"),
+            throttled: counter("throttled"),
+            run_blocked: counter("run_blocked"),
+            unknown: counter("unknown"),
         }
     }
 
     pub(super) fn count(&self, outcome: &SendOutcome) {
-        let count = match outcome {
+        let counter = match outcome {
             SendOutcome::Accepted { .. } => &self.accepted,
             SendOutcome::Failed { .. } => &self.failed,
             SendOutcome::Throttled { .. } => &self.throttled,
             SendOutcome::RunBlocked { .. } => &self.run_blocked,
             SendOutcome::Unknown { .. } | SendOutcome::OpaqueRejection { .. } => &self.unknown,
         };
-        count.increment(1);
+        counter.increment(1);
     }
 }

@@ -13,7 +13,7 @@ use crate::http::GatewayResponse;
 const PENDING: &str = "PENDING";
 
 /// The body of `POST /{waba_id}/message_templates`.
-pub(super) fn creation(submission: &TemplateSubmission) -> Value {
+pub(super) fn creation_body(submission: &TemplateSubmission) -> Value {
     json!({
         "name": submission.name,
         "language": submission.language,
@@ -24,7 +24,7 @@ pub(super) fn creation(submission: &TemplateSubmission) -> Value {
 }
 
 /// The body of `POST /{template_id}`: replaces every component; name and language cannot change.
-pub(super) fn edit(submission: &TemplateSubmission) -> Value {
+pub(super) fn edit_body(submission: &TemplateSubmission) -> Value {
     json!({
         "category": submission.category.as_str(),
         "parameter_format": parameter_format(submission),
@@ -43,8 +43,12 @@ fn components(submission: &TemplateSubmission) -> Vec<Value> {
     let mut components = Vec::new();
     components.extend(submission.header.as_ref().map(header));
     components.push(match &submission.body {
-        Some((text, examples)) => text_part("BODY", text, examples_of(examples, "body_text", |texts| json!([texts]))),
-        // The platform writes the text of one-time codes itself.
+        Some((text, examples)) => text_component(
+            "BODY",
+            text,
+            component_examples(examples, "body_text", |texts| json!([texts])),
+        ),
+        // WhatsApp writes the text of an authentication template.
         None => json!({ "type": "BODY" }),
     });
     if let Some(footer) = &submission.footer {
@@ -64,8 +68,8 @@ fn components(submission: &TemplateSubmission) -> Vec<Value> {
 fn header(header: &HeaderSubmission) -> Value {
     match header {
         HeaderSubmission::Text(text, examples) => {
-            let example = examples_of(examples, "header_text", |texts| json!(texts));
-            let mut header = text_part("HEADER", text, example);
+            let example = component_examples(examples, "header_text", |texts| json!(texts));
+            let mut header = text_component("HEADER", text, example);
             insert(&mut header, "format", json!("TEXT"));
             header
         }
@@ -76,8 +80,8 @@ fn header(header: &HeaderSubmission) -> Value {
     }
 }
 
-/// The examples of a text: by name, or in the platform's shape for numbered ones.
-fn examples_of(examples: &[TextParameter], field: &str, numbered: impl Fn(&[&str]) -> Value) -> Option<Value> {
+/// The examples of a text component: named ones under `{field}_named_params`, numbered ones as `numbered` shapes them.
+fn component_examples(examples: &[TextParameter], field: &str, numbered: impl Fn(&[&str]) -> Value) -> Option<Value> {
     let first = examples.first()?;
     if first.name.is_some() {
         let named = examples.iter();
@@ -88,12 +92,12 @@ fn examples_of(examples: &[TextParameter], field: &str, numbered: impl Fn(&[&str
     Some(json!({ field: numbered(&texts) }))
 }
 
-fn text_part(kind: &str, text: &str, example: Option<Value>) -> Value {
-    let mut part = json!({ "type": kind, "text": renumbered(text) });
+fn text_component(kind: &str, text: &str, example: Option<Value>) -> Value {
+    let mut component = json!({ "type": kind, "text": renumber_placeholders(text) });
     if let Some(example) = example {
-        insert(&mut part, "example", example);
+        insert(&mut component, "example", example);
     }
-    part
+    component
 }
 
 /// A button with its example as the platform wants it: an array of one for an address, a string for a code.
@@ -105,12 +109,12 @@ fn button(button: &Value) -> Value {
         .unwrap_or_default()
         .to_ascii_uppercase();
     let example = button.get("example").cloned();
-    let wanted = match (kind.as_str(), example) {
+    let converted = match (kind.as_str(), example) {
         ("URL", Some(example @ Value::String(_))) => Some(json!([example])),
         ("COPY_CODE", Some(Value::Array(mut examples))) if examples.len() == 1 => examples.pop(),
         _ => None,
     };
-    if let Some(example) = wanted {
+    if let Some(example) = converted {
         insert(&mut button, "example", example);
     }
     insert(&mut button, "type", json!(kind));
@@ -136,9 +140,9 @@ fn insert(object: &mut Value, key: &str, value: Value) {
     }
 }
 
-/// A text with its placeholders numbered 1, 2, ... in the order of their numbers: ours are numbered over header and
-/// body together, the platform's in each component. Going upwards, no new number meets an old one still to come.
-fn renumbered(text: &str) -> String {
+/// Numbers the placeholders of a text from 1 without gaps and keeps their order. Recado numbers header and body
+/// together, WhatsApp each component. In ascending order a new number is never an old one that is still to be replaced.
+fn renumber_placeholders(text: &str) -> String {
     let mut renumbered = text.to_owned();
     for (new, old) in (1_usize..).zip(placeholders(text)) {
         renumbered = renumbered.replace(&format!("{{{{{old}}}}}"), &format!("{{{{{new}}}}}"));
@@ -146,31 +150,31 @@ fn renumbered(text: &str) -> String {
     renumbered
 }
 
-/// The platform's answer to a creation or to an edit.
-pub(super) fn submitted(
-    answer: &GatewayResponse,
+/// Reads the response to a creation, or to an edit of the template `edited_id`.
+pub(super) fn parse_submission(
+    response: &GatewayResponse,
     submission: &TemplateSubmission,
-    edited: Option<&str>,
+    edited_id: Option<&str>,
     token: &SecretString,
 ) -> Result<SubmittedTemplate, GatewayError> {
-    let unreadable = || GatewayError::Unavailable(format!("HTTP {} without a readable body", answer.status));
-    let body = answer.json::<Value>().ok_or_else(unreadable)?;
-    if let Some(GraphError { code, message }) = graph::error(&body, graph::OF_TEMPLATE, token) {
+    let unreadable = || GatewayError::Unavailable(format!("HTTP {} without a readable body", response.status));
+    let body = response.json::<Value>().ok_or_else(unreadable)?;
+    if let Some(GraphError { code, message }) = graph::error(&body, graph::TEMPLATE_ERROR_TEXTS, token) {
         return Err(GatewayError::Refused { code, message });
     }
-    if !answer.is_success() {
+    if !response.is_success() {
         return Err(unreadable());
     }
     let text = |key: &str, default: &str| graph::id(body.get(key)).unwrap_or_else(|| default.to_owned());
-    let meta_template_id = match edited {
+    let meta_template_id = match edited_id {
         Some(id) if body.get("success") == Some(&Value::Bool(true)) => id.to_owned(),
         Some(_) => {
             return Err(GatewayError::Unavailable(
-                "an answer that does not confirm the edit".into(),
+                "the response does not confirm the edit".into(),
             ));
         }
         None => graph::id(body.get("id"))
-            .ok_or_else(|| GatewayError::Unavailable("an answer without a template id".into()))?,
+            .ok_or_else(|| GatewayError::Unavailable("the response has no template id".into()))?,
     };
     Ok(SubmittedTemplate {
         meta_template_id,
@@ -204,17 +208,17 @@ mod tests {
         }
     }
 
-    fn answered(status: u16, body: &str, edited: Option<&str>) -> Result<SubmittedTemplate, GatewayError> {
-        let answer = GatewayResponse {
+    fn parse_response(status: u16, body: &str, edited_id: Option<&str>) -> Result<SubmittedTemplate, GatewayError> {
+        let response = GatewayResponse {
             status,
             headers: HeaderMap::new(),
             body: body.to_owned().into(),
         };
-        submitted(&answer, &submission(), edited, &SecretString::from("token"))
+        parse_submission(&response, &submission(), edited_id, &SecretString::from("token"))
     }
 
     #[test]
-    fn a_creation_has_the_platforms_shape() {
+    fn creation_body_has_the_documented_shape() {
         let components = json!([
             { "type": "HEADER", "format": "TEXT", "text": "Promo {{1}}", "example": { "header_text": ["Junina"] } },
             { "type": "BODY", "text": "Oi {{1}}, use {{2}} hoje, {{1}}!",
@@ -223,9 +227,9 @@ mod tests {
             { "type": "BUTTONS", "buttons": [{ "type": "QUICK_REPLY", "text": "Sair" }] } ]);
         let expected = json!({ "name": "seasonal_promo", "language": "pt_BR", "category": "MARKETING",
             "parameter_format": "POSITIONAL", "components": components });
-        assert_eq!(creation(&submission()), expected);
+        assert_eq!(creation_body(&submission()), expected);
         assert_eq!(
-            edit(&submission()),
+            edit_body(&submission()),
             json!({ "category": "MARKETING", "parameter_format": "POSITIONAL", "components": components })
         );
     }
@@ -248,7 +252,7 @@ mod tests {
             )),
             ..submission()
         };
-        let created = creation(&named);
+        let created = creation_body(&named);
         assert_eq!(created["parameter_format"], "NAMED");
         let expected = json!([
             { "type": "HEADER", "format": "TEXT", "text": "Para {{nome}}",
@@ -256,11 +260,11 @@ mod tests {
             { "type": "BODY", "text": "Oi {{nome}}, use {{cupom}} hoje!", "example": { "body_text_named_params": [
                 { "param_name": "nome", "example": "Ana" }, { "param_name": "cupom", "example": "X5" }] } } ]);
         assert_eq!(json!(created["components"].as_array().unwrap()[..2]), expected);
-        assert_eq!(edit(&named)["parameter_format"], "NAMED");
+        assert_eq!(edit_body(&named)["parameter_format"], "NAMED");
     }
 
     #[test]
-    fn a_template_without_variables_has_a_body_alone() {
+    fn template_without_placeholders_has_only_a_body() {
         let plain = TemplateSubmission {
             header: None,
             body: Some(("Oi".into(), vec![])),
@@ -269,14 +273,14 @@ mod tests {
             ..submission()
         };
         assert_eq!(
-            creation(&plain)["components"],
+            creation_body(&plain)["components"],
             json!([{ "type": "BODY", "text": "Oi" }])
         );
     }
 
     /// The examples of the platform's own pages, as far as our fields can say them.
     #[test]
-    fn the_documented_bodies_come_out() {
+    fn creation_body_matches_the_documented_examples() {
         let header = HeaderSubmission::File {
             format: HeaderType::Image,
             handle: "4::aW1h".into(),
@@ -295,11 +299,11 @@ mod tests {
                 { "type": "BODY", "text": "Oi {{1}}, use {{2}} hoje.", "example": { "body_text": [["Ana", "PROMO10"]] } },
                 { "type": "FOOTER", "text": "Responda SAIR para cancelar" },
                 { "type": "BUTTONS", "buttons": [url, { "type": "QUICK_REPLY", "text": "Sair" }] } ] });
-        assert_eq!(creation(&promo), expected);
+        assert_eq!(creation_body(&promo), expected);
     }
 
     #[test]
-    fn examples_of_buttons_get_the_platforms_shape() {
+    fn button_examples_get_the_documented_shape() {
         let mut address = json!({ "type": "url", "text": "Ver", "url": "https://l.example/{{1}}", "example": "a" });
         let code = json!({ "type": "COPY_CODE", "example": ["PROMO10"] });
         let card = json!({ "components": [{ "type": "BUTTONS", "buttons": [address] }] });
@@ -313,14 +317,14 @@ mod tests {
         insert(&mut address, "type", json!("URL"));
         insert(&mut address, "example", json!(["a"]));
         let card = json!({ "components": [{ "type": "BUTTONS", "buttons": [address] }] });
-        let components = creation(&carousel)["components"].take();
+        let components = creation_body(&carousel)["components"].take();
         let buttons = json!([address, { "type": "COPY_CODE", "example": "PROMO10" }]);
         assert_eq!(components[1], json!({ "type": "BUTTONS", "buttons": buttons }));
         assert_eq!(components[2], json!({ "type": "CAROUSEL", "cards": [card, card] }));
     }
 
     #[test]
-    fn one_time_codes_leave_the_text_to_the_platform() {
+    fn authentication_template_has_a_body_without_text() {
         let otp = json!({ "type": "OTP", "otp_type": "COPY_CODE" });
         let code = TemplateSubmission {
             category: Category::Authentication,
@@ -331,11 +335,11 @@ mod tests {
             ..submission()
         };
         let expected = json!([{ "type": "BODY" }, { "type": "BUTTONS", "buttons": [otp] }]);
-        assert_eq!(creation(&code)["components"], expected);
+        assert_eq!(creation_body(&code)["components"], expected);
     }
 
     #[test]
-    fn numbers_start_from_one_in_each_text() {
+    fn placeholders_are_numbered_from_one_in_each_text() {
         for (text, expected) in [
             ("{{2}} {{3}} {{2}}", "{{1}} {{2}} {{1}}"),
             ("{{10}} {{2}} {{9}}", "{{3}} {{1}} {{2}}"),
@@ -343,13 +347,13 @@ mod tests {
             ("{{{{2}}}}", "{{{{1}}}}"),
             ("none", "none"),
         ] {
-            assert_eq!(renumbered(text), expected);
+            assert_eq!(renumber_placeholders(text), expected);
         }
     }
 
     #[test]
-    fn the_answer_is_read() {
-        let created = answered(
+    fn submission_response_is_parsed() {
+        let created = parse_response(
             200,
             r#"{"id":594425479261596,"status":"PENDING","category":"UTILITY"}"#,
             None,
@@ -360,7 +364,7 @@ mod tests {
             (created.status.as_str(), created.category.as_str()),
             ("PENDING", "UTILITY")
         );
-        let edited = answered(200, r#"{"success":true}"#, Some("77")).unwrap();
+        let edited = parse_response(200, r#"{"success":true}"#, Some("77")).unwrap();
         assert_eq!(
             (
                 edited.meta_template_id.as_str(),
@@ -372,21 +376,21 @@ mod tests {
     }
 
     #[test]
-    fn refusals_and_the_rest_are_told_apart() {
-        let refused = answered(
+    fn refusal_differs_from_unusable_response() {
+        let refused = parse_response(
             400,
             r#"{"error":{"code":2388072,"message":"m","error_user_msg":"u"}}"#,
             None,
         );
         assert!(matches!(refused, Err(GatewayError::Refused { code: 2_388_072, message }) if message == "u"));
-        for (status, body, edited) in [
+        for (status, body, edited_id) in [
             (200, "{\"id", None),
             (200, r#"{"status":"PENDING"}"#, None),
             (200, r#"{"success":false}"#, Some("77")),
             (500, "{}", None),
             (404, "<html>", None),
         ] {
-            let result = answered(status, body, edited);
+            let result = parse_response(status, body, edited_id);
             assert!(
                 matches!(result, Err(GatewayError::Unavailable(_))),
                 "{status} {body}: {result:?}"

@@ -41,35 +41,35 @@ fn status(http_status: u16, body: Value) -> Fault {
     Fault::new(FaultKind::status(http_status, body))
 }
 
-async fn failed(service: &Ai) -> String {
+async fn extract_error(service: &Ai) -> String {
     let api = api(service, "right").timeout(Duration::from_secs(5));
     match api.extract(&page()).await {
-        Err(ExtractError::Failed(why)) => why,
-        other => panic!("{other:?}"),
+        Err(ExtractError::Failed(reason)) => reason,
+        result => panic!("{result:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_page_is_read_as_data() {
+async fn extraction_treats_the_page_as_data() {
     let service = service();
-    let read = api(&service, "right").extract(&page()).await.unwrap();
-    assert_eq!(read.facts.company_name.as_deref(), Some("Padaria Aurora"));
+    let extraction = api(&service, "right").extract(&page()).await.unwrap();
+    assert_eq!(extraction.facts.company_name.as_deref(), Some("Padaria Aurora"));
     assert_eq!(
-        read.facts.products_services.as_deref(),
+        extraction.facts.products_services.as_deref(),
         Some("Oferecemos pães todos os dias.")
     );
-    assert_eq!(read.model, "small");
-    assert!(read.usage["total_tokens"].as_u64().unwrap() > 0);
-    let asked = &service.ledger()[0].body;
+    assert_eq!(extraction.model, "small");
+    assert!(extraction.usage["total_tokens"].as_u64().unwrap() > 0);
+    let request = &service.ledger()[0].body;
     assert_eq!(
-        (&asked["model"], &asked["messages"][0]["role"]),
+        (&request["model"], &request["messages"][0]["role"]),
         (&json!("small"), &json!("system"))
     );
-    assert_eq!(asked["response_format"]["json_schema"]["strict"], true);
+    assert_eq!(request["response_format"]["json_schema"]["strict"], true);
     for unwanted in ["tools", "stream", "temperature", "user"] {
-        assert_eq!(asked[unwanted], Value::Null);
+        assert_eq!(request[unwanted], Value::Null);
     }
-    let content = asked["messages"][1]["content"].as_str().unwrap();
+    let content = request["messages"][1]["content"].as_str().unwrap();
     assert!(
         content.ends_with("senha.\nPAGE>>>") && content.matches("PAGE>>>").count() == 1,
         "{content}"
@@ -77,7 +77,7 @@ async fn a_page_is_read_as_data() {
 }
 
 #[tokio::test]
-async fn nobody_to_ask_is_said_so() {
+async fn extraction_without_service_is_not_configured() {
     let service = service();
     let url = service.base_url();
     for (url, model) in [(None, Some("m")), (Some(url.as_str()), None), (None, None)] {
@@ -88,7 +88,7 @@ async fn nobody_to_ask_is_said_so() {
 }
 
 #[tokio::test]
-async fn what_a_server_does_not_know_is_left_out_and_remembered() {
+async fn extraction_omits_parameters_that_the_server_rejects() {
     let service = service();
     service.script(vec![
         status(
@@ -101,16 +101,16 @@ async fn what_a_server_does_not_know_is_left_out_and_remembered() {
     let api = api(&service, "right");
     api.extract(&page()).await.unwrap();
     api.extract(&page()).await.unwrap();
-    let asked = service.ledger();
-    let form = |at: usize| {
+    let requests = service.ledger();
+    let format = |index: usize| {
         (
-            asked[at].body["response_format"]["type"].clone(),
-            asked[at].body["max_tokens"].is_null(),
+            requests[index].body["response_format"]["type"].clone(),
+            requests[index].body["max_tokens"].is_null(),
         )
     };
-    assert_eq!(asked.len(), 5);
+    assert_eq!(requests.len(), 5);
     assert_eq!(
-        (0..5).map(form).collect::<Vec<_>>(),
+        (0..5).map(format).collect::<Vec<_>>(),
         [
             (json!("json_schema"), true),
             (json!("json_object"), true),
@@ -122,13 +122,13 @@ async fn what_a_server_does_not_know_is_left_out_and_remembered() {
 }
 
 #[tokio::test]
-async fn a_busy_service_is_asked_again_and_not_for_ever() {
+async fn extraction_retries_a_busy_service_a_few_times() {
     let service = service();
     service.script(vec![status(503, json!({})), Fault::new(FaultKind::AcceptThenReset)]);
     api(&service, "right").extract(&page()).await.unwrap();
     assert_eq!(service.ledger().len(), 3);
     service.script(vec![status(500, json!({})); 3]);
-    assert_eq!(failed(&service).await, "status 500");
+    assert_eq!(extract_error(&service).await, "HTTP status 500");
     assert_eq!(service.ledger().len(), 6);
     // Who asks to be left alone for a minute is not waited for.
     service.script(vec![Fault::new(FaultKind::Status {
@@ -136,53 +136,56 @@ async fn a_busy_service_is_asked_again_and_not_for_ever() {
         body: json!({ "error": { "message": "secret prompt" } }),
         retry_after_s: Some(60),
     })]);
-    assert_eq!(failed(&service).await, "status 429");
+    assert_eq!(extract_error(&service).await, "HTTP status 429");
     assert_eq!(service.ledger().len(), 7);
 }
 
 #[tokio::test]
-async fn what_is_cut_or_unreadable_is_asked_for_once_more() {
+async fn extraction_retries_cut_or_unreadable_response_once() {
     let service = service();
-    let cut = completion(Some("{\"company"), "length", None);
-    service.script(vec![status(200, cut.clone())]);
+    let cut_off = completion(Some("{\"company"), "length", None);
+    service.script(vec![status(200, cut_off.clone())]);
     api(&service, "right").extract(&page()).await.unwrap();
-    let asked = service.ledger();
-    let length = |at: usize| asked[at].body["messages"][1]["content"].as_str().unwrap().len();
-    assert!(length(1) < length(0), "a shorter page");
-    service.script(vec![status(200, cut.clone()), status(200, cut)]);
-    assert_eq!(failed(&service).await, "an answer that was cut");
-    let words = status(200, completion(Some("Sorry, I cannot."), "stop", None));
-    service.script(vec![words.clone(), words]);
-    assert_eq!(failed(&service).await, "an answer that cannot be read");
+    let requests = service.ledger();
+    let length = |index: usize| requests[index].body["messages"][1]["content"].as_str().unwrap().len();
+    assert!(length(1) < length(0), "the retry has a shorter page");
+    service.script(vec![status(200, cut_off.clone()), status(200, cut_off)]);
+    assert_eq!(extract_error(&service).await, "the response was cut off");
+    let prose = status(200, completion(Some("Sorry, I cannot."), "stop", None));
+    service.script(vec![prose.clone(), prose]);
+    assert_eq!(extract_error(&service).await, "the response cannot be read");
 }
 
 #[tokio::test]
-async fn what_will_not_get_better_is_not_repeated() {
+async fn extraction_does_not_retry_permanent_errors() {
     let service = service();
-    for (fault, why) in [
-        (status(200, completion(None, "stop", Some("No."))), "it refused"),
+    for (fault, reason) in [
+        (status(200, completion(None, "stop", Some("No."))), "the model refused"),
         (
             status(200, completion(Some("{}"), "content_filter", None)),
-            "it refused",
+            "the model refused",
         ),
         (
             status(404, json!({ "error": { "message": "no such model" } })),
-            "status 404",
+            "HTTP status 404",
         ),
-        (status(400, json!({ "error": { "message": "too long" } })), "status 400"),
-        (Fault::new(FaultKind::GarbageJson), "no JSON"),
+        (
+            status(400, json!({ "error": { "message": "too long" } })),
+            "HTTP status 400",
+        ),
+        (Fault::new(FaultKind::GarbageJson), "the response is not JSON"),
     ] {
         let before = service.ledger().len();
         service.script(vec![fault]);
-        assert_eq!(failed(&service).await, why);
-        assert_eq!(service.ledger().len(), before + 1, "{why}");
+        assert_eq!(extract_error(&service).await, reason);
+        assert_eq!(service.ledger().len(), before + 1, "{reason}");
     }
-    let wrong = api(&service, "wrong").extract(&page()).await;
-    assert_eq!(wrong, Err(ExtractError::Failed("status 401".into())));
+    let wrong_key = api(&service, "wrong").extract(&page()).await;
+    assert_eq!(wrong_key, Err(ExtractError::Failed("HTTP status 401".into())));
 }
 
 #[tokio::test]
-async fn a_slow_or_endless_answer_is_bounded() {
+async fn extraction_of_slow_or_endless_response_times_out() {
     for fault in [
         FaultKind::Hang { ms: 60_000 },
         FaultKind::Drip { ms: 100 },
@@ -190,20 +193,20 @@ async fn a_slow_or_endless_answer_is_bounded() {
     ] {
         let service = service();
         service.script(vec![Fault::new(fault.clone()).for_good()]);
-        let begun = Instant::now();
+        let started = Instant::now();
         let api = api(&service, "right").timeout(Duration::from_secs(1));
         let result = api.extract(&page()).await;
         assert!(matches!(result, Err(ExtractError::Failed(_))), "{fault:?}: {result:?}");
         assert!(
-            begun.elapsed() < Duration::from_secs(30),
+            started.elapsed() < Duration::from_secs(30),
             "{fault:?}: {:?}",
-            begun.elapsed()
+            started.elapsed()
         );
     }
 }
 
 #[tokio::test]
-async fn whatever_is_answered_fills_no_more_than_six_cut_fields() {
+async fn extraction_uses_only_six_truncated_fields() {
     let service = service();
     let long = "a".repeat(20_000);
     let content = json!({ "company_name": long, "description": { "a": 1 }, "brand_values": "x\u{0}y",

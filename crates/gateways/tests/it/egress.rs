@@ -28,32 +28,32 @@ pub(crate) const OPEN: &str = "127.0.0.2";
 #[derive(Default)]
 pub(crate) struct Dns {
     answers: Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>,
-    asked: Mutex<Vec<String>>,
+    lookups: Mutex<Vec<String>>,
 }
 
 impl Dns {
-    /// The answers to one name after the other; the last one stays.
-    pub(crate) fn knows(self, name: &str, answers: &[&[&str]]) -> Self {
+    /// Sets the answers for a name, one per lookup. The last one is repeated.
+    pub(crate) fn with_answers(self, name: &str, answers: &[&[&str]]) -> Self {
         let parse = |answer: &&[&str]| answer.iter().map(|ip| ip.parse().unwrap()).collect();
         let answers = answers.iter().map(parse).collect();
         self.answers.lock().unwrap().insert(name.to_owned(), answers);
         self
     }
 
-    fn asked(&self) -> usize {
-        self.asked.lock().unwrap().len()
+    fn lookup_count(&self) -> usize {
+        self.lookups.lock().unwrap().len()
     }
 }
 
 #[async_trait]
 impl Resolver for Dns {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        self.asked.lock().unwrap().push(name.to_owned());
+        self.lookups.lock().unwrap().push(name.to_owned());
         let answer = {
             let mut answers = self.answers.lock().unwrap();
             match answers.get_mut(name) {
-                Some(left) if left.len() > 1 => left.pop_front(),
-                Some(left) => left.front().cloned(),
+                Some(remaining) if remaining.len() > 1 => remaining.pop_front(),
+                Some(remaining) => remaining.front().cloned(),
                 None => None,
             }
         };
@@ -66,23 +66,23 @@ impl Resolver for Dns {
     }
 }
 
-pub(crate) fn list(networks: &[&str]) -> AllowList {
+pub(crate) fn allow_list(networks: &[&str]) -> AllowList {
     let networks: Vec<_> = networks.iter().map(|network| network.parse().unwrap()).collect();
     networks.into()
 }
 
-pub(crate) fn setup(allow: &[&str], dns: Dns) -> (EgressConfig, Arc<Dns>) {
+pub(crate) fn config_and_dns(allow: &[&str], dns: Dns) -> (EgressConfig, Arc<Dns>) {
     let dns = Arc::new(dns);
-    let setup = EgressConfig {
+    let config = EgressConfig {
         resolver: Arc::<Dns>::clone(&dns),
         connect_timeout: Duration::from_secs(2),
-        ..EgressConfig::new(list(allow))
+        ..EgressConfig::new(allow_list(allow))
     };
-    (setup, dns)
+    (config, dns)
 }
 
 pub(crate) fn egress(allow: &[&str], dns: Dns) -> Egress {
-    Egress::new(setup(allow, dns).0).unwrap()
+    Egress::new(config_and_dns(allow, dns).0).unwrap()
 }
 
 /// The status and body of a GET.
@@ -93,12 +93,12 @@ async fn get(egress: &Egress, url: &str) -> Result<(u16, Bytes), EgressError> {
         headers: HeaderMap::new(),
         body: Bytes::new(),
     };
-    let answer = egress.call(call).await?;
-    let status = answer.status().as_u16();
-    Ok((status, answer.into_body().collect().await.unwrap().to_bytes()))
+    let response = egress.call(call).await?;
+    let status = response.status().as_u16();
+    Ok((status, response.into_body().collect().await.unwrap().to_bytes()))
 }
 
-fn entries(corpus: &'static str) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+fn corpus_entries(corpus: &'static str) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     let lines = corpus.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| match line.split_once(" => ") {
         Some((url, answers)) => (url, answers.split(", ").collect()),
@@ -106,8 +106,8 @@ fn entries(corpus: &'static str) -> impl Iterator<Item = (&'static str, Vec<&'st
     })
 }
 
-/// The same URL at a port, where it names none.
-fn at_port(url: &str, port: u16) -> Option<String> {
+/// Adds a port to a URL; `None` if it already has one.
+fn with_port(url: &str, port: u16) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -115,50 +115,51 @@ fn at_port(url: &str, port: u16) -> Option<String> {
     (!after.contains(':')).then(|| format!("{scheme}://{authority}:{port}{path}"))
 }
 
-/// Of the name that the client will ask for.
-fn asked_name(url: &str) -> Option<String> {
-    let target = Target::parse(url, &list(&["192.0.2.255"])).ok()?;
+/// The name that the client will resolve; `None` for an address or a malformed URL.
+fn name_to_resolve(url: &str) -> Option<String> {
+    let target = Target::parse(url, &allow_list(&["192.0.2.255"])).ok()?;
     target.address().is_none().then(|| target.host().to_owned())
 }
 
 #[tokio::test]
-async fn nothing_of_the_hostile_corpus_reaches_this_machine() {
+async fn egress_connects_to_no_url_of_the_hostile_corpus() {
     const HOSTILE: &str = include_str!("../../../domain/src/egress/corpus/hostile.txt");
     let canary = RawServer::replying_at("0.0.0.0:0", vec![Reply::http("200 OK", "caught")]).unwrap();
     let port = canary.port();
-    let six = RawServer::replying_at(&format!("[::1]:{port}"), vec![Reply::http("200 OK", "caught")]).unwrap();
-    let mut tried = 0;
-    // A list that opens nothing of the corpus lets ports of names pass to where their addresses are judged.
+    let canary_v6 = RawServer::replying_at(&format!("[::1]:{port}"), vec![Reply::http("200 OK", "caught")]).unwrap();
+    let mut attempts = 0;
+    // With a non-empty allow list that allows nothing of the corpus, a name's port passes the URL check, so that its
+    // addresses are checked.
     for allow in [&[][..], &["192.0.2.255"][..]] {
-        for (url, answers) in entries(HOSTILE) {
-            for url in [Some(url.to_owned()), at_port(url, port)].into_iter().flatten() {
-                let dns = match asked_name(&url) {
-                    Some(name) => Dns::default().knows(&name, &[&answers]),
+        for (url, answers) in corpus_entries(HOSTILE) {
+            for url in [Some(url.to_owned()), with_port(url, port)].into_iter().flatten() {
+                let dns = match name_to_resolve(&url) {
+                    Some(name) => Dns::default().with_answers(&name, &[&answers]),
                     None => Dns::default(),
                 };
                 let result = get(&egress(allow, dns), &url).await;
                 assert!(matches!(result, Err(EgressError::Refused(_))), "{url}: {result:?}");
-                tried += 1;
+                attempts += 1;
             }
         }
     }
-    assert!(tried > 900, "{tried}");
-    assert_eq!((canary.connections(), six.connections()), (0, 0));
-    // The same canaries, asked by whoever may.
-    let open = egress(
+    assert!(attempts > 900, "{attempts}");
+    assert_eq!((canary.connections(), canary_v6.connections()), (0, 0));
+    // A client that may call this machine reaches the same canaries.
+    let unrestricted = egress(
         &["127.0.0.0/8", "::1"],
-        Dns::default().knows("lvh.me", &[&["127.0.0.1"]]),
+        Dns::default().with_answers("lvh.me", &[&["127.0.0.1"]]),
     );
     for url in ["http://0177.1/", "http://[::1]/", "http://lvh.me/", "http://１２７.1/"] {
-        let (status, _) = get(&open, &at_port(url, port).unwrap()).await.unwrap();
+        let (status, _) = get(&unrestricted, &with_port(url, port).unwrap()).await.unwrap();
         assert_eq!(status, 200, "{url}");
     }
-    // Two of the URLs are one host, and share its connection.
-    assert_eq!((canary.connections(), six.connections()), (2, 1));
+    // Two of the URLs have the same host and share its connection.
+    assert_eq!((canary.connections(), canary_v6.connections()), (2, 1));
 }
 
 #[tokio::test]
-async fn a_name_that_changes_its_address_is_judged_again_and_asked_once_a_connection() {
+async fn egress_checks_rebound_name_and_resolves_once_per_connection() {
     let public = RawServer::replying_at(
         &format!("{OPEN}:0"),
         vec![Reply::http("200 OK\r\nConnection: close", "hello")],
@@ -166,17 +167,17 @@ async fn a_name_that_changes_its_address_is_judged_again_and_asked_once_a_connec
     .unwrap();
     let port = public.port();
     let canary = RawServer::replying_at(&format!("127.0.0.1:{port}"), vec![Reply::http("200 OK", "caught")]).unwrap();
-    let (setup, dns) = setup(
+    let (config, dns) = config_and_dns(
         &[OPEN],
-        Dns::default().knows("rebound.example", &[&[OPEN], &["127.0.0.1"]]),
+        Dns::default().with_answers("rebound.example", &[&[OPEN], &["127.0.0.1"]]),
     );
-    let egress = Egress::new(setup).unwrap();
+    let egress = Egress::new(config).unwrap();
     let url = format!("http://rebound.example:{port}/");
     assert_eq!(get(&egress, &url).await.unwrap(), (200, Bytes::from("hello")));
     assert_eq!(
-        (public.connections(), dns.asked()),
+        (public.connections(), dns.lookup_count()),
         (1, 1),
-        "judged and connected to with one answer"
+        "one lookup serves the check and the connection"
     );
     for _ in 0..2 {
         let refused = get(&egress, &url).await;
@@ -189,15 +190,15 @@ async fn a_name_that_changes_its_address_is_judged_again_and_asked_once_a_connec
 }
 
 #[tokio::test]
-async fn one_closed_address_refuses_a_name_whatever_stands_beside_it() {
+async fn name_with_one_forbidden_address_is_refused() {
     let public = RawServer::replying_at(&format!("{OPEN}:0"), vec![Reply::http("200 OK", "hello")]).unwrap();
     let port = public.port();
     let canary = RawServer::replying_at(&format!("127.0.0.1:{port}"), vec![Reply::http("200 OK", "caught")]).unwrap();
     let dns = Dns::default()
-        .knows("mixed.example", &[&[OPEN, "127.0.0.1"]])
-        .knows("first.example", &[&["127.0.0.1", OPEN]])
-        .knows("last.example", &[&[OPEN, OPEN, OPEN, OPEN, OPEN, "::ffff:127.0.0.1"]])
-        .knows("none.example", &[&[]]);
+        .with_answers("mixed.example", &[&[OPEN, "127.0.0.1"]])
+        .with_answers("first.example", &[&["127.0.0.1", OPEN]])
+        .with_answers("last.example", &[&[OPEN, OPEN, OPEN, OPEN, OPEN, "::ffff:127.0.0.1"]])
+        .with_answers("none.example", &[&[]]);
     let egress = egress(&[OPEN], dns);
     for name in ["mixed", "first", "last"] {
         let refused = get(&egress, &format!("http://{name}.example:{port}/")).await;
@@ -217,17 +218,17 @@ async fn one_closed_address_refuses_a_name_whatever_stands_beside_it() {
 }
 
 #[tokio::test]
-async fn a_resolver_that_hangs_and_hosts_that_do_not_answer_are_bounded() {
-    let silent = RawServer::replying_at(&format!("{OPEN}:0"), vec![Reply::Silence]).unwrap();
+async fn hanging_resolver_or_host_times_out() {
+    let silent = RawServer::replying_at(&format!("{OPEN}:0"), vec![Reply::NoResponse]).unwrap();
     let port = silent.port();
     let refusing = closed_address(&format!("{OPEN}:0")).unwrap();
-    let (setup, _) = setup(&[OPEN], Dns::default().knows("silent.example", &[&[]]));
+    let (config, _) = config_and_dns(&[OPEN], Dns::default().with_answers("silent.example", &[&[]]));
     let egress = Egress::new(EgressConfig {
         connect_timeout: SHORT,
-        ..setup
+        ..config
     })
     .unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     let hung = get(&egress, "http://silent.example/").await;
     assert!(matches!(hung, Err(EgressError::Resolution(_))), "{hung:?}");
     let refused = get(&egress, &format!("http://{refusing}/")).await;
@@ -235,34 +236,34 @@ async fn a_resolver_that_hangs_and_hosts_that_do_not_answer_are_bounded() {
     // A handshake that nobody answers.
     let hung = get(&egress, &format!("https://{OPEN}:{port}/")).await;
     assert!(matches!(hung, Err(EgressError::TimedOut)), "{hung:?}");
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
 }
 
 #[tokio::test]
-async fn the_next_address_is_tried_where_one_does_not_answer() {
+async fn egress_tries_next_address_after_failure() {
     let server = RawServer::replying_at(&format!("{OPEN}:0"), vec![Reply::http("200 OK", "hello")]).unwrap();
-    let dns = Dns::default().knows("two.example", &[&["127.0.0.3", OPEN]]);
+    let dns = Dns::default().with_answers("two.example", &[&["127.0.0.3", OPEN]]);
     let egress = egress(&["127.0.0.2/31"], dns);
     let url = format!("http://two.example:{}/", server.port());
     assert_eq!(get(&egress, &url).await.unwrap().0, 200);
 }
 
 #[tokio::test]
-async fn a_kept_connection_serves_its_own_host_alone() {
+async fn pooled_connection_serves_only_its_own_host() {
     let server = RawServer::replying_at(&format!("{OPEN}:0"), vec![Reply::http("200 OK", "")]).unwrap();
     let port = server.port();
     let dns = Dns::default()
-        .knows("a.example", &[&[OPEN]])
-        .knows("b.example", &[&[OPEN]]);
-    let (setup, dns) = setup(&[OPEN], dns);
-    let egress = Egress::new(setup).unwrap();
+        .with_answers("a.example", &[&[OPEN]])
+        .with_answers("b.example", &[&[OPEN]]);
+    let (config, dns) = config_and_dns(&[OPEN], dns);
+    let egress = Egress::new(config).unwrap();
     for _ in 0..20 {
         get(&egress, &format!("http://a.example:{port}/x")).await.unwrap();
     }
-    assert_eq!((server.connections(), dns.asked()), (1, 1));
+    assert_eq!((server.connections(), dns.lookup_count()), (1, 1));
     get(&egress, &format!("http://b.example:{port}/x")).await.unwrap();
     get(&egress, &format!("http://{OPEN}:{port}/x")).await.unwrap();
-    assert_eq!((server.connections(), dns.asked()), (3, 2));
+    assert_eq!((server.connections(), dns.lookup_count()), (3, 2));
     let hosts: Vec<_> = server
         .heads()
         .iter()
@@ -300,46 +301,46 @@ fn secure_server(name: &str) -> (Acceptor, RootCertStore) {
     let config = Arc::new(config);
     let server = Acceptor::start(&format!("{OPEN}:0"), move |mut stream| {
         let mut connection = ServerConnection::new(Arc::clone(&config)).unwrap();
-        let mut secured = rustls::Stream::new(&mut connection, &mut stream);
-        // A client that does not believe us goes away in the handshake.
-        if secured.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {
-            let name = secured.conn.server_name().unwrap_or("none").to_owned();
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len());
-            let _ = secured.write_all(answer.as_bytes());
+        let mut tls = rustls::Stream::new(&mut connection, &mut stream);
+        // A client that does not trust the certificate aborts the handshake.
+        if tls.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {
+            let name = tls.conn.server_name().unwrap_or("none").to_owned();
+            let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len());
+            let _ = tls.write_all(response.as_bytes());
         }
     });
     (server.unwrap(), authorities)
 }
 
 #[tokio::test]
-async fn the_certificate_has_to_be_of_the_host_that_the_url_names() {
+async fn certificate_must_match_the_host_of_the_url() {
     let (server, authorities) = secure_server("hooks.example");
     let port = server.address().port();
     let dns = Dns::default()
-        .knows("hooks.example", &[&[OPEN]])
-        .knows("other.example", &[&[OPEN]]);
-    let (setup, _) = setup(&[OPEN], dns);
-    let egress = Egress::new(EgressConfig { authorities, ..setup }).unwrap();
+        .with_answers("hooks.example", &[&[OPEN]])
+        .with_answers("other.example", &[&[OPEN]]);
+    let (config, _) = config_and_dns(&[OPEN], dns);
+    let egress = Egress::new(EgressConfig { authorities, ..config }).unwrap();
     for host in ["hooks.example", "HOOKS.example."] {
-        let answer = get(&egress, &format!("https://{host}:{port}/")).await.unwrap();
+        let response = get(&egress, &format!("https://{host}:{port}/")).await.unwrap();
         assert_eq!(
-            answer,
+            response,
             (200, Bytes::from("hooks.example")),
-            "the name told to the server"
+            "the response is the server name of the handshake (SNI)"
         );
     }
     for host in ["other.example", OPEN] {
         let refused = get(&egress, &format!("https://{host}:{port}/")).await;
         assert!(matches!(refused, Err(EgressError::Tls(_))), "{host}: {refused:?}");
     }
-    // Whom only this test believes is believed by nobody else.
-    let dns = Dns::default().knows("hooks.example", &[&[OPEN]]);
+    // A client without this root store refuses the certificate.
+    let dns = Dns::default().with_answers("hooks.example", &[&[OPEN]]);
     let refused = get(&self::egress(&[OPEN], dns), &format!("https://hooks.example:{port}/")).await;
     assert!(matches!(refused, Err(EgressError::Tls(_))), "{refused:?}");
 }
 
 #[tokio::test]
-async fn the_system_knows_its_own_names() {
+async fn system_resolver_resolves_localhost() {
     let resolver = recado_gateways::egress::SystemResolver::default();
     let found = resolver.resolve("localhost").await.unwrap();
     assert!(!found.is_empty() && found.iter().all(IpAddr::is_loopback), "{found:?}");

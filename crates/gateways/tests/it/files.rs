@@ -13,41 +13,42 @@ use recado_gateways::whatsapp::CloudApi;
 use recado_simulators::whatsapp::{On, Whatsapp, WhatsappFault, WhatsappFaultKind};
 use serde_json::json;
 
-use crate::media::{Directory, content, in_directory, path, put};
-use crate::whatsapp::{api, credentials, message, platform, submission};
+use crate::media::{Directory, content, directory_store, path, put};
+use crate::whatsapp::{api, credentials, message, start_simulator, submission};
 
 const LENGTH: usize = 3_000_000;
 
 async fn file(directory: &Directory) -> (MediaFile, Arc<dyn MediaStore>) {
-    let (store, path) = (in_directory(directory), path(MediaType::Mp4));
+    let (store, path) = (directory_store(directory), path(MediaType::Mp4));
     put(store.as_ref(), &path, &content(LENGTH)).await;
     (MediaFile::find(&store, path).await.unwrap().unwrap(), store)
 }
 
-fn gateway(platform: &Whatsapp) -> CloudApi {
-    api(Some(&platform.base_url())).timeout(Duration::from_secs(2))
+fn gateway(simulator: &Whatsapp) -> CloudApi {
+    api(Some(&simulator.base_url())).timeout(Duration::from_secs(2))
 }
 
-/// The bytes of every upload request, in order.
-fn pieces(platform: &Whatsapp) -> Vec<u64> {
-    let ledger = platform.ledger().into_iter();
-    let sent = ledger.filter(|call| call.request.method == "POST" && call.request.path.contains("/upload:"));
-    sent.map(|call| call.request.body["bytes"].as_u64().unwrap_or(0))
+/// The number of bytes of every upload request, in order.
+fn upload_sizes(simulator: &Whatsapp) -> Vec<u64> {
+    let ledger = simulator.ledger().into_iter();
+    let uploads = ledger.filter(|call| call.request.method == "POST" && call.request.path.contains("/upload:"));
+    uploads
+        .map(|call| call.request.body["bytes"].as_u64().unwrap_or(0))
         .collect()
 }
 
 #[tokio::test]
-async fn a_file_becomes_a_handle_and_the_handle_a_template() {
-    let (platform, directory) = (platform(), Directory::new());
+async fn uploaded_file_gives_a_handle_for_a_template() {
+    let (simulator, directory) = (start_simulator(), Directory::new());
     let (file, _store) = file(&directory).await;
-    let gateway = gateway(&platform);
+    let gateway = gateway(&simulator);
     let handle = gateway.upload_header(&credentials("token"), &file).await.unwrap();
     assert!(handle.starts_with("4::"), "{handle}");
-    assert_eq!(pieces(&platform), [3_000_000]);
-    let opened = platform.ledger().remove(0).request;
-    assert_eq!(opened.path, "/v25.0/102938/uploads");
+    assert_eq!(upload_sizes(&simulator), [3_000_000]);
+    let session_request = simulator.ledger().remove(0).request;
+    assert_eq!(session_request.path, "/v25.0/102938/uploads");
     let query = |name: &str| {
-        opened
+        session_request
             .query
             .iter()
             .find(|(key, _)| key == name)
@@ -64,10 +65,13 @@ async fn a_file_becomes_a_handle_and_the_handle_a_template() {
         }),
         ..submission()
     };
-    let unknown = gateway
+    let unknown_handle = gateway
         .submit_template(&credentials("token"), &header("4::none".into()), None)
         .await;
-    assert!(matches!(unknown, Err(GatewayError::Refused { .. })), "{unknown:?}");
+    assert!(
+        matches!(unknown_handle, Err(GatewayError::Refused { .. })),
+        "{unknown_handle:?}"
+    );
     gateway
         .submit_template(&credentials("token"), &header(handle), None)
         .await
@@ -75,10 +79,10 @@ async fn a_file_becomes_a_handle_and_the_handle_a_template() {
 }
 
 #[tokio::test]
-async fn a_broken_upload_goes_on_where_it_stopped_once() {
+async fn broken_upload_is_resumed_once_at_its_offset() {
     let directory = Directory::new();
     let (file, _store) = file(&directory).await;
-    for (kind, sent) in [
+    for (kind, sizes) in [
         (
             WhatsappFaultKind::BreakAfter { bytes: 1_000_000 },
             vec![3_000_000, 2_000_000],
@@ -88,54 +92,57 @@ async fn a_broken_upload_goes_on_where_it_stopped_once() {
         (WhatsappFaultKind::AcceptThenStatus500, vec![3_000_000, 0]),
         (WhatsappFaultKind::GarbageJson, vec![3_000_000, 0]),
     ] {
-        let platform = platform();
-        platform.script(vec![WhatsappFault::of(On::Upload, kind.clone())]);
-        let handle = gateway(&platform).upload_header(&credentials("token"), &file).await;
+        let simulator = start_simulator();
+        simulator.script(vec![WhatsappFault::of(On::Upload, kind.clone())]);
+        let handle = gateway(&simulator).upload_header(&credentials("token"), &file).await;
         assert!(handle.is_ok(), "{kind:?}: {handle:?}");
-        assert_eq!(pieces(&platform), sent, "{kind:?}");
+        assert_eq!(upload_sizes(&simulator), sizes, "{kind:?}");
     }
-    let platform = platform();
-    let twice =
+    let simulator = start_simulator();
+    let faults =
         [1_000_000, 2_000_000].map(|bytes| WhatsappFault::of(On::Upload, WhatsappFaultKind::BreakAfter { bytes }));
-    platform.script(twice.to_vec());
-    let failed = gateway(&platform).upload_header(&credentials("token"), &file).await;
+    simulator.script(faults.to_vec());
+    let failed = gateway(&simulator).upload_header(&credentials("token"), &file).await;
     assert!(matches!(failed, Err(GatewayError::Unavailable(_))), "{failed:?}");
-    assert_eq!(pieces(&platform).len(), 2);
+    assert_eq!(upload_sizes(&simulator).len(), 2);
 }
 
 #[tokio::test]
-async fn an_upload_that_is_refused_is_not_tried_again() {
-    let (platform, directory) = (platform(), Directory::new());
+async fn refused_upload_is_not_retried() {
+    let (simulator, directory) = (start_simulator(), Directory::new());
     let (file, store) = file(&directory).await;
     let kind = WhatsappFaultKind::error(100, "no");
-    platform.script(vec![WhatsappFault::of(On::Upload, kind)]);
-    let refused = gateway(&platform).upload_header(&credentials("token"), &file).await;
+    simulator.script(vec![WhatsappFault::of(On::Upload, kind)]);
+    let refused = gateway(&simulator).upload_header(&credentials("token"), &file).await;
     assert!(
         matches!(refused, Err(GatewayError::Refused { code: 100, .. })),
         "{refused:?}"
     );
-    assert_eq!(pieces(&platform).len(), 1);
-    let expired = gateway(&platform).upload_header(&credentials("expired"), &file).await;
+    assert_eq!(upload_sizes(&simulator).len(), 1);
+    let expired = gateway(&simulator).upload_header(&credentials("expired"), &file).await;
     assert!(
         matches!(expired, Err(GatewayError::Refused { code: 190, .. })),
         "{expired:?}"
     );
-    let nobody = CloudApi::new(Http::new().unwrap(), Some(&platform.base_url())).unwrap();
-    let nobody = nobody.upload_header(&credentials("token"), &file).await;
+    let without_app = CloudApi::new(Http::new().unwrap(), Some(&simulator.base_url())).unwrap();
+    let unconfigured = without_app.upload_header(&credentials("token"), &file).await;
     assert!(
-        matches!(nobody, Err(GatewayError::NotConfigured("WHATSAPP_APP_ID"))),
-        "{nobody:?}"
+        matches!(unconfigured, Err(GatewayError::NotConfigured("WHATSAPP_APP_ID"))),
+        "{unconfigured:?}"
     );
     store.delete(&file.path).await.unwrap();
-    let gone = gateway(&platform).upload_header(&credentials("token"), &file).await;
-    assert!(matches!(gone, Err(GatewayError::Unavailable(_))), "{gone:?}");
+    let missing_file = gateway(&simulator).upload_header(&credentials("token"), &file).await;
+    assert!(
+        matches!(missing_file, Err(GatewayError::Unavailable(_))),
+        "{missing_file:?}"
+    );
 }
 
-/// A template of a film and two cards with pictures, and a message that fills them.
-fn with_files(platform: &Whatsapp, source: &FileSource) -> OutboundTemplate {
+/// Adds a template with a video and two cards with images, and returns a message for it.
+fn message_with_files(simulator: &Whatsapp, source: &FileSource) -> OutboundTemplate {
     let card = json!({ "components": [{ "type": "HEADER", "format": "IMAGE" },
         { "type": "BODY", "text": "Por {{1}}." } ] });
-    platform.add_template(
+    simulator.add_template(
         &json!({ "name": "order_update", "language": "pt_BR", "category": "MARKETING",
         "components": [{ "type": "HEADER", "format": "VIDEO" }, { "type": "BODY", "text": "Oi" },
                        { "type": "CAROUSEL", "cards": [card, card] }] }),
@@ -159,34 +166,34 @@ fn with_files(platform: &Whatsapp, source: &FileSource) -> OutboundTemplate {
 }
 
 #[tokio::test]
-async fn a_message_names_a_file_that_the_number_was_given() {
-    let (platform, directory) = (platform(), Directory::new());
+async fn message_can_use_an_uploaded_file_or_a_link() {
+    let (simulator, directory) = (start_simulator(), Directory::new());
     let (file, _store) = file(&directory).await;
-    let gateway = gateway(&platform);
+    let gateway = gateway(&simulator);
     let id = gateway.upload_file(&credentials("token"), &file).await.unwrap();
-    let form = platform.ledger().remove(0).request;
+    let form = simulator.ledger().remove(0).request;
     assert_eq!(form.path, "/v25.0/1065/media");
     assert!(
         form.body["bytes"].as_u64().is_some_and(|bytes| bytes > 3_000_000),
         "{}",
         form.body
     );
-    let message = with_files(&platform, &FileSource::Id(id));
+    let message = message_with_files(&simulator, &FileSource::Id(id));
     let sent = gateway.send_template(&credentials("token"), &message).await;
     assert!(matches!(sent, SendOutcome::Accepted { .. }), "{sent:?}");
-    let unknown = with_files(&platform, &FileSource::Id("7".into()));
-    let failed = gateway.send_template(&credentials("token"), &unknown).await;
+    let unknown_file = message_with_files(&simulator, &FileSource::Id("7".into()));
+    let failed = gateway.send_template(&credentials("token"), &unknown_file).await;
     assert!(
         matches!(failed, SendOutcome::Failed { code: 131_053, .. }),
         "{failed:?}"
     );
-    let link = with_files(&platform, &FileSource::Link("https://l.example/a.mp4".into()));
+    let link = message_with_files(&simulator, &FileSource::Link("https://l.example/a.mp4".into()));
     let sent = gateway.send_template(&credentials("token"), &link).await;
     assert!(matches!(sent, SendOutcome::Accepted { .. }), "{sent:?}");
 }
 
 #[tokio::test]
-async fn a_file_that_does_not_arrive_is_told() {
+async fn failed_media_upload_is_an_error() {
     let directory = Directory::new();
     let (file, _store) = file(&directory).await;
     for kind in [
@@ -194,9 +201,9 @@ async fn a_file_that_does_not_arrive_is_told() {
         WhatsappFaultKind::GarbageJson,
         WhatsappFaultKind::AcceptThenStatus500,
     ] {
-        let platform = platform();
-        platform.script(vec![WhatsappFault::of(On::Media, kind.clone())]);
-        let failed = gateway(&platform).upload_file(&credentials("token"), &file).await;
+        let simulator = start_simulator();
+        simulator.script(vec![WhatsappFault::of(On::Media, kind.clone())]);
+        let failed = gateway(&simulator).upload_file(&credentials("token"), &file).await;
         let expected = matches!(
             failed,
             Err(GatewayError::Unavailable(_) | GatewayError::Refused { code: 131_000, .. })
@@ -206,15 +213,15 @@ async fn a_file_that_does_not_arrive_is_told() {
 }
 
 #[tokio::test]
-async fn every_page_of_the_list_is_reached() {
-    let platform = platform();
+async fn template_list_returns_every_page() {
+    let simulator = start_simulator();
     for number in 0..205 {
-        platform.add_template(
+        simulator.add_template(
             &json!({ "name": format!("t{number}"), "language": "pt_BR", "category": "UTILITY",
             "components": [{ "type": "BODY", "text": "Oi" }] }),
         );
     }
-    let gateway = gateway(&platform);
+    let gateway = gateway(&simulator);
     let (mut names, mut after, mut pages) = (Vec::new(), None, 0);
     loop {
         let page = gateway
@@ -234,16 +241,16 @@ async fn every_page_of_the_list_is_reached() {
 }
 
 #[tokio::test]
-async fn a_list_that_does_not_come_is_told() {
-    let platform = platform();
-    platform.add_template(&json!({ "name": "t", "language": "pt_BR", "components": [] }));
+async fn failed_template_list_is_unavailable() {
+    let simulator = start_simulator();
+    simulator.add_template(&json!({ "name": "t", "language": "pt_BR", "components": [] }));
     for kind in [
         WhatsappFaultKind::GarbageJson,
         WhatsappFaultKind::AcceptThenReset,
         WhatsappFaultKind::Hang { ms: 60_000 },
     ] {
-        platform.script(vec![WhatsappFault::of(On::List, kind.clone())]);
-        let failed = gateway(&platform).list_templates(&credentials("token"), None).await;
+        simulator.script(vec![WhatsappFault::of(On::List, kind.clone())]);
+        let failed = gateway(&simulator).list_templates(&credentials("token"), None).await;
         assert!(
             matches!(failed, Err(GatewayError::Unavailable(_))),
             "{kind:?}: {failed:?}"

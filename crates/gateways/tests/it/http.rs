@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use recado_gateways::http::{CallError, GatewayRequest, Http};
-use recado_simulators::raw::{ANYWHERE, RawServer, Reply, closed_address};
+use recado_simulators::raw::{ANY_FREE_PORT, RawServer, Reply, closed_address};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -14,7 +14,10 @@ fn client() -> Http {
     Http::new().unwrap()
 }
 
-async fn failed(reply: Reply, change: impl FnOnce(GatewayRequest) -> GatewayRequest) -> (CallError, usize) {
+async fn error_and_request_count(
+    reply: Reply,
+    change: impl FnOnce(GatewayRequest) -> GatewayRequest,
+) -> (CallError, usize) {
     let server = RawServer::replying(vec![reply]).unwrap();
     let request = GatewayRequest::post(format!("{}/x", server.origin()), &json!({ "a": 1 }));
     let error = client().call(change(request)).await.unwrap_err();
@@ -22,26 +25,26 @@ async fn failed(reply: Reply, change: impl FnOnce(GatewayRequest) -> GatewayRequ
 }
 
 #[tokio::test]
-async fn an_answer_is_read_and_the_connection_kept() {
+async fn http_client_reads_response_and_reuses_connection() {
     let server = RawServer::replying(vec![
         Reply::http("200 OK", "{\"a\":1}"),
         Reply::http("302 Found\r\nLocation: /y", ""),
     ])
     .unwrap();
     let client = client();
-    let answer = client
+    let response = client
         .call(GatewayRequest::get(format!("{}/x?y=1", server.origin())))
         .await
         .unwrap();
     assert_eq!(
-        (answer.status, answer.json::<serde_json::Value>()),
+        (response.status, response.json::<serde_json::Value>()),
         (200, Some(json!({ "a": 1 })))
     );
-    let answer = client
+    let response = client
         .call(GatewayRequest::get(format!("{}/x", server.origin())))
         .await
         .unwrap();
-    assert_eq!(answer.status, 302, "redirects are not followed");
+    assert_eq!(response.status, 302, "redirects are not followed");
     let requests = server.heads();
     assert_eq!(requests.len(), 2);
     assert!(requests[0].starts_with("GET /x?y=1 HTTP/1.1"), "{}", requests[0]);
@@ -53,21 +56,21 @@ async fn an_answer_is_read_and_the_connection_kept() {
 }
 
 #[tokio::test]
-async fn without_a_connection_nothing_was_sent() {
-    let refusing = closed_address(ANYWHERE).unwrap();
-    // A label of more than 63 characters fails to resolve without asking anybody.
+async fn http_call_without_connection_is_not_sent() {
+    let refusing = closed_address(ANY_FREE_PORT).unwrap();
+    // A label of more than 63 characters fails to resolve without a DNS query.
     let unresolvable = format!("http://{}.invalid/", "a".repeat(64));
-    for url in [format!("http://{refusing}/"), unresolvable, "no address".into()] {
+    for url in [format!("http://{refusing}/"), unresolvable, "not a URL".into()] {
         let error = client().call(GatewayRequest::get(&url)).await.unwrap_err();
         assert!(matches!(error, CallError::NotSent(_)), "{url}: {error}");
     }
 }
 
 #[tokio::test]
-async fn a_handshake_that_hangs_or_breaks_is_not_sent() {
-    let listener = TcpListener::bind(ANYWHERE).await.unwrap();
+async fn http_call_with_failed_handshake_is_not_sent() {
+    let listener = TcpListener::bind(ANY_FREE_PORT).await.unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
-    let begun = Instant::now();
+    let started = Instant::now();
     let error = client()
         .connect_timeout(SHORT)
         .call(GatewayRequest::get(&url))
@@ -75,8 +78,8 @@ async fn a_handshake_that_hangs_or_breaks_is_not_sent() {
         .unwrap_err();
     assert!(matches!(error, CallError::NotSent(_)), "{error}");
     assert!(
-        begun.elapsed() < Duration::from_secs(30),
-        "the time limit of connecting has to count"
+        started.elapsed() < Duration::from_secs(30),
+        "the connect timeout must apply"
     );
     // The call's own limit, when it is the shorter one.
     let error = client()
@@ -95,9 +98,9 @@ async fn a_handshake_that_hangs_or_breaks_is_not_sent() {
 }
 
 #[tokio::test]
-async fn after_that_it_may_have_been_sent() {
-    let broken = [
-        (Reply::Silence, "time-out"),
+async fn http_call_that_fails_after_connecting_is_maybe_sent() {
+    let cases = [
+        (Reply::NoResponse, "timeout"),
         (Reply::last(""), "closed"),
         (Reply::bytes("SMTP\r\n\r\n"), "no HTTP"),
         (
@@ -105,25 +108,25 @@ async fn after_that_it_may_have_been_sent() {
             "a body that stops",
         ),
     ];
-    for (reply, what) in broken {
-        let (error, requests) = failed(reply, |request| request.timeout(SHORT)).await;
-        assert!(matches!(error, CallError::MaybeSent(_)), "{what}: {error}");
-        assert_eq!(requests, 1, "{what}: sent once");
+    for (reply, case) in cases {
+        let (error, requests) = error_and_request_count(reply, |request| request.timeout(SHORT)).await;
+        assert!(matches!(error, CallError::MaybeSent(_)), "{case}: {error}");
+        assert_eq!(requests, 1, "{case}: sent once");
     }
 }
 
 #[tokio::test]
-async fn too_large_an_answer_is_not_read() {
+async fn http_response_over_the_limit_is_refused() {
     let declared = Reply::bytes("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n");
     let chunked = Reply::bytes("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n01234567890\r\n");
     for reply in [declared, chunked] {
-        let (error, _) = failed(reply, |request| request.cap(10)).await;
+        let (error, _) = error_and_request_count(reply, |request| request.max_response_bytes(10)).await;
         assert!(matches!(error, CallError::MaybeSent(_)), "{error}");
     }
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_dies_under_a_request_is_not_tried_again() {
+async fn http_request_on_dying_pooled_connection_is_not_retried() {
     let server = RawServer::replying(vec![Reply::http("200 OK", ""), Reply::last("")]).unwrap();
     let client = client();
     let url = format!("{}/x", server.origin());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use recado_domain::mail::{Mail, MailError, Mailer};
 use recado_domain::shared::MailId;
 use recado_gateways::mail::SmtpMailer;
-use recado_simulators::raw::{ANYWHERE, closed_address};
+use recado_simulators::raw::{ANY_FREE_PORT, closed_address};
 use recado_simulators::smtp::{Smtp, SmtpBehavior, SmtpOptions};
 use secrecy::SecretString;
 use uuid::Uuid;
@@ -25,19 +25,19 @@ fn mail() -> Mail {
     }
 }
 
-/// What a failed sending says; it never says more than it should.
-async fn failure(mailer: &SmtpMailer) -> String {
-    let refused = mailer.send(ID, &mail()).await.unwrap_err();
-    assert!(matches!(refused, MailError::Failed(_)), "{refused:?}");
-    let cause = refused.to_string();
+/// Sends a mail that fails, and returns the error text. Asserts that it contains no secret and no address.
+async fn send_error(mailer: &SmtpMailer) -> String {
+    let error = mailer.send(ID, &mail()).await.unwrap_err();
+    assert!(matches!(error, MailError::Failed(_)), "{error:?}");
+    let text = error.to_string();
     for secret in ["bia", "abc", "hunter2"] {
-        assert!(!cause.contains(secret), "{cause}");
+        assert!(!text.contains(secret), "{text}");
     }
-    cause
+    text
 }
 
 #[tokio::test]
-async fn a_mail_arrives_as_it_was_written() {
+async fn mail_arrives_unchanged() {
     let server = Smtp::start(SmtpOptions::default()).unwrap();
     mailer(&server.url()).send(ID, &mail()).await.unwrap();
     let [mail] = server.mails().try_into().unwrap();
@@ -59,17 +59,17 @@ async fn a_mail_arrives_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn a_password_is_shown_to_the_server_and_to_nobody_else() {
+async fn smtp_password_is_sent_but_never_reported() {
     let server = Smtp::start(SmtpOptions::default()).unwrap();
     let url = server.url().replace("smtp://", "smtp://user:hunter2@");
     mailer(&url).send(ID, &mail()).await.unwrap();
     server.set_behavior(SmtpBehavior::Refuses(550));
-    failure(&mailer(&url)).await;
+    send_error(&mailer(&url)).await;
     assert_eq!(server.mails().len(), 1);
 }
 
 #[tokio::test]
-async fn no_name_makes_a_header() {
+async fn mail_text_cannot_inject_headers_or_recipients() {
     let server = Smtp::start(SmtpOptions::default()).unwrap();
     let hostile = Mail {
         subject: "Join Loja\r\nBcc: all@example.com\r\n\r\nClick here".into(),
@@ -102,41 +102,41 @@ async fn no_name_makes_a_header() {
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_told_by_its_code() {
+async fn refused_mail_reports_the_smtp_code() {
     let server = Smtp::start(SmtpOptions::default()).unwrap();
     for code in [451, 550] {
         server.set_behavior(SmtpBehavior::Refuses(code));
         assert_eq!(
-            failure(&mailer(&server.url())).await,
-            format!("was not sent: the mail server answered {code}")
+            send_error(&mailer(&server.url())).await,
+            format!("was not sent: the mail server responded with {code}")
         );
     }
     assert!(server.mails().is_empty());
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_or_is_not_there_takes_its_time_and_no_more() {
+async fn mail_to_hanging_or_absent_server_fails_in_time() {
     let server = Smtp::start(SmtpOptions::default()).unwrap();
     server.set_behavior(SmtpBehavior::Hangs);
-    let began = Instant::now();
-    failure(&mailer(&server.url()).timeout(Duration::from_millis(300))).await;
-    assert!(began.elapsed() >= Duration::from_millis(300) && began.elapsed() < Duration::from_secs(30));
-    let closed = closed_address(ANYWHERE).unwrap();
-    failure(&mailer(&format!("smtp://{closed}"))).await;
+    let started = Instant::now();
+    send_error(&mailer(&server.url()).timeout(Duration::from_millis(300))).await;
+    assert!(started.elapsed() >= Duration::from_millis(300) && started.elapsed() < Duration::from_secs(30));
+    let closed = closed_address(ANY_FREE_PORT).unwrap();
+    send_error(&mailer(&format!("smtp://{closed}"))).await;
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_before_the_answer_is_a_failure_though_the_mail_arrived() {
+async fn mail_with_lost_response_fails_though_it_arrived() {
     let server = Smtp::start(SmtpOptions::default()).unwrap();
-    server.set_behavior(SmtpBehavior::KeepsAndCloses);
-    failure(&mailer(&server.url())).await;
+    server.set_behavior(SmtpBehavior::StoresThenCloses);
+    send_error(&mailer(&server.url())).await;
     assert_eq!(server.mails().len(), 1);
 }
 
 #[tokio::test]
-async fn encryption_that_is_wanted_is_not_given_up() {
+async fn mail_requires_tls_if_configured() {
     let server = Smtp::start(SmtpOptions::default()).unwrap();
-    failure(&mailer(&format!("{}?tls=required", server.url()))).await;
+    send_error(&mailer(&format!("{}?tls=required", server.url()))).await;
     assert!(server.mails().is_empty());
     mailer(&format!("{}?tls=opportunistic", server.url()))
         .send(ID, &mail())

@@ -76,38 +76,38 @@ pub(crate) fn path(kind: MediaType) -> MediaPath {
     }
 }
 
-pub(crate) fn in_directory(directory: &Directory) -> Arc<dyn MediaStore> {
+pub(crate) fn directory_store(directory: &Directory) -> Arc<dyn MediaStore> {
     let url = format!("file://{}", directory.path().display());
     Arc::new(ObjectMedia::open(Some(&url), []).unwrap())
 }
 
-/// A server that speaks S3 on a directory, with one bucket, and the store that uses it.
-async fn in_bucket(directory: &Directory, secret: &str) -> ObjectMedia {
-    behind(Arc::new(Door::open_for(Semaphore::MAX_PERMITS)), directory, secret).await
+/// Starts an S3 server on a directory, with one bucket, and returns a store on it.
+async fn bucket_store(directory: &Directory, secret: &str) -> ObjectMedia {
+    bucket_store_with_gate(Arc::new(PutGate::new(Semaphore::MAX_PERMITS)), directory, secret).await
 }
 
-/// Where parts wait before they reach the bucket, and what it has done.
-struct Door {
-    knocked: Notify,
-    open: Semaphore,
-    done: Mutex<Vec<Method>>,
+/// Delays every PUT until a permit is free, and records the methods of completed requests.
+struct PutGate {
+    put_arrived: Notify,
+    permits: Semaphore,
+    completed: Mutex<Vec<Method>>,
 }
 
-impl Door {
-    fn open_for(parts: usize) -> Self {
+impl PutGate {
+    fn new(permits: usize) -> Self {
         Self {
-            knocked: Notify::new(),
-            open: Semaphore::new(parts),
-            done: Mutex::default(),
+            put_arrived: Notify::new(),
+            permits: Semaphore::new(permits),
+            completed: Mutex::default(),
         }
     }
 
-    fn has_done(&self, method: &Method) -> bool {
-        self.done.lock().unwrap().contains(method)
+    fn has_completed(&self, method: &Method) -> bool {
+        self.completed.lock().unwrap().contains(method)
     }
 }
 
-async fn behind(door: Arc<Door>, directory: &Directory, secret: &str) -> ObjectMedia {
+async fn bucket_store_with_gate(gate: Arc<PutGate>, directory: &Directory, secret: &str) -> ObjectMedia {
     std::fs::create_dir_all(directory.path().join("media")).unwrap();
     let mut service = S3ServiceBuilder::new(s3s_fs::FileSystem::new(directory.path()).unwrap());
     service.set_auth(SimpleAuth::from_single("AKIAEXAMPLE", "right"));
@@ -117,19 +117,19 @@ async fn behind(door: Arc<Door>, directory: &Directory, secret: &str) -> ObjectM
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let (service, door) = (service.clone(), door.clone());
+            let (service, gate) = (service.clone(), gate.clone());
             tokio::spawn(async move {
                 let service = service_fn(move |request: Request<Incoming>| {
-                    let (service, door) = (service.clone(), door.clone());
+                    let (service, gate) = (service.clone(), gate.clone());
                     async move {
                         let method = request.method().clone();
                         if method == Method::PUT {
-                            door.knocked.notify_one();
-                            door.open.acquire().await.unwrap().forget();
+                            gate.put_arrived.notify_one();
+                            gate.permits.acquire().await.unwrap().forget();
                         }
-                        let answer = service.call(request.map(s3s::Body::from)).await;
-                        door.done.lock().unwrap().push(method);
-                        answer
+                        let response = service.call(request.map(s3s::Body::from)).await;
+                        gate.completed.lock().unwrap().push(method);
+                        response
                     }
                 });
                 let server = Builder::new(TokioExecutor::new());
@@ -137,10 +137,10 @@ async fn behind(door: Arc<Door>, directory: &Directory, secret: &str) -> ObjectM
             });
         }
     });
-    bucket_at(&endpoint, secret)
+    open_bucket(&endpoint, secret)
 }
 
-fn bucket_at(endpoint: &str, secret: &str) -> ObjectMedia {
+fn open_bucket(endpoint: &str, secret: &str) -> ObjectMedia {
     let environment = [
         ("AWS_ENDPOINT_URL", endpoint),
         ("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE"),
@@ -165,10 +165,10 @@ pub(crate) async fn put(store: &dyn MediaStore, path: &MediaPath, content: &[u8]
 }
 
 async fn read(store: &dyn MediaStore, path: &MediaPath, from: u64) -> Vec<u8> {
-    let mut pieces = store.read(path, from).await.unwrap().unwrap();
+    let mut chunks = store.read(path, from).await.unwrap().unwrap();
     let mut content = Vec::new();
-    while let Some(piece) = pieces.next().await {
-        content.extend_from_slice(&piece.unwrap());
+    while let Some(chunk) = chunks.next().await {
+        content.extend_from_slice(&chunk.unwrap());
     }
     content
 }
@@ -176,12 +176,12 @@ async fn read(store: &dyn MediaStore, path: &MediaPath, from: u64) -> Vec<u8> {
 /// Content in which every place is told from its neighbours.
 pub(crate) fn content(length: usize) -> Vec<u8> {
     (0..length)
-        .map(|at| u8::try_from((at * 7 + at / 251) % 251).unwrap())
+        .map(|offset| u8::try_from((offset * 7 + offset / 251) % 251).unwrap())
         .collect()
 }
 
-async fn keeps_files(store: Arc<dyn MediaStore>, directory: &Directory) {
-    // Smaller than a part, several parts, and just a part of a bucket.
+async fn assert_stores_files(store: Arc<dyn MediaStore>, directory: &Directory) {
+    // Smaller than a part, several parts of a directory, one and more parts of a bucket.
     for length in [0, 1, 600_000, 5 * 1024 * 1024, 11_000_000] {
         let (path, content) = (path(MediaType::Pdf), content(length));
         assert_eq!(store.size(&path).await.unwrap(), None);
@@ -205,8 +205,8 @@ async fn keeps_files(store: Arc<dyn MediaStore>, directory: &Directory) {
         store.delete(&path).await.unwrap();
         assert_eq!(store.size(&path).await.unwrap(), None);
     }
-    let left: Vec<PathBuf> = directory.files().into_iter().filter(|file| is_content(file)).collect();
-    assert_eq!(left, Vec::<PathBuf>::new());
+    let remaining: Vec<PathBuf> = directory.files().into_iter().filter(|file| is_content(file)).collect();
+    assert_eq!(remaining, Vec::<PathBuf>::new());
 }
 
 /// What the server of the bucket keeps for itself is no content.
@@ -216,17 +216,17 @@ fn is_content(file: &Path) -> bool {
     })
 }
 
-/// A file that is dropped before it is whole: its parts go, soon after.
-async fn leaves_nothing(store: Arc<dyn MediaStore>, directory: &Directory) {
+/// Drops uploads before their commit and waits until their parts are deleted.
+async fn assert_dropped_upload_is_deleted(store: Arc<dyn MediaStore>, directory: &Directory) {
     for length in [10, 600_000, 11_000_000] {
         let path = path(MediaType::Pdf);
         let mut write = store.begin(&path).await.unwrap();
         write.write(content(length).into()).await.unwrap();
-        assert_eq!(store.size(&path).await.unwrap(), None, "nobody sees it");
+        assert_eq!(store.size(&path).await.unwrap(), None, "the file is not visible yet");
         drop(write);
-        let until = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(10);
         while directory.files().iter().any(|file| is_content(file)) {
-            assert!(Instant::now() < until, "{:?}", directory.files());
+            assert!(Instant::now() < deadline, "{:?}", directory.files());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(store.size(&path).await.unwrap(), None);
@@ -234,62 +234,62 @@ async fn leaves_nothing(store: Arc<dyn MediaStore>, directory: &Directory) {
 }
 
 #[tokio::test]
-async fn a_directory_keeps_files() {
+async fn directory_stores_files() {
     let directory = Directory::new();
-    keeps_files(in_directory(&directory), &directory).await;
+    assert_stores_files(directory_store(&directory), &directory).await;
 }
 
 #[tokio::test]
-async fn of_a_dropped_file_nothing_is_left_in_a_directory() {
+async fn directory_deletes_a_dropped_upload() {
     let directory = Directory::new();
-    leaves_nothing(in_directory(&directory), &directory).await;
+    assert_dropped_upload_is_deleted(directory_store(&directory), &directory).await;
 }
 
 #[tokio::test]
-async fn a_bucket_keeps_files_under_its_prefix() {
+async fn bucket_stores_files_under_its_prefix() {
     let directory = Directory::new();
-    let store: Arc<dyn MediaStore> = Arc::new(in_bucket(&directory, "right").await);
+    let store: Arc<dyn MediaStore> = Arc::new(bucket_store(&directory, "right").await);
     let path = path(MediaType::Png);
     put(store.as_ref(), &path, b"png").await;
     let file = directory.path().join("media/some/prefix").join(path.to_string());
     assert_eq!(std::fs::read(file).unwrap(), b"png");
     store.delete(&path).await.unwrap();
-    keeps_files(store, &directory).await;
+    assert_stores_files(store, &directory).await;
 }
 
 #[tokio::test]
-async fn of_a_dropped_file_nothing_is_left_in_a_bucket() {
+async fn bucket_deletes_a_dropped_upload() {
     let directory = Directory::new();
-    leaves_nothing(Arc::new(in_bucket(&directory, "right").await), &directory).await;
+    assert_dropped_upload_is_deleted(Arc::new(bucket_store(&directory, "right").await), &directory).await;
 }
 
-/// Waits until the bucket was told to remove something, and nothing is left.
-async fn has_gone(door: &Door, removal: Method, directory: &Directory) {
-    let until = Instant::now() + Duration::from_secs(10);
-    while !door.has_done(&removal) || directory.files().iter().any(|file| is_content(file)) {
-        assert!(Instant::now() < until, "{:?}", directory.files());
+/// Waits until the bucket has completed a request with this method and has no content left.
+async fn wait_for_deletion(gate: &PutGate, method: Method, directory: &Directory) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !gate.has_completed(&method) || directory.files().iter().any(|file| is_content(file)) {
+        assert!(Instant::now() < deadline, "{:?}", directory.files());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 #[tokio::test]
-async fn a_part_under_way_is_waited_for_before_the_parts_go() {
+async fn abort_waits_for_the_part_in_flight() {
     for is_discarded in [false, true] {
-        let (directory, door) = (Directory::new(), Arc::new(Door::open_for(0)));
-        let store = behind(door.clone(), &directory, "right").await;
+        let (directory, gate) = (Directory::new(), Arc::new(PutGate::new(0)));
+        let store = bucket_store_with_gate(gate.clone(), &directory, "right").await;
         let path = path(MediaType::Pdf);
         let mut write = store.begin(&path).await.unwrap();
         let mut writing = write.write(content(11_000_000).into());
         // Two parts and a bit: the second one waits for the first, which waits at the door.
         tokio::select! {
-            _ = &mut writing => panic!("a part is still under way"),
-            () = door.knocked.notified() => {}
+            _ = &mut writing => panic!("a part is still being written"),
+            () = gate.put_arrived.notified() => {}
         }
         drop(writing);
         if is_discarded {
             // Who discards it does not wait for its end, either.
             let discarded = tokio::time::timeout(Duration::from_millis(1), write.discard()).await;
-            assert!(discarded.is_err(), "a part is still under way");
+            assert!(discarded.is_err(), "a part is still being written");
         } else {
             drop(write);
         }
@@ -297,46 +297,46 @@ async fn a_part_under_way_is_waited_for_before_the_parts_go() {
         for _ in 0..20 {
             assert_eq!(store.size(&path).await.unwrap(), None);
         }
-        assert!(!door.has_done(&Method::DELETE), "the part would come after it");
-        door.open.add_permits(1);
-        has_gone(&door, Method::DELETE, &directory).await;
+        assert!(!gate.has_completed(&Method::DELETE), "the abort must wait for the part");
+        gate.permits.add_permits(1);
+        wait_for_deletion(&gate, Method::DELETE, &directory).await;
     }
 }
 
 #[tokio::test]
-async fn a_file_that_appears_when_nobody_waits_for_it_goes() {
-    let (directory, door) = (Directory::new(), Arc::new(Door::open_for(0)));
-    let store = behind(door.clone(), &directory, "right").await;
+async fn file_of_a_dropped_commit_is_deleted() {
+    let (directory, gate) = (Directory::new(), Arc::new(PutGate::new(0)));
+    let store = bucket_store_with_gate(gate.clone(), &directory, "right").await;
     let path = path(MediaType::Pdf);
     let mut write = store.begin(&path).await.unwrap();
     write.write(content(10).into()).await.unwrap();
     let mut commit = write.commit();
     tokio::select! {
-        _ = &mut commit => panic!("the file is still under way"),
-        () = door.knocked.notified() => {}
+        _ = &mut commit => panic!("the file is still being written"),
+        () = gate.put_arrived.notified() => {}
     }
     drop(commit);
-    door.open.add_permits(1);
-    // Files are removed by a list of them, which is posted.
-    has_gone(&door, Method::POST, &directory).await;
-    assert!(door.has_done(&Method::PUT));
+    gate.permits.add_permits(1);
+    // The store deletes files with a POST that lists them.
+    wait_for_deletion(&gate, Method::POST, &directory).await;
+    assert!(gate.has_completed(&Method::PUT));
     assert_eq!(store.size(&path).await.unwrap(), None);
 }
 
-/// The files of an account, and of those around it in every order that a listing has.
-async fn an_account_goes_alone(store: Arc<dyn MediaStore>, directory: &Directory) {
-    let of = |account: u128, id: u128| MediaPath {
+/// Deletes one account's files and asserts that those of accounts that sort before and after it remain.
+async fn assert_deletes_only_one_account(store: Arc<dyn MediaStore>, directory: &Directory) {
+    let path_of = |account: u128, id: u128| MediaPath {
         account_id: AccountId(Uuid::from_u128(account)),
         id: Uuid::from_u128(id),
         kind: MediaType::Png,
     };
     for account in [8, 9, 10, 9 << 120] {
         for id in 0..5 {
-            put(store.as_ref(), &of(account, id), b"png").await;
+            put(store.as_ref(), &path_of(account, id), b"png").await;
         }
     }
-    // More than one page of a listing has, and one of several parts.
-    let bulk = (5..1_100).map(|id| of(9, id));
+    // More files than one page of a listing, and one file of several parts.
+    let bulk = (5..1_100).map(|id| path_of(9, id));
     let puts = bulk.map(|path| {
         let store = store.clone();
         async move { put(store.as_ref(), &path, b"png").await }
@@ -345,43 +345,43 @@ async fn an_account_goes_alone(store: Arc<dyn MediaStore>, directory: &Directory
         .buffer_unordered(8)
         .collect::<Vec<_>>()
         .await;
-    put(store.as_ref(), &of(9, 9_999), &content(11_000_000)).await;
+    put(store.as_ref(), &path_of(9, 9_999), &content(11_000_000)).await;
     for _ in 0..2 {
-        store.delete_account(of(9, 0).account_id).await.unwrap();
-        let left = directory.files().into_iter().filter(|file| is_content(file));
-        let left: Vec<String> = left.map(|file| file.display().to_string()).collect();
-        assert_eq!(left.len(), 15, "{left:?}");
-        let gone = format!("/{}/", of(9, 0).account_id);
-        assert!(left.iter().all(|file| !file.contains(&gone)), "{left:?}");
+        store.delete_account(path_of(9, 0).account_id).await.unwrap();
+        let remaining = directory.files().into_iter().filter(|file| is_content(file));
+        let remaining: Vec<String> = remaining.map(|file| file.display().to_string()).collect();
+        assert_eq!(remaining.len(), 15, "{remaining:?}");
+        let deleted = format!("/{}/", path_of(9, 0).account_id);
+        assert!(remaining.iter().all(|file| !file.contains(&deleted)), "{remaining:?}");
     }
     for account in [8, 10, 9 << 120] {
-        assert_eq!(store.size(&of(account, 4)).await.unwrap(), Some(3));
+        assert_eq!(store.size(&path_of(account, 4)).await.unwrap(), Some(3));
     }
-    assert_eq!(store.size(&of(9, 4)).await.unwrap(), None);
+    assert_eq!(store.size(&path_of(9, 4)).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn of_a_removed_account_nothing_is_left_in_a_directory() {
+async fn directory_deletes_only_the_files_of_one_account() {
     let directory = Directory::new();
-    an_account_goes_alone(in_directory(&directory), &directory).await;
+    assert_deletes_only_one_account(directory_store(&directory), &directory).await;
 }
 
 #[tokio::test]
-async fn of_a_removed_account_nothing_is_left_in_a_bucket() {
+async fn bucket_deletes_only_the_files_of_one_account() {
     let directory = Directory::new();
-    let store = Arc::new(in_bucket(&directory, "right").await);
-    // What lies beside the prefix is somebody else's.
+    let store = Arc::new(bucket_store(&directory, "right").await);
+    // A key beside the prefix belongs to another application.
     let foreign = directory.path().join("media/some/prefix2");
     std::fs::create_dir_all(&foreign).unwrap();
     std::fs::write(foreign.join(".bucket-foreign"), b"x").unwrap();
-    an_account_goes_alone(store, &directory).await;
+    assert_deletes_only_one_account(store, &directory).await;
     assert!(foreign.join(".bucket-foreign").exists());
 }
 
 #[tokio::test]
-async fn a_wrong_secret_is_a_fault_of_the_store() {
+async fn bucket_with_wrong_secret_fails() {
     let directory = Directory::new();
-    let store = in_bucket(&directory, "wrong").await;
+    let store = bucket_store(&directory, "wrong").await;
     let path = path(MediaType::Png);
     let mut write = store.begin(&path).await.unwrap();
     write.write(Bytes::from_static(b"png")).await.unwrap();
@@ -391,9 +391,9 @@ async fn a_wrong_secret_is_a_fault_of_the_store() {
 }
 
 #[tokio::test]
-async fn whoever_fetches_from_the_bucket_is_told_the_exact_type() {
+async fn bucket_stores_response_headers_of_a_file() {
     let server = RawServer::replying(vec![Reply::http("200 OK", "")]).unwrap();
-    let store = bucket_at(server.origin(), "right");
+    let store = open_bucket(server.origin(), "right");
     let path = path(MediaType::Webp);
     let mut write = store.begin(&path).await.unwrap();
     write.write(Bytes::from_static(b"webp")).await.unwrap();
@@ -411,7 +411,7 @@ async fn whoever_fetches_from_the_bucket_is_told_the_exact_type() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_down_or_unset_is_a_fault() {
+async fn media_store_that_is_down_or_unset_fails() {
     let path = path(MediaType::Png);
     let unset = ObjectMedia::open(None, []).unwrap();
     assert!(matches!(unset.size(&path).await, Err(MediaStoreError::NotConfigured)));
@@ -424,18 +424,18 @@ async fn a_store_that_is_down_or_unset_is_a_fault() {
         "<Error><Code>AccessDenied</Code></Error>",
     )])
     .unwrap();
-    let store = bucket_at(broken.origin(), "right");
+    let store = open_bucket(broken.origin(), "right");
     assert!(matches!(store.size(&path).await, Err(MediaStoreError::Failed(_))));
     // Once over: the next answer is a good one.
     let busy = Reply::http("503 Slow Down", "<Error><Code>SlowDown</Code></Error>");
     let etag = Reply::bytes("HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 0\r\n\r\n");
     let slow = RawServer::replying(vec![busy, etag]).unwrap();
-    put(&bucket_at(slow.origin(), "right"), &path, b"png").await;
+    put(&open_bucket(slow.origin(), "right"), &path, b"png").await;
     assert_eq!(slow.heads().len(), 2);
 }
 
 #[tokio::test]
-async fn an_address_that_cannot_be_used_is_told_without_its_value() {
+async fn invalid_media_store_url_error_hides_the_value() {
     let plain = [
         ("AWS_ENDPOINT_URL", "http://minio.example"),
         ("AWS_ACCESS_KEY_ID", "a"),
@@ -446,7 +446,7 @@ async fn an_address_that_cannot_be_used_is_told_without_its_value() {
     let refused = store.size(&path(MediaType::Png)).await;
     assert!(
         matches!(refused, Err(MediaStoreError::Failed(_))),
-        "secrets are not sent in the clear: {refused:?}"
+        "secrets must not be sent without TLS: {refused:?}"
     );
     for url in [
         "s3:///prefix",

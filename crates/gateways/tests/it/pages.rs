@@ -13,7 +13,7 @@ use recado_simulators::raw::{RawServer, Reply};
 use crate::egress::{Dns, OPEN, egress};
 
 const SHORT: Duration = Duration::from_millis(700);
-const LARGEST: usize = 1 << 20;
+const MAX_PAGE_BYTES: usize = 1 << 20;
 
 fn client() -> PageClient {
     PageClient::new(egress(&[OPEN], Dns::default()))
@@ -42,26 +42,26 @@ fn gzip(data: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-async fn refused(reply: Reply) -> PageRefusal {
+async fn refusal_of(reply: Reply) -> PageRefusal {
     let site = site(vec![reply]);
-    let begun = Instant::now();
+    let started = Instant::now();
     let refusal = client().timeout(SHORT * 3).fetch(site.origin()).await.unwrap_err();
     assert!(
-        begun.elapsed() < Duration::from_secs(30),
+        started.elapsed() < Duration::from_secs(30),
         "{refusal:?}: {:?}",
-        begun.elapsed()
+        started.elapsed()
     );
     refusal
 }
 
 #[tokio::test]
-async fn a_page_is_fetched_by_a_bot_that_says_so() {
+async fn page_request_identifies_the_bot() {
     let site = site(vec![page("<title>Loja</title><p>P\u{e3}o de queijo.</p>")]);
     let url = format!("{}/sobre?a=b#c", site.origin());
-    let found = client().fetch(&url).await.unwrap();
-    assert_eq!(found.url, format!("{}/sobre?a=b", site.origin()));
-    assert_eq!(found.title.as_deref(), Some("Loja"));
-    assert_eq!(found.text, "title: Loja\nPão de queijo.");
+    let fetched = client().fetch(&url).await.unwrap();
+    assert_eq!(fetched.url, format!("{}/sobre?a=b", site.origin()));
+    assert_eq!(fetched.title.as_deref(), Some("Loja"));
+    assert_eq!(fetched.text, "title: Loja\nPão de queijo.");
     let head = site.heads().remove(0).to_lowercase();
     assert!(head.starts_with("get /sobre?a=b http/1.1"), "{head}");
     for line in ["recadobot/", "accept-encoding: identity", "accept: text/html"] {
@@ -73,7 +73,7 @@ async fn a_page_is_fetched_by_a_bot_that_says_so() {
 }
 
 #[tokio::test]
-async fn no_page_comes_over_the_connection_of_another() {
+async fn page_fetches_share_no_connection() {
     let site = site(vec![redirect("/b"), page("b"), page("c")]);
     let client = client();
     for text in ["b", "c"] {
@@ -84,35 +84,35 @@ async fn no_page_comes_over_the_connection_of_another() {
 
 /// The thread that serves requests has others to serve: where nobody else can read, nobody reads.
 #[test]
-fn a_page_is_read_beside_the_thread_that_asked_for_it() {
+fn page_is_parsed_outside_the_request_thread() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(1)
         .build()
         .unwrap();
     runtime.block_on(async {
-        let (let_go, held) = std::sync::mpsc::channel::<()>();
-        let holder = tokio::task::spawn_blocking(move || held.recv());
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
+        let blocker = tokio::task::spawn_blocking(move || blocked.recv());
         let site = site(vec![page("<p>a")]);
         let client = client();
         let mut fetch = std::pin::pin!(client.fetch(site.origin()));
         let early = tokio::time::timeout(SHORT, &mut fetch).await;
         assert!(early.is_err(), "{early:?}");
-        assert_eq!(site.heads().len(), 1, "it was fetched");
-        let_go.send(()).unwrap();
+        assert_eq!(site.heads().len(), 1, "the page was fetched");
+        release.send(()).unwrap();
         assert_eq!(fetch.await.unwrap().text, "a");
-        holder.await.unwrap().unwrap();
+        blocker.await.unwrap().unwrap();
     });
 }
 
 #[tokio::test]
-async fn pages_of_other_kinds_that_are_read() {
-    let deflated = gzip("<p>Olá".as_bytes());
+async fn page_of_other_types_and_encodings_is_read() {
+    let compressed = gzip("<p>Olá".as_bytes());
     for (reply, text) in [
         (raw("Content-Type: text/plain", b"um\ndois"), "um\ndois"),
         (raw("Content-Type: TEXT/HTML ;charset=iso-8859-1", b"<p>Ol\xe1"), "Olá"),
         (
-            raw("Content-Type: text/html\r\nContent-Encoding: gzip", &deflated),
+            raw("Content-Type: text/html\r\nContent-Encoding: gzip", &compressed),
             "Olá",
         ),
         (
@@ -128,21 +128,21 @@ async fn pages_of_other_kinds_that_are_read() {
 }
 
 #[tokio::test]
-async fn a_page_of_just_1_mb_is_read_and_one_byte_more_is_not() {
+async fn page_limit_is_exactly_1_mib() {
     let body = |length: usize| format!("<p>a{}", " ".repeat(length - 4));
-    let site = site(vec![page(&body(LARGEST)), page(&body(LARGEST + 1))]);
+    let site = site(vec![page(&body(MAX_PAGE_BYTES)), page(&body(MAX_PAGE_BYTES + 1))]);
     assert_eq!(client().fetch(site.origin()).await.unwrap().text, "a");
     assert_eq!(client().fetch(site.origin()).await, Err(PageRefusal::TooLarge));
     let chunked = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{}\r\n1\r\nb\r\n0\r\n\r\n",
-        LARGEST,
-        body(LARGEST)
+        MAX_PAGE_BYTES,
+        body(MAX_PAGE_BYTES)
     );
-    assert_eq!(refused(Reply::bytes(chunked)).await, PageRefusal::TooLarge);
+    assert_eq!(refusal_of(Reply::bytes(chunked)).await, PageRefusal::TooLarge);
 }
 
 #[tokio::test]
-async fn floods_and_bombs_are_left_early() {
+async fn flooding_page_and_decompression_bomb_are_refused() {
     let html = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n";
     let bomb = gzip(&vec![b' '; 256 << 20]);
     let twice = gzip(&bomb);
@@ -184,15 +184,15 @@ async fn floods_and_bombs_are_left_early() {
             PageRefusal::Broken,
         ),
     ] {
-        assert_eq!(refused(reply).await, refusal);
+        assert_eq!(refusal_of(reply).await, refusal);
     }
 }
 
 #[tokio::test]
-async fn what_is_slow_or_lies_is_refused_in_time() {
+async fn slow_or_malformed_page_is_refused_in_time() {
     let html = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n";
     for (reply, refusal) in [
-        (Reply::Silence, PageRefusal::TimedOut),
+        (Reply::NoResponse, PageRefusal::TimedOut),
         (
             Reply::bytes(format!("{html}Content-Length: 100\r\n\r\n<p>cut")),
             PageRefusal::TimedOut,
@@ -209,17 +209,17 @@ async fn what_is_slow_or_lies_is_refused_in_time() {
             PageRefusal::Broken,
         ),
     ] {
-        assert_eq!(refused(reply).await, refusal);
+        assert_eq!(refusal_of(reply).await, refusal);
     }
-    // Of a declared length that is too small, no more is read.
-    let short = site(vec![Reply::bytes(format!(
+    // The body ends at the declared length.
+    let short_length = site(vec![Reply::bytes(format!(
         "{html}Content-Length: 5\r\n\r\n<p>abHTTP/1.1 200 OK\r\n"
     ))]);
-    assert_eq!(client().fetch(short.origin()).await.unwrap().text, "ab");
+    assert_eq!(client().fetch(short_length.origin()).await.unwrap().text, "ab");
 }
 
 #[tokio::test]
-async fn what_is_no_page_is_refused() {
+async fn page_of_wrong_type_charset_or_status_is_refused() {
     let typed = |media_type: &str| raw(&format!("Content-Type: {media_type}"), b"<p>a");
     for media_type in [
         "image/png",
@@ -229,45 +229,49 @@ async fn what_is_no_page_is_refused() {
         "text/htmlx",
         "text/xml",
     ] {
-        assert_eq!(refused(typed(media_type)).await, PageRefusal::MediaType, "{media_type}");
+        assert_eq!(
+            refusal_of(typed(media_type)).await,
+            PageRefusal::MediaType,
+            "{media_type}"
+        );
     }
-    assert_eq!(refused(raw("x-a: b", b"<p>a")).await, PageRefusal::MediaType);
+    assert_eq!(refusal_of(raw("x-a: b", b"<p>a")).await, PageRefusal::MediaType);
     assert_eq!(
-        refused(raw("Content-Type: text/html; charset=utf-8", b"<p>\xc3\x28 \xa0\xa1")).await,
+        refusal_of(raw("Content-Type: text/html; charset=utf-8", b"<p>\xc3\x28 \xa0\xa1")).await,
         PageRefusal::Encoding
     );
     assert_eq!(
-        refused(raw("Content-Type: text/html", b"<p>Ol\xe1")).await,
+        refusal_of(raw("Content-Type: text/html", b"<p>Ol\xe1")).await,
         PageRefusal::Encoding
     );
     for empty in ["", "<script>x</script>", "<!-- a -->"] {
-        assert_eq!(refused(page(empty)).await, PageRefusal::Empty);
+        assert_eq!(refusal_of(page(empty)).await, PageRefusal::Empty);
     }
     for status in [304, 400, 401, 403, 404, 429, 500, 503] {
         let reply = Reply::bytes(format!("HTTP/1.1 {status} X\r\nContent-Type: text/html\r\n\r\n<p>a"));
-        assert_eq!(refused(reply).await, PageRefusal::Status(status));
+        assert_eq!(refusal_of(reply).await, PageRefusal::Status(status));
     }
 }
 
 #[tokio::test]
-async fn three_redirects_are_followed_and_no_fourth() {
+async fn page_follows_at_most_three_redirects() {
     let end = site(vec![page("<p>end")]);
     let hops = site(vec![
         redirect("/1"),
         redirect("../2?x"),
         redirect(&format!("{}/end", end.origin())),
     ]);
-    let found = client().fetch(&format!("{}/a/b", hops.origin())).await.unwrap();
+    let fetched = client().fetch(&format!("{}/a/b", hops.origin())).await.unwrap();
     assert_eq!(
-        (found.text.as_str(), found.url),
+        (fetched.text.as_str(), fetched.url),
         ("end", format!("{}/end", end.origin()))
     );
-    let asked: Vec<_> = hops
+    let paths: Vec<_> = hops
         .heads()
         .iter()
         .map(|head| head.split(' ').nth(1).unwrap().to_owned())
         .collect();
-    assert_eq!(asked, ["/a/b", "/1", "/2?x"]);
+    assert_eq!(paths, ["/a/b", "/1", "/2?x"]);
     let circle = site(vec![redirect("/again")]);
     assert_eq!(
         client().fetch(circle.origin()).await,
@@ -277,13 +281,13 @@ async fn three_redirects_are_followed_and_no_fourth() {
 }
 
 #[tokio::test]
-async fn a_redirect_leads_to_nothing_that_could_not_be_asked_for_first() {
+async fn redirect_to_forbidden_url_is_refused() {
     let canary = RawServer::replying(vec![page("caught")]).unwrap();
     let port = canary.port();
     let dns = || {
         Dns::default()
-            .knows("private.example", &[&["127.0.0.1"]])
-            .knows("rebound.example", &[&[OPEN], &["127.0.0.1"]])
+            .with_answers("private.example", &[&["127.0.0.1"]])
+            .with_answers("rebound.example", &[&[OPEN], &["127.0.0.1"]])
     };
     for (location, refusal) in [
         (canary.origin().to_owned(), TargetRefusal::Address),
@@ -316,13 +320,16 @@ async fn a_redirect_leads_to_nothing_that_could_not_be_asked_for_first() {
     let refused = client.fetch(&format!("http://rebound.example:{}/", site.port())).await;
     assert_eq!(refused, Err(PageRefusal::Redirect(TargetRefusal::Address)));
     assert_eq!((canary.connections(), site.connections()), (0, 1));
-    let lost = self::site(vec![Reply::http("302 Found", "")]);
-    assert_eq!(self::client().fetch(lost.origin()).await, Err(PageRefusal::Broken));
+    let without_location = self::site(vec![Reply::http("302 Found", "")]);
+    assert_eq!(
+        self::client().fetch(without_location.origin()).await,
+        Err(PageRefusal::Broken)
+    );
 }
 
 #[tokio::test]
-async fn where_there_is_no_site_it_says_so() {
-    let dns = Dns::default().knows("private.example", &[&["10.0.0.1"]]);
+async fn unreachable_page_reports_its_refusal() {
+    let dns = Dns::default().with_answers("private.example", &[&["10.0.0.1"]]);
     let client = PageClient::new(egress(&[], dns));
     for (url, refusal) in [
         ("http://127.0.0.1/", PageRefusal::Url(TargetRefusal::Address)),

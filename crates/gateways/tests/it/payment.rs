@@ -51,12 +51,12 @@ async fn subscription_input(api: &PaymentApi, billing_type: BillingType) -> Gate
 
 fn posted(gateway: &PaymentSimulator, path: &str) -> Vec<Value> {
     let entries = gateway.ledger().into_iter();
-    let of_path = entries.filter(|entry| entry.method == "POST" && entry.path.ends_with(path));
-    of_path.map(|entry| entry.body).collect()
+    let posts = entries.filter(|entry| entry.method == "POST" && entry.path.ends_with(path));
+    posts.map(|entry| entry.body).collect()
 }
 
 #[tokio::test]
-async fn one_account_is_one_customer_and_its_number_is_kept_up() {
+async fn customer_is_created_once_and_its_tax_number_updated() {
     let (gateway, api) = start();
     let first = api.customer(&customer("529.982.247-25")).await.unwrap();
     assert_eq!(api.customer(&customer("52998224725")).await.unwrap(), first);
@@ -76,12 +76,12 @@ async fn one_account_is_one_customer_and_its_number_is_kept_up() {
 }
 
 #[tokio::test]
-async fn a_subscription_by_pix_and_by_boleto() {
+async fn subscription_by_pix_and_boleto_succeeds() {
     let (gateway, api) = start();
     let pix = subscription_input(&api, BillingType::Pix).await;
-    let made = api.subscribe(&pix).await.unwrap();
+    let created = api.subscribe(&pix).await.unwrap();
     assert_eq!(
-        (made.value, made.cycle.as_str(), made.deleted),
+        (created.value, created.cycle.as_str(), created.deleted),
         (Some(Cents(9_790)), "MONTHLY", false)
     );
     let sent = &posted(&gateway, "/subscriptions")[0];
@@ -91,9 +91,9 @@ async fn a_subscription_by_pix_and_by_boleto() {
     );
     assert_eq!(sent["externalReference"], json!(pix.reference));
     assert!(sent.get("creditCard").is_none() && sent.get("remoteIp").is_none());
-    assert_eq!(api.find(pix.reference).await.unwrap(), Some(made.clone()));
+    assert_eq!(api.find(pix.reference).await.unwrap(), Some(created.clone()));
     assert_eq!(api.find(SubscriptionId(Uuid::from_u128(1))).await.unwrap(), None);
-    let data = api.first_payment(&made.id, BillingType::Pix).await;
+    let data = api.first_payment(&created.id, BillingType::Pix).await;
     let payment = data.payment.unwrap();
     assert!(data.pix_qr_code.is_some() && data.pix_payload.is_some() && data.pix_expires_at.is_some());
     assert_eq!(
@@ -102,48 +102,48 @@ async fn a_subscription_by_pix_and_by_boleto() {
     );
     assert_eq!(api.payment(&payment.id).await.unwrap(), Some(payment.clone()));
     assert_eq!(api.payment("pay_none").await.unwrap(), None);
-    assert_eq!(api.payments(&made.id).await.unwrap(), [payment]);
+    assert_eq!(api.payments(&created.id).await.unwrap(), [payment]);
 
-    api.change(&made.id, Cents(297_000), Cycle::Yearly).await.unwrap();
-    let changed = api.subscription(&made.id).await.unwrap().unwrap();
+    api.change(&created.id, Cents(297_000), Cycle::Yearly).await.unwrap();
+    let changed = api.subscription(&created.id).await.unwrap().unwrap();
     assert_eq!(
         (changed.value, changed.cycle.as_str()),
         (Some(Cents(297_000)), "YEARLY")
     );
-    assert_eq!(api.payments(&made.id).await.unwrap()[0].value, Some(Cents(297_000)));
+    assert_eq!(api.payments(&created.id).await.unwrap()[0].value, Some(Cents(297_000)));
     for _ in 0..2 {
-        api.cancel(&made.id).await.unwrap();
+        api.cancel(&created.id).await.unwrap();
     }
     assert!(
-        api.subscription(&made.id)
+        api.subscription(&created.id)
             .await
             .unwrap()
-            .is_none_or(|known| known.deleted)
+            .is_none_or(|subscription| subscription.deleted)
     );
     assert_eq!(api.find(pix.reference).await.unwrap(), None);
 
     let mut boleto = subscription_input(&api, BillingType::Boleto).await;
     boleto.reference = SubscriptionId(Uuid::from_u128(10));
-    let made = api.subscribe(&boleto).await.unwrap();
-    let data = api.first_payment(&made.id, BillingType::Boleto).await;
+    let created = api.subscribe(&boleto).await.unwrap();
+    let data = api.first_payment(&created.id, BillingType::Boleto).await;
     assert!(data.boleto_line.is_some() && data.payment.unwrap().bank_slip_url.is_some());
 }
 
 #[tokio::test]
-async fn the_first_payment_is_waited_for() {
+async fn first_payment_is_polled_until_it_exists() {
     let (gateway, api) = start();
     gateway.set_options(|options| options.first_charge_after_ms = 600);
-    let made = api
+    let created = api
         .subscribe(&subscription_input(&api, BillingType::Pix).await)
         .await
         .unwrap();
-    assert!(api.first_payment(&made.id, BillingType::Pix).await.payment.is_some());
+    assert!(api.first_payment(&created.id, BillingType::Pix).await.payment.is_some());
     gateway.set_options(|options| options.first_charge_after_ms = 3_600_000);
-    assert!(api.first_payment(&made.id, BillingType::Pix).await.payment.is_none());
+    assert!(api.first_payment(&created.id, BillingType::Pix).await.payment.is_none());
 }
 
 #[tokio::test]
-async fn faults_say_what_may_have_happened() {
+async fn subscribe_error_says_whether_it_may_have_happened() {
     let (gateway, api) = start();
     let pix = subscription_input(&api, BillingType::Pix).await;
     let status = |http_status: u16| {
@@ -152,10 +152,10 @@ async fn faults_say_what_may_have_happened() {
             json!({ "errors": [{ "code": "invalid_x", "description": "4111111111111111 não." }] }),
         )
     };
-    let short = api
+    let short_timeouts = api
         .clone()
         .timeouts(Duration::from_millis(300), Duration::from_millis(300));
-    for (kind, wanted) in [
+    for (kind, expected) in [
         (status(400), "Refused"),
         (status(401), "NotDone"),
         (status(429), "NotDone"),
@@ -167,24 +167,27 @@ async fn faults_say_what_may_have_happened() {
         (FaultKind::Hang { ms: 1_500 }, "Unanswered"),
     ] {
         gateway.script(vec![Fault::new(kind.clone()).on("POST", "/subscriptions")]);
-        let fault = short.subscribe(&pix).await.unwrap_err();
-        let shown = format!("{fault:?}");
+        let error = short_timeouts.subscribe(&pix).await.unwrap_err();
+        let shown = format!("{error:?}");
         assert!(
-            shown.starts_with(wanted) && !shown.contains("4111"),
+            shown.starts_with(expected) && !shown.contains("4111"),
             "{kind:?}: {shown}"
         );
     }
-    let wrong = self::api(&gateway, "wrong").subscribe(&pix).await.unwrap_err();
-    assert!(matches!(wrong, PaymentGatewayError::NotDone(_)), "{wrong:?}");
-    let nobody = PaymentApi::new(Http::new().unwrap(), None, None).unwrap();
-    assert_eq!(nobody.subscribe(&pix).await, Err(PaymentGatewayError::NotConfigured));
+    let wrong_key = self::api(&gateway, "wrong").subscribe(&pix).await.unwrap_err();
+    assert!(matches!(wrong_key, PaymentGatewayError::NotDone(_)), "{wrong_key:?}");
+    let unconfigured = PaymentApi::new(Http::new().unwrap(), None, None).unwrap();
+    assert_eq!(
+        unconfigured.subscribe(&pix).await,
+        Err(PaymentGatewayError::NotConfigured)
+    );
     drop(gateway);
-    let gone = api.subscribe(&pix).await.unwrap_err();
+    let unreachable = api.subscribe(&pix).await.unwrap_err();
     assert!(
         matches!(
-            gone,
+            unreachable,
             PaymentGatewayError::NotDone(_) | PaymentGatewayError::Unanswered(_)
         ),
-        "{gone:?}"
+        "{unreachable:?}"
     );
 }

@@ -24,16 +24,16 @@ use time::OffsetDateTime;
 const NOW: i64 = 1_767_323_045;
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// A clock that is set by hand.
-struct Hand(AtomicI64);
+/// A clock that the test advances.
+struct ManualClock(AtomicI64);
 
-impl Clock for Hand {
+impl Clock for ManualClock {
     fn now(&self) -> OffsetDateTime {
         OffsetDateTime::from_unix_timestamp(self.0.load(Ordering::Relaxed)).unwrap()
     }
 }
 
-impl Hand {
+impl ManualClock {
     fn advance(&self, seconds: i64) {
         self.0.fetch_add(seconds, Ordering::Relaxed);
     }
@@ -77,7 +77,7 @@ impl Signer {
         }
     }
 
-    fn published(&self, kid: &str) -> Value {
+    fn public_jwk(&self, kid: &str) -> Value {
         let mut jwk = json!(Jwk::from_encoding_key(&self.key, self.algorithm).unwrap());
         jwk["kid"] = json!(kid);
         jwk["use"] = json!("sig");
@@ -113,10 +113,10 @@ fn key_set(keys: &[Value]) -> Reply {
     Reply::http("200 OK", json!({ "keys": keys }).to_string())
 }
 
-/// A provider, a verifier that asks it, and the verifier's clock.
-fn rig(reply: Reply) -> (RawServer, Arc<JwksVerifier>, Arc<Hand>) {
+/// Starts a provider, and returns it with a verifier that uses it and the verifier's clock.
+fn start_provider(reply: Reply) -> (RawServer, Arc<JwksVerifier>, Arc<ManualClock>) {
     let server = RawServer::replying(vec![reply]).unwrap();
-    let clock = Arc::new(Hand(AtomicI64::new(NOW)));
+    let clock = Arc::new(ManualClock(AtomicI64::new(NOW)));
     let url = format!("{}/.well-known/jwks.json", server.origin());
     let verifier = JwksVerifier::new(Http::new().unwrap(), &url, expected(), clock.clone()).unwrap();
     (server, Arc::new(verifier), clock)
@@ -132,14 +132,14 @@ fn unsigned(header: &Value, claims: &Value) -> String {
 }
 
 #[tokio::test]
-async fn every_algorithm_of_the_list_proves_a_session() {
+async fn token_of_every_accepted_algorithm_is_verified() {
     let signers = [Signer::rsa(), Signer::ec(), Signer::ed()];
-    let published: Vec<Value> = signers
+    let key_list: Vec<Value> = signers
         .iter()
         .zip(["a", "b", "c"])
-        .map(|(key, kid)| key.published(kid))
+        .map(|(key, kid)| key.public_jwk(kid))
         .collect();
-    let (server, verifier, _) = rig(key_set(&published));
+    let (server, verifier, _) = start_provider(key_set(&key_list));
     for (signer, kid) in signers.iter().zip(["a", "b", "c"]) {
         let session = verifier.verify(&signer.token(Some(kid), json!({}))).await.unwrap();
         assert_eq!(
@@ -155,10 +155,10 @@ async fn every_algorithm_of_the_list_proves_a_session() {
 }
 
 #[tokio::test]
-async fn claims_that_speak_against_a_token_refuse_it() {
+async fn token_with_invalid_claim_is_rejected() {
     let signer = Signer::ec();
-    let (_server, verifier, _) = rig(key_set(&[signer.published("a")]));
-    for bad in [
+    let (_server, verifier, _) = start_provider(key_set(&[signer.public_jwk("a")]));
+    for invalid in [
         json!({ "aud": "other" }),
         json!({ "iss": "https://other.example" }),
         json!({ "exp": NOW - 2 }),
@@ -167,17 +167,17 @@ async fn claims_that_speak_against_a_token_refuse_it() {
         json!({ "nbf": NOW + 60 }),
         json!({ "role": "service_role" }),
     ] {
-        let result = verifier.verify(&signer.token(Some("a"), bad.clone())).await;
-        assert!(is_invalid(&result), "{bad}: {result:?}");
+        let result = verifier.verify(&signer.token(Some("a"), invalid.clone())).await;
+        assert!(is_invalid(&result), "{invalid}: {result:?}");
     }
 }
 
 #[tokio::test]
-async fn forged_tokens_are_refused() {
+async fn forged_token_is_rejected() {
     let (rsa, ec) = (Signer::rsa(), Signer::ec());
-    let (server, verifier, _) = rig(key_set(&[rsa.published("r"), ec.published("e")]));
+    let (server, verifier, _) = start_provider(key_set(&[rsa.public_jwk("r"), ec.public_jwk("e")]));
     let public = RSA.public_key().as_ref().to_vec();
-    let modulus = rsa.published("r")["n"].as_str().unwrap().to_owned();
+    let modulus = rsa.public_jwk("r")["n"].as_str().unwrap().to_owned();
     let header = |algorithm| Header {
         kid: Some("r".into()),
         ..Header::new(algorithm)
@@ -191,9 +191,9 @@ async fn forged_tokens_are_refused() {
         .unwrap()
     };
     let foreign = Signer::ec();
-    // The token's own key, and an address of one: neither is looked at.
-    let brought = Header {
-        jwk: Some(serde_json::from_value(foreign.published("e")).unwrap()),
+    // A key and a key URL in the token's header: the verifier ignores both.
+    let with_own_key = Header {
+        jwk: Some(serde_json::from_value(foreign.public_jwk("e")).unwrap()),
         jku: Some(format!("{}/mine.json", server.origin())),
         kid: Some("e".into()),
         ..Header::new(Algorithm::ES256)
@@ -219,7 +219,7 @@ async fn forged_tokens_are_refused() {
         ("another key", foreign.token(Some("e"), json!({}))),
         (
             "its own key",
-            encode(&brought, &claims(json!({})), &foreign.key).unwrap(),
+            encode(&with_own_key, &claims(json!({})), &foreign.key).unwrap(),
         ),
         (
             "critical extensions",
@@ -236,18 +236,18 @@ async fn forged_tokens_are_refused() {
         ),
         ("nothing", "..".into()),
     ];
-    for (what, token) in forged {
+    for (case, token) in forged {
         let result = verifier.verify(&token).await;
-        assert!(is_invalid(&result), "{what}: {result:?}");
+        assert!(is_invalid(&result), "{case}: {result:?}");
     }
     assert!(verifier.verify(&good).await.is_ok());
-    assert_eq!(server.heads().len(), 1, "none of them is worth a second fetch");
+    assert_eq!(server.heads().len(), 1, "no forged token causes a second fetch");
 }
 
 #[tokio::test]
-async fn a_flood_of_unknown_keys_fetches_once_a_minute() {
+async fn flood_of_unknown_keys_fetches_once_per_minute() {
     let signer = Signer::ec();
-    let (server, verifier, clock) = rig(key_set(&[signer.published("a")]));
+    let (server, verifier, clock) = start_provider(key_set(&[signer.public_jwk("a")]));
     let flood = || async {
         let calls = (0..50).map(|number| {
             let (verifier, token) = (
@@ -261,7 +261,7 @@ async fn a_flood_of_unknown_keys_fetches_once_a_minute() {
     assert!(verifier.verify(&signer.token(Some("a"), json!({}))).await.is_ok());
     assert_eq!(server.heads().len(), 1);
     flood().await;
-    assert_eq!(server.heads().len(), 2, "together they wait for one fetch");
+    assert_eq!(server.heads().len(), 2, "all requests wait for one fetch");
     clock.advance(59);
     flood().await;
     assert_eq!(server.heads().len(), 2);
@@ -273,23 +273,26 @@ async fn a_flood_of_unknown_keys_fetches_once_a_minute() {
 }
 
 #[tokio::test]
-async fn a_new_key_is_found_and_a_withdrawn_one_ceases_to_count() {
+async fn new_key_is_accepted_and_revoked_key_is_rejected() {
     let (old, new) = (Signer::ec(), Signer::ed());
-    let (server, verifier, clock) = rig(key_set(&[old.published("old")]));
+    let (server, verifier, clock) = start_provider(key_set(&[old.public_jwk("old")]));
     let (by_old, by_new) = (old.token(Some("old"), json!({})), new.token(Some("new"), json!({})));
     assert!(verifier.verify(&by_old).await.is_ok());
-    // That the keys were just fetched for the first time keeps nobody out.
-    server.answer(key_set(&[old.published("old"), new.published("new")]));
+    // The first fetch does not count for the interval, so the new key is fetched at once.
+    server.answer(key_set(&[old.public_jwk("old"), new.public_jwk("new")]));
     assert!(verifier.verify(&by_new).await.is_ok());
     assert!(verifier.verify(&by_old).await.is_ok());
     assert_eq!(server.heads().len(), 2);
-    // Ten minutes on, the keys are looked at again, beside the token that showed their age.
-    server.answer(key_set(&[new.published("new")]));
+    // After ten minutes the next token starts a refresh in the background and is still accepted.
+    server.answer(key_set(&[new.public_jwk("new")]));
     clock.advance(600);
     assert!(verifier.verify(&by_old).await.is_ok());
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while !is_invalid(&verifier.verify(&by_old).await) {
-        assert!(std::time::Instant::now() < deadline, "the withdrawn key still counts");
+        assert!(
+            std::time::Instant::now() < deadline,
+            "the revoked key is still accepted"
+        );
         tokio::task::yield_now().await;
     }
     assert!(verifier.verify(&by_new).await.is_ok());
@@ -297,9 +300,9 @@ async fn a_new_key_is_found_and_a_withdrawn_one_ceases_to_count() {
 }
 
 #[tokio::test]
-async fn while_the_provider_is_down_the_old_keys_count() {
+async fn cached_keys_stay_valid_while_provider_is_down() {
     let signer = Signer::ec();
-    let (server, verifier, clock) = rig(key_set(&[signer.published("a")]));
+    let (server, verifier, clock) = start_provider(key_set(&[signer.public_jwk("a")]));
     let good = signer.token(Some("a"), json!({}));
     assert!(verifier.verify(&good).await.is_ok());
     let broken = [
@@ -315,13 +318,13 @@ async fn while_the_provider_is_down_the_old_keys_count() {
         assert!(is_invalid(&verifier.verify(&signer.token(Some("b"), json!({}))).await));
         assert!(verifier.verify(&good).await.is_ok());
     }
-    assert_eq!(server.heads().len(), 6, "every fault was met");
+    assert_eq!(server.heads().len(), 6, "every fault was injected");
 }
 
 #[tokio::test]
-async fn without_any_keys_nothing_can_be_said() {
+async fn verifier_without_keys_is_unavailable() {
     let signer = Signer::ec();
-    let (server, verifier, _) = rig(Reply::http("503 Service Unavailable", ""));
+    let (server, verifier, _) = start_provider(Reply::http("503 Service Unavailable", ""));
     let good = signer.token(Some("a"), json!({}));
     for _ in 0..3 {
         assert!(matches!(
@@ -330,54 +333,57 @@ async fn without_any_keys_nothing_can_be_said() {
         ));
     }
     assert_eq!(server.heads().len(), 1);
-    let never = verifier
+    let unsigned_result = verifier
         .verify(&unsigned(&json!({ "alg": "none" }), &claims(json!({}))))
         .await;
-    assert!(is_invalid(&never), "that much can be said");
+    assert!(
+        is_invalid(&unsigned_result),
+        "an unsigned token is invalid without any keys"
+    );
 }
 
 #[tokio::test]
 async fn first_key_fetch_is_repeated_with_exponential_backoff() {
     let signer = Signer::ec();
-    let (server, verifier, clock) = rig(Reply::http("503 Service Unavailable", ""));
+    let (server, verifier, clock) = start_provider(Reply::http("503 Service Unavailable", ""));
     let good = signer.token(Some("a"), json!({}));
     assert!(verifier.verify(&good).await.is_err());
-    for (fetches, pause) in [1, 2, 4, 8, 16, 30, 30].into_iter().enumerate() {
-        clock.advance(pause - 1);
+    for (fetches, delay) in [1, 2, 4, 8, 16, 30, 30].into_iter().enumerate() {
+        clock.advance(delay - 1);
         assert!(verifier.verify(&good).await.is_err());
         assert_eq!(
             server.heads().len(),
             fetches + 1,
-            "no fetch before {pause} s have passed"
+            "no fetch before {delay} s have passed"
         );
         clock.advance(1);
         assert!(verifier.verify(&good).await.is_err());
-        assert_eq!(server.heads().len(), fetches + 2, "a fetch after {pause} s");
+        assert_eq!(server.heads().len(), fetches + 2, "a fetch after {delay} s");
     }
-    server.answer(key_set(&[signer.published("a")]));
+    server.answer(key_set(&[signer.public_jwk("a")]));
     clock.advance(30);
     assert!(verifier.verify(&good).await.is_ok());
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_does_not_take_the_fetch_along() {
+async fn dropped_verification_does_not_cancel_the_fetch() {
     let signer = Signer::ec();
-    let (server, verifier, _) = rig(key_set(&[signer.published("a")]));
+    let (server, verifier, _) = start_provider(key_set(&[signer.public_jwk("a")]));
     let good = signer.token(Some("a"), json!({}));
-    // Polled once, so that the fetch has begun, then dropped.
-    let mut gone = verifier.verify(&good);
-    assert!(futures_util::poll!(&mut gone).is_pending());
-    drop(gone);
+    // Polled once, so that the fetch has started, then dropped.
+    let mut dropped = verifier.verify(&good);
+    assert!(futures_util::poll!(&mut dropped).is_pending());
+    drop(dropped);
     assert!(verifier.verify(&good).await.is_ok());
     assert_eq!(server.heads().len(), 1);
 }
 
 #[tokio::test]
-async fn one_secret_proves_hs256_alone() {
-    let clock = Arc::new(Hand(AtomicI64::new(NOW)));
-    let made = |secret: &str| Hs256Verifier::new(&SecretString::from(secret), expected(), clock.clone());
-    assert!(made("too short").is_err_and(|error| !error.contains("too short")));
-    let verifier = made(SECRET).unwrap();
+async fn hs256_verifier_accepts_only_hs256() {
+    let clock = Arc::new(ManualClock(AtomicI64::new(NOW)));
+    let verifier_for = |secret: &str| Hs256Verifier::new(&SecretString::from(secret), expected(), clock.clone());
+    assert!(verifier_for("too short").is_err_and(|error| !error.contains("too short")));
+    let verifier = verifier_for(SECRET).unwrap();
     let signed = |algorithm, secret: &str, changes| {
         encode(
             &Header::new(algorithm),
@@ -388,7 +394,7 @@ async fn one_secret_proves_hs256_alone() {
     };
     let good = signed(Algorithm::HS256, SECRET, json!({}));
     assert_eq!(verifier.verify(&good).await.unwrap().email, "ana@example.com");
-    for (what, bad) in [
+    for (case, token) in [
         (
             "another secret",
             signed(Algorithm::HS256, &SECRET.replace('0', "1"), json!({})),
@@ -401,7 +407,7 @@ async fn one_secret_proves_hs256_alone() {
         ),
         ("ES256", Signer::ec().token(None, json!({}))),
     ] {
-        assert!(is_invalid(&verifier.verify(&bad).await), "{what}");
+        assert!(is_invalid(&verifier.verify(&token).await), "{case}");
     }
     clock.advance(3601);
     assert!(verifier.verify(&good).await.is_ok(), "within the leeway");

@@ -7,10 +7,10 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt as _;
-use recado_domain::webhooks::{AttemptOutcome, DeliveryGateway as _, DeliveryRequest, Failure};
+use recado_domain::webhooks::{AttemptOutcome, DeliveryFailure, DeliveryGateway as _, DeliveryRequest};
 use recado_gateways::webhooks::WebhookClient;
 use recado_simulators::fault::{Fault, FaultKind};
-use recado_simulators::raw::{ANYWHERE, RawServer, Reply, closed_address};
+use recado_simulators::raw::{ANY_FREE_PORT, RawServer, Reply, closed_address};
 use recado_simulators::receiver::{Receiver, ReceiverOptions};
 use serde_json::{Value, json};
 
@@ -70,13 +70,13 @@ fn status(http_status: u16, retry_after_s: Option<u32>) -> FaultKind {
 }
 
 #[tokio::test]
-async fn the_published_library_accepts_what_arrives() {
+async fn delivery_verifies_with_standard_webhooks_library() {
     let receiver = receiver();
     let request = request(&receiver.url("/hooks/1?a=b"), "msg_1");
     assert_eq!(client().deliver(&request).await, answered(200));
-    let came = receiver.deliveries().remove(0);
-    assert_eq!((came.path.as_str(), came.id()), ("/hooks/1", Some("msg_1")));
-    assert_eq!(came.body, request.body, "byte for byte");
+    let received = receiver.deliveries().remove(0);
+    assert_eq!((received.path.as_str(), received.id()), ("/hooks/1", Some("msg_1")));
+    assert_eq!(received.body, request.body, "the body is unchanged");
     for (name, value) in [
         ("content-type", "application/json"),
         ("user-agent", concat!("Recado-Webhooks/", env!("CARGO_PKG_VERSION"))),
@@ -84,23 +84,23 @@ async fn the_published_library_accepts_what_arrives() {
         ("webhook-signature", &request.signatures),
         ("content-length", &request.body.len().to_string()),
     ] {
-        assert_eq!(came.header(name), Some(value), "{name}");
+        assert_eq!(received.header(name), Some(value), "{name}");
     }
     for unwanted in ["cookie", "authorization", "accept-encoding", "transfer-encoding"] {
-        assert_eq!(came.header(unwanted), None);
+        assert_eq!(received.header(unwanted), None);
     }
-    came.verify(&format!("whsec_{}", STANDARD.encode(KEY))).unwrap();
-    came.verify(&hex::encode([7; 32])).unwrap_err();
-    // One changed byte, and the receiver says so.
+    received.verify(&format!("whsec_{}", STANDARD.encode(KEY))).unwrap();
+    received.verify(&hex::encode([7; 32])).unwrap_err();
+    // The receiver rejects a body with one changed byte.
     let mut changed = request;
     changed.body[0] = b'[';
     assert_eq!(client().deliver(&changed).await, answered(401));
 }
 
 #[tokio::test]
-async fn whatever_status_is_answered_is_told() {
+async fn delivery_reports_response_status_and_delay() {
     let receiver = receiver();
-    let wait = AttemptOutcome::Answered {
+    let throttled = AttemptOutcome::Answered {
         status: 429,
         retry_after: Some(Duration::from_secs(120)),
     };
@@ -108,18 +108,18 @@ async fn whatever_status_is_answered_is_told() {
         (status(204, None), answered(204)),
         (status(410, None), answered(410)),
         (status(500, None), answered(500)),
-        (status(429, Some(120)), wait),
+        (status(429, Some(120)), throttled),
         (FaultKind::AcceptThenStatus500, answered(500)),
         (FaultKind::GarbageJson, answered(200)),
     ] {
         receiver.script(vec![Fault::new(kind.clone())]);
-        let got = client().deliver(&request(&receiver.url("/x"), "msg_1")).await;
-        assert_eq!(got, outcome, "{kind:?}");
+        let actual = client().deliver(&request(&receiver.url("/x"), "msg_1")).await;
+        assert_eq!(actual, outcome, "{kind:?}");
     }
 }
 
 #[tokio::test]
-async fn redirects_are_told_and_not_followed() {
+async fn delivery_reports_redirects_without_following() {
     let (receiver, canary) = (
         receiver(),
         RawServer::replying(vec![Reply::http("200 OK", "caught")]).unwrap(),
@@ -131,8 +131,8 @@ async fn redirects_are_told_and_not_followed() {
             "file:///etc/passwd".into(),
         ] {
             receiver.script(vec![Fault::new(FaultKind::Redirect { http_status, location })]);
-            let got = client().deliver(&request(&receiver.url("/x"), "msg_1")).await;
-            assert_eq!(got, answered(http_status));
+            let outcome = client().deliver(&request(&receiver.url("/x"), "msg_1")).await;
+            assert_eq!(outcome, answered(http_status));
         }
     }
     assert_eq!(canary.connections(), 0);
@@ -141,70 +141,70 @@ async fn redirects_are_told_and_not_followed() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_told_apart() {
+async fn delivery_without_usable_response_reports_its_failure() {
     let receiver = receiver();
     let client = client().timeout(SHORT);
     for (kind, failure) in [
-        (FaultKind::Hang { ms: 60_000 }, Failure::TimedOut),
-        (FaultKind::Drip { ms: 200 }, Failure::TimedOut),
-        (FaultKind::AcceptThenReset, Failure::Broken),
-        (FaultKind::AcceptThenBreakOff, Failure::Broken),
+        (FaultKind::Hang { ms: 60_000 }, DeliveryFailure::TimedOut),
+        (FaultKind::Drip { ms: 200 }, DeliveryFailure::TimedOut),
+        (FaultKind::AcceptThenReset, DeliveryFailure::Broken),
+        (FaultKind::AcceptThenBreakOff, DeliveryFailure::Broken),
     ] {
         receiver.script(vec![Fault::new(kind.clone())]);
-        let begun = Instant::now();
-        let got = client.deliver(&request(&receiver.url("/x"), "msg_1")).await;
-        assert_eq!(got, AttemptOutcome::Unreachable(failure), "{kind:?}");
+        let started = Instant::now();
+        let outcome = client.deliver(&request(&receiver.url("/x"), "msg_1")).await;
+        assert_eq!(outcome, AttemptOutcome::Unreachable(failure), "{kind:?}");
         assert!(
-            begun.elapsed() < Duration::from_secs(30),
+            started.elapsed() < Duration::from_secs(30),
             "{kind:?}: {:?}",
-            begun.elapsed()
+            started.elapsed()
         );
     }
-    assert_eq!(receiver.count(), 4, "each was sent once");
-    let line = |text: &str| Reply::bytes(text);
+    assert_eq!(receiver.count(), 4, "each request was sent once");
+    let raw = |text: &str| Reply::bytes(text);
     let replies = [
-        (line("SMTP ready\r\n\r\n"), Failure::Broken),
+        (raw("SMTP ready\r\n\r\n"), DeliveryFailure::Broken),
         (
-            line("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"),
-            Failure::TimedOut,
+            raw("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"),
+            DeliveryFailure::TimedOut,
         ),
         (
             Reply::endless("HTTP/1.1 200 OK\r\n", "x-a: bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\r\n"),
-            Failure::Broken,
+            DeliveryFailure::Broken,
         ),
         (
             Reply::endless("HTTP/1.1 200 OK\r\nx: ", "b".repeat(1000)),
-            Failure::Broken,
+            DeliveryFailure::Broken,
         ),
         (
             Reply::endless(String::new(), "HTTP/1.1 103 Early Hints\r\n\r\n"),
-            Failure::TimedOut,
+            DeliveryFailure::TimedOut,
         ),
     ];
     for (reply, failure) in replies {
         let server = RawServer::replying(vec![reply]).unwrap();
-        let got = client.deliver(&request(server.origin(), "msg_1")).await;
-        assert_eq!(got, AttemptOutcome::Unreachable(failure), "{:?}", server.heads());
+        let outcome = client.deliver(&request(server.origin(), "msg_1")).await;
+        assert_eq!(outcome, AttemptOutcome::Unreachable(failure), "{:?}", server.heads());
     }
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_left_after_its_status() {
+async fn delivery_stops_reading_an_endless_response() {
     let receiver = receiver();
     receiver.script(vec![Fault::new(FaultKind::Flood { bytes: 10 << 30 })]);
-    let begun = Instant::now();
-    let got = client().deliver(&request(&receiver.url("/x"), "msg_1")).await;
-    assert_eq!(got, answered(200));
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-    // The same, declared.
+    let started = Instant::now();
+    let outcome = client().deliver(&request(&receiver.url("/x"), "msg_1")).await;
+    assert_eq!(outcome, answered(200));
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    // The same with a declared length.
     let server = RawServer::replying(vec![Reply::bytes(
         "HTTP/1.1 503 No\r\nRetry-After: Fri, 31 Dec 1999 23:59:59 GMT\r\nContent-Length: 10737418240\r\n\r\n",
     )])
     .unwrap();
-    let got = client().deliver(&request(server.origin(), "msg_1")).await;
+    let outcome = client().deliver(&request(server.origin(), "msg_1")).await;
     let retry_after = Some(Duration::ZERO);
     assert_eq!(
-        got,
+        outcome,
         AttemptOutcome::Answered {
             status: 503,
             retry_after
@@ -213,43 +213,43 @@ async fn an_endless_answer_is_left_after_its_status() {
 }
 
 #[tokio::test]
-async fn where_nobody_is_reached_it_says_why() {
-    let closed = closed_address(ANYWHERE).unwrap();
+async fn unreachable_endpoint_reports_its_failure() {
+    let closed = closed_address(ANY_FREE_PORT).unwrap();
     let dns = Dns::default()
-        .knows("private.example", &[&["10.0.0.1"]])
-        .knows("silent.example", &[&[]]);
+        .with_answers("private.example", &[&["10.0.0.1"]])
+        .with_answers("silent.example", &[&[]]);
     let client = WebhookClient::new(egress(&["127.0.0.0/8"], dns));
-    let plain = receiver();
+    let plain_http = receiver();
     for (url, failure) in [
-        ("http://10.0.0.1/".into(), Failure::Refused),
-        ("https://ana:senha@hooks.example/".into(), Failure::Refused),
-        ("ftp://hooks.example/".into(), Failure::Refused),
-        ("http://private.example/".into(), Failure::Refused),
-        ("http://unknown.example/".into(), Failure::Resolution),
-        ("http://silent.example/".into(), Failure::Resolution),
-        (format!("http://{closed}/"), Failure::Connection),
-        (plain.url("/").replace("http:", "https:"), Failure::Tls),
+        ("http://10.0.0.1/".into(), DeliveryFailure::Refused),
+        ("https://ana:senha@hooks.example/".into(), DeliveryFailure::Refused),
+        ("ftp://hooks.example/".into(), DeliveryFailure::Refused),
+        ("http://private.example/".into(), DeliveryFailure::Refused),
+        ("http://unknown.example/".into(), DeliveryFailure::Resolution),
+        ("http://silent.example/".into(), DeliveryFailure::Resolution),
+        (format!("http://{closed}/"), DeliveryFailure::Connection),
+        (plain_http.url("/").replace("http:", "https:"), DeliveryFailure::Tls),
     ] {
-        let got = client.deliver(&request(&url, "msg_1")).await;
-        assert_eq!(got, AttemptOutcome::Unreachable(failure), "{url}");
+        let outcome = client.deliver(&request(&url, "msg_1")).await;
+        assert_eq!(outcome, AttemptOutcome::Unreachable(failure), "{url}");
     }
 }
 
 #[tokio::test]
-async fn without_a_list_this_machine_is_out_of_reach() {
+async fn delivery_to_this_machine_requires_an_allow_list() {
     let receiver = receiver();
     let client = WebhookClient::new(egress(&[], Dns::default()));
-    let got = client.deliver(&request(&receiver.url("/x"), "msg_1")).await;
-    assert_eq!(got, AttemptOutcome::Unreachable(Failure::Refused));
+    let outcome = client.deliver(&request(&receiver.url("/x"), "msg_1")).await;
+    assert_eq!(outcome, AttemptOutcome::Unreachable(DeliveryFailure::Refused));
     assert_eq!(receiver.count(), 0);
 }
 
 #[tokio::test]
-async fn many_deliveries_share_few_connections() {
+async fn deliveries_share_connections() {
     let server = RawServer::replying(vec![Reply::http("200 OK", "{}")]).unwrap();
     let (client, url) = (client(), server.origin().to_owned());
-    let deliveries = (0..1000).map(|at| {
-        let (client, request) = (client.clone(), request(&url, &format!("msg_{at}")));
+    let deliveries = (0..1000).map(|number| {
+        let (client, request) = (client.clone(), request(&url, &format!("msg_{number}")));
         async move { client.deliver(&request).await }
     });
     let outcomes: Vec<AttemptOutcome> = futures_util::stream::iter(deliveries)

@@ -8,13 +8,13 @@ use recado_domain::templates::{ButtonKind, ButtonValue, Category, ParameterForma
 use recado_domain::whatsapp::{Addressee, OutboundTemplate, OutboundText, WhatsappCredentials, WhatsappGateway};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
-use recado_simulators::raw::{ANYWHERE, closed_address};
+use recado_simulators::raw::{ANY_FREE_PORT, closed_address};
 use recado_simulators::whatsapp::{Approval, Whatsapp, WhatsappFault, WhatsappFaultKind, WhatsappOptions};
 use secrecy::SecretString;
 use serde_json::json;
 use uuid::Uuid;
 
-pub(crate) fn platform() -> Whatsapp {
+pub(crate) fn start_simulator() -> Whatsapp {
     let options = WhatsappOptions {
         template_approval: Approval::Manual,
         ..WhatsappOptions::default()
@@ -74,15 +74,15 @@ pub(crate) fn submission() -> TemplateSubmission {
     }
 }
 
-async fn sent(platform: &Whatsapp) -> SendOutcome {
-    api(Some(&platform.base_url()))
+async fn send_message(simulator: &Whatsapp) -> SendOutcome {
+    api(Some(&simulator.base_url()))
         .send_template(&credentials("token"), &message())
         .await
 }
 
-/// With a short time limit where it is meant to run out.
-fn patient(platform: &Whatsapp, kind: &WhatsappFaultKind) -> CloudApi {
-    let api = api(Some(&platform.base_url()));
+/// A client, with a short timeout if the fault is a hang.
+fn api_for_fault(simulator: &Whatsapp, kind: &WhatsappFaultKind) -> CloudApi {
+    let api = api(Some(&simulator.base_url()));
     if matches!(kind, WhatsappFaultKind::Hang { .. }) {
         api.timeout(Duration::from_secs(1))
     } else {
@@ -90,32 +90,32 @@ fn patient(platform: &Whatsapp, kind: &WhatsappFaultKind) -> CloudApi {
     }
 }
 
-/// The outcome of a send that meets a fault; whatever it is, exactly one request came.
-async fn faulted(kind: WhatsappFaultKind) -> SendOutcome {
-    let platform = platform();
-    let api = patient(&platform, &kind);
-    platform.script(vec![WhatsappFault::send(kind)]);
+/// Sends a message that meets a fault, asserts that exactly one request was made, and returns the outcome.
+async fn outcome_of_fault(kind: WhatsappFaultKind) -> SendOutcome {
+    let simulator = start_simulator();
+    let api = api_for_fault(&simulator, &kind);
+    simulator.script(vec![WhatsappFault::send(kind)]);
     let outcome = api.send_template(&credentials("token"), &message()).await;
-    assert_eq!(platform.sends().len(), 1, "{outcome:?}");
+    assert_eq!(simulator.sends().len(), 1, "{outcome:?}");
     outcome
 }
 
 #[tokio::test]
-async fn a_message_is_accepted_with_its_ids() {
-    let platform = platform();
-    let SendOutcome::Accepted { message_id, wa_id } = sent(&platform).await else {
+async fn accepted_send_returns_message_id_and_wa_id() {
+    let simulator = start_simulator();
+    let SendOutcome::Accepted { message_id, wa_id } = send_message(&simulator).await else {
         panic!("not accepted")
     };
     assert!(message_id.starts_with("wamid."));
     assert!(wa_id.is_some());
-    let sends = platform.sends();
+    let sends = simulator.sends();
     assert_eq!(sends.len(), 1);
     assert_eq!(sends[0].request.path, "/v25.0/1065/messages");
     assert_eq!(sends[0].callback_data, Some(Uuid::from_u128(7).to_string()));
     assert_eq!(sends[0].parameters, ["Ana", "R$ 10,00", "860198"]);
 }
 
-fn words(to: Addressee) -> OutboundText {
+fn text_message(to: Addressee) -> OutboundText {
     OutboundText {
         message_id: MessageId(Uuid::from_u128(8)),
         to,
@@ -123,60 +123,60 @@ fn words(to: Addressee) -> OutboundText {
     }
 }
 
-type Fits = fn(&SendOutcome) -> bool;
+type OutcomeCheck = fn(&SendOutcome) -> bool;
 
 #[tokio::test]
-async fn a_text_goes_out_once_and_ends_as_a_template_does() {
-    let platform = platform();
-    let gateway = api(Some(&platform.base_url())).timeout(Duration::from_secs(1));
+async fn text_send_is_sent_once_and_maps_every_outcome() {
+    let simulator = start_simulator();
+    let gateway = api(Some(&simulator.base_url())).timeout(Duration::from_secs(1));
     let credentials = credentials("token");
-    let to_phone = words(Addressee::Phone("+5531988887777".into()));
+    let to_phone = text_message(Addressee::Phone("+5531988887777".into()));
     let outcome = gateway.send_text(&credentials, &to_phone).await;
     assert!(
         matches!(&outcome, SendOutcome::Accepted { wa_id: Some(id), .. } if id == "553188887777"),
         "{outcome:?}"
     );
     let outcome = gateway
-        .send_text(&credentials, &words(Addressee::User("BR.1".into())))
+        .send_text(&credentials, &text_message(Addressee::User("BR.1".into())))
         .await;
     assert!(
         matches!(outcome, SendOutcome::Accepted { wa_id: None, .. }),
         "{outcome:?}"
     );
-    let sends = platform.sends();
+    let sends = simulator.sends();
     assert_eq!(sends[0].request.body["text"]["body"], "Oi!");
     assert_eq!(sends[0].callback_data, Some(Uuid::from_u128(8).to_string()));
     assert_eq!(sends[1].request.body["recipient"], "BR.1");
     let error = |code| WhatsappFaultKind::error(code, "");
-    let ends: [(WhatsappFaultKind, Fits); 5] = [
-        (error(131_047), |end| {
-            matches!(end, SendOutcome::Failed { code: 131_047, .. })
+    let cases: [(WhatsappFaultKind, OutcomeCheck); 5] = [
+        (error(131_047), |outcome| {
+            matches!(outcome, SendOutcome::Failed { code: 131_047, .. })
         }),
-        (error(190), |end| {
-            matches!(end, SendOutcome::RunBlocked { code: 190, .. })
+        (error(190), |outcome| {
+            matches!(outcome, SendOutcome::RunBlocked { code: 190, .. })
         }),
-        (WhatsappFaultKind::Throttle, |end| {
-            matches!(end, SendOutcome::Throttled { .. })
+        (WhatsappFaultKind::Throttle, |outcome| {
+            matches!(outcome, SendOutcome::Throttled { .. })
         }),
-        (WhatsappFaultKind::Hang { ms: 60_000 }, |end| {
-            matches!(end, SendOutcome::Unknown { .. })
+        (WhatsappFaultKind::Hang { ms: 60_000 }, |outcome| {
+            matches!(outcome, SendOutcome::Unknown { .. })
         }),
-        (WhatsappFaultKind::GarbageJson, |end| {
-            matches!(end, SendOutcome::Unknown { .. })
+        (WhatsappFaultKind::GarbageJson, |outcome| {
+            matches!(outcome, SendOutcome::Unknown { .. })
         }),
     ];
-    for (position, (kind, fits)) in ends.into_iter().enumerate() {
-        platform.script(vec![WhatsappFault::send(kind.clone())]);
+    for (position, (kind, is_expected)) in cases.into_iter().enumerate() {
+        simulator.script(vec![WhatsappFault::send(kind.clone())]);
         let outcome = gateway.send_text(&credentials, &to_phone).await;
-        assert!(fits(&outcome), "{kind:?}: {outcome:?}");
-        assert_eq!(platform.sends().len(), position + 3);
+        assert!(is_expected(&outcome), "{kind:?}: {outcome:?}");
+        assert_eq!(simulator.sends().len(), position + 3);
     }
     let unset = api(None).send_text(&credentials, &to_phone).await;
     assert!(matches!(unset, SendOutcome::RunBlocked { code: 0, .. }), "{unset:?}");
 }
 
 #[tokio::test]
-async fn what_may_have_gone_out_is_unknown_and_sent_once() {
+async fn send_without_usable_response_is_unknown_and_sent_once() {
     for kind in [
         WhatsappFaultKind::Hang { ms: 60_000 },
         WhatsappFaultKind::AcceptThenReset,
@@ -185,14 +185,14 @@ async fn what_may_have_gone_out_is_unknown_and_sent_once() {
         WhatsappFaultKind::AnswerWithoutId,
         WhatsappFaultKind::error(131_000, ""),
     ] {
-        let outcome = faulted(kind.clone()).await;
+        let outcome = outcome_of_fault(kind.clone()).await;
         assert!(matches!(outcome, SendOutcome::Unknown { .. }), "{kind:?}: {outcome:?}");
     }
 }
 
 #[tokio::test]
-async fn throttling_keeps_its_code_and_wait() {
-    let outcome = faulted(WhatsappFaultKind::Throttle).await;
+async fn throttled_send_reports_code_and_delay() {
+    let outcome = outcome_of_fault(WhatsappFaultKind::Throttle).await;
     assert!(
         matches!(
             outcome,
@@ -204,7 +204,7 @@ async fn throttling_keeps_its_code_and_wait() {
         ),
         "{outcome:?}"
     );
-    let outcome = faulted(WhatsappFaultKind::RateLimited { retry_after_s: 7 }).await;
+    let outcome = outcome_of_fault(WhatsappFaultKind::RateLimited { retry_after_s: 7 }).await;
     let SendOutcome::Throttled {
         code: Some(80_007),
         retry_after: Some(wait),
@@ -215,7 +215,7 @@ async fn throttling_keeps_its_code_and_wait() {
     };
     assert_eq!(wait.whole_seconds(), 7);
     let pair = WhatsappFaultKind::error(131_056, "too many");
-    let outcome = faulted(pair).await;
+    let outcome = outcome_of_fault(pair).await;
     let expected = SendOutcome::Throttled {
         code: Some(131_056),
         message: "too many".into(),
@@ -225,26 +225,26 @@ async fn throttling_keeps_its_code_and_wait() {
 }
 
 #[tokio::test]
-async fn one_recipients_refusal_fails_that_one() {
+async fn rejection_of_one_recipient_fails_only_that_send() {
     let kind = WhatsappFaultKind::error(131_026, "Message undeliverable");
     let expected = SendOutcome::Failed {
         code: 131_026,
         message: "Message undeliverable".into(),
     };
-    assert_eq!(faulted(kind).await, expected);
+    assert_eq!(outcome_of_fault(kind).await, expected);
 }
 
 #[tokio::test]
-async fn what_concerns_every_message_blocks_the_run() {
-    let platform = platform();
-    let gateway = api(Some(&platform.base_url()));
+async fn rejection_of_every_send_blocks_the_run() {
+    let simulator = start_simulator();
+    let gateway = api(Some(&simulator.base_url()));
     let outcome = gateway.send_template(&credentials("expired"), &message()).await;
     assert!(
         matches!(outcome, SendOutcome::RunBlocked { code: 190, .. }),
         "{outcome:?}"
     );
-    platform.add_template(&json!({ "name": "other", "language": "pt_BR", "category": "UTILITY", "components": [] }));
-    let outcome = sent(&platform).await;
+    simulator.add_template(&json!({ "name": "other", "language": "pt_BR", "category": "UTILITY", "components": [] }));
+    let outcome = send_message(&simulator).await;
     assert!(
         matches!(outcome, SendOutcome::RunBlocked { code: 132_001, .. }),
         "{outcome:?}"
@@ -252,7 +252,7 @@ async fn what_concerns_every_message_blocks_the_run() {
     let outcome = gateway.send_template(&credentials("a\nb"), &message()).await;
     assert!(
         matches!(outcome, SendOutcome::RunBlocked { code: 190, .. }),
-        "no header can hold it: {outcome:?}"
+        "the token is not a valid header value: {outcome:?}"
     );
     let outcome = api(None).send_template(&credentials("token"), &message()).await;
     assert!(
@@ -262,8 +262,8 @@ async fn what_concerns_every_message_blocks_the_run() {
 }
 
 #[tokio::test]
-async fn a_platform_that_is_not_there_is_tried_later() {
-    let refusing = closed_address(ANYWHERE).unwrap();
+async fn send_to_unreachable_whatsapp_is_throttled() {
+    let refusing = closed_address(ANY_FREE_PORT).unwrap();
     let outcome = api(Some(&format!("http://{refusing}/v25.0")))
         .send_template(&credentials("token"), &message())
         .await;
@@ -274,9 +274,9 @@ async fn a_platform_that_is_not_there_is_tried_later() {
 }
 
 #[tokio::test]
-async fn a_submitted_template_can_be_sent_once_approved() {
-    let platform = platform();
-    let gateway = api(Some(&platform.base_url()));
+async fn submitted_template_can_be_sent_after_approval() {
+    let simulator = start_simulator();
+    let gateway = api(Some(&simulator.base_url()));
     let created = gateway
         .submit_template(&credentials("token"), &submission(), None)
         .await
@@ -285,18 +285,18 @@ async fn a_submitted_template_can_be_sent_once_approved() {
         (created.status.as_str(), created.category.as_str()),
         ("PENDING", "UTILITY")
     );
-    let request = platform.ledger().remove(0).request;
+    let request = simulator.ledger().remove(0).request;
     assert_eq!(request.path, "/v25.0/100000000000001/message_templates");
     assert_eq!(request.body["components"][0]["text"], "Oi {{1}}, total {{2}}.");
-    assert!(platform.set_template_status(&created.meta_template_id, "APPROVED", None));
-    let outcome = sent(&platform).await;
+    assert!(simulator.set_template_status(&created.meta_template_id, "APPROVED", None));
+    let outcome = send_message(&simulator).await;
     assert!(matches!(outcome, SendOutcome::Accepted { .. }), "{outcome:?}");
 }
 
 #[tokio::test]
-async fn an_edit_goes_to_the_template_itself() {
-    let platform = platform();
-    let gateway = api(Some(&platform.base_url()));
+async fn template_edit_is_posted_to_its_id() {
+    let simulator = start_simulator();
+    let gateway = api(Some(&simulator.base_url()));
     let created = gateway
         .submit_template(&credentials("token"), &submission(), None)
         .await
@@ -307,9 +307,9 @@ async fn an_edit_goes_to_the_template_itself() {
         .await;
     assert!(
         matches!(refused, Err(GatewayError::Refused { code: 100, .. })),
-        "a pending one: {refused:?}"
+        "a pending template cannot be edited: {refused:?}"
     );
-    assert!(platform.set_template_status(id, "REJECTED", Some("INVALID_FORMAT")));
+    assert!(simulator.set_template_status(id, "REJECTED", Some("INVALID_FORMAT")));
     let edited = gateway
         .submit_template(&credentials("token"), &submission(), Some(id))
         .await
@@ -318,29 +318,32 @@ async fn an_edit_goes_to_the_template_itself() {
         (edited.meta_template_id.as_str(), edited.status.as_str()),
         (id, "PENDING")
     );
-    assert_eq!(platform.ledger().last().unwrap().request.path, format!("/v25.0/{id}"));
+    assert_eq!(simulator.ledger().last().unwrap().request.path, format!("/v25.0/{id}"));
 }
 
 #[tokio::test]
-async fn a_submission_that_goes_wrong_says_how() {
-    let platform = platform();
-    let gateway = api(Some(&platform.base_url()));
+async fn failed_submission_reports_its_cause() {
+    let simulator = start_simulator();
+    let gateway = api(Some(&simulator.base_url()));
     let details = "Message body format is incorrect";
     let refusal = WhatsappFaultKind::error(2_388_072, details);
-    platform.script(vec![WhatsappFault::template(refusal)]);
+    simulator.script(vec![WhatsappFault::template(refusal)]);
     let refused = gateway
         .submit_template(&credentials("token"), &submission(), None)
         .await;
     assert!(matches!(refused, Err(GatewayError::Refused { code: 2_388_072, message }) if message == details));
-    let silent = [
+    let unusable_responses = [
         WhatsappFaultKind::GarbageJson,
         WhatsappFaultKind::AcceptThenReset,
         WhatsappFaultKind::AnswerWithoutId,
     ];
-    for kind in silent.into_iter().chain([WhatsappFaultKind::Hang { ms: 60_000 }]) {
-        platform.reset();
-        platform.script(vec![WhatsappFault::template(kind.clone())]);
-        let gateway = patient(&platform, &kind);
+    for kind in unusable_responses
+        .into_iter()
+        .chain([WhatsappFaultKind::Hang { ms: 60_000 }])
+    {
+        simulator.reset();
+        simulator.script(vec![WhatsappFault::template(kind.clone())]);
+        let gateway = api_for_fault(&simulator, &kind);
         let result = gateway
             .submit_template(&credentials("token"), &submission(), None)
             .await;
@@ -360,7 +363,7 @@ async fn a_submission_that_goes_wrong_says_how() {
         .submit_template(&credentials("token"), &submission(), None)
         .await;
     assert!(
-        matches!(unset, Err(GatewayError::NotConfigured("the messaging platform"))),
+        matches!(unset, Err(GatewayError::NotConfigured("WhatsApp"))),
         "{unset:?}"
     );
 }

@@ -8,7 +8,7 @@ use recado_domain::billing::better_plan;
 use recado_domain::shared::{AccountId, Event, StoreError};
 use recado_domain::team::InviteInsert;
 
-use crate::accounts::{AccountColumns, take_slug};
+use crate::accounts::{AccountColumns, reserve_free_slug};
 use crate::errors::DbResult;
 use crate::sql::{Sql, sql};
 use crate::team::{insert_first_owner, insert_invite};
@@ -17,10 +17,10 @@ use crate::{billing, outbox};
 pub(super) async fn find(conn: &mut AsyncPgConnection, id: AccountId) -> DbResult<Option<Account>> {
     let statement = sql("SELECT id, name, slug, logo_url, plan, status, created_at FROM accounts
          WHERE id = $1 AND deleting_at IS NULL");
-    one(conn, statement.bind(id)).await
+    find_by(conn, statement.bind(id)).await
 }
 
-async fn one(conn: &mut AsyncPgConnection, statement: Sql<'_>) -> DbResult<Option<Account>> {
+async fn find_by(conn: &mut AsyncPgConnection, statement: Sql<'_>) -> DbResult<Option<Account>> {
     let row: Option<AccountColumns> = statement.get_result(conn).await.optional()?;
     Ok(row.map(Account::try_from).transpose()?)
 }
@@ -32,10 +32,10 @@ pub(super) async fn create(
     owner: Option<&InviteInsert>,
 ) -> DbResult<Account> {
     let slug = if is_given {
-        enter_slug(conn, account.id, &account.slug).await?;
+        reserve_slug(conn, account.id, &account.slug).await?;
         account.slug.clone()
     } else {
-        take_slug(conn, account).await?
+        reserve_free_slug(conn, account).await?
     };
     sql(
         "INSERT INTO accounts (id, name, slug, logo_url, plan, granted_plan, status, created_at, updated_at)
@@ -59,14 +59,14 @@ pub(super) async fn create(
     })
 }
 
-/// Waits for a concurrent entry of the same slug.
-async fn enter_slug(conn: &mut AsyncPgConnection, account: AccountId, slug: &str) -> DbResult<()> {
-    let entered = sql("INSERT INTO account_slugs (slug, account_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+/// Waits for a concurrent transaction that reserves the same slug.
+async fn reserve_slug(conn: &mut AsyncPgConnection, account: AccountId, slug: &str) -> DbResult<()> {
+    let reserved = sql("INSERT INTO account_slugs (slug, account_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
         .bind(slug)
         .bind(account)
         .execute(conn)
         .await?;
-    match entered {
+    match reserved {
         0 => Err(StoreError::Duplicate { field: "slug" }.into()),
         _ => Ok(()),
     }
@@ -80,7 +80,7 @@ pub(super) async fn update(
 ) -> DbResult<AccountUpdate> {
     let locked = sql("SELECT id, name, slug, logo_url, plan, status, created_at FROM accounts
          WHERE id = $1 AND deleting_at IS NULL FOR NO KEY UPDATE");
-    let Some(before) = one(conn, locked.bind(id)).await? else {
+    let Some(before) = find_by(conn, locked.bind(id)).await? else {
         return Ok(AccountUpdate::Missing);
     };
     if let Some(owner) = owner {
@@ -91,7 +91,7 @@ pub(super) async fn update(
         }
     }
     if let Some(slug) = change.slug.as_deref().filter(|slug| *slug != before.slug) {
-        enter_slug(conn, id, slug).await?;
+        reserve_slug(conn, id, slug).await?;
         sql("DELETE FROM account_slugs WHERE slug = $1 AND account_id = $2")
             .bind(before.slug.as_str())
             .bind(id)
@@ -112,7 +112,7 @@ pub(super) async fn update(
     .bind(change.logo_url.as_ref().and_then(|url| url.as_deref()))
     .bind(change.plan.as_deref())
     .bind(change.status.map(|status| status.as_str()));
-    let updated = one(conn, statement).await?;
+    let updated = find_by(conn, statement).await?;
     Ok(updated.map_or(AccountUpdate::Missing, AccountUpdate::Done))
 }
 

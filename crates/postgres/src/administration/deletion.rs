@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::purge::{plan_by_key, purge};
 use crate::errors::DbResult;
 use crate::pool::OwnerPool;
-use crate::sql::{Id, sql};
+use crate::sql::{IdRow, sql};
 use crate::transactions::in_owner;
 
 /// Accounts on their way out.
@@ -134,7 +134,7 @@ impl DeletionStore for PgDeletions {
              RETURNING account_id AS id",
         )
         .bind(lease);
-        Ok(self.0.row_if_any::<Id>(statement).await?.map(|row| row.id.into()))
+        Ok(self.0.row_if_any::<IdRow>(statement).await?.map(|row| row.id.into()))
     }
 
     async fn purge(&self, account: AccountId, lease: Duration) -> Result<bool, StoreError> {
@@ -173,7 +173,7 @@ impl DeletionStore for PgDeletions {
             .map(GatewayCancellation::from))
     }
 
-    async fn forget_cancellation(&self, id: SubscriptionId) -> Result<(), StoreError> {
+    async fn delete_cancellation(&self, id: SubscriptionId) -> Result<(), StoreError> {
         let statement = sql("DELETE FROM gateway_cancellations WHERE subscription_id = $1");
         self.0.run(statement.bind(id)).await.map(drop)
     }

@@ -101,22 +101,22 @@ const COUNTED: &str = concat!(
 /// The page and the total, in one statement and so of one moment. A search is made once for both; without one, the page
 /// comes out of an index and only the total looks at every account.
 fn statement(filter: &AccountFilter) -> String {
-    let mut wanted = "a.deleting_at IS NULL".to_owned();
+    let mut condition = "a.deleting_at IS NULL".to_owned();
     let mut parameter = 3;
-    let mut once = "NOT MATERIALIZED";
+    let mut materialized = "NOT MATERIALIZED";
     if filter.search.is_some() {
         parameter += 1;
-        wanted.push_str(&format!(" AND {SEARCHED}"));
-        once = "MATERIALIZED";
+        condition.push_str(&format!(" AND {SEARCHED}"));
+        materialized = "MATERIALIZED";
     }
     for (column, is_given) in [("plan", filter.plan.is_some()), ("status", filter.status.is_some())] {
         if is_given {
             parameter += 1;
-            wanted.push_str(&format!(" AND a.{column} = ${parameter}"));
+            condition.push_str(&format!(" AND a.{column} = ${parameter}"));
         }
     }
     format!(
-        "WITH found AS {once} (SELECT a.id, a.created_at FROM accounts a WHERE {wanted})
+        "WITH found AS {materialized} (SELECT a.id, a.created_at FROM accounts a WHERE {condition})
          SELECT t.n AS total, p.id, p.name, p.slug, p.plan, p.status, p.created_at, {COUNTED}
          FROM (SELECT count(*) AS n FROM found) t
          LEFT JOIN (

@@ -26,10 +26,10 @@ const TABLES: &str = "WITH RECURSIVE owned AS (
        JOIN owned s ON s.oid = f.conrelid JOIN owned t ON t.oid = f.confrelid
        WHERE f.contype = 'f' AND f.conrelid <> f.confrelid),
      placed AS (
-       SELECT oid, 0 AS place FROM owned
-       UNION SELECT r.source, p.place + 1 FROM placed p JOIN refers r ON r.target = p.oid WHERE p.place < 50),
+       SELECT oid, 0 AS depth FROM owned
+       UNION SELECT r.source, p.depth + 1 FROM placed p JOIN refers r ON r.target = p.oid WHERE p.depth < 50),
      ordered AS (
-       SELECT o.oid, o.relname, max(p.place) AS place FROM owned o JOIN placed p ON p.oid = o.oid
+       SELECT o.oid, o.relname, max(p.depth) AS depth FROM owned o JOIN placed p ON p.oid = o.oid
        GROUP BY o.oid, o.relname)
      SELECT quote_ident(o.relname) AS name, k.columns, k.types, k.by_account FROM ordered o
      CROSS JOIN LATERAL (
@@ -39,7 +39,7 @@ const TABLES: &str = "WITH RECURSIVE owned AS (
        FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS x (attnum, n)
        JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum
        WHERE i.indrelid = o.oid AND i.indisprimary) k
-     ORDER BY o.place DESC, o.relname";
+     ORDER BY o.depth DESC, o.relname";
 
 #[derive(QueryableByName)]
 struct Table {
@@ -96,12 +96,12 @@ impl Table {
         conn: &mut AsyncPgConnection,
         account: AccountId,
         after: &[String],
-        room: usize,
+        limit: usize,
     ) -> DbResult<(usize, Option<Vec<String>>)> {
         match (self.by_account, self.columns.len()) {
             (true, 1) => Ok((self.purge_all(conn, account).await?, None)),
-            (true, _) => self.purge_after(conn, account, after, room).await,
-            (false, _) => self.purge_any(conn, account, room).await,
+            (true, _) => self.purge_after(conn, account, after, limit).await,
+            (false, _) => self.purge_any(conn, account, limit).await,
         }
     }
 
@@ -116,32 +116,32 @@ impl Table {
         conn: &mut AsyncPgConnection,
         account: AccountId,
         after: &[String],
-        room: usize,
+        limit: usize,
     ) -> DbResult<(usize, Option<Vec<String>>)> {
         let name = &self.name;
         let (columns, texts, values) = self.key("$2");
-        let behind = match after.is_empty() {
+        let after_key = match after.is_empty() {
             true => "$2 IS NOT NULL".to_owned(),
             false => format!("({columns}) > ({values})"),
         };
         let last: Option<Key> = sql(format!(
-            "SELECT ARRAY[{texts}] AS key FROM {name} WHERE account_id = $1 AND {behind}
+            "SELECT ARRAY[{texts}] AS key FROM {name} WHERE account_id = $1 AND {after_key}
              ORDER BY {columns} LIMIT 1 OFFSET $3"
         ))
         .bind(account)
         .bind(after.to_vec())
-        .bind(i64::try_from(room.saturating_sub(1)).unwrap_or(i64::MAX))
+        .bind(i64::try_from(limit.saturating_sub(1)).unwrap_or(i64::MAX))
         .get_result(&mut *conn)
         .await
         .optional()?;
         let Some(Key { key: last }) = last else {
-            let rest = sql(format!("DELETE FROM {name} WHERE account_id = $1 AND {behind}"));
+            let rest = sql(format!("DELETE FROM {name} WHERE account_id = $1 AND {after_key}"));
             let removed = rest.bind(account).bind(after.to_vec()).execute(conn).await?;
             return Ok((removed, None));
         };
         let (_, _, until) = self.key("$3");
         let batch = sql(format!(
-            "DELETE FROM {name} WHERE account_id = $1 AND {behind} AND ({columns}) <= ({until})"
+            "DELETE FROM {name} WHERE account_id = $1 AND {after_key} AND ({columns}) <= ({until})"
         ));
         let batch = batch.bind(account).bind(after.to_vec()).bind(last.clone());
         Ok((batch.execute(conn).await?, Some(last)))
@@ -152,7 +152,7 @@ impl Table {
         &self,
         conn: &mut AsyncPgConnection,
         account: AccountId,
-        room: usize,
+        limit: usize,
     ) -> DbResult<(usize, Option<Vec<String>>)> {
         let (name, columns) = (&self.name, self.columns.join(", "));
         let mut removed = 0;
@@ -161,10 +161,10 @@ impl Table {
                 "DELETE FROM {name} WHERE account_id = $1 AND ({columns}) IN
                    (SELECT {columns} FROM {name} WHERE account_id = $1 AND {part} LIMIT $2)"
             );
-            let left = i64::try_from(room.saturating_sub(removed)).unwrap_or(i64::MAX);
-            removed += sql(statement).bind(account).bind(left).execute(&mut *conn).await?;
+            let remaining = i64::try_from(limit.saturating_sub(removed)).unwrap_or(i64::MAX);
+            removed += sql(statement).bind(account).bind(remaining).execute(&mut *conn).await?;
         }
-        Ok((removed, (removed >= room).then(Vec::new)))
+        Ok((removed, (removed >= limit).then(Vec::new)))
     }
 }
 
@@ -191,21 +191,21 @@ pub(super) async fn purge(conn: &mut AsyncPgConnection, account: AccountId) -> D
     let Progress { table_name, after } = progress.unwrap_or_default();
     let current = tables.iter().position(|table| table_name.as_ref() == Some(&table.name));
     let mut after = current.and(after).unwrap_or_default();
-    let mut room = BATCH;
+    let mut remaining = BATCH;
     for table in tables.iter().skip(current.unwrap_or(0)) {
-        let (removed, last) = table.purge(&mut *conn, account, &after, room).await?;
-        room = room.saturating_sub(removed);
-        if last.is_some() || room == 0 {
-            note(conn, account, Some(&table.name), last.unwrap_or_default()).await?;
+        let (removed, last) = table.purge(&mut *conn, account, &after, remaining).await?;
+        remaining = remaining.saturating_sub(removed);
+        if last.is_some() || remaining == 0 {
+            record_progress(conn, account, Some(&table.name), last.unwrap_or_default()).await?;
             return Ok(true);
         }
         after.clear();
     }
-    note(conn, account, None, Vec::new()).await?;
+    record_progress(conn, account, None, Vec::new()).await?;
     Ok(false)
 }
 
-async fn note(
+async fn record_progress(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     table: Option<&str>,

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use crate::errors::DbResult;
 use crate::outbox;
 use crate::pool::OwnerPool;
-use crate::sql::{Sql, Word, sql};
+use crate::sql::{Sql, TextRow, sql};
 use crate::transactions::in_owner;
 
 /// Memberships of support mode.
@@ -24,7 +24,7 @@ impl PgSupport {
     }
 }
 
-fn take_back<'a>(user: UserId, account: AccountId) -> Sql<'a> {
+fn delete_membership<'a>(user: UserId, account: AccountId) -> Sql<'a> {
     sql("DELETE FROM account_users WHERE account_id = $1 AND user_id = $2 AND is_support")
         .bind(account)
         .bind(user)
@@ -38,8 +38,8 @@ async fn start(
     expires_at: OffsetDateTime,
     events: &[Event],
 ) -> DbResult<Option<String>> {
-    let name: Option<Word> =
-        sql("SELECT name AS word FROM accounts WHERE id = $1 AND deleting_at IS NULL FOR KEY SHARE")
+    let name: Option<TextRow> =
+        sql("SELECT name AS text FROM accounts WHERE id = $1 AND deleting_at IS NULL FOR KEY SHARE")
             .bind(account)
             .get_result(&mut *conn)
             .await
@@ -56,11 +56,11 @@ async fn start(
     .bind(expires_at)
     .execute(&mut *conn)
     .await?;
-    if let Some(left) = leaving {
-        take_back(user, left).execute(&mut *conn).await?;
+    if let Some(previous) = leaving {
+        delete_membership(user, previous).execute(&mut *conn).await?;
     }
     outbox::append(conn, account, events).await?;
-    Ok(Some(name.word))
+    Ok(Some(name.text))
 }
 
 #[async_trait]
@@ -84,7 +84,7 @@ impl SupportStore for PgSupport {
     }
 
     async fn stop(&self, user: UserId, account: AccountId) -> Result<bool, StoreError> {
-        Ok(self.0.run(take_back(user, account)).await? > 0)
+        Ok(self.0.run(delete_membership(user, account)).await? > 0)
     }
 
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError> {

@@ -63,7 +63,7 @@ pub(crate) async fn count_messages(
 pub(crate) async fn count_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    made_at: Option<OffsetDateTime>,
+    contact_created_at: Option<OffsetDateTime>,
     contacts: i64,
 ) -> DbResult<()> {
     if contacts == 0 {
@@ -73,7 +73,7 @@ pub(crate) async fn count_contacts(
          VALUES ($1, (coalesce($2, now()) AT TIME ZONE 'UTC')::date, $3)
          ON CONFLICT (account_id, day) DO UPDATE SET contacts = n.contacts + excluded.contacts")
     .bind(account)
-    .bind(made_at)
+    .bind(contact_created_at)
     .bind(contacts)
     .execute(conn)
     .await?;
@@ -103,7 +103,7 @@ pub(crate) async fn count_conversations_of(
 async fn write_conversations(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    unless_gone: Option<ContactId>,
+    unless_deleted: Option<ContactId>,
     changes: &[(ConversationStatus, i64)],
 ) -> DbResult<()> {
     let sums = ConversationStatus::ALL.iter().filter_map(|&status| {
@@ -129,7 +129,7 @@ async fn write_conversations(
     .bind(account)
     .bind(collect_column(&sums, |(status, _)| status.as_str().to_owned()))
     .bind(collect_column(&sums, |(_, sum)| *sum))
-    .bind(unless_gone)
+    .bind(unless_deleted)
     .execute(conn)
     .await?;
     Ok(())

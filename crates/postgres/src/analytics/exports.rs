@@ -12,8 +12,8 @@ use uuid::Uuid;
 use crate::pool::TenantPool;
 use crate::sql::sql;
 
-/// Before everything there is: where an export begins.
-const BEGINNING: ExportPosition = ExportPosition {
+/// Start of an export: greater than every position, because rows are read in descending order.
+const START: ExportPosition = ExportPosition {
     at: datetime!(9999-12-31 23:59:59 UTC),
     id: Uuid::max(),
     part: Uuid::max(),
@@ -132,7 +132,7 @@ impl ExportStore for PgExports {
         after: Option<ExportPosition>,
         limit: i64,
     ) -> Result<Vec<(ExportPosition, ExportRecord)>, StoreError> {
-        let after = after.unwrap_or(BEGINNING);
+        let after = after.unwrap_or(START);
         let text = match kind {
             ExportKind::Messages => MESSAGES,
             ExportKind::Contacts => CONTACTS,

@@ -6,7 +6,7 @@ use super::window::{count, daily, money};
 const DISPLAY_NAME: &str = "coalesce(m.display_name, m.metric_name)";
 
 /// `$1`: the account; `$2`: the source, or null.
-pub(super) fn all() -> String {
+pub(super) fn list() -> String {
     format!(
         "SELECT json_build_object(
            'metrics', (SELECT coalesce(json_agg(json_build_object('metric_name', m.metric_name,
@@ -22,9 +22,9 @@ pub(super) fn all() -> String {
     )
 }
 
-/// One metric, `$8`, over a window. No event lies ahead of the clock and the window ends today: whose last event does
-/// not lie before it has one in it.
-pub(super) fn one() -> String {
+/// The metric `$8` over a window. No event has a future time and the window ends today, so a contact whose latest
+/// event is not before the window has an event in it.
+pub(super) fn metric() -> String {
     let shown = [count("events", "events"), money("value", "value")];
     let days = daily(
         "metric_rollups",
@@ -58,7 +58,7 @@ pub(super) const TOP_CONTACTS: &str = "
 
 /// `$2`: the metric; `$3`: how many events; `$4`: the cursor. What comes after it is found by the index alone.
 pub(super) fn activity(cursor: bool) -> String {
-    let (known, after) = if cursor {
+    let (cursor_exists, after) = if cursor {
         (
             "EXISTS (SELECT 1 FROM metric_events k WHERE k.account_id = $1 AND k.id = $4 AND k.metric_name = $2)",
             "AND (e.occurred_at, e.id)
@@ -68,7 +68,7 @@ pub(super) fn activity(cursor: bool) -> String {
         ("true", "")
     };
     format!(
-        "SELECT json_build_object('known', {known}, 'items',
+        "SELECT json_build_object('known', {cursor_exists}, 'items',
            (SELECT coalesce(json_agg(json_build_object('id', t.id, 'contact_name', t.name, 'contact_id', t.contact_id,
               'value', t.value::text, 'currency', t.currency, 'source', t.source, 'properties', t.properties,
               'occurred_at', t.occurred_at) ORDER BY t.occurred_at DESC, t.id DESC), '[]')

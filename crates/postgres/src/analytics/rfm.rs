@@ -12,11 +12,11 @@ use uuid::Uuid;
 
 use crate::errors::{DbResult, corrupt};
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::{Id, Number, sql};
+use crate::sql::{IdRow, NumberRow, sql};
 use crate::transactions::in_tenant;
 
-/// All of an account's orders are read, and all of its scores are written.
-const TIMES: &str = "SET LOCAL statement_timeout = '10min'; SET LOCAL lock_timeout = '30s'";
+/// A calculation reads all orders of an account and writes all of its scores.
+const SCORE_TIMEOUTS: &str = "SET LOCAL statement_timeout = '10min'; SET LOCAL lock_timeout = '30s'";
 
 /// Scores, and when they are calculated.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ struct RfmTotalsRow {
     sizes: Value,
 }
 
-const FIGURES: &str = "
+const TOTALS: &str = "
     SELECT (SELECT coalesce(sum(paid), 0)::bigint FROM order_rollups WHERE account_id = $1
       AND bucket_minutes = 1440) AS orders,
       (SELECT calculated_at FROM rfm_calculations WHERE account_id = $1) AS calculated_at,
@@ -83,11 +83,11 @@ async fn score(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     grid: &[(i32, i32, RfmSegment)],
-    enough: i64,
+    min_orders: i64,
 ) -> DbResult<bool> {
-    conn.batch_execute(TIMES).await?;
-    let orders: Number = sql(ORDERS).bind(account).get_result(&mut *conn).await?;
-    if orders.n >= enough {
+    conn.batch_execute(SCORE_TIMEOUTS).await?;
+    let orders: NumberRow = sql(ORDERS).bind(account).get_result(&mut *conn).await?;
+    if orders.n >= min_orders {
         sql(SCORES)
             .bind(account)
             .bind(grid.iter().map(|(recency, ..)| *recency).collect::<Vec<_>>())
@@ -108,18 +108,19 @@ async fn score(
     ] {
         sql(statement).bind(account).execute(&mut *conn).await?;
     }
-    Ok(orders.n >= enough)
+    Ok(orders.n >= min_orders)
 }
 
-/// The calculation's row is written last, so that nobody who asks for one waits for it. Nothing is kept of what
-/// somebody else has taken over. Its moment is that of the scores, and none where there are none.
-async fn conclude(
+/// Completes the claim. The schedule row is written last, so that a concurrent `request` does not wait for the
+/// calculation. False: another worker took over the claim, and the caller rolls back. Without scores, `calculated_at`
+/// becomes null.
+async fn complete(
     conn: &mut AsyncPgConnection,
     claim: &RfmClaim,
     next: OffsetDateTime,
     scored: bool,
 ) -> DbResult<bool> {
-    let concluded = sql("UPDATE rfm_calculations
+    let updated = sql("UPDATE rfm_calculations
          SET calculated_at = CASE WHEN $4 THEN now() END, due_at = $3, worker = NULL, leased_until = NULL
          WHERE account_id = $1 AND worker = $2")
     .bind(claim.account_id)
@@ -128,13 +129,13 @@ async fn conclude(
     .bind(scored)
     .execute(conn)
     .await?;
-    Ok(concluded == 1)
+    Ok(updated == 1)
 }
 
 #[async_trait]
 impl RfmStore for PgRfm {
     async fn totals(&self, account: AccountId) -> Result<RfmTotals, StoreError> {
-        let statement = sql(FIGURES).bind(account);
+        let statement = sql(TOTALS).bind(account);
         let row: RfmTotalsRow = self.tenants.read_row(account, statement).await?;
         Ok(RfmTotals {
             orders: row.orders,
@@ -155,7 +156,7 @@ impl RfmStore for PgRfm {
     async fn unplanned(&self, limit: i64) -> Result<Vec<AccountId>, StoreError> {
         let statement = sql("SELECT a.id FROM accounts a
              WHERE NOT EXISTS (SELECT FROM rfm_calculations r WHERE r.account_id = a.id) LIMIT $1");
-        let rows: Vec<Id> = self.owner.rows(statement.bind(limit)).await?;
+        let rows: Vec<IdRow> = self.owner.rows(statement.bind(limit)).await?;
         Ok(rows.into_iter().map(|row| row.id.into()).collect())
     }
 
@@ -178,7 +179,7 @@ impl RfmStore for PgRfm {
                ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
              RETURNING account_id AS id",
         );
-        let claimed: Option<Id> = self.owner.row_if_any(statement.bind(worker).bind(lease)).await?;
+        let claimed: Option<IdRow> = self.owner.row_if_any(statement.bind(worker).bind(lease)).await?;
         Ok(claimed.map(|row| row.id.into()))
     }
 
@@ -197,15 +198,15 @@ impl RfmStore for PgRfm {
         &self,
         claim: &RfmClaim,
         grid: &[(i32, i32, RfmSegment)],
-        enough: i64,
+        min_orders: i64,
         next: OffsetDateTime,
     ) -> Result<bool, StoreError> {
         in_tenant!(
             self.tenants,
             claim.account_id,
             |conn| async {
-                let scored = score(conn, claim.account_id, grid, enough).await?;
-                conclude(conn, claim, next, scored).await
+                let scored = score(conn, claim.account_id, grid, min_orders).await?;
+                complete(conn, claim, next, scored).await
             },
             unless false
         )

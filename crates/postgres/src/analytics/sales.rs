@@ -1,6 +1,6 @@
 //! The statements of revenue, of e-commerce and of automations.
 
-use super::window::{count, daily, money, range_sums, whole};
+use super::window::{count, daily, money, range_sums, window_rows};
 
 /// The names of those that something is owed to. Ids go by time, so that these are neighbours in a table: they are read
 /// at one go, since looking up each by itself costs the height of an index each time.
@@ -105,7 +105,7 @@ pub(super) fn ecommerce() -> String {
          FROM (SELECT sum(placed) AS placed, sum(pending) AS pending, sum(cancelled) AS cancelled,
              sum(refunded) AS refunded FROM sold) AS s,
            (SELECT sum(carts) AS carts, sum(recovered) AS recovered FROM {all_carts}) AS c",
-        orders = whole("order_rollups"),
+        orders = window_rows("order_rollups"),
         products = range_sums(
             "product_rollups",
             "product_id",
@@ -118,7 +118,7 @@ pub(super) fn ecommerce() -> String {
         refunded = count("refunded", "refunded"),
         carts = count("carts", "carts"),
         recovered = count("recovered", "recovered"),
-        all_carts = whole("cart_rollups"),
+        all_carts = window_rows("cart_rollups"),
     )
 }
 
@@ -138,7 +138,7 @@ pub(super) fn automations() -> String {
            {completed}, {failed}, {latency})::text AS totals
          FROM (SELECT sum(completed) AS completed, sum(failed) AS failed, sum(latency) AS latency FROM ran) AS r
          WHERE cardinality($2) > $3 - $3",
-        executions = whole("automation_rollups"),
+        executions = window_rows("automation_rollups"),
         completed = count("completed", "completed"),
         failed = count("failed", "failed"),
         latency = money("latency", "latency"),

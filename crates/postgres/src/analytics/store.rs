@@ -9,7 +9,7 @@ use recado_domain::shared::{AccountId, MetricEventId, StoreError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::window::{TotalsRow, over, with_ranges};
+use super::window::{TotalsRow, bind_window, with_ranges};
 use super::{metrics, sales};
 use crate::pool::TenantPool;
 use crate::sql::{Sql, sql};
@@ -47,20 +47,24 @@ impl PgAnalytics {
         row.map(TotalsRow::read).transpose()
     }
 
-    async fn always<T: DeserializeOwned>(&self, account: AccountId, statement: Sql<'static>) -> Result<T, StoreError> {
+    async fn read_required<T: DeserializeOwned>(
+        &self,
+        account: AccountId,
+        statement: Sql<'static>,
+    ) -> Result<T, StoreError> {
         let totals = self.read(account, statement).await?;
-        totals.ok_or_else(|| StoreError::Corrupt("a report without a row".to_owned()))
+        totals.ok_or_else(|| StoreError::Corrupt("the report returned no row".to_owned()))
     }
 }
 
 #[async_trait]
 impl AnalyticsStore for PgAnalytics {
     async fn revenue(&self, account: AccountId, window: &Window, links: i64) -> Result<RevenueTotals, StoreError> {
-        let statement = over(sales::revenue(), account, window)
+        let statement = bind_window(sales::revenue(), account, window)
             .bind(window.dates.as_slice().first().copied())
             .bind(window.dates.as_slice().last().copied())
             .bind(links);
-        self.always(account, with_ranges(statement, window)).await
+        self.read_required(account, with_ranges(statement, window)).await
     }
 
     async fn ecommerce(
@@ -69,8 +73,8 @@ impl AnalyticsStore for PgAnalytics {
         window: &Window,
         products: i64,
     ) -> Result<EcommerceTotals, StoreError> {
-        let statement = over(sales::ecommerce(), account, window).bind(products);
-        self.always(account, with_ranges(statement, window)).await
+        let statement = bind_window(sales::ecommerce(), account, window).bind(products);
+        self.read_required(account, with_ranges(statement, window)).await
     }
 
     async fn automations(
@@ -79,8 +83,8 @@ impl AnalyticsStore for PgAnalytics {
         window: &Window,
         automations: i64,
     ) -> Result<AutomationsTotals, StoreError> {
-        let statement = over(sales::automations(), account, window).bind(automations);
-        self.always(account, statement).await
+        let statement = bind_window(sales::automations(), account, window).bind(automations);
+        self.read_required(account, statement).await
     }
 
     async fn metrics<'a>(
@@ -88,8 +92,8 @@ impl AnalyticsStore for PgAnalytics {
         account: AccountId,
         source: Option<&'a str>,
     ) -> Result<(Vec<Metric>, Vec<String>), StoreError> {
-        let statement = sql(metrics::all()).bind(account).bind(source.map(str::to_owned));
-        let Metrics { metrics, sources } = self.always(account, statement).await?;
+        let statement = sql(metrics::list()).bind(account).bind(source.map(str::to_owned));
+        let Metrics { metrics, sources } = self.read_required(account, statement).await?;
         Ok((metrics, sources))
     }
 
@@ -99,7 +103,7 @@ impl AnalyticsStore for PgAnalytics {
         name: &str,
         window: &Window,
     ) -> Result<Option<MetricPeriodTotals>, StoreError> {
-        let statement = over(metrics::one(), account, window).bind(name.to_owned());
+        let statement = bind_window(metrics::metric(), account, window).bind(name.to_owned());
         self.read(account, statement).await
     }
 

@@ -23,9 +23,9 @@ impl TotalsRow {
     }
 }
 
-/// A statement about `$1` = account over `$2` = the bounds of the days, `$3` = the granularity that these are made of,
-/// `$4` = the start, `$5` = the end, and between them `$6` to `$7` = the whole days of UTC.
-pub(super) fn over<'a>(text: String, account: AccountId, window: &Window) -> Sql<'a> {
+/// Binds a window: `$1` account, `$2` bounds of the days, `$3` granularity of the days, `$4` start, `$5` end, and the
+/// range of whole UTC days from `$6` to `$7`.
+pub(super) fn bind_window<'a>(text: String, account: AccountId, window: &Window) -> Sql<'a> {
     sql(text)
         .bind(account)
         .bind(window.bounds.clone())
@@ -36,9 +36,8 @@ pub(super) fn over<'a>(text: String, account: AccountId, window: &Window) -> Sql
         .bind(window.end_of_whole_days())
 }
 
-/// The rows of a roll-up whose sums are the whole window's: days of UTC where they lie in it, and quarters of an hour
-/// at its ends.
-pub(super) fn whole(table: &str) -> String {
+/// The rows of a rollup that add up to the whole window: UTC days inside it, and quarters of an hour at its ends.
+pub(super) fn window_rows(table: &str) -> String {
     format!(
         "(SELECT * FROM {table} WHERE account_id = $1 AND bucket_minutes = 1440 AND bucket_start >= $6
            AND bucket_start < $7
@@ -70,8 +69,8 @@ pub(super) fn with_ranges<'a>(statement: Sql<'a>, window: &Window) -> Sql<'a> {
 /// its ranges. Each range is a query of its own, since a join with all of them is planned as if it read most of the
 /// roll-up, and then does.
 pub(super) fn range_sums(table: &str, keys: &str, sums: &[&str], bound: [&str; 4]) -> String {
-    let [spans, starts, ends, signs] = bound;
-    // What is beyond the end of an array is null, of which there are no rows.
+    let [minutes, starts, ends, signs] = bound;
+    // An index beyond the end of the array gives null, which matches no rows.
     let range = |at: usize| {
         let signed: String = sums
             .iter()
@@ -79,7 +78,7 @@ pub(super) fn range_sums(table: &str, keys: &str, sums: &[&str], bound: [&str; 4
             .collect();
         format!(
             "SELECT {keys}{signed} FROM {table}
-             WHERE account_id = $1 AND bucket_minutes = ({spans})[{at}] AND bucket_start >= ({starts})[{at}]
+             WHERE account_id = $1 AND bucket_minutes = ({minutes})[{at}] AND bucket_start >= ({starts})[{at}]
                AND bucket_start < ({ends})[{at}]"
         )
     };

@@ -39,7 +39,7 @@ pub(crate) async fn entitlement(
     .bind(account)
     .load(conn)
     .await?;
-    let (mut known, mut subscriptions) = (None, Vec::new());
+    let (mut account_facts, mut subscriptions) = (None, Vec::new());
     for row in rows {
         if let (Some(plan), Some(status)) = (row.plan, row.status) {
             subscriptions.push(SubscriptionState {
@@ -48,9 +48,9 @@ pub(crate) async fn entitlement(
                 current_period_end: row.current_period_end,
             });
         }
-        known = Some((row.account_plan, row.granted_plan, row.now));
+        account_facts = Some((row.account_plan, row.granted_plan, row.now));
     }
-    let (plan, granted, now) = known.ok_or(diesel::result::Error::NotFound)?;
+    let (plan, granted, now) = account_facts.ok_or(diesel::result::Error::NotFound)?;
     let entitlement = PlanEntitlement {
         plan,
         granted,

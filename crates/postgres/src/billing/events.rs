@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::errors::corrupt;
 use crate::pool::OwnerPool;
-use crate::sql::{Number, sql};
+use crate::sql::{NumberRow, sql};
 
 /// The gateway's events.
 #[derive(Clone, Debug)]
@@ -144,7 +144,7 @@ impl GatewayEventStore for PgGatewayEvents {
         Ok(self.0.row_if_any::<OwnerRow>(query).await?.map(Into::into))
     }
 
-    async fn forget(&self, age: Duration, limit: i64) -> Result<usize, StoreError> {
+    async fn purge(&self, age: Duration, limit: i64) -> Result<usize, StoreError> {
         let statement = sql("WITH old AS (
                DELETE FROM gateway_events WHERE id IN (SELECT id FROM gateway_events
                  WHERE due_at IS NULL AND received_at <= now() - $1 * interval '1 microsecond'
@@ -154,7 +154,7 @@ impl GatewayEventStore for PgGatewayEvents {
              SELECT count(*) AS n FROM old")
         .bind(age)
         .bind(limit);
-        let forgotten = self.0.row::<Number>(statement).await?.n;
-        Ok(usize::try_from(forgotten).unwrap_or_default())
+        let deleted = self.0.row::<NumberRow>(statement).await?.n;
+        Ok(usize::try_from(deleted).unwrap_or_default())
     }
 }

@@ -18,7 +18,7 @@ use crate::analytics::replies_of_month;
 use crate::errors::{DbError, DbResult, corrupt, parse_enum};
 use crate::outbox;
 use crate::pool::TenantPool;
-use crate::sql::{Answer, Number, Sql, sql};
+use crate::sql::{FlagRow, NumberRow, Sql, sql};
 use crate::transactions::in_tenant;
 
 /// How often a place is asked for that another attempt gives up at the same moment.
@@ -109,7 +109,7 @@ async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<Usa
     Ok(usage.get_result::<UsageRow>(conn).await?.into())
 }
 
-async fn one(conn: &mut AsyncPgConnection, query: Sql<'_>) -> DbResult<Option<Subscription>> {
+async fn load_subscription(conn: &mut AsyncPgConnection, query: Sql<'_>) -> DbResult<Option<Subscription>> {
     let row: Option<SubscriptionRow> = query.get_result(conn).await.optional()?;
     Ok(row.map(Subscription::try_from).transpose()?)
 }
@@ -174,7 +174,7 @@ async fn reserve(conn: &mut AsyncPgConnection, attempt: &Subscription) -> DbResu
         subscription_columns!(),
         " FROM subscriptions WHERE account_id = $1 AND status IN ('active', 'pending', 'past_due')"
     ));
-    let holder = one(conn, holder.bind(attempt.account_id)).await?;
+    let holder = load_subscription(conn, holder.bind(attempt.account_id)).await?;
     Ok(holder.map(|holder| ReserveOutcome::Taken(Box::new(holder))))
 }
 
@@ -190,7 +190,7 @@ async fn facts(
     id: SubscriptionId,
     gateway_payment_id: Option<&str>,
 ) -> DbResult<Option<SubscriptionFacts>> {
-    let Some(subscription) = one(&mut *conn, by_id(account, id)).await? else {
+    let Some(subscription) = load_subscription(&mut *conn, by_id(account, id)).await? else {
         return Ok(None);
     };
     let payment: Option<PaymentRow> = sql(concat!(
@@ -203,7 +203,7 @@ async fn facts(
     .get_result(&mut *conn)
     .await
     .optional()?;
-    let other: Answer = sql("SELECT EXISTS (SELECT FROM subscriptions
+    let has_other_live: FlagRow = sql("SELECT EXISTS (SELECT FROM subscriptions
            WHERE account_id = $1 AND id <> $2 AND status IN ('active', 'pending', 'past_due')) AS yes")
     .bind(account)
     .bind(id)
@@ -212,13 +212,13 @@ async fn facts(
     Ok(Some(SubscriptionFacts {
         subscription,
         payment: payment.map(Payment::try_from).transpose()?,
-        other_live: other.yes,
-        others: others(conn, account, id).await?,
+        other_live: has_other_live.yes,
+        others: other_subscriptions(conn, account, id).await?,
     }))
 }
 
-/// The account's other subscriptions, as far as they decide on its plan.
-async fn others(
+/// Reads the account's other subscriptions, which also determine its plan.
+async fn other_subscriptions(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: SubscriptionId,
@@ -229,14 +229,14 @@ async fn others(
     .bind(id)
     .load(conn)
     .await?;
-    let state = |row: StateRow| {
+    let to_state = |row: StateRow| {
         Ok(SubscriptionState {
             plan: row.plan,
             status: parse_enum(&row.status)?,
             current_period_end: row.current_period_end,
         })
     };
-    rows.into_iter().map(state).collect()
+    rows.into_iter().map(to_state).collect()
 }
 
 /// The one way in which a subscription changes, with all that commits with it.
@@ -252,20 +252,21 @@ async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<Change
         sql("SELECT version AS n FROM subscriptions WHERE account_id = $1 AND id = $2 FOR UPDATE")
             .bind(account)
             .bind(id)
-            .load::<Number>(&mut *conn)
+            .load::<NumberRow>(&mut *conn)
             .await?;
         if let Err(errors) = exceeded(&usage(&mut *conn, account).await?, limits) {
             return Ok(ChangeOutcome::Exceeds(errors));
         }
     }
     if update(&change.subscription)?.execute(&mut *conn).await? == 0 {
-        let known: Option<Number> = sql("SELECT version AS n FROM subscriptions WHERE account_id = $1 AND id = $2")
-            .bind(account)
-            .bind(id)
-            .get_result(conn)
-            .await
-            .optional()?;
-        return Ok(known.map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Stale));
+        let version: Option<NumberRow> =
+            sql("SELECT version AS n FROM subscriptions WHERE account_id = $1 AND id = $2")
+                .bind(account)
+                .bind(id)
+                .get_result(conn)
+                .await
+                .optional()?;
+        return Ok(version.map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Stale));
     }
     if let Some(gateway_id) = &change.subscription.gateway_subscription_id {
         sql("INSERT INTO gateway_subscriptions VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
@@ -276,7 +277,7 @@ async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<Change
             .await?;
     }
     if let Some(payment) = &change.payment {
-        upsert(account, payment).execute(&mut *conn).await?;
+        upsert_payment(account, payment).execute(&mut *conn).await?;
     }
     if let Some(plan) = &change.account_plan {
         set_account_plan(&mut *conn, account, plan, change.withdraws_grant).await?;
@@ -365,8 +366,8 @@ fn update(after: &Subscription) -> Result<Sql<'_>, StoreError> {
         .bind(after.updated_at))
 }
 
-/// One row a payment of the gateway; it keeps its id and its place.
-fn upsert(account: AccountId, payment: &Payment) -> Sql<'_> {
+/// One row per payment of the gateway. An update keeps the row's id and creation time.
+fn upsert_payment(account: AccountId, payment: &Payment) -> Sql<'_> {
     sql(
         "INSERT INTO billing_history (account_id, id, subscription_id, gateway_payment_id, billing_type, value, status,
            invoice_url, bank_slip_url, due_date, paid_at, confirmed, credited, last_event_at, created_at, cycle)
@@ -415,13 +416,13 @@ impl SubscriptionStore for PgSubscriptions {
 
     async fn reserve(&self, attempt: &Subscription) -> Result<ReserveOutcome, StoreError> {
         for _ in 0..RESERVE_TRIES {
-            let reserved = in_tenant!(self.0, attempt.account_id, |conn| reserve(conn, attempt))?;
-            if let Some(reserved) = reserved {
-                return Ok(reserved);
+            let outcome = in_tenant!(self.0, attempt.account_id, |conn| reserve(conn, attempt))?;
+            if let Some(outcome) = outcome {
+                return Ok(outcome);
             }
         }
         Err(StoreError::Unavailable(
-            "the account's place changes hands all the time".into(),
+            "the account's live subscription changed too often; try again".into(),
         ))
     }
 
@@ -467,8 +468,8 @@ impl SubscriptionStore for PgSubscriptions {
     }
 
     async fn history(&self, account: AccountId, page: PageQuery) -> Result<Page<Payment>, StoreError> {
-        let all = sql("SELECT count(*) AS n FROM billing_history WHERE account_id = $1").bind(account);
-        let part = sql(concat!(
+        let count_query = sql("SELECT count(*) AS n FROM billing_history WHERE account_id = $1").bind(account);
+        let page_query = sql(concat!(
             "SELECT ",
             payment_columns!(),
             " FROM billing_history WHERE account_id = $1 ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3"
@@ -476,7 +477,10 @@ impl SubscriptionStore for PgSubscriptions {
         .bind(account)
         .bind(page.limit())
         .bind(page.offset());
-        let (total, rows) = self.0.read_page::<Number, PaymentRow, _, _>(account, all, part).await?;
+        let (total, rows) = self
+            .0
+            .read_page::<NumberRow, PaymentRow, _, _>(account, count_query, page_query)
+            .await?;
         let payments = rows.into_iter().map(Payment::try_from).collect::<Result<_, _>>()?;
         Ok(Page::new(page, payments, total))
     }
@@ -490,6 +494,6 @@ impl SubscriptionStore for PgSubscriptions {
         .bind(payment.subscription.as_deref())
         .bind(payment.customer.as_deref())
         .bind(payment.id.as_str());
-        Ok(self.0.read_row::<Answer, _>(account, query).await?.yes)
+        Ok(self.0.read_row::<FlagRow, _>(account, query).await?.yes)
     }
 }

@@ -18,7 +18,7 @@ impl PgBillingWork {
         Self(pool)
     }
 
-    async fn one(&self, query: Sql<'_>) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
+    async fn find_subscription(&self, query: Sql<'_>) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
         Ok(self.0.row_if_any::<OwnerRow>(query).await?.map(Into::into))
     }
 }
@@ -34,7 +34,7 @@ impl SubscriptionWorkStore for PgBillingWork {
                ORDER BY coalesce(intent_check_at, intent_until) LIMIT 1 FOR UPDATE SKIP LOCKED)
              RETURNING account_id, id",
         );
-        self.one(query.bind(pause)).await
+        self.find_subscription(query.bind(pause)).await
     }
 
     async fn claim_check(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
@@ -44,7 +44,7 @@ impl SubscriptionWorkStore for PgBillingWork {
                ORDER BY check_at LIMIT 1 FOR UPDATE SKIP LOCKED)
              RETURNING account_id, id",
         );
-        self.one(query.bind(pause)).await
+        self.find_subscription(query.bind(pause)).await
     }
 
     async fn next_lapse(&self) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
@@ -52,6 +52,6 @@ impl SubscriptionWorkStore for PgBillingWork {
              WHERE s.status = 'cancelled' AND s.lapsed_at IS NULL
                AND (s.current_period_end IS NULL OR s.current_period_end <= now())
              ORDER BY s.current_period_end NULLS FIRST LIMIT 1");
-        self.one(query).await
+        self.find_subscription(query).await
     }
 }

@@ -13,25 +13,25 @@ use uuid::Uuid;
 use super::claims::RunRow;
 use crate::errors::{DbResult, corrupt};
 use crate::segments::{BoundFilters, belongs, conditions, own};
-use crate::sql::{Number, Sql, Word, sql, uuids};
+use crate::sql::{NumberRow, Sql, TextRow, sql, uuids};
 
-/// The white space and control characters that the domain's `single_spaced` removes from both ends, which `btrim` has to
-/// remove too. A text of the database never holds NUL.
-const SPACES: &str = "\u{1}\u{2}\u{3}\u{4}\u{5}\u{6}\u{7}\u{8}\t\n\u{b}\u{c}\r\u{e}\u{f}\u{10}\u{11}\u{12}\u{13}\u{14}\u{15}\
+/// The white space and control characters that the domain's `single_spaced` trims. `btrim` must trim the same set. NUL
+/// is missing, because a text in PostgreSQL never contains it.
+const TRIMMED_CHARACTERS: &str = "\u{1}\u{2}\u{3}\u{4}\u{5}\u{6}\u{7}\u{8}\t\n\u{b}\u{c}\r\u{e}\u{f}\u{10}\u{11}\u{12}\u{13}\u{14}\u{15}\
                       \u{16}\u{17}\u{18}\u{19}\u{1a}\u{1b}\u{1c}\u{1d}\u{1e}\u{1f} \u{7f}\u{80}\u{81}\u{82}\u{83}\u{84}\u{85}\
                       \u{86}\u{87}\u{88}\u{89}\u{8a}\u{8b}\u{8c}\u{8d}\u{8e}\u{8f}\u{90}\u{91}\u{92}\u{93}\u{94}\u{95}\u{96}\
                       \u{97}\u{98}\u{99}\u{9a}\u{9b}\u{9c}\u{9d}\u{9e}\u{9f}\u{a0}\u{1680}\u{2000}\u{2001}\u{2002}\u{2003}\u{2004}\u{2005}\u{2006}\
                       \u{2007}\u{2008}\u{2009}\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}";
 
-/// Who an audience of account `$1` is, as contacts `c`: what [`bound`] binds begins at `$first`. The freeze and the
-/// preview select by this alone.
-fn chosen(first: usize) -> String {
-    let [everybody, segment, tags, rfm] = [first, first + 1, first + 2, first + 3];
+/// The FROM and WHERE clauses that select an audience of account `$1` as contacts `c`. The parameters of
+/// [`bind_audience`] begin at `$first`. Freeze and preview share this condition, so both select the same contacts.
+fn audience_clause(first: usize) -> String {
+    let [all_contacts, segment, tags, rfm] = [first, first + 1, first + 2, first + 3];
     format!(
         "FROM contacts c {own}
          WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.phone IS NOT NULL AND c.opted_out_at IS NULL
-           AND {narrowed}
-           AND (${everybody}
+           AND {filters}
+           AND (${all_contacts}
              OR EXISTS (SELECT 1 FROM contact_tags l
                WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = ANY (${tags}))
              OR EXISTS (SELECT 1 FROM contact_rfm r
@@ -39,15 +39,15 @@ fn chosen(first: usize) -> String {
              OR {belongs})",
         own = own(&format!("${segment}")),
         belongs = belongs(),
-        narrowed = conditions(first + 4),
+        filters = conditions(first + 4),
     )
 }
 
-/// The eight parameters of [`chosen`].
-fn bound<'a>(query: Sql<'a>, audience: &Audience) -> Sql<'a> {
+/// Binds the eight parameters of [`audience_clause`].
+fn bind_audience<'a>(query: Sql<'a>, audience: &Audience) -> Sql<'a> {
     let filters = BoundFilters::from(&audience.filters);
     query
-        .bind(audience.is_everybody())
+        .bind(audience.selects_all_contacts())
         .bind(audience.segment_id)
         .bind(uuids(&audience.tag_ids))
         .bind(audience.rfm_segments.clone())
@@ -57,11 +57,11 @@ fn bound<'a>(query: Sql<'a>, audience: &Audience) -> Sql<'a> {
         .bind(filters.attributes)
 }
 
-/// So many sends are made while the freeze is waited for: all of most audiences.
-const FROZEN_AS_SENDS: i32 = 5000;
+/// Recipients whose send rows the freeze inserts itself, while the start waits. Most audiences are not larger.
+const MAX_IMMEDIATE_SENDS: i32 = 5000;
 
-/// The others are stored as recipient batches of so many contacts.
-const RECIPIENT_BATCH: i32 = 2000;
+/// Contacts in one recipient batch. Recipients beyond `MAX_IMMEDIATE_SENDS` are stored in such batches.
+const RECIPIENT_BATCH_SIZE: i32 = 2000;
 
 /// The id of the send of campaign `$2` to contact `c.id`: a UUID of version 8, whose content is one's own affair.
 const SEND_ID: &str = "overlay(overlay(md5($2::text || c.id::text) PLACING '8' FROM 13) PLACING 'a' FROM 17)::uuid";
@@ -77,7 +77,7 @@ pub(super) async fn freeze(
 ) -> DbResult<i64> {
     let text = format!(
         "WITH chosen AS MATERIALIZED (
-           SELECT coalesce(array_agg(id), '{{}}') AS ids FROM (SELECT c.id {chosen} ORDER BY c.id) c
+           SELECT coalesce(array_agg(id), '{{}}') AS ids FROM (SELECT c.id {audience_clause} ORDER BY c.id) c
          ), sends AS (
            INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
            SELECT $1, {SEND_ID}, $2, c.id
@@ -89,15 +89,15 @@ pub(super) async fn freeze(
            WHERE cardinality(ids) > $3
          )
          SELECT cardinality(ids)::bigint AS n FROM chosen",
-        chosen = chosen(5),
+        audience_clause = audience_clause(5),
     );
     let query = sql(text)
         .bind(account)
         .bind(campaign)
-        .bind(FROZEN_AS_SENDS)
-        .bind(RECIPIENT_BATCH);
-    let frozen: Number = bound(query, audience).get_result(conn).await?;
-    Ok(frozen.n)
+        .bind(MAX_IMMEDIATE_SENDS)
+        .bind(RECIPIENT_BATCH_SIZE);
+    let recipients: NumberRow = bind_audience(query, audience).get_result(conn).await?;
+    Ok(recipients.n)
 }
 
 /// Makes the sends of a campaign's first recipient batch; false when none is left. Their ids follow from
@@ -107,7 +107,7 @@ pub(super) async fn materialize_sends(
     account: AccountId,
     campaign: CampaignId,
 ) -> DbResult<bool> {
-    let made = sql(format!(
+    let inserted = sql(format!(
         "WITH batch AS (
            DELETE FROM campaign_recipient_batches WHERE account_id = $1 AND campaign_id = $2
              AND batch_no = (SELECT batch_no FROM campaign_recipient_batches WHERE account_id = $1 AND campaign_id = $2
@@ -121,17 +121,17 @@ pub(super) async fn materialize_sends(
     .bind(campaign)
     .execute(conn)
     .await?;
-    Ok(made > 0)
+    Ok(inserted > 0)
 }
 
 /// A campaign, of any account, that has recipient batches left.
 pub(super) async fn run_with_recipient_batches(conn: &mut AsyncPgConnection) -> DbResult<Option<QueuedRun>> {
-    let found: Option<RunRow> = sql("SELECT account_id, campaign_id FROM campaign_recipient_batches
+    let row: Option<RunRow> = sql("SELECT account_id, campaign_id FROM campaign_recipient_batches
          ORDER BY account_id, campaign_id LIMIT 1")
     .get_result(conn)
     .await
     .optional()?;
-    Ok(found.map(QueuedRun::from))
+    Ok(row.map(QueuedRun::from))
 }
 
 /// [`materialize_sends`] for who does not hold the run: it cannot end meanwhile, and count a batch
@@ -145,15 +145,21 @@ pub(super) async fn materialize_sends_without_lease(conn: &mut AsyncPgConnection
     materialize_sends(conn, run.account_id, run.campaign_id).await
 }
 
-/// How many a freeze would make.
-pub(super) async fn count(conn: &mut AsyncPgConnection, account: AccountId, audience: &Audience) -> DbResult<i64> {
-    let text = format!("SELECT count(*) AS n {}", chosen(2));
-    let row: Number = bound(sql(text).bind(account), audience).get_result(conn).await?;
+/// Counts the recipients that a freeze would select.
+pub(super) async fn count_recipients(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    audience: &Audience,
+) -> DbResult<i64> {
+    let text = format!("SELECT count(*) AS n {}", audience_clause(2));
+    let row: NumberRow = bind_audience(sql(text).bind(account), audience)
+        .get_result(conn)
+        .await?;
     Ok(row.n)
 }
 
-/// The first of those whom a freeze would take, by id.
-pub(super) async fn first(
+/// Returns the first `limit` recipients that a freeze would select, in the order of their ids.
+pub(super) async fn first_recipients(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     audience: &Audience,
@@ -161,9 +167,9 @@ pub(super) async fn first(
 ) -> DbResult<Vec<RecipientRow>> {
     let text = format!(
         "SELECT c.id, c.name, c.phone, c.email, c.attributes, false AS opted_out {} ORDER BY c.id LIMIT $10",
-        chosen(2)
+        audience_clause(2)
     );
-    let query = bound(sql(text).bind(account), audience).bind(limit);
+    let query = bind_audience(sql(text).bind(account), audience).bind(limit);
     Ok(query.load(conn).await?)
 }
 
@@ -176,20 +182,20 @@ pub(super) async fn deleted_segment(
     let Some(segment) = audience.segment_id else {
         return Ok(None);
     };
-    let deleted: Option<Word> =
-        sql("SELECT name AS word FROM segments WHERE account_id = $1 AND id = $2 AND deleted_at IS NOT NULL")
+    let deleted: Option<TextRow> =
+        sql("SELECT name AS text FROM segments WHERE account_id = $1 AND id = $2 AND deleted_at IS NOT NULL")
             .bind(account)
             .bind(segment)
             .get_result(conn)
             .await
             .optional()?;
-    Ok(deleted.map(|row| row.word))
+    Ok(deleted.map(|row| row.text))
 }
 
-/// The placeholders that stay empty for one of those whom a freeze would take, in their order. Looks at nobody where
-/// there is nothing to ask. A start asks after its freeze, by the same choice and not by what was frozen: reading the
-/// contacts once more, in whatever order they lie, is a tenth of looking each one up.
-pub(super) async fn leaves_empty(
+/// Returns the required placeholders that stay empty for at least one recipient, in their order. Without required
+/// placeholders it reads no contact. A start calls this after its freeze and selects the contacts again, instead of
+/// reading the frozen sends: a second scan costs a tenth of one look-up per contact.
+pub(super) async fn empty_placeholders(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     audience: &Audience,
@@ -200,30 +206,30 @@ pub(super) async fn leaves_empty(
     }
     // What stands behind the offset is looked at for each placeholder until one is found, and never as a whole.
     let text = format!(
-        "SELECT b.placeholder AS word
+        "SELECT b.placeholder AS text
          FROM jsonb_to_recordset($2) AS b (position bigint, placeholder text, name boolean, phone boolean,
            email boolean,
            keys text[])
-         WHERE EXISTS (SELECT 1 {chosen}
+         WHERE EXISTS (SELECT 1 {audience_clause}
              AND (NOT b.name OR btrim(c.name, $3) = '')
              AND (NOT b.phone OR btrim(coalesce(c.phone, ''), $3) = '')
              AND (NOT b.email OR btrim(coalesce(c.email, ''), $3) = '')
              AND NOT EXISTS (SELECT 1 FROM unnest(b.keys) AS k WHERE btrim(coalesce(c.attributes ->> k, ''), $3) <> '')
            OFFSET 0)
          ORDER BY b.position",
-        chosen = chosen(4),
+        audience_clause = audience_clause(4),
     );
     let query = sql(text)
         .bind(account)
-        .bind(questions(required_placeholders))
-        .bind(SPACES);
-    let empty = bound(query, audience).load::<Word>(conn).await?;
-    Ok(empty.into_iter().map(|row| row.word).collect())
+        .bind(placeholder_conditions(required_placeholders))
+        .bind(TRIMMED_CHARACTERS);
+    let empty = bind_audience(query, audience).load::<TextRow>(conn).await?;
+    Ok(empty.into_iter().map(|row| row.text).collect())
 }
 
-fn questions(required_placeholders: &[RequiredPlaceholder]) -> Value {
-    let questions = required_placeholders.iter().enumerate().map(|(position, required)| {
-        let has = |wanted: &[Field]| required.fields.iter().any(|field| wanted.contains(field));
+fn placeholder_conditions(required_placeholders: &[RequiredPlaceholder]) -> Value {
+    let conditions = required_placeholders.iter().enumerate().map(|(position, required)| {
+        let uses_any = |fields: &[Field]| required.fields.iter().any(|field| fields.contains(field));
         let keys: Vec<&str> = required
             .fields
             .iter()
@@ -235,13 +241,13 @@ fn questions(required_placeholders: &[RequiredPlaceholder]) -> Value {
         json!({
             "position": position,
             "placeholder": required.placeholder,
-            "name": has(&[Field::Name, Field::FirstName]),
-            "phone": has(&[Field::Phone]),
-            "email": has(&[Field::Email]),
+            "name": uses_any(&[Field::Name, Field::FirstName]),
+            "phone": uses_any(&[Field::Phone]),
+            "email": uses_any(&[Field::Email]),
             "keys": keys,
         })
     });
-    questions.collect()
+    conditions.collect()
 }
 
 /// A contact as a message is made for it.
@@ -278,14 +284,14 @@ impl TryFrom<RecipientRow> for Recipient {
 mod tests {
     use recado_domain::shared::text::is_blank;
 
-    use super::SPACES;
+    use super::TRIMMED_CHARACTERS;
 
     #[test]
-    fn the_database_trims_what_the_domain_trims() {
-        let every: String = (1..=u32::from(char::MAX))
+    fn trimmed_characters_match_the_domain() {
+        let trimmed_by_domain: String = (1..=u32::from(char::MAX))
             .filter_map(char::from_u32)
             .filter(|c| is_blank(&c.to_string()))
             .collect();
-        assert_eq!(SPACES, every);
+        assert_eq!(TRIMMED_CHARACTERS, trimmed_by_domain);
     }
 }

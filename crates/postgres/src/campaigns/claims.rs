@@ -12,10 +12,10 @@ use uuid::Uuid;
 
 use super::{audience, rows};
 use crate::errors::{DbResult, corrupt};
-use crate::sql::{Answer, Number, sql};
+use crate::sql::{FlagRow, NumberRow, sql};
 
-/// Looking again sooner than this would only burn time.
-const SHORTEST_WAIT: Duration = Duration::milliseconds(50);
+/// Minimum wait before a run looks for due sends again, so that it does not poll in a busy loop.
+const MIN_WAIT: Duration = Duration::milliseconds(50);
 
 /// Looking at all sends of a very large run takes longer than any other statement may.
 pub(super) const WHOLE_RUN_TIMEOUT: &str = "SET LOCAL statement_timeout = '60s'";
@@ -38,7 +38,7 @@ impl From<RunRow> for QueuedRun {
 }
 
 #[derive(QueryableByName)]
-struct OrphanRow {
+struct ExpiredLeaseRow {
     #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
     #[diesel(sql_type = SqlUuid)]
@@ -47,9 +47,13 @@ struct OrphanRow {
     worker: Uuid,
 }
 
-/// Leases the run that nobody holds and that has waited longest, across accounts.
-pub(super) async fn take(conn: &mut AsyncPgConnection, worker: Uuid, lease: Duration) -> DbResult<Option<QueuedRun>> {
-    let taken: Option<RunRow> = sql("UPDATE campaign_queue
+/// Leases the unclaimed run that has waited longest, across all accounts.
+pub(super) async fn claim_run(
+    conn: &mut AsyncPgConnection,
+    worker: Uuid,
+    lease: Duration,
+) -> DbResult<Option<QueuedRun>> {
+    let claimed: Option<RunRow> = sql("UPDATE campaign_queue
          SET worker = $1, leased_until = now() + $2 * interval '1 microsecond'
          WHERE (account_id, campaign_id) = (SELECT q.account_id, q.campaign_id
            FROM campaign_queue q
@@ -64,11 +68,11 @@ pub(super) async fn take(conn: &mut AsyncPgConnection, worker: Uuid, lease: Dura
     .get_result(conn)
     .await
     .optional()?;
-    Ok(taken.map(QueuedRun::from))
+    Ok(claimed.map(QueuedRun::from))
 }
 
-/// Queue rows whose campaign is not sending, across accounts.
-pub(super) async fn leftover(conn: &mut AsyncPgConnection, limit: i64) -> DbResult<Vec<QueuedRun>> {
+/// Finds queue entries whose campaign is not sending, across all accounts.
+pub(super) async fn obsolete_entries(conn: &mut AsyncPgConnection, limit: i64) -> DbResult<Vec<QueuedRun>> {
     let rows: Vec<RunRow> = sql("SELECT q.account_id, q.campaign_id FROM campaign_queue q
          WHERE NOT EXISTS (SELECT 1 FROM campaigns c
            WHERE c.account_id = q.account_id AND c.id = q.campaign_id AND c.status = 'sending')
@@ -79,9 +83,9 @@ pub(super) async fn leftover(conn: &mut AsyncPgConnection, limit: i64) -> DbResu
     Ok(rows.into_iter().map(QueuedRun::from).collect())
 }
 
-/// Deletes the queue row of a campaign that is not sending. A start may be reusing the row: it holds the campaign until
-/// it commits, so that the delete, under the same lock, sees the status that the start left.
-pub(super) async fn remove_leftover(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<usize> {
+/// Deletes the queue entry of a campaign that is not sending. A start that reuses the entry locks the campaign until it
+/// commits. The delete takes the same lock first, so it sees the status that the start wrote.
+pub(super) async fn delete_obsolete_entry(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<usize> {
     rows::lock(conn, run).await?;
     let deleted = sql("DELETE FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2
            AND NOT EXISTS (SELECT 1 FROM campaigns WHERE account_id = $1 AND id = $2 AND status = 'sending')")
@@ -93,8 +97,8 @@ pub(super) async fn remove_leftover(conn: &mut AsyncPgConnection, run: QueuedRun
 }
 
 /// Whether a run waits for a worker.
-pub(super) async fn waiting(conn: &mut AsyncPgConnection) -> DbResult<bool> {
-    let waiting: Answer = sql("SELECT EXISTS (SELECT 1 FROM campaign_queue q
+pub(super) async fn has_waiting_run(conn: &mut AsyncPgConnection) -> DbResult<bool> {
+    let waiting: FlagRow = sql("SELECT EXISTS (SELECT 1 FROM campaign_queue q
            JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
            JOIN accounts a ON a.id = q.account_id
            WHERE q.worker IS NULL AND c.status = 'sending' AND c.paused_at IS NULL AND a.status = 'active'
@@ -104,20 +108,20 @@ pub(super) async fn waiting(conn: &mut AsyncPgConnection) -> DbResult<bool> {
     Ok(waiting.yes)
 }
 
-/// Runs whose holder let its lease run out, across accounts.
-pub(super) async fn orphaned(conn: &mut AsyncPgConnection) -> DbResult<Vec<(QueuedRun, Uuid)>> {
-    let rows: Vec<OrphanRow> = sql("SELECT account_id, campaign_id, worker FROM campaign_queue
+/// Finds up to 100 runs with an expired lease and the worker that held it, across all accounts.
+pub(super) async fn expired_leases(conn: &mut AsyncPgConnection) -> DbResult<Vec<(QueuedRun, Uuid)>> {
+    let rows: Vec<ExpiredLeaseRow> = sql("SELECT account_id, campaign_id, worker FROM campaign_queue
          WHERE worker IS NOT NULL AND leased_until < now() ORDER BY leased_until LIMIT 100")
     .load(conn)
     .await?;
-    let orphans = rows.into_iter().map(|row| {
+    let expired = rows.into_iter().map(|row| {
         let run = QueuedRun {
             account_id: row.account_id.into(),
             campaign_id: row.campaign_id.into(),
         };
         (run, row.worker)
     });
-    Ok(orphans.collect())
+    Ok(expired.collect())
 }
 
 /// Takes the run from a worker that left it as it was; `expired`: only if its lease ran out.
@@ -200,8 +204,8 @@ impl TryFrom<ClaimedRow> for ClaimedSend {
     }
 }
 
-/// Renews the lease and names the next sends.
-pub(super) async fn claim(
+/// Renews the run's lease and returns its next due sends.
+pub(super) async fn claim_sends(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
     worker: Uuid,
@@ -209,11 +213,11 @@ pub(super) async fn claim(
     size: i64,
     lease: Duration,
 ) -> DbResult<Claim> {
-    match renew(conn, run, worker, lease).await? {
+    match renew_lease(conn, run, worker, lease).await? {
         Some(true) => {}
         Some(false) => return Ok(Claim::Stopped),
         None => {
-            let queued: Answer =
+            let queued: FlagRow =
                 sql("SELECT EXISTS (SELECT 1 FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2) AS yes")
                     .bind(run.account_id)
                     .bind(run.campaign_id)
@@ -222,19 +226,19 @@ pub(super) async fn claim(
             return Ok(if queued.yes { Claim::Lost } else { Claim::Stopped });
         }
     }
-    let mut rows = due(conn, run, after, size).await?;
-    // Its lists follow what has its sends already, and somebody else mostly makes them in time.
+    let mut rows = due_sends(conn, run, after, size).await?;
+    // Recipient batches come after the materialized sends. Another worker mostly materializes them in time.
     while rows.is_empty() && audience::materialize_sends(conn, run.account_id, run.campaign_id).await? {
-        rows = due(conn, run, after, size).await?;
+        rows = due_sends(conn, run, after, size).await?;
     }
     if rows.is_empty() {
         // Once more over the whole run: a worker before may have left some, some may have been put back, and the last list
         // may have been waited for.
         conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
-        rows = due(conn, run, None, size).await?;
+        rows = due_sends(conn, run, None, size).await?;
     }
     if rows.is_empty() {
-        return later(conn, run).await;
+        return exhausted_or_wait(conn, run).await;
     }
     let sends = rows
         .into_iter()
@@ -243,8 +247,10 @@ pub(super) async fn claim(
     Ok(Claim::Sends(sends))
 }
 
-/// Contacts by their key, each for itself, as in a list of sends. Nothing is written: a run has one holder, and what is started has to be still unstarted then.
-async fn due(
+/// Reads the next due sends: first the retries by time, then the untried sends after contact `after` (keyset
+/// pagination). Each contact is looked up by its key, as in a list of sends. Nothing is written: a run has one holder,
+/// and the start of a send requires that it is still unstarted.
+async fn due_sends(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
     after: Option<ContactId>,
@@ -272,10 +278,16 @@ async fn due(
     Ok(rows)
 }
 
-/// Whether the run goes on; none when it is not this worker's. The row is locked in any case, and written only once a
-/// tenth of the lease is gone: every turn looks for it, and would walk over what nobody could clear away.
-async fn renew(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid, lease: Duration) -> DbResult<Option<bool>> {
-    let going: Option<Answer> = sql("WITH held AS (
+/// Renews the lease and returns whether the run may continue, or `None` if `worker` does not hold it. The row is always
+/// locked, but written only after a tenth of the lease has passed: more writes would leave dead row versions that
+/// every claim has to scan until vacuum can remove them.
+async fn renew_lease(
+    conn: &mut AsyncPgConnection,
+    run: QueuedRun,
+    worker: Uuid,
+    lease: Duration,
+) -> DbResult<Option<bool>> {
+    let may_continue: Option<FlagRow> = sql("WITH held AS (
            SELECT c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active' AS yes,
              q.leased_until < now() + 0.9 * $4 * interval '1 microsecond' AS due
            FROM campaign_queue q, campaigns c, accounts a
@@ -294,7 +306,7 @@ async fn renew(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid, lease
     .get_result(conn)
     .await
     .optional()?;
-    Ok(going.map(|answer| answer.yes))
+    Ok(may_continue.map(|row| row.yes))
 }
 
 #[derive(QueryableByName)]
@@ -303,8 +315,8 @@ struct WaitRow {
     microseconds: Option<i64>,
 }
 
-/// When nothing is due: how long until something is, if anything is left at all.
-async fn later(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Claim> {
+/// Called when no send is due: returns the wait until the next retry, or `Exhausted` if no send is left.
+async fn exhausted_or_wait(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Claim> {
     let row: WaitRow = sql(
         "SELECT (extract(epoch FROM min(retry_at) - now()) * 1000000)::bigint AS microseconds
          FROM campaign_sends
@@ -317,7 +329,7 @@ async fn later(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Claim> 
     .await?;
     Ok(match row.microseconds {
         None => Claim::Exhausted,
-        Some(microseconds) => Claim::Wait(Duration::microseconds(microseconds).max(SHORTEST_WAIT)),
+        Some(microseconds) => Claim::Wait(Duration::microseconds(microseconds).max(MIN_WAIT)),
     })
 }
 
@@ -333,9 +345,9 @@ pub(super) async fn release(conn: &mut AsyncPgConnection, run: QueuedRun, worker
     Ok(())
 }
 
-/// How often in a row the run was postponed.
-pub(super) async fn postponed(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<u32> {
-    let retries: Option<Number> =
+/// How many times in a row the run was postponed.
+pub(super) async fn postponements(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<u32> {
+    let retries: Option<NumberRow> =
         sql("SELECT retries::bigint AS n FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2")
             .bind(run.account_id)
             .bind(run.campaign_id)
@@ -364,8 +376,12 @@ pub(super) async fn postpone(
     Ok(())
 }
 
-/// A resumed run is not postponed any longer.
-pub(super) async fn end_delay(conn: &mut AsyncPgConnection, account: AccountId, campaign: CampaignId) -> DbResult<()> {
+/// Ends the postponement of a run when it is resumed.
+pub(super) async fn clear_postponement(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    campaign: CampaignId,
+) -> DbResult<()> {
     sql("UPDATE campaign_queue SET retry_at = NULL, retries = 0
          WHERE account_id = $1 AND campaign_id = $2 AND retry_at IS NOT NULL")
     .bind(account)

@@ -70,7 +70,7 @@ pub(super) async fn freeze(
 pub(super) async fn read(conn: &mut AsyncPgConnection, campaign: Campaign) -> DbResult<Contents> {
     let content = find(conn, &campaign).await?;
     let template = match campaign.template_id {
-        Some(id) => templates::one(conn, campaign.account_id, id, content.is_some()).await?,
+        Some(id) => templates::find(conn, campaign.account_id, id, content.is_some()).await?,
         None => None,
     };
     Ok(match (content, template) {
@@ -100,7 +100,7 @@ pub(super) async fn read_or_freeze(conn: &mut AsyncPgConnection, campaign: Campa
     }
     let campaign = contents.campaign;
     let template = match campaign.template_id {
-        Some(template) => templates::one(conn, account, template, true).await?,
+        Some(template) => templates::find(conn, account, template, true).await?,
         None => None,
     };
     let template = template.ok_or_else(|| corrupt(format!("the run of {id} has no template")))?;
@@ -115,7 +115,7 @@ pub(super) async fn read_or_freeze(conn: &mut AsyncPgConnection, campaign: Campa
 pub(super) async fn freeze_for_retry(conn: &mut AsyncPgConnection, campaign: &Campaign) -> DbResult<bool> {
     let frozen = find(conn, campaign).await?.is_some();
     let template = match campaign.template_id {
-        Some(id) => templates::locked(conn, campaign.account_id, id, frozen).await?,
+        Some(id) => templates::find_locked(conn, campaign.account_id, id, frozen).await?,
         None => None,
     };
     let Some(template) = template.filter(|template| may_be_sent(template, frozen)) else {

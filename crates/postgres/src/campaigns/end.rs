@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{claims, rows, usage};
 use crate::errors::DbResult;
 use crate::outbox;
-use crate::sql::{Answer, Id, sql};
+use crate::sql::{FlagRow, IdRow, sql};
 
 pub(super) async fn pause(
     conn: &mut AsyncPgConnection,
@@ -63,18 +63,18 @@ pub(crate) async fn pause_template(
     .bind(reason)
     .load(&mut *conn)
     .await?;
-    let told = |row: &PausedRow| Event::Notification(pause_notification(row.id.into(), &row.name, reason));
-    let events: Vec<Event> = paused.iter().map(told).collect();
+    let to_event = |row: &PausedRow| Event::Notification(pause_notification(row.id.into(), &row.name, reason));
+    let events: Vec<Event> = paused.iter().map(to_event).collect();
     outbox::append(conn, account, &events).await
 }
 
-/// The campaigns that wait to be sent, or are being sent, with a template.
-pub(crate) async fn under_way_with(
+/// Returns the scheduled and sending campaigns of a template.
+pub(crate) async fn active_campaigns_of_template(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     template: TemplateId,
 ) -> DbResult<Vec<Uuid>> {
-    let rows: Vec<Id> = sql("SELECT id FROM campaigns
+    let rows: Vec<IdRow> = sql("SELECT id FROM campaigns
          WHERE account_id = $1 AND template_id = $2 AND deleted_at IS NULL AND status IN ('scheduled', 'sending')
          ORDER BY id")
     .bind(account)
@@ -92,7 +92,7 @@ struct NowRow {
 
 pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option<RunReport>> {
     let (account, id) = (run.account_id, run.campaign_id);
-    let Some(row) = rows::locked(conn, account, id).await? else {
+    let Some(row) = rows::find_locked(conn, account, id).await? else {
         return Ok(None);
     };
     let month = row.quota_month;
@@ -171,13 +171,13 @@ pub(super) async fn end_run(
     let Some(month) = month else {
         return Ok(());
     };
-    let open: Answer = sql("SELECT EXISTS (SELECT 1 FROM campaign_counters
+    let has_pending: FlagRow = sql("SELECT EXISTS (SELECT 1 FROM campaign_counters
          WHERE account_id = $1 AND campaign_id = $2 AND pending > 0) AS yes")
     .bind(account)
     .bind(id)
     .get_result(&mut *conn)
     .await?;
-    if !open.yes {
+    if !has_pending.yes {
         return Ok(());
     }
     claims::mark_unknown(conn, account, id).await?;

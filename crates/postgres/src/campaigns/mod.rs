@@ -24,9 +24,9 @@ mod store;
 mod test_send;
 mod usage;
 
-pub(crate) use end::{pause_template, under_way_with};
+pub(crate) use end::{active_campaigns_of_template, pause_template};
 pub use runs::PgRuns;
 pub use send_slots::PgSendSlots;
-pub(crate) use sends::{Settlement, lock_sends};
+pub(crate) use sends::{SendChanges, lock_sends};
 pub use store::PgCampaigns;
 pub use test_send::PgTestSends;

@@ -10,8 +10,8 @@ use super::audience;
 use super::{retries, runs, usage};
 use crate::errors::DbResult;
 
-/// Every statement sees the same moment, and none of them can change anything.
-const ONE_MOMENT: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
+/// One snapshot for all statements of the transaction, and no writes.
+const READ_ONLY_SNAPSHOT: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
 /// The first of a transaction; the number of its statements depends on nothing.
 pub(super) async fn preview_facts(
@@ -20,14 +20,14 @@ pub(super) async fn preview_facts(
     id: CampaignId,
     first: i64,
 ) -> DbResult<Option<PreviewFacts>> {
-    conn.batch_execute(ONE_MOMENT).await?;
+    conn.batch_execute(READ_ONLY_SNAPSHOT).await?;
     let Some(facts) = runs::facts(conn, account, id).await? else {
         return Ok(None);
     };
     let audience = facts.campaign.audience();
-    let mut contacts = Vec::new();
-    for row in audience::first(conn, account, &audience, first).await? {
-        contacts.push(PreviewRecipient {
+    let mut first_recipients = Vec::new();
+    for row in audience::first_recipients(conn, account, &audience, first).await? {
+        first_recipients.push(PreviewRecipient {
             id: row.id.into(),
             recipient: row.try_into()?,
         });
@@ -38,10 +38,10 @@ pub(super) async fn preview_facts(
         Err(_) => RetryReport::default(),
     };
     Ok(Some(PreviewFacts {
-        recipients: audience::count(conn, account, &audience).await?,
-        first: contacts,
+        recipients: audience::count_recipients(conn, account, &audience).await?,
+        first: first_recipients,
         deleted_segment: audience::deleted_segment(conn, account, &audience).await?,
-        empty: audience::leaves_empty(conn, account, &audience, &required_placeholders(&facts)).await?,
+        empty: audience::empty_placeholders(conn, account, &audience, &required_placeholders(&facts)).await?,
         used: usage::used(conn, account, month).await?,
         retry,
         facts,

@@ -55,8 +55,8 @@ pub(super) async fn record_and_start(
     plain: &[&(SendId, SendResult)],
     next: &[SendId],
 ) -> DbResult<Started> {
-    // Locked in the order of their ids, as everybody does.
-    let mut plain: Vec<(Uuid, Option<String>)> = plain.iter().map(|(id, result)| (id.0, message_of(result))).collect();
+    // Sorted: sends are locked in the order of their ids.
+    let mut plain: Vec<(Uuid, Option<String>)> = plain.iter().map(|(id, result)| (id.0, message_id(result))).collect();
     plain.sort_unstable();
     let (sent, messages): (Vec<Uuid>, Vec<Option<String>>) = plain.into_iter().unzip();
     let row: StartedRow = sql(RECORD_AND_START)
@@ -77,7 +77,7 @@ pub(super) async fn record_and_start(
     })
 }
 
-fn message_of(result: &SendResult) -> Option<String> {
+fn message_id(result: &SendResult) -> Option<String> {
     match result {
         SendResult::Sent { message_id, .. } => message_id.clone(),
         SendResult::Failed { .. }

@@ -21,9 +21,9 @@ use crate::sql::{Sql, sql};
 /// Every failed send of campaign `$2` with the reason why a retry at `$3` leaves it out, or none. [`bound`] binds the
 /// parameters; `lock` keeps the sends as they are. Contacts are looked up each by its key, as in a list of sends.
 ///
-/// A send that fails with 131050 opts its contact out: `consent_at` is `failed_at` then. A contact who is not opted out any
-/// more has opted in since, be it later by WhatsApp, or because the account took the opt-out back.
-fn judged(lock: &str) -> String {
+/// A send that fails with 131050 opts its contact out, and sets `consent_at` to `failed_at`. If the contact is no
+/// longer opted out, it has opted in since: through WhatsApp, or because the account reversed the opt-out.
+fn classification_ctes(lock: &str) -> String {
     format!(
         "rules AS MATERIALIZED (
            SELECT * FROM unnest($7, $8, $9, $10, $11) AS r (code, kind, first, second, further)
@@ -56,17 +56,17 @@ fn judged(lock: &str) -> String {
     )
 }
 
-/// Binds the parameters of [`judged`]; `at` none: now.
-fn bound<'a>(
+/// Binds the parameters of [`classification_ctes`]. Without `at` the retry is now.
+fn bind_classification<'a>(
     text: String,
     account: AccountId,
     id: CampaignId,
     at: Option<OffsetDateTime>,
     request: &RetryRequest,
 ) -> Sql<'a> {
-    let wait = |which: usize| -> Vec<Option<i64>> {
+    let waits_at = |position: usize| -> Vec<Option<i64>> {
         let waits = RETRY_RULES.iter().map(|(_, rule)| match rule {
-            RetryRule::Wait(waits) => waits.get(which).map(microseconds),
+            RetryRule::Wait(waits) => waits.get(position).map(microseconds),
             RetryRule::Never | RetryRule::OptIn | RetryRule::Phone => None,
         });
         waits.collect()
@@ -91,9 +91,9 @@ fn bound<'a>(
                 .map(|(_, rule)| kind(rule).to_owned())
                 .collect::<Vec<_>>(),
         )
-        .bind(wait(0))
-        .bind(wait(1))
-        .bind(wait(2))
+        .bind(waits_at(0))
+        .bind(waits_at(1))
+        .bind(waits_at(2))
 }
 
 fn microseconds(wait: &Duration) -> i64 {
@@ -140,13 +140,13 @@ pub(super) async fn forecast(
     request: &RetryRequest,
 ) -> DbResult<RetryReport> {
     conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
-    let text = format!("WITH {} {TOTALS}", judged(""));
-    report(bound(text, account, id, at, request).load(conn).await?)
+    let text = format!("WITH {} {TOTALS}", classification_ctes(""));
+    report(bind_classification(text, account, id, at, request).load(conn).await?)
 }
 
-/// Makes the failed sends that a retry takes as if they had never been tried, and counts them so. Only how often each
-/// failed stays, and the id of its message.
-pub(super) async fn renew(
+/// Resets the failed sends that a retry includes to untried, and moves them in the counters. Each send keeps its number
+/// of failures and the id of its earlier message.
+pub(super) async fn reset_failed_sends(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
@@ -154,7 +154,7 @@ pub(super) async fn renew(
     request: &RetryRequest,
 ) -> DbResult<RetryReport> {
     let text = format!(
-        "WITH {judged}, renewed AS (
+        "WITH {classification}, renewed AS (
            UPDATE campaign_sends s SET status = 'pending', attempts = 0, started_at = NULL,
              retry_at = now(), sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL, pricing = NULL,
              superseded_wa_message_id = coalesce(wa_message_id, superseded_wa_message_id), wa_message_id = NULL,
@@ -162,9 +162,9 @@ pub(super) async fn renew(
              earlier_error_code = s.error_code, earlier_failures = j.earlier + 1
            FROM judged j WHERE j.reason IS NULL AND s.account_id = $1 AND s.id = j.id
          ) {TOTALS}",
-        judged = judged("FOR UPDATE"),
+        classification = classification_ctes("FOR UPDATE"),
     );
-    let rows = bound(text, account, id, None, request)
+    let rows = bind_classification(text, account, id, None, request)
         .bind(month)
         .load(&mut *conn)
         .await?;
@@ -181,9 +181,9 @@ pub(super) async fn renew(
     Ok(report)
 }
 
-/// Makes the sends that an early end left untried due again, and returns how many: the run is sending again, and they
-/// need places in the month like all others. Reads no send of a campaign in which none is pending.
-pub(super) async fn renew_untried(
+/// Makes the sends that an early end left untried due again, and returns how many. The run sends them too, so they need
+/// reservations of the month's quota. Reads no send of a campaign without pending sends.
+pub(super) async fn reset_untried_sends(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
@@ -212,7 +212,7 @@ pub(super) async fn schedule(
 ) -> DbResult<(WriteOutcome<CampaignStatus>, RetryReport)> {
     let (campaign, request, scheduler) = (&schedule.campaign, &schedule.request, &schedule.scheduler);
     let (account, id) = (campaign.account_id, campaign.id);
-    let moved = sql(
+    let updated = sql(
         "UPDATE campaigns SET retry_scheduled_at = $5, updated_at = $6, version = version + 1
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND status = $3 AND version = $4",
     )
@@ -224,7 +224,7 @@ pub(super) async fn schedule(
     .bind(campaign.updated_at)
     .execute(&mut *conn)
     .await?;
-    if moved == 0 {
+    if updated == 0 {
         return Ok((store::stale(conn, account, id).await?, RetryReport::default()));
     }
     sql(

@@ -149,8 +149,8 @@ impl<'a> TryFrom<&'a Campaign> for Content<'a> {
     }
 }
 
-/// One campaign, unless it is deleted.
-pub(super) async fn one(
+/// Returns a campaign that is not deleted.
+pub(super) async fn find(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
@@ -166,8 +166,8 @@ pub(super) async fn one(
     Ok(row)
 }
 
-/// The same, with the right to change it until the transaction ends.
-pub(super) async fn locked(
+/// [`find`] that also locks the campaign until the transaction ends.
+pub(super) async fn find_locked(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
@@ -223,10 +223,10 @@ impl From<CountsRow> for SendCounts {
     }
 }
 
-/// The counters of a campaign; where there are none its sends are counted (there are none before its run, unless they
-/// came with a backup or by another tool), and only there: where the sends join, it would be too late to ask. No row when
-/// there is no such campaign.
-pub(super) fn counted<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
+/// Reads the counters of a campaign, or counts its sends if it has no counters: no run has started, or a backup or
+/// another tool inserted the sends. The condition is inside of the lateral join: in its ON clause it would apply after
+/// all sends were counted. Returns no row if the campaign does not exist.
+pub(super) fn counts_query<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
     sql(
         "SELECT coalesce(n.total, r.total) AS total, coalesce(n.pending, r.pending) AS pending,
            coalesce(n.sent, r.sent) AS sent, coalesce(n.delivered, r.delivered) AS delivered,
@@ -254,7 +254,7 @@ pub(super) async fn counts(
     account: AccountId,
     id: CampaignId,
 ) -> DbResult<Option<SendCounts>> {
-    let row: Option<CountsRow> = counted(account, id).get_result(conn).await.optional()?;
+    let row: Option<CountsRow> = counts_query(account, id).get_result(conn).await.optional()?;
     Ok(row.map(SendCounts::from))
 }
 
@@ -270,11 +270,11 @@ pub(super) struct QueueEntryRow {
     support_admin: Option<String>,
 }
 
-/// Who began a run, and how, as its queue entry has it. `further` is what else is wanted of the entry, or its lock.
-pub(super) fn queue_entry_query<'a>(run: QueuedRun, further: &'static str) -> Sql<'a> {
+/// Reads trigger and actor of a run's queue entry. `suffix` appends a condition or a locking clause.
+pub(super) fn queue_entry_query<'a>(run: QueuedRun, suffix: &'static str) -> Sql<'a> {
     sql(format!(
         "SELECT trigger, user_id, ip_address, support_admin FROM campaign_queue
-         WHERE account_id = $1 AND campaign_id = $2 {further}"
+         WHERE account_id = $1 AND campaign_id = $2 {suffix}"
     ))
     .bind(run.account_id)
     .bind(run.campaign_id)

@@ -21,12 +21,12 @@ use uuid::Uuid;
 
 use super::contents::Contents;
 use super::record_and_start::is_plain;
-use super::sends::{Settlement, lock_sends};
+use super::sends::{SendChanges, lock_sends};
 use super::{audience, claims, contents, end, record_and_start, retries, rows, start, usage};
 use crate::contacts::{opt_out, set_wa_ids};
 use crate::errors::DbResult;
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::{Answer, Id, sql, uuids};
+use crate::sql::{FlagRow, IdRow, sql, uuids};
 use crate::transactions::{in_owner, in_tenant, on_owner};
 use crate::{billing, whatsapp};
 
@@ -115,25 +115,30 @@ impl RunStore for PgRuns {
     }
 
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError> {
-        let orphaned = on_owner!(self.owner, |conn| claims::orphaned(conn))?;
-        for (run, lost) in orphaned {
+        let expired = on_owner!(self.owner, |conn| claims::expired_leases(conn))?;
+        for (run, expired_worker) in expired {
             in_tenant!(self.tenants, run.account_id, |conn| claims::abandon(
-                conn, run, lost, true
+                conn,
+                run,
+                expired_worker,
+                true
             ))?;
         }
-        in_owner!(self.owner, |conn| claims::take(conn, worker, lease))
+        in_owner!(self.owner, |conn| claims::claim_run(conn, worker, lease))
     }
 
     async fn sweep_queue(&self, limit: i64) -> Result<u64, StoreError> {
         let mut deleted = 0;
-        for run in on_owner!(self.owner, |conn| claims::leftover(conn, limit))? {
-            deleted += in_tenant!(self.tenants, run.account_id, |conn| claims::remove_leftover(conn, run))?;
+        for run in on_owner!(self.owner, |conn| claims::obsolete_entries(conn, limit))? {
+            deleted += in_tenant!(self.tenants, run.account_id, |conn| claims::delete_obsolete_entry(
+                conn, run
+            ))?;
         }
         Ok(u64::try_from(deleted).unwrap_or(u64::MAX))
     }
 
     async fn waiting(&self) -> Result<bool, StoreError> {
-        on_owner!(self.owner, |conn| claims::waiting(conn))
+        on_owner!(self.owner, |conn| claims::has_waiting_run(conn))
     }
 
     async fn inputs(&self, run: QueuedRun) -> Result<Option<RunInputs>, StoreError> {
@@ -148,7 +153,7 @@ impl RunStore for PgRuns {
         size: i64,
         lease: Duration,
     ) -> Result<Claim, StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| claims::claim(
+        in_tenant!(self.tenants, run.account_id, |conn| claims::claim_sends(
             conn, run, worker, after, size, lease
         ))
     }
@@ -160,10 +165,10 @@ impl RunStore for PgRuns {
         results: &[(SendId, SendResult)],
         next: &[SendId],
     ) -> Result<Started, StoreError> {
-        let (plain, other): (Vec<_>, Vec<_>) = results.iter().partition(|(_, result)| is_plain(result));
-        if !other.is_empty() {
-            let other: Vec<(SendId, SendResult)> = other.into_iter().cloned().collect();
-            self.record(run, &other).await?;
+        let (plain, stateful): (Vec<_>, Vec<_>) = results.iter().partition(|(_, result)| is_plain(result));
+        if !stateful.is_empty() {
+            let stateful: Vec<(SendId, SendResult)> = stateful.into_iter().cloned().collect();
+            self.record(run, &stateful).await?;
         }
         on_owner!(self.owner, |conn| record_and_start::record_and_start(
             conn, run, worker, &plain, next
@@ -202,7 +207,7 @@ impl RunStore for PgRuns {
     }
 
     async fn postponed(&self, run: QueuedRun) -> Result<u32, StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| claims::postponed(conn, run))
+        in_tenant!(self.tenants, run.account_id, |conn| claims::postponements(conn, run))
     }
 
     async fn postpone(&self, run: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError> {
@@ -274,23 +279,23 @@ async fn fail_unknown_sends(
         // News may have come since it was found.
         let Some(since) = send.unknown_since() else { continue };
         if since.checked_add(ttl).is_some_and(|end| end <= send.now()) {
-            send.give_up(NEVER_CONFIRMED);
+            send.fail_unconfirmed(NEVER_CONFIRMED);
             failed += 1;
         }
     }
-    Settlement::of(sends).write(conn, account).await?;
+    SendChanges::of(sends).write(conn, account).await?;
     Ok(failed)
 }
 
 async fn record(conn: &mut AsyncPgConnection, run: QueuedRun, results: &[(SendId, SendResult)]) -> DbResult<()> {
     let ids: Vec<SendId> = results.iter().map(|(id, _)| *id).collect();
     let mut sends = lock_sends(conn, run.account_id, uuids(&ids), vec![]).await?;
-    let (mut contacts, mut wa_ids, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut contacts, mut wa_ids, mut opt_outs) = (Vec::new(), Vec::new(), Vec::new());
     for (id, result) in results {
         let Some(send) = sends.by_id(*id).filter(|send| send.campaign() == run.campaign_id) else {
             continue;
         };
-        send.settle(result);
+        send.apply_result(result);
         if let SendResult::Sent { wa_id: Some(wa_id), .. } = result {
             contacts.push(send.contact());
             wa_ids.push(wa_id.clone());
@@ -302,42 +307,42 @@ async fn record(conn: &mut AsyncPgConnection, run: QueuedRun, results: &[(SendId
                 ..
             }
         ) {
-            refusals.push((send.contact(), send.now()));
+            opt_outs.push((send.contact(), send.now()));
         }
     }
     set_wa_ids(conn, run.account_id, contacts, wa_ids).await?;
-    opt_out(conn, run.account_id, &refusals).await?;
-    Settlement::of(sends).write(conn, run.account_id).await
+    opt_out(conn, run.account_id, &opt_outs).await?;
+    SendChanges::of(sends).write(conn, run.account_id).await
 }
 
 async fn report(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option<RunReport>> {
-    let Some(row) = rows::one(conn, run.account_id, run.campaign_id).await? else {
+    let Some(row) = rows::find(conn, run.account_id, run.campaign_id).await? else {
         return Ok(None);
     };
     let counts = rows::counts(conn, run.account_id, run.campaign_id)
         .await?
         .unwrap_or_default();
     let campaign = Campaign::try_from(row)?;
-    let account: Answer = sql("SELECT status = 'suspended' AS yes FROM accounts WHERE id = $1")
+    let suspended: FlagRow = sql("SELECT status = 'suspended' AS yes FROM accounts WHERE id = $1")
         .bind(run.account_id)
         .get_result(conn)
         .await?;
     let mut report = RunReport::of(&campaign, &counts);
-    // Like one that somebody paused, until the account may work again.
-    report.paused |= account.yes && campaign.status == CampaignStatus::Sending;
+    // A suspended account pauses its runs until it is active again.
+    report.paused |= suspended.yes && campaign.status == CampaignStatus::Sending;
     Ok(Some(report))
 }
 
 async fn inputs(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option<RunInputs>> {
     let account = run.account_id;
-    let Some(row) = rows::one(conn, account, run.campaign_id).await? else {
+    let Some(row) = rows::find(conn, account, run.campaign_id).await? else {
         return Ok(None);
     };
     let profile_id = row.profile_id.map(ProfileId::from);
     let campaign = Campaign::try_from(row)?;
     let (campaign, template) = contents::read_or_freeze(conn, campaign).await?;
     let profile = match profile_id.filter(|_| !campaign.simulated) {
-        Some(profile) => whatsapp::one_profile(conn, account, profile).await?,
+        Some(profile) => whatsapp::find_profile(conn, account, profile).await?,
         None => None,
     };
     Ok(Some(RunInputs {
@@ -352,7 +357,7 @@ pub(super) async fn facts(
     account: AccountId,
     id: CampaignId,
 ) -> DbResult<Option<RunFacts>> {
-    let Some(row) = rows::one(conn, account, id).await? else {
+    let Some(row) = rows::find(conn, account, id).await? else {
         return Ok(None);
     };
     let own_profile = row.profile_id.map(ProfileId::from);
@@ -428,15 +433,19 @@ async fn resume_facts(
 async fn default_profile(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<Option<ProfileId>> {
     let first = sql("SELECT id FROM whatsapp_profiles WHERE account_id = $1 ORDER BY created_at, id LIMIT 1")
         .bind(account)
-        .get_result::<Id>(conn)
+        .get_result::<IdRow>(conn)
         .await
         .optional()?;
     Ok(first.map(|row| row.id.into()))
 }
 
-/// The month's limit that a run keeps to: the one that it was decided on, or the present plan's where that is smaller.
-/// None: the account has no active plan any more.
-pub(super) async fn limit_now(conn: &mut AsyncPgConnection, account: AccountId, decided: i64) -> DbResult<Option<i64>> {
+/// Returns the smaller of `limit`, on which the decision was based, and the current plan's monthly limit. `None`: the
+/// account has no active plan any more.
+pub(super) async fn current_limit(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    limit: i64,
+) -> DbResult<Option<i64>> {
     let (entitlement, now) = billing::entitlement(conn, account).await?;
-    Ok(entitlement.messages_per_month(now).map(|limit| limit.min(decided)))
+    Ok(entitlement.messages_per_month(now).map(|current| current.min(limit)))
 }

@@ -43,17 +43,17 @@ const RATE: &str = "(p.throttled_rate + greatest(0, extract(epoch FROM now() - p
 #[async_trait]
 impl SendSlotStore for PgSendSlots {
     async fn reserve(&self, phone_number_id: &str, burst: Burst) -> Result<SendSlot, StoreError> {
-        // The clock is read under the row's lock, so that no two slots are the same. The commit does not wait for the disk:
-        // that would come after the clock was read, and make slots late. A database that crashes may give out the slots
-        // of its last half second again, most of which are past when it is back.
-        let time = format!("(greatest($2::float8, $4::float8 * 1000000 / {RATE}) * interval '1 microsecond')");
+        // The statement reads the clock under the row lock, so no two slots are equal. The commit is asynchronous: a
+        // disk write after the clock was read would make slots late. After a crash the database may hand out the slots
+        // of its last half second again. Most of them are past when it is back.
+        let duration = format!("(greatest($2::float8, $4::float8 * 1000000 / {RATE}) * interval '1 microsecond')");
         let query = sql(format!(
             "INSERT INTO phone_number_send_slots AS p (phone_number_id, next_slot_at)
              SELECT $1, clock_timestamp() + $2 * interval '1 microsecond'
              FROM set_config('synchronous_commit', 'off', true)
              ON CONFLICT (phone_number_id) DO UPDATE
-               SET next_slot_at = greatest(p.next_slot_at, clock_timestamp()) + {time}
-             RETURNING greatest(0, (extract(epoch FROM p.next_slot_at - {time} - clock_timestamp()) * 1000000)::bigint)
+               SET next_slot_at = greatest(p.next_slot_at, clock_timestamp()) + {duration}
+             RETURNING greatest(0, (extract(epoch FROM p.next_slot_at - {duration} - clock_timestamp()) * 1000000)::bigint)
                AS microseconds, {RATE} AS throttled_rate"
         ))
         .bind(phone_number_id)
@@ -69,13 +69,13 @@ impl SendSlotStore for PgSendSlots {
 
     async fn slow_down(&self, phone_number_id: &str, rate: f64) -> Result<f64, StoreError> {
         let halved = format!("greatest($4, least($2, {RATE}) / 2)");
-        let again = "coalesce(p.throttled_at > now() - $5 * interval '1 microsecond', false)";
+        let recently_halved = "coalesce(p.throttled_at > now() - $5 * interval '1 microsecond', false)";
         let query = sql(format!(
             "INSERT INTO phone_number_send_slots AS p (phone_number_id, next_slot_at, throttled_rate, throttled_at)
              VALUES ($1, now(), greatest($4::float8, $2::float8 / 2), now())
              ON CONFLICT (phone_number_id) DO UPDATE
-               SET throttled_rate = CASE WHEN {again} THEN p.throttled_rate ELSE {halved} END,
-                 throttled_at = CASE WHEN {again} THEN p.throttled_at ELSE now() END
+               SET throttled_rate = CASE WHEN {recently_halved} THEN p.throttled_rate ELSE {halved} END,
+                 throttled_at = CASE WHEN {recently_halved} THEN p.throttled_at ELSE now() END
              RETURNING {RATE} AS rate"
         ))
         .bind(phone_number_id)

@@ -73,9 +73,9 @@ struct SendRow {
 pub(crate) struct LockedSend {
     row: SendRow,
     status: SendStatus,
-    before: SendStatus,
+    status_before: SendStatus,
     pricing: Option<StatusPricing>,
-    held_before: bool,
+    held_reservation_before: bool,
     changed: bool,
     /// Whether its message's id is new.
     message_id_is_new: bool,
@@ -127,8 +127,8 @@ impl LockedSend {
         }
     }
 
-    /// Takes in what a status says about the price.
-    pub(crate) fn price(&mut self, pricing: Option<StatusPricing>) {
+    /// Stores the pricing of a status update.
+    pub(crate) fn set_pricing(&mut self, pricing: Option<StatusPricing>) {
         self.changed |= StatusPricing::set_if_corrected(&mut self.pricing, pricing);
     }
 
@@ -167,14 +167,15 @@ impl LockedSend {
         }
     }
 
-    /// Fails it because nobody ever said what became of it. That stays on record: it may have arrived.
-    pub(crate) fn give_up(&mut self, message: &str) {
+    /// Fails a send whose outcome never became known. `never_confirmed` records this, because the message may have
+    /// arrived.
+    pub(crate) fn fail_unconfirmed(&mut self, message: &str) {
         self.advance(SendStatus::Failed, self.row.now, None, Some(message));
         self.row.never_confirmed = true;
     }
 
-    /// Takes in what came of calling the platform.
-    pub(crate) fn settle(&mut self, result: &SendResult) {
+    /// Applies the result of the call to WhatsApp.
+    pub(crate) fn apply_result(&mut self, result: &SendResult) {
         let now = self.row.now;
         match result {
             SendResult::Sent { message_id, .. } => {
@@ -188,29 +189,29 @@ impl LockedSend {
                 self.row.unknown_at.get_or_insert(now);
                 self.changed = true;
             }
-            SendResult::Deferred { delay } if self.can_be_put_back() => {
+            SendResult::Deferred { delay } if self.can_be_released() => {
                 self.row.attempts = self.row.attempts.saturating_add(1);
                 self.row.retry_at = now.checked_add((*delay).max(Duration::ZERO));
-                self.put_back();
+                self.release();
             }
-            SendResult::Throttled { delay } if self.can_be_put_back() => {
+            SendResult::Throttled { delay } if self.can_be_released() => {
                 self.row.retry_at = now.checked_add((*delay).max(Duration::ZERO));
-                self.put_back();
+                self.release();
             }
-            SendResult::Released if self.can_be_put_back() => self.put_back(),
-            // Known by other news already; or the run was concluded without it, and time settles it.
+            SendResult::Released if self.can_be_released() => self.release(),
+            // A status update was faster, or the run has ended and `SEND_UNKNOWN_TTL` resolves the send.
             SendResult::Unknown | SendResult::Deferred { .. } | SendResult::Throttled { .. } | SendResult::Released => {
             }
         }
     }
 
-    /// Once the run is finished nobody would claim it again.
-    fn can_be_put_back(&self) -> bool {
+    /// A send of a finished run stays as it is: no worker would claim it again.
+    fn can_be_released(&self) -> bool {
         self.status == SendStatus::Pending && !self.row.finished
     }
 
-    /// As if it had never been claimed.
-    fn put_back(&mut self) {
+    /// Makes the send claimable again.
+    fn release(&mut self) {
         self.row.started_at = None;
         self.row.unknown_at = None;
         self.changed = true;
@@ -230,7 +231,7 @@ pub(crate) async fn lock_sends(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     ids: Vec<Uuid>,
-    messages: Vec<String>,
+    message_ids: Vec<String>,
 ) -> DbResult<LockedSends> {
     let rows: Vec<SendRow> = sql(format!(
         "SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
@@ -238,22 +239,22 @@ pub(crate) async fn lock_sends(
            s.error_message, s.wa_message_id, s.pricing, s.never_confirmed, c.status = 'sending' AS sending,
            c.status IN ('sent', 'completed', 'partial') AS finished, coalesce(s.quota_month, c.quota_month) AS quota_month,
            CASE WHEN s.superseded_wa_message_id IS NULL THEN '{{}}' ELSE ARRAY (
-             SELECT m.wa_message_id FROM {by_message} k
+             SELECT m.wa_message_id FROM {message_keys} k
              JOIN sent_messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id
              WHERE m.send_id = s.id AND m.wa_message_id IS DISTINCT FROM s.wa_message_id) END AS superseded,
            now() AS now
          FROM (SELECT i.id FROM (SELECT unnest($2) AS id UNION
-             SELECT m.send_id FROM {by_message} k
+             SELECT m.send_id FROM {message_keys} k
              JOIN sent_messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id) i
            LIMIT (SELECT cardinality($2) + cardinality($3))) k
          JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id
          JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
          ORDER BY s.id FOR SHARE OF c FOR UPDATE OF s",
-        by_message = key_rows("$3", "wa_message_id"),
+        message_keys = key_rows("$3", "wa_message_id"),
     ))
     .bind(account)
     .bind(ids)
-    .bind(messages)
+    .bind(message_ids)
     .load(conn)
     .await?;
     let mut sends = Vec::with_capacity(rows.len());
@@ -263,12 +264,12 @@ pub(crate) async fn lock_sends(
             pricing: stored(row.pricing.as_ref())?,
             row,
             status,
-            before: status,
-            held_before: false,
+            status_before: status,
+            held_reservation_before: false,
             changed: false,
             message_id_is_new: false,
         };
-        send.held_before = send.holds_reservation();
+        send.held_reservation_before = send.holds_reservation();
         sends.push(send);
     }
     Ok(LockedSends(sends))
@@ -305,39 +306,39 @@ struct UsageDelta {
     reserved: i64,
 }
 
-/// What is to be written of sends that moved.
-pub(crate) struct Settlement {
+/// Changed sends with the resulting changes of counters, usage and webhook events.
+pub(crate) struct SendChanges {
     sends: Vec<LockedSend>,
     counts: BTreeMap<Uuid, SendCounts>,
     usage: BTreeMap<Date, UsageDelta>,
     events: Vec<MessageStatusEvent>,
 }
 
-impl Settlement {
+impl SendChanges {
     pub(crate) fn of(LockedSends(sends): LockedSends) -> Self {
         let sends: Vec<LockedSend> = sends.into_iter().filter(|send| send.changed).collect();
-        let mut moves: BTreeMap<Uuid, Vec<CounterChange>> = BTreeMap::new();
+        let mut transitions: BTreeMap<Uuid, Vec<CounterChange>> = BTreeMap::new();
         let mut usage: BTreeMap<Date, UsageDelta> = BTreeMap::new();
         let mut events = vec![];
         for send in &sends {
-            if send.before != send.status {
+            if send.status_before != send.status {
                 events.push(send.status_event());
-                let moved = CounterChange {
-                    from: send.before,
+                let transition = CounterChange {
+                    from: send.status_before,
                     to: send.status,
                 };
-                moves.entry(send.row.campaign_id).or_default().push(moved);
+                transitions.entry(send.row.campaign_id).or_default().push(transition);
             }
             if let Some(month) = send.row.quota_month {
                 let delta = usage.entry(month).or_default();
-                delta.sent += i64::from(accepted(send.status)) - i64::from(accepted(send.before));
-                delta.reserved += i64::from(send.holds_reservation()) - i64::from(send.held_before);
+                delta.sent += i64::from(is_accepted(send.status)) - i64::from(is_accepted(send.status_before));
+                delta.reserved += i64::from(send.holds_reservation()) - i64::from(send.held_reservation_before);
             }
         }
         usage.retain(|_, delta| delta.sent != 0 || delta.reserved != 0);
-        let counts = moves
+        let counts = transitions
             .into_iter()
-            .map(|(campaign, moves)| (campaign, SendCounts::deltas(moves)))
+            .map(|(campaign, transitions)| (campaign, SendCounts::deltas(transitions)))
             .collect();
         Self {
             sends,
@@ -380,13 +381,13 @@ impl Settlement {
     }
 }
 
-fn accepted(status: SendStatus) -> bool {
+fn is_accepted(status: SendStatus) -> bool {
     matches!(status, SendStatus::Sent | SendStatus::Delivered | SendStatus::Read)
 }
 
 async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Vec<LockedSend>) -> DbResult<()> {
-    let moments =
-        |of: fn(&SendRow) -> Option<OffsetDateTime>| sends.iter().map(|send| of(&send.row)).collect::<Vec<_>>();
+    let times =
+        |time: fn(&SendRow) -> Option<OffsetDateTime>| sends.iter().map(|send| time(&send.row)).collect::<Vec<_>>();
     let query = sql(format!(
         "UPDATE campaign_sends s SET status = w.status, attempts = w.attempts, started_at = w.started_at,
            retry_at = w.retry_at, unknown_at = w.unknown_at, sent_at = w.sent_at, delivered_at = w.delivered_at,
@@ -408,13 +409,13 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
             .collect::<Vec<_>>(),
     )
     .bind(sends.iter().map(|send| send.row.attempts).collect::<Vec<_>>())
-    .bind(moments(|row| row.started_at))
-    .bind(moments(|row| row.retry_at))
-    .bind(moments(|row| row.unknown_at))
-    .bind(moments(|row| row.sent_at))
-    .bind(moments(|row| row.delivered_at))
-    .bind(moments(|row| row.read_at))
-    .bind(moments(|row| row.failed_at))
+    .bind(times(|row| row.started_at))
+    .bind(times(|row| row.retry_at))
+    .bind(times(|row| row.unknown_at))
+    .bind(times(|row| row.sent_at))
+    .bind(times(|row| row.delivered_at))
+    .bind(times(|row| row.read_at))
+    .bind(times(|row| row.failed_at))
     .bind(sends.iter().map(|send| send.row.error_code).collect::<Vec<_>>())
     .bind(
         sends
@@ -433,25 +434,25 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
         send.pricing.as_ref().map(StatusPricing::to_stored)
     }));
     query.execute(&mut *conn).await?;
-    name_messages(conn, account, &sends).await
+    insert_message_ids(conn, account, &sends).await
 }
 
-/// Keeps the platform's ids of messages that have just become known.
-async fn name_messages(conn: &mut AsyncPgConnection, account: AccountId, sends: &[LockedSend]) -> DbResult<()> {
-    let (messages, ids): (Vec<String>, Vec<Uuid>) = sends
+/// Inserts the message ids that WhatsApp assigned and that are new to these sends.
+async fn insert_message_ids(conn: &mut AsyncPgConnection, account: AccountId, sends: &[LockedSend]) -> DbResult<()> {
+    let (message_ids, send_ids): (Vec<String>, Vec<Uuid>) = sends
         .iter()
         .filter(|send| send.message_id_is_new)
         .filter_map(|send| Some((send.row.wa_message_id.clone()?, send.row.id)))
         .unzip();
-    if ids.is_empty() {
+    if send_ids.is_empty() {
         return Ok(());
     }
     sql("INSERT INTO sent_messages (account_id, wa_message_id, send_id)
          SELECT $1, w.wa_message_id, w.send_id FROM unnest($2, $3) AS w (wa_message_id, send_id)
          ON CONFLICT DO NOTHING")
     .bind(account)
-    .bind(messages)
-    .bind(ids)
+    .bind(message_ids)
+    .bind(send_ids)
     .execute(conn)
     .await?;
     Ok(())

@@ -26,12 +26,16 @@ pub(super) async fn start(
     lease: Duration,
 ) -> DbResult<StartOutcome> {
     let (account, id) = (start.campaign.account_id, start.campaign.id);
-    let Some(row) = rows::locked(conn, account, id).await? else {
+    let Some(row) = rows::find_locked(conn, account, id).await? else {
         return Ok(StartOutcome::Missing);
     };
     let stored = Campaign::try_from(row)?;
     if stored.status != start.expected {
-        return Ok(StartOutcome::overtaken(start.expected, stored.status, Command::Start));
+        return Ok(StartOutcome::status_changed(
+            start.expected,
+            stored.status,
+            Command::Start,
+        ));
     }
     // A queued start is prepared once. Who was overtaken while deciding on it would freeze a second audience.
     let run = QueuedRun {
@@ -44,7 +48,7 @@ pub(super) async fn start(
             command: Command::Start,
         }));
     }
-    if !start.is_of(&stored) {
+    if !start.matches_campaign(&stored) {
         return Ok(StartOutcome::Changed);
     }
     if let Err(outcome) = check_template(conn, start).await? {
@@ -61,12 +65,12 @@ pub(super) async fn start(
     if recipients == 0 {
         return Ok(StartOutcome::Refused(Refusal::NoRecipients));
     }
-    let empty = audience::leaves_empty(conn, account, &audience, &start.required_placeholders).await?;
+    let empty = audience::empty_placeholders(conn, account, &audience, &start.required_placeholders).await?;
     if let Some(placeholder) = empty.into_iter().next() {
         return Ok(StartOutcome::Refused(Refusal::EmptyPlaceholder { placeholder }));
     }
-    let month = send(conn, start, recipients).await?;
-    count(conn, start.campaign.account_id, start.campaign.id, recipients).await?;
+    let month = mark_sending(conn, start, recipients).await?;
+    add_to_counters(conn, start.campaign.account_id, start.campaign.id, recipients).await?;
     let entry = QueueEntry {
         trigger: start.trigger,
         actor: start.actor.as_ref(),
@@ -79,8 +83,8 @@ pub(super) async fn start(
     if let Some(refusal) = reserve(conn, account, start.monthly_limit, month, recipients).await? {
         return Ok(StartOutcome::Refused(refusal));
     }
-    let told = started_event(&start.campaign, start.trigger, recipients);
-    outbox::append(conn, account, &[told]).await?;
+    let event = started_event(&start.campaign, start.trigger, recipients);
+    outbox::append(conn, account, &[event]).await?;
     Ok(StartOutcome::Started { recipients })
 }
 
@@ -91,7 +95,7 @@ pub(super) async fn enqueue_start(
 ) -> DbResult<WriteOutcome<CampaignStatus>> {
     let campaign = &start_request.campaign;
     let (account, id) = (campaign.account_id, campaign.id);
-    let moved = sql(
+    let updated = sql(
         "UPDATE campaigns SET status = $4, updated_at = $5, version = version + 1
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND status = $3
            AND ($6 <> 'schedule' OR scheduled_at IS NOT DISTINCT FROM $7)",
@@ -105,7 +109,7 @@ pub(super) async fn enqueue_start(
     .bind(campaign.scheduled_at)
     .execute(&mut *conn)
     .await?;
-    if moved == 0 {
+    if updated == 0 {
         return store::stale(conn, account, id).await;
     }
     let entry = QueueEntry {
@@ -129,7 +133,7 @@ pub(super) fn queued_start<'a>(run: QueuedRun) -> Sql<'a> {
 pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbResult<RetryOutcome> {
     let campaign = &retry.campaign;
     let (account, id) = (campaign.account_id, campaign.id);
-    let Some(row) = rows::locked(conn, account, id).await? else {
+    let Some(row) = rows::find_locked(conn, account, id).await? else {
         return Ok(RetryOutcome::Missing);
     };
     let stored = Campaign::try_from(row)?;
@@ -160,9 +164,9 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbR
     .await?;
     retries::unschedule(conn, account, id).await?;
     while audience::materialize_sends(conn, account, id).await? {}
-    // Before the failed ones, which are pending then, too.
-    let untried = retries::renew_untried(conn, account, id, month.month).await?;
-    let report = retries::renew(conn, account, id, month.month, &retry.request).await?;
+    // Untried sends first: the reset of the failed sends makes those pending too.
+    let untried = retries::reset_untried_sends(conn, account, id, month.month).await?;
+    let report = retries::reset_failed_sends(conn, account, id, month.month, &retry.request).await?;
     let recipients = untried + report.tried;
     if recipients == 0 {
         let left_out = report.left_out;
@@ -180,22 +184,22 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbR
     if let Some(refusal) = reserve(conn, account, retry.monthly_limit, month.month, recipients).await? {
         return Ok(RetryOutcome::Refused(refusal));
     }
-    let told = started_event(campaign, retry.run.trigger, recipients);
-    outbox::append(conn, account, &[told]).await?;
+    let event = started_event(campaign, retry.run.trigger, recipients);
+    outbox::append(conn, account, &[event]).await?;
     Ok(RetryOutcome::Started { recipients, report })
 }
 
 /// Looked at again under a lock: the platform's verdict, or an edit, may have come since the facts were read.
 async fn check_template(conn: &mut AsyncPgConnection, start: &RunStart) -> DbResult<Result<(), StartOutcome>> {
     let template = match start.campaign.template_id {
-        Some(id) => templates::locked(conn, start.campaign.account_id, id, false).await?,
+        Some(id) => templates::find_locked(conn, start.campaign.account_id, id, false).await?,
         None => None,
     };
     Ok(start.check_template(template.as_ref()))
 }
 
-/// Moves the campaign, and returns the month that its messages count in.
-async fn send(conn: &mut AsyncPgConnection, start: &RunStart, recipients: i64) -> DbResult<Date> {
+/// Updates the campaign for the run and returns the quota month of its messages.
+async fn mark_sending(conn: &mut AsyncPgConnection, start: &RunStart, recipients: i64) -> DbResult<Date> {
     let campaign = &start.campaign;
     let row: MonthRow = sql(
         "UPDATE campaigns SET status = $3, simulated = $4, executed_at = $5, completed_at = $6,
@@ -218,8 +222,12 @@ async fn send(conn: &mut AsyncPgConnection, start: &RunStart, recipients: i64) -
     Ok(row.month)
 }
 
-/// New sends, in the counters.
-async fn count(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, recipients: i64) -> DbResult<()> {
+async fn add_to_counters(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+    recipients: i64,
+) -> DbResult<()> {
     sql(
         "INSERT INTO campaign_counter_slots AS n (account_id, campaign_id, total, pending) VALUES ($1, $2, $3, $3)
          ON CONFLICT (account_id, campaign_id, slot) DO UPDATE
@@ -277,16 +285,16 @@ async fn reserve(
     account: AccountId,
     limit: i64,
     month: Date,
-    wanted: i64,
+    count: i64,
 ) -> DbResult<Option<Refusal>> {
-    usage::reserve(conn, account, month, wanted).await?;
-    let Some(limit) = runs::limit_now(conn, account, limit).await? else {
+    usage::reserve(conn, account, month, count).await?;
+    let Some(limit) = runs::current_limit(conn, account, limit).await? else {
         return Ok(Some(Refusal::NoActivePlan));
     };
-    let beyond = limit.saturating_sub(usage::used(conn, account, month).await?);
-    Ok((beyond < 0).then(|| Refusal::QuotaExceeded {
+    let remaining = limit.saturating_sub(usage::used(conn, account, month).await?);
+    Ok((remaining < 0).then(|| Refusal::QuotaExceeded {
         limit,
-        left: beyond.saturating_add(wanted).max(0),
-        wanted,
+        left: remaining.saturating_add(count).max(0),
+        wanted: count,
     }))
 }

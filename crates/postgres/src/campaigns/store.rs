@@ -22,7 +22,7 @@ use crate::outbox;
 use crate::pool::TenantPool;
 use crate::pricing::published;
 use crate::schema::campaigns;
-use crate::sql::{Number, Sql, Word, sql, uuids};
+use crate::sql::{NumberRow, Sql, TextRow, sql, uuids};
 use crate::transactions::in_tenant;
 
 /// Campaigns.
@@ -37,7 +37,7 @@ impl PgCampaigns {
 
 type Query = campaigns::BoxedQuery<'static, Pg>;
 
-fn matching(account: AccountId, query: &CampaignQuery) -> Query {
+fn filtered(account: AccountId, query: &CampaignQuery) -> Query {
     let live = campaigns::table
         .filter(campaigns::account_id.eq(account.0))
         .filter(campaigns::deleted_at.is_null())
@@ -78,7 +78,7 @@ fn unknown_references<'a>(account: AccountId, campaign: &Campaign) -> Sql<'a> {
         .and_then(|config| config.tag_ids.as_deref())
         .map(uuids)
         .unwrap_or_default();
-    sql("SELECT 'template_id' AS word WHERE $2 IS NOT NULL AND NOT EXISTS
+    sql("SELECT 'template_id' AS text WHERE $2 IS NOT NULL AND NOT EXISTS
            (SELECT 1 FROM message_templates WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL)
          UNION ALL SELECT 'segment_id' WHERE $3 IS NOT NULL AND NOT EXISTS
            (SELECT 1 FROM segments WHERE account_id = $1 AND id = $3 AND deleted_at IS NULL)
@@ -161,7 +161,7 @@ async fn update(
         end::end_run(conn, account, id, month).await?;
     }
     if campaign.paused_at.is_none() && expected.paused_at.is_some() {
-        claims::end_delay(conn, account, id).await?;
+        claims::clear_postponement(conn, account, id).await?;
     }
     if campaign.retry_scheduled_at.is_none() && expected.retry_scheduled_at.is_some() {
         retries::unschedule(conn, account, id).await?;
@@ -182,12 +182,12 @@ async fn delete(
         .filter(campaigns::id.eq(id.0))
         .filter(campaigns::deleted_at.is_null())
         .filter(campaigns::status.eq(expected.as_str()));
-    let gone = (
+    let deletion = (
         campaigns::deleted_at.eq(campaign.updated_at),
         campaigns::updated_at.eq(campaign.updated_at),
         campaigns::version.eq(campaigns::version + 1),
     );
-    if diesel::update(guarded).set(gone).execute(&mut *conn).await? == 0 {
+    if diesel::update(guarded).set(deletion).execute(&mut *conn).await? == 0 {
         return stale(conn, account, id).await;
     }
     retries::unschedule(conn, account, id).await?;
@@ -261,8 +261,8 @@ impl TryFrom<SentRow> for CampaignSend {
     }
 }
 
-/// How many sends a campaign has; no row when there is no such campaign.
-fn total<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
+/// Counts a campaign's sends to contacts that are not deleted. Returns no row if the campaign does not exist.
+fn count_sends<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
     sql("SELECT coalesce(
              (SELECT total FROM campaign_counters WHERE account_id = $1 AND campaign_id = $2),
              (SELECT count(*) FROM campaign_sends WHERE account_id = $1 AND campaign_id = $2))
@@ -274,10 +274,10 @@ fn total<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
     .bind(id)
 }
 
-/// Contacts are looked up each by its key, and only those of the page: what stands behind an offset is not turned around,
-/// and has no condition that another index could serve. Planned before anything is known of a large import, a join would
-/// go through all contacts for each send.
-fn sends<'a>(account: AccountId, id: CampaignId, page: PageQuery) -> Sql<'a> {
+/// Reads a page of a campaign's sends. Each contact of the page is looked up by its key: OFFSET 0 is an optimization
+/// fence, so the planner neither reorders the join nor uses another index. With statistics from before a large import,
+/// a plain join would read all contacts for each send.
+fn list_sends<'a>(account: AccountId, id: CampaignId, page: PageQuery) -> Sql<'a> {
     sql(
         "SELECT s.id, s.contact_id, s.status, s.sent_at, s.error_code, s.error_message, s.wa_message_id, s.pricing,
            s.failed_at,
@@ -299,8 +299,8 @@ fn sends<'a>(account: AccountId, id: CampaignId, page: PageQuery) -> Sql<'a> {
 #[async_trait]
 impl CampaignStore for PgCampaigns {
     async fn unknown_references(&self, account: AccountId, campaign: &Campaign) -> Result<Vec<String>, StoreError> {
-        let rows: Vec<Word> = self.0.read_rows(account, unknown_references(account, campaign)).await?;
-        Ok(rows.into_iter().map(|row| row.word).collect())
+        let rows: Vec<TextRow> = self.0.read_rows(account, unknown_references(account, campaign)).await?;
+        Ok(rows.into_iter().map(|row| row.text).collect())
     }
 
     async fn insert(&self, campaign: &Campaign, events: &[Event]) -> Result<(), StoreError> {
@@ -308,23 +308,23 @@ impl CampaignStore for PgCampaigns {
     }
 
     async fn find(&self, account: AccountId, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
-        let one = campaigns::table
+        let campaign = campaigns::table
             .filter(campaigns::account_id.eq(account.0))
             .filter(campaigns::id.eq(id.0))
             .filter(campaigns::deleted_at.is_null())
             .select(CampaignRow::as_select());
-        let row: Option<CampaignRow> = self.0.read_row_if_any(account, one).await?;
+        let row: Option<CampaignRow> = self.0.read_row_if_any(account, campaign).await?;
         row.map(Campaign::try_from).transpose()
     }
 
     async fn list(&self, account: AccountId, query: &CampaignQuery) -> Result<Page<Campaign>, StoreError> {
-        let all = matching(account, query);
-        let part = ordered(matching(account, query), query)
+        let matching = filtered(account, query);
+        let page = ordered(filtered(account, query), query)
             .limit(query.page.limit())
             .offset(query.page.offset());
         let (total, rows): (i64, Vec<CampaignRow>) = self
             .0
-            .read_page::<i64, _, _, _>(account, all.count(), part.select(CampaignRow::as_select()))
+            .read_page::<i64, _, _, _>(account, matching.count(), page.select(CampaignRow::as_select()))
             .await?;
         let campaigns = rows.into_iter().map(Campaign::try_from).collect::<Result<_, _>>()?;
         Ok(Page::new(query.page, campaigns, total))
@@ -366,7 +366,7 @@ impl CampaignStore for PgCampaigns {
     async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError> {
         Ok(self
             .0
-            .read_row_if_any::<CountsRow, _>(account, rows::counted(account, id))
+            .read_row_if_any::<CountsRow, _>(account, rows::counts_query(account, id))
             .await?
             .map(SendCounts::from))
     }
@@ -379,7 +379,7 @@ impl CampaignStore for PgCampaigns {
     ) -> Result<Option<Page<CampaignSend>>, StoreError> {
         let (totals, rows) = self
             .0
-            .read_both::<Number, SentRow, _, _>(account, total(account, id), sends(account, id, page))
+            .read_both::<NumberRow, SentRow, _, _>(account, count_sends(account, id), list_sends(account, id, page))
             .await?;
         let Some(total) = totals.into_iter().next() else {
             return Ok(None);

@@ -61,7 +61,7 @@ async fn facts(
         return Ok(None);
     };
     let profile = match run.profile_id {
-        Some(profile) => whatsapp::one_profile(conn, account, profile).await?,
+        Some(profile) => whatsapp::find_profile(conn, account, profile).await?,
         None => None,
     };
     let row: Option<RecipientRow> = sql(
@@ -92,7 +92,7 @@ async fn reserve_message(
     outbox::append(conn, account, events).await?;
     // Last, because every start of the account waits for this row. The plan is read again after it, as a start does.
     usage::reserve_test_send(conn, account, month).await?;
-    let limit = runs::limit_now(conn, account, limit).await?.unwrap_or(0);
-    let taken = usage::used(conn, account, month).await? <= limit;
-    Ok(taken.then_some(month))
+    let limit = runs::current_limit(conn, account, limit).await?.unwrap_or(0);
+    let within_limit = usage::used(conn, account, month).await? <= limit;
+    Ok(within_limit.then_some(month))
 }

@@ -10,7 +10,7 @@ use time::Date;
 
 use crate::analytics::replies_of_month;
 use crate::errors::DbResult;
-use crate::sql::{Number, sql};
+use crate::sql::{NumberRow, sql};
 
 #[derive(QueryableByName)]
 pub(super) struct MonthRow {
@@ -28,7 +28,7 @@ pub(super) async fn this_month(conn: &mut AsyncPgConnection) -> DbResult<Date> {
 
 /// How many of the month's messages are taken.
 pub(super) async fn used(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<i64> {
-    let used: Number = sql(concat!(
+    let used: NumberRow = sql(concat!(
         "SELECT coalesce((SELECT sent + reserved + test_sends FROM message_usage WHERE account_id = $1 AND month = $2),
            0) + ",
         replies_of_month!("$2"),
@@ -68,21 +68,17 @@ pub(super) async fn change(
 /// Reserves so many messages of the month. The caller compares [`used`] with the limit afterwards, and MUST roll back
 /// where it is exceeded.
 ///
-/// Written first, and looked at by statements of their own: whoever else reserves waits at slot 0 until this transaction
-/// ends, and then sees what it did. Whoever does not write slot 0 takes no place that is not reserved.
-pub(super) async fn reserve(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    month: Date,
-    wanted: i64,
-) -> DbResult<()> {
+/// The write comes first and the check is a separate statement: every other reservation waits at counter slot 0 until
+/// this transaction ends, and then sees its reservation. A transaction that writes another slot only uses or releases
+/// existing reservations.
+pub(super) async fn reserve(conn: &mut AsyncPgConnection, account: AccountId, month: Date, count: i64) -> DbResult<()> {
     sql(
         "INSERT INTO message_usage_slots AS u (account_id, month, reserved) VALUES ($1, $2, $3)
          ON CONFLICT (account_id, month, slot) DO UPDATE SET reserved = u.reserved + excluded.reserved",
     )
     .bind(account)
     .bind(month)
-    .bind(wanted)
+    .bind(count)
     .execute(conn)
     .await?;
     Ok(())

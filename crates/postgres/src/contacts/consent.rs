@@ -14,18 +14,19 @@ use super::events::with_contact_events;
 use crate::errors::DbResult;
 use crate::sql::{collect_column, key_rows, sql};
 
-/// `Consent::decided` in SQL, for statements that decide without reading first: the expressions for `opted_out_at` and
-/// `consent_at`, of a contact whose values these are. `opted_out` is a boolean expression; null decides nothing. Now is the
-/// database's: several servers decide about one contact. A test compares the two.
-pub(super) struct Decided {
+/// `Consent::decided` in SQL, for statements that decide without reading first: the expressions for `opted_out_at`
+/// and `consent_at`, from the contact's stored values. `opted_out` is a boolean expression; null changes nothing. The
+/// time is the database's, because several servers decide about one contact. A test compares the SQL with the domain
+/// function.
+pub(super) struct ConsentColumns {
     pub(super) opted_out_at: String,
     pub(super) consent_at: String,
 }
 
-pub(super) fn decided(opted_out_at: &str, consent_at: &str, opted_out: &str) -> Decided {
+pub(super) fn decide_consent(opted_out_at: &str, consent_at: &str, opted_out: &str) -> ConsentColumns {
     let last_change_at = format!("greatest({consent_at}, {opted_out_at})");
     let second = "date_trunc('second', now())";
-    Decided {
+    ConsentColumns {
         opted_out_at: format!(
             "CASE WHEN {opted_out} THEN coalesce({opted_out_at}, greatest(now(), {last_change_at}))
                WHEN ({opted_out}) IS NULL THEN {opted_out_at} END"
@@ -52,10 +53,10 @@ pub(crate) async fn set_wa_ids(
     if contacts.is_empty() {
         return Ok(());
     }
-    let mut taught: Vec<(String, Uuid)> = wa_ids.into_iter().zip(contacts).collect();
-    taught.sort_unstable();
-    taught.dedup_by(|later, earlier| later.0 == earlier.0);
-    let (wa_ids, contacts): (Vec<String>, Vec<Uuid>) = taught.into_iter().unzip();
+    let mut assignments: Vec<(String, Uuid)> = wa_ids.into_iter().zip(contacts).collect();
+    assignments.sort_unstable();
+    assignments.dedup_by(|later, earlier| later.0 == earlier.0);
+    let (wa_ids, contacts): (Vec<String>, Vec<Uuid>) = assignments.into_iter().unzip();
     sql(format!(
         "UPDATE contacts c SET wa_id = w.wa_id FROM {keys} w
          WHERE c.account_id = $1 AND c.id = w.id AND c.wa_id IS DISTINCT FROM w.wa_id
@@ -85,12 +86,12 @@ struct ConsentRow {
 pub(crate) async fn opt_out(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    refusals: &[(Uuid, OffsetDateTime)],
+    opt_outs: &[(Uuid, OffsetDateTime)],
 ) -> DbResult<()> {
-    if refusals.is_empty() {
+    if opt_outs.is_empty() {
         return Ok(());
     }
-    let ids: BTreeSet<Uuid> = refusals.iter().map(|(contact, _)| *contact).collect();
+    let ids: BTreeSet<Uuid> = opt_outs.iter().map(|(contact, _)| *contact).collect();
     let rows: Vec<ConsentRow> = sql(format!(
         "SELECT c.id, c.opted_out_at, c.consent_at
          FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.id = k.id
@@ -104,12 +105,12 @@ pub(crate) async fn opt_out(
     let consent = |row: ConsentRow| {
         let consent = Consent {
             opted_out_at: row.opted_out_at,
-            said_at: row.consent_at,
+            changed_at: row.consent_at,
         };
         (row.id, (consent, consent))
     };
     let mut consents: BTreeMap<Uuid, (Consent, Consent)> = rows.into_iter().map(consent).collect();
-    for (contact, at) in refusals {
+    for (contact, at) in opt_outs {
         if let Some((_, now)) = consents.get_mut(contact) {
             *now = now.with_opt_out(*at);
         }
@@ -131,7 +132,7 @@ pub(crate) async fn opt_out(
             .bind(account)
             .bind(collect_column(&changed, |(contact, ..)| *contact))
             .bind(collect_column(&changed, |(_, consent, _)| consent.opted_out_at))
-            .bind(collect_column(&changed, |(_, consent, _)| consent.said_at))
+            .bind(collect_column(&changed, |(_, consent, _)| consent.changed_at))
             .execute(&mut *conn)
             .await?;
     }
@@ -142,7 +143,7 @@ pub(crate) async fn opt_out(
         ))
         .bind(account)
         .bind(collect_column(&repeated, |(contact, ..)| *contact))
-        .bind(collect_column(&repeated, |(_, consent, _)| consent.said_at))
+        .bind(collect_column(&repeated, |(_, consent, _)| consent.changed_at))
         .execute(conn)
         .await?;
     }

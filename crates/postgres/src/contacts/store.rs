@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::consent::{Decided, decided};
+use super::consent::{ConsentColumns, decide_consent};
 use super::events::with_contact_events;
 use super::upsert;
 use crate::analytics::{count_contacts, count_conversations};
@@ -24,7 +24,7 @@ use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::pool::TenantPool;
 use crate::schema::contacts;
 use crate::segments::{belongs, own};
-use crate::sql::{Id, Sql, Word, like_contains, limit_hint, sql, uuids};
+use crate::sql::{IdRow, Sql, TextRow, like_contains, limit_hint, sql, uuids};
 use crate::transactions::in_tenant;
 
 /// Contacts.
@@ -104,8 +104,8 @@ fn labels<'a>(account: AccountId, id: ContactId) -> Sql<'a> {
     .bind(id)
 }
 
-/// A contact that was written, with its tags.
-async fn tagged(conn: &mut AsyncPgConnection, account: AccountId, row: ContactRow) -> DbResult<Contact> {
+/// Adds the tags to a contact that was just written.
+async fn load_tags(conn: &mut AsyncPgConnection, account: AccountId, row: ContactRow) -> DbResult<Contact> {
     let labels: Vec<LabelRow> = labels(account, row.id.into()).load(conn).await?;
     Ok(row.with(labels.into_iter().map(LabelRow::tag).collect())?)
 }
@@ -191,8 +191,8 @@ async fn set_tags(conn: &mut AsyncPgConnection, account: AccountId, id: ContactI
     Ok(())
 }
 
-/// A statement on one contact, with everything of it bound.
-pub(super) fn written(
+/// Binds the fields of a contact to a statement.
+pub(super) fn bind_draft(
     text: String,
     account: AccountId,
     id: ContactId,
@@ -219,22 +219,22 @@ pub(super) async fn insert(
     tags: &[TagId],
     now: OffsetDateTime,
 ) -> DbResult<Contact> {
-    let Decided {
+    let ConsentColumns {
         opted_out_at,
         consent_at,
-    } = decided("NULL::timestamptz", "NULL::timestamptz", "$8");
+    } = decide_consent("NULL::timestamptz", "NULL::timestamptz", "$8");
     let statement = format!(
         "INSERT INTO contacts
            (account_id, id, name, phone, email, wa_user_id, attributes, opted_out_at, consent_at, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, {opted_out_at}, {consent_at}, $9, $9)"
     );
     let text = with_contact_events(&statement, "contacts", "contact.created", COLUMNS, COLUMNS);
-    let row: ContactRow = written(text, account, id, draft, now).get_result(&mut *conn).await?;
+    let row: ContactRow = bind_draft(text, account, id, draft, now).get_result(&mut *conn).await?;
     let contact = if tags.is_empty() {
         row.with(vec![])?
     } else {
         set_tags(conn, account, id, tags).await?;
-        tagged(conn, account, row).await?
+        load_tags(conn, account, row).await?
     };
     count_contacts(conn, account, Some(now), 1).await?;
     Ok(contact)
@@ -248,11 +248,11 @@ async fn update(
     change: &ContactChange,
     now: OffsetDateTime,
 ) -> DbResult<UpdateOutcome<Contact>> {
-    let Decided {
+    let ConsentColumns {
         opted_out_at,
         consent_at,
-    } = decided("opted_out_at", "consent_at", "$12");
-    // Only the fields that the change names, so that nothing that is stored is written back.
+    } = decide_consent("opted_out_at", "consent_at", "$12");
+    // Writes only the fields of the change, so that it never writes back a stored value.
     let statement = format!(
         "UPDATE contacts
          SET name = coalesce($4, name), phone = CASE WHEN $5 THEN $6 ELSE phone END,
@@ -285,23 +285,24 @@ async fn update(
     .await
     .optional()?;
     let Some(row) = row else {
-        let found: Option<Id> = sql("SELECT id FROM contacts WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL")
-            .bind(account)
-            .bind(id)
-            .get_result(&mut *conn)
-            .await
-            .optional()?;
+        let found: Option<IdRow> =
+            sql("SELECT id FROM contacts WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL")
+                .bind(account)
+                .bind(id)
+                .get_result(&mut *conn)
+                .await
+                .optional()?;
         return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
     };
     if let Some(tags) = &change.tag_ids {
         set_tags(conn, account, id, tags).await?;
     }
-    Ok(UpdateOutcome::Done(tagged(conn, account, row).await?))
+    Ok(UpdateOutcome::Done(load_tags(conn, account, row).await?))
 }
 
 /// When a row was made.
 #[derive(QueryableByName)]
-struct MadeAt {
+struct CreatedAt {
     #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
 }
@@ -317,26 +318,26 @@ async fn delete(
     let statement = "UPDATE contacts SET deleted_at = $3, updated_at = $3, version = version + 1
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL";
     let text = with_contact_events(statement, "contacts", "contact.deleted", "created_at", "created_at");
-    let gone: Option<MadeAt> = sql(text)
+    let deleted: Option<CreatedAt> = sql(text)
         .bind(account)
         .bind(id)
         .bind(now)
         .get_result(&mut *conn)
         .await
         .optional()?;
-    let Some(gone) = gone else {
+    let Some(deleted) = deleted else {
         return Ok(false);
     };
-    let status: Option<Word> = sql("SELECT status AS word FROM conversations
+    let status: Option<TextRow> = sql("SELECT status AS text FROM conversations
          WHERE account_id = $1 AND contact_id = $2 FOR NO KEY UPDATE")
     .bind(account)
     .bind(id)
     .get_result(&mut *conn)
     .await
     .optional()?;
-    count_contacts(conn, account, Some(gone.created_at), -1).await?;
+    count_contacts(conn, account, Some(deleted.created_at), -1).await?;
     if let Some(status) = status {
-        count_conversations(conn, account, &[(parse_enum(&status.word)?, -1)]).await?;
+        count_conversations(conn, account, &[(parse_enum(&status.text)?, -1)]).await?;
     }
     Ok(true)
 }
@@ -352,28 +353,28 @@ impl ContactStore for PgContacts {
     }
 
     async fn find(&self, account: AccountId, id: ContactId) -> Result<Option<Contact>, StoreError> {
-        let one = contacts::table
+        let query = contacts::table
             .filter(contacts::account_id.eq(account.0))
             .filter(contacts::id.eq(id.0))
             .filter(contacts::deleted_at.is_null())
             .select(ContactRow::as_select());
         let (rows, labels) = self
             .0
-            .read_both::<ContactRow, LabelRow, _, _>(account, one, labels(account, id))
+            .read_both::<ContactRow, LabelRow, _, _>(account, query, labels(account, id))
             .await?;
         let tags = labels.into_iter().map(LabelRow::tag).collect();
         rows.into_iter().next().map(|row| row.with(tags)).transpose()
     }
 
     async fn details(&self, account: AccountId, id: ContactId) -> Result<Option<ContactDetails>, StoreError> {
-        let one = contacts::table
+        let query = contacts::table
             .filter(contacts::account_id.eq(account.0))
             .filter(contacts::id.eq(id.0))
             .filter(contacts::deleted_at.is_null())
             .select((ContactRow::as_select(), contacts::first_referral));
         let (rows, labels) = self
             .0
-            .read_both::<(ContactRow, Option<Value>), LabelRow, _, _>(account, one, labels(account, id))
+            .read_both::<(ContactRow, Option<Value>), LabelRow, _, _>(account, query, labels(account, id))
             .await?;
         let Some((row, referral)) = rows.into_iter().next() else {
             return Ok(None);

@@ -14,14 +14,14 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::consent::{Decided, decided};
+use super::consent::{ConsentColumns, decide_consent};
 use super::events::with_contact_events;
 use super::limits::merge_fits;
-use super::store::{insert, written};
+use super::store::{bind_draft, insert};
 use crate::analytics::count_contacts;
 use crate::deterministic_ids;
 use crate::errors::{DbError, DbResult, concurrent_insert, corrupt};
-use crate::sql::{Id, key_rows, sql, uuids};
+use crate::sql::{IdRow, key_rows, sql, uuids};
 
 /// Another import of the same people may be in the way for as long as its batch takes.
 const BATCH_TIMEOUTS: &str = "SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'";
@@ -35,12 +35,14 @@ pub(super) async fn upsert(
 ) -> DbResult<BatchOutcome> {
     conn.batch_execute(BATCH_TIMEOUTS).await?;
     let names = rows.iter().flat_map(|row| &row.tags).map(String::as_str).collect();
-    make_tags(conn, account, names, now).await?;
+    insert_missing_tags(conn, account, names, now).await?;
     let written = write_contacts(conn, account, ids, rows, now).await?;
     if written.len() < rows.len() {
-        return refused(conn, account, rows, &written).await.map(BatchOutcome::Refused);
+        return load_refused(conn, account, rows, &written)
+            .await
+            .map(BatchOutcome::Refused);
     }
-    label(conn, account, rows, &written).await?;
+    assign_tags(conn, account, rows, &written).await?;
     let mut upserted = Upserted::default();
     for contact in written {
         match contact.inserted {
@@ -61,8 +63,9 @@ struct AttributesRow {
     attributes: Value,
 }
 
-/// The rows that were not written, with what their contacts have: the statement that passed them over has locked them.
-async fn refused(
+/// Loads the rows that were not written, with the stored attributes of their contacts. The upsert that skipped these
+/// contacts has locked them.
+async fn load_refused(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     rows: &[ImportRow],
@@ -106,7 +109,7 @@ struct Written {
     inserted: bool,
 }
 
-async fn make_tags(
+async fn insert_missing_tags(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     mut names: Vec<&str>,
@@ -119,7 +122,7 @@ async fn make_tags(
     }
     let ids: Vec<Uuid> = names
         .iter()
-        .map(|name| deterministic_ids::of_tag(account.0, name, now))
+        .map(|name| deterministic_ids::imported_tag_id(account.0, name, now))
         .collect();
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     sql("INSERT INTO tags (account_id, id, name, created_at)
@@ -143,10 +146,10 @@ async fn write_contacts(
     now: OffsetDateTime,
 ) -> DbResult<Vec<Written>> {
     let phone = |row: &ImportRow| row.contact.phone.as_ref().map(Phone::to_string);
-    let Decided {
+    let ConsentColumns {
         opted_out_at,
         consent_at,
-    } = decided(
+    } = decide_consent(
         "contacts.opted_out_at",
         "contacts.consent_at",
         "excluded.opted_out_at IS NOT NULL OR NULL",
@@ -199,9 +202,9 @@ async fn write_contacts(
     .await?)
 }
 
-/// By the ids just written: to find the contacts again would cost what the table weighs, whenever its statistics are
-/// older than the import.
-async fn label(
+/// Assigns the tags, by the contact ids just written: looking the contacts up again could scan the table while its
+/// statistics are older than the import.
+async fn assign_tags(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     rows: &[ImportRow],
@@ -245,11 +248,11 @@ pub(super) async fn upsert_one(
     now: OffsetDateTime,
 ) -> DbResult<UpsertOutcome> {
     let draft = &upsert.contact;
-    make_tags(conn, account, upsert.tags.iter().map(String::as_str).collect(), now).await?;
-    let known = lock(conn, account, draft).await?;
-    match known {
-        Some(known) => {
-            if !add_to(conn, account, known, draft, now).await? {
+    insert_missing_tags(conn, account, upsert.tags.iter().map(String::as_str).collect(), now).await?;
+    let existing = lock(conn, account, draft).await?;
+    match existing {
+        Some(existing) => {
+            if !merge_into(conn, account, existing, draft, now).await? {
                 return Ok(UpsertOutcome::AttributesExceeded);
             }
         }
@@ -263,8 +266,8 @@ pub(super) async fn upsert_one(
             Err(error) => return Err(error.into()),
         },
     }
-    label_one(conn, account, known.unwrap_or(id), upsert).await?;
-    Ok(match known {
+    assign_tags_to_one(conn, account, existing.unwrap_or(id), upsert).await?;
+    Ok(match existing {
         Some(_) => UpsertOutcome::Updated,
         None => UpsertOutcome::Created,
     })
@@ -272,7 +275,7 @@ pub(super) async fn upsert_one(
 
 /// The contact that a draft is about.
 async fn lock(conn: &mut AsyncPgConnection, account: AccountId, draft: &ContactDraft) -> DbResult<Option<ContactId>> {
-    let found: Option<Id> = sql("SELECT id FROM contacts
+    let found: Option<IdRow> = sql("SELECT id FROM contacts
          WHERE account_id = $1 AND deleted_at IS NULL AND (phone = $2 OR wa_user_id = $3)
          ORDER BY phone = $2 DESC NULLS LAST LIMIT 1 FOR NO KEY UPDATE")
     .bind(account)
@@ -284,18 +287,18 @@ async fn lock(conn: &mut AsyncPgConnection, account: AccountId, draft: &ContactD
     Ok(found.map(|row| row.id.into()))
 }
 
-/// False: it would have more or larger attributes than a contact may have.
-async fn add_to(
+/// Updates the contact and merges attributes. False: the attributes would exceed the limits.
+async fn merge_into(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ContactId,
     draft: &ContactDraft,
     now: OffsetDateTime,
 ) -> DbResult<bool> {
-    let Decided {
+    let ConsentColumns {
         opted_out_at,
         consent_at,
-    } = decided("opted_out_at", "consent_at", "($8 OR NULL)");
+    } = decide_consent("opted_out_at", "consent_at", "($8 OR NULL)");
     let fits = merge_fits("attributes", "$7");
     let statement = format!(
         "UPDATE contacts
@@ -305,14 +308,14 @@ async fn add_to(
          WHERE account_id = $1 AND id = $2 AND {fits}"
     );
     let text = with_contact_events(&statement, "contacts", "contact.updated", "id", "id");
-    let changed = written(text, account, id, draft, now)
+    let changed = bind_draft(text, account, id, draft, now)
         .execute(conn)
         .await
         .map_err(DbError::from)?;
     Ok(changed > 0)
 }
 
-async fn label_one(
+async fn assign_tags_to_one(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ContactId,

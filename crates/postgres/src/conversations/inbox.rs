@@ -20,11 +20,11 @@ use crate::analytics::{count_contacts, count_conversations, count_messages};
 use crate::contacts::with_contact_events;
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::TenantPool;
-use crate::sql::{Word, collect_column, key_rows, sql, uuids};
+use crate::sql::{TextRow, collect_column, key_rows, sql, uuids};
 use crate::transactions::in_tenant;
 
-/// How often a batch is tried when a contact that it makes is made by somebody else at the same moment.
-const ATTEMPTS: usize = 3;
+/// Maximum tries to apply a batch when a concurrent transaction inserts the same new contact.
+const MAX_ATTEMPTS: usize = 3;
 
 /// What senders do.
 #[derive(Clone, Debug)]
@@ -44,13 +44,13 @@ impl InboxStore for PgInbox {
         phone_number_id: &str,
         items: &[InboundItem],
     ) -> Result<(), StoreError> {
-        let mut left = ATTEMPTS;
+        let mut attempts_left = MAX_ATTEMPTS;
         loop {
-            let received = in_tenant!(self.0, account, |conn| receive(conn, account, phone_number_id, items));
-            left -= 1;
-            match received {
-                Err(StoreError::Duplicate { .. }) if left > 0 => {}
-                done => return done,
+            let result = in_tenant!(self.0, account, |conn| receive(conn, account, phone_number_id, items));
+            attempts_left -= 1;
+            match result {
+                Err(StoreError::Duplicate { .. }) if attempts_left > 0 => {}
+                result => return result,
             }
         }
     }
@@ -92,7 +92,7 @@ impl From<ContactIdentityRow> for ContactIdentity {
             wa_user_id: row.wa_user_id,
             consent: Consent {
                 opted_out_at: row.opted_out_at,
-                said_at: row.consent_at,
+                changed_at: row.consent_at,
             },
         }
     }
@@ -138,32 +138,32 @@ async fn receive(
     let Some(profile) = lock_inbox(conn, account, phone_number_id).await? else {
         return Ok(());
     };
-    let (inbox, before) = load(conn, account, &InboxKeys::of(items)).await?;
-    let changes = inbox.take_in(items.to_vec(), profile);
-    release(conn, account, &changes).await?;
+    let (inbox, statuses_before) = load_inbox(conn, account, &InboxKeys::of(items)).await?;
+    let changes = inbox.apply(items.to_vec(), profile);
+    clear_released_ids(conn, account, &changes).await?;
     insert_contacts(conn, account, &changes).await?;
-    change(conn, account, &changes).await?;
+    update_contacts(conn, account, &changes).await?;
     write_conversations(conn, account, &changes).await?;
-    let counted = Counted::of(&changes, &before);
+    let deltas = CountDeltas::of(&changes, &statuses_before);
     write_messages(conn, account, changes).await?;
-    count_contacts(conn, account, None, counted.new_contacts).await?;
-    count_conversations(conn, account, &counted.conversations).await?;
-    count_messages(conn, account, &counted.messages).await
+    count_contacts(conn, account, None, deltas.new_contacts).await?;
+    count_conversations(conn, account, &deltas.conversations).await?;
+    count_messages(conn, account, &deltas.messages).await
 }
 
-/// What a batch adds to what is kept counted.
-struct Counted {
+/// The changes of a batch to counters and rollups.
+struct CountDeltas {
     new_contacts: i64,
     conversations: Vec<(ConversationStatus, i64)>,
     messages: MessageRollupDelta,
 }
 
-impl Counted {
-    /// `before`: the statuses of the conversations that were there.
-    fn of(changes: &InboxChanges, before: &HashMap<ConversationId, ConversationStatus>) -> Self {
+impl CountDeltas {
+    /// `statuses_before` holds the earlier status of each existing conversation.
+    fn of(changes: &InboxChanges, statuses_before: &HashMap<ConversationId, ConversationStatus>) -> Self {
         let mut conversations = Vec::new();
         for conversation in &changes.conversations {
-            conversations.extend(before.get(&conversation.id).map(|&status| (status, -1)));
+            conversations.extend(statuses_before.get(&conversation.id).map(|&status| (status, -1)));
             conversations.push((conversation.status, 1));
         }
         let mut messages = MessageRollupDelta::default();
@@ -196,7 +196,7 @@ async fn lock_inbox(
 
 /// Contacts by phone, by WhatsApp id or by user id, which another transaction may change until they are locked.
 fn contacts_by_keys() -> String {
-    let by = |array: &str, column: &str| {
+    let ids_by = |array: &str, column: &str| {
         format!(
             "SELECT c.id FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.{column} = k.value
              WHERE c.deleted_at IS NULL",
@@ -210,14 +210,14 @@ fn contacts_by_keys() -> String {
          JOIN contacts c ON c.account_id = $1 AND c.id = k.id
          WHERE c.deleted_at IS NULL AND (c.phone = ANY ($2) OR c.wa_id = ANY ($3) OR c.wa_user_id = ANY ($4))
          ORDER BY c.id FOR NO KEY UPDATE OF c",
-        phones = by("$2", "phone"),
-        wa_ids = by("$3", "wa_id"),
-        user_ids = by("$4", "wa_user_id"),
+        phones = ids_by("$2", "phone"),
+        wa_ids = ids_by("$3", "wa_id"),
+        user_ids = ids_by("$4", "wa_user_id"),
     )
 }
 
-/// Whoever and whatever the batch may touch, and the statuses of the conversations.
-async fn load(
+/// Loads and locks the contacts and conversations that the batch may change. Also returns the conversations' statuses.
+async fn load_inbox(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     keys: &InboxKeys,
@@ -246,8 +246,8 @@ async fn load(
         .iter()
         .map(|conversation| (conversation.id, conversation.status))
         .collect();
-    let seen: Vec<Word> = sql(format!(
-        "SELECT m.wa_message_id AS word FROM {keys} k
+    let seen: Vec<TextRow> = sql(format!(
+        "SELECT m.wa_message_id AS text FROM {keys} k
          JOIN messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id",
         keys = key_rows("$2", "wa_message_id"),
     ))
@@ -255,12 +255,12 @@ async fn load(
     .bind(keys.messages.clone())
     .load(conn)
     .await?;
-    let seen: HashSet<String> = seen.into_iter().map(|row| row.word).collect();
+    let seen: HashSet<String> = seen.into_iter().map(|row| row.text).collect();
     Ok((Inbox::new(contacts, conversations, seen), statuses))
 }
 
-/// Clears the ids that change hands within the batch. What their contacts bear now is written with all that changed.
-async fn release(
+/// Clears the ids that move to another contact within the batch. [`update_contacts`] then writes the new values.
+async fn clear_released_ids(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     InboxChanges { released, .. }: &InboxChanges,
@@ -305,13 +305,13 @@ async fn insert_contacts(
     .bind(collect_column(new_contacts, |contact| contact.wa_id.clone()))
     .bind(collect_column(new_contacts, |contact| contact.wa_user_id.clone()))
     .bind(collect_column(new_contacts, |contact| contact.consent.opted_out_at))
-    .bind(collect_column(new_contacts, |contact| contact.consent.said_at))
+    .bind(collect_column(new_contacts, |contact| contact.consent.changed_at))
     .execute(conn)
     .await?;
     Ok(())
 }
 
-async fn change(
+async fn update_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     InboxChanges { changed, .. }: &InboxChanges,
@@ -335,7 +335,7 @@ async fn change(
         .bind(collect_column(changed, |contact| contact.wa_id.clone()))
         .bind(collect_column(changed, |contact| contact.wa_user_id.clone()))
         .bind(collect_column(changed, |contact| contact.consent.opted_out_at))
-        .bind(collect_column(changed, |contact| contact.consent.said_at))
+        .bind(collect_column(changed, |contact| contact.consent.changed_at))
         .execute(conn)
         .await?;
     Ok(())

@@ -67,7 +67,7 @@ impl TryFrom<MessageRow> for Message {
 }
 
 #[derive(QueryableByName)]
-struct HeldRow {
+struct LockedRow {
     #[diesel(embed)]
     message: MessageRow,
     #[diesel(sql_type = SqlUuid)]
@@ -77,8 +77,7 @@ struct HeldRow {
 /// A locked message that left.
 pub(crate) struct LockedMessage {
     message: Message,
-    /// What it was when it was locked.
-    was: MessageStatus,
+    status_before: MessageStatus,
     contact_id: ContactId,
     pricing: Option<StatusPricing>,
     error_message: Option<String>,
@@ -95,10 +94,10 @@ impl LockedMessage {
         }
     }
 
-    /// Takes in what a status says about the price.
-    pub(crate) fn price(&mut self, pricing: Option<StatusPricing>) {
+    /// Stores the pricing of a status update.
+    pub(crate) fn set_pricing(&mut self, pricing: Option<StatusPricing>) {
         if StatusPricing::set_if_corrected(&mut self.pricing, pricing) {
-            self.message.pricing = self.pricing.as_ref().map(|known| known.pricing.clone());
+            self.message.pricing = self.pricing.as_ref().map(|pricing| pricing.pricing.clone());
             self.changed = true;
         }
     }
@@ -149,24 +148,24 @@ pub(crate) async fn lock_messages(
         "SELECT {COLUMNS}, (SELECT v.contact_id FROM conversations v
            WHERE v.account_id = m.account_id AND v.id = m.conversation_id) AS contact_id
          FROM (SELECT i.id FROM (SELECT unnest($2) AS id UNION
-             SELECT o.id FROM {by_message} k
+             SELECT o.id FROM {message_keys} k
              JOIN messages o ON o.account_id = $1 AND o.wa_message_id = k.wa_message_id) i
            LIMIT (SELECT cardinality($2) + cardinality($3))) k
          JOIN messages m ON m.account_id = $1 AND m.id = k.id
          WHERE m.direction = 'outbound'
          ORDER BY m.id FOR NO KEY UPDATE OF m",
-        by_message = key_rows("$3", "wa_message_id"),
+        message_keys = key_rows("$3", "wa_message_id"),
     ))
     .bind(account)
     .bind(ids)
     .bind(wa_message_ids);
-    let rows: Vec<HeldRow> = query.load(conn).await?;
+    let rows: Vec<LockedRow> = query.load(conn).await?;
     let locked = rows.into_iter().map(|row| {
         let pricing = stored(row.message.pricing.as_ref())?;
         let message: Message = row.message.try_into()?;
         Ok(LockedMessage {
             pricing,
-            was: message.status,
+            status_before: message.status,
             message,
             contact_id: row.contact_id.into(),
             error_message: None,
@@ -183,10 +182,10 @@ pub(crate) fn find<'a>(
     id: Option<Uuid>,
     wa_message_id: &str,
 ) -> Option<&'a mut LockedMessage> {
-    let by_id = locked.iter().position(|one| Some(one.message.id.0) == id);
+    let by_id = locked.iter().position(|locked| Some(locked.message.id.0) == id);
     let by_message = || {
-        let same = |one: &LockedMessage| one.message.wa_message_id.as_deref() == Some(wa_message_id);
-        locked.iter().position(same)
+        let matches = |locked: &LockedMessage| locked.message.wa_message_id.as_deref() == Some(wa_message_id);
+        locked.iter().position(matches)
     };
     let position = by_id.or_else(by_message)?;
     locked.get_mut(position)
@@ -198,20 +197,23 @@ pub(crate) async fn write_messages(
     account: AccountId,
     locked: &[LockedMessage],
 ) -> DbResult<()> {
-    let changed: Vec<&LockedMessage> = locked.iter().filter(|one| one.changed).collect();
+    let changed: Vec<&LockedMessage> = locked.iter().filter(|locked| locked.changed).collect();
     if changed.is_empty() {
         return Ok(());
     }
-    let ids: Vec<Uuid> = changed.iter().map(|one| one.message.id.0).collect();
+    let ids: Vec<Uuid> = changed.iter().map(|locked| locked.message.id.0).collect();
     let statuses: Vec<String> = changed
         .iter()
-        .map(|one| one.message.status.as_str().to_owned())
+        .map(|locked| locked.message.status.as_str().to_owned())
         .collect();
-    let names: Vec<Option<String>> = changed.iter().map(|one| one.message.wa_message_id.clone()).collect();
-    let errors: Vec<Option<String>> = changed.iter().map(|one| one.error_message.clone()).collect();
-    let prices = changed
+    let wa_message_ids: Vec<Option<String>> = changed
         .iter()
-        .map(|one| one.pricing.as_ref().map(StatusPricing::to_stored));
+        .map(|locked| locked.message.wa_message_id.clone())
+        .collect();
+    let errors: Vec<Option<String>> = changed.iter().map(|locked| locked.error_message.clone()).collect();
+    let pricings = changed
+        .iter()
+        .map(|locked| locked.pricing.as_ref().map(StatusPricing::to_stored));
     sql(format!(
         "UPDATE messages m SET status = w.status, error_message = coalesce(w.error_message, m.error_message),
            pricing = w.pricing,
@@ -227,14 +229,17 @@ pub(crate) async fn write_messages(
     .bind(account)
     .bind(ids)
     .bind(statuses)
-    .bind(names)
+    .bind(wa_message_ids)
     .bind(errors)
-    .bind(prices.collect::<Vec<_>>())
+    .bind(pricings.collect::<Vec<_>>())
     .execute(&mut *conn)
     .await?;
     let mut delta = MessageRollupDelta::default();
-    for LockedMessage { message, was, .. } in &changed {
-        delta.advance(message.created_at, *was, message.status);
+    for LockedMessage {
+        message, status_before, ..
+    } in &changed
+    {
+        delta.advance(message.created_at, *status_before, message.status);
     }
     count_messages(conn, account, &delta).await?;
     let events: Vec<MessageStatusEvent> = changed.into_iter().filter_map(LockedMessage::status_event).collect();

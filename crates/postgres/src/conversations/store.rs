@@ -26,7 +26,7 @@ use crate::errors::{DbResult, parse_enum};
 use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::{Sql, limit_hint, sql};
 use crate::transactions::in_tenant;
-use crate::whatsapp::one_profile;
+use crate::whatsapp::find_profile;
 
 /// Conversations and their messages.
 #[derive(Clone, Debug)]
@@ -95,16 +95,16 @@ const CONVERSATION: &str = "v.id, v.contact_id, v.status, v.last_message_at, v.c
 const LIVE: &str = "conversations v JOIN LATERAL (SELECT * FROM contacts k
     WHERE k.account_id = v.account_id AND k.id = v.contact_id OFFSET 0) c ON c.deleted_at IS NULL";
 
-fn page(account: AccountId, query: &ConversationQuery) -> Sql<'static> {
+fn page_query(account: AccountId, query: &ConversationQuery) -> Sql<'static> {
     let after = query.page.cursor.unwrap_or(TimeCursor::LAST);
-    let wanted = if query.status.is_some() {
+    let status_condition = if query.status.is_some() {
         " AND v.status = $5"
     } else {
         ""
     };
     let ordered = format!(
         "SELECT {CONVERSATION} FROM {LIVE}
-         WHERE v.account_id = $1 AND (v.last_message_at, v.id) < ($2, $3){wanted}
+         WHERE v.account_id = $1 AND (v.last_message_at, v.id) < ($2, $3){status_condition}
          ORDER BY v.last_message_at DESC, v.id DESC"
     );
     let page = sql(limit_hint(ordered, "$4"))
@@ -118,7 +118,7 @@ fn page(account: AccountId, query: &ConversationQuery) -> Sql<'static> {
     }
 }
 
-fn one<'a>(account: AccountId, id: ConversationId, lock: &str) -> Sql<'a> {
+fn conversation_query<'a>(account: AccountId, id: ConversationId, lock: &str) -> Sql<'a> {
     sql(format!(
         "SELECT {CONVERSATION} FROM {LIVE} WHERE v.account_id = $1 AND v.id = $2 {lock}"
     ))
@@ -126,17 +126,20 @@ fn one<'a>(account: AccountId, id: ConversationId, lock: &str) -> Sql<'a> {
     .bind(id)
 }
 
-async fn find_one(
+async fn find_conversation(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ConversationId,
     lock: &str,
 ) -> DbResult<Option<Conversation>> {
-    let row: Option<ConversationRow> = one(account, id, lock).get_result(conn).await.optional()?;
+    let row: Option<ConversationRow> = conversation_query(account, id, lock)
+        .get_result(conn)
+        .await
+        .optional()?;
     Ok(row.map(Conversation::try_from).transpose()?)
 }
 
-fn messages<'a>(account: AccountId, id: ConversationId, page: &CursorQuery<TimeCursor>) -> Sql<'a> {
+fn messages_query<'a>(account: AccountId, id: ConversationId, page: &CursorQuery<TimeCursor>) -> Sql<'a> {
     let after = page.cursor.unwrap_or(TimeCursor::LAST);
     let ordered = format!(
         "SELECT {COLUMNS} FROM messages m
@@ -176,13 +179,13 @@ async fn set_status(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ConversationId,
-    wanted: ConversationStatus,
+    status: ConversationStatus,
 ) -> DbResult<Option<Conversation>> {
-    let Some(before) = find_one(conn, account, id, "FOR NO KEY UPDATE OF v").await? else {
+    let Some(before) = find_conversation(conn, account, id, "FOR NO KEY UPDATE OF v").await? else {
         return Ok(None);
     };
     let now = Conversation {
-        status: transition(before.status, wanted.into()),
+        status: transition(before.status, status.into()),
         ..before
     };
     write_conversation(conn, account, before.status, &now).await?;
@@ -206,7 +209,7 @@ async fn reply_facts(
     let Some(row) = row else { return Ok(None) };
     let profile = match row.profile_id {
         None => None,
-        Some(profile) => one_profile(conn, account, profile.into()).await?,
+        Some(profile) => find_profile(conn, account, profile.into()).await?,
     };
     Ok(Some(ReplyFacts {
         conversation: row.conversation.try_into()?,
@@ -226,7 +229,7 @@ async fn begin_reply(
     reply: &Message,
     profile: ProfileId,
 ) -> DbResult<bool> {
-    let Some(before) = find_one(conn, account, reply.conversation_id, "FOR NO KEY UPDATE OF v").await? else {
+    let Some(before) = find_conversation(conn, account, reply.conversation_id, "FOR NO KEY UPDATE OF v").await? else {
         return Ok(false);
     };
     let now = Conversation {
@@ -271,13 +274,13 @@ async fn record_reply(
             message.set_message_id(message_id);
             message.advance(SendStatus::Sent, None);
         }
-        ReplyResult::Failed { message: why } => message.advance(SendStatus::Failed, Some(why)),
+        ReplyResult::Failed { message: reason } => message.advance(SendStatus::Failed, Some(reason)),
         ReplyResult::Unknown => {}
     }
     write_messages(conn, account, &locked).await?;
     let message = locked.pop().map(super::messages::LockedMessage::into_message);
     if let (ReplyResult::Sent { wa_id: Some(wa_id), .. }, Some(message)) = (result, &message)
-        && let Some(conversation) = find_one(conn, account, message.conversation_id, "").await?
+        && let Some(conversation) = find_conversation(conn, account, message.conversation_id, "").await?
     {
         set_wa_ids(conn, account, vec![conversation.contact_id.0], vec![wa_id.clone()]).await?;
     }
@@ -286,8 +289,8 @@ async fn record_reply(
 
 async fn fail_pending(conn: &mut AsyncPgConnection, account: AccountId, ids: Vec<Uuid>) -> DbResult<u64> {
     let mut locked = lock_messages(conn, account, ids, vec![]).await?;
-    // News may have come since they were found.
-    locked.retain(|one| one.is_pending());
+    // A status update may have resolved them since they were found.
+    locked.retain(|message| message.is_pending());
     for message in &mut locked {
         message.advance(SendStatus::Failed, Some(NEVER_CONFIRMED));
     }
@@ -310,8 +313,8 @@ impl ConversationStore for PgConversations {
         account: AccountId,
         query: &ConversationQuery,
     ) -> Result<CursorPage<Conversation>, StoreError> {
-        let wanted = page(account, query);
-        let rows: Vec<ConversationRow> = self.tenants.in_index_order().read_rows(account, wanted).await?;
+        let statement = page_query(account, query);
+        let rows: Vec<ConversationRow> = self.tenants.in_index_order().read_rows(account, statement).await?;
         let rows = rows.into_iter().map(Conversation::try_from);
         let rows = rows.collect::<Result<Vec<_>, _>>()?;
         Ok(CursorPage::cut(rows, query.page.limit, |row| TimeCursor {
@@ -326,11 +329,12 @@ impl ConversationStore for PgConversations {
         id: ConversationId,
         query: &CursorQuery<TimeCursor>,
     ) -> Result<Option<CursorPage<Message>>, StoreError> {
-        let (one, part) = (one(account, id, ""), messages(account, id, query));
+        let conversation = conversation_query(account, id, "");
+        let messages = messages_query(account, id, query);
         let (found, rows) = self
             .tenants
             .in_index_order()
-            .read_both::<ConversationRow, MessageRow, _, _>(account, one, part)
+            .read_both::<ConversationRow, MessageRow, _, _>(account, conversation, messages)
             .await?;
         if found.is_empty() {
             return Ok(None);

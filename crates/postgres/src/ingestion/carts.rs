@@ -57,8 +57,8 @@ pub(super) async fn record(
     now: OffsetDateTime,
 ) -> DbResult<IngestionResult> {
     let phones = collect_column(drafts, |draft| draft.phone.as_ref().map(ToString::to_string));
-    let contacts = references::by_phone(conn, account, phones).await?;
-    // Of several of one cart the last counts.
+    let contacts = references::contacts_by_phone(conn, account, phones).await?;
+    // The last draft of a cart wins.
     let incoming: BTreeMap<Key, _> = drafts
         .iter()
         .zip(contacts)
@@ -69,27 +69,27 @@ pub(super) async fn record(
         })
         .collect();
     let keys: Vec<&Key> = incoming.keys().collect();
-    let known = known(conn, account, &keys).await?;
-    let (mut made, mut changed, mut delta) = (Vec::new(), Vec::new(), RollupDelta::default());
+    let stored = lock_carts(conn, account, &keys).await?;
+    let (mut created, mut changed, mut delta) = (Vec::new(), Vec::new(), RollupDelta::default());
     for (key, (draft, contact, id)) in &incoming {
-        let before = known.get(key);
+        let before = stored.get(key);
         let cart = Cart::merged(*id, draft, *contact, before);
         if before == Some(&cart) {
             continue;
         }
         delta.cart(before, &cart);
         match before {
-            None => made.push((key, cart)),
+            None => created.push((key, cart)),
             Some(_) => changed.push((key, cart)),
         }
     }
-    insert(conn, account, &made, now).await?;
+    insert(conn, account, &created, now).await?;
     update(conn, account, &changed, now).await?;
     rollups::write(conn, account, &mut delta).await?;
-    Ok(IngestionResult::of(drafts.len(), made.len() + changed.len()))
+    Ok(IngestionResult::of(drafts.len(), created.len() + changed.len()))
 }
 
-async fn known(conn: &mut AsyncPgConnection, account: AccountId, keys: &[&Key]) -> DbResult<HashMap<Key, Cart>> {
+async fn lock_carts(conn: &mut AsyncPgConnection, account: AccountId, keys: &[&Key]) -> DbResult<HashMap<Key, Cart>> {
     let rows: Vec<CartRow> = sql(format!(
         "SELECT c.id, c.platform, c.external_id, c.contact_id, c.total::text AS total, c.status, c.created_at
          FROM {keys} k
@@ -109,10 +109,10 @@ async fn known(conn: &mut AsyncPgConnection, account: AccountId, keys: &[&Key]) 
 async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    made: &[(&Key, Cart)],
+    created: &[(&Key, Cart)],
     now: OffsetDateTime,
 ) -> DbResult<()> {
-    if made.is_empty() {
+    if created.is_empty() {
         return Ok(());
     }
     let inserted = sql(
@@ -124,17 +124,17 @@ async fn insert(
          ON CONFLICT (account_id, platform, external_id) DO NOTHING",
     )
     .bind(account)
-    .bind(collect_column(made, |(_, cart)| Uuid::from(cart.id)))
-    .bind(collect_column(made, |(key, _)| key.0.clone()))
-    .bind(collect_column(made, |(key, _)| key.1.clone()))
-    .bind(collect_column(made, |(_, cart)| cart.contact_id.map(Uuid::from)))
-    .bind(collect_column(made, |(_, cart)| cart.total))
-    .bind(collect_column(made, |(_, cart)| cart.status.as_str().to_owned()))
-    .bind(collect_column(made, |(_, cart)| cart.created_at))
+    .bind(collect_column(created, |(_, cart)| Uuid::from(cart.id)))
+    .bind(collect_column(created, |(key, _)| key.0.clone()))
+    .bind(collect_column(created, |(key, _)| key.1.clone()))
+    .bind(collect_column(created, |(_, cart)| cart.contact_id.map(Uuid::from)))
+    .bind(collect_column(created, |(_, cart)| cart.total))
+    .bind(collect_column(created, |(_, cart)| cart.status.as_str().to_owned()))
+    .bind(collect_column(created, |(_, cart)| cart.created_at))
     .bind(now)
     .execute(conn)
     .await?;
-    if inserted < made.len() {
+    if inserted < created.len() {
         return Err(concurrent_insert());
     }
     Ok(())

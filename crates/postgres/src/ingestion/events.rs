@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::references;
 use crate::errors::DbResult;
 use crate::outbox;
-use crate::sql::{Id, collect_column, key_rows, sql};
+use crate::sql::{IdRow, collect_column, key_rows, sql};
 
 pub(super) async fn record(
     conn: &mut AsyncPgConnection,
@@ -23,7 +23,7 @@ pub(super) async fn record(
     drafts: &[EventDraft],
     now: OffsetDateTime,
 ) -> DbResult<IngestionOutcome> {
-    let contacts = match references::of_events(conn, account, drafts).await? {
+    let contacts = match references::event_contacts(conn, account, drafts).await? {
         Ok(contacts) => contacts,
         Err(unknown_references) => return Ok(IngestionOutcome::UnknownReferences(unknown_references)),
     };
@@ -76,7 +76,7 @@ async fn insert(
     incoming: &[(&EventDraft, Option<ContactId>)],
     now: OffsetDateTime,
 ) -> DbResult<HashSet<Uuid>> {
-    let rows: Vec<Id> = sql("INSERT INTO metric_events
+    let rows: Vec<IdRow> = sql("INSERT INTO metric_events
            (account_id, id, metric_name, contact_id, value, currency, source, properties, occurred_at, created_at)
          SELECT $1, d.id, d.name, d.contact_id, d.value::numeric, d.currency, d.source, d.properties, d.occurred_at, $10
          FROM unnest($2, $3, $4, $5, $6, $7, $8, $9)
@@ -131,11 +131,11 @@ async fn last_events(
     .bind(collect_column(&keys, |key| Uuid::from(key.1)))
     .load(conn)
     .await?;
-    let known = rows.into_iter().filter_map(|row| {
+    let last_events = rows.into_iter().filter_map(|row| {
         let key = (row.metric_name, row.contact_id.into());
         Some((key, row.last_event_at?))
     });
-    Ok(known.collect())
+    Ok(last_events.collect())
 }
 
 async fn write(conn: &mut AsyncPgConnection, account: AccountId, delta: &MetricRollupDelta) -> DbResult<()> {

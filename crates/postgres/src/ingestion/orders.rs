@@ -29,7 +29,7 @@ pub(super) async fn record(
     drafts: &[OrderDraft],
     now: OffsetDateTime,
 ) -> DbResult<IngestionOutcome> {
-    let references = match references::of_orders(conn, account, drafts).await? {
+    let references = match references::order_references(conn, account, drafts).await? {
         Ok(references) => references,
         Err(unknown_references) => return Ok(IngestionOutcome::UnknownReferences(unknown_references)),
     };
@@ -48,18 +48,18 @@ pub(super) async fn record(
             )
         })
         .collect();
-    let known = known(conn, account, &incoming).await?;
-    let attributions = attributions(conn, account, &incoming, &known).await?;
+    let stored = lock_orders(conn, account, &incoming).await?;
+    let attributions = attributions(conn, account, &incoming, &stored).await?;
     let mut written = Written::default();
     for (key, incoming_order) in &incoming {
-        let before = known.get(key);
+        let before = stored.get(key);
         let attribution = attributions.get(key).copied().unwrap_or_default();
         let contact = incoming_order.references.contact();
         let order = Order::merged(incoming_order.id, incoming_order.draft, contact, attribution, before);
-        written.take(incoming_order.draft, before, order);
+        written.add(incoming_order.draft, before, order);
     }
     write(conn, account, &mut written, now).await?;
-    let accepted = written.made.len() + written.changed.len();
+    let accepted = written.created.len() + written.changed.len();
     outbox::append(conn, account, &[recorded_event(&written)]).await?;
     Ok(IngestionOutcome::Done(IngestionResult::of(drafts.len(), accepted)))
 }
@@ -74,19 +74,19 @@ struct IncomingOrder<'a> {
 /// What a batch comes to.
 #[derive(Default)]
 struct Written<'a> {
-    made: Vec<(&'a OrderDraft, Order)>,
+    created: Vec<(&'a OrderDraft, Order)>,
     changed: Vec<(&'a OrderDraft, Order)>,
     delta: RollupDelta,
 }
 
 impl<'a> Written<'a> {
-    fn take(&mut self, draft: &'a OrderDraft, before: Option<&Order>, order: Order) {
+    fn add(&mut self, draft: &'a OrderDraft, before: Option<&Order>, order: Order) {
         if before == Some(&order) {
             return;
         }
         self.delta.order(before, &order);
         match before {
-            None => self.made.push((draft, order)),
+            None => self.created.push((draft, order)),
             Some(_) => self.changed.push((draft, order)),
         }
     }
@@ -94,7 +94,7 @@ impl<'a> Written<'a> {
 
 /// What webhook endpoints are told: orders that are new or changed, as they are now.
 fn recorded_event(written: &Written<'_>) -> Event {
-    let orders = written.made.iter().chain(&written.changed);
+    let orders = written.created.iter().chain(&written.changed);
     let item = |(draft, order): &(&OrderDraft, Order)| {
         json!({ "id": order.id, "external_id": draft.external_id, "platform": order.platform,
                 "status": order.status, "total": order.total, "contact_id": order.contact_id,
@@ -150,7 +150,7 @@ struct ItemRow {
 }
 
 pub(super) fn amount(stored: &str) -> DbResult<Amount> {
-    Amount::parse(stored).ok_or_else(|| DbError::Store(corrupt(format!("{stored} is no amount"))))
+    Amount::parse(stored).ok_or_else(|| DbError::Store(corrupt(format!("{stored} is not a valid amount"))))
 }
 
 impl OrderRow {
@@ -175,8 +175,8 @@ impl OrderRow {
     }
 }
 
-/// Locks the orders that are known, in the order of their keys; their items are read once nobody else can change them.
-async fn known(
+/// Locks the stored orders in key order. Their items are read after that, when no other transaction can change them.
+async fn lock_orders(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     incoming: &BTreeMap<Key, IncomingOrder<'_>>,
@@ -241,22 +241,22 @@ async fn attributions(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     incoming: &BTreeMap<Key, IncomingOrder<'_>>,
-    known: &HashMap<Key, Order>,
+    stored: &HashMap<Key, Order>,
 ) -> DbResult<HashMap<Key, Attribution>> {
     let mut attributions = HashMap::new();
-    let (mut keys, mut asked) = (Vec::new(), Vec::new());
+    let (mut keys, mut lookups) = (Vec::new(), Vec::new());
     for (key, incoming_order) in incoming {
         let attribution = Attribution::named(incoming_order.draft, incoming_order.references.link());
-        let is_decided = attribution.is_known() || known.contains_key(key);
+        let is_decided = attribution.is_known() || stored.contains_key(key);
         attributions.insert(key.clone(), attribution);
         if let Some(contact) = incoming_order.references.contact().filter(|_| !is_decided) {
             keys.push(key);
-            asked.push((contact, incoming_order.draft.placed_at));
+            lookups.push((contact, incoming_order.draft.placed_at));
         }
     }
-    let campaigns = references::last_messages(conn, account, &asked).await?;
+    let campaigns = references::last_messages(conn, account, &lookups).await?;
     for (key, campaign) in keys.into_iter().zip(campaigns) {
-        attributions.insert(key.clone(), Attribution::of_message(campaign));
+        attributions.insert(key.clone(), Attribution::from_message(campaign));
     }
     Ok(attributions)
 }
@@ -267,10 +267,10 @@ async fn write(
     written: &mut Written<'_>,
     now: OffsetDateTime,
 ) -> DbResult<()> {
-    insert(conn, account, &written.made, now).await?;
+    insert(conn, account, &written.created, now).await?;
     update(conn, account, &written.changed, now).await?;
     let orders: Vec<&Order> = written
-        .made
+        .created
         .iter()
         .chain(&written.changed)
         .map(|(_, order)| order)
@@ -284,10 +284,10 @@ async fn write(
 async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    made: &[(&OrderDraft, Order)],
+    created: &[(&OrderDraft, Order)],
     now: OffsetDateTime,
 ) -> DbResult<()> {
-    if made.is_empty() {
+    if created.is_empty() {
         return Ok(());
     }
     let inserted = sql(
@@ -302,28 +302,28 @@ async fn insert(
          ON CONFLICT (account_id, platform, external_id) DO NOTHING",
     )
     .bind(account)
-    .bind(collect_column(made, |(_, order)| Uuid::from(order.id)))
-    .bind(collect_column(made, |(_, order)| order.platform.clone()))
-    .bind(collect_column(made, |(draft, _)| draft.external_id.clone()))
-    .bind(collect_column(made, |(_, order)| order.contact_id.map(Uuid::from)))
-    .bind(collect_column(made, |(_, order)| order.status.as_str().to_owned()))
-    .bind(collect_column(made, |(_, order)| order.total))
-    .bind(collect_column(made, |(_, order)| order.gateway_fee))
-    .bind(collect_column(made, |(_, order)| {
+    .bind(collect_column(created, |(_, order)| Uuid::from(order.id)))
+    .bind(collect_column(created, |(_, order)| order.platform.clone()))
+    .bind(collect_column(created, |(draft, _)| draft.external_id.clone()))
+    .bind(collect_column(created, |(_, order)| order.contact_id.map(Uuid::from)))
+    .bind(collect_column(created, |(_, order)| order.status.as_str().to_owned()))
+    .bind(collect_column(created, |(_, order)| order.total))
+    .bind(collect_column(created, |(_, order)| order.gateway_fee))
+    .bind(collect_column(created, |(_, order)| {
         order.attribution.campaign_id.map(Uuid::from)
     }))
-    .bind(collect_column(made, |(_, order)| {
+    .bind(collect_column(created, |(_, order)| {
         order.attribution.automation_id.map(Uuid::from)
     }))
-    .bind(collect_column(made, |(_, order)| {
+    .bind(collect_column(created, |(_, order)| {
         order.attribution.link_id.map(Uuid::from)
     }))
-    .bind(collect_column(made, |(_, order)| order.placed_at))
-    .bind(collect_column(made, |(_, order)| order.paid_at))
+    .bind(collect_column(created, |(_, order)| order.placed_at))
+    .bind(collect_column(created, |(_, order)| order.paid_at))
     .bind(now)
     .execute(conn)
     .await?;
-    if inserted < made.len() {
+    if inserted < created.len() {
         return Err(concurrent_insert());
     }
     Ok(())
@@ -380,7 +380,7 @@ async fn update(
 }
 
 async fn insert_items(conn: &mut AsyncPgConnection, account: AccountId, orders: &[&Order]) -> DbResult<()> {
-    let lines: Vec<(Uuid, i32, &OrderItem)> = orders
+    let item_rows: Vec<(Uuid, i32, &OrderItem)> = orders
         .iter()
         .flat_map(|order| {
             (0_i32..)
@@ -388,7 +388,7 @@ async fn insert_items(conn: &mut AsyncPgConnection, account: AccountId, orders: 
                 .map(|(at, item)| (order.id.into(), at, item))
         })
         .collect();
-    if lines.is_empty() {
+    if item_rows.is_empty() {
         return Ok(());
     }
     sql(
@@ -398,13 +398,13 @@ async fn insert_items(conn: &mut AsyncPgConnection, account: AccountId, orders: 
            AS d (order_id, position, product_id, name, quantity, price, cost)",
     )
     .bind(account)
-    .bind(collect_column(&lines, |(order, _, _)| *order))
-    .bind(collect_column(&lines, |(_, position, _)| *position))
-    .bind(collect_column(&lines, |(_, _, item)| item.product_id.clone()))
-    .bind(collect_column(&lines, |(_, _, item)| item.name.clone()))
-    .bind(collect_column(&lines, |(_, _, item)| item.quantity))
-    .bind(collect_column(&lines, |(_, _, item)| item.price))
-    .bind(collect_column(&lines, |(_, _, item)| item.cost))
+    .bind(collect_column(&item_rows, |(order, _, _)| *order))
+    .bind(collect_column(&item_rows, |(_, position, _)| *position))
+    .bind(collect_column(&item_rows, |(_, _, item)| item.product_id.clone()))
+    .bind(collect_column(&item_rows, |(_, _, item)| item.name.clone()))
+    .bind(collect_column(&item_rows, |(_, _, item)| item.quantity))
+    .bind(collect_column(&item_rows, |(_, _, item)| item.price))
+    .bind(collect_column(&item_rows, |(_, _, item)| item.cost))
     .execute(conn)
     .await?;
     Ok(())

@@ -44,17 +44,17 @@ impl OrderReferences {
             (self.unknown_automation, "automation_id"),
             (self.unknown_link, "link_code"),
         ];
-        let unknown_references = fields.into_iter().filter(|(dangles, _)| *dangles);
+        let unknown_references = fields.into_iter().filter(|(is_unknown, _)| *is_unknown);
         unknown_references.map(move |(_, field)| UnknownReference { index, field })
     }
 }
 
-fn digits(phone: Option<&Phone>) -> Option<String> {
+fn phone_text(phone: Option<&Phone>) -> Option<String> {
     phone.map(|phone| phone.as_str().to_owned())
 }
 
-/// In the order of the drafts.
-pub(super) async fn of_orders(
+/// Returns the references of each order, in the order of the drafts.
+pub(super) async fn order_references(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     drafts: &[OrderDraft],
@@ -73,7 +73,7 @@ pub(super) async fn of_orders(
         keys = key_rows("$2, $3, $4, $5", "phone, campaign_id, automation_id, link_code"),
     ))
     .bind(account)
-    .bind(collect_column(drafts, |draft| digits(draft.phone.as_ref())))
+    .bind(collect_column(drafts, |draft| phone_text(draft.phone.as_ref())))
     .bind(collect_column(drafts, |draft| draft.campaign_id.map(Uuid::from)))
     .bind(collect_column(drafts, |draft| draft.automation_id.map(Uuid::from)))
     .bind(collect_column(drafts, |draft| draft.link_code.clone()))
@@ -91,18 +91,18 @@ pub(super) async fn of_orders(
 }
 
 #[derive(QueryableByName)]
-struct Found {
+struct ContactIdRow {
     #[diesel(sql_type = Nullable<SqlUuid>)]
     contact_id: Option<Uuid>,
 }
 
-/// Contacts by their phones, in the order of these.
-pub(super) async fn by_phone(
+/// Looks up contacts by phone number, in the order of `phones`.
+pub(super) async fn contacts_by_phone(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     phones: Vec<Option<String>>,
 ) -> DbResult<Vec<Option<ContactId>>> {
-    let found: Vec<Found> = sql(format!(
+    let rows: Vec<ContactIdRow> = sql(format!(
         "SELECT c.id AS contact_id FROM {keys} d
          LEFT JOIN contacts c ON c.account_id = $1 AND c.phone = d.phone AND c.deleted_at IS NULL
          ORDER BY d.position",
@@ -112,11 +112,11 @@ pub(super) async fn by_phone(
     .bind(phones)
     .load(conn)
     .await?;
-    Ok(found.into_iter().map(|row| row.contact_id.map(Into::into)).collect())
+    Ok(rows.into_iter().map(|row| row.contact_id.map(Into::into)).collect())
 }
 
-/// The contacts of events, in the order of the drafts.
-pub(super) async fn of_events(
+/// Looks up the contacts of metric events, in the order of the drafts.
+pub(super) async fn event_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     drafts: &[EventDraft],
@@ -127,9 +127,9 @@ pub(super) async fn of_events(
     };
     let phone = |draft: &EventDraft| match &draft.who {
         Who::Contact(_) => None,
-        Who::Phone(phone) => digits(Some(phone)),
+        Who::Phone(phone) => phone_text(Some(phone)),
     };
-    let found: Vec<Found> = sql(format!(
+    let rows: Vec<ContactIdRow> = sql(format!(
         "SELECT coalesce(c.id, p.id) AS contact_id FROM {keys} d
          LEFT JOIN contacts c ON c.account_id = $1 AND c.id = d.id AND c.deleted_at IS NULL
          LEFT JOIN contacts p ON p.account_id = $1 AND p.phone = d.phone AND p.deleted_at IS NULL
@@ -141,7 +141,7 @@ pub(super) async fn of_events(
     .bind(collect_column(drafts, phone))
     .load(conn)
     .await?;
-    let contacts: Vec<Option<ContactId>> = found.into_iter().map(|row| row.contact_id.map(Into::into)).collect();
+    let contacts: Vec<Option<ContactId>> = rows.into_iter().map(|row| row.contact_id.map(Into::into)).collect();
     let named = drafts.iter().zip(&contacts).enumerate();
     let unknown_references: Vec<UnknownReference> = named
         .filter(|(_, (draft, contact))| matches!(draft.who, Who::Contact(_)) && contact.is_none())
@@ -169,31 +169,31 @@ struct LastMessage {
 pub(super) async fn last_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    asked: &[(ContactId, OffsetDateTime)],
+    lookups: &[(ContactId, OffsetDateTime)],
 ) -> DbResult<Vec<Option<CampaignId>>> {
-    let mut campaigns = vec![None; asked.len()];
-    if asked.is_empty() {
+    let mut campaigns = vec![None; lookups.len()];
+    if lookups.is_empty() {
         return Ok(campaigns);
     }
-    let found: Vec<LastMessage> = sql("SELECT d.position, s.campaign_id
-         FROM unnest($2, $3) WITH ORDINALITY AS d (contact_id, moment, position)
+    let rows: Vec<LastMessage> = sql("SELECT d.position, s.campaign_id
+         FROM unnest($2, $3) WITH ORDINALITY AS d (contact_id, placed_at, position)
          CROSS JOIN LATERAL (
            SELECT s.campaign_id FROM campaign_sends s
            WHERE s.account_id = $1 AND s.contact_id = d.contact_id AND s.status IN ('sent', 'delivered', 'read')
-             AND s.sent_at <= d.moment AND s.sent_at >= d.moment - $4 * interval '1 microsecond'
+             AND s.sent_at <= d.placed_at AND s.sent_at >= d.placed_at - $4 * interval '1 microsecond'
            ORDER BY s.sent_at DESC, s.id DESC LIMIT 1) s")
     .bind(account)
-    .bind(collect_column(asked, |(contact, _)| Uuid::from(*contact)))
-    .bind(collect_column(asked, |(_, moment)| *moment))
+    .bind(collect_column(lookups, |(contact, _)| Uuid::from(*contact)))
+    .bind(collect_column(lookups, |(_, at)| *at))
     .bind(ATTRIBUTION_WINDOW)
     .load(conn)
     .await?;
-    for row in found {
-        let place = usize::try_from(row.position - 1)
+    for row in rows {
+        let slot = usize::try_from(row.position - 1)
             .ok()
             .and_then(|at| campaigns.get_mut(at));
-        if let Some(place) = place {
-            *place = Some(row.campaign_id.into());
+        if let Some(slot) = slot {
+            *slot = Some(row.campaign_id.into());
         }
     }
     Ok(campaigns)

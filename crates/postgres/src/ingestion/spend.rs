@@ -16,11 +16,11 @@ pub(super) async fn record(
     entries: &[AdSpend],
     now: OffsetDateTime,
 ) -> DbResult<IngestionResult> {
-    let last: BTreeMap<_, _> = entries
+    let latest: BTreeMap<_, _> = entries
         .iter()
         .map(|entry| ((entry.date, &entry.source), entry))
         .collect();
-    let last: Vec<&AdSpend> = last.into_values().collect();
+    let latest: Vec<&AdSpend> = latest.into_values().collect();
     let accepted = sql(
         "INSERT INTO ad_spend AS s (account_id, date, source, amount, updated_at)
          SELECT $1, d.date, d.source, d.amount::numeric, $5
@@ -29,9 +29,9 @@ pub(super) async fn record(
          WHERE s.amount <> excluded.amount",
     )
     .bind(account)
-    .bind(collect_column(&last, |entry| entry.date))
-    .bind(collect_column(&last, |entry| entry.source.clone()))
-    .bind(collect_column(&last, |entry| entry.amount))
+    .bind(collect_column(&latest, |entry| entry.date))
+    .bind(collect_column(&latest, |entry| entry.source.clone()))
+    .bind(collect_column(&latest, |entry| entry.amount))
     .bind(now)
     .execute(conn)
     .await?;

@@ -8,10 +8,10 @@ use diesel::sql_types::Bool;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, EventKind, StoreError};
 
-use super::writes::{Waiting, write};
+use super::writes::{OutboxRow, write};
 use crate::errors::DbResult;
 use crate::pool::OwnerPool;
-use crate::sql::{Answer, Number, Sql, sql};
+use crate::sql::{FlagRow, NumberRow, Sql, sql};
 use crate::transactions::{in_owner, in_transaction};
 
 /// How long a reader waits for its own account's events, and, a little shorter so that its connection survives, for
@@ -22,26 +22,25 @@ const CATCH_UP_LOCK: Duration = Duration::from_millis(900);
 /// How many events a reader takes in one transaction.
 const CATCH_UP_BATCH: i64 = 500;
 
-/// The oldest of a kind, for a worker: what another one has is left to it.
-const OLDEST: &str = "DELETE FROM outbox_events WHERE seq IN
+/// Deletes the oldest events of a kind. Skips events that another relay has locked.
+const DELETE_OLDEST: &str = "DELETE FROM outbox_events WHERE seq IN
        (SELECT seq FROM outbox_events WHERE kind = $1 AND retry_at IS NULL ORDER BY seq LIMIT $2
         FOR UPDATE SKIP LOCKED)
      RETURNING seq, account_id, payload, created_at";
 
-/// The oldest of a kind and an account, for a reader: waits for whoever has them, and finds them gone or takes them.
-const OF_ACCOUNT: &str = "DELETE FROM outbox_events WHERE seq IN
+/// Deletes the oldest events of a kind and an account, for a reader. Waits for a relay that has locked them.
+const DELETE_OF_ACCOUNT: &str = "DELETE FROM outbox_events WHERE seq IN
        (SELECT seq FROM outbox_events WHERE kind = $1 AND account_id = $3 AND retry_at IS NULL ORDER BY seq LIMIT $2
         FOR UPDATE)
      RETURNING seq, account_id, payload, created_at";
 
-/// One by itself.
-const ONE: &str = "DELETE FROM outbox_events WHERE seq IN
+const DELETE_ONE: &str = "DELETE FROM outbox_events WHERE seq IN
        (SELECT seq FROM outbox_events WHERE seq = $1 FOR UPDATE SKIP LOCKED)
      RETURNING seq, account_id, payload, created_at";
 
 /// What of a kind there is to do.
 #[derive(QueryableByName)]
-struct Work {
+struct PendingWork {
     #[diesel(sql_type = Bool)]
     fresh: bool,
     #[diesel(sql_type = Bool)]
@@ -64,49 +63,54 @@ impl PgOutbox {
     /// nothing can be written at all, no event is to blame: all stay where they are, and the round fails.
     pub async fn relay(&self, kind: EventKind, limit: usize) -> Result<usize, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let work = self.work(kind).await?;
-        let again = if work.due {
-            self.try_again(kind, limit).await?
+        let work = self.pending_work(kind).await?;
+        let retried = if work.due {
+            self.retry_failed(kind, limit).await?
         } else {
             0
         };
         if !work.fresh {
-            return Ok(again);
+            return Ok(retried);
         }
-        let oldest = || sql(OLDEST).bind(kind.as_str()).bind(limit);
-        let moved = match self.carry_out(kind, oldest).await {
+        let delete_oldest = || sql(DELETE_OLDEST).bind(kind.as_str()).bind(limit);
+        let moved = match self.move_events(kind, delete_oldest).await {
             Ok(moved) => moved,
             Err(error @ StoreError::Unavailable(_)) => return Err(error),
-            Err(_) => self.one_by_one(kind, limit).await?,
+            Err(_) => self.move_one_by_one(kind, limit).await?,
         };
-        Ok(again + moved)
+        Ok(retried + moved)
     }
 
-    /// One look, so that a round with nothing to do costs no transaction.
-    async fn work(&self, kind: EventKind) -> Result<Work, StoreError> {
+    /// One query, so that an iteration without work needs no transaction.
+    async fn pending_work(&self, kind: EventKind) -> Result<PendingWork, StoreError> {
         let query = sql("SELECT
                EXISTS (SELECT FROM outbox_events WHERE kind = $1 AND retry_at IS NULL) AS fresh,
                EXISTS (SELECT FROM outbox_events WHERE kind = $1 AND retry_at <= now()) AS due")
         .bind(kind.as_str());
-        self.0.row::<Work>(query).await
+        self.0.row::<PendingWork>(query).await
     }
 
     /// Carries out what an account's operations left waiting, as far as that takes no longer than a second.
     pub(crate) async fn catch_up(&self, kind: EventKind, account: AccountId) -> Result<(), StoreError> {
-        let all = async {
+        let move_all = async {
             while self.is_waiting(kind, account).await? {
-                let waiting = || sql(OF_ACCOUNT).bind(kind.as_str()).bind(CATCH_UP_BATCH).bind(account);
-                in_transaction!(self.0.begin_within(CATCH_UP_LOCK), |conn| carry_out(
+                let delete_statement = || {
+                    sql(DELETE_OF_ACCOUNT)
+                        .bind(kind.as_str())
+                        .bind(CATCH_UP_BATCH)
+                        .bind(account)
+                };
+                in_transaction!(self.0.begin_within(CATCH_UP_LOCK), |conn| move_events(
                     conn,
                     kind,
-                    waiting()
+                    delete_statement()
                 ))?;
             }
             Ok(())
         };
-        match tokio::time::timeout(CATCH_UP, all).await {
-            Ok(done) => done,
-            Err(late) => Err(StoreError::Unavailable(Box::new(late))),
+        match tokio::time::timeout(CATCH_UP, move_all).await {
+            Ok(result) => result,
+            Err(elapsed) => Err(StoreError::Unavailable(Box::new(elapsed))),
         }
     }
 
@@ -116,19 +120,23 @@ impl PgOutbox {
                (SELECT FROM outbox_events WHERE account_id = $1 AND kind = $2 AND retry_at IS NULL) AS yes")
         .bind(account)
         .bind(kind.as_str());
-        Ok(self.0.row::<Answer>(query).await?.yes)
+        Ok(self.0.row::<FlagRow>(query).await?.yes)
     }
 
-    async fn carry_out<'a>(&self, kind: EventKind, which: impl Fn() -> Sql<'a>) -> Result<usize, StoreError> {
-        in_owner!(self.0, |conn| carry_out(conn, kind, which()))
+    async fn move_events<'a>(
+        &self,
+        kind: EventKind,
+        delete_statement: impl Fn() -> Sql<'a>,
+    ) -> Result<usize, StoreError> {
+        in_owner!(self.0, |conn| move_events(conn, kind, delete_statement()))
     }
 
-    async fn alone(&self, kind: EventKind, seq: i64) -> Result<usize, StoreError> {
-        self.carry_out(kind, || sql(ONE).bind(seq)).await
+    async fn move_one(&self, kind: EventKind, seq: i64) -> Result<usize, StoreError> {
+        self.move_events(kind, || sql(DELETE_ONE).bind(seq)).await
     }
 
-    /// The events that once failed, each by itself, so that they spoil no batch.
-    async fn try_again(&self, kind: EventKind, limit: i64) -> Result<usize, StoreError> {
+    /// Retries the failed events that are due, each in its own transaction, so that none fails a whole batch.
+    async fn retry_failed(&self, kind: EventKind, limit: i64) -> Result<usize, StoreError> {
         let due = sql(
             "SELECT seq AS n FROM outbox_events WHERE kind = $1 AND retry_at <= now()
              ORDER BY retry_at, seq LIMIT $2",
@@ -136,34 +144,34 @@ impl PgOutbox {
         .bind(kind.as_str())
         .bind(limit);
         let mut moved = 0;
-        for seq in self.numbers(due).await? {
-            match self.alone(kind, seq).await {
-                Ok(one) => moved += one,
+        for seq in self.load_seqs(due).await? {
+            match self.move_one(kind, seq).await {
+                Ok(count) => moved += count,
                 Err(error @ StoreError::Unavailable(_)) => return Err(error),
                 Err(error) => {
-                    tracing::debug!(seq, %error, "an event of the outbox still cannot be written");
-                    self.put_off(seq).await?;
+                    tracing::debug!(seq, %error, "an outbox event still cannot be written");
+                    self.defer(seq).await?;
                 }
             }
         }
         Ok(moved)
     }
 
-    /// A batch that failed as a whole: whoever can be written is, the others step aside.
-    async fn one_by_one(&self, kind: EventKind, limit: i64) -> Result<usize, StoreError> {
-        self.write_nothing(kind).await?;
+    /// Moves the events of a failed batch one by one and defers those that cannot be written.
+    async fn move_one_by_one(&self, kind: EventKind, limit: i64) -> Result<usize, StoreError> {
+        self.check_table(kind).await?;
         let oldest =
             sql("SELECT seq AS n FROM outbox_events WHERE kind = $1 AND retry_at IS NULL ORDER BY seq LIMIT $2")
                 .bind(kind.as_str())
                 .bind(limit);
         let mut moved = 0;
-        for seq in self.numbers(oldest).await? {
-            match self.alone(kind, seq).await {
+        for seq in self.load_seqs(oldest).await? {
+            match self.move_one(kind, seq).await {
                 Ok(_) => {}
                 Err(error @ StoreError::Unavailable(_)) => return Err(error),
                 Err(error) => {
-                    tracing::error!(seq, kind = kind.as_str(), cause = ?error, "an event of the outbox cannot be written");
-                    self.put_off(seq).await?;
+                    tracing::error!(seq, kind = kind.as_str(), cause = ?error, "an outbox event cannot be written");
+                    self.defer(seq).await?;
                 }
             }
             moved += 1;
@@ -171,30 +179,31 @@ impl PgOutbox {
         Ok(moved)
     }
 
-    /// Fails where the events' place does, whatever they say.
-    async fn write_nothing(&self, kind: EventKind) -> Result<(), StoreError> {
+    /// Writes an empty batch. It fails if the table of this kind cannot be written, whatever the events contain.
+    async fn check_table(&self, kind: EventKind) -> Result<(), StoreError> {
         in_owner!(self.0, |conn| write(conn, kind, &[]))
     }
 
-    async fn put_off(&self, seq: i64) -> Result<(), StoreError> {
+    async fn defer(&self, seq: i64) -> Result<(), StoreError> {
         let query = sql("UPDATE outbox_events SET retry_at = now() + interval '2 seconds' WHERE seq = $1").bind(seq);
         self.0.run(query).await?;
         Ok(())
     }
 
-    async fn numbers(&self, query: Sql<'_>) -> Result<Vec<i64>, StoreError> {
-        let rows = self.0.rows::<Number>(query).await?;
+    async fn load_seqs(&self, query: Sql<'_>) -> Result<Vec<i64>, StoreError> {
+        let rows = self.0.rows::<NumberRow>(query).await?;
         Ok(rows.into_iter().map(|row| row.n).collect())
     }
 }
 
-/// Locks are taken in one order by everybody: events by their number, then counts by their key.
-async fn carry_out(conn: &mut AsyncPgConnection, kind: EventKind, which: Sql<'_>) -> DbResult<usize> {
-    let mut waiting: Vec<Waiting> = which.load(&mut *conn).await?;
-    if waiting.is_empty() {
+/// Deletes events from the outbox and writes them to their table. Every relay locks in one order: events by `seq`, then
+/// counts by their key.
+async fn move_events(conn: &mut AsyncPgConnection, kind: EventKind, delete_statement: Sql<'_>) -> DbResult<usize> {
+    let mut rows: Vec<OutboxRow> = delete_statement.load(&mut *conn).await?;
+    if rows.is_empty() {
         return Ok(0);
     }
-    waiting.sort_unstable_by_key(|event| event.seq);
-    write(conn, kind, &waiting).await?;
-    Ok(waiting.len())
+    rows.sort_unstable_by_key(|row| row.seq);
+    write(conn, kind, &rows).await?;
+    Ok(rows.len())
 }

@@ -20,7 +20,7 @@ const WEBHOOKS_LOCK: i64 = 0x7265_6361_6470;
 
 /// An event on its way.
 #[derive(QueryableByName)]
-pub(super) struct Waiting {
+pub(super) struct OutboxRow {
     #[diesel(sql_type = BigInt)]
     pub(super) seq: i64,
     #[diesel(sql_type = SqlUuid)]
@@ -31,29 +31,29 @@ pub(super) struct Waiting {
     created_at: OffsetDateTime,
 }
 
-/// An event and what it says.
-type Told<'a, T> = (&'a Waiting, T);
+/// An outbox row and its parsed payload.
+type ParsedEvent<'a, T> = (&'a OutboxRow, T);
 
-pub(super) async fn write(conn: &mut AsyncPgConnection, kind: EventKind, waiting: &[Waiting]) -> DbResult<()> {
+pub(super) async fn write(conn: &mut AsyncPgConnection, kind: EventKind, rows: &[OutboxRow]) -> DbResult<()> {
     match kind {
-        EventKind::Audit => write_audits(conn, read(waiting)?).await,
-        EventKind::Notification => write_notifications(conn, read(waiting)?).await,
-        EventKind::Webhook => write_webhooks(conn, read(waiting)?).await,
+        EventKind::Audit => write_audits(conn, parse(rows)?).await,
+        EventKind::Notification => write_notifications(conn, parse(rows)?).await,
+        EventKind::Webhook => write_webhooks(conn, parse(rows)?).await,
     }
 }
 
-fn read<T: DeserializeOwned>(waiting: &[Waiting]) -> Result<Vec<Told<'_, T>>, StoreError> {
-    waiting
-        .iter()
-        .map(|event| {
-            let told = serde_json::from_value(event.payload.clone()).map_err(corrupt)?;
-            Ok((event, told))
+fn parse<T: DeserializeOwned>(rows: &[OutboxRow]) -> Result<Vec<ParsedEvent<'_, T>>, StoreError> {
+    rows.iter()
+        .map(|row| {
+            let payload = serde_json::from_value(row.payload.clone()).map_err(corrupt)?;
+            Ok((row, payload))
         })
         .collect()
 }
 
-/// Entries and their counts, in the order of the counts' keys, so that two relays never wait for each other.
-async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Audit>>) -> DbResult<()> {
+/// Writes audit entries and their counts. Counts are locked in the order of their keys, so that two relays never
+/// deadlock.
+async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<ParsedEvent<'_, Audit>>) -> DbResult<()> {
     sql("WITH written AS (
            INSERT INTO audit_logs
              (account_id, id, user_id, action, entity_type, entity_id, changes, ip_address, created_at)
@@ -82,11 +82,14 @@ async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Audit>>
     Ok(())
 }
 
-/// One transaction at a time writes notifications, until it is over: their places are given in the order in which they
-/// become visible, so that a stream which saw one has seen every smaller one.
-async fn write_notifications(conn: &mut AsyncPgConnection, events: Vec<Told<'_, NotificationDraft>>) -> DbResult<()> {
+/// Writes notifications, one transaction at a time (advisory lock until the commit). So `seq` follows the order in
+/// which rows become visible: a stream that has read one notification has read every smaller `seq`.
+async fn write_notifications(
+    conn: &mut AsyncPgConnection,
+    events: Vec<ParsedEvent<'_, NotificationDraft>>,
+) -> DbResult<()> {
     if !events.is_empty() {
-        one_at_a_time(conn, NOTIFICATIONS_LOCK).await?;
+        serialize_writers(conn, NOTIFICATIONS_LOCK).await?;
     }
     sql(
         "INSERT INTO notifications (account_id, id, type, title, message, data, created_at)
@@ -113,7 +116,7 @@ async fn write_notifications(conn: &mut AsyncPgConnection, events: Vec<Told<'_, 
     Ok(())
 }
 
-async fn one_at_a_time(conn: &mut AsyncPgConnection, lock: i64) -> DbResult<()> {
+async fn serialize_writers(conn: &mut AsyncPgConnection, lock: i64) -> DbResult<()> {
     sql("SELECT pg_advisory_xact_lock($1)").bind(lock).execute(conn).await?;
     Ok(())
 }
@@ -137,8 +140,8 @@ const FAN_OUT: &str = "WITH batch AS MATERIALIZED (
      FOR KEY SHARE OF w
      ON CONFLICT DO NOTHING";
 
-async fn write_webhooks(conn: &mut AsyncPgConnection, events: Vec<Told<'_, WebhookEventBatch>>) -> DbResult<()> {
-    let told: Vec<Told<'_, (usize, &str, Value)>> = events
+async fn write_webhooks(conn: &mut AsyncPgConnection, events: Vec<ParsedEvent<'_, WebhookEventBatch>>) -> DbResult<()> {
+    let items: Vec<ParsedEvent<'_, (usize, &str, Value)>> = events
         .into_iter()
         .flat_map(|(event, webhook)| {
             let kind = webhook.kind.as_str();
@@ -146,25 +149,25 @@ async fn write_webhooks(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Webho
             items.map(move |(index, item)| (event, (index, kind, item)))
         })
         .collect();
-    if !told.is_empty() {
-        one_at_a_time(conn, WEBHOOKS_LOCK).await?;
+    if !items.is_empty() {
+        serialize_writers(conn, WEBHOOKS_LOCK).await?;
     }
     sql(FAN_OUT)
-        .bind(collect_column(&told, |(event, _)| event.account_id))
-        .bind(collect_column(&told, |(event, (index, ..))| {
-            deterministic_ids::of_item(event.seq, *index, event.created_at)
+        .bind(collect_column(&items, |(event, _)| event.account_id))
+        .bind(collect_column(&items, |(event, (index, ..))| {
+            deterministic_ids::outbox_item_id(event.seq, *index, event.created_at)
         }))
-        .bind(collect_column(&told, |(_, (_, kind, _))| (*kind).to_owned()))
-        .bind(collect_column(&told, |(_, (.., item))| item.clone()))
-        .bind(collect_column(&told, |(event, _)| event.created_at))
+        .bind(collect_column(&items, |(_, (_, kind, _))| (*kind).to_owned()))
+        .bind(collect_column(&items, |(_, (.., item))| item.clone()))
+        .bind(collect_column(&items, |(event, _)| event.created_at))
         .execute(conn)
         .await?;
     Ok(())
 }
 
-impl Waiting {
-    /// The id of what it becomes: carried out twice, it would be the same row.
+impl OutboxRow {
+    /// The deterministic id of the row that this event becomes. Writing an event twice yields the same row.
     fn id(&self) -> Uuid {
-        deterministic_ids::of_event(self.seq, self.created_at)
+        deterministic_ids::outbox_row_id(self.seq, self.created_at)
     }
 }

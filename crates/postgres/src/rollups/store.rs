@@ -11,7 +11,7 @@ use super::Rollup;
 use super::definitions::ALL;
 use crate::errors::DbResult;
 use crate::pool::OwnerPool;
-use crate::sql::{Id, sql};
+use crate::sql::{IdRow, sql};
 use crate::transactions::in_owner;
 
 /// Two who repair at the same time would each add what is missing.
@@ -48,8 +48,8 @@ struct DifferenceRow {
 }
 
 impl Rollup {
-    /// `prefix.name` of every name, each in a form of its own.
-    fn each(names: &[&str], form: impl Fn(&str) -> String) -> String {
+    /// Formats every name and joins the results with commas.
+    fn join_names(names: &[&str], form: impl Fn(&str) -> String) -> String {
         names.iter().map(|name| form(name)).collect::<Vec<_>>().join(", ")
     }
 
@@ -65,7 +65,7 @@ impl Rollup {
             .chain(self.last)
             .collect::<Vec<_>>();
         let side = |side: &str| {
-            let sums = Self::each(self.sums, |sum| format!("coalesce({side}.{sum}, 0)"));
+            let sums = Self::join_names(self.sums, |sum| format!("coalesce({side}.{sum}, 0)"));
             let last = self.last.map(|last| format!(", {side}.{last}"));
             format!("{sums}{}", last.unwrap_or_default())
         };
@@ -81,8 +81,8 @@ impl Rollup {
         )
     }
 
-    /// The first hundred differences, in words.
-    fn compared(&self) -> String {
+    /// The first hundred differences, with their sums as text.
+    fn comparison(&self) -> String {
         let words = |side: &str| {
             let columns = self.sums.iter().copied().chain(self.last);
             let columns: Vec<String> = columns.map(|name| format!("'{name}', {side}.{name}")).collect();
@@ -102,7 +102,7 @@ impl Rollup {
     /// nor in the other, and stays added.
     fn repair(&self, makes_rows: bool) -> String {
         let keys = self.keys.join(", ");
-        let sums = Self::each(self.sums, |sum| {
+        let sums = Self::join_names(self.sums, |sum| {
             format!("coalesce(c.{sum}, 0) - coalesce(k.{sum}, 0) AS {sum}")
         });
         let last = self
@@ -111,7 +111,7 @@ impl Rollup {
             .unwrap_or_default();
         let differences = format!("SELECT {keys}, {sums}{last} {} ORDER BY {keys}", self.differences());
         let sets = |from: &str| {
-            let sums = Self::each(self.sums, |sum| format!("{sum} = r.{sum} + {from}.{sum}"));
+            let sums = Self::join_names(self.sums, |sum| format!("{sum} = r.{sum} + {from}.{sum}"));
             let last = self.last.map(|last| format!(", {last} = {from}.{last}"));
             format!("{sums}{}", last.unwrap_or_default())
         };
@@ -145,8 +145,9 @@ impl Rollup {
         slots.next().map(|(_, slots)| *slots)
     }
 
-    /// All slots of a key are of one moment, that of slot 0. None where no moment is kept, or no slots.
-    fn of_one_moment(&self) -> Option<String> {
+    /// Sets the time of all slots of a key to that of slot 0. `None` for a rollup without slots or without a time
+    /// column.
+    fn align_slot_times(&self) -> Option<String> {
         let (slots, last) = (self.slots()?, self.last?);
         let same = |key: &&str| format!("AND s.{key} = f.{key}");
         let keys: Vec<String> = self.keys.iter().map(same).collect();
@@ -179,8 +180,8 @@ async fn rebuild(conn: &mut AsyncPgConnection, account: AccountId, rollup: &Roll
         .bind(account)
         .execute(&mut *conn)
         .await?;
-    if let Some(moved) = rollup.of_one_moment() {
-        sql(moved).bind(account).execute(conn).await?;
+    if let Some(statement) = rollup.align_slot_times() {
+        sql(statement).bind(account).execute(conn).await?;
     }
     Ok(u64::try_from(repaired).unwrap_or(u64::MAX))
 }
@@ -188,14 +189,14 @@ async fn rebuild(conn: &mut AsyncPgConnection, account: AccountId, rollup: &Roll
 #[async_trait]
 impl RollupStore for PgRollups {
     async fn accounts(&self) -> Result<Vec<AccountId>, StoreError> {
-        let rows = self.0.rows::<Id>(sql("SELECT id FROM accounts ORDER BY id")).await?;
+        let rows = self.0.rows::<IdRow>(sql("SELECT id FROM accounts ORDER BY id")).await?;
         Ok(rows.into_iter().map(|row| row.id.into()).collect())
     }
 
     async fn verify(&self, account: AccountId) -> Result<Vec<Difference>, StoreError> {
         let mut differences = Vec::new();
         for rollup in ALL {
-            let query = sql(rollup.compared()).bind(account);
+            let query = sql(rollup.comparison()).bind(account);
             let rows = self.0.rows::<DifferenceRow>(query).await?.into_iter();
             differences.extend(rows.map(|row| Difference {
                 rollup: rollup.table,

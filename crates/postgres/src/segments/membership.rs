@@ -26,10 +26,10 @@ impl From<&AudienceFilters> for BoundFilters {
 
 /// The conditions on contact `c`, with four parameters from `$first` on; an absent one is met by everybody.
 pub(crate) fn conditions(first: usize) -> String {
-    met([first, first + 1, first + 2, first + 3].map(|number| format!("${number}")))
+    matches([first, first + 1, first + 2, first + 3].map(|number| format!("${number}")))
 }
 
-fn met([after, before, email, attributes]: [String; 4]) -> String {
+fn matches([after, before, email, attributes]: [String; 4]) -> String {
     format!(
         "({after} IS NULL OR c.created_at >= {after}) AND ({before} IS NULL OR c.created_at < {before}) \
          AND ({email} IS NULL OR (coalesce(c.email, '') <> '') = {email}) \
@@ -69,20 +69,20 @@ pub(crate) fn own(segment: &str) -> String {
 
 /// Whether contact `c` belongs to the segment `own`; nobody does where there is none.
 pub(crate) fn belongs() -> String {
-    let (member, conditions, met) = (is_member("own"), has_conditions("own"), met(columns("own")));
-    format!("(own.id IS NOT NULL AND ({member} OR ({conditions} AND {met})))")
+    let (member, conditions, matches) = (is_member("own"), has_conditions("own"), matches(columns("own")));
+    format!("(own.id IS NOT NULL AND ({member} OR ({conditions} AND {matches})))")
 }
 
 /// How many living contacts of `$1` belong to the segment of this row, as [`belongs`] has it: the members, and, where
 /// there is a condition to meet, those who meet it without being members. Contacts are not gone through without need.
 pub(super) fn count(row: &str) -> String {
-    let (member, conditions, met) = (is_member(row), has_conditions(row), met(columns(row)));
+    let (member, conditions, matches) = (is_member(row), has_conditions(row), matches(columns(row)));
     format!(
         "(SELECT count(*) FROM segment_members m WHERE m.account_id = $1 AND m.segment_id = {row}.id)
          - (SELECT count(*) FROM contacts c WHERE c.account_id = $1 AND c.deleted_at IS NOT NULL AND {member})
          + CASE WHEN {conditions} THEN
              (SELECT count(*) FROM contacts c
-              WHERE c.account_id = $1 AND c.deleted_at IS NULL AND {met} AND NOT {member})
+              WHERE c.account_id = $1 AND c.deleted_at IS NULL AND {matches} AND NOT {member})
            ELSE 0 END"
     )
 }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::membership::{CONDITIONS, count};
 use crate::errors::{DbError, DbResult, corrupt, failed};
 use crate::pool::TenantPool;
-use crate::sql::{Id, Number, Sql, key_rows, sql, uuids};
+use crate::sql::{IdRow, NumberRow, Sql, key_rows, sql, uuids};
 use crate::transactions::in_tenant;
 
 /// Segments.
@@ -77,12 +77,12 @@ fn segments(part: &str) -> String {
     )
 }
 
-fn one<'a>(account: AccountId, id: SegmentId) -> Sql<'a> {
+fn segment_query<'a>(account: AccountId, id: SegmentId) -> Sql<'a> {
     sql(segments("s.id = $2")).bind(account).bind(id)
 }
 
 async fn find(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> DbResult<Option<Segment>> {
-    let row: Option<SegmentRow> = one(account, id).get_result(conn).await.optional()?;
+    let row: Option<SegmentRow> = segment_query(account, id).get_result(conn).await.optional()?;
     Ok(row.map(Segment::try_from).transpose()?)
 }
 
@@ -140,7 +140,7 @@ async fn update(
 /// Holds the segment until the transaction ends, so that changes of its members happen one after the other, each whole;
 /// false when there is none.
 async fn lock(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> DbResult<bool> {
-    let locked: Option<Id> =
+    let locked: Option<IdRow> =
         sql("SELECT id FROM segments WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL FOR NO KEY UPDATE")
             .bind(account)
             .bind(id)
@@ -156,7 +156,7 @@ async fn add_members(
     id: SegmentId,
     contacts: &[ContactId],
 ) -> DbResult<MembersAdded> {
-    let unknown: Vec<Number> = sql(format!(
+    let unknown: Vec<NumberRow> = sql(format!(
         "SELECT i.position - 1 AS n FROM {keys} i
          WHERE NOT EXISTS (SELECT 1 FROM contacts c
            WHERE c.account_id = $1 AND c.id = i.id AND c.deleted_at IS NULL)
@@ -224,7 +224,7 @@ impl SegmentStore for PgSegments {
     }
 
     async fn find(&self, account: AccountId, id: SegmentId) -> Result<Option<Segment>, StoreError> {
-        let row: Option<SegmentRow> = self.0.read_row_if_any(account, one(account, id)).await?;
+        let row: Option<SegmentRow> = self.0.read_row_if_any(account, segment_query(account, id)).await?;
         row.map(Segment::try_from).transpose()
     }
 

@@ -12,10 +12,10 @@ use recado_domain::team::{
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::lock;
+use super::lock_team;
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::OwnerPool;
-use crate::sql::{Answer, Word, sql};
+use crate::sql::{FlagRow, TextRow, sql};
 use crate::transactions::in_owner;
 use crate::{mail, outbox};
 
@@ -152,14 +152,14 @@ impl InviteStore for PgInvites {
         in_owner!(self.0, |conn| insert(conn, invite))
     }
 
-    async fn move_on(
+    async fn set_status(
         &self,
         account: AccountId,
         id: InviteId,
         from: InviteStatus,
         to: InviteStatus,
     ) -> Result<WriteOutcome<InviteStatus>, StoreError> {
-        in_owner!(self.0, |conn| move_on(conn, account, id, from, to))
+        in_owner!(self.0, |conn| set_status(conn, account, id, from, to))
     }
 
     async fn presented(&self, token_hash: &[u8], user: UserId) -> Result<Option<PresentedInvite>, StoreError> {
@@ -201,7 +201,7 @@ impl InviteStore for PgInvites {
 
 pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> DbResult<()> {
     let (account, invite) = (insert.account_id, &insert.invite);
-    lock(conn, account).await?;
+    lock_team(conn, account).await?;
     let (from, to) = insert.superseded;
     sql("WITH superseded AS (
            UPDATE team_invites SET status = $4, updated_at = now()
@@ -243,16 +243,16 @@ pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) 
 /// other. None: there is an owner; false: the person is a member.
 pub(crate) async fn insert_first_owner(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> DbResult<Option<bool>> {
     let account = insert.account_id;
-    lock(conn, account).await?;
-    let owned: Answer = sql("SELECT EXISTS (SELECT FROM account_users
+    lock_team(conn, account).await?;
+    let has_owner: FlagRow = sql("SELECT EXISTS (SELECT FROM account_users
            WHERE account_id = $1 AND role = 'owner' AND NOT is_support) AS yes")
     .bind(account)
     .get_result(&mut *conn)
     .await?;
-    if owned.yes {
+    if has_owner.yes {
         return Ok(None);
     }
-    let member: Answer = sql(
+    let is_member: FlagRow = sql(
         "SELECT EXISTS (SELECT FROM account_users m JOIN users p ON p.id = m.user_id
            WHERE m.account_id = $1 AND NOT m.is_support AND lower(trim(p.email)) = lower($2)) AS yes",
     )
@@ -260,7 +260,7 @@ pub(crate) async fn insert_first_owner(conn: &mut AsyncPgConnection, insert: &In
     .bind(insert.invite.email.as_str())
     .get_result(&mut *conn)
     .await?;
-    if member.yes {
+    if is_member.yes {
         return Ok(Some(false));
     }
     let (from, to) = insert.superseded;
@@ -276,14 +276,14 @@ pub(crate) async fn insert_first_owner(conn: &mut AsyncPgConnection, insert: &In
     self::insert(conn, insert).await.map(|()| Some(true))
 }
 
-async fn move_on(
+async fn set_status(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: InviteId,
     from: InviteStatus,
     to: InviteStatus,
 ) -> DbResult<WriteOutcome<InviteStatus>> {
-    let moved = sql("UPDATE team_invites SET status = $4, updated_at = now()
+    let updated = sql("UPDATE team_invites SET status = $4, updated_at = now()
          WHERE account_id = $1 AND id = $2 AND status = $3")
     .bind(account)
     .bind(id)
@@ -291,18 +291,18 @@ async fn move_on(
     .bind(to.as_str())
     .execute(&mut *conn)
     .await?;
-    if moved > 0 {
-        forget_token(conn, account, id).await?;
+    if updated > 0 {
+        delete_token(conn, account, id).await?;
         return Ok(WriteOutcome::Done);
     }
-    let stored: Option<Word> = sql("SELECT status AS word FROM team_invites WHERE account_id = $1 AND id = $2")
+    let stored: Option<TextRow> = sql("SELECT status AS text FROM team_invites WHERE account_id = $1 AND id = $2")
         .bind(account)
         .bind(id)
         .get_result(conn)
         .await
         .optional()?;
     Ok(match stored {
-        Some(stored) => WriteOutcome::Stale(parse_enum(&stored.word)?),
+        Some(stored) => WriteOutcome::Stale(parse_enum(&stored.text)?),
         None => WriteOutcome::Missing,
     })
 }
@@ -323,7 +323,7 @@ async fn expire(
     .execute(&mut *conn)
     .await?;
     if expired > 0 {
-        forget_token(conn, account, id).await?;
+        delete_token(conn, account, id).await?;
     }
     Ok(expired > 0)
 }
@@ -332,7 +332,7 @@ async fn expire(
 /// which then finds a member. Who was there in support mode is a member of their own from now on.
 async fn accept(conn: &mut AsyncPgConnection, acceptance: &Acceptance) -> DbResult<bool> {
     let (account, (from, to)) = (acceptance.account_id, acceptance.status);
-    lock(conn, account).await?;
+    lock_team(conn, account).await?;
     let accepted = sql("UPDATE team_invites SET status = $4, updated_at = now()
          WHERE account_id = $1 AND id = $2 AND status = $3 AND expires_at > now()")
     .bind(account)
@@ -358,12 +358,12 @@ async fn accept(conn: &mut AsyncPgConnection, acceptance: &Acceptance) -> DbResu
     if joined == 0 {
         return Ok(false);
     }
-    forget_token(conn, account, acceptance.invite).await?;
+    delete_token(conn, account, acceptance.invite).await?;
     outbox::append(conn, account, &acceptance.events).await?;
     Ok(true)
 }
 
-async fn forget_token(conn: &mut AsyncPgConnection, account: AccountId, invite: InviteId) -> DbResult<()> {
+async fn delete_token(conn: &mut AsyncPgConnection, account: AccountId, invite: InviteId) -> DbResult<()> {
     sql("DELETE FROM invite_tokens WHERE account_id = $1 AND invite_id = $2")
         .bind(account)
         .bind(invite)

@@ -9,7 +9,7 @@ use recado_domain::team::{Member, MemberFacts, MemberStep, MemberStore, MemberWr
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::lock;
+use super::lock_team;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::OwnerPool;
@@ -111,11 +111,11 @@ impl MemberStore for PgMembers {
         .bind(query.limit.saturating_add(1));
         let rows = self.0.rows::<MemberRow>(statement).await?;
         let members = rows.into_iter().map(Member::try_from).collect::<Result<Vec<_>, _>>()?;
-        let moment = |member: &Member| TimeCursor {
+        let to_cursor = |member: &Member| TimeCursor {
             at: member.created_at,
             id: member.user_id.0,
         };
-        Ok(CursorPage::cut(members, query.limit, moment))
+        Ok(CursorPage::cut(members, query.limit, to_cursor))
     }
 
     async fn member(&self, account: AccountId, user: UserId) -> Result<Option<Member>, StoreError> {
@@ -138,12 +138,12 @@ impl MemberStore for PgMembers {
     }
 
     async fn write(&self, write: &MemberWrite) -> Result<bool, StoreError> {
-        in_owner!(self.0, |conn| carry_out(conn, write))
+        in_owner!(self.0, |conn| apply_write(conn, write))
     }
 }
 
-async fn carry_out(conn: &mut AsyncPgConnection, write: &MemberWrite) -> DbResult<bool> {
-    lock(conn, write.account_id).await?;
+async fn apply_write(conn: &mut AsyncPgConnection, write: &MemberWrite) -> DbResult<bool> {
+    lock_team(conn, write.account_id).await?;
     if facts(conn, write.account_id, write.actor, write.target).await? != write.facts {
         return Ok(false);
     }

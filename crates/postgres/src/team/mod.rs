@@ -15,9 +15,9 @@ pub use members::PgMembers;
 use crate::errors::DbResult;
 use crate::sql::sql;
 
-/// Makes changes of one account's team wait for each other. Taken before anything is read that a change depends on:
-/// what others committed meanwhile is then seen. Rows that only refer to the account do not wait.
-async fn lock(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<()> {
+/// Serializes changes of an account's team. A change MUST take this lock before it reads anything on which it depends,
+/// so that it sees what earlier changes committed. Inserts of rows that only refer to the account do not wait.
+async fn lock_team(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<()> {
     sql("SELECT FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
         .bind(account)
         .execute(conn)

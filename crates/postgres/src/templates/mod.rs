@@ -19,7 +19,7 @@ use recado_domain::shared::{
 };
 use recado_domain::templates::{
     CategoryChange, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort,
-    TemplateStore, announced, has_other_category,
+    TemplateStore, has_other_category, scheduled_category_change,
 };
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -34,7 +34,7 @@ use crate::schema::message_templates;
 use crate::sql::like_contains;
 use crate::transactions::in_tenant;
 
-pub(crate) use read::{locked, one};
+pub(crate) use read::{find, find_locked};
 
 /// Message templates.
 #[derive(Clone, Debug)]
@@ -175,7 +175,7 @@ impl<'a> From<&'a Template> for Content<'a> {
 
 type Query = message_templates::BoxedQuery<'static, Pg>;
 
-fn matching(account: AccountId, filter: &TemplateFilter) -> Query {
+fn filtered(account: AccountId, filter: &TemplateFilter) -> Query {
     let mut query = message_templates::table
         .filter(message_templates::account_id.eq(account.0))
         .filter(message_templates::deleted_at.is_null())
@@ -197,8 +197,8 @@ fn matching(account: AccountId, filter: &TemplateFilter) -> Query {
     query
 }
 
-/// By one column and then by id, both in one direction, so that a position in the list is a pair.
-macro_rules! by {
+/// Orders by one column and then by id, both in one direction, for keyset pagination over the pair.
+macro_rules! order_by {
     ($query:expr, $column:ident, $descending:expr) => {
         if $descending {
             $query.order((message_templates::$column.desc(), message_templates::id.desc()))
@@ -212,26 +212,26 @@ macro_rules! by {
 macro_rules! after {
     ($query:expr, $column:ident, $descending:expr, $value:expr, $id:expr) => {{
         let (value, id) = ($value, $id);
-        let same = message_templates::$column.eq(value.clone());
+        let same_value = message_templates::$column.eq(value.clone());
         if $descending {
-            let further = message_templates::$column
+            let after = message_templates::$column
                 .lt(value.clone())
-                .or(same.and(message_templates::id.lt(id)));
-            $query.filter(message_templates::$column.le(value)).filter(further)
+                .or(same_value.and(message_templates::id.lt(id)));
+            $query.filter(message_templates::$column.le(value)).filter(after)
         } else {
-            let further = message_templates::$column
+            let after = message_templates::$column
                 .gt(value.clone())
-                .or(same.and(message_templates::id.gt(id)));
-            $query.filter(message_templates::$column.ge(value)).filter(further)
+                .or(same_value.and(message_templates::id.gt(id)));
+            $query.filter(message_templates::$column.ge(value)).filter(after)
         }
     }};
 }
 
 fn ordered(query: Query, filter: &TemplateFilter) -> Query {
     match filter.sort {
-        TemplateSort::CreatedAt => by!(query, created_at, filter.descending),
-        TemplateSort::UpdatedAt => by!(query, updated_at, filter.descending),
-        TemplateSort::Name => by!(query, name, filter.descending),
+        TemplateSort::CreatedAt => order_by!(query, created_at, filter.descending),
+        TemplateSort::UpdatedAt => order_by!(query, updated_at, filter.descending),
+        TemplateSort::Name => order_by!(query, name, filter.descending),
     }
 }
 
@@ -245,19 +245,20 @@ fn cursor(sort: TemplateSort, template: &Template) -> String {
     hex::encode(format!("{} {} {value}", sort.as_str(), template.id))
 }
 
-fn microseconds(moment: OffsetDateTime) -> String {
-    (moment.unix_timestamp_nanos() / 1000).to_string()
+fn microseconds(time: OffsetDateTime) -> String {
+    (time.unix_timestamp_nanos() / 1000).to_string()
 }
 
-/// None for what no template was made at: PostgreSQL's calendar begins later than ours.
-fn moment(microseconds: &str) -> Option<OffsetDateTime> {
+/// Parses the time of a cursor. `None` for times before 1970, because PostgreSQL's calendar starts later than the
+/// type's.
+fn parse_time(microseconds: &str) -> Option<OffsetDateTime> {
     let nanoseconds = microseconds.parse::<i128>().ok()?.checked_mul(1000)?;
-    let moment = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok();
-    moment.filter(|moment| *moment >= OffsetDateTime::UNIX_EPOCH)
+    let time = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok();
+    time.filter(|time| *time >= OffsetDateTime::UNIX_EPOCH)
 }
 
-/// The templates behind a position; none when the position is of no such list.
-fn behind(query: Query, filter: &TemplateFilter, cursor: &str) -> Option<Query> {
+/// Selects the templates after a cursor. `None`: the cursor is invalid or belongs to a list with another order.
+fn after_cursor(query: Query, filter: &TemplateFilter, cursor: &str) -> Option<Query> {
     let text = String::from_utf8(hex::decode(cursor).ok()?).ok()?;
     let (sort, rest) = text.split_once(' ')?;
     let (id, value) = rest.split_once(' ')?;
@@ -266,8 +267,8 @@ fn behind(query: Query, filter: &TemplateFilter, cursor: &str) -> Option<Query> 
         return None;
     }
     Some(match filter.sort {
-        TemplateSort::CreatedAt => after!(query, created_at, filter.descending, moment(value)?, id),
-        TemplateSort::UpdatedAt => after!(query, updated_at, filter.descending, moment(value)?, id),
+        TemplateSort::CreatedAt => after!(query, created_at, filter.descending, parse_time(value)?, id),
+        TemplateSort::UpdatedAt => after!(query, updated_at, filter.descending, parse_time(value)?, id),
         TemplateSort::Name => after!(query, name, filter.descending, value.to_owned(), id),
     })
 }
@@ -296,8 +297,8 @@ async fn update(
         > 0
     {
         outbox::append(conn, template.account_id, events).await?;
-        let told = told(conn, template, expected).await?;
-        outbox::append(conn, template.account_id, &told).await?;
+        let change_events = change_events(conn, template, expected).await?;
+        outbox::append(conn, template.account_id, &change_events).await?;
         return Ok(WriteOutcome::Done);
     }
     let status: Option<String> = live
@@ -311,8 +312,8 @@ async fn update(
     })
 }
 
-/// What webhook endpoints are told of a new status or category, and of one to come.
-async fn told(conn: &mut AsyncPgConnection, template: &Template, before: &Template) -> DbResult<Vec<Event>> {
+/// Webhook events for a new status or category, and for a category change that WhatsApp has scheduled.
+async fn change_events(conn: &mut AsyncPgConnection, template: &Template, before: &Template) -> DbResult<Vec<Event>> {
     let mut events = Vec::new();
     if template.meta_status != before.meta_status || has_other_category(before.category, template) {
         let item = json!({ "id": template.id, "name": template.name, "language": template.language,
@@ -320,8 +321,8 @@ async fn told(conn: &mut AsyncPgConnection, template: &Template, before: &Templa
             "previous_category": before.category, "rejection_reason": template.rejection_reason });
         events.push(Event::webhook(WebhookKind::TemplateStatusChanged, vec![item]));
     }
-    if let Some(CategoryChange { to, at }) = announced(before, template) {
-        let campaigns = campaigns::under_way_with(conn, template.account_id, template.id).await?;
+    if let Some(CategoryChange { to, at }) = scheduled_category_change(before, template) {
+        let campaigns = campaigns::active_campaigns_of_template(conn, template.account_id, template.id).await?;
         let item = json!({ "id": template.id, "name": template.name, "language": template.language,
             "from": template.category, "to": to, "at": timestamp::format(*at), "campaigns": campaigns });
         events.push(Event::webhook(WebhookKind::TemplateCategoryChanging, vec![item]));
@@ -340,12 +341,12 @@ async fn delete(
         .filter(message_templates::account_id.eq(account.0))
         .filter(message_templates::id.eq(id.0))
         .filter(message_templates::deleted_at.is_null());
-    let gone = (
+    let deletion = (
         message_templates::deleted_at.eq(now),
         message_templates::updated_at.eq(now),
         message_templates::version.eq(message_templates::version + 1),
     );
-    if diesel::update(live).set(gone).execute(&mut *conn).await? == 0 {
+    if diesel::update(live).set(deletion).execute(&mut *conn).await? == 0 {
         return Ok(false);
     }
     outbox::append(conn, account, events).await?;
@@ -373,13 +374,13 @@ impl TemplateStore for PgTemplates {
         filter: &TemplateFilter,
         page: PageQuery,
     ) -> Result<Page<Template>, StoreError> {
-        let all = matching(account, filter);
-        let part = ordered(matching(account, filter), filter)
+        let matching = filtered(account, filter);
+        let page_query = ordered(filtered(account, filter), filter)
             .limit(page.limit())
             .offset(page.offset());
         let (total, rows): (i64, Vec<TemplateRow>) = self
             .0
-            .read_page::<i64, _, _, _>(account, all.count(), part.select(TemplateRow::as_select()))
+            .read_page::<i64, _, _, _>(account, matching.count(), page_query.select(TemplateRow::as_select()))
             .await?;
         let templates = rows.into_iter().map(Template::try_from).collect::<Result<_, _>>()?;
         Ok(Page::new(page, templates, total))
@@ -391,11 +392,11 @@ impl TemplateStore for PgTemplates {
         filter: &TemplateFilter,
         query: &CursorQuery<String>,
     ) -> Result<CursorPage<Template>, StoreError> {
-        let mut part = ordered(matching(account, filter), filter).limit(query.limit + 1);
+        let mut page = ordered(filtered(account, filter), filter).limit(query.limit + 1);
         if let Some(cursor) = &query.cursor {
-            part = behind(part, filter, cursor).ok_or(StoreError::UnknownReference { field: "cursor" })?;
+            page = after_cursor(page, filter, cursor).ok_or(StoreError::UnknownReference { field: "cursor" })?;
         }
-        let rows: Vec<TemplateRow> = self.0.read_rows(account, part.select(TemplateRow::as_select())).await?;
+        let rows: Vec<TemplateRow> = self.0.read_rows(account, page.select(TemplateRow::as_select())).await?;
         let templates = rows.into_iter().map(Template::try_from).collect::<Result<_, _>>()?;
         Ok(CursorPage::cut(templates, query.limit, |template: &Template| {
             cursor(filter.sort, template)
@@ -403,12 +404,12 @@ impl TemplateStore for PgTemplates {
     }
 
     async fn find(&self, account: AccountId, id: TemplateId) -> Result<Option<Template>, StoreError> {
-        let one = message_templates::table
+        let template = message_templates::table
             .filter(message_templates::account_id.eq(account.0))
             .filter(message_templates::id.eq(id.0))
             .filter(message_templates::deleted_at.is_null())
             .select(TemplateRow::as_select());
-        let row: Option<TemplateRow> = self.0.read_row_if_any(account, one).await?;
+        let row: Option<TemplateRow> = self.0.read_row_if_any(account, template).await?;
         row.map(Template::try_from).transpose()
     }
 
@@ -440,8 +441,8 @@ impl TemplateStore for PgTemplates {
     async fn named(&self, account: AccountId, keys: &[TemplateKey]) -> Result<Vec<Template>, StoreError> {
         let names: Vec<String> = keys.iter().map(|key| key.name.clone()).collect();
         let languages: Vec<String> = keys.iter().map(|key| key.language.clone()).collect();
-        // As `sql::key_rows` says.
-        let one_of_them = diesel::dsl::sql::<Bool>("(name, language) IN (SELECT * FROM unnest(")
+        // The limit lets the planner expect one key, as in `sql::key_rows`.
+        let has_key = diesel::dsl::sql::<Bool>("(name, language) IN (SELECT * FROM unnest(")
             .bind::<Array<Text>, _>(names.clone())
             .sql(", ")
             .bind::<Array<Text>, _>(languages)
@@ -451,7 +452,7 @@ impl TemplateStore for PgTemplates {
         let named = message_templates::table
             .filter(message_templates::account_id.eq(account.0))
             .filter(message_templates::deleted_at.is_null())
-            .filter(one_of_them)
+            .filter(has_key)
             .into_boxed();
         let rows: Vec<TemplateRow> = self
             .0
@@ -468,14 +469,14 @@ impl TemplateStore for PgTemplates {
     }
 
     async fn find_by_meta_id(&self, account: AccountId, meta_id: &str) -> Result<Option<Template>, StoreError> {
-        let one = message_templates::table
+        let template = message_templates::table
             .filter(message_templates::account_id.eq(account.0))
             .filter(message_templates::meta_template_id.eq(meta_id.to_owned()))
             .filter(message_templates::deleted_at.is_null())
             .order(message_templates::id.desc())
             .limit(1)
             .select(TemplateRow::as_select());
-        let row: Option<TemplateRow> = self.0.read_row_if_any(account, one).await?;
+        let row: Option<TemplateRow> = self.0.read_row_if_any(account, template).await?;
         row.map(Template::try_from).transpose()
     }
 }

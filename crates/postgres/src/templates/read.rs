@@ -11,12 +11,11 @@ use super::TemplateRow;
 use crate::errors::DbResult;
 use crate::schema::message_templates;
 
-/// A template, for those who read it as part of something else.
-pub(crate) async fn one(
+pub(crate) async fn find(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: TemplateId,
-    deleted_too: bool,
+    include_deleted: bool,
 ) -> DbResult<Option<Template>> {
     let row: Option<(TemplateRow, Option<OffsetDateTime>)> = message_templates::table
         .filter(message_templates::account_id.eq(account.0))
@@ -25,16 +24,16 @@ pub(crate) async fn one(
         .first(conn)
         .await
         .optional()?;
-    let row = row.filter(|(_, deleted_at)| deleted_too || deleted_at.is_none());
+    let row = row.filter(|(_, deleted_at)| include_deleted || deleted_at.is_none());
     Ok(row.map(|(row, _)| Template::try_from(row)).transpose()?)
 }
 
-/// The same, and it stays as it is until the transaction ends.
-pub(crate) async fn locked(
+/// [`find`] with a share lock: the template does not change until the transaction ends.
+pub(crate) async fn find_locked(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: TemplateId,
-    deleted_too: bool,
+    include_deleted: bool,
 ) -> DbResult<Option<Template>> {
     let row: Option<(TemplateRow, Option<OffsetDateTime>)> = message_templates::table
         .filter(message_templates::account_id.eq(account.0))
@@ -44,6 +43,6 @@ pub(crate) async fn locked(
         .first(conn)
         .await
         .optional()?;
-    let row = row.filter(|(_, deleted_at)| deleted_too || deleted_at.is_none());
+    let row = row.filter(|(_, deleted_at)| include_deleted || deleted_at.is_none());
     Ok(row.map(|(row, _)| Template::try_from(row)).transpose()?)
 }

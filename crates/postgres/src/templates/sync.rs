@@ -16,8 +16,8 @@ use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::sql::{key_rows, sql};
 
-/// Templates in one statement.
-const BATCH: usize = 500;
+/// Templates per statement.
+const BATCH_SIZE: usize = 500;
 
 pub(super) async fn write(
     conn: &mut AsyncPgConnection,
@@ -25,7 +25,7 @@ pub(super) async fn write(
     templates: &[SyncedTemplate],
 ) -> DbResult<SyncReport> {
     let mut report = SyncReport::default();
-    for batch in templates.chunks(BATCH) {
+    for batch in templates.chunks(BATCH_SIZE) {
         let (mut new, mut changed) = (Vec::new(), Vec::new());
         for template in batch {
             match template {
@@ -43,7 +43,7 @@ pub(super) async fn write(
     for template in templates {
         if let SyncedTemplate::Changed {
             template,
-            stops: Some(reason),
+            pause_reason: Some(reason),
             ..
         } = template
         {

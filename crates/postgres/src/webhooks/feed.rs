@@ -12,8 +12,9 @@ use crate::errors::parse_enum;
 use crate::pool::TenantPool;
 use crate::sql::{limit_hint, sql};
 
-/// How much of the feed one look goes through: whoever asks for a kind that is rare gets there in several.
-const WINDOW: i64 = 5000;
+/// Events of the feed that one request with a kind scans. To find a rare kind a client follows the cursor over several
+/// requests.
+const MAX_SCANNED_EVENTS: i64 = 5000;
 
 #[derive(QueryableByName)]
 struct LogRow {
@@ -50,7 +51,7 @@ struct LogRow {
 }
 
 impl LogRow {
-    fn log(self, account_id: AccountId) -> Result<WebhookLog, StoreError> {
+    fn into_log(self, account_id: AccountId) -> Result<WebhookLog, StoreError> {
         let sent = self.event_id.zip(self.data).zip(self.occurred_at);
         let sent = sent.map(|((id, data), timestamp)| {
             json!(WebhookEvent {
@@ -85,25 +86,25 @@ pub(super) async fn logs(
     account: AccountId,
     query: &LogQuery,
 ) -> Result<Vec<WebhookLog>, StoreError> {
-    let mut wanted = "l.account_id = $1".to_owned();
+    let mut condition = "l.account_id = $1".to_owned();
     match query.direction {
-        Some(Direction::Inbound) => wanted.push_str(" AND l.direction = 'inbound'"),
-        Some(Direction::Outbound) => wanted.push_str(" AND l.direction = 'outbound'"),
+        Some(Direction::Inbound) => condition.push_str(" AND l.direction = 'inbound'"),
+        Some(Direction::Outbound) => condition.push_str(" AND l.direction = 'outbound'"),
         None => {}
     }
     match query.status {
-        Some(LogStatus::Success) => wanted.push_str(" AND l.response_status BETWEEN 200 AND 299"),
-        Some(LogStatus::Failed) => wanted.push_str(" AND (l.response_status IS NULL OR l.response_status >= 400)"),
+        Some(LogStatus::Success) => condition.push_str(" AND l.response_status BETWEEN 200 AND 299"),
+        Some(LogStatus::Failed) => condition.push_str(" AND (l.response_status IS NULL OR l.response_status >= 400)"),
         None => {}
     }
     let mut parameter = 2;
-    for (column, given) in [
+    for (column, is_filtered) in [
         ("endpoint_id", query.endpoint_id.is_some()),
         ("event_type", query.event_type.is_some()),
     ] {
-        if given {
+        if is_filtered {
             parameter += 1;
-            wanted.push_str(&format!(" AND l.{column} = ${parameter}"));
+            condition.push_str(&format!(" AND l.{column} = ${parameter}"));
         }
     }
     let mut statement = sql(format!(
@@ -114,7 +115,7 @@ pub(super) async fn logs(
            WHERE account_id = $1 AND id = l.event_id OFFSET 0) v ON true
          ORDER BY l.created_at DESC, l.id DESC",
         latest = limit_hint(
-            format!("SELECT * FROM webhook_logs l WHERE {wanted} ORDER BY l.created_at DESC, l.id DESC"),
+            format!("SELECT * FROM webhook_logs l WHERE {condition} ORDER BY l.created_at DESC, l.id DESC"),
             "$2"
         )
     ))
@@ -127,7 +128,7 @@ pub(super) async fn logs(
         statement = statement.bind(kind);
     }
     let rows: Vec<LogRow> = pool.in_index_order().read_rows(account, statement).await?;
-    rows.into_iter().map(|row| row.log(account)).collect()
+    rows.into_iter().map(|row| row.into_log(account)).collect()
 }
 
 /// One thing that happened; or, last, how far the look went.
@@ -148,12 +149,13 @@ struct EventRow {
     followed: bool,
 }
 
-/// Goes through a window of positions: what matches in it, up to the limit, and the last row gone through. A cursor is an
-/// id, which tells nobody how much happens elsewhere; that of an event which is not kept any more still is a moment.
-fn looking(for_kind: bool) -> String {
+/// Keyset pagination over `seq`: scans a window of events and returns the matching ones up to the limit, plus the last
+/// scanned event. The cursor is an event id, because a `seq` would reveal how many events other accounts have. The id
+/// of a purged event contains its time, so the page continues with the first event that has a greater id.
+fn page_query(has_kind: bool) -> String {
     let after = "FROM webhook_events WHERE account_id = $1 AND seq > (SELECT seq FROM start) ORDER BY seq";
-    let seen = match for_kind {
-        true => format!("SELECT seq, id, type = $4 AS matches {after} LIMIT {WINDOW}"),
+    let scanned = match has_kind {
+        true => format!("SELECT seq, id, type = $4 AS matches {after} LIMIT {MAX_SCANNED_EVENTS}"),
         false => limit_hint(format!("SELECT seq, id, true AS matches {after}"), "$3"),
     };
     format!(
@@ -163,7 +165,7 @@ fn looking(for_kind: bool) -> String {
              (SELECT e.seq - 1 FROM (SELECT seq, id FROM webhook_events
                WHERE account_id = $1 AND seq IS NOT NULL ORDER BY seq OFFSET 0) e WHERE e.id > $2 LIMIT 1),
              (SELECT max(seq) FROM webhook_events WHERE account_id = $1), 0) AS seq),
-         seen AS MATERIALIZED ({seen}),
+         seen AS MATERIALIZED ({scanned}),
          numbered AS (
            SELECT s.*, count(*) FILTER (WHERE s.matches) OVER (ORDER BY s.seq) AS n FROM seen s),
          slice AS MATERIALIZED (
@@ -184,7 +186,7 @@ pub(super) async fn cursor_page(
     query: &FeedQuery,
 ) -> Result<CursorPage<WebhookEvent>, StoreError> {
     let after = query.after.map_or(Uuid::nil(), Uuid::from);
-    let mut statement = sql(looking(query.kind.is_some()))
+    let mut statement = sql(page_query(query.kind.is_some()))
         .bind(account)
         .bind(after)
         .bind(query.limit);

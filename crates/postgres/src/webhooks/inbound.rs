@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::store::{COLUMNS, Row};
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::{Answer, sql};
+use crate::sql::{FlagRow, sql};
 
 /// Inbound endpoints.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl InboundStore for PgInbound {
         .bind(account)
         .bind(id)
         .bind(message_id);
-        Ok(self.tenants.read_row::<Answer, _>(account, query).await?.yes)
+        Ok(self.tenants.read_row::<FlagRow, _>(account, query).await?.yes)
     }
 
     async fn log(&self, account: AccountId, entry: &InboundLogEntry) -> Result<(), StoreError> {

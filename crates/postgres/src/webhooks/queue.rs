@@ -6,18 +6,18 @@ use diesel::sql_types::{BigInt, Binary, Integer, Jsonb, Nullable, Text, Timestam
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, Sealed, StoreError, WebhookId};
 use recado_domain::webhooks::{
-    Attempt as Made, ClaimRequest, ClaimedDelivery, DeliveryKey, DeliveryQueue, DeliveryState, Health, HealthUpdate,
+    Attempt, ClaimRequest, ClaimedDelivery, DeliveryKey, DeliveryQueue, DeliveryState, Health, HealthUpdate,
     SealedSecrets,
 };
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::store::drop_waiting;
+use super::store::drop_waiting_deliveries;
 use crate::errors::DbResult;
 use crate::outbox;
 use crate::pool::OwnerPool;
-use crate::sql::{Number, Param, Sql, collect_column, sql};
+use crate::sql::{NumberRow, Param, Sql, collect_column, sql};
 use crate::transactions::{in_owner, on_owner};
 
 /// The deliverer's side of the queue.
@@ -101,7 +101,7 @@ struct Row {
 }
 
 impl Row {
-    fn claimed(self) -> ClaimedDelivery {
+    fn into_claimed(self) -> ClaimedDelivery {
         ClaimedDelivery {
             key: DeliveryKey {
                 account_id: self.account_id.into(),
@@ -189,15 +189,15 @@ fn delay(state: DeliveryState) -> i64 {
 }
 
 fn state_name(state: DeliveryState) -> String {
-    let word = match state {
+    let name = match state {
         DeliveryState::Delivered => "delivered",
         DeliveryState::Waiting(_) => "waiting",
         DeliveryState::Failed => "failed",
     };
-    word.to_owned()
+    name.to_owned()
 }
 
-fn since(health: Health) -> Option<OffsetDateTime> {
+fn failing_since(health: Health) -> Option<OffsetDateTime> {
     match health {
         Health::Well => None,
         Health::Failing { since, .. } => Some(since),
@@ -206,7 +206,7 @@ fn since(health: Health) -> Option<OffsetDateTime> {
 
 type EndpointHealthUpdate = (AccountId, WebhookId, HealthUpdate);
 
-fn finish<'a>(made: &[Made], health_updates: &[EndpointHealthUpdate]) -> Sql<'a> {
+fn finish_statement<'a>(attempts: &[Attempt], health_updates: &[EndpointHealthUpdate]) -> Sql<'a> {
     let recovered = health_updates
         .iter()
         .filter(|(.., health_update)| *health_update == HealthUpdate::Recovered);
@@ -214,27 +214,27 @@ fn finish<'a>(made: &[Made], health_updates: &[EndpointHealthUpdate]) -> Sql<'a>
     let failing: Vec<_> = health_updates
         .iter()
         .filter_map(|(account, id, health_update)| match health_update {
-            HealthUpdate::Failing { known, since: from, at } => Some((account.0, id.0, since(*known), *from, *at)),
+            HealthUpdate::Failing { known, since, at } => Some((account.0, id.0, failing_since(*known), *since, *at)),
             HealthUpdate::Recovered | HealthUpdate::Disabled { .. } => None,
         })
         .collect();
-    let milliseconds = |made: &Made| i32::try_from(made.duration.whole_milliseconds()).ok();
+    let milliseconds = |attempt: &Attempt| i32::try_from(attempt.duration.whole_milliseconds()).ok();
     sql(FINISH)
-        .bind(collect_column(made, |made| made.key.account_id.0))
-        .bind(collect_column(made, |made| made.key.event_id.0))
-        .bind(collect_column(made, |made| made.key.endpoint_id.0))
-        .bind(collect_column(made, |made| made.claim))
-        .bind(collect_column(made, |made| made.log_id.0))
-        .bind(collect_column(made, |made| {
-            i32::try_from(made.number).unwrap_or(i32::MAX)
+        .bind(collect_column(attempts, |attempt| attempt.key.account_id.0))
+        .bind(collect_column(attempts, |attempt| attempt.key.event_id.0))
+        .bind(collect_column(attempts, |attempt| attempt.key.endpoint_id.0))
+        .bind(collect_column(attempts, |attempt| attempt.claim))
+        .bind(collect_column(attempts, |attempt| attempt.log_id.0))
+        .bind(collect_column(attempts, |attempt| {
+            i32::try_from(attempt.number).unwrap_or(i32::MAX)
         }))
-        .bind(collect_column(made, |made| made.kind.clone()))
-        .bind(collect_column(made, |made| made.status.map(i32::from)))
-        .bind(collect_column(made, |made| made.error.clone()))
-        .bind(collect_column(made, milliseconds))
-        .bind(collect_column(made, |made| made.at))
-        .bind(collect_column(made, |made| state_name(made.state)))
-        .bind(collect_column(made, |made| delay(made.state)))
+        .bind(collect_column(attempts, |attempt| attempt.kind.clone()))
+        .bind(collect_column(attempts, |attempt| attempt.status.map(i32::from)))
+        .bind(collect_column(attempts, |attempt| attempt.error.clone()))
+        .bind(collect_column(attempts, milliseconds))
+        .bind(collect_column(attempts, |attempt| attempt.at))
+        .bind(collect_column(attempts, |attempt| state_name(attempt.state)))
+        .bind(collect_column(attempts, |attempt| delay(attempt.state)))
         .bind(collect_column(&recovered, |(account, _)| *account))
         .bind(collect_column(&recovered, |(_, id)| *id))
         .bind(collect_column(&failing, |row| row.0))
@@ -259,9 +259,9 @@ async fn disable(conn: &mut AsyncPgConnection, health_updates: &[EndpointHealthU
             .bind(*account)
             .bind(*id)
             .bind(reason.as_str())
-            .bind(since(*known));
+            .bind(failing_since(*known));
         if statement.execute(&mut *conn).await? > 0 {
-            drop_waiting(conn, *account, *id).await?;
+            drop_waiting_deliveries(conn, *account, *id).await?;
             outbox::append(conn, *account, events).await?;
         }
     }
@@ -270,21 +270,27 @@ async fn disable(conn: &mut AsyncPgConnection, health_updates: &[EndpointHealthU
 
 async fn finish_all(
     conn: &mut AsyncPgConnection,
-    made: &[Made],
+    attempts: &[Attempt],
     health_updates: &[EndpointHealthUpdate],
 ) -> DbResult<()> {
-    settle(conn, made, health_updates).await?;
+    record_attempts(conn, attempts, health_updates).await?;
     disable(conn, health_updates).await
 }
 
-async fn settle(conn: &mut AsyncPgConnection, made: &[Made], health_updates: &[EndpointHealthUpdate]) -> DbResult<()> {
+async fn record_attempts(
+    conn: &mut AsyncPgConnection,
+    attempts: &[Attempt],
+    health_updates: &[EndpointHealthUpdate],
+) -> DbResult<()> {
     for _ in 0..FINISH_TRIES {
-        let missed: Number = finish(made, health_updates).get_result(&mut *conn).await?;
+        let missed: NumberRow = finish_statement(attempts, health_updates)
+            .get_result(&mut *conn)
+            .await?;
         if missed.n == 0 {
             return Ok(());
         }
     }
-    Err(StoreError::Unavailable("deliveries were changed by others all the time".into()).into())
+    Err(StoreError::Unavailable("other transactions changed the deliveries too often; try again".into()).into())
 }
 
 /// A claim without an attempt leaves nothing behind.
@@ -321,17 +327,17 @@ impl DeliveryQueue for PgDeliveryQueue {
             .bind(request.limit)
             .bind(lease);
         let rows = self.0.rows::<Row>(query).await?;
-        Ok(rows.into_iter().map(Row::claimed).collect())
+        Ok(rows.into_iter().map(Row::into_claimed).collect())
     }
 
-    async fn finish(&self, attempts: &[Made], health_updates: &[EndpointHealthUpdate]) -> Result<(), StoreError> {
+    async fn finish(&self, attempts: &[Attempt], health_updates: &[EndpointHealthUpdate]) -> Result<(), StoreError> {
         let disables = health_updates
             .iter()
             .any(|(.., health_update)| matches!(health_update, HealthUpdate::Disabled { .. }));
         if disables {
             in_owner!(self.0, |conn| finish_all(conn, attempts, health_updates))
         } else {
-            on_owner!(self.0, |conn| settle(conn, attempts, health_updates))
+            on_owner!(self.0, |conn| record_attempts(conn, attempts, health_updates))
         }
     }
 
@@ -345,10 +351,10 @@ impl DeliveryQueue for PgDeliveryQueue {
     }
 
     async fn sweep(&self, older_than: Duration, limit: i64) -> Result<usize, StoreError> {
-        let mut swept = 0;
+        let mut deleted = 0;
         for statement in [SWEEP_LOGS, SWEEP_EVENTS] {
-            swept += self.0.run(sql(statement).bind(older_than).bind(limit)).await?;
+            deleted += self.0.run(sql(statement).bind(older_than).bind(limit)).await?;
         }
-        Ok(swept)
+        Ok(deleted)
     }
 }

@@ -19,7 +19,7 @@ use super::feed;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::TenantPool;
-use crate::sql::{Number, Sql, sql};
+use crate::sql::{NumberRow, Sql, sql};
 use crate::transactions::in_tenant;
 
 /// Endpoints, logs and the feed of one account at a time.
@@ -95,8 +95,8 @@ impl Row {
     }
 }
 
-/// Binds what an endpoint says: `$3` to `$14`.
-fn bound<'a>(statement: &'static str, account: AccountId, stored: &'a StoredWebhook) -> Sql<'a> {
+/// Binds account and id to `$1` and `$2`, and the columns of an endpoint to `$3` to `$14`.
+fn bind_endpoint<'a>(statement: &'static str, account: AccountId, stored: &'a StoredWebhook) -> Sql<'a> {
     let StoredWebhook { webhook, secrets, .. } = stored;
     let previous = secrets.previous.as_ref();
     sql(statement)
@@ -116,8 +116,8 @@ fn bound<'a>(statement: &'static str, account: AccountId, stored: &'a StoredWebh
         .bind(webhook.updated_at)
 }
 
-/// Inserts of one account come one after the other, so that two do not both find the last free place.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 19))";
+/// Advisory lock that serializes the inserts of an account, so that concurrent inserts do not exceed the limit.
+const LOCK_INSERTS: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 19))";
 
 const INSERT: &str = "INSERT INTO webhook_endpoints (account_id, id, name, url, events, direction, is_active, secret,
        secret_hint, previous_secret, previous_secret_until, disabled_at, disabled_reason, created_at, updated_at)
@@ -130,14 +130,14 @@ async fn insert(
     at_most: i64,
     events: &[Event],
 ) -> DbResult<InsertOutcome> {
-    sql(LOCK).bind(account).execute(&mut *conn).await?;
-    let present = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
-    let present: Number = present.get_result(&mut *conn).await?;
-    if present.n >= at_most {
+    sql(LOCK_INSERTS).bind(account).execute(&mut *conn).await?;
+    let count_query = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
+    let count: NumberRow = count_query.get_result(&mut *conn).await?;
+    if count.n >= at_most {
         return Ok(InsertOutcome::Full);
     }
-    bound(INSERT, account, stored).execute(&mut *conn).await?;
-    // A caller of an inbound endpoint names its id alone.
+    bind_endpoint(INSERT, account, stored).execute(&mut *conn).await?;
+    // A call of an inbound endpoint contains the endpoint's id only, so this directory maps ids to accounts.
     sql("INSERT INTO webhook_endpoint_ids (id, account_id) VALUES ($1, $2)")
         .bind(stored.webhook.id)
         .bind(account)
@@ -154,12 +154,16 @@ const UPDATE: &str = "UPDATE webhook_endpoints SET name = $3, url = $4, events =
        last_failed_at = CASE WHEN $7 AND NOT is_active THEN NULL ELSE last_failed_at END
      WHERE account_id = $1 AND id = $2 AND version = $15";
 
-/// What waits for an endpoint that is off will not leave, unless somebody recovers it.
-const DROP: &str = "UPDATE webhook_deliveries SET state = 'dropped', leased = false, failed_at = now()
+/// Drops the waiting deliveries of an inactive endpoint. They are not delivered unless a member recovers them.
+const DROP_WAITING: &str = "UPDATE webhook_deliveries SET state = 'dropped', leased = false, failed_at = now()
      WHERE account_id = $1 AND endpoint_id = $2 AND state = 'waiting'";
 
-pub(super) async fn drop_waiting(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId) -> DbResult<()> {
-    sql(DROP).bind(account).bind(id).execute(conn).await?;
+pub(super) async fn drop_waiting_deliveries(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: WebhookId,
+) -> DbResult<()> {
+    sql(DROP_WAITING).bind(account).bind(id).execute(conn).await?;
     Ok(())
 }
 
@@ -170,19 +174,19 @@ async fn update(
     events: &[Event],
 ) -> DbResult<UpdateOutcome<()>> {
     let id = stored.webhook.id;
-    let statement = bound(UPDATE, account, stored).bind(stored.version);
+    let statement = bind_endpoint(UPDATE, account, stored).bind(stored.version);
     if statement.execute(&mut *conn).await? == 0 {
-        let found = one(account, id).get_result::<Row>(conn).await.optional()?;
+        let found = endpoint_query(account, id).get_result::<Row>(conn).await.optional()?;
         return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
     }
     if !stored.webhook.is_active {
-        drop_waiting(conn, account, id).await?;
+        drop_waiting_deliveries(conn, account, id).await?;
     }
     outbox::append(conn, account, events).await?;
     Ok(UpdateOutcome::Done(()))
 }
 
-fn one<'a>(account: AccountId, id: WebhookId) -> Sql<'a> {
+fn endpoint_query<'a>(account: AccountId, id: WebhookId) -> Sql<'a> {
     sql(format!(
         "SELECT {COLUMNS} FROM webhook_endpoints w WHERE w.account_id = $1 AND w.id = $2"
     ))
@@ -201,8 +205,8 @@ async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId,
     Ok(true)
 }
 
-/// From the first attempt; one that is being attempted is left to whoever attempts it.
-const QUEUE: &str = "INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
+/// Makes a delivery due again from its first attempt. A leased delivery is left to the deliverer that holds the lease.
+const ENQUEUE: &str = "INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
      SELECT v.account_id, v.id, w.id FROM webhook_events v
      JOIN webhook_endpoints w ON w.account_id = v.account_id AND w.id = $2 AND w.direction = 'outbound' AND w.is_active
      WHERE v.account_id = $1 AND v.id = $3
@@ -212,13 +216,13 @@ const QUEUE: &str = "INSERT INTO webhook_deliveries (account_id, event_id, endpo
        next_attempt_at = CASE WHEN webhook_deliveries.leased THEN webhook_deliveries.next_attempt_at ELSE now() END,
        failed_at = NULL";
 
-async fn queue(
+async fn enqueue_delivery(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: WebhookId,
     event: WebhookEventId,
 ) -> DbResult<bool> {
-    let queued = sql(QUEUE).bind(account).bind(id).bind(event).execute(conn).await?;
+    let queued = sql(ENQUEUE).bind(account).bind(id).bind(event).execute(conn).await?;
     Ok(queued > 0)
 }
 
@@ -231,7 +235,7 @@ async fn ping(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, e
         .bind(event.timestamp)
         .execute(&mut *conn)
         .await?;
-    queue(conn, account, id, event.id).await
+    enqueue_delivery(conn, account, id, event.id).await
 }
 
 /// A place among what was given up of an endpoint.
@@ -283,21 +287,24 @@ struct LoggedRow {
 #[async_trait]
 impl WebhookStore for PgWebhooks {
     async fn page(&self, account: AccountId, page: PageQuery) -> Result<Page<Webhook>, StoreError> {
-        let part = sql(format!(
+        let page_query = sql(format!(
             "SELECT {COLUMNS} FROM webhook_endpoints w WHERE w.account_id = $1
              ORDER BY w.created_at DESC, w.id DESC LIMIT $2 OFFSET $3"
         ))
         .bind(account)
         .bind(page.limit())
         .bind(page.offset());
-        let all = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
-        let (total, rows) = self.0.read_page::<Number, Row, _, _>(account, all, part).await?;
+        let count_query = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
+        let (total, rows) = self
+            .0
+            .read_page::<NumberRow, Row, _, _>(account, count_query, page_query)
+            .await?;
         let webhooks = rows.into_iter().map(|row| row.stored().map(|stored| stored.webhook));
         Ok(Page::new(page, webhooks.collect::<Result<_, _>>()?, total))
     }
 
     async fn find(&self, account: AccountId, id: WebhookId) -> Result<Option<StoredWebhook>, StoreError> {
-        let query = one(account, id);
+        let query = endpoint_query(account, id);
         let row: Option<Row> = self.0.read_row_if_any(account, query).await?;
         row.map(Row::stored).transpose()
     }
@@ -350,7 +357,7 @@ impl WebhookStore for PgWebhooks {
     }
 
     async fn redeliver(&self, account: AccountId, id: WebhookId, event: WebhookEventId) -> Result<bool, StoreError> {
-        in_tenant!(self.0, account, |conn| queue(conn, account, id, event))
+        in_tenant!(self.0, account, |conn| enqueue_delivery(conn, account, id, event))
     }
 
     async fn recover(

@@ -9,7 +9,7 @@ use time::Duration;
 use uuid::Uuid;
 
 use crate::pool::OwnerPool;
-use crate::sql::{Id, sql};
+use crate::sql::{IdRow, sql};
 
 /// Callbacks as received.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl PgCallbacks {
 
     /// Accounts of the directory, whose entries outlive their numbers.
     async fn accounts(&self, statement: &'static str, id: &str) -> Result<Vec<AccountId>, StoreError> {
-        let rows = self.0.rows::<Id>(sql(statement).bind(id)).await?;
+        let rows = self.0.rows::<IdRow>(sql(statement).bind(id)).await?;
         Ok(rows.into_iter().map(|row| row.id.into()).collect())
     }
 }
@@ -71,8 +71,8 @@ impl CallbackStore for PgCallbacks {
             }))
     }
 
-    async fn forget(&self, id: CallbackId) -> Result<(), StoreError> {
-        // The commit does not wait for the disk: a callback that a crash brings back is processed once more.
+    async fn delete(&self, id: CallbackId) -> Result<(), StoreError> {
+        // Asynchronous commit: a crash may bring the callback back, and applying it again changes nothing.
         let statement = sql(
             "DELETE FROM whatsapp_callbacks USING set_config('synchronous_commit', 'off', true)
              WHERE id = $1",

@@ -7,7 +7,7 @@ use recado_domain::whatsapp::FileIdStore;
 use time::Duration;
 
 use crate::pool::TenantPool;
-use crate::sql::{Word, sql};
+use crate::sql::{TextRow, sql};
 
 /// The platform's ids of files.
 #[derive(Clone, Debug)]
@@ -27,16 +27,16 @@ impl FileIdStore for PgFileIds {
         phone_number_id: &str,
         path: &MediaPath,
     ) -> Result<Option<String>, StoreError> {
-        let statement = sql("SELECT file_id AS word FROM whatsapp_files
+        let statement = sql("SELECT file_id AS text FROM whatsapp_files
              WHERE account_id = $1 AND phone_number_id = $2 AND path = $3 AND expires_at > now()")
         .bind(account)
         .bind(phone_number_id)
         .bind(path.to_string());
-        let found = self.0.read_row_if_any::<Word, _>(account, statement).await?;
-        Ok(found.map(|row| row.word))
+        let found = self.0.read_row_if_any::<TextRow, _>(account, statement).await?;
+        Ok(found.map(|row| row.text))
     }
 
-    async fn keep(
+    async fn store(
         &self,
         account: AccountId,
         phone_number_id: &str,

@@ -8,5 +8,5 @@ mod status_updates;
 pub use callbacks::PgCallbacks;
 pub use files::PgFileIds;
 pub use profiles::PgProfiles;
-pub(crate) use profiles::one as one_profile;
+pub(crate) use profiles::find as find_profile;
 pub use status_updates::PgStatusUpdates;

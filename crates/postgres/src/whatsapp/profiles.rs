@@ -83,8 +83,8 @@ impl<'a> From<&'a StoredProfile> for Content<'a> {
     }
 }
 
-/// Enters a number into the directory. Entries are only ever added: one without its number is skipped when read.
-async fn enter(conn: &mut AsyncPgConnection, account: AccountId, profile: &Profile) -> DbResult<()> {
+/// Adds a number to the directory. Entries are never deleted: reads skip an entry whose number is disconnected.
+async fn insert_directory_entry(conn: &mut AsyncPgConnection, account: AccountId, profile: &Profile) -> DbResult<()> {
     sql(
         "INSERT INTO whatsapp_numbers (phone_number_id, account_id, waba_id) VALUES ($1, $2, $3)
          ON CONFLICT DO NOTHING",
@@ -107,7 +107,7 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, stored: &Store
         .values((keys, Content::from(stored)))
         .execute(&mut *conn)
         .await?;
-    enter(conn, account, &stored.profile).await
+    insert_directory_entry(conn, account, &stored.profile).await
 }
 
 async fn update(
@@ -120,16 +120,16 @@ async fn update(
         .filter(whatsapp_profiles::account_id.eq(account.0))
         .filter(whatsapp_profiles::id.eq(id.0))
         .filter(whatsapp_profiles::version.eq(stored.version));
-    let raised = whatsapp_profiles::version.eq(whatsapp_profiles::version + 1);
+    let next_version = whatsapp_profiles::version.eq(whatsapp_profiles::version + 1);
     let updated = diesel::update(guarded)
-        .set((Content::from(stored), raised))
+        .set((Content::from(stored), next_version))
         .execute(&mut *conn)
         .await?;
     if updated == 0 {
-        let found = one(conn, account, id).await?;
+        let found = find(conn, account, id).await?;
         return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
     }
-    enter(conn, account, &stored.profile).await?;
+    insert_directory_entry(conn, account, &stored.profile).await?;
     Ok(UpdateOutcome::Done(()))
 }
 
@@ -140,8 +140,7 @@ fn by_id(account: AccountId, id: ProfileId) -> whatsapp_profiles::BoxedQuery<'st
         .into_boxed()
 }
 
-/// A number, for those who read it as part of something else.
-pub(crate) async fn one(
+pub(crate) async fn find(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ProfileId,
@@ -176,8 +175,8 @@ impl ProfileStore for PgProfiles {
     }
 
     async fn find(&self, account: AccountId, id: ProfileId) -> Result<Option<StoredProfile>, StoreError> {
-        let one = by_id(account, id).select(ProfileRow::as_select());
-        let row: Option<ProfileRow> = self.0.read_row_if_any(account, one).await?;
+        let profile = by_id(account, id).select(ProfileRow::as_select());
+        let row: Option<ProfileRow> = self.0.read_row_if_any(account, profile).await?;
         Ok(row.map(StoredProfile::from))
     }
 

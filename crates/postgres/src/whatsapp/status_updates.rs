@@ -6,7 +6,7 @@ use recado_domain::shared::{AccountId, StoreError};
 use recado_domain::whatsapp::{STOPPED_MARKETING, StatusUpdate, StatusUpdateStore};
 use uuid::Uuid;
 
-use crate::campaigns::{Settlement, lock_sends};
+use crate::campaigns::{SendChanges, lock_sends};
 use crate::contacts::opt_out;
 use crate::conversations::{find_message, lock_messages, write_messages};
 use crate::errors::DbResult;
@@ -36,26 +36,30 @@ impl StatusUpdateStore for PgStatusUpdates {
 
 /// A fixed number of statements, one more for each campaign and month.
 async fn apply(conn: &mut AsyncPgConnection, account: AccountId, updates: &[StatusUpdate]) -> DbResult<Vec<usize>> {
-    let ids: Vec<Uuid> = updates.iter().filter_map(|item| item.send_id).map(Uuid::from).collect();
-    let messages: Vec<String> = updates.iter().map(|item| item.message_id.clone()).collect();
-    let mut sends = lock_sends(conn, account, ids, messages).await?;
-    let (mut others, mut refusals) = (Vec::new(), Vec::new());
+    let ids: Vec<Uuid> = updates
+        .iter()
+        .filter_map(|update| update.send_id)
+        .map(Uuid::from)
+        .collect();
+    let message_ids: Vec<String> = updates.iter().map(|update| update.message_id.clone()).collect();
+    let mut sends = lock_sends(conn, account, ids, message_ids).await?;
+    let (mut unmatched, mut opt_outs) = (Vec::new(), Vec::new());
     for (position, item) in updates.iter().enumerate() {
         match sends.find(item.send_id, &item.message_id) {
-            None => others.push((position, item)),
+            None => unmatched.push((position, item)),
             Some(send) => {
                 send.set_message_id(&item.message_id);
                 send.advance(item.status, item.at, item.error_code, item.error_message.as_deref());
-                send.price(item.status_pricing());
+                send.set_pricing(item.status_pricing());
                 if item.error_code == Some(STOPPED_MARKETING) {
-                    refusals.push((send.contact(), item.at));
+                    opt_outs.push((send.contact(), item.at));
                 }
             }
         }
     }
-    opt_out(conn, account, &refusals).await?;
-    Settlement::of(sends).write(conn, account).await?;
-    apply_to_replies(conn, account, others).await
+    opt_out(conn, account, &opt_outs).await?;
+    SendChanges::of(sends).write(conn, account).await?;
+    apply_to_replies(conn, account, unmatched).await
 }
 
 /// The positions of what is of no reply either.
@@ -68,8 +72,8 @@ async fn apply_to_replies(
         return Ok(vec![]);
     }
     let ids = updates.iter().filter_map(|(_, item)| item.send_id).map(Uuid::from);
-    let messages = updates.iter().map(|(_, item)| item.message_id.clone());
-    let mut replies = lock_messages(conn, account, ids.collect(), messages.collect()).await?;
+    let message_ids = updates.iter().map(|(_, item)| item.message_id.clone());
+    let mut replies = lock_messages(conn, account, ids.collect(), message_ids.collect()).await?;
     let mut unmatched = Vec::new();
     for (position, item) in updates {
         match find_message(&mut replies, item.send_id.map(Uuid::from), &item.message_id) {
@@ -77,7 +81,7 @@ async fn apply_to_replies(
             Some(reply) => {
                 reply.set_message_id(&item.message_id);
                 reply.advance(item.status, item.error_message.as_deref());
-                reply.price(item.status_pricing());
+                reply.set_pricing(item.status_pricing());
             }
         }
     }

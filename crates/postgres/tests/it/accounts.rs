@@ -11,7 +11,7 @@ use time::Duration;
 use crate::support::{DbFixture, NOW, account, id, session};
 
 #[tokio::test]
-async fn a_user_is_recorded_and_a_missing_name_keeps_the_stored_one() {
+async fn user_without_a_name_keeps_the_stored_name() {
     let fixture = DbFixture::new().await;
     let accounts = PgAccounts::new(fixture.owner.clone());
     let changed = Session {
@@ -28,29 +28,29 @@ async fn a_user_is_recorded_and_a_missing_name_keeps_the_stored_one() {
 }
 
 #[tokio::test]
-async fn a_new_account_has_its_owner_and_its_moment() {
+async fn account_is_created_with_its_owner() {
     let fixture = DbFixture::new().await;
     let accounts = PgAccounts::new(fixture.owner.clone());
-    let wished = account("ana");
-    let created = accounts.create(&wished, fixture.user).await.unwrap();
-    assert_eq!(created, wished);
+    let expected = account("ana");
+    let created = accounts.create(&expected, fixture.user).await.unwrap();
+    assert_eq!(created, expected);
     let memberships = accounts.memberships(fixture.user).await.unwrap();
     assert_eq!(
         memberships.iter().map(|m| m.account_id).collect::<Vec<_>>(),
-        [fixture.account, wished.id]
+        [fixture.account, expected.id]
     );
-    assert_eq!((memberships[1].role, &memberships[1].account), (Role::Owner, &wished));
+    assert_eq!((memberships[1].role, &memberships[1].account), (Role::Owner, &expected));
     assert_eq!(accounts.memberships(UserId(id())).await.unwrap(), []);
 }
 
 #[tokio::test]
-async fn a_create_for_nobody_leaves_nothing() {
+async fn account_without_a_stored_owner_is_not_created() {
     let fixture = DbFixture::new().await;
     let accounts = PgAccounts::new(fixture.owner.clone());
-    accounts.create(&account("nobody"), UserId(id())).await.unwrap_err();
+    accounts.create(&account("padaria"), UserId(id())).await.unwrap_err();
     assert_eq!(
         fixture
-            .number("SELECT count(*) FROM account_slugs WHERE slug = 'nobody'")
+            .number("SELECT count(*) FROM account_slugs WHERE slug = 'padaria'")
             .await,
         0
     );
@@ -58,7 +58,7 @@ async fn a_create_for_nobody_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn concurrent_creates_get_the_first_free_slugs() {
+async fn account_slugs_of_concurrent_creates_have_no_gap() {
     let fixture = DbFixture::new().await;
     let accounts = PgAccounts::new(fixture.owner.clone());
     let creates = (0..20).map(|_| {
@@ -71,7 +71,7 @@ async fn concurrent_creates_get_the_first_free_slugs() {
 }
 
 #[tokio::test]
-async fn a_slug_that_hundreds_have_is_numbered_without_a_gap() {
+async fn account_slug_takes_the_first_free_number() {
     let fixture = DbFixture::new().await;
     let accounts = PgAccounts::new(fixture.owner.clone());
     fixture
@@ -84,13 +84,13 @@ async fn a_slug_that_hundreds_have_is_numbered_without_a_gap() {
         .await
         .unwrap();
     for expected in ["padaria-77", "padaria-250", "padaria-301"] {
-        let made = accounts.create(&account("padaria"), fixture.user).await.unwrap();
-        assert_eq!(made.slug, expected);
+        let created = accounts.create(&account("padaria"), fixture.user).await.unwrap();
+        assert_eq!(created.slug, expected);
     }
 }
 
 #[tokio::test]
-async fn a_long_slug_is_cut_for_its_number() {
+async fn account_slug_is_shortened_for_its_number() {
     let fixture = DbFixture::new().await;
     let accounts = PgAccounts::new(fixture.owner.clone());
     let (long, cut) = ("a".repeat(50), "a".repeat(48));
@@ -102,7 +102,7 @@ async fn a_long_slug_is_cut_for_its_number() {
 }
 
 #[tokio::test]
-async fn standing_follows_membership_use_and_suspension() {
+async fn membership_access_follows_use_and_suspension() {
     let fixture = DbFixture::new().await;
     let accounts = PgAccounts::new(fixture.owner.clone());
     let second = fixture.another_account().await;

@@ -15,8 +15,8 @@ fn store(fixture: &DbFixture) -> PgAdministration {
     PgAdministration::new(fixture.owner.clone())
 }
 
-/// Accounts of many kinds, the owner's addresses among them.
-async fn crowd(fixture: &DbFixture) {
+/// Accounts with various names, plans, statuses, owners, members and support memberships.
+async fn insert_accounts(fixture: &DbFixture) {
     fixture
         .sql(
             "INSERT INTO users (id, email) SELECT md5('u' || i)::uuid, 'Dono' || i || '@Loja_' || i % 7 || '%.example'
@@ -46,7 +46,7 @@ async fn crowd(fixture: &DbFixture) {
         .await;
 }
 
-async fn listed(fixture: &DbFixture, filter: &AccountFilter, page: i64, limit: i64) -> (Vec<AccountRow>, i64, i64) {
+async fn list_page(fixture: &DbFixture, filter: &AccountFilter, page: i64, limit: i64) -> (Vec<AccountRow>, i64, i64) {
     let query = PageQuery::new(Some(page), Some(limit), 20, 100);
     let page = store(fixture)
         .list(filter, query, NOW - Duration::days(30))
@@ -58,7 +58,7 @@ async fn listed(fixture: &DbFixture, filter: &AccountFilter, page: i64, limit: i
 /// The published semantics: the whole overview, then the filter, then the page.
 fn reference(all: &[AccountRow], filter: &AccountFilter) -> Vec<AccountRow> {
     let holds = |text: &str, part: &str| text.to_lowercase().contains(&part.to_lowercase());
-    let wanted = |row: &&AccountRow| {
+    let matches = |row: &&AccountRow| {
         let found = filter.search.as_deref().is_none_or(|part| {
             holds(&row.company_name, part) || row.owner_email.as_deref().is_some_and(|email| holds(email, part))
         });
@@ -66,18 +66,18 @@ fn reference(all: &[AccountRow], filter: &AccountFilter) -> Vec<AccountRow> {
             && filter.plan.as_deref().is_none_or(|plan| row.plan == plan)
             && filter.status.is_none_or(|status| row.status == status)
     };
-    all.iter().filter(wanted).cloned().collect()
+    all.iter().filter(matches).cloned().collect()
 }
 
 #[tokio::test]
-async fn the_list_is_the_filtered_list_of_everything() {
+async fn account_list_equals_the_filtered_overview() {
     let fixture = DbFixture::new().await;
-    crowd(&fixture).await;
-    let (all, total, _) = listed(&fixture, &AccountFilter::default(), 1, 100).await;
+    insert_accounts(&fixture).await;
+    let (all, total, _) = list_page(&fixture, &AccountFilter::default(), 1, 100).await;
     assert_eq!(
         (all.len(), total),
         (60, 60),
-        "without the one that is being removed, with the fixture's own"
+        "excludes the account being deleted, includes the fixture's"
     );
     let order = |row: &AccountRow| std::cmp::Reverse((row.created_at, row.id));
     assert!(all.is_sorted_by_key(order));
@@ -100,30 +100,30 @@ async fn the_list_is_the_filtered_list_of_everything() {
                     plan: plan.map(str::to_owned),
                     status,
                 };
-                let wanted = reference(&all, &filter);
+                let expected = reference(&all, &filter);
                 let mut found = vec![];
-                let pages = i64::try_from(wanted.len().div_ceil(7)).unwrap();
+                let pages = i64::try_from(expected.len().div_ceil(7)).unwrap();
                 for page in 1..=pages + 1 {
-                    let (rows, total, total_pages) = listed(&fixture, &filter, page, 7).await;
+                    let (rows, total, total_pages) = list_page(&fixture, &filter, page, 7).await;
                     assert_eq!(
                         (total, total_pages),
-                        (i64::try_from(wanted.len()).unwrap(), pages),
+                        (i64::try_from(expected.len()).unwrap(), pages),
                         "{filter:?}"
                     );
                     found.extend(rows);
                 }
-                assert_eq!(found, wanted, "{filter:?}");
+                assert_eq!(found, expected, "{filter:?}");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn the_counted_columns_are_those_of_a_recount() {
+async fn account_list_counts_equal_a_recount() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
-    fixture.people(5).await;
-    fixture.people_of(other, 3).await;
+    let other_account = fixture.another_account().await;
+    fixture.add_contacts(5).await;
+    fixture.add_contacts_to(other_account, 3).await;
     fixture
         .sql(&format!(
             "UPDATE contacts SET deleted_at = now() WHERE account_id = '{0}' AND name = 'Contact 1';
@@ -152,11 +152,11 @@ async fn the_counted_columns_are_those_of_a_recount() {
                SELECT '{0}', md5('m' || i)::uuid, md5('v')::uuid, CASE WHEN i % 3 = 0 THEN 'inbound' ELSE 'outbound' END,
                  'text', CASE i % 5 WHEN 0 THEN 'failed' ELSE 'sent' END, timestamptz '2026-02-25' - i * interval '3 days'
                FROM generate_series(1, 20) i;",
-            fixture.account, other
+            fixture.account, other_account
         ))
         .await;
-    let (rows, ..) = listed(&fixture, &AccountFilter::default(), 1, 100).await;
-    let of = |account: AccountId| rows.iter().find(|row| row.id == account).unwrap().clone();
+    let (rows, ..) = list_page(&fixture, &AccountFilter::default(), 1, 100).await;
+    let row_of = |account: AccountId| rows.iter().find(|row| row.id == account).unwrap().clone();
     let since = format!("timestamptz '{}'", NOW - Duration::days(30));
     let sent = fixture
         .number(&format!(
@@ -164,14 +164,14 @@ async fn the_counted_columns_are_those_of_a_recount() {
                + (SELECT count(*) FROM messages WHERE direction = 'outbound' AND status = 'sent' AND created_at >= {since})"
         ))
         .await;
-    let mine = of(fixture.account);
+    let row = row_of(fixture.account);
     assert!(sent > 10, "{sent}");
     assert_eq!(
-        (mine.contacts, mine.mrr.0, mine.messages_30d, mine.users),
+        (row.contacts, row.mrr.0, row.messages_30d, row.users),
         (4, 8_083, sent, 1)
     );
-    let theirs = of(other);
-    assert_eq!((theirs.contacts, theirs.mrr.0, theirs.messages_30d), (3, 0, 0));
+    let other_row = row_of(other_account);
+    assert_eq!((other_row.contacts, other_row.mrr.0, other_row.messages_30d), (3, 0, 0));
     let detail = store(&fixture).detail(fixture.account).await.unwrap().unwrap();
     assert_eq!(
         (
@@ -185,10 +185,10 @@ async fn the_counted_columns_are_those_of_a_recount() {
 }
 
 #[tokio::test]
-async fn conversations_of_deleted_contacts_are_in_no_figure() {
+async fn administration_totals_exclude_deleted_contacts() {
     let fixture = DbFixture::new().await;
-    fixture.people(2).await;
-    // As whoever deletes a contact leaves it: the conversation is there, and counted out.
+    fixture.add_contacts(2).await;
+    // The state after a contact's deletion: its conversation remains, but no counter includes it.
     fixture
         .sql(&format!(
             "INSERT INTO conversations (account_id, id, contact_id, last_message_at)
@@ -204,52 +204,55 @@ async fn conversations_of_deleted_contacts_are_in_no_figure() {
     assert_eq!((totals.contacts, totals.conversations), (1, 1));
 }
 
-async fn updated(all: &PgAdministration, id: AccountId, change: &AccountChange) -> Account {
-    match all.update(id, change, None).await.unwrap() {
+async fn update(store: &PgAdministration, id: AccountId, change: &AccountChange) -> Account {
+    match store.update(id, change, None).await.unwrap() {
         AccountUpdate::Done(account) => account,
-        other => panic!("{other:?}"),
+        outcome => panic!("{outcome:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_slug_belongs_to_one_account() {
+async fn account_slug_is_unique() {
     let fixture = DbFixture::new().await;
-    let all = store(&fixture);
-    let taken = all.create(&account("loja"), true, None).await;
+    let accounts = store(&fixture);
+    let taken = accounts.create(&account("loja"), true, None).await;
     assert!(
         matches!(taken, Err(StoreError::Duplicate { field: "slug" })),
         "{taken:?}"
     );
-    let numbered = all.create(&account("loja"), false, None).await.unwrap();
+    let numbered = accounts.create(&account("loja"), false, None).await.unwrap();
     assert_eq!(numbered.slug, "loja-2");
     let change = |slug: &str| AccountChange {
         slug: Some(slug.into()),
         ..AccountChange::default()
     };
-    let taken = all.update(numbered.id, &change("loja"), None).await;
+    let taken = accounts.update(numbered.id, &change("loja"), None).await;
     assert!(
         matches!(taken, Err(StoreError::Duplicate { field: "slug" })),
         "{taken:?}"
     );
-    assert_eq!(updated(&all, numbered.id, &change("loja-2")).await.slug, "loja-2");
-    assert_eq!(updated(&all, numbered.id, &change("nova")).await.slug, "nova");
-    // The old one is free again, and nothing else changed.
-    assert_eq!(all.create(&account("loja-2"), true, None).await.unwrap().slug, "loja-2");
+    assert_eq!(update(&accounts, numbered.id, &change("loja-2")).await.slug, "loja-2");
+    assert_eq!(update(&accounts, numbered.id, &change("nova")).await.slug, "nova");
+    // The update released the old slug and changed nothing else.
+    assert_eq!(
+        accounts.create(&account("loja-2"), true, None).await.unwrap().slug,
+        "loja-2"
+    );
     let slugs = "SELECT string_agg(a.slug || (a.slug = s.slug), ' ' ORDER BY a.slug)
                  FROM accounts a JOIN account_slugs s ON s.account_id = a.id";
     assert_eq!(fixture.text(slugs).await.unwrap(), "lojatrue loja-2true novatrue");
     assert_eq!(
-        all.update(id().into(), &change("x"), None).await.unwrap(),
+        accounts.update(id().into(), &change("x"), None).await.unwrap(),
         AccountUpdate::Missing
     );
-    let everything = AccountChange {
+    let all_fields = AccountChange {
         name: Some("Outra".into()),
         slug: None,
         logo_url: Some(Some("https://x/y.png".into())),
         plan: Some("scale".into()),
         status: Some(AccountStatus::Suspended),
     };
-    let after = updated(&all, numbered.id, &everything).await;
+    let after = update(&accounts, numbered.id, &all_fields).await;
     assert_eq!(
         (after.name.as_str(), after.plan.as_str(), after.slug.as_str()),
         ("Outra", "scale", "nova")
@@ -258,25 +261,28 @@ async fn a_slug_belongs_to_one_account() {
         logo_url: Some(None),
         ..AccountChange::default()
     };
-    let after = updated(&all, numbered.id, &cleared).await;
+    let after = update(&accounts, numbered.id, &cleared).await;
     assert_eq!((after.logo_url, after.status), (None, AccountStatus::Suspended));
 }
 
 /// Two changes to the same slug at once: one gets it.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_who_want_a_slug_one_gets_it() {
+async fn account_slug_goes_to_one_of_two_concurrent_updates() {
     let fixture = DbFixture::new().await;
-    let all = store(&fixture);
-    let (one, other) = (
-        all.create(&account("a"), true, None).await.unwrap(),
-        all.create(&account("b"), true, None).await.unwrap(),
+    let accounts = store(&fixture);
+    let (left, right) = (
+        accounts.create(&account("a"), true, None).await.unwrap(),
+        accounts.create(&account("b"), true, None).await.unwrap(),
     );
     for round in 0..20 {
         let change = AccountChange {
-            slug: Some(format!("wanted-{round}")),
+            slug: Some(format!("slug-{round}")),
             ..AccountChange::default()
         };
-        let (first, second) = tokio::join!(all.update(one.id, &change, None), all.update(other.id, &change, None));
+        let (first, second) = tokio::join!(
+            accounts.update(left.id, &change, None),
+            accounts.update(right.id, &change, None)
+        );
         assert!(first.is_ok() != second.is_ok(), "{first:?} {second:?}");
     }
 }
@@ -290,11 +296,11 @@ fn admin(user: UserId) -> Admin {
     }
 }
 
-async fn recorded(fixture: &DbFixture) -> Admin {
+async fn stored_admin(fixture: &DbFixture) -> Admin {
     let user = UserId(id());
     let accounts = PgAccounts::new(fixture.owner.clone());
-    let known = Session { ..session(user) };
-    accounts.record_user(&known).await.unwrap();
+    let session = Session { ..session(user) };
+    accounts.record_user(&session).await.unwrap();
     admin(user)
 }
 
@@ -306,14 +312,14 @@ async fn memberships(fixture: &DbFixture, user: UserId) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn support_mode_lends_one_membership_and_takes_it_back() {
+async fn support_mode_adds_one_membership_and_removes_it() {
     let fixture = DbFixture::new().await;
-    let (support, root) = (PgSupport::new(fixture.owner.clone()), recorded(&fixture).await);
-    let other = fixture.another_account().await;
+    let (support, root) = (PgSupport::new(fixture.owner.clone()), stored_admin(&fixture).await);
+    let other_account = fixture.another_account().await;
     let end = OffsetDateTime::now_utc() + Duration::hours(4);
     let events = [event(fixture.account.0)];
     let start = |leaving: Option<AccountId>| support.start(&root, fixture.account, leaving, end, &events);
-    let (a, b, c) = tokio::join!(start(None), start(None), start(Some(other)));
+    let (a, b, c) = tokio::join!(start(None), start(None), start(Some(other_account)));
     for name in [a, b, c] {
         assert_eq!(name.unwrap().as_deref(), Some("Loja da Ana"));
     }
@@ -321,17 +327,17 @@ async fn support_mode_lends_one_membership_and_takes_it_back() {
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 3);
     // Into another account: the first is left.
     support
-        .start(&root, other, Some(fixture.account), end, &[])
+        .start(&root, other_account, Some(fixture.account), end, &[])
         .await
         .unwrap();
     assert_eq!(memberships(&fixture, root.user_id).await, "admin true");
     assert!(!support.stop(root.user_id, fixture.account).await.unwrap());
-    assert!(support.stop(root.user_id, other).await.unwrap());
+    assert!(support.stop(root.user_id, other_account).await.unwrap());
     assert_eq!(memberships(&fixture, root.user_id).await, "");
     // What is their own is neither changed nor taken.
     let owner = admin(fixture.user);
     support
-        .start(&owner, fixture.account, Some(other), end, &[])
+        .start(&owner, fixture.account, Some(other_account), end, &[])
         .await
         .unwrap();
     assert!(!support.stop(fixture.user, fixture.account).await.unwrap());
@@ -343,25 +349,28 @@ async fn support_mode_lends_one_membership_and_takes_it_back() {
 }
 
 #[tokio::test]
-async fn what_is_over_counts_for_nothing_and_is_swept_in_batches() {
+async fn support_membership_expired_is_ignored_and_swept() {
     let fixture = DbFixture::new().await;
     let (support, accounts) = (
         PgSupport::new(fixture.owner.clone()),
         PgAccounts::new(fixture.owner.clone()),
     );
-    let (over, soon) = (
+    let (past, future) = (
         OffsetDateTime::now_utc() - Duration::SECOND,
         OffsetDateTime::now_utc() + Duration::HOUR,
     );
-    let mut gone = vec![];
+    let mut expired = vec![];
     for _ in 0..5 {
-        let root = recorded(&fixture).await;
-        support.start(&root, fixture.account, None, over, &[]).await.unwrap();
-        gone.push(root.user_id);
+        let root = stored_admin(&fixture).await;
+        support.start(&root, fixture.account, None, past, &[]).await.unwrap();
+        expired.push(root.user_id);
     }
-    let present = recorded(&fixture).await;
-    support.start(&present, fixture.account, None, soon, &[]).await.unwrap();
-    for user in &gone {
+    let present = stored_admin(&fixture).await;
+    support
+        .start(&present, fixture.account, None, future, &[])
+        .await
+        .unwrap();
+    for user in &expired {
         assert_eq!(accounts.membership_access(*user, fixture.account).await.unwrap(), None);
         assert_eq!(accounts.latest_membership_access(*user).await.unwrap(), None);
         assert!(accounts.memberships(*user).await.unwrap().is_empty());
@@ -418,20 +427,20 @@ fn owners_invite(account: &Account, email: &str, token: u8) -> InviteInsert {
 }
 
 #[tokio::test]
-async fn an_owner_is_invited_from_above_while_there_is_none() {
+async fn owner_invite_by_administrator_requires_no_owner() {
     let fixture = DbFixture::new().await;
-    let all = store(&fixture);
+    let accounts = store(&fixture);
     let first = account("padaria");
-    let made = all
+    let created = accounts
         .create(&first, true, Some(owners_invite(&first, "a@example.com", 1)))
         .await;
-    let made = made.unwrap();
+    let created = created.unwrap();
     let change = AccountChange {
         name: Some("Outra".into()),
         ..AccountChange::default()
     };
-    let again = owners_invite(&made, "b@example.com", 2);
-    let done = all.update(made.id, &change, Some(again)).await.unwrap();
+    let second_invite = owners_invite(&created, "b@example.com", 2);
+    let done = accounts.update(created.id, &change, Some(second_invite)).await.unwrap();
     assert!(matches!(done, AccountUpdate::Done(account) if account.name == "Outra"));
     let invites =
         "SELECT string_agg(i.email || ' ' || i.status || ' ' || (t.token_hash IS NOT NULL), ', ' ORDER BY i.email)
@@ -442,7 +451,7 @@ async fn an_owner_is_invited_from_above_while_there_is_none() {
     let join = |role: &str| {
         format!(
             "INSERT INTO account_users (account_id, user_id, role) VALUES ('{}', '{}', '{role}')",
-            made.id, fixture.user
+            created.id, fixture.user
         )
     };
     fixture.sql(&join("viewer")).await;
@@ -458,8 +467,8 @@ async fn an_owner_is_invited_from_above_while_there_is_none() {
             name: Some("Nunca".into()),
             ..AccountChange::default()
         };
-        let refused = all
-            .update(made.id, &change, Some(owners_invite(&made, address, 3)))
+        let refused = accounts
+            .update(created.id, &change, Some(owners_invite(&created, address, 3)))
             .await;
         assert_eq!(refused.unwrap(), expected);
         assert_eq!(fixture.text(invites).await.unwrap(), one_is_open);
@@ -467,25 +476,25 @@ async fn an_owner_is_invited_from_above_while_there_is_none() {
             .sql("UPDATE account_users SET role = 'owner' WHERE role = 'viewer'")
             .await;
     }
-    assert_eq!(all.account(made.id).await.unwrap().unwrap().name, "Outra");
+    assert_eq!(accounts.account(created.id).await.unwrap().unwrap().name, "Outra");
 }
 
 /// Whoever is in an account for support owns nothing of it.
 #[tokio::test]
-async fn an_owner_for_support_is_none() {
+async fn support_membership_is_no_owner() {
     let fixture = DbFixture::new().await;
-    let all = store(&fixture);
-    let made = all.create(&account("padaria"), true, None).await.unwrap();
+    let accounts = store(&fixture);
+    let created = accounts.create(&account("padaria"), true, None).await.unwrap();
     fixture
         .sql(&format!(
             "INSERT INTO account_users (account_id, user_id, role, is_support, expires_at)
              VALUES ('{}', '{}', 'admin', true, now() + interval '1 hour')",
-            made.id, fixture.user
+            created.id, fixture.user
         ))
         .await;
-    let invite = owners_invite(&made, "a@example.com", 1);
-    let done = all
-        .update(made.id, &AccountChange::default(), Some(invite))
+    let invite = owners_invite(&created, "a@example.com", 1);
+    let done = accounts
+        .update(created.id, &AccountChange::default(), Some(invite))
         .await
         .unwrap();
     assert!(matches!(done, AccountUpdate::Done(_)));

@@ -28,7 +28,7 @@ fn record(fixture: &DbFixture, account_id: AccountId, name: &str, hash: &[u8]) -
 }
 
 #[tokio::test]
-async fn a_key_is_found_by_its_hash_and_its_use_is_noted() {
+async fn api_key_is_found_by_hash_and_its_use_is_stored() {
     let fixture = DbFixture::new().await;
     let (key, account, user) = (ApiKeyId(id()), fixture.account, fixture.user);
     fixture
@@ -48,8 +48,8 @@ async fn a_key_is_found_by_its_hash_and_its_use_is_noted() {
     keys.touch(account, key, NOW).await.unwrap();
     keys.touch(account, key, NOW - Duration::SECOND).await.unwrap();
     assert_eq!(keys.find(&[1, 2]).await.unwrap().unwrap().last_used_at, Some(NOW));
-    let other = fixture.another_account().await;
-    keys.touch(other, key, NOW + Duration::SECOND).await.unwrap();
+    let other_account = fixture.another_account().await;
+    keys.touch(other_account, key, NOW + Duration::SECOND).await.unwrap();
     assert_eq!(keys.find(&[1, 2]).await.unwrap().unwrap().last_used_at, Some(NOW));
 
     fixture
@@ -67,7 +67,7 @@ async fn a_key_is_found_by_its_hash_and_its_use_is_noted() {
 }
 
 #[tokio::test]
-async fn many_keys_are_found_with_their_hashes() {
+async fn api_keys_are_found_by_many_hashes() {
     let fixture = DbFixture::new().await;
     let keys = PgApiKeys::new(fixture.owner.clone());
     let records = [1_u8, 2].map(|n| record(&fixture, fixture.account, "k", &[n; 32]));
@@ -86,14 +86,14 @@ async fn many_keys_are_found_with_their_hashes() {
 }
 
 #[tokio::test]
-async fn a_key_lives_in_both_tables_or_in_none() {
+async fn api_key_is_stored_and_deleted_in_both_tables() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     let keys = PgApiKeys::new(fixture.owner.clone());
     let record = record(&fixture, fixture.account, "CI", &[1; 32]);
     let key = record.key.id;
-    let made = keys.insert(&record, 100, &[event(key.0)]).await.unwrap();
-    assert_eq!(made, InsertOutcome::Done);
+    let inserted = keys.insert(&record, 100, &[event(key.0)]).await.unwrap();
+    assert_eq!(inserted, InsertOutcome::Done);
     let grant = keys.find(&[1; 32]).await.unwrap().unwrap();
     assert_eq!(
         (grant.id, grant.account_id, grant.created_by),
@@ -103,7 +103,7 @@ async fn a_key_lives_in_both_tables_or_in_none() {
         keys.list(fixture.account).await.unwrap(),
         std::slice::from_ref(&record.key)
     );
-    assert_eq!(keys.list(other).await.unwrap(), []);
+    assert_eq!(keys.list(other_account).await.unwrap(), []);
     assert_eq!(fixture.relay().await, 1);
 
     // A hash that is taken takes everything back.
@@ -118,8 +118,8 @@ async fn a_key_lives_in_both_tables_or_in_none() {
     assert_eq!(keys.list(fixture.account).await.unwrap().len(), 1);
     assert_eq!(fixture.relay().await, 0);
 
-    // Nobody else can remove it, and whoever owns it only once.
-    assert!(!keys.delete(other, key, &[event(key.0)]).await.unwrap());
+    // Other accounts cannot delete the key, and its account only once.
+    assert!(!keys.delete(other_account, key, &[event(key.0)]).await.unwrap());
     assert!(
         !keys
             .delete(fixture.account, ApiKeyId(id()), &[event(key.0)])
@@ -135,7 +135,7 @@ async fn a_key_lives_in_both_tables_or_in_none() {
 }
 
 #[tokio::test]
-async fn the_list_is_newest_first() {
+async fn api_key_list_is_newest_first() {
     let fixture = DbFixture::new().await;
     let keys = PgApiKeys::new(fixture.owner.clone());
     for (number, seconds) in [(1_u8, 2), (2, 3), (3, 1), (4, 3)] {
@@ -154,26 +154,28 @@ async fn the_list_is_newest_first() {
 }
 
 #[tokio::test]
-async fn inserts_at_once_do_not_slip_over_the_limit() {
+async fn api_key_limit_holds_under_concurrent_inserts() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     let keys = PgApiKeys::new(fixture.owner.clone());
     let records: Vec<KeyRecord> = (0..20)
         .map(|n| record(&fixture, fixture.account, "k", &[n; 32]))
         .collect();
-    let made = join_all(records.iter().map(|record| keys.insert(record, 5, &[]))).await;
-    let done = made
+    let outcomes = join_all(records.iter().map(|record| keys.insert(record, 5, &[]))).await;
+    let done = outcomes
         .into_iter()
-        .filter(|made| matches!(made, Ok(InsertOutcome::Done)))
+        .filter(|outcome| matches!(outcome, Ok(InsertOutcome::Done)))
         .count();
     assert_eq!(done, 5);
     assert_eq!(fixture.number("SELECT count(*) FROM api_key_hashes").await, 5);
-    let elsewhere = keys.insert(&record(&fixture, other, "k", &[99; 32]), 5, &[]).await;
+    let elsewhere = keys
+        .insert(&record(&fixture, other_account, "k", &[99; 32]), 5, &[])
+        .await;
     assert_eq!(elsewhere.unwrap(), InsertOutcome::Done);
 }
 
 #[tokio::test]
-async fn a_look_up_costs_the_same_however_many_keys_there_are() {
+async fn api_key_lookup_reads_one_row_by_index() {
     let fixture = DbFixture::new().await;
     let keys = PgApiKeys::new(fixture.owner.clone());
     keys.insert(&record(&fixture, fixture.account, "k", &[7; 32]), 100, &[])
@@ -202,7 +204,8 @@ async fn a_look_up_costs_the_same_however_many_keys_there_are() {
         assert!(Instant::now() < deadline, "the index is not used");
         fixture.sql("SELECT pg_stat_clear_snapshot()").await;
     }
-    let whole = "SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN ('api_key_hashes', 'api_keys')";
-    assert_eq!(fixture.number(whole).await, 0);
-    assert_eq!(fixture.number(&read("idx_tup_fetch")).await, 10, "one row a look-up");
+    let sequential_scans =
+        "SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN ('api_key_hashes', 'api_keys')";
+    assert_eq!(fixture.number(sequential_scans).await, 0);
+    assert_eq!(fixture.number(&read("idx_tup_fetch")).await, 10, "one row per lookup");
 }

@@ -10,8 +10,8 @@ use time::Duration;
 
 use crate::support::{DbFixture, LEASE, NOW, id};
 
-/// Eight contacts: `out`, `gone` and `mute` can never be written to.
-async fn people() -> (DbFixture, TagId, SegmentId) {
+/// Eight contacts: `out`, `gone` and `mute` are never recipients.
+async fn audience_contacts() -> (DbFixture, TagId, SegmentId) {
     let fixture = DbFixture::new().await;
     let (account, tag, segment) = (fixture.account, TagId(id()), SegmentId(id()));
     fixture
@@ -35,13 +35,13 @@ async fn people() -> (DbFixture, TagId, SegmentId) {
              INSERT INTO segment_members SELECT account_id, '{segment}', id FROM contacts WHERE name IN ('old', 'gone')"
         ))
         .await;
-    // Another account's people, whom nothing here may reach.
-    fixture.people_of(fixture.another_account().await, 5).await;
+    // Contacts of another account are never recipients.
+    fixture.add_contacts_to(fixture.another_account().await, 5).await;
     (fixture, tag, segment)
 }
 
-/// The names of those a campaign would go to.
-async fn reached(fixture: &DbFixture, campaign: Campaign) -> String {
+/// Starts the campaign and returns the names of its recipients. The preview must return the same.
+async fn recipient_names(fixture: &DbFixture, campaign: Campaign) -> String {
     let campaign = Campaign {
         template_id: Some(fixture.stored_template().await),
         ..campaign
@@ -80,8 +80,8 @@ async fn reached(fixture: &DbFixture, campaign: Campaign) -> String {
         StartOutcome::Started { recipients } => {
             assert_eq!(usize::try_from(recipients).unwrap(), names.split(' ').count());
         }
-        other => assert_eq!(
-            (other, names.as_str()),
+        outcome => assert_eq!(
+            (outcome, names.as_str()),
             (StartOutcome::Refused(Refusal::NoRecipients), "")
         ),
     }
@@ -99,14 +99,17 @@ fn narrowed(fixture: &DbFixture, filters: AudienceFilters) -> Campaign {
 }
 
 #[tokio::test]
-async fn without_a_source_everybody_who_can_be_written_to() {
-    let (fixture, ..) = people().await;
-    assert_eq!(reached(&fixture, fixture.draft()).await, "city mail old rfm tagged");
+async fn audience_without_a_source_is_every_reachable_contact() {
+    let (fixture, ..) = audience_contacts().await;
+    assert_eq!(
+        recipient_names(&fixture, fixture.draft()).await,
+        "city mail old rfm tagged"
+    );
 }
 
 #[tokio::test]
-async fn sources_add_up() {
-    let (fixture, tag, segment) = people().await;
+async fn audience_sources_add_up() {
+    let (fixture, tag, segment) = audience_contacts().await;
     let tags = Some(SegmentConfig {
         tag_ids: Some(vec![tag, TagId(id())]),
         ..SegmentConfig::default()
@@ -116,9 +119,9 @@ async fn sources_add_up() {
         segment_config: tags.clone(),
         ..fixture.draft()
     };
-    assert_eq!(reached(&fixture, by_tag).await, "tagged");
+    assert_eq!(recipient_names(&fixture, by_tag).await, "tagged");
     assert_eq!(
-        reached(
+        recipient_names(
             &fixture,
             Campaign {
                 rfm_segments: champions.clone(),
@@ -129,7 +132,7 @@ async fn sources_add_up() {
         "rfm"
     );
     assert_eq!(
-        reached(
+        recipient_names(
             &fixture,
             Campaign {
                 segment_id: Some(segment),
@@ -145,17 +148,17 @@ async fn sources_add_up() {
         segment_id: Some(segment),
         ..fixture.draft()
     };
-    assert_eq!(reached(&fixture, all).await, "old rfm tagged");
+    assert_eq!(recipient_names(&fixture, all).await, "old rfm tagged");
 }
 
 #[tokio::test]
-async fn a_segment_is_its_members_and_who_matches_its_own_filters() {
-    let (fixture, _, segment) = people().await;
+async fn audience_segment_holds_members_and_filter_matches() {
+    let (fixture, _, segment) = audience_contacts().await;
     fixture
         .sql(r#"UPDATE segments SET filters = '{"attributes":{"city":"SP"},"has_email":false}'"#)
         .await;
     assert_eq!(
-        reached(
+        recipient_names(
             &fixture,
             Campaign {
                 segment_id: Some(segment),
@@ -165,10 +168,12 @@ async fn a_segment_is_its_members_and_who_matches_its_own_filters() {
         .await,
         "city old"
     );
-    for nothing in ["'{}'", "'null'", "NULL"] {
-        fixture.sql(&format!("UPDATE segments SET filters = {nothing}")).await;
+    for no_filters in ["'{}'", "'null'", "NULL"] {
+        fixture
+            .sql(&format!("UPDATE segments SET filters = {no_filters}"))
+            .await;
         assert_eq!(
-            reached(
+            recipient_names(
                 &fixture,
                 Campaign {
                     segment_id: Some(segment),
@@ -182,8 +187,8 @@ async fn a_segment_is_its_members_and_who_matches_its_own_filters() {
 }
 
 #[tokio::test]
-async fn a_deleted_segment_refuses_the_run_by_its_name() {
-    let (fixture, tag, segment) = people().await;
+async fn run_start_with_deleted_segment_is_refused_by_name() {
+    let (fixture, tag, segment) = audience_contacts().await;
     fixture
         .sql("UPDATE segments SET deleted_at = now(), name = 'Frios'")
         .await;
@@ -215,14 +220,14 @@ async fn a_deleted_segment_refuses_the_run_by_its_name() {
 }
 
 #[tokio::test]
-async fn filters_narrow_every_source() {
-    let (fixture, _, segment) = people().await;
+async fn audience_filters_narrow_every_source() {
+    let (fixture, _, segment) = audience_contacts().await;
     let none = AudienceFilters::default();
     let attributes = |value: Value| AudienceFilters {
         attributes: value.as_object().cloned(),
         ..none.clone()
     };
-    let with = async |filters| reached(&fixture, narrowed(&fixture, filters)).await;
+    let with = async |filters| recipient_names(&fixture, narrowed(&fixture, filters)).await;
     assert_eq!(
         with(AudienceFilters {
             has_email: Some(true),
@@ -268,12 +273,12 @@ async fn filters_narrow_every_source() {
             },
         )
     };
-    assert_eq!(reached(&fixture, narrowed_segment).await, "");
+    assert_eq!(recipient_names(&fixture, narrowed_segment).await, "");
 }
 
 #[tokio::test]
-async fn a_placeholder_that_stays_empty_for_one_recipient_refuses() {
-    let (fixture, ..) = people().await;
+async fn run_start_with_an_empty_placeholder_is_refused() {
+    let (fixture, ..) = audience_contacts().await;
     fixture
         .sql("UPDATE contacts SET email = 'x@example.com', attributes = '{\"coupon\":\"A\"}'")
         .await;

@@ -23,8 +23,8 @@ fn only(entity_type: Option<&str>, action: Option<&str>) -> AuditFilter {
     }
 }
 
-/// Entries written by other means than the relay: `count` of a sort, a second apart, the newest at `newest`.
-async fn written(fixture: &DbFixture, account: AccountId, entity_type: &str, action: &str, count: i64) {
+/// Inserts `count` entries of one type and action without the relay: one for each second before 12:00 UTC.
+async fn insert_entries(fixture: &DbFixture, account: AccountId, entity_type: &str, action: &str, count: i64) {
     fixture
         .sql(&format!(
             "INSERT INTO audit_logs (account_id, id, action, entity_type, created_at)
@@ -35,7 +35,7 @@ async fn written(fixture: &DbFixture, account: AccountId, entity_type: &str, act
 }
 
 #[tokio::test]
-async fn an_entry_is_read_as_it_was_written() {
+async fn audit_entry_is_read_as_written() {
     let fixture = DbFixture::new().await;
     let entity = id();
     fixture
@@ -61,13 +61,13 @@ async fn an_entry_is_read_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn pages_hold_every_entry_once_newest_first() {
+async fn audit_pages_hold_every_entry_once_newest_first() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
-    written(&fixture, fixture.account, "campaign", "create", 25).await;
-    // The same moments again: the id decides.
-    written(&fixture, fixture.account, "campaign", "delete", 25).await;
-    written(&fixture, other, "campaign", "create", 3).await;
+    let other_account = fixture.another_account().await;
+    insert_entries(&fixture, fixture.account, "campaign", "create", 25).await;
+    // The same times again: the id decides the order.
+    insert_entries(&fixture, fixture.account, "campaign", "delete", 25).await;
+    insert_entries(&fixture, other_account, "campaign", "create", 3).await;
     let mut seen = Vec::new();
     for number in 1..=6 {
         let page = read(&fixture, fixture.account, &AuditFilter::default(), number, 10).await;
@@ -80,19 +80,19 @@ async fn pages_hold_every_entry_once_newest_first() {
     assert!(seen.is_sorted_by(|newer, older| newer > older), "{seen:?}");
     let far = read(&fixture, fixture.account, &AuditFilter::default(), i64::MAX, 100).await;
     assert_eq!((far.data.len(), far.total), (0, 50));
-    assert_eq!(all(&fixture, other).await.total, 3);
+    assert_eq!(all(&fixture, other_account).await.total, 3);
     assert_eq!(all(&fixture, id().into()).await.total, 0);
 }
 
 #[tokio::test]
-async fn filters_narrow_the_page_and_the_total() {
+async fn audit_filters_apply_to_page_and_total() {
     let fixture = DbFixture::new().await;
     for (entity_type, action, count) in [
         ("campaign", "create", 4),
         ("campaign", "delete", 3),
         ("message_template", "delete", 2),
     ] {
-        written(&fixture, fixture.account, entity_type, action, count).await;
+        insert_entries(&fixture, fixture.account, entity_type, action, count).await;
     }
     for (filter, total) in [
         (only(None, None), 9),
@@ -110,18 +110,18 @@ async fn filters_narrow_the_page_and_the_total() {
                 filter
                     .entity_type
                     .as_ref()
-                    .is_none_or(|wanted| *wanted == entry.entity_type)
+                    .is_none_or(|expected| *expected == entry.entity_type)
             );
-            assert!(filter.action.as_ref().is_none_or(|wanted| *wanted == entry.action));
+            assert!(filter.action.as_ref().is_none_or(|expected| *expected == entry.action));
         }
     }
 }
 
 #[tokio::test]
-async fn a_large_total_is_the_kept_count_and_a_small_one_is_counted() {
+async fn audit_total_is_stored_if_large_and_counted_if_small() {
     let fixture = DbFixture::new().await;
-    written(&fixture, fixture.account, "campaign", "create", 5).await;
-    let keep = async |n: i64| {
+    insert_entries(&fixture, fixture.account, "campaign", "create", 5).await;
+    let store_count = async |n: i64| {
         fixture
             .sql(&format!(
                 "INSERT INTO audit_counts VALUES ('{0}', 'campaign', 'create', {n}), ('{0}', 'api_key', 'create', 7)
@@ -130,7 +130,7 @@ async fn a_large_total_is_the_kept_count_and_a_small_one_is_counted() {
             ))
             .await;
     };
-    keep(99_999).await;
+    store_count(99_999).await;
     assert_eq!(
         read(&fixture, fixture.account, &only(Some("campaign"), None), 1, 10)
             .await
@@ -139,7 +139,7 @@ async fn a_large_total_is_the_kept_count_and_a_small_one_is_counted() {
     );
     // Both sorts together are over the border.
     assert_eq!(all(&fixture, fixture.account).await.total, 100_006);
-    keep(100_000).await;
+    store_count(100_000).await;
     assert_eq!(
         read(&fixture, fixture.account, &only(Some("campaign"), None), 1, 10)
             .await
@@ -155,20 +155,20 @@ async fn a_large_total_is_the_kept_count_and_a_small_one_is_counted() {
 }
 
 #[tokio::test]
-async fn a_reader_carries_out_what_its_own_account_left_waiting() {
+async fn audit_read_relays_pending_events_of_its_account() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     for round in 1..=20 {
         let entity = id();
-        fixture.leave(fixture.account, &[event(entity)]).await;
-        fixture.leave(other, &[event(id())]).await;
+        fixture.append_events(fixture.account, &[event(entity)]).await;
+        fixture.append_events(other_account, &[event(id())]).await;
         let page = all(&fixture, fixture.account).await;
         assert_eq!((page.total, page.data[0].entity_id), (round, Some(entity)));
     }
     assert_eq!(
         fixture.number("SELECT count(*) FROM outbox_events").await,
         20,
-        "the other's are left alone"
+        "the events of the other account remain"
     );
     // More than a transaction takes.
     fixture
@@ -183,15 +183,15 @@ async fn a_reader_carries_out_what_its_own_account_left_waiting() {
 }
 
 #[tokio::test]
-async fn a_reader_waits_for_whoever_holds_its_events_and_not_for_ever() {
+async fn audit_read_waits_a_bounded_time_for_locked_events() {
     let fixture = DbFixture::new().await;
-    fixture.leave(fixture.account, &[event(id())]).await;
-    // Somebody has taken the event out and has not come to an end.
+    fixture.append_events(fixture.account, &[event(id())]).await;
+    // Another transaction has deleted the event and has not committed.
     fixture.sql("BEGIN; DELETE FROM outbox_events").await;
     let began = Instant::now();
     let page = all(&fixture, fixture.account).await;
     let waited = began.elapsed();
-    assert_eq!(page.total, 0, "what is there is answered");
+    assert_eq!(page.total, 0, "the page holds the committed entries");
     assert!(
         waited > Duration::from_millis(800) && waited < Duration::from_secs(30),
         "{waited:?}"
@@ -199,7 +199,7 @@ async fn a_reader_waits_for_whoever_holds_its_events_and_not_for_ever() {
     fixture.sql("ROLLBACK").await;
     assert_eq!(all(&fixture, fixture.account).await.total, 1);
 
-    fixture.leave(fixture.account, &[event(id())]).await;
+    fixture.append_events(fixture.account, &[event(id())]).await;
     fixture.sql("BEGIN; DELETE FROM outbox_events").await;
     let store = fixture.audit();
     let account = fixture.account;
@@ -220,14 +220,14 @@ async fn a_reader_waits_for_whoever_holds_its_events_and_not_for_ever() {
     assert_eq!(
         reader.await.unwrap().unwrap().total,
         2,
-        "the reader saw what it waited for"
+        "the page holds the entry that it waited for"
     );
 }
 
 #[tokio::test]
-async fn a_log_that_is_locked_or_gone_is_a_fault_and_no_empty_page() {
+async fn audit_log_locked_or_missing_is_an_error() {
     let fixture = DbFixture::new().await;
-    fixture.leave(fixture.account, &[event(id())]).await;
+    fixture.append_events(fixture.account, &[event(id())]).await;
     fixture.sql("BEGIN; LOCK TABLE audit_logs").await;
     let page = PageQuery::new(None, None, 50, 100);
     let locked = fixture
@@ -238,11 +238,11 @@ async fn a_log_that_is_locked_or_gone_is_a_fault_and_no_empty_page() {
     fixture
         .sql("ROLLBACK; ALTER TABLE audit_logs RENAME TO elsewhere")
         .await;
-    let gone = fixture
+    let missing = fixture
         .audit()
         .page(fixture.account, &AuditFilter::default(), page)
         .await;
-    assert!(matches!(gone, Err(StoreError::Failed(_))), "{gone:?}");
+    assert!(matches!(missing, Err(StoreError::Failed(_))), "{missing:?}");
     fixture.sql("ALTER TABLE elsewhere RENAME TO audit_logs").await;
     assert_eq!(all(&fixture, fixture.account).await.total, 1);
 }
@@ -263,11 +263,11 @@ async fn blocks(fixture: &DbFixture, query: &str) -> (String, i64) {
 }
 
 #[tokio::test]
-async fn the_indexes_carry_keys_filters_and_waiting_events() {
+async fn audit_queries_use_index_only_scans() {
     let fixture = DbFixture::new().await;
     let account = fixture.account;
-    written(&fixture, account, "campaign", "create", 20_000).await;
-    written(&fixture, account, "message_template", "delete", 10).await;
+    insert_entries(&fixture, account, "campaign", "create", 20_000).await;
+    insert_entries(&fixture, account, "message_template", "delete", 10).await;
     fixture
         .sql(&format!(
             "INSERT INTO outbox_events (account_id, payload)

@@ -58,7 +58,7 @@ pub(crate) fn attempt(fixture: &DbFixture, account: AccountId) -> Subscription {
     }
 }
 
-fn to(subscription: Subscription) -> Change {
+fn change_to(subscription: Subscription) -> Change {
     Change::of(subscription)
 }
 
@@ -73,7 +73,7 @@ fn completed(attempt: &Subscription, gateway_id: &str) -> Change {
     Change {
         account_plan: Some("growth".into()),
         events: vec![event(after.id.0)],
-        ..to(after)
+        ..change_to(after)
     }
 }
 
@@ -113,9 +113,9 @@ async fn plan(fixture: &DbFixture, account: AccountId) -> String {
 }
 
 #[tokio::test]
-async fn of_many_attempts_at_once_one_has_the_place() {
+async fn subscription_attempts_in_parallel_reserve_once() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     let store = store(&fixture);
     let attempts: Vec<Subscription> = (0..20).map(|_| attempt(&fixture, fixture.account)).collect();
     let reserved = join_all(attempts.iter().map(|attempt| store.reserve(attempt))).await;
@@ -131,7 +131,7 @@ async fn of_many_attempts_at_once_one_has_the_place() {
         (1, 1)
     );
     assert_eq!(
-        store.reserve(&attempt(&fixture, other)).await.unwrap(),
+        store.reserve(&attempt(&fixture, other_account)).await.unwrap(),
         ReserveOutcome::Done
     );
     // An attempt is no subscription to anybody.
@@ -140,37 +140,37 @@ async fn of_many_attempts_at_once_one_has_the_place() {
 }
 
 #[tokio::test]
-async fn what_is_written_is_read_back_with_all_that_commits_with_it() {
+async fn subscription_change_is_stored_with_plan_and_events() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     let row = subscribed(&fixture, fixture.account, "sub_1").await;
-    let mut wanted = completed(&row, "sub_1").subscription;
-    wanted.version = 1;
-    assert_eq!(row, wanted);
+    let mut expected = completed(&row, "sub_1").subscription;
+    expected.version = 1;
+    assert_eq!(row, expected);
     let overview = store(&fixture).overview(fixture.account).await.unwrap();
     assert_eq!(
         (overview.subscription, overview.account_plan.as_str()),
         (Some(row.clone()), "growth")
     );
-    assert_eq!(fixture.relay().await, 1, "its audit entry");
+    assert_eq!(fixture.relay().await, 1, "the audit entry of the change");
     assert_eq!(
         events(&fixture).owner("sub_1").await.unwrap(),
         Some((fixture.account, row.id))
     );
     assert_eq!(events(&fixture).owner("sub_2").await.unwrap(), None);
-    // The other account sees and changes none of it.
-    assert_eq!(store(&fixture).find(other, row.id).await.unwrap(), None);
-    assert_eq!(store(&fixture).facts(other, row.id, None).await.unwrap(), None);
+    // The other account can neither read nor change it.
+    assert_eq!(store(&fixture).find(other_account, row.id).await.unwrap(), None);
+    assert_eq!(store(&fixture).facts(other_account, row.id, None).await.unwrap(), None);
     let foreign = Subscription {
-        account_id: other,
+        account_id: other_account,
         ..row.clone()
     };
     assert_eq!(
-        store(&fixture).write(&to(foreign)).await.unwrap(),
+        store(&fixture).write(&change_to(foreign)).await.unwrap(),
         ChangeOutcome::Missing
     );
-    assert_eq!(plan(&fixture, other).await, "free");
-    let mut theirs = GatewayPayment {
+    assert_eq!(plan(&fixture, other_account).await, "free");
+    let mut gateway_payment = GatewayPayment {
         id: "pay_1".into(),
         subscription: Some("sub_1".into()),
         customer: Some("cus_sub_1".into()),
@@ -182,24 +182,24 @@ async fn what_is_written_is_read_back_with_all_that_commits_with_it() {
         due_date: None,
     };
     for subscription in [Some("sub_1".to_owned()), None] {
-        theirs.subscription = subscription;
-        assert!(store(&fixture).owns(fixture.account, &theirs).await.unwrap());
-        assert!(!store(&fixture).owns(other, &theirs).await.unwrap());
+        gateway_payment.subscription = subscription;
+        assert!(store(&fixture).owns(fixture.account, &gateway_payment).await.unwrap());
+        assert!(!store(&fixture).owns(other_account, &gateway_payment).await.unwrap());
     }
-    theirs.subscription = Some("sub_9".into());
-    assert!(!store(&fixture).owns(fixture.account, &theirs).await.unwrap());
+    gateway_payment.subscription = Some("sub_9".into());
+    assert!(!store(&fixture).owns(fixture.account, &gateway_payment).await.unwrap());
     let change = Change {
         payment: Some(payment(&row, "pay_1", NOW)),
-        ..to(row.clone())
+        ..change_to(row.clone())
     };
     store(&fixture).write(&change).await.unwrap();
-    (theirs.subscription, theirs.customer) = (None, None);
-    assert!(store(&fixture).owns(fixture.account, &theirs).await.unwrap());
-    assert!(!store(&fixture).owns(other, &theirs).await.unwrap());
+    (gateway_payment.subscription, gateway_payment.customer) = (None, None);
+    assert!(store(&fixture).owns(fixture.account, &gateway_payment).await.unwrap());
+    assert!(!store(&fixture).owns(other_account, &gateway_payment).await.unwrap());
 }
 
 #[tokio::test]
-async fn a_decision_is_good_for_one_version() {
+async fn subscription_write_requires_the_read_version() {
     let fixture = DbFixture::new().await;
     let store = store(&fixture);
     let row = subscribed(&fixture, fixture.account, "sub_1").await;
@@ -208,7 +208,7 @@ async fn a_decision_is_good_for_one_version() {
         after.plan = format!("plan {number}");
         let change = Change {
             events: vec![event(id())],
-            ..to(after)
+            ..change_to(after)
         };
         let store = store.clone();
         async move { store.write(&change).await.unwrap() }
@@ -229,17 +229,17 @@ async fn a_decision_is_good_for_one_version() {
         7
     );
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 2);
-    assert!(!store.remove(&row).await.unwrap(), "a subscription is no attempt");
+    assert!(!store.remove(&row).await.unwrap(), "only an attempt can be removed");
 }
 
 #[tokio::test]
-async fn an_ended_subscription_cannot_live_again_beside_a_live_one() {
+async fn ended_subscription_cannot_revive_beside_a_live_one() {
     let fixture = DbFixture::new().await;
     let store = store(&fixture);
     let first = subscribed(&fixture, fixture.account, "sub_1").await;
     let mut ended = first.clone();
     ended.status = SubscriptionStatus::Cancelled;
-    store.write(&to(ended)).await.unwrap();
+    store.write(&change_to(ended)).await.unwrap();
     assert!(
         !store
             .facts(fixture.account, first.id, None)
@@ -261,15 +261,15 @@ async fn an_ended_subscription_cannot_live_again_beside_a_live_one() {
         .unwrap()
         .unwrap();
     assert!(facts.other_live && facts.payment.is_none());
-    let other = SubscriptionState {
+    let live_state = SubscriptionState {
         plan: second.plan.clone(),
         status: second.status,
         current_period_end: second.current_period_end,
     };
-    assert_eq!(facts.others, [other]);
-    let mut again = facts.subscription;
-    again.status = SubscriptionStatus::Active;
-    assert_eq!(store.write(&to(again)).await.unwrap(), ChangeOutcome::Stale);
+    assert_eq!(facts.others, [live_state]);
+    let mut revived = facts.subscription;
+    revived.status = SubscriptionStatus::Active;
+    assert_eq!(store.write(&change_to(revived)).await.unwrap(), ChangeOutcome::Stale);
     assert_eq!(
         store.overview(fixture.account).await.unwrap().subscription,
         Some(second)
@@ -277,7 +277,7 @@ async fn an_ended_subscription_cannot_live_again_beside_a_live_one() {
 }
 
 #[tokio::test]
-async fn an_attempt_can_be_taken_back_once() {
+async fn subscription_attempt_is_removed_once() {
     let fixture = DbFixture::new().await;
     let store = store(&fixture);
     let attempt = attempt(&fixture, fixture.account);
@@ -291,14 +291,14 @@ async fn an_attempt_can_be_taken_back_once() {
 }
 
 #[tokio::test]
-async fn usage_is_counted_where_the_change_is_written() {
+async fn plan_change_checks_usage_in_its_transaction() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     let account = fixture.account;
     fixture
         .sql(&format!(
             "INSERT INTO contact_counts (account_id, day, contacts) VALUES
-               ('{account}', '2026-01-01', 4), ('{account}', '2026-01-02', 2), ('{other}', '2026-01-01', 3);
+               ('{account}', '2026-01-01', 4), ('{account}', '2026-01-02', 2), ('{other_account}', '2026-01-01', 3);
              INSERT INTO message_usage_slots (account_id, month, sent, reserved) VALUES
                ('{account}', date_trunc('month', now() AT TIME ZONE 'UTC')::date, 42, 7), ('{account}', '2020-01-01', 9, 0);
              INSERT INTO message_rollups (account_id, bucket_minutes, bucket_start, sent, delivered, read, failed,
@@ -321,7 +321,7 @@ async fn usage_is_counted_where_the_change_is_written() {
     };
     let mut change = Change {
         limits: Some(within(5)),
-        ..to(row.clone())
+        ..change_to(row.clone())
     };
     change.subscription.plan = "starter".into();
     let ChangeOutcome::Exceeds(errors) = store(&fixture).write(&change).await.unwrap() else {
@@ -334,9 +334,9 @@ async fn usage_is_counted_where_the_change_is_written() {
 }
 
 #[tokio::test]
-async fn a_payment_has_one_row_and_keeps_its_place() {
+async fn payment_updates_one_row_and_keeps_its_order() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     let mut row = subscribed(&fixture, fixture.account, "sub_1").await;
     for (number, gateway_id) in ["pay_1", "pay_2", "pay_1"].into_iter().enumerate() {
         let at = NOW + Duration::hours(i64::try_from(number).unwrap());
@@ -344,7 +344,7 @@ async fn a_payment_has_one_row_and_keeps_its_place() {
         payment.status = format!("STATUS {number}");
         let change = Change {
             payment: Some(payment),
-            ..to(row.clone())
+            ..change_to(row.clone())
         };
         assert_eq!(store(&fixture).write(&change).await.unwrap(), ChangeOutcome::Done);
         row.version += 1;
@@ -353,13 +353,13 @@ async fn a_payment_has_one_row_and_keeps_its_place() {
         .history(fixture.account, PageQuery::new(None, None, 20, 100))
         .await
         .unwrap();
-    let shown: Vec<_> = all
+    let listed: Vec<_> = all
         .data
         .iter()
         .map(|row| (row.gateway_payment_id.as_str(), row.status.as_str()))
         .collect();
     assert_eq!(
-        (shown, all.total),
+        (listed, all.total),
         (vec![("pay_2", "STATUS 1"), ("pay_1", "STATUS 2")], 2)
     );
     assert_eq!(all.data[1].created_at, NOW);
@@ -373,7 +373,7 @@ async fn a_payment_has_one_row_and_keeps_its_place() {
     );
     assert_eq!(
         store(&fixture)
-            .history(other, PageQuery::new(None, None, 20, 100))
+            .history(other_account, PageQuery::new(None, None, 20, 100))
             .await
             .unwrap()
             .total,
@@ -400,22 +400,26 @@ async fn record(events: &PgGatewayEvents, event: &GatewayEvent) -> RecordOutcome
 }
 
 #[tokio::test]
-async fn who_keeps_an_event_may_have_it_at_once() {
+async fn gateway_event_is_claimed_by_its_recorder() {
     let fixture = DbFixture::new().await;
     let events = events(&fixture);
-    let keep = async |name: &str, subject: &str| {
+    let record_with_lease = async |name: &str, subject: &str| {
         let event = gateway_event("PAYMENT_CONFIRMED", name, subject);
         events.record(id().into(), &event, NOW, LEASE).await.unwrap()
     };
-    assert_eq!(keep("evt_1", "sub_1").await, RecordOutcome::Claimed);
-    assert_eq!(keep("evt_1", "sub_1").await, RecordOutcome::Known);
+    assert_eq!(record_with_lease("evt_1", "sub_1").await, RecordOutcome::Claimed);
+    assert_eq!(record_with_lease("evt_1", "sub_1").await, RecordOutcome::Known);
     assert_eq!(
-        keep("evt_2", "sub_1").await,
+        record_with_lease("evt_2", "sub_1").await,
         RecordOutcome::Stored,
-        "it stands behind the first"
+        "an earlier event of the subscription is unfinished"
     );
-    assert_eq!(keep("evt_3", "sub_2").await, RecordOutcome::Claimed);
-    assert_eq!(events.claim(None, LEASE).await.unwrap(), None, "nobody else gets them");
+    assert_eq!(record_with_lease("evt_3", "sub_2").await, RecordOutcome::Claimed);
+    assert_eq!(
+        events.claim(None, LEASE).await.unwrap(),
+        None,
+        "the recorder holds the leases"
+    );
     fixture
         .sql("UPDATE gateway_events SET due_at = now() WHERE key = 'id:evt_1'")
         .await;
@@ -424,49 +428,63 @@ async fn who_keeps_an_event_may_have_it_at_once() {
 }
 
 #[tokio::test]
-async fn an_event_is_kept_once_and_taken_in_the_order_of_its_subject() {
+async fn gateway_events_are_stored_once_and_claimed_in_order() {
     let fixture = DbFixture::new().await;
     let events = events(&fixture);
     let names = ["evt_1", "evt_2", "evt_3"];
-    let tries = names.iter().flat_map(|name| {
+    let attempts = names.iter().flat_map(|name| {
         let events = &events;
         (0..5).map(move |_| async move {
             let event = gateway_event("PAYMENT_CONFIRMED", name, "sub_0");
             record(events, &event).await
         })
     });
-    let kept = join_all(tries).await;
-    assert_eq!(kept.iter().filter(|kept| **kept != RecordOutcome::Known).count(), 3);
+    let outcomes = join_all(attempts).await;
+    assert_eq!(
+        outcomes
+            .iter()
+            .filter(|outcome| **outcome != RecordOutcome::Known)
+            .count(),
+        3
+    );
     for (subject, name) in [("sub_1", "a"), ("sub_2", "b"), ("sub_1", "c")] {
         assert!(record(&events, &gateway_event("PAYMENT_CONFIRMED", name, subject)).await != RecordOutcome::Known);
     }
-    let odd = gateway_event("PAYMENT_REFUNDED", "odd", "sub_1");
-    assert_eq!(record(&events, &odd).await, RecordOutcome::Stored);
+    let refund = gateway_event("PAYMENT_REFUNDED", "odd", "sub_1");
+    assert_eq!(record(&events, &refund).await, RecordOutcome::Stored);
     let claim = |subject: &str| events.claim(Some(subject.to_owned()), LEASE);
     let first = claim("sub_1").await.unwrap().unwrap();
     assert_eq!(first.data, gateway_event("PAYMENT_CONFIRMED", "a", "sub_1").data);
-    assert_eq!(claim("sub_1").await.unwrap(), None, "the next one waits for the first");
-    let other = claim("sub_2").await.unwrap().unwrap();
-    events.defer(other.id, Duration::hours(1)).await.unwrap();
+    assert_eq!(
+        claim("sub_1").await.unwrap(),
+        None,
+        "the second event waits for the first"
+    );
+    let deferred = claim("sub_2").await.unwrap().unwrap();
+    events.defer(deferred.id, Duration::hours(1)).await.unwrap();
     assert_eq!(claim("sub_2").await.unwrap(), None);
     events.finish(first.id).await.unwrap();
     let next = claim("sub_1").await.unwrap().unwrap();
     events.defer(next.id, Duration::ZERO).await.unwrap();
-    let again = claim("sub_1").await.unwrap().unwrap();
-    assert_eq!((again.id, again.attempts), (next.id, 1));
-    events.finish(again.id).await.unwrap();
-    assert_eq!(claim("sub_1").await.unwrap(), None, "what is no news is not taken");
-    let any = events.claim(None, LEASE).await.unwrap().unwrap();
-    assert_eq!(any.subject, "sub_0");
-    // Only what is over with is forgotten, and not before its time.
-    assert_eq!(events.forget(Duration::hours(1), 100).await.unwrap(), 0);
-    assert_eq!(events.forget(Duration::ZERO, 2).await.unwrap(), 2);
-    assert_eq!(events.forget(Duration::ZERO, 100).await.unwrap(), 1);
+    let reclaimed = claim("sub_1").await.unwrap().unwrap();
+    assert_eq!((reclaimed.id, reclaimed.attempts), (next.id, 1));
+    events.finish(reclaimed.id).await.unwrap();
+    assert_eq!(
+        claim("sub_1").await.unwrap(),
+        None,
+        "an event without an effect is not claimed"
+    );
+    let unrestricted = events.claim(None, LEASE).await.unwrap().unwrap();
+    assert_eq!(unrestricted.subject, "sub_0");
+    // The purge deletes only finished events that are older than the retention.
+    assert_eq!(events.purge(Duration::hours(1), 100).await.unwrap(), 0);
+    assert_eq!(events.purge(Duration::ZERO, 2).await.unwrap(), 2);
+    assert_eq!(events.purge(Duration::ZERO, 100).await.unwrap(), 1);
     assert_eq!(fixture.number("SELECT count(*) FROM gateway_events").await, 4);
 }
 
 #[tokio::test]
-async fn what_came_before_its_subscription_is_due_with_it() {
+async fn gateway_event_is_due_once_its_subscription_exists() {
     let fixture = DbFixture::new().await;
     let events = events(&fixture);
     let mut early = Vec::new();
@@ -479,11 +497,15 @@ async fn what_came_before_its_subscription_is_due_with_it() {
     subscribed(&fixture, fixture.account, "sub_1").await;
     let due = events.claim(None, LEASE).await.unwrap();
     assert_eq!(due.map(|event| event.id), Some(early[0]));
-    assert_eq!(events.claim(None, LEASE).await.unwrap(), None, "the other one's waits");
+    assert_eq!(
+        events.claim(None, LEASE).await.unwrap(),
+        None,
+        "the event of `sub_2` waits"
+    );
 }
 
 #[tokio::test]
-async fn what_is_due_is_taken_by_one() {
+async fn billing_work_that_is_due_is_claimed_once() {
     let fixture = DbFixture::new().await;
     let work = PgBillingWork::new(fixture.owner.clone());
     let row = subscribed(&fixture, fixture.account, "sub_1").await;
@@ -499,7 +521,7 @@ async fn what_is_due_is_taken_by_one() {
         until: OffsetDateTime::now_utc() + Duration::days(1),
         check_at: NOW,
     });
-    store(&fixture).write(&to(after)).await.unwrap();
+    store(&fixture).write(&change_to(after)).await.unwrap();
     let claims = join_all((0..4).map(|_| work.claim_intent(LEASE))).await;
     assert_eq!(claims.iter().filter(|claim| *claim.as_ref().unwrap() == due).count(), 1);
     // A server of the version before writes no time of its own: the end of the lease counts.
@@ -513,7 +535,7 @@ async fn what_is_due_is_taken_by_one() {
     assert_eq!(work.next_lapse().await.unwrap(), None);
     let mut ended = store(&fixture).find(fixture.account, row.id).await.unwrap().unwrap();
     (ended.status, ended.pending) = (SubscriptionStatus::Cancelled, None);
-    store(&fixture).write(&to(ended)).await.unwrap();
+    store(&fixture).write(&change_to(ended)).await.unwrap();
     assert_eq!(work.next_lapse().await.unwrap(), due);
     // What is paid is not over, and what is noted is done with.
     fixture
@@ -527,7 +549,7 @@ async fn what_is_due_is_taken_by_one() {
 }
 
 #[tokio::test]
-async fn a_tenant_changes_nothing_of_its_account_but_the_plan() {
+async fn tenant_role_updates_only_the_plan_of_its_account() {
     let fixture = DbFixture::new().await;
     let client = fixture.db.client().await;
     client.batch_execute("SET ROLE recado_tenant").await.unwrap();

@@ -16,17 +16,17 @@ use uuid::Uuid;
 use crate::billing::{payment, store, subscribed};
 use crate::support::{DbFixture, LEASE, NOW, event, id};
 
-struct Stopped;
+struct FixedClock;
 
-impl Clock for Stopped {
+impl Clock for FixedClock {
     fn now(&self) -> OffsetDateTime {
         NOW
     }
 }
 
-struct Growing;
+struct SequentialIds;
 
-impl Ids for Growing {
+impl Ids for SequentialIds {
     fn next(&self) -> Uuid {
         id()
     }
@@ -35,7 +35,7 @@ impl Ids for Growing {
 fn service(fixture: &DbFixture) -> GatewayEvents {
     let events = Arc::new(PgGatewayEvents::new(fixture.owner.clone()));
     let store = Arc::new(PgSubscriptions::new(fixture.tenants.clone()));
-    GatewayEvents::new(events, store, Arc::new(Stopped), Arc::new(Growing))
+    GatewayEvents::new(events, store, Arc::new(FixedClock), Arc::new(SequentialIds))
 }
 
 fn inactivated(name: &str) -> GatewayEvent {
@@ -51,26 +51,26 @@ fn received(name: &str) -> GatewayEvent {
 
 /// A claims E and stalls; B applies E, and F, which came after it; A goes on.
 #[tokio::test]
-async fn an_event_has_its_effect_once_whoever_still_holds_it() {
+async fn gateway_event_is_applied_once_despite_stalled_workers() {
     let fixture = DbFixture::new().await;
     let (events, service) = (PgGatewayEvents::new(fixture.owner.clone()), service(&fixture));
     let row = subscribed(&fixture, fixture.account, "sub_1").await;
-    service.keep(&inactivated("evt_1"), NOW).await.unwrap();
+    service.record(&inactivated("evt_1"), NOW).await.unwrap();
     let stalled = events.claim(None, Duration::ZERO).await.unwrap().unwrap();
     assert!(service.apply_next().await.unwrap());
     let lapsed = store(&fixture).find(fixture.account, row.id).await.unwrap().unwrap();
     assert_eq!(lapsed.status, SubscriptionStatus::Inactive);
-    // One that finds nothing to change is marked, too: later it might find something.
-    service.keep(&inactivated("evt_2"), NOW).await.unwrap();
+    // An event without an effect is marked, too: applied later, it could have one.
+    service.record(&inactivated("evt_2"), NOW).await.unwrap();
     let idle = events.claim(None, Duration::ZERO).await.unwrap().unwrap();
     assert!(service.apply_next().await.unwrap());
-    service.keep(&received("evt_3"), NOW).await.unwrap();
+    service.record(&received("evt_3"), NOW).await.unwrap();
     assert!(service.apply_next().await.unwrap());
     let paid = store(&fixture).find(fixture.account, row.id).await.unwrap().unwrap();
     assert_eq!(paid.status, SubscriptionStatus::Active);
     let emitted = fixture.number("SELECT count(*) FROM outbox_events").await;
     for event in [&stalled, &idle] {
-        service.apply_kept(Some(event), "sub_1").await.unwrap();
+        service.apply_received(Some(event), "sub_1").await.unwrap();
         let after = store(&fixture).find(fixture.account, row.id).await.unwrap();
         assert_eq!(after, Some(paid.clone()));
     }
@@ -80,39 +80,39 @@ async fn an_event_has_its_effect_once_whoever_still_holds_it() {
     assert_eq!(events.claim(None, LEASE).await.unwrap(), None);
     // The marks go with the events.
     assert_eq!(fixture.number("SELECT count(*) FROM applied_gateway_events").await, 3);
-    assert_eq!(events.forget(Duration::ZERO, 2).await.unwrap(), 2);
+    assert_eq!(events.purge(Duration::ZERO, 2).await.unwrap(), 2);
     assert_eq!(fixture.number("SELECT count(*) FROM applied_gateway_events").await, 1);
 }
 
 #[tokio::test]
-async fn a_change_that_is_not_written_marks_no_event() {
+async fn subscription_write_that_fails_marks_no_event() {
     let fixture = DbFixture::new().await;
     let row = subscribed(&fixture, fixture.account, "sub_1").await;
     let applying = |version: i64, event: Uuid| Change {
         applies: Some(event.into()),
         ..Change::of(Subscription { version, ..row.clone() })
     };
-    let (one, other) = (id(), id());
-    let written = async |change: Change| store(&fixture).write(&change).await.unwrap();
-    assert_eq!(written(applying(row.version + 1, one)).await, ChangeOutcome::Stale);
+    let (first, second) = (id(), id());
+    let write = async |change: Change| store(&fixture).write(&change).await.unwrap();
+    assert_eq!(write(applying(row.version + 1, first)).await, ChangeOutcome::Stale);
     assert_eq!(fixture.number("SELECT count(*) FROM applied_gateway_events").await, 0);
-    assert_eq!(written(applying(row.version, one)).await, ChangeOutcome::Done);
-    assert_eq!(written(applying(row.version + 1, one)).await, ChangeOutcome::Repeated);
+    assert_eq!(write(applying(row.version, first)).await, ChangeOutcome::Done);
+    assert_eq!(write(applying(row.version + 1, first)).await, ChangeOutcome::Repeated);
     store(&fixture)
-        .mark_applied(fixture.account, other.into())
+        .mark_applied(fixture.account, second.into())
         .await
         .unwrap();
     store(&fixture)
-        .mark_applied(fixture.account, other.into())
+        .mark_applied(fixture.account, second.into())
         .await
         .unwrap();
-    assert_eq!(written(applying(row.version + 1, other)).await, ChangeOutcome::Repeated);
-    let kept = store(&fixture).find(fixture.account, row.id).await.unwrap().unwrap();
-    assert_eq!(kept.version, row.version + 1);
+    assert_eq!(write(applying(row.version + 1, second)).await, ChangeOutcome::Repeated);
+    let stored = store(&fixture).find(fixture.account, row.id).await.unwrap().unwrap();
+    assert_eq!(stored.version, row.version + 1);
 }
 
 #[tokio::test]
-async fn a_payment_keeps_the_cycle_that_it_is_for() {
+async fn payment_stores_its_billing_cycle() {
     let fixture = DbFixture::new().await;
     let row = subscribed(&fixture, fixture.account, "sub_1").await;
     let mut written = payment(&row, "pay_1", NOW);
@@ -127,8 +127,8 @@ async fn a_payment_keeps_the_cycle_that_it_is_for() {
         let facts = store(&fixture)
             .facts(fixture.account, row.id, Some("pay_1".into()))
             .await;
-        let kept: Payment = facts.unwrap().unwrap().payment.unwrap();
-        assert_eq!(kept, written);
+        let stored: Payment = facts.unwrap().unwrap().payment.unwrap();
+        assert_eq!(stored, written);
     }
 }
 
@@ -139,10 +139,15 @@ async fn plans(fixture: &DbFixture, account: AccountId) -> String {
 }
 
 #[tokio::test]
-async fn a_grant_is_a_fact_beside_what_is_paid_for() {
+async fn granted_plan_is_independent_of_the_paid_plan() {
     let fixture = DbFixture::new().await;
-    let (account, platform) = (fixture.account, PgAdministration::new(fixture.owner.clone()));
-    let grant = async |plan: &str| platform.set_plan(account, plan, &[event(account.0)]).await.unwrap();
+    let (account, administration) = (fixture.account, PgAdministration::new(fixture.owner.clone()));
+    let grant = async |plan: &str| {
+        administration
+            .set_plan(account, plan, &[event(account.0)])
+            .await
+            .unwrap()
+    };
     assert!(grant("scale").await);
     assert_eq!(plans(&fixture, account).await, "scale scale");
     // A smaller plan that is bought takes nothing from it.
@@ -180,14 +185,14 @@ async fn a_grant_is_a_fact_beside_what_is_paid_for() {
     };
     store(&fixture).write(&changed).await.unwrap();
     assert_eq!(plans(&fixture, account).await, "free -");
-    let other = fixture.another_account().await;
-    assert_eq!(plans(&fixture, other).await, "free -");
+    let other_account = fixture.another_account().await;
+    assert_eq!(plans(&fixture, other_account).await, "free -");
 }
 
 #[tokio::test]
-async fn an_accounts_plan_by_put_is_a_grant() {
+async fn account_plan_set_by_update_is_a_grant() {
     let fixture = DbFixture::new().await;
-    let (account, platform) = (fixture.account, PgAdministration::new(fixture.owner.clone()));
+    let (account, administration) = (fixture.account, PgAdministration::new(fixture.owner.clone()));
     for (plan, stored) in [
         (Some("growth"), "growth growth"),
         (None, "growth growth"),
@@ -197,7 +202,7 @@ async fn an_accounts_plan_by_put_is_a_grant() {
             plan: plan.map(str::to_owned),
             ..AccountChange::default()
         };
-        platform.update(account, &change, None).await.unwrap();
+        administration.update(account, &change, None).await.unwrap();
         assert_eq!(plans(&fixture, account).await, stored);
     }
 }

@@ -33,10 +33,10 @@ fn event() -> Event {
 }
 
 #[tokio::test]
-async fn a_field_is_written_cleared_or_left() {
+async fn brand_update_writes_clears_or_leaves_each_field() {
     let fixture = DbFixture::new().await;
     let store = PgBrand::new(fixture.tenants.clone());
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     assert_eq!(store.find(fixture.account).await.unwrap(), None);
     let first = BrandInput {
         company_name: some("Loja"),
@@ -44,9 +44,9 @@ async fn a_field_is_written_cleared_or_left() {
         website_url: some("https://loja.example"),
         ..BrandInput::default()
     };
-    let made = store.update(fixture.account, &first, NOW, &[event()]).await.unwrap();
+    let created = store.update(fixture.account, &first, NOW, &[event()]).await.unwrap();
     assert_eq!(
-        (made.created_at, made.updated_at, made.last_scraped_at),
+        (created.created_at, created.updated_at, created.last_scraped_at),
         (NOW, NOW, None)
     );
     let later = NOW + Duration::hours(1);
@@ -66,14 +66,17 @@ async fn a_field_is_written_cleared_or_left() {
         (&facts, NOW, later)
     );
     assert_eq!(changed.website_url.as_deref(), Some("https://loja.example"));
-    let empty = store.update(other, &BrandInput::default(), NOW, &[]).await.unwrap();
+    let empty = store
+        .update(other_account, &BrandInput::default(), NOW, &[])
+        .await
+        .unwrap();
     assert_eq!((empty.facts, empty.website_url), (BrandFacts::default(), None));
     assert_eq!(store.find(fixture.account).await.unwrap(), Some(changed));
     assert_eq!(count(&fixture, "outbox_events").await, 2);
 }
 
 #[tokio::test]
-async fn a_reading_takes_the_place_of_all_facts() {
+async fn brand_scrape_replaces_all_facts() {
     let fixture = DbFixture::new().await;
     let store = PgBrand::new(fixture.tenants.clone());
     let scrape = |name: Option<&str>, hours| Scrape {
@@ -85,9 +88,12 @@ async fn a_reading_takes_the_place_of_all_facts() {
         raw_scrape_data: json!({ "hours": hours }),
         scraped_at: NOW + Duration::hours(hours),
     };
-    let made = store.keep(fixture.account, &scrape(Some("Loja"), 0)).await.unwrap();
+    let scraped = store
+        .store_scrape(fixture.account, &scrape(Some("Loja"), 0))
+        .await
+        .unwrap();
     assert_eq!(
-        (made.facts.company_name.as_deref(), made.last_scraped_at),
+        (scraped.facts.company_name.as_deref(), scraped.last_scraped_at),
         (Some("Loja"), Some(NOW))
     );
     let written = BrandInput {
@@ -99,17 +105,17 @@ async fn a_reading_takes_the_place_of_all_facts() {
         (changed.raw_scrape_data, changed.last_scraped_at),
         (Some(json!({ "hours": 0 })), Some(NOW))
     );
-    let again = store.keep(fixture.account, &scrape(None, 2)).await.unwrap();
-    assert_eq!(again.facts, BrandFacts::default());
-    assert_eq!(again.raw_scrape_data, Some(json!({ "hours": 2 })));
+    let rescraped = store.store_scrape(fixture.account, &scrape(None, 2)).await.unwrap();
+    assert_eq!(rescraped.facts, BrandFacts::default());
+    assert_eq!(rescraped.raw_scrape_data, Some(json!({ "hours": 2 })));
     assert_eq!(
-        (again.created_at, again.last_scraped_at),
+        (rescraped.created_at, rescraped.last_scraped_at),
         (NOW, Some(NOW + Duration::hours(2)))
     );
 }
 
 #[tokio::test]
-async fn readings_and_writings_at_once_leave_one_row() {
+async fn brand_updates_in_parallel_write_one_row() {
     let fixture = DbFixture::new().await;
     let store = PgBrand::new(fixture.tenants.clone());
     let (first, second) = (

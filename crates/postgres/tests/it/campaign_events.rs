@@ -10,8 +10,8 @@ use crate::status_updates::status_update;
 use crate::support::{DbFixture, id};
 use crate::webhook_events::endpoint;
 
-/// The webhook events so far, as `type` and `items`; forgets them.
-pub(crate) async fn told(fixture: &DbFixture) -> Vec<(String, Value)> {
+/// Deletes and returns the webhook events in the outbox, as `type` and `items`.
+pub(crate) async fn emitted_events(fixture: &DbFixture) -> Vec<(String, Value)> {
     let rows = fixture
         .client
         .query(
@@ -44,13 +44,13 @@ async fn item(fixture: &DbFixture, send: SendId, status: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_run_tells_of_its_beginning_its_end_and_each_message() {
+async fn campaign_run_emits_start_message_and_finish_events() {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     endpoint(&fixture, fixture.account, "{*}", true).await;
     let (runs, worker) = (fixture.runs(), id());
     let (campaign, run) = fixture.started(worker).await;
-    let start = told(&fixture).await;
+    let start = emitted_events(&fixture).await;
     assert_eq!(
         start,
         [(
@@ -60,8 +60,8 @@ async fn a_run_tells_of_its_beginning_its_end_and_each_message() {
         )]
     );
     let sends = fixture.in_flight(run, worker, 3).await;
-    assert_eq!(told(&fixture).await, []);
-    // The short way and the long one.
+    assert_eq!(emitted_events(&fixture).await, []);
+    // The statement itself writes the first result. The second has a `wa_id`, so the store records it separately.
     let accepted = |message: &str, wa_id: Option<&str>| SendResult::Sent {
         message_id: Some(message.into()),
         wa_id: wa_id.map(Into::into),
@@ -73,26 +73,26 @@ async fn a_run_tells_of_its_beginning_its_end_and_each_message() {
     runs.record_and_start(run, worker, &results, &[]).await.unwrap();
     runs.record_and_start(run, worker, &results, &[]).await.unwrap();
     runs.record(run, &[(sends[2], failed())]).await.unwrap();
-    let mut wanted = vec![];
+    let mut expected = vec![];
     for (send, status) in sends.iter().zip(["sent", "sent", "failed"]) {
-        wanted.push((
+        expected.push((
             format!("message.{status}"),
             json!([item(&fixture, *send, status).await]),
         ));
     }
-    let mut messages = told(&fixture).await;
-    messages.sort_by_key(|(_, items)| wanted.iter().position(|(_, known)| known == items));
-    assert_eq!(messages, wanted);
+    let mut messages = emitted_events(&fixture).await;
+    messages.sort_by_key(|(_, items)| expected.iter().position(|(_, expected_items)| expected_items == items));
+    assert_eq!(messages, expected);
     let read: Vec<StatusUpdate> = [SendStatus::Read, SendStatus::Delivered, SendStatus::Read]
         .map(|status| status_update(None, "m0", status))
         .into();
     fixture.status_updates().apply(fixture.account, &read).await.unwrap();
-    let wanted = json!([item(&fixture, sends[0], "read").await]);
-    assert_eq!(told(&fixture).await, [("message.read".to_owned(), wanted)]);
+    let expected = json!([item(&fixture, sends[0], "read").await]);
+    assert_eq!(emitted_events(&fixture).await, [("message.read".to_owned(), expected)]);
     runs.finish(run).await.unwrap();
     runs.finish(run).await.unwrap();
     assert_eq!(
-        told(&fixture).await,
+        emitted_events(&fixture).await,
         [(
             "campaign.finished".to_owned(),
             json!([{ "id": campaign.id, "name": "Black Friday", "status": "partial", "simulated": false, "total": 3,
@@ -100,21 +100,21 @@ async fn a_run_tells_of_its_beginning_its_end_and_each_message() {
         )]
     );
     runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap();
-    let again = told(&fixture).await;
-    assert_eq!(again.len(), 1);
+    let retried = emitted_events(&fixture).await;
+    assert_eq!(retried.len(), 1);
     assert_eq!(
-        (&again[0].1[0]["trigger"], &again[0].1[0]["recipients"]),
+        (&retried[0].1[0]["trigger"], &retried[0].1[0]["recipients"]),
         (&json!("retry"), &json!(1))
     );
 }
 
 #[tokio::test]
-async fn nothing_is_told_of_a_start_that_is_refused() {
+async fn refused_start_emits_no_events() {
     let fixture = DbFixture::new().await;
     endpoint(&fixture, fixture.account, "{*}", true).await;
     let campaign: Campaign = fixture.stored_draft().await;
     let start = fixture.start_of(&campaign);
     fixture.runs().start(&start, None, crate::support::LEASE).await.unwrap();
     assert_eq!(campaign.status, CampaignStatus::Draft);
-    assert_eq!(told(&fixture).await, []);
+    assert_eq!(emitted_events(&fixture).await, []);
 }

@@ -30,7 +30,7 @@ async fn outbox(fixture: &DbFixture) -> i64 {
 }
 
 #[tokio::test]
-async fn a_campaign_is_stored_as_written() {
+async fn campaign_is_stored_as_written() {
     let fixture = DbFixture::new().await;
     let (segment, folder, account) = (SegmentId(id()), FolderId(id()), fixture.account);
     fixture
@@ -77,16 +77,16 @@ async fn a_campaign_is_stored_as_written() {
 }
 
 #[tokio::test]
-async fn references_to_nothing_are_named() {
+async fn campaign_unknown_references_are_named() {
     let fixture = DbFixture::new().await;
     let tags = PgTags::new(fixture.tenants.clone());
-    let (mine, account) = (TagId(id()), fixture.account);
+    let (own_tag, account) = (TagId(id()), fixture.account);
     let tag = |id| Tag {
         id,
         name: format!("{id}"),
         color: None,
     };
-    tags.insert(account, &tag(mine)).await.unwrap();
+    tags.insert(account, &tag(own_tag)).await.unwrap();
     let foreign = TagId(id());
     tags.insert(fixture.another_account().await, &tag(foreign))
         .await
@@ -100,7 +100,7 @@ async fn references_to_nothing_are_named() {
     };
     let right = Campaign {
         template_id: Some(template),
-        segment_config: config(vec![mine]),
+        segment_config: config(vec![own_tag]),
         ..fixture.draft()
     };
     let none: [String; 0] = [];
@@ -112,7 +112,7 @@ async fn references_to_nothing_are_named() {
         template_id: Some(TemplateId(id())),
         segment_id: Some(SegmentId(id())),
         folder_id: Some(FolderId(id())),
-        segment_config: config(vec![mine, foreign, TagId(id())]),
+        segment_config: config(vec![own_tag, foreign, TagId(id())]),
         ..fixture.draft()
     };
     let paths = [
@@ -137,7 +137,7 @@ async fn references_to_nothing_are_named() {
 }
 
 #[tokio::test]
-async fn lists_sort_with_nothing_last_and_know_the_total() {
+async fn campaign_list_sorts_nulls_last_and_counts_all() {
     let fixture = DbFixture::new().await;
     let folder = FolderId(id());
     fixture
@@ -203,7 +203,7 @@ async fn lists_sort_with_nothing_last_and_know_the_total() {
 }
 
 #[tokio::test]
-async fn writes_are_guarded_by_the_status() {
+async fn campaign_writes_require_the_expected_status() {
     let fixture = DbFixture::new().await;
     let draft = fixture.stored_draft().await;
     let renamed = Campaign {
@@ -239,7 +239,7 @@ async fn writes_are_guarded_by_the_status() {
 
 /// With an event, so that its number tells what was committed.
 async fn update(fixture: &DbFixture, campaign: &Campaign, expected: CampaignStatus) -> WriteOutcome<CampaignStatus> {
-    let seen = fixture.seen(campaign, expected).await;
+    let seen = fixture.expected(campaign, expected).await;
     fixture
         .campaigns()
         .update(campaign, &seen, &[event(id())])
@@ -257,7 +257,7 @@ async fn delete(fixture: &DbFixture, campaign: &Campaign, expected: CampaignStat
 }
 
 #[tokio::test]
-async fn a_deleted_campaign_is_not_there() {
+async fn campaign_deleted_is_not_found() {
     let fixture = DbFixture::new().await;
     let draft = fixture.stored_draft().await;
     assert_eq!(
@@ -284,9 +284,9 @@ async fn a_deleted_campaign_is_not_there() {
 }
 
 /// A run of four sends: the first is sent, the second failed.
-async fn half_done() -> (DbFixture, Campaign, Vec<SendId>) {
+async fn half_finished_run() -> (DbFixture, Campaign, Vec<SendId>) {
     let fixture = DbFixture::new().await;
-    fixture.people(4).await;
+    fixture.add_contacts(4).await;
     let worker = id();
     let (campaign, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 2).await;
@@ -304,8 +304,8 @@ async fn half_done() -> (DbFixture, Campaign, Vec<SendId>) {
 }
 
 #[tokio::test]
-async fn figures_are_zero_before_the_run_and_follow_it() {
-    let (fixture, campaign, _) = half_done().await;
+async fn campaign_stats_are_zero_before_the_run() {
+    let (fixture, campaign, _) = half_finished_run().await;
     let campaigns = fixture.campaigns();
     let draft = fixture.stored_draft().await;
     let before = campaigns.stats(fixture.account, draft.id).await.unwrap();
@@ -326,8 +326,8 @@ async fn figures_are_zero_before_the_run_and_follow_it() {
 }
 
 #[tokio::test]
-async fn sends_are_listed_with_their_people_the_unsent_last() {
-    let (fixture, campaign, sends) = half_done().await;
+async fn campaign_sends_are_listed_with_contacts_unsent_last() {
+    let (fixture, campaign, sends) = half_finished_run().await;
     let page = async |account, id, number| {
         let page = PageQuery::new(Some(number), Some(3), 20, 100);
         fixture.campaigns().sends(account, id, page).await.unwrap()
@@ -359,9 +359,9 @@ async fn sends_are_listed_with_their_people_the_unsent_last() {
 }
 
 #[tokio::test]
-async fn a_cancel_ends_the_run_and_gives_back_what_never_left() {
+async fn campaign_cancel_ends_the_run_and_releases_quota() {
     let fixture = DbFixture::new().await;
-    fixture.people(10).await;
+    fixture.add_contacts(10).await;
     let worker = id();
     let (campaign, run) = fixture.started(worker).await;
     assert_eq!(fixture.usage().await, "0/10");
@@ -383,7 +383,7 @@ async fn a_cancel_ends_the_run_and_gives_back_what_never_left() {
         .campaigns()
         .update(
             &cancelled,
-            &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+            &fixture.expected(&cancelled, CampaignStatus::Sending).await,
             &[],
         )
         .await
@@ -409,8 +409,8 @@ async fn a_cancel_ends_the_run_and_gives_back_what_never_left() {
 
 /// Where there are counters nobody looks at the sends, of which there may be millions: here, looking at one is an error.
 #[tokio::test]
-async fn only_sends_without_counters_are_counted() {
-    let (fixture, campaign, _) = half_done().await;
+async fn campaign_stats_count_sends_only_without_counters() {
+    let (fixture, campaign, _) = half_finished_run().await;
     let looked_at = "CREATE POLICY looked_at ON campaign_sends AS RESTRICTIVE USING (1 / (id IS NULL)::int = 1)";
     fixture.sql(looked_at).await;
     let counted = fixture.campaigns().stats(fixture.account, campaign.id).await.unwrap();
@@ -423,9 +423,11 @@ async fn only_sends_without_counters_are_counted() {
 
 /// The row is held, so that both writers have read it before the first of them writes.
 #[tokio::test]
-async fn of_two_changes_decided_on_the_same_campaign_one_is_written() {
+async fn campaign_updates_of_one_version_are_written_once() {
     let fixture = DbFixture::new().await;
-    let seen = fixture.seen(&fixture.stored_draft().await, CampaignStatus::Draft).await;
+    let seen = fixture
+        .expected(&fixture.stored_draft().await, CampaignStatus::Draft)
+        .await;
     let renamed = Campaign {
         name: "Outro".into(),
         updated_at: seen.updated_at + Duration::MICROSECOND,
@@ -442,14 +444,14 @@ async fn of_two_changes_decided_on_the_same_campaign_one_is_written() {
         .await
         .unwrap();
     let store = fixture.campaigns();
-    let freeing = async {
+    let unlock = async {
         fixture.blocked(2).await;
         holder.batch_execute("COMMIT").await.unwrap();
     };
     let (first, second, ()) = join3(
         store.update(&renamed, &seen, &[]),
         store.update(&narrowed, &seen, &[]),
-        freeing,
+        unlock,
     )
     .await;
     let written = [first.unwrap(), second.unwrap()];
@@ -478,12 +480,12 @@ async fn of_two_changes_decided_on_the_same_campaign_one_is_written() {
 
 /// A run that goes on changes its counters, its queue and its sends, and nothing that a cancel is decided on.
 #[tokio::test]
-async fn a_cancel_loses_no_race_against_the_run_itself() {
+async fn campaign_cancel_succeeds_while_the_run_progresses() {
     let fixture = DbFixture::new().await;
-    fixture.people(4).await;
+    fixture.add_contacts(4).await;
     let worker = id();
     let (campaign, run) = fixture.started(worker).await;
-    let seen = fixture.seen(&campaign, CampaignStatus::Sending).await;
+    let seen = fixture.expected(&campaign, CampaignStatus::Sending).await;
     let sends = fixture.in_flight(run, worker, 4).await;
     let sent = SendResult::Sent {
         message_id: Some("w0".into()),

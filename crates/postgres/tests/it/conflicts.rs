@@ -15,10 +15,10 @@ use time::Duration;
 use crate::support::{DbFixture, NOW, event, id, session};
 use crate::{billing, idempotency};
 
-/// Lets the next two writes of a table lose, one to a deadlock and one to a serialization failure. A sequence counts
-/// them, because nothing takes its steps back. The deadlock speaks German, as with `lc_messages = 'de_DE.UTF-8'`: errors
-/// are recognised by their SQLSTATE.
-async fn contest(fixture: &DbFixture, table: &str) {
+/// Makes the next two writes of a table fail, one with a deadlock and one with a serialization failure. A sequence
+/// counts them, because a rollback does not reset it. The deadlock's message is German, as with
+/// `lc_messages = 'de_DE.UTF-8'`: the stores recognise errors by their SQLSTATE.
+async fn inject_conflicts(fixture: &DbFixture, table: &str) {
     fixture
         .sql(&format!(
             "DROP SEQUENCE IF EXISTS lost_{table} CASCADE;
@@ -37,32 +37,32 @@ async fn contest(fixture: &DbFixture, table: &str) {
         .await;
 }
 
-/// The write was tried a third time, so that it met both.
-async fn assert_lost(fixture: &DbFixture, table: &str) {
-    let tries = fixture.number(&format!("SELECT last_value FROM lost_{table}")).await;
-    assert!(tries >= 3, "{table}: {tries} tries");
+/// Asserts at least three attempts of the write, so that it met both errors.
+async fn assert_conflicts_met(fixture: &DbFixture, table: &str) {
+    let attempts = fixture.number(&format!("SELECT last_value FROM lost_{table}")).await;
+    assert!(attempts >= 3, "{table}: {attempts} attempts");
 }
 
-/// A write of a table that loses twice and is done all the same.
-macro_rules! contested {
+/// Runs a write that fails twice and then succeeds.
+macro_rules! with_conflicts {
     ($fixture:expr, $table:expr, $write:expr) => {{
-        contest(&$fixture, $table).await;
+        inject_conflicts(&$fixture, $table).await;
         let written = $write.await;
-        assert_lost(&$fixture, $table).await;
+        assert_conflicts_met(&$fixture, $table).await;
         written.unwrap_or_else(|error| panic!("{}: {error:?}", $table))
     }};
 }
 
 #[tokio::test]
-async fn the_platforms_writes_are_tried_again() {
+async fn administration_writes_are_retried_after_conflicts() {
     let fixture = DbFixture::new().await;
-    let (platform, account) = (PgAdministration::new(fixture.owner.clone()), fixture.account);
+    let (administration, account) = (PgAdministration::new(fixture.owner.clone()), fixture.account);
     let events = [event(account.0)];
-    let suspended = platform.set_status(account, AccountStatus::Suspended, &events);
-    assert!(contested!(fixture, "accounts", suspended));
-    let planned = platform.set_plan(account, "growth", &events);
-    assert!(contested!(fixture, "outbox_events", planned));
-    let stored = platform.account(account).await.unwrap().unwrap();
+    let suspended = administration.set_status(account, AccountStatus::Suspended, &events);
+    assert!(with_conflicts!(fixture, "accounts", suspended));
+    let planned = administration.set_plan(account, "growth", &events);
+    assert!(with_conflicts!(fixture, "outbox_events", planned));
+    let stored = administration.account(account).await.unwrap().unwrap();
     assert_eq!(
         (stored.status, stored.plan.as_str()),
         (AccountStatus::Suspended, "growth")
@@ -71,20 +71,20 @@ async fn the_platforms_writes_are_tried_again() {
 }
 
 #[tokio::test]
-async fn an_attempt_takes_its_place_and_gives_it_back_all_the_same() {
+async fn subscription_attempt_is_retried_after_conflicts() {
     let fixture = DbFixture::new().await;
     let store = PgSubscriptions::new(fixture.tenants.clone());
     let attempt = billing::attempt(&fixture, fixture.account);
     assert_eq!(
-        contested!(fixture, "subscriptions", store.reserve(&attempt)),
+        with_conflicts!(fixture, "subscriptions", store.reserve(&attempt)),
         ReserveOutcome::Done
     );
-    assert!(contested!(fixture, "subscriptions", store.remove(&attempt)));
+    assert!(with_conflicts!(fixture, "subscriptions", store.remove(&attempt)));
     assert_eq!(store.find(fixture.account, attempt.id).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn a_tenants_single_statements_are_tried_again() {
+async fn tenant_statements_are_retried_after_conflicts() {
     let fixture = DbFixture::new().await;
     let (files, tags, account) = (
         PgFileIds::new(fixture.tenants.clone()),
@@ -96,53 +96,53 @@ async fn a_tenants_single_statements_are_tried_again() {
         id: id(),
         kind: MediaType::Png,
     };
-    let kept = files.keep(account, "n1", &path, "f1", Duration::hours(1));
-    contested!(fixture, "whatsapp_files", kept);
+    let stored = files.store(account, "n1", &path, "f1", Duration::hours(1));
+    with_conflicts!(fixture, "whatsapp_files", stored);
     assert_eq!(files.find(account, "n1", &path).await.unwrap().as_deref(), Some("f1"));
     let tag = Tag {
         id: id().into(),
         name: "VIP".into(),
         color: None,
     };
-    contested!(fixture, "tags", tags.insert(account, &tag));
-    assert!(contested!(fixture, "tags", tags.delete(account, tag.id)));
+    with_conflicts!(fixture, "tags", tags.insert(account, &tag));
+    assert!(with_conflicts!(fixture, "tags", tags.delete(account, tag.id)));
 }
 
 #[tokio::test]
-async fn the_owners_single_statements_are_tried_again() {
+async fn owner_statements_are_retried_after_conflicts() {
     let fixture = DbFixture::new().await;
     let accounts = PgAccounts::new(fixture.owner.clone());
-    contested!(fixture, "users", accounts.record_user(&session(fixture.user)));
+    with_conflicts!(fixture, "users", accounts.record_user(&session(fixture.user)));
     let switched = accounts.switch(fixture.user, fixture.account, NOW);
-    assert!(contested!(fixture, "account_users", switched).is_some());
+    assert!(with_conflicts!(fixture, "account_users", switched).is_some());
 
     let keys = PgIdempotency::new(fixture.owner.clone());
     let claim = idempotency::claim(&fixture, "k");
     assert_eq!(
-        contested!(fixture, "idempotency_keys", keys.claim(&claim, LEASE)),
+        with_conflicts!(fixture, "idempotency_keys", keys.claim(&claim, LEASE)),
         KeyState::Free
     );
-    let kept = idempotency::kept(1);
-    contested!(fixture, "idempotency_keys", keys.finish(&claim, &kept));
-    assert_eq!(keys.claim(&claim, LEASE).await.unwrap(), KeyState::Answered(kept));
+    let response = idempotency::stored_response(1);
+    with_conflicts!(fixture, "idempotency_keys", keys.finish(&claim, &response));
+    assert_eq!(keys.claim(&claim, LEASE).await.unwrap(), KeyState::Answered(response));
 
     let callbacks = PgCallbacks::new(fixture.owner.clone());
     let stored = id().into();
-    contested!(
+    with_conflicts!(
         fixture,
         "whatsapp_callbacks",
         callbacks.store(stored, b"{}", Duration::ZERO)
     );
-    let claimed = contested!(fixture, "whatsapp_callbacks", callbacks.claim(Duration::ZERO));
+    let claimed = with_conflicts!(fixture, "whatsapp_callbacks", callbacks.claim(Duration::ZERO));
     assert_eq!(claimed.unwrap().id, stored);
-    contested!(fixture, "whatsapp_callbacks", callbacks.forget(stored));
+    with_conflicts!(fixture, "whatsapp_callbacks", callbacks.delete(stored));
     assert_eq!(callbacks.claim(Duration::ZERO).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn who_loses_all_the_time_is_told_so() {
+async fn endless_conflicts_return_unavailable() {
     let fixture = DbFixture::new().await;
-    contest(&fixture, "tags").await;
+    inject_conflicts(&fixture, "tags").await;
     fixture.sql("ALTER SEQUENCE lost_tags MAXVALUE 2 CYCLE").await;
     let tag = Tag {
         id: id().into(),

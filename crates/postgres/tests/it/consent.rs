@@ -28,16 +28,17 @@ async fn consent(fixture: &DbFixture, id: ContactId) -> Consent {
     let rest = format!("FROM contacts WHERE id = '{id}'");
     Consent {
         opted_out_at: time(fixture, "opted_out_at", &rest).await,
-        said_at: time(fixture, "consent_at", &rest).await,
+        changed_at: time(fixture, "consent_at", &rest).await,
     }
 }
 
-async fn set(fixture: &DbFixture, id: ContactId, opted_out_at: &str, consent_at: &str) {
-    let set = format!("UPDATE contacts SET opted_out_at = {opted_out_at}, consent_at = {consent_at} WHERE id = '{id}'");
-    fixture.sql(&set).await;
+async fn set_consent(fixture: &DbFixture, id: ContactId, opted_out_at: &str, consent_at: &str) {
+    let statement =
+        format!("UPDATE contacts SET opted_out_at = {opted_out_at}, consent_at = {consent_at} WHERE id = '{id}'");
+    fixture.sql(&statement).await;
 }
 
-fn deciding(opted_out: Option<bool>) -> ContactDraft {
+fn draft_with_consent(opted_out: Option<bool>) -> ContactDraft {
     ContactDraft {
         opted_out,
         ..draft("Ana", Some(PHONE))
@@ -46,23 +47,23 @@ fn deciding(opted_out: Option<bool>) -> ContactDraft {
 
 /// The ways in which an account decides about a contact that is there.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Writer {
     Put,
     Import,
     System,
 }
 
-async fn decide(fixture: &DbFixture, way: Way, contact: ContactId, opted_out: Option<bool>) {
-    let (contacts, account, draft) = (fixture.contacts(), fixture.account, deciding(opted_out));
-    match way {
-        Way::Put => {
+async fn change_consent(fixture: &DbFixture, writer: Writer, contact: ContactId, opted_out: Option<bool>) {
+    let (contacts, account, draft) = (fixture.contacts(), fixture.account, draft_with_consent(opted_out));
+    match writer {
+        Writer::Put => {
             let change = ContactChange {
                 opted_out,
                 ..ContactChange::default()
             };
             update(fixture, contact, &change, NOW).await;
         }
-        Way::Import => {
+        Writer::Import => {
             let mut rows = [row("Ana", PHONE, &[])];
             rows[0].contact.opted_out = opted_out;
             assert_eq!(
@@ -70,7 +71,7 @@ async fn decide(fixture: &DbFixture, way: Way, contact: ContactId, opted_out: Op
                 1
             );
         }
-        Way::System => {
+        Writer::System => {
             let upsert = ContactUpsert {
                 contact: draft,
                 tag_ids: vec![],
@@ -85,42 +86,44 @@ async fn decide(fixture: &DbFixture, way: Way, contact: ContactId, opted_out: Op
 }
 
 #[tokio::test]
-async fn statements_decide_as_the_state_machine_does() {
+async fn consent_statements_match_the_state_machine() {
     let fixture = DbFixture::new().await;
-    let ana = add(&fixture, &deciding(None), &[]).await.id;
+    let ana = add(&fixture, &draft_with_consent(None), &[]).await.id;
     assert_eq!(consent(&fixture, ana).await, Consent::default());
     let times = [
         "NULL",
         "timestamptz '2001-01-01 00:00:00.5Z'",
         "timestamptz '2101-01-01Z'",
     ];
-    let states = times.iter().flat_map(|out| times.iter().map(move |said| (out, said)));
-    let ways = [
-        (Way::Put, Some(true)),
-        (Way::Put, Some(false)),
-        (Way::Put, None),
-        (Way::Import, Some(true)),
-        (Way::Import, None),
-        (Way::System, Some(true)),
-        // Whatever a system says: nobody is opted in by it.
-        (Way::System, Some(false)),
+    let states = times
+        .iter()
+        .flat_map(|out| times.iter().map(move |changed| (out, changed)));
+    let writers = [
+        (Writer::Put, Some(true)),
+        (Writer::Put, Some(false)),
+        (Writer::Put, None),
+        (Writer::Import, Some(true)),
+        (Writer::Import, None),
+        (Writer::System, Some(true)),
+        // An external system cannot opt a contact in.
+        (Writer::System, Some(false)),
     ];
-    for (out, said) in states {
-        for (way, opted_out) in ways {
-            set(&fixture, ana, out, said).await;
+    for (out, changed) in states {
+        for (writer, opted_out) in writers {
+            set_consent(&fixture, ana, out, changed).await;
             let before = consent(&fixture, ana).await;
             let began = now(&fixture).await;
-            decide(&fixture, way, ana, opted_out).await;
+            change_consent(&fixture, writer, ana, opted_out).await;
             let after = consent(&fixture, ana).await;
-            let context = format!("{before:?} {way:?} {opted_out:?}");
-            let decided = opted_out.filter(|out| *out || matches!(way, Way::Put));
+            let context = format!("{before:?} {writer:?} {opted_out:?}");
+            let decided = opted_out.filter(|out| *out || matches!(writer, Writer::Put));
             let Some(decided) = decided else {
                 assert_eq!(after, before, "{context}");
                 continue;
             };
             // What was written down as of now, was, give or take the second that an opt-in is rounded down to.
             let ended = now(&fixture).await;
-            let at = after.said_at.filter(|at| *at <= ended);
+            let at = after.changed_at.filter(|at| *at <= ended);
             assert!(
                 at.is_none_or(|at| at >= began - Duration::SECOND),
                 "{context}: {after:?}"
@@ -131,35 +134,35 @@ async fn statements_decide_as_the_state_machine_does() {
 }
 
 #[tokio::test]
-async fn contact_that_is_created_with_a_decision_has_its_time() {
+async fn contact_created_with_consent_stores_its_time() {
     let fixture = DbFixture::new().await;
     for opted_out in [true, false] {
         let began = now(&fixture).await;
-        let made = add(&fixture, &deciding(Some(opted_out)), &[]).await.id;
-        let made_as = consent(&fixture, made).await;
-        let at = made_as.said_at.unwrap();
+        let created = add(&fixture, &draft_with_consent(Some(opted_out)), &[]).await.id;
+        let stored = consent(&fixture, created).await;
+        let at = stored.changed_at.unwrap();
         assert!(at >= began - Duration::SECOND && at <= now(&fixture).await);
-        assert_eq!(made_as, Consent::default().decided(opted_out, at));
-        fixture.contacts().delete(fixture.account, made, NOW).await.unwrap();
+        assert_eq!(stored, Consent::default().decided(opted_out, at));
+        fixture.contacts().delete(fixture.account, created, NOW).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn refusal_of_the_same_second_is_older_than_the_opt_in_that_takes_it_back() {
+async fn opt_in_wins_over_an_opt_out_of_the_same_second() {
     let fixture = DbFixture::new().await;
-    let ana = add(&fixture, &deciding(None), &[]).await.id;
+    let ana = add(&fixture, &draft_with_consent(None), &[]).await.id;
     let second = "date_trunc('second', now())";
-    set(&fixture, ana, second, second).await;
+    set_consent(&fixture, ana, second, second).await;
     let before = consent(&fixture, ana).await;
-    decide(&fixture, Way::Put, ana, Some(false)).await;
+    change_consent(&fixture, Writer::Put, ana, Some(false)).await;
     let after = consent(&fixture, ana).await;
     assert_eq!(after.opted_out_at, None);
-    assert!(after.said_at > before.said_at);
+    assert!(after.changed_at > before.changed_at);
 }
 
 /// 131050 is reported at least once. An older report is nothing new, and neither is a later one of who is out already.
 #[tokio::test]
-async fn repeated_refusals_of_whatsapp_emit_nothing() {
+async fn repeated_opt_outs_from_whatsapp_emit_one_event() {
     let (fixture, _, sends) = in_flight().await;
     crate::webhook_events::endpoint(&fixture, fixture.account, "{contact.updated}", true).await;
     let stopped = |seconds: i64| StatusUpdate {

@@ -12,18 +12,18 @@ use crate::support::{DbFixture, NOW, id};
 
 const PHONE: &str = "+5511961234567";
 
-fn wide(prefix: &str, count: usize) -> Map<String, Value> {
+fn many_attributes(prefix: &str, count: usize) -> Map<String, Value> {
     (0..count).map(|n| (format!("{prefix}{n}"), json!("x"))).collect()
 }
 
-fn with(attributes: Map<String, Value>) -> ContactDraft {
+fn draft_with(attributes: Map<String, Value>) -> ContactDraft {
     ContactDraft {
         attributes,
         ..draft("Ana", Some(PHONE))
     }
 }
 
-fn line(name: &str, phone: &str, attributes: Map<String, Value>) -> ImportRow {
+fn import_row(name: &str, phone: &str, attributes: Map<String, Value>) -> ImportRow {
     let mut row = row(name, phone, &["new"]);
     row.contact.attributes = attributes;
     row
@@ -40,7 +40,7 @@ async fn import(fixture: &DbFixture, rows: &[ImportRow]) -> BatchOutcome {
 
 async fn merge(fixture: &DbFixture, attributes: Map<String, Value>) -> UpsertOutcome {
     let upsert = ContactUpsert {
-        contact: with(attributes),
+        contact: draft_with(attributes),
         tag_ids: vec![],
         tags: vec!["new".into()],
     };
@@ -52,16 +52,16 @@ async fn merge(fixture: &DbFixture, attributes: Map<String, Value>) -> UpsertOut
 }
 
 #[tokio::test]
-async fn batch_with_a_row_beyond_the_limits_names_it_and_writes_nothing() {
+async fn import_beyond_the_attribute_limit_writes_nothing() {
     let fixture = DbFixture::new().await;
-    let ana = add(&fixture, &with(wide("a", 60)), &[]).await;
+    let ana = add(&fixture, &draft_with(many_attributes("a", 60)), &[]).await;
     let rows = [
-        line("Bia", "+5511961234568", wide("b", 60)),
-        line("Ana S.", PHONE, wide("b", 60)),
+        import_row("Bia", "+5511961234568", many_attributes("b", 60)),
+        import_row("Ana S.", PHONE, many_attributes("b", 60)),
     ];
     let refused = RefusedRow {
         position: 1,
-        attributes: wide("a", 60),
+        attributes: many_attributes("a", 60),
     };
     assert_eq!(import(&fixture, &rows).await, BatchOutcome::Refused(vec![refused]));
     assert_eq!(fixture.number("SELECT count(*) FROM contacts").await, 1);
@@ -74,21 +74,28 @@ async fn batch_with_a_row_beyond_the_limits_names_it_and_writes_nothing() {
     assert_eq!(stored, ana);
     // Up to the limit it fits, and what is there already adds nothing.
     for prefix_and_count in [("b", MAX_ATTRIBUTES - 60), ("a", 60), ("b", 1)] {
-        let rows = [line("Ana S.", PHONE, wide(prefix_and_count.0, prefix_and_count.1))];
+        let rows = [import_row(
+            "Ana S.",
+            PHONE,
+            many_attributes(prefix_and_count.0, prefix_and_count.1),
+        )];
         assert!(
             matches!(import(&fixture, &rows).await, BatchOutcome::Written(_)),
             "{prefix_and_count:?}"
         );
     }
-    assert_eq!(merge(&fixture, wide("c", 1)).await, UpsertOutcome::AttributesExceeded);
+    assert_eq!(
+        merge(&fixture, many_attributes("c", 1)).await,
+        UpsertOutcome::AttributesExceeded
+    );
 }
 
 #[tokio::test]
-async fn contact_that_is_too_large_already_is_merged_but_does_not_grow() {
+async fn oversized_contact_is_merged_but_does_not_grow() {
     let fixture = DbFixture::new().await;
     let large = Map::from_iter([("text".to_owned(), json!("x".repeat(MAX_ATTRIBUTE_BYTES)))]);
-    add(&fixture, &with(wide("a", 120)), &[]).await;
-    let mut second = with(large);
+    add(&fixture, &draft_with(many_attributes("a", 120)), &[]).await;
+    let mut second = draft_with(large);
     second.phone = recado_domain::contacts::Phone::parse("+5511961234568");
     add(&fixture, &second, &[]).await;
     for (phone, added, fits) in [
@@ -99,7 +106,7 @@ async fn contact_that_is_too_large_already_is_merged_but_does_not_grow() {
         ("+5511961234568", json!({}), true),
         ("+5511961234568", json!({ "text": "y" }), true),
     ] {
-        let rows = [line("Ana", phone, attributes(added.clone()))];
+        let rows = [import_row("Ana", phone, attributes(added.clone()))];
         let written = matches!(import(&fixture, &rows).await, BatchOutcome::Written(_));
         assert_eq!(written, fits, "{phone} {added}");
     }
@@ -121,7 +128,7 @@ async fn store_measures_attributes_as_the_domain_does() {
         "text": "é\n\t\"\\/\u{1}\u{7f}😀", "empty": "", "zero": 0, "negative": -17, "half": 0.5, "float": 1000.0,
         "large": u64::MAX, "small": i64::MIN, "yes": true, "null": null, "ção": "x",
     });
-    add(&fixture, &with(attributes(values.clone())), &[]).await;
+    add(&fixture, &draft_with(attributes(values.clone())), &[]).await;
     let rest = MAX_ATTRIBUTE_BYTES - attribute_bytes(&attributes(values));
     let padding = |bytes: usize| Map::from_iter([("p".to_owned(), json!("x".repeat(bytes - 3)))]);
     assert_eq!(
@@ -129,7 +136,7 @@ async fn store_measures_attributes_as_the_domain_does() {
         UpsertOutcome::AttributesExceeded
     );
     assert_eq!(merge(&fixture, padding(rest)).await, UpsertOutcome::Updated);
-    let rows = [line("Ana", PHONE, padding(rest + 1))];
+    let rows = [import_row("Ana", PHONE, padding(rest + 1))];
     assert!(matches!(import(&fixture, &rows).await, BatchOutcome::Refused(_)));
     // Numbers that PostgreSQL writes out count as what they are at most.
     fixture.sql("UPDATE contacts SET attributes = '{\"n\":1e300}'").await;
@@ -140,11 +147,11 @@ async fn store_measures_attributes_as_the_domain_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn merges_at_once_do_not_exceed_the_limit_together() {
+async fn attribute_limit_holds_under_concurrent_merges() {
     let fixture = DbFixture::new().await;
-    add(&fixture, &with(Map::new()), &[]).await;
+    add(&fixture, &draft_with(Map::new()), &[]).await;
     let merges = ["a", "b", "c", "d"].map(|prefix| {
-        let rows = [line("Ana", PHONE, wide(prefix, 60))];
+        let rows = [import_row("Ana", PHONE, many_attributes(prefix, 60))];
         let fixture = &fixture;
         async move { import(fixture, &rows).await }
     });

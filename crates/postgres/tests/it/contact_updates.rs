@@ -23,7 +23,7 @@ pub(crate) async fn update(fixture: &DbFixture, id: ContactId, change: &ContactC
         .await;
     match updated.unwrap() {
         UpdateOutcome::Done(contact) => contact,
-        other => panic!("{other:?}"),
+        outcome => panic!("{outcome:?}"),
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn attributes(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-fn everything() -> ContactQuery {
+fn first_page() -> ContactQuery {
     ContactQuery {
         filter: ContactFilter::default(),
         page: CursorQuery {
@@ -56,13 +56,13 @@ pub(crate) async fn add(fixture: &DbFixture, draft: &ContactDraft, tags: &[TagId
 }
 
 async fn names(fixture: &DbFixture, filter: ContactFilter) -> Vec<String> {
-    let query = ContactQuery { filter, ..everything() };
+    let query = ContactQuery { filter, ..first_page() };
     let page = fixture.contacts().list(fixture.account, &query).await.unwrap();
     page.data.into_iter().map(|contact| contact.name).collect()
 }
 
 #[tokio::test]
-async fn a_contact_is_stored_as_written_with_its_tags_by_name() {
+async fn contact_is_stored_with_its_tags_by_name() {
     let fixture = DbFixture::new().await;
     let (vip, new) = (
         tag(&fixture, fixture.account, "vip").await,
@@ -82,12 +82,12 @@ async fn a_contact_is_stored_as_written_with_its_tags_by_name() {
     assert_eq!(contact.attributes, written.attributes);
     let found = fixture.contacts().find(fixture.account, contact.id).await.unwrap();
     assert_eq!(found, Some(contact.clone()));
-    let listed = fixture.contacts().list(fixture.account, &everything()).await.unwrap();
+    let listed = fixture.contacts().list(fixture.account, &first_page()).await.unwrap();
     assert_eq!(listed.data, [contact]);
 }
 
 #[tokio::test]
-async fn phones_are_unique_among_the_living() {
+async fn contact_phone_is_unique_until_deletion() {
     let fixture = DbFixture::new().await;
     let contacts = fixture.contacts();
     let ana = add(&fixture, &draft("Ana", Some("+5511961234567")), &[]).await;
@@ -125,7 +125,7 @@ async fn phones_are_unique_among_the_living() {
 }
 
 #[tokio::test]
-async fn tags_of_nobody_or_of_others_dangle_and_leave_nothing() {
+async fn contact_with_unknown_or_foreign_tags_is_rejected() {
     let fixture = DbFixture::new().await;
     let foreign = tag(&fixture, fixture.another_account().await, "vip").await;
     for wrong in [TagId(id()), foreign] {
@@ -155,7 +155,7 @@ async fn tags_of_nobody_or_of_others_dangle_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_or_foreign_is_not_there() {
+async fn contact_deleted_or_foreign_is_not_found() {
     let fixture = DbFixture::new().await;
     let contacts = fixture.contacts();
     let other = fixture.another_account().await;
@@ -166,7 +166,7 @@ async fn what_is_deleted_or_foreign_is_not_there() {
         .await;
     assert_eq!(foreign.unwrap(), UpdateOutcome::Missing);
     assert!(!contacts.delete(other, ana.id, NOW).await.unwrap());
-    assert_eq!(contacts.list(other, &everything()).await.unwrap().data, []);
+    assert_eq!(contacts.list(other, &first_page()).await.unwrap().data, []);
     assert!(contacts.delete(fixture.account, ana.id, NOW).await.unwrap());
     assert!(!contacts.delete(fixture.account, ana.id, NOW).await.unwrap());
     assert_eq!(contacts.find(fixture.account, ana.id).await.unwrap(), None);
@@ -179,7 +179,7 @@ async fn what_is_deleted_or_foreign_is_not_there() {
 }
 
 #[tokio::test]
-async fn a_list_is_walked_newest_first() {
+async fn contact_pages_are_newest_first() {
     let fixture = DbFixture::new().await;
     for name in ["a", "b", "c", "d", "e"] {
         add(&fixture, &draft(name, None), &[]).await;
@@ -188,7 +188,7 @@ async fn a_list_is_walked_newest_first() {
     loop {
         let query = ContactQuery {
             page: CursorQuery { cursor, limit: 2 },
-            ..everything()
+            ..first_page()
         };
         let page = fixture.contacts().list(fixture.account, &query).await.unwrap();
         assert_eq!(page.has_more, page.next_cursor.is_some());
@@ -202,7 +202,7 @@ async fn a_list_is_walked_newest_first() {
 }
 
 #[tokio::test]
-async fn a_search_takes_every_sign_for_itself() {
+async fn contact_search_matches_characters_literally() {
     let fixture = DbFixture::new().await;
     let email = ContactDraft {
         email: Some("Bia_X@example.com".into()),
@@ -234,7 +234,7 @@ async fn a_search_takes_every_sign_for_itself() {
 }
 
 #[tokio::test]
-async fn lists_narrow_to_a_tag_or_a_segment() {
+async fn contact_list_filters_by_tag_or_segment() {
     let fixture = DbFixture::new().await;
     let vip = tag(&fixture, fixture.account, "vip").await;
     let member = add(&fixture, &draft("member", None), &[]).await;
@@ -255,20 +255,20 @@ async fn lists_narrow_to_a_tag_or_a_segment() {
             member.id
         ))
         .await;
-    let of = |tag_id, segment_id| ContactFilter {
+    let by = |tag_id, segment_id| ContactFilter {
         search: None,
         tag_id,
         segment_id,
     };
-    assert_eq!(names(&fixture, of(Some(vip), None)).await, ["bearer"]);
-    assert_eq!(names(&fixture, of(None, Some(segment))).await, ["match", "member"]);
-    assert_eq!(names(&fixture, of(None, Some(plain))).await, ["member"]);
+    assert_eq!(names(&fixture, by(Some(vip), None)).await, ["bearer"]);
+    assert_eq!(names(&fixture, by(None, Some(segment))).await, ["match", "member"]);
+    assert_eq!(names(&fixture, by(None, Some(plain))).await, ["member"]);
     assert_eq!(
-        names(&fixture, of(None, Some(SegmentId(id())))).await,
+        names(&fixture, by(None, Some(SegmentId(id())))).await,
         Vec::<String>::new()
     );
     fixture.sql("UPDATE segments SET deleted_at = now()").await;
-    assert_eq!(names(&fixture, of(None, Some(segment))).await, Vec::<String>::new());
+    assert_eq!(names(&fixture, by(None, Some(segment))).await, Vec::<String>::new());
 }
 
 pub(crate) fn row(name: &str, phone: &str, tags: &[&str]) -> ImportRow {
@@ -287,17 +287,17 @@ pub(crate) fn upserted(outcome: Result<BatchOutcome, StoreError>) -> Upserted {
 }
 
 #[tokio::test]
-async fn an_import_adds_and_merges() {
+async fn contact_import_inserts_and_merges() {
     let fixture = DbFixture::new().await;
     let contacts = fixture.contacts();
-    let kept = tag(&fixture, fixture.account, "Kept").await;
-    let there = ContactDraft {
+    let gold = tag(&fixture, fixture.account, "Gold").await;
+    let stored = ContactDraft {
         email: Some("ana@example.com".into()),
         attributes: attributes(json!({ "coupon": "OLD", "points": 12 })),
         ..draft("Ana", Some("+5511961234567"))
     };
-    let ana = add(&fixture, &there, &[kept]).await;
-    let mut changed = row("Ana Maria", "+5511961234567", &["vip", "VIP", "kept"]);
+    let ana = add(&fixture, &stored, &[gold]).await;
+    let mut changed = row("Ana Maria", "+5511961234567", &["vip", "VIP", "gold"]);
     changed.contact.attributes = attributes(json!({ "coupon": "NEW" }));
     let rows = [changed, row("Bia", "+5511961234568", &["vip"])];
     let ids = [ContactId(id()), ContactId(id())];
@@ -318,15 +318,15 @@ async fn an_import_adds_and_merges() {
     assert_eq!(merged.attributes, attributes(json!({ "coupon": "NEW", "points": 12 })));
     assert_eq!((merged.created_at, merged.updated_at), (NOW, later));
     let tags: Vec<String> = merged.tags.iter().map(|tag| tag.name.to_lowercase()).collect();
-    assert_eq!(tags, ["kept", "vip"]);
+    assert_eq!(tags, ["gold", "vip"]);
     let bia = contacts.find(fixture.account, ids[1]).await.unwrap().unwrap();
     assert_eq!(bia.tags.len(), 1);
-    let again = contacts
+    let repeated = contacts
         .upsert(fixture.account, &[ContactId(id()), ContactId(id())], &rows, later)
         .await;
-    let again = upserted(again);
+    let repeated = upserted(repeated);
     assert_eq!(
-        again,
+        repeated,
         Upserted {
             imported: 0,
             updated: 2
@@ -340,7 +340,7 @@ async fn an_import_adds_and_merges() {
 }
 
 #[tokio::test]
-async fn imports_of_the_same_people_at_once_all_arrive() {
+async fn contact_imports_of_the_same_rows_in_parallel_succeed() {
     let fixture = DbFixture::new().await;
     let rows: Vec<ImportRow> = (0..300)
         .map(|n| {
@@ -366,7 +366,7 @@ async fn imports_of_the_same_people_at_once_all_arrive() {
 }
 
 #[tokio::test]
-async fn tags_are_unique_in_any_case_and_go_from_every_contact() {
+async fn tag_name_is_unique_in_any_case_and_deleted_everywhere() {
     let fixture = DbFixture::new().await;
     let tags = PgTags::new(fixture.tenants.clone());
     let vip = tag(&fixture, fixture.account, "VIP").await;
@@ -419,18 +419,18 @@ async fn tags_are_unique_in_any_case_and_go_from_every_contact() {
 }
 
 #[tokio::test]
-async fn a_user_id_is_unique_among_the_living() {
+async fn contact_user_id_is_unique_until_deletion() {
     let fixture = DbFixture::new().await;
     let contacts = fixture.contacts();
-    let known = |id: &str| ContactDraft {
+    let with_user_id = |id: &str| ContactDraft {
         wa_user_id: Some(id.into()),
         ..draft("Ana", None)
     };
-    let ana = add(&fixture, &known("BR.1"), &[]).await;
+    let ana = add(&fixture, &with_user_id("BR.1"), &[]).await;
     assert_eq!((ana.phone.as_deref(), ana.wa_user_id.as_deref()), (None, Some("BR.1")));
-    let bia = add(&fixture, &known("BR.2"), &[]).await;
+    let bia = add(&fixture, &with_user_id("BR.2"), &[]).await;
     let taken = contacts
-        .insert(fixture.account, id().into(), &known("BR.1"), &[], NOW)
+        .insert(fixture.account, id().into(), &with_user_id("BR.1"), &[], NOW)
         .await;
     assert!(
         matches!(taken, Err(StoreError::Duplicate { field: "wa_user_id" })),
@@ -449,7 +449,7 @@ async fn a_user_id_is_unique_among_the_living() {
     );
     let other = fixture.another_account().await;
     contacts
-        .insert(other, id().into(), &known("BR.1"), &[], NOW)
+        .insert(other, id().into(), &with_user_id("BR.1"), &[], NOW)
         .await
         .unwrap();
     contacts.delete(fixture.account, ana.id, NOW).await.unwrap();
@@ -458,17 +458,17 @@ async fn a_user_id_is_unique_among_the_living() {
 }
 
 #[tokio::test]
-async fn an_opt_out_keeps_its_moment_and_goes_by_its_own_name_alone() {
+async fn contact_opt_out_keeps_its_time_until_opt_in() {
     let fixture = DbFixture::new().await;
     let contacts = fixture.contacts();
     let later = NOW + Duration::SECOND;
-    let with = |opted_out| ContactDraft {
+    let with_opt_out = |opted_out| ContactDraft {
         opted_out,
         ..draft("Ana", Some("+5511961234567"))
     };
-    let ana = add(&fixture, &with(Some(true)), &[]).await;
+    let ana = add(&fixture, &with_opt_out(Some(true)), &[]).await;
     let first = ana.opted_out_at;
-    assert!(first > Some(NOW), "by the database's clock");
+    assert!(first > Some(NOW), "the time is the database's clock");
     let update = async |opted_out| {
         let change = ContactChange {
             opted_out,
@@ -483,7 +483,7 @@ async fn an_opt_out_keeps_its_moment_and_goes_by_its_own_name_alone() {
     // A file opts out, never in.
     let mut rows = [row("Ana", "+5511961234567", &[]), row("Bia", "+5511961234568", &[])];
     let mut first = None;
-    for (opted_out, moment) in [
+    for (opted_out, at) in [
         (Some(true), NOW),
         (Some(false), later),
         (None, later),
@@ -491,8 +491,8 @@ async fn an_opt_out_keeps_its_moment_and_goes_by_its_own_name_alone() {
     ] {
         rows.iter_mut().for_each(|row| row.contact.opted_out = opted_out);
         let ids = [ContactId(id()), ContactId(id())];
-        upserted(contacts.upsert(fixture.account, &ids, &rows, moment).await);
-        let listed = contacts.list(fixture.account, &everything()).await.unwrap().data;
+        upserted(contacts.upsert(fixture.account, &ids, &rows, at).await);
+        let listed = contacts.list(fixture.account, &first_page()).await.unwrap().data;
         let out: Vec<_> = listed.iter().map(|contact| contact.opted_out_at).collect();
         assert!(out.iter().all(Option::is_some), "{out:?}");
         assert_eq!(first.get_or_insert(out.clone()), &out);

@@ -70,7 +70,7 @@ pub(crate) fn message(wamid: &str, sender: Sender, text: &str, minutes: i64) -> 
         at: NOW + Duration::minutes(minutes),
         kind: "text".into(),
         text: Some(text.into()),
-        said: true,
+        can_opt_out: true,
         referral: None,
         payload: json!({ "context": { "id": "x" } }),
     })
@@ -87,10 +87,12 @@ fn cursor_query(cursor: Option<TimeCursor>, limit: i64) -> CursorQuery<TimeCurso
     CursorQuery { cursor, limit }
 }
 
-async fn only(fixture: &DbFixture, account: AccountId) -> Conversation {
+async fn only_conversation(fixture: &DbFixture, account: AccountId) -> Conversation {
     let found = conversations(fixture).list(account, &all(10)).await.unwrap().data;
-    let [one] = &found[..] else { panic!("{found:?}") };
-    one.clone()
+    let [conversation] = &found[..] else {
+        panic!("{found:?}")
+    };
+    conversation.clone()
 }
 
 async fn messages(fixture: &DbFixture, id: ConversationId) -> Vec<Message> {
@@ -102,7 +104,7 @@ async fn messages(fixture: &DbFixture, id: ConversationId) -> Vec<Message> {
         .data
 }
 
-async fn contact(fixture: &DbFixture, column: &str) -> Option<String> {
+async fn contact_column(fixture: &DbFixture, column: &str) -> Option<String> {
     fixture
         .text(&format!(
             "SELECT {column} FROM contacts WHERE account_id = '{}'",
@@ -112,7 +114,7 @@ async fn contact(fixture: &DbFixture, column: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn an_unknown_sender_becomes_a_contact_with_a_conversation() {
+async fn unknown_sender_becomes_a_contact_with_a_conversation() {
     let (fixture, profile) = connected().await;
     let other = fixture.another_account().await;
     let hidden = Sender {
@@ -129,9 +131,9 @@ async fn an_unknown_sender_becomes_a_contact_with_a_conversation() {
         ],
     )
     .await;
-    let people = "SELECT string_agg(concat_ws(' ', name, phone, wa_id, wa_user_id), ', ' ORDER BY id) FROM contacts";
+    let contacts = "SELECT string_agg(concat_ws(' ', name, phone, wa_id, wa_user_id), ', ' ORDER BY id) FROM contacts";
     assert_eq!(
-        fixture.text(people).await.unwrap(),
+        fixture.text(contacts).await.unwrap(),
         "Ana +5531988887777 553188887777, BR.1 BR.1"
     );
     let found = conversations(&fixture)
@@ -139,16 +141,20 @@ async fn an_unknown_sender_becomes_a_contact_with_a_conversation() {
         .await
         .unwrap()
         .data;
-    let moments: Vec<_> = found.iter().map(|one| one.last_message_at).collect();
-    assert_eq!(moments, [NOW + Duration::minutes(2), NOW + Duration::minutes(1)]);
-    let said = messages(&fixture, found[1].id).await;
-    let [said] = &said[..] else { panic!("{said:?}") };
+    let times: Vec<_> = found.iter().map(|item| item.last_message_at).collect();
+    assert_eq!(times, [NOW + Duration::minutes(2), NOW + Duration::minutes(1)]);
+    let stored = messages(&fixture, found[1].id).await;
+    let [stored] = &stored[..] else { panic!("{stored:?}") };
     assert_eq!(
-        (said.direction, said.status, said.kind.as_str()),
+        (stored.direction, stored.status, stored.kind.as_str()),
         (Direction::Inbound, MessageStatus::Received, "text")
     );
     assert_eq!(
-        (said.text.as_deref(), said.wa_message_id.as_deref(), said.created_at),
+        (
+            stored.text.as_deref(),
+            stored.wa_message_id.as_deref(),
+            stored.created_at
+        ),
         (Some("oi"), Some("a"), NOW + Duration::minutes(1))
     );
     assert_eq!(
@@ -174,7 +180,7 @@ async fn an_unknown_sender_becomes_a_contact_with_a_conversation() {
 }
 
 #[tokio::test]
-async fn the_same_batch_ten_times_at_once_is_taken_in_once() {
+async fn inbound_batch_received_ten_times_is_stored_once() {
     let (fixture, _) = connected().await;
     let batch = || {
         let text = |n: i64| {
@@ -221,7 +227,7 @@ async fn the_same_batch_ten_times_at_once_is_taken_in_once() {
 }
 
 #[tokio::test]
-async fn a_contact_made_meanwhile_by_somebody_else_is_found() {
+async fn inbound_message_finds_a_concurrently_created_contact() {
     let (fixture, _) = connected().await;
     let account = fixture.account;
     let lock = fixture.db.client().await;
@@ -240,14 +246,14 @@ async fn a_contact_made_meanwhile_by_somebody_else_is_found() {
     };
     tokio::join!(waiting, commit);
     assert_eq!(
-        contact(&fixture, "name || ' ' || wa_id").await.unwrap(),
+        contact_column(&fixture, "name || ' ' || wa_id").await.unwrap(),
         "Bia 553188887777"
     );
     assert_eq!(fixture.number("SELECT count(*) FROM messages").await, 1);
 }
 
 #[tokio::test]
-async fn ids_are_learned_only_where_nobody_has_them() {
+async fn sender_ids_are_set_only_if_no_contact_has_them() {
     let (fixture, _) = connected().await;
     let account = fixture.account;
     fixture
@@ -263,9 +269,9 @@ async fn ids_are_learned_only_where_nobody_has_them() {
         ..sender("553188887777")
     };
     receive(&fixture, account, vec![message("a", both, "oi", 0)]).await;
-    let known = "SELECT string_agg(concat_ws(' ', name, phone, wa_id, wa_user_id), ', ' ORDER BY name) FROM contacts";
+    let rows = "SELECT string_agg(concat_ws(' ', name, phone, wa_id, wa_user_id), ', ' ORDER BY name) FROM contacts";
     assert_eq!(
-        fixture.text(known).await.unwrap(),
+        fixture.text(rows).await.unwrap(),
         "Ana +5531988887777 553188887777, Bia BR.2"
     );
     let number_changed = InboundEvent::NumberChanged {
@@ -277,9 +283,9 @@ async fn ids_are_learned_only_where_nobody_has_them() {
     };
     receive(&fixture, account, vec![number_changed]).await;
     assert_eq!(
-        fixture.text(known).await.unwrap(),
+        fixture.text(rows).await.unwrap(),
         "Ana +5531988887777 553188887777, Bia BR.2",
-        "nobody is merged"
+        "contacts are not merged"
     );
     let number_changed = InboundEvent::NumberChanged {
         sender: sender("553188887777"),
@@ -290,18 +296,18 @@ async fn ids_are_learned_only_where_nobody_has_them() {
     };
     receive(&fixture, account, vec![number_changed.clone(), number_changed]).await;
     assert_eq!(
-        fixture.text(known).await.unwrap(),
+        fixture.text(rows).await.unwrap(),
         "Ana +5511961234567 5511961234567 BR.3, Bia BR.2"
     );
 }
 
 #[tokio::test]
-async fn wishes_count_by_their_moment_and_repeated_words_not_at_all() {
+async fn consent_changes_apply_by_time_and_ignore_repeats() {
     let (fixture, _) = connected().await;
     let account = fixture.account;
-    let consent_change = |wanted, minutes| InboundEvent::Preference {
+    let consent_change = |opted_in, minutes| InboundEvent::Preference {
         sender: sender("5511961234567"),
-        wanted,
+        opted_in,
         at: NOW + Duration::minutes(minutes),
     };
     let sair = || message("a", sender("5511961234567"), " Sair ", 1);
@@ -314,7 +320,7 @@ async fn wishes_count_by_their_moment_and_repeated_words_not_at_all() {
     let out = "SELECT count(*) FROM contacts WHERE opted_out_at = '2026-03-01 12:01:00.123456Z'";
     assert_eq!(fixture.number(out).await, 1, "the first time wins");
     receive(&fixture, account, vec![consent_change(true, 1)]).await;
-    assert_eq!(fixture.number(out).await, 1, "older than the last word");
+    assert_eq!(fixture.number(out).await, 1, "older than the last consent change");
     receive(
         &fixture,
         account,
@@ -322,7 +328,7 @@ async fn wishes_count_by_their_moment_and_repeated_words_not_at_all() {
     )
     .await;
     receive(&fixture, account, vec![sair()]).await;
-    assert_eq!(contact(&fixture, "opted_out_at").await, None);
+    assert_eq!(contact_column(&fixture, "opted_out_at").await, None);
     receive(&fixture, account, vec![consent_change(false, 6)]).await;
     assert_eq!(
         fixture
@@ -334,11 +340,11 @@ async fn wishes_count_by_their_moment_and_repeated_words_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_message_reopens_and_the_contact_of_a_removed_one_is_new() {
+async fn conversation_reopens_and_is_new_after_contact_removal() {
     let (fixture, _) = connected().await;
     let account = fixture.account;
     receive(&fixture, account, vec![message("a", sender("5511961234567"), "oi", 0)]).await;
-    let first = only(&fixture, account).await;
+    let first = only_conversation(&fixture, account).await;
     let store = conversations(&fixture);
     let closed = store
         .set_status(account, first.id, ConversationStatus::Closed)
@@ -352,20 +358,31 @@ async fn a_message_reopens_and_the_contact_of_a_removed_one_is_new() {
             ..first.clone()
         }
     );
-    let of = |status| ConversationQuery {
+    let with_status = |status| ConversationQuery {
         status: Some(status),
         page: cursor_query(None, 9),
     };
     assert_eq!(
-        store.list(account, &of(ConversationStatus::Closed)).await.unwrap().data,
+        store
+            .list(account, &with_status(ConversationStatus::Closed))
+            .await
+            .unwrap()
+            .data,
         [closed]
     );
     assert_eq!(
-        store.list(account, &of(ConversationStatus::Open)).await.unwrap().data,
+        store
+            .list(account, &with_status(ConversationStatus::Open))
+            .await
+            .unwrap()
+            .data,
         []
     );
     receive(&fixture, account, vec![message("b", sender("5511961234567"), "oi", 1)]).await;
-    assert_eq!(only(&fixture, account).await.status, ConversationStatus::Open);
+    assert_eq!(
+        only_conversation(&fixture, account).await.status,
+        ConversationStatus::Open
+    );
     assert_eq!(
         store
             .set_status(account, ConversationId(id()), ConversationStatus::Open)
@@ -380,11 +397,11 @@ async fn a_message_reopens_and_the_contact_of_a_removed_one_is_new() {
         None
     );
     receive(&fixture, account, vec![message("c", sender("5511961234567"), "oi", 2)]).await;
-    assert_ne!(only(&fixture, account).await.id, first.id);
+    assert_ne!(only_conversation(&fixture, account).await.id, first.id);
 }
 
 #[tokio::test]
-async fn lists_are_walked_by_moment_and_id_whatever_is_equal() {
+async fn conversation_pages_are_ordered_by_time_and_id() {
     let (fixture, _) = connected().await;
     let account = fixture.account;
     let events = (0..7_i64).map(|n| message(&format!("m{n}"), sender(&format!("551196123456{n}")), "oi", n / 3));
@@ -413,16 +430,16 @@ async fn lists_are_walked_by_moment_and_id_whatever_is_equal() {
         "{seen:?}"
     );
     assert_eq!(seen.len(), 7);
-    let one = seen[0].id;
+    let conversation = seen[0].id;
     let more = (0..9).map(|n| message(&format!("x{n}"), sender("5511961234566"), "oi", 2));
     receive(&fixture, account, more.collect()).await;
     let first = store
-        .messages(account, one, &cursor_query(None, 4))
+        .messages(account, conversation, &cursor_query(None, 4))
         .await
         .unwrap()
         .unwrap();
     let rest = store
-        .messages(account, one, &cursor_query(position(first.next_cursor), 100))
+        .messages(account, conversation, &cursor_query(position(first.next_cursor), 100))
         .await
         .unwrap()
         .unwrap();
@@ -430,8 +447,8 @@ async fn lists_are_walked_by_moment_and_id_whatever_is_equal() {
     assert_eq!((ids.len(), rest.has_more), (10, false));
 }
 
-/// A conversation whose contact just wrote, and a reply in it that was begun.
-pub(crate) async fn replied(fixture: &DbFixture, profile: ProfileId) -> Message {
+/// Receives a message, closes the conversation and begins a reply to it.
+pub(crate) async fn reply_to_inbound_message(fixture: &DbFixture, profile: ProfileId) -> Message {
     receive(
         fixture,
         fixture.account,
@@ -439,7 +456,7 @@ pub(crate) async fn replied(fixture: &DbFixture, profile: ProfileId) -> Message 
     )
     .await;
     let store = conversations(fixture);
-    let conversation = only(fixture, fixture.account).await;
+    let conversation = only_conversation(fixture, fixture.account).await;
     store
         .set_status(fixture.account, conversation.id, ConversationStatus::Closed)
         .await
@@ -468,7 +485,7 @@ pub(crate) fn sent(wamid: &str) -> ReplyResult {
 }
 
 #[tokio::test]
-async fn the_facts_of_a_reply_and_its_beginning() {
+async fn reply_facts_return_number_phone_and_last_inbound_time() {
     let (fixture, profile) = connected().await;
     let account = fixture.account;
     let second = crate::whatsapp::profile("222");
@@ -476,7 +493,7 @@ async fn the_facts_of_a_reply_and_its_beginning() {
         .insert(account, &second)
         .await
         .unwrap();
-    let reply = replied(&fixture, profile).await;
+    let reply = reply_to_inbound_message(&fixture, profile).await;
     let store = conversations(&fixture);
     let facts = store
         .reply_facts(account, reply.conversation_id)
@@ -492,9 +509,9 @@ async fn the_facts_of_a_reply_and_its_beginning() {
         (facts.conversation.status, facts.conversation.last_message_at),
         (ConversationStatus::Open, reply.created_at)
     );
-    let clock = (facts.now - time::OffsetDateTime::now_utc()).abs();
-    assert!(clock < Duration::MINUTE, "the database's own");
-    // Its number removed, the default one is taken; without any, none.
+    let clock_difference = (facts.now - time::OffsetDateTime::now_utc()).abs();
+    assert!(clock_difference < Duration::MINUTE, "`now` is the database's clock");
+    // Without its number, the conversation uses the default number; without any number, none.
     let profiles = PgProfiles::new(fixture.tenants.clone());
     profiles.delete(account, profile).await.unwrap();
     let facts = store
@@ -513,13 +530,19 @@ async fn the_facts_of_a_reply_and_its_beginning() {
             .profile,
         None
     );
-    let other = fixture.another_account().await;
-    assert_eq!(store.reply_facts(other, reply.conversation_id).await.unwrap(), None);
-    assert!(!store.begin_reply(other, &reply, profile).await.unwrap());
-    assert_eq!(store.record_reply(other, reply.id, &sent("w")).await.unwrap(), None);
+    let other_account = fixture.another_account().await;
+    assert_eq!(
+        store.reply_facts(other_account, reply.conversation_id).await.unwrap(),
+        None
+    );
+    assert!(!store.begin_reply(other_account, &reply, profile).await.unwrap());
+    assert_eq!(
+        store.record_reply(other_account, reply.id, &sent("w")).await.unwrap(),
+        None
+    );
 }
 
-fn told(id: Option<MessageId>, wamid: &str, status: SendStatus) -> StatusUpdate {
+fn reply_update(id: Option<MessageId>, wamid: &str, status: SendStatus) -> StatusUpdate {
     StatusUpdate {
         send_id: id.map(|id| id.0.into()),
         ..status_update(None, wamid, status)
@@ -527,20 +550,20 @@ fn told(id: Option<MessageId>, wamid: &str, status: SendStatus) -> StatusUpdate 
 }
 
 #[tokio::test]
-async fn a_reply_goes_forward_only_whoever_comes_first() {
+async fn reply_status_only_advances_in_any_order() {
     let (fixture, profile) = connected().await;
-    let reply = replied(&fixture, profile).await;
+    let reply = reply_to_inbound_message(&fixture, profile).await;
     let (account, store) = (fixture.account, conversations(&fixture));
     endpoint(&fixture, account, "{message.read,message.failed}", true).await;
     let none: [usize; 0] = [];
-    // By the platform's id alone it is not known yet; by ours it is, before its record.
-    let batch = [told(None, "w", SendStatus::Read)];
+    // Before the result is recorded, a status update finds the reply by our id, not by WhatsApp's.
+    let batch = [reply_update(None, "w", SendStatus::Read)];
     assert_eq!(fixture.status_updates().apply(account, &batch).await.unwrap(), [0]);
     for _ in 0..10 {
         let batch = [
-            told(Some(reply.id), "w", SendStatus::Read),
-            told(None, "w", SendStatus::Delivered),
-            told(Some(reply.id), "w", SendStatus::Sent),
+            reply_update(Some(reply.id), "w", SendStatus::Read),
+            reply_update(None, "w", SendStatus::Delivered),
+            reply_update(Some(reply.id), "w", SendStatus::Sent),
         ];
         assert_eq!(
             fixture.status_updates().apply(account, &batch[..1]).await.unwrap(),
@@ -557,7 +580,7 @@ async fn a_reply_goes_forward_only_whoever_comes_first() {
         (recorded.status, recorded.wa_message_id.as_deref()),
         (MessageStatus::Read, Some("w"))
     );
-    assert_eq!(contact(&fixture, "wa_id").await.unwrap(), "551196");
+    assert_eq!(contact_column(&fixture, "wa_id").await.unwrap(), "551196");
     let late = ReplyResult::Failed { message: "no".into() };
     assert_eq!(
         store
@@ -568,10 +591,10 @@ async fn a_reply_goes_forward_only_whoever_comes_first() {
             .status,
         MessageStatus::Read
     );
-    let told = campaign_events::told(&fixture).await;
-    let contact = contact(&fixture, "id").await;
+    let events = campaign_events::emitted_events(&fixture).await;
+    let contact = contact_column(&fixture, "id").await;
     assert_eq!(
-        told,
+        events,
         [(
             "message.read".to_owned(),
             json!([{ "id": reply.id, "campaign_id": null, "conversation_id": reply.conversation_id,
@@ -582,24 +605,24 @@ async fn a_reply_goes_forward_only_whoever_comes_first() {
 }
 
 #[tokio::test]
-async fn a_reply_is_moved_by_nobody_elses_news_and_takes_no_other_messages_id() {
+async fn reply_ignores_foreign_updates_and_taken_message_ids() {
     let (fixture, profile) = connected().await;
-    let reply = replied(&fixture, profile).await;
+    let reply = reply_to_inbound_message(&fixture, profile).await;
     let (account, store) = (fixture.account, conversations(&fixture));
     store.record_reply(account, reply.id, &sent("w")).await.unwrap();
-    // News of what a contact wrote, and another account's, moves nothing.
-    let foreign = [
-        told(None, "a", SendStatus::Failed),
-        told(Some(reply.id), "w", SendStatus::Failed),
+    // Status updates of an inbound message or of another account change nothing.
+    let updates = [
+        reply_update(None, "a", SendStatus::Failed),
+        reply_update(Some(reply.id), "w", SendStatus::Failed),
     ];
     assert_eq!(
-        fixture.status_updates().apply(account, &foreign[..1]).await.unwrap(),
+        fixture.status_updates().apply(account, &updates[..1]).await.unwrap(),
         [0]
     );
     assert_eq!(
         fixture
             .status_updates()
-            .apply(fixture.another_account().await, &foreign)
+            .apply(fixture.another_account().await, &updates)
             .await
             .unwrap(),
         [0, 1]
@@ -625,9 +648,9 @@ async fn a_reply_is_moved_by_nobody_elses_news_and_takes_no_other_messages_id() 
 }
 
 #[tokio::test]
-async fn a_refused_reply_says_why_and_a_forgotten_one_fails_in_time() {
+async fn reply_rejected_or_unresolved_ends_as_failed() {
     let (fixture, profile) = connected().await;
-    let reply = replied(&fixture, profile).await;
+    let reply = reply_to_inbound_message(&fixture, profile).await;
     let (account, store) = (fixture.account, conversations(&fixture));
     let second = Message {
         id: id().into(),
@@ -655,9 +678,9 @@ async fn a_refused_reply_says_why_and_a_forgotten_one_fails_in_time() {
         ..status_update(None, "w", SendStatus::Delivered)
     }];
     fixture.status_updates().apply(account, &late).await.unwrap();
-    let kept = messages(&fixture, reply.conversation_id).await;
-    assert!(kept.iter().all(|message| message.status != MessageStatus::Delivered));
-    let contact: ContactId = only(&fixture, account).await.contact_id;
+    let stored = messages(&fixture, reply.conversation_id).await;
+    assert!(stored.iter().all(|message| message.status != MessageStatus::Delivered));
+    let contact: ContactId = only_conversation(&fixture, account).await.contact_id;
     assert_eq!(
         fixture
             .number(&format!("SELECT count(*) FROM contacts WHERE id = '{contact}'"))

@@ -10,8 +10,8 @@ use time::Duration;
 
 use crate::support::{DbFixture, LEASE, NOW};
 
-/// Every table with a row that names an account, found in the catalogue; and how many rows each has of this one.
-async fn rows_of(fixture: &DbFixture, account: AccountId) -> BTreeMap<String, i64> {
+/// The number of rows that contain the account's id, per table of the catalog that has any.
+async fn account_rows(fixture: &DbFixture, account: AccountId) -> BTreeMap<String, i64> {
     let tables = "SELECT string_agg(format('SELECT %L AS name, count(*) AS n FROM %I t WHERE t::text LIKE %L',
         table_name, table_name, '%' || $ACCOUNT || '%'), ' UNION ALL ')
       FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'";
@@ -27,10 +27,10 @@ async fn rows_of(fixture: &DbFixture, account: AccountId) -> BTreeMap<String, i6
         .collect()
 }
 
-/// A row in every table that has an `account_id`, made of the catalogue: columns without a default get what fits their
-/// type, columns that refer to others the ids of the account.
-async fn furnish(fixture: &DbFixture, account: AccountId) {
-    // What rows may hold is of no interest here.
+/// Inserts a row into every table that has an `account_id`. Columns without a default get a value of their type from
+/// the catalog; references get ids of the account.
+async fn fill_every_table(fixture: &DbFixture, account: AccountId) {
+    // Check constraints do not matter here.
     let checks = "SELECT string_agg(format('ALTER TABLE %s DROP CONSTRAINT %I', conrelid::regclass, conname), ';')
       FROM pg_constraint WHERE contype = 'c' AND connamespace = 'public'::regnamespace AND conrelid <> 0";
     if let Some(checks) = fixture.text(checks).await {
@@ -92,8 +92,8 @@ async fn furnish(fixture: &DbFixture, account: AccountId) {
         .await;
 }
 
-/// All rows of all tables, counted.
-async fn everything(fixture: &DbFixture) -> BTreeMap<String, i64> {
+/// The number of rows per table.
+async fn row_counts(fixture: &DbFixture) -> BTreeMap<String, i64> {
     let tables =
         "SELECT string_agg(format('SELECT %L AS name, count(*) AS n FROM %I', table_name, table_name), ' UNION ALL ')
       FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'";
@@ -111,15 +111,15 @@ async fn remove(store: &PgDeletions, account: AccountId) {
 }
 
 #[tokio::test]
-async fn every_row_of_the_account_goes_and_no_other() {
+async fn account_deletion_removes_exactly_its_rows() {
     let fixture = DbFixture::new().await;
     let store = PgDeletions::new(fixture.owner.clone());
     let bystander = fixture.another_account().await;
-    furnish(&fixture, bystander).await;
-    let (before, theirs) = (everything(&fixture).await, rows_of(&fixture, bystander).await);
+    fill_every_table(&fixture, bystander).await;
+    let (before, bystander_rows) = (row_counts(&fixture).await, account_rows(&fixture, bystander).await);
     let account = fixture.another_account().await;
-    furnish(&fixture, account).await;
-    let rows = rows_of(&fixture, account).await;
+    fill_every_table(&fixture, account).await;
+    let rows = account_rows(&fixture, account).await;
     let with_account = "SELECT count(*) FROM information_schema.columns JOIN information_schema.tables t
         USING (table_schema, table_name)
       WHERE table_schema = 'public' AND column_name = 'account_id' AND t.table_type = 'BASE TABLE'";
@@ -131,7 +131,7 @@ async fn every_row_of_the_account_goes_and_no_other() {
     assert!(store.begin(account, LEASE, NOW).await.unwrap());
     assert!(
         !store.begin(account, LEASE, NOW).await.unwrap(),
-        "it is nobody's any more"
+        "the account no longer exists"
     );
     let cancellations = store.cancellations(account).await.unwrap();
     assert_eq!(cancellations.len(), 1);
@@ -144,27 +144,27 @@ async fn every_row_of_the_account_goes_and_no_other() {
             .is_none()
     );
     remove(&store, account).await;
-    let left = rows_of(&fixture, account).await;
+    let remaining = account_rows(&fixture, account).await;
     assert_eq!(
-        left.keys().collect::<Vec<_>>(),
+        remaining.keys().collect::<Vec<_>>(),
         ["gateway_cancellations"],
-        "until the gateway has answered"
+        "remains until the gateway has confirmed"
     );
     store
-        .forget_cancellation(cancellations[0].subscription_id)
+        .delete_cancellation(cancellations[0].subscription_id)
         .await
         .unwrap();
-    assert_eq!(rows_of(&fixture, account).await, BTreeMap::new());
-    assert_eq!(everything(&fixture).await, before);
-    assert_eq!(rows_of(&fixture, bystander).await, theirs);
+    assert_eq!(account_rows(&fixture, account).await, BTreeMap::new());
+    assert_eq!(row_counts(&fixture).await, before);
+    assert_eq!(account_rows(&fixture, bystander).await, bystander_rows);
 }
 
 #[tokio::test]
-async fn a_large_account_goes_in_pieces() {
+async fn account_deletion_of_a_large_account_runs_in_batches() {
     let fixture = DbFixture::new().await;
     let store = PgDeletions::new(fixture.owner.clone());
     let campaign = fixture.stored_draft().await;
-    fixture.people(4_500).await;
+    fixture.add_contacts(4_500).await;
     fixture
         .sql(&format!(
             "INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
@@ -173,13 +173,13 @@ async fn a_large_account_goes_in_pieces() {
         ))
         .await;
     assert!(store.begin(fixture.account, LEASE, NOW).await.unwrap());
-    let mut pieces = 1;
+    let mut batches = 1;
     while store.purge(fixture.account, LEASE).await.unwrap() {
-        pieces += 1;
+        batches += 1;
     }
-    assert_eq!(pieces, 5, "9,000 rows and some more, 2,000 at a time");
+    assert_eq!(batches, 5, "slightly more than 9,000 rows in batches of 2,000");
     store.end(fixture.account).await.unwrap();
-    assert_eq!(rows_of(&fixture, fixture.account).await, BTreeMap::new());
+    assert_eq!(account_rows(&fixture, fixture.account).await, BTreeMap::new());
 }
 
 /// The tables with most rows, and the contacts that they refer to.
@@ -218,7 +218,7 @@ async fn pages_read(fixture: &mut DbFixture) -> i64 {
 
 /// Also `RECADO_ROWS=200000`, by hand: a batch is far below the limit of a statement then, too.
 #[tokio::test]
-async fn removal_reads_a_bounded_number_of_pages_a_row() {
+async fn account_deletion_reads_bounded_pages_per_row() {
     let mut fixture = DbFixture::new().await;
     let rows = std::env::var("RECADO_ROWS").map_or(12_000, |rows| rows.parse().unwrap());
     large_account(&fixture, rows).await;
@@ -250,19 +250,23 @@ async fn removal_reads_a_bounded_number_of_pages_a_row() {
     assert!(batches >= LARGE.len() * rows / 2_000);
     let removed = i64::try_from(LARGE.len() * rows).unwrap();
     assert!(pages < 40 * removed, "{pages} pages for {removed} rows");
-    assert_eq!(rows_of(&fixture, fixture.account).await, BTreeMap::new());
+    assert_eq!(account_rows(&fixture, fixture.account).await, BTreeMap::new());
 }
 
 #[tokio::test]
-async fn what_somebody_died_on_is_taken_up_when_the_lease_is_over() {
+async fn account_deletion_is_claimed_after_its_lease_expires() {
     let fixture = DbFixture::new().await;
     let store = PgDeletions::new(fixture.owner.clone());
     assert!(store.begin(fixture.account, Duration::ZERO, NOW).await.unwrap());
     assert_eq!(store.claim(LEASE).await.unwrap(), Some(fixture.account));
-    assert_eq!(store.claim(LEASE).await.unwrap(), None, "somebody is at it");
+    assert_eq!(
+        store.claim(LEASE).await.unwrap(),
+        None,
+        "another worker holds the lease"
+    );
     fixture.sql("UPDATE account_deletions SET due_at = now()").await;
     store.purge(fixture.account, LEASE).await.unwrap();
-    assert_eq!(store.claim(LEASE).await.unwrap(), None, "whoever works at it keeps it");
+    assert_eq!(store.claim(LEASE).await.unwrap(), None, "a purge renews the lease");
     fixture.sql("UPDATE account_deletions SET due_at = now()").await;
     assert_eq!(store.claim(LEASE).await.unwrap(), Some(fixture.account));
     remove(&store, fixture.account).await;
@@ -270,7 +274,7 @@ async fn what_somebody_died_on_is_taken_up_when_the_lease_is_over() {
 }
 
 #[tokio::test]
-async fn what_may_still_be_at_the_gateway_is_written_down() {
+async fn account_deletion_stores_gateway_cancellations() {
     let fixture = DbFixture::new().await;
     let store = PgDeletions::new(fixture.owner.clone());
     fixture
@@ -284,11 +288,11 @@ async fn what_may_still_be_at_the_gateway_is_written_down() {
         ))
         .await;
     assert!(store.begin(fixture.account, Duration::ZERO, NOW).await.unwrap());
-    let mut known = vec![];
+    let mut subscription_ids = vec![];
     while let Some(due) = store.claim_cancellation(LEASE).await.unwrap() {
         assert_eq!(due.until, NOW);
-        known.push(due.gateway_subscription_id);
+        subscription_ids.push(due.gateway_subscription_id);
     }
-    known.sort();
-    assert_eq!(known, [None, Some("sub_2".to_owned())]);
+    subscription_ids.sort();
+    assert_eq!(subscription_ids, [None, Some("sub_2".to_owned())]);
 }

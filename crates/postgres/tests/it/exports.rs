@@ -23,7 +23,7 @@ async fn all(fixture: &DbFixture, kind: ExportKind, size: i64) -> Vec<(ExportPos
 /// outside of the window.
 async fn filled() -> DbFixture {
     let fixture = DbFixture::new().await;
-    fixture.people(9).await;
+    fixture.add_contacts(9).await;
     let account = fixture.account;
     let template = fixture.stored_template().await;
     fixture
@@ -49,13 +49,13 @@ async fn filled() -> DbFixture {
 }
 
 #[tokio::test]
-async fn messages_come_once_and_newest_first() {
+async fn export_of_messages_is_complete_and_newest_first() {
     let fixture = filled().await;
     let whole = all(&fixture, ExportKind::Messages, 1000).await;
     // Ten of thirteen moments lie in the window, and three of four campaigns.
     assert_eq!(whole.len(), 9 * 10 + 9 * 3);
-    let moments: Vec<_> = whole.iter().map(|(position, _)| position.at).collect();
-    assert!(moments.is_sorted_by(|a, b| a >= b));
+    let times: Vec<_> = whole.iter().map(|(position, _)| position.at).collect();
+    assert!(times.is_sorted_by(|a, b| a >= b));
     for size in [1, 2, 7, 26, 27, 28] {
         assert_eq!(all(&fixture, ExportKind::Messages, size).await, whole, "{size}");
     }
@@ -74,7 +74,7 @@ async fn messages_come_once_and_newest_first() {
 }
 
 #[tokio::test]
-async fn contacts_and_campaigns_are_those_of_their_lists() {
+async fn export_of_contacts_and_campaigns_matches_their_lists() {
     let fixture = filled().await;
     fixture
         .sql(

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::support::{DbFixture, id, position};
 
-async fn made(fixture: &DbFixture, account: AccountId, kind: FolderKind) -> FolderId {
+async fn insert_folder(fixture: &DbFixture, account: AccountId, kind: FolderKind) -> FolderId {
     let folder = Folder {
         id: id().into(),
         name: "Datas".into(),
@@ -26,11 +26,11 @@ async fn made(fixture: &DbFixture, account: AccountId, kind: FolderKind) -> Fold
 async fn folders_are_listed_by_kind_and_account() {
     let fixture = DbFixture::new().await;
     let store = PgFolders::new(fixture.tenants.clone());
-    let other = fixture.another_account().await;
-    made(&fixture, other, FolderKind::Campaign).await;
-    let a = made(&fixture, fixture.account, FolderKind::Campaign).await;
-    let b = made(&fixture, fixture.account, FolderKind::Template).await;
-    let c = made(&fixture, fixture.account, FolderKind::Campaign).await;
+    let other_account = fixture.another_account().await;
+    insert_folder(&fixture, other_account, FolderKind::Campaign).await;
+    let a = insert_folder(&fixture, fixture.account, FolderKind::Campaign).await;
+    let b = insert_folder(&fixture, fixture.account, FolderKind::Template).await;
+    let c = insert_folder(&fixture, fixture.account, FolderKind::Campaign).await;
     let list = async |kind, cursor: Option<Uuid>, limit| {
         let page = CursorQuery { cursor, limit };
         let listed = store.list(fixture.account, &FolderQuery { kind, page }).await.unwrap();
@@ -45,29 +45,29 @@ async fn folders_are_listed_by_kind_and_account() {
 }
 
 #[tokio::test]
-async fn what_lay_in_a_folder_stays_without_one() {
+async fn folder_deletion_leaves_its_contents_without_folder() {
     let fixture = DbFixture::new().await;
     let store = PgFolders::new(fixture.tenants.clone());
-    let other = fixture.another_account().await;
-    let (campaigns, templates, kept) = (
-        made(&fixture, fixture.account, FolderKind::Campaign).await,
-        made(&fixture, fixture.account, FolderKind::Template).await,
-        made(&fixture, fixture.account, FolderKind::Campaign).await,
+    let other_account = fixture.another_account().await;
+    let (campaigns, templates, other_folder) = (
+        insert_folder(&fixture, fixture.account, FolderKind::Campaign).await,
+        insert_folder(&fixture, fixture.account, FolderKind::Template).await,
+        insert_folder(&fixture, fixture.account, FolderKind::Campaign).await,
     );
-    let inside = |folder| Campaign {
+    let campaign_in = |folder| Campaign {
         folder_id: Some(folder),
         ..fixture.draft()
     };
-    let (gone, stays) = (inside(campaigns), inside(kept));
-    fixture.campaigns().insert(&gone, &[]).await.unwrap();
-    fixture.campaigns().insert(&stays, &[]).await.unwrap();
+    let (moved, unchanged) = (campaign_in(campaigns), campaign_in(other_folder));
+    fixture.campaigns().insert(&moved, &[]).await.unwrap();
+    fixture.campaigns().insert(&unchanged, &[]).await.unwrap();
     let template = Template {
         folder_id: Some(templates),
         ..fixture.template("promo")
     };
     fixture.templates().insert(&template).await.unwrap();
     for folder in [campaigns, templates] {
-        assert!(!store.delete(other, folder).await.unwrap());
+        assert!(!store.delete(other_account, folder).await.unwrap());
         assert!(store.delete(fixture.account, folder).await.unwrap());
         assert!(!store.delete(fixture.account, folder).await.unwrap());
     }
@@ -75,8 +75,8 @@ async fn what_lay_in_a_folder_stays_without_one() {
         let found = fixture.campaigns().find(fixture.account, campaign.id).await.unwrap();
         found.unwrap().folder_id
     };
-    assert_eq!(folder_of(&gone).await, None);
-    assert_eq!(folder_of(&stays).await, Some(kept));
+    assert_eq!(folder_of(&moved).await, None);
+    assert_eq!(folder_of(&unchanged).await, Some(other_folder));
     let template = fixture
         .templates()
         .find(fixture.account, template.id)
@@ -87,27 +87,27 @@ async fn what_lay_in_a_folder_stays_without_one() {
 }
 
 #[tokio::test]
-async fn a_folder_takes_what_it_is_for() {
+async fn folder_accepts_only_contents_of_its_kind() {
     let fixture = DbFixture::new().await;
     let (campaigns, templates) = (
-        made(&fixture, fixture.account, FolderKind::Campaign).await,
-        made(&fixture, fixture.account, FolderKind::Template).await,
+        insert_folder(&fixture, fixture.account, FolderKind::Campaign).await,
+        insert_folder(&fixture, fixture.account, FolderKind::Template).await,
     );
-    let foreign = made(&fixture, fixture.another_account().await, FolderKind::Template).await;
-    for (folder, dangling) in [(campaigns, vec![]), (templates, vec!["folder_id".to_owned()])] {
+    let foreign = insert_folder(&fixture, fixture.another_account().await, FolderKind::Template).await;
+    for (folder, unknown) in [(campaigns, vec![]), (templates, vec!["folder_id".to_owned()])] {
         let campaign = Campaign {
             folder_id: Some(folder),
             ..fixture.draft()
         };
         let found = fixture.campaigns().unknown_references(fixture.account, &campaign).await;
-        assert_eq!(found.unwrap(), dangling);
+        assert_eq!(found.unwrap(), unknown);
     }
     let store = fixture.templates();
-    let fine = Template {
+    let valid = Template {
         folder_id: Some(templates),
-        ..fixture.template("fine")
+        ..fixture.template("valid")
     };
-    store.insert(&fine).await.unwrap();
+    store.insert(&valid).await.unwrap();
     for wrong in [campaigns, foreign, FolderId(id())] {
         let inside = |name: &str| Template {
             folder_id: Some(wrong),
@@ -120,14 +120,14 @@ async fn a_folder_takes_what_it_is_for() {
         );
         let moved = Template {
             folder_id: Some(wrong),
-            ..fine.clone()
+            ..valid.clone()
         };
-        let refused = store.update(&moved, &fine, &[]).await;
+        let refused = store.update(&moved, &valid, &[]).await;
         assert!(
             matches!(refused, Err(StoreError::UnknownReference { field: "folder_id" })),
             "{refused:?}"
         );
     }
-    let found = store.find(fixture.account, fine.id).await.unwrap().unwrap();
+    let found = store.find(fixture.account, valid.id).await.unwrap().unwrap();
     assert_eq!(found.folder_id, Some(templates));
 }

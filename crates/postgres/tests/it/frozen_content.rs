@@ -22,8 +22,8 @@ async fn template_of(fixture: &DbFixture, campaign: &Campaign) -> Template {
     fixture.templates().find(fixture.account, id).await.unwrap().unwrap()
 }
 
-/// Synchronised with other texts, then edited, then deleted.
-async fn change_everything(fixture: &DbFixture, stored: &Template) {
+/// Changes the template by synchronization, then edits it, then deletes it.
+async fn change_and_delete_template(fixture: &DbFixture, stored: &Template) {
     let (templates, account) = (fixture.templates(), fixture.account);
     let synced = Template {
         parameter_format: ParameterFormat::Named,
@@ -34,7 +34,7 @@ async fn change_everything(fixture: &DbFixture, stored: &Template) {
     };
     let changed = SyncedTemplate::Changed {
         template: synced.clone(),
-        stops: None,
+        pause_reason: None,
     };
     assert_eq!(templates.sync(account, &[changed]).await.unwrap().updated, 1);
     let synced = Template {
@@ -58,8 +58,8 @@ async fn change_everything(fixture: &DbFixture, stored: &Template) {
     );
 }
 
-/// The texts of all messages that are exported.
-async fn exported(fixture: &DbFixture) -> BTreeSet<Option<String>> {
+/// The texts of all exported_texts messages.
+async fn exported_texts(fixture: &DbFixture) -> BTreeSet<Option<String>> {
     let now = time::OffsetDateTime::now_utc() + time::Duration::HOUR;
     let window = Window::new(Period::Month, &Zone::UTC, now).unwrap();
     let exports = PgExports::new(fixture.tenants.clone());
@@ -74,17 +74,17 @@ async fn exported(fixture: &DbFixture) -> BTreeSet<Option<String>> {
 }
 
 #[tokio::test]
-async fn started_run_keeps_its_content_whatever_becomes_of_the_template() {
+async fn started_run_keeps_its_content_after_template_changes() {
     let fixture = DbFixture::new().await;
-    fixture.people(2).await;
+    fixture.add_contacts(2).await;
     let worker = id();
     let (campaign, run) = fixture.started(worker).await;
     let stored = template_of(&fixture, &campaign).await;
     let content = RunContent::of(&campaign, &stored);
     let texts = BTreeSet::from([stored.body_text.clone()]);
-    assert_eq!(exported(&fixture).await, texts);
-    change_everything(&fixture, &stored).await;
-    assert_eq!(exported(&fixture).await, texts);
+    assert_eq!(exported_texts(&fixture).await, texts);
+    change_and_delete_template(&fixture, &stored).await;
+    assert_eq!(exported_texts(&fixture).await, texts);
     fixture
         .sql(r#"UPDATE campaigns SET variables = '{"1":"{email}"}'"#)
         .await;
@@ -111,9 +111,9 @@ async fn started_run_keeps_its_content_whatever_becomes_of_the_template() {
 }
 
 #[tokio::test]
-async fn start_with_an_edited_template_is_decided_anew() {
+async fn start_with_an_edited_template_returns_changed() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     let campaign = fixture.stored_draft().await;
     let start = fixture.start_of(&campaign);
     fixture
@@ -131,9 +131,9 @@ async fn start_with_an_edited_template_is_decided_anew() {
     assert!(!facts.content_frozen);
 }
 
-/// A run of two that failed.
-async fn failed(fixture: &DbFixture) -> (Campaign, QueuedRun, Template) {
-    fixture.people(2).await;
+/// A finished run of two failed sends.
+async fn failed_run(fixture: &DbFixture) -> (Campaign, QueuedRun, Template) {
+    fixture.add_contacts(2).await;
     let worker = id();
     let (campaign, run) = fixture.started(worker).await;
     let stored = template_of(fixture, &campaign).await;
@@ -151,8 +151,8 @@ async fn failed(fixture: &DbFixture) -> (Campaign, QueuedRun, Template) {
 #[tokio::test]
 async fn retry_sends_the_content_of_the_start() {
     let fixture = DbFixture::new().await;
-    let (campaign, run, stored) = failed(&fixture).await;
-    change_everything(&fixture, &stored).await;
+    let (campaign, run, stored) = failed_run(&fixture).await;
+    change_and_delete_template(&fixture, &stored).await;
     for status in ["pending", "rejected", "paused", "disabled"] {
         fixture
             .sql(&format!("UPDATE message_templates SET meta_status = '{status}'"))
@@ -175,21 +175,21 @@ async fn retry_sends_the_content_of_the_start() {
 }
 
 #[tokio::test]
-async fn run_of_an_older_version_is_frozen_when_it_goes_on() {
+async fn run_without_content_is_frozen_when_it_continues() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     let (campaign, run) = fixture.started(id()).await;
     let stored = template_of(&fixture, &campaign).await;
     fixture.sql("DELETE FROM campaign_run_contents").await;
     assert_eq!(inputs(&fixture, run).await.template, stored);
-    change_everything(&fixture, &stored).await;
+    change_and_delete_template(&fixture, &stored).await;
     assert_eq!(inputs(&fixture, run).await.template.content(), stored.content());
 }
 
 #[tokio::test]
-async fn retry_of_an_older_version_needs_an_approved_template_and_freezes_it() {
+async fn retry_without_content_requires_an_approved_template() {
     let fixture = DbFixture::new().await;
-    let (campaign, run, stored) = failed(&fixture).await;
+    let (campaign, run, stored) = failed_run(&fixture).await;
     fixture
         .sql("DELETE FROM campaign_run_contents; UPDATE message_templates SET meta_status = 'draft'")
         .await;
@@ -208,14 +208,14 @@ async fn retry_of_an_older_version_needs_an_approved_template_and_freezes_it() {
         .await
         .unwrap();
     assert_eq!(tried(&outcome).0, 2);
-    change_everything(&fixture, &stored).await;
+    change_and_delete_template(&fixture, &stored).await;
     assert_eq!(inputs(&fixture, run).await.template.content(), stored.content());
 }
 
 #[tokio::test]
-async fn resume_facts_count_what_the_run_reserved_this_month() {
+async fn resume_facts_count_the_reservations_of_this_month() {
     let fixture = DbFixture::new().await;
-    fixture.people(5).await;
+    fixture.add_contacts(5).await;
     let worker = id();
     let (campaign, run) = fixture.started(worker).await;
     let facts = async || {
@@ -251,7 +251,7 @@ async fn resume_facts_count_what_the_run_reserved_this_month() {
 #[tokio::test]
 async fn mapping_is_part_of_the_content() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     let campaign = fixture.stored_draft().await;
     let mapped = Campaign {
         variables: Some(Variables([("1".to_owned(), "{name}".to_owned())].into())),

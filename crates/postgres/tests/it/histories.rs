@@ -10,17 +10,17 @@ use recado_domain::whatsapp::StatusUpdateStore;
 use time::Duration;
 use uuid::Uuid;
 
-use crate::model::variable;
+use crate::model::env_value;
 use crate::status_updates::status_update;
 use crate::support::{DbFixture, LEASE, id};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Begin(i64),
+    StartSends(i64),
     Record(Vec<(usize, u8)>),
     StatusUpdates(Vec<(usize, SendStatus)>),
     Retake,
-    Doubt,
+    FailUnknown,
     Pause,
     Finish,
     Cancel,
@@ -29,11 +29,11 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let which = 0..12_usize;
     prop_oneof![
-        4 => (1..6_i64).prop_map(Step::Begin),
+        4 => (1..6_i64).prop_map(Step::StartSends),
         4 => prop::collection::vec((which.clone(), 0..5_u8), 1..6).prop_map(Step::Record),
         4 => prop::collection::vec((which, prop::sample::select(SendStatus::ALL)), 1..6).prop_map(Step::StatusUpdates),
         1 => Just(Step::Retake),
-        1 => Just(Step::Doubt),
+        1 => Just(Step::FailUnknown),
         1 => Just(Step::Pause),
         1 => Just(Step::Finish),
         1 => Just(Step::Cancel),
@@ -60,7 +60,7 @@ async fn play(fixture: &DbFixture, worker: Uuid, campaign: &Campaign, run: Queue
     let runs = fixture.runs();
     let pick = |at: usize| sends[at % sends.len()];
     match step {
-        Step::Begin(size) => {
+        Step::StartSends(size) => {
             fixture.in_flight(run, worker, size).await;
         }
         // A result comes from a call, and so only of a send that was started; which ones were, the store knows.
@@ -88,7 +88,7 @@ async fn play(fixture: &DbFixture, worker: Uuid, campaign: &Campaign, run: Queue
             runs.release(run, worker).await.unwrap();
             runs.take(worker, LEASE).await.unwrap();
         }
-        Step::Doubt => {
+        Step::FailUnknown => {
             runs.fail_unknown(Duration::ZERO, 1).await.unwrap();
         }
         Step::Pause => runs.pause(run, "x", &[]).await.unwrap(),
@@ -104,7 +104,7 @@ async fn play(fixture: &DbFixture, worker: Uuid, campaign: &Campaign, run: Queue
                 .campaigns()
                 .update(
                     &cancelled,
-                    &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+                    &fixture.expected(&cancelled, CampaignStatus::Sending).await,
                     &[],
                 )
                 .await
@@ -113,14 +113,14 @@ async fn play(fixture: &DbFixture, worker: Uuid, campaign: &Campaign, run: Queue
     }
 }
 
-/// How many histories a fixture has: a recount reads all that its fixture has seen.
-const OF_A_WORLD: u32 = 50;
+/// Histories per database: a recount reads the rows of all earlier histories.
+const HISTORIES_PER_DATABASE: u32 = 50;
 
-/// Tries as many histories as `RECADO_RUNS` says, or else so many, in worlds of so many contacts. Those that
-/// `RECADO_SEED` names are tried again by it.
-pub(crate) fn tried<S: Strategy>(
+/// Runs `RECADO_RUNS` random histories, by default `default_runs`, in databases of `contacts` contacts. Setting
+/// `RECADO_SEED` to the seed of a failure repeats it.
+pub(crate) fn run_histories<S: Strategy>(
     contacts: usize,
-    otherwise: u32,
+    default_runs: u32,
     shrinks: u32,
     histories: &S,
     play: impl AsyncFn(&DbFixture, S::Value),
@@ -129,13 +129,13 @@ pub(crate) fn tried<S: Strategy>(
         .enable_all()
         .build()
         .unwrap();
-    let mut left = variable("RECADO_RUNS").unwrap_or(otherwise);
-    for seed in variable("RECADO_SEED").unwrap_or(1_u64).. {
+    let mut remaining = env_value("RECADO_RUNS").unwrap_or(default_runs);
+    for seed in env_value("RECADO_SEED").unwrap_or(1_u64).. {
         let fixture = runtime.block_on(DbFixture::new());
         runtime.block_on(fixture.on_plan("scale"));
-        runtime.block_on(fixture.people(contacts));
+        runtime.block_on(fixture.add_contacts(contacts));
         let mut runner = TestRunner::new(Config {
-            cases: left.min(OF_A_WORLD),
+            cases: remaining.min(HISTORIES_PER_DATABASE),
             failure_persistence: None,
             rng_seed: RngSeed::Fixed(seed),
             max_shrink_iters: shrinks,
@@ -151,11 +151,11 @@ pub(crate) fn tried<S: Strategy>(
             });
             Ok(())
         });
-        if let Err(wrong) = played {
-            panic!("RECADO_SEED={seed} RECADO_RUNS={OF_A_WORLD}: {wrong}");
+        if let Err(failure) = played {
+            panic!("RECADO_SEED={seed} RECADO_RUNS={HISTORIES_PER_DATABASE}: {failure}");
         }
-        left = left.saturating_sub(OF_A_WORLD);
-        if left == 0 {
+        remaining = remaining.saturating_sub(HISTORIES_PER_DATABASE);
+        if remaining == 0 {
             return;
         }
     }
@@ -163,7 +163,7 @@ pub(crate) fn tried<S: Strategy>(
 
 #[test]
 fn counters_and_usage_equal_a_recount_after_any_history() {
-    tried(
+    run_histories(
         12,
         40,
         1000,

@@ -17,7 +17,7 @@ pub(crate) fn claim(fixture: &DbFixture, key: &str) -> KeyClaim {
     }
 }
 
-pub(crate) fn kept(byte: u8) -> StoredResponse {
+pub(crate) fn stored_response(byte: u8) -> StoredResponse {
     StoredResponse {
         request: RequestHash(vec![byte]),
         response: Sealed(vec![byte, byte]),
@@ -25,7 +25,7 @@ pub(crate) fn kept(byte: u8) -> StoredResponse {
 }
 
 #[tokio::test]
-async fn one_of_many_gets_a_key() {
+async fn idempotency_key_is_claimed_by_one_of_many() {
     let fixture = DbFixture::new().await;
     let keys = PgIdempotency::new(fixture.owner.clone());
     let states = join_all((0..20).map(|_| {
@@ -38,34 +38,40 @@ async fn one_of_many_gets_a_key() {
 }
 
 #[tokio::test]
-async fn an_answer_is_kept_in_its_scope_until_it_is_a_day_old() {
+async fn idempotency_response_is_stored_per_scope_for_a_day() {
     let fixture = DbFixture::new().await;
     let keys = PgIdempotency::new(fixture.owner.clone());
     let first = claim(&fixture, "k");
     assert_eq!(keys.claim(&first, LEASE).await.unwrap(), KeyState::Free);
-    keys.finish(&first, &kept(1)).await.unwrap();
-    let again = claim(&fixture, "k");
-    assert_eq!(keys.claim(&again, LEASE).await.unwrap(), KeyState::Answered(kept(1)));
-    let elsewhere = KeyClaim {
+    keys.finish(&first, &stored_response(1)).await.unwrap();
+    let second = claim(&fixture, "k");
+    assert_eq!(
+        keys.claim(&second, LEASE).await.unwrap(),
+        KeyState::Answered(stored_response(1))
+    );
+    let other_scope = KeyClaim {
         scope: fixture.another_account().await.into(),
         ..claim(&fixture, "k")
     };
-    assert_eq!(keys.claim(&elsewhere, LEASE).await.unwrap(), KeyState::Free);
+    assert_eq!(keys.claim(&other_scope, LEASE).await.unwrap(), KeyState::Free);
 
-    // An answer is final, and nobody can give away what is answered.
-    keys.finish(&first, &kept(2)).await.unwrap();
+    // A stored response is final, and its key cannot be released.
+    keys.finish(&first, &stored_response(2)).await.unwrap();
     keys.release(&first).await.unwrap();
-    assert_eq!(keys.claim(&again, LEASE).await.unwrap(), KeyState::Answered(kept(1)));
+    assert_eq!(
+        keys.claim(&second, LEASE).await.unwrap(),
+        KeyState::Answered(stored_response(1))
+    );
     assert_eq!(keys.sweep(10).await.unwrap(), 0);
 
     fixture
         .sql("UPDATE idempotency_keys SET created_at = now() - interval '24 hours'")
         .await;
-    assert_eq!(keys.claim(&again, LEASE).await.unwrap(), KeyState::Free);
+    assert_eq!(keys.claim(&second, LEASE).await.unwrap(), KeyState::Free);
 }
 
 #[tokio::test]
-async fn a_claim_stands_as_long_as_it_is_renewed() {
+async fn idempotency_claim_holds_while_it_is_renewed() {
     let fixture = DbFixture::new().await;
     let keys = PgIdempotency::new(fixture.owner.clone());
     let (first, second) = (claim(&fixture, "k"), claim(&fixture, "k"));
@@ -79,7 +85,7 @@ async fn a_claim_stands_as_long_as_it_is_renewed() {
 
     // Who was thought dead and wakes up changes nothing any more.
     keys.renew(&first, LEASE).await.unwrap();
-    keys.finish(&first, &kept(1)).await.unwrap();
+    keys.finish(&first, &stored_response(1)).await.unwrap();
     keys.release(&first).await.unwrap();
     assert_eq!(
         keys.claim(&claim(&fixture, "k"), LEASE).await.unwrap(),
@@ -90,14 +96,14 @@ async fn a_claim_stands_as_long_as_it_is_renewed() {
 }
 
 #[tokio::test]
-async fn the_sweep_takes_what_is_old_and_over() {
+async fn idempotency_sweep_deletes_old_finished_keys() {
     let fixture = DbFixture::new().await;
     let keys = PgIdempotency::new(fixture.owner.clone());
     for name in ["answered", "dead", "running", "young"] {
         let claim = claim(&fixture, name);
         keys.claim(&claim, LEASE).await.unwrap();
         if matches!(name, "answered" | "young") {
-            keys.finish(&claim, &kept(1)).await.unwrap();
+            keys.finish(&claim, &stored_response(1)).await.unwrap();
         }
     }
     fixture
@@ -108,8 +114,8 @@ async fn the_sweep_takes_what_is_old_and_over() {
         .await;
     assert_eq!(keys.sweep(1).await.unwrap(), 1);
     assert_eq!(keys.sweep(10).await.unwrap(), 1);
-    let left = fixture
+    let remaining = fixture
         .text("SELECT string_agg(key, ' ' ORDER BY key) FROM idempotency_keys")
         .await;
-    assert_eq!(left.unwrap(), "running young");
+    assert_eq!(remaining.unwrap(), "running young");
 }

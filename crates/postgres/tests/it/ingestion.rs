@@ -59,7 +59,7 @@ pub(crate) fn event(metric: &str, contact: Uuid, at: time::OffsetDateTime) -> Ev
     }
 }
 
-async fn told(store: &PgIngestion, fixture: &DbFixture, drafts: &[OrderDraft]) -> IngestionResult {
+async fn upsert_orders(store: &PgIngestion, fixture: &DbFixture, drafts: &[OrderDraft]) -> IngestionResult {
     let ids: Vec<_> = drafts.iter().map(|_| id().into()).collect();
     match store.orders(fixture.account, &ids, drafts, NOW).await.unwrap() {
         IngestionOutcome::Done(recorded) => recorded,
@@ -85,7 +85,7 @@ async fn assert_verified(fixture: &DbFixture) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_writers_of_the_same_orders_count_each_of_them_once() {
+async fn orders_of_two_writers_are_counted_once() {
     let fixture = DbFixture::new().await;
     let store = Arc::new(PgIngestion::new(fixture.tenants.clone()));
     for round in 0..10 {
@@ -99,7 +99,7 @@ async fn two_writers_of_the_same_orders_count_each_of_them_once() {
             drafts
         };
         let (a, b) = (drafts(OrderStatus::Pending, false), drafts(OrderStatus::Paid, true));
-        let (a, b) = tokio::join!(told(&store, &fixture, &a), told(&store, &fixture, &b));
+        let (a, b) = tokio::join!(upsert_orders(&store, &fixture, &a), upsert_orders(&store, &fixture, &b));
         assert!(a.accepted >= 8 || b.accepted >= 8, "{a:?} {b:?}");
         assert_eq!(fixture.number("SELECT count(*) FROM orders").await, (round + 1) * 8);
         assert_verified(&fixture).await;
@@ -107,30 +107,30 @@ async fn two_writers_of_the_same_orders_count_each_of_them_once() {
 }
 
 #[tokio::test]
-async fn an_order_counts_as_what_it_is_now() {
+async fn order_rollups_follow_the_current_order() {
     let fixture = DbFixture::new().await;
     let store = PgIngestion::new(fixture.tenants.clone());
-    let figures = "SELECT pending || ' ' || paid || ' ' || refunded || ' ' || trim_scale(revenue) || ' '
+    let sums = "SELECT pending || ' ' || paid || ' ' || refunded || ' ' || trim_scale(revenue) || ' '
         || trim_scale(product_costs) || ' ' || trim_scale(gateway_fees)
         FROM order_rollups WHERE bucket_minutes = 1440 AND placed > 0";
     let mut paid = order("1", OrderStatus::Paid, "10.01");
     paid.gateway_fee = Some(amount("0.5"));
-    for (draft, wanted) in [
+    for (draft, expected) in [
         (order("1", OrderStatus::Pending, "10"), "1 0 0 0 0 0"),
         (paid, "0 1 0 10.01 0.375 0.5"),
         (order("1", OrderStatus::Paid, "20"), "0 1 0 20 0.375 0.5"),
         (order("1", OrderStatus::Refunded, "20"), "0 0 1 0 0 0"),
     ] {
-        let recorded = told(&store, &fixture, &[draft.clone(), draft.clone()]).await;
+        let recorded = upsert_orders(&store, &fixture, &[draft.clone(), draft.clone()]).await;
         assert_eq!((recorded.accepted, recorded.duplicates), (1, 1));
-        assert_eq!(told(&store, &fixture, &[draft]).await.accepted, 0);
-        assert_eq!(fixture.text(figures).await.as_deref(), Some(wanted));
+        assert_eq!(upsert_orders(&store, &fixture, &[draft]).await.accepted, 0);
+        assert_eq!(fixture.text(sums).await.as_deref(), Some(expected));
         assert_verified(&fixture).await;
     }
     // Paid on another day: the sums move along.
     let mut moved = order("1", OrderStatus::Paid, "20");
     moved.paid_at = Some(NOW - Duration::days(3));
-    told(&store, &fixture, &[moved]).await;
+    upsert_orders(&store, &fixture, &[moved]).await;
     let revenue = "SELECT string_agg(bucket_start::date || ' ' || trim_scale(revenue), ', ' ORDER BY bucket_start)
        FROM order_rollups
         WHERE bucket_minutes = 1440";
@@ -142,7 +142,7 @@ async fn an_order_counts_as_what_it_is_now() {
 }
 
 #[tokio::test]
-async fn what_is_named_later_takes_the_revenue_along() {
+async fn order_attribution_change_moves_the_revenue() {
     let fixture = DbFixture::new().await;
     let store = PgIngestion::new(fixture.tenants.clone());
     let campaign = fixture.stored_draft().await;
@@ -164,9 +164,9 @@ async fn what_is_named_later_takes_the_revenue_along() {
         automation_id: Some(automation.id),
         ..plain.clone()
     };
-    let owed = "SELECT string_agg(kind || ' ' || trim_scale(revenue), ', ' ORDER BY kind)
+    let attributed = "SELECT string_agg(kind || ' ' || trim_scale(revenue), ', ' ORDER BY kind)
         FROM attribution_rollups WHERE bucket_minutes = 1440 AND orders > 0";
-    for (draft, accepted, wanted) in [
+    for (draft, accepted, expected) in [
         (&plain, 1, None),
         (&of_campaign, 1, Some("campaign 10")),
         (&of_automation, 1, Some("automation 10")),
@@ -174,19 +174,21 @@ async fn what_is_named_later_takes_the_revenue_along() {
         (&plain, 0, Some("automation 10")),
     ] {
         assert_eq!(
-            told(&store, &fixture, std::slice::from_ref(draft)).await.accepted,
+            upsert_orders(&store, &fixture, std::slice::from_ref(draft))
+                .await
+                .accepted,
             accepted
         );
-        assert_eq!(fixture.text(owed).await.as_deref(), wanted);
+        assert_eq!(fixture.text(attributed).await.as_deref(), expected);
         assert_verified(&fixture).await;
     }
 }
 
 #[tokio::test]
-async fn wrong_sums_are_named_and_made_right() {
+async fn rollups_verify_reports_and_rebuild_repairs_wrong_sums() {
     let fixture = DbFixture::new().await;
     let store = PgIngestion::new(fixture.tenants.clone());
-    told(
+    upsert_orders(
         &store,
         &fixture,
         &[
@@ -210,7 +212,7 @@ async fn wrong_sums_are_named_and_made_right() {
     let found = rollups.verify(fixture.account).await.unwrap();
     let mut names: Vec<&str> = found.iter().map(|difference| difference.rollup).collect();
     names.dedup();
-    let wanted = [
+    let expected = [
         "order_rollups",
         "product_rollups",
         "cart_rollups",
@@ -218,11 +220,11 @@ async fn wrong_sums_are_named_and_made_right() {
         "metric_contacts",
         "metric_rollups",
     ];
-    assert_eq!(names, wanted);
-    let named = found[0].to_string();
+    assert_eq!(names, expected);
+    let description = found[0].to_string();
     assert!(
-        named.contains("order_rollups") && named.contains("loja") && named.contains("11"),
-        "{named}"
+        description.contains("order_rollups") && description.contains("loja") && description.contains("11"),
+        "{description}"
     );
     assert!(rollups.rebuild(fixture.account).await.unwrap() > 0);
     assert_verified(&fixture).await;
@@ -234,7 +236,7 @@ async fn wrong_sums_are_named_and_made_right() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rebuild_is_exact_while_writers_go_on() {
+async fn rollup_rebuild_is_exact_under_concurrent_writes() {
     let fixture = DbFixture::new().await;
     let store = PgIngestion::new(fixture.tenants.clone());
     let ana = contact(&fixture).await;
@@ -246,7 +248,7 @@ async fn a_rebuild_is_exact_while_writers_go_on() {
             } else {
                 OrderStatus::Paid
             };
-            told(
+            upsert_orders(
                 &store,
                 &fixture,
                 &[order(&(round % 7).to_string(), status, &format!("{round}.5"))],
@@ -272,7 +274,7 @@ async fn a_rebuild_is_exact_while_writers_go_on() {
 }
 
 #[tokio::test]
-async fn ids_of_others_are_ids_of_nobody() {
+async fn ingestion_rejects_ids_of_other_accounts() {
     let fixture = DbFixture::new().await;
     let other = fixture.another_account().await;
     let store = PgIngestion::new(fixture.tenants.clone());
@@ -321,7 +323,7 @@ async fn ids_of_others_are_ids_of_nobody() {
     // Another account's contact is nobody, by the phone too.
     let mut draft = order("1", OrderStatus::Paid, "1");
     draft.phone = recado_domain::contacts::Phone::parse("+5511961234567");
-    told(&store, &fixture, &[draft]).await;
+    upsert_orders(&store, &fixture, &[draft]).await;
     assert_eq!(
         fixture
             .number("SELECT count(*) FROM orders WHERE contact_id IS NULL")
@@ -331,7 +333,7 @@ async fn ids_of_others_are_ids_of_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_automations_than_the_plan_has_are_taken_in() {
+async fn automations_beyond_the_plan_limit_are_inserted() {
     let fixture = DbFixture::new().await;
     let store = PgAutomations::new(fixture.tenants.clone());
     let automation = || Automation {
@@ -341,19 +343,19 @@ async fn more_automations_than_the_plan_has_are_taken_in() {
         created_at: NOW,
         updated_at: NOW,
     };
-    let (one, two, three) = (automation(), automation(), automation());
-    let made = tokio::join!(
-        store.insert(fixture.account, &one),
-        store.insert(fixture.account, &two),
-        store.insert(fixture.account, &three)
+    let (first, second, third) = (automation(), automation(), automation());
+    let inserted = tokio::join!(
+        store.insert(fixture.account, &first),
+        store.insert(fixture.account, &second),
+        store.insert(fixture.account, &third)
     );
-    assert!(matches!(made, (Ok(()), Ok(()), Ok(()))), "{made:?}");
-    // The free plan has one.
+    assert!(matches!(inserted, (Ok(()), Ok(()), Ok(()))), "{inserted:?}");
+    // The free plan includes one automation.
     assert_eq!(fixture.number("SELECT count(*) FROM automations").await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_click_is_counted() {
+async fn concurrent_clicks_are_all_counted() {
     let fixture = DbFixture::new().await;
     let store = PgLinks::new(fixture.tenants.clone(), fixture.owner.clone());
     let link = |code: &str| Link {
@@ -366,8 +368,8 @@ async fn every_click_is_counted() {
         created_at: NOW,
     };
     store.insert(fixture.account, &link("a")).await.unwrap();
-    let other = fixture.another_account().await;
-    let taken = store.insert(other, &link("a")).await;
+    let other_account = fixture.another_account().await;
+    let taken = store.insert(other_account, &link("a")).await;
     assert!(
         matches!(taken, Err(StoreError::Duplicate { field: "short_code" })),
         "{taken:?}"
@@ -413,7 +415,7 @@ fn batch(writer: Uuid, number: i64, target: &LinkTarget, at: OffsetDateTime, cli
 }
 
 #[tokio::test]
-async fn a_batch_of_clicks_is_applied_once_and_waits_for_no_lock() {
+async fn click_batch_is_applied_once_and_skips_locked_links() {
     let fixture = DbFixture::new().await;
     let store = PgLinks::new(fixture.tenants.clone(), fixture.owner.clone());
     for code in ["held", "free"] {
@@ -430,12 +432,12 @@ async fn a_batch_of_clicks_is_applied_once_and_waits_for_no_lock() {
     }
     let held = store.target("held").await.unwrap().unwrap();
     let free = store.target("free").await.unwrap().unwrap();
-    let gone = LinkTarget {
+    let missing = LinkTarget {
         link_id: id().into(),
         ..free.clone()
     };
     let mut first = batch(id(), 1, &held, NOW, 2);
-    for other in [&free, &gone] {
+    for other in [&free, &missing] {
         first.clicks.extend(batch(first.writer, 1, other, NOW, 5).clicks);
     }
     fixture
@@ -459,7 +461,7 @@ async fn a_batch_of_clicks_is_applied_once_and_waits_for_no_lock() {
 }
 
 #[tokio::test]
-async fn a_feed_loses_and_repeats_nothing_while_events_arrive() {
+async fn activity_pages_neither_skip_nor_repeat_during_inserts() {
     let fixture = DbFixture::new().await;
     let (store, reports) = (
         PgIngestion::new(fixture.tenants.clone()),

@@ -32,8 +32,8 @@ const NUMBER: &str = "111";
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Somebody writes, so many minutes ago.
-    Told(u8, i64),
+    /// A contact wrote this number of minutes ago.
+    Inbound(u8, i64),
     Reply(usize, i64),
     Record(usize, u8),
     StatusUpdate(usize, SendStatus),
@@ -50,7 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
     let ago = || prop_oneof![0..3_000_i64, 0..144_000_i64, 1_500..3_300_i64];
     let which = || 0..40_usize;
     prop_oneof![
-        5 => (0..6_u8, ago()).prop_map(|(who, ago)| Step::Told(who, ago)),
+        5 => (0..6_u8, ago()).prop_map(|(who, ago)| Step::Inbound(who, ago)),
         4 => (which(), ago()).prop_map(|(at, ago)| Step::Reply(at, ago)),
         2 => (which(), 0..3_u8).prop_map(|(at, result)| Step::Record(at, result)),
         5 => (which(), prop::sample::select(SendStatus::ALL)).prop_map(|(at, status)| Step::StatusUpdate(at, status)),
@@ -69,7 +69,7 @@ struct History<'a> {
     profile: ProfileId,
 }
 
-fn moment(ago: i64) -> OffsetDateTime {
+fn minutes_ago(ago: i64) -> OffsetDateTime {
     BASE - Duration::minutes(ago)
 }
 
@@ -96,10 +96,10 @@ fn inbound(who: u8, ago: i64) -> InboundItem {
             user_id: None,
             name: None,
         },
-        at: moment(ago),
+        at: minutes_ago(ago),
         kind: "text".into(),
         text: Some("oi".into()),
-        said: true,
+        can_opt_out: true,
         referral: None,
         payload: serde_json::Value::Null,
     };
@@ -122,7 +122,7 @@ fn reply(conversation: ConversationId, ago: i64) -> Message {
         wa_message_id: None,
         referral: None,
         pricing: None,
-        created_at: moment(ago),
+        created_at: minutes_ago(ago),
     }
 }
 
@@ -144,7 +144,7 @@ impl History<'_> {
     async fn play(&self, step: Step) {
         let (fixture, account) = (self.fixture, self.fixture.account);
         match step {
-            Step::Told(who, ago) => {
+            Step::Inbound(who, ago) => {
                 let inbox = PgInbox::new(fixture.tenants.clone());
                 inbox.receive(account, NUMBER, &[inbound(who, ago)]).await.unwrap();
             }
@@ -195,7 +195,7 @@ impl History<'_> {
                 let (contacts, draft) = (fixture.contacts(), draft(who));
                 // The phone may be taken.
                 contacts
-                    .insert(account, id().into(), &draft, &[], moment(ago))
+                    .insert(account, id().into(), &draft, &[], minutes_ago(ago))
                     .await
                     .ok();
             }
@@ -224,7 +224,7 @@ impl History<'_> {
         let ids: Vec<ContactId> = rows.iter().map(|_| id().into()).collect();
         let contacts = self.fixture.contacts();
         contacts
-            .upsert(self.fixture.account, &ids, &rows, moment(ago))
+            .upsert(self.fixture.account, &ids, &rows, minutes_ago(ago))
             .await
             .unwrap();
     }
@@ -251,8 +251,8 @@ impl History<'_> {
             let update = status_update(Some(send), &send.to_string(), status);
             fixture.status_updates().apply(account, &[update]).await.unwrap();
         }
-        let (id, at) = (campaign.id, moment(ago));
-        // As if it had been then; nobody takes it up again.
+        let (id, at) = (campaign.id, minutes_ago(ago));
+        // Dates the run back and leases it forever, so that no worker claims it again.
         fixture
             .sql(&format!(
                 "UPDATE campaigns SET executed_at = '{at}', deleted_at = CASE WHEN {deleted} THEN now() END
@@ -280,7 +280,7 @@ impl History<'_> {
         let window = Window::new(period, &zoned, BASE).unwrap();
         let dates = self.dates(zone, period).await;
         assert_eq!(window.dates, dates);
-        let told = self
+        let message_rows = self
             .rows(&format!(
                 "SELECT status, (t.local)::date::text, extract(dow FROM t.local)::text, extract(hour FROM t.local)::text
                  FROM (SELECT status, created_at AT TIME ZONE '{zone}' AS local FROM messages WHERE account_id = '{account}'
@@ -291,7 +291,7 @@ impl History<'_> {
         let mut days: BTreeMap<Date, MessageCounts> =
             dates.iter().map(|&date| (date, MessageCounts::default())).collect();
         let mut heat: BTreeMap<(i64, i64), i64> = BTreeMap::new();
-        for row in &told {
+        for row in &message_rows {
             let (status, date) = (row[0].as_str(), parsed(&row[1]));
             let Some(day) = days.get_mut(&date) else { continue };
             match status {
@@ -308,20 +308,20 @@ impl History<'_> {
                 _ => assert_eq!(status, "pending"),
             }
         }
-        let wanted: Vec<MessageCounts> = days.into_values().collect();
+        let expected: Vec<MessageCounts> = days.into_values().collect();
         assert_eq!(
             insights.messages(account, &window).await.unwrap(),
-            wanted,
+            expected,
             "{zone} {period}"
         );
-        let wanted: Vec<HeatCell> = heat
+        let expected: Vec<HeatCell> = heat
             .into_iter()
             .map(|((day, hour), count)| HeatCell { day, hour, count })
             .collect();
         let offset_intervals = zoned.offset_intervals(&window);
         assert_eq!(
             insights.heat_map(account, &offset_intervals).await.unwrap(),
-            wanted,
+            expected,
             "{zone} {period}"
         );
         self.check_campaigns(&insights, zone, &window).await;
@@ -349,17 +349,17 @@ impl History<'_> {
                  ORDER BY c.executed_at DESC, c.id DESC"
             ))
             .await;
-        let mut wanted: Vec<(String, i64, String, MessageCounts)> = Vec::new();
+        let mut expected: Vec<(String, i64, String, MessageCounts)> = Vec::new();
         for row in rows {
-            if wanted.last().is_none_or(|(id, ..)| *id != row[0]) {
-                wanted.push((
+            if expected.last().is_none_or(|(id, ..)| *id != row[0]) {
+                expected.push((
                     row[0].clone(),
                     row[1].parse().unwrap(),
                     row[2].clone(),
                     MessageCounts::default(),
                 ));
             }
-            let counts = &mut wanted.last_mut().unwrap().3;
+            let counts = &mut expected.last_mut().unwrap().3;
             match row[3].as_str() {
                 "sent" => counts.sent += 1,
                 "delivered" => counts.delivered += 1,
@@ -368,55 +368,55 @@ impl History<'_> {
                 _ => {}
             }
         }
-        wanted.truncate(3);
-        let shown = insights.campaigns(account, window, 3).await.unwrap().into_iter();
-        let shown: Vec<_> = shown
-            .map(|one| {
+        expected.truncate(3);
+        let reported = insights.campaigns(account, window, 3).await.unwrap().into_iter();
+        let reported: Vec<_> = reported
+            .map(|campaign| {
                 (
-                    one.id.to_string(),
-                    one.total_recipients,
-                    one.template_name.unwrap(),
-                    one.messages,
+                    campaign.id.to_string(),
+                    campaign.total_recipients,
+                    campaign.template_name.unwrap(),
+                    campaign.messages,
                 )
             })
             .collect();
-        assert_eq!(shown, wanted);
+        assert_eq!(reported, expected);
     }
 
     async fn check_dashboard(&self) {
         let (fixture, account) = (self.fixture, self.fixture.account);
         let new_since = NewSince::at(BASE).unwrap();
-        let shown = PgInsights::new(fixture.tenants.clone())
+        let reported = PgInsights::new(fixture.tenants.clone())
             .dashboard(account, &new_since)
             .await
             .unwrap();
-        let made = self
+        let contact_days = self
             .rows(&format!(
                 "SELECT (created_at AT TIME ZONE 'UTC')::date::text FROM contacts
                  WHERE account_id = '{account}' AND deleted_at IS NULL"
             ))
             .await;
-        let since = |day: Date| made.iter().filter(|row| parsed(&row[0]) >= day).count();
+        let count_since = |day: Date| contact_days.iter().filter(|row| parsed(&row[0]) >= day).count();
         assert_eq!(
             [
-                shown.contacts.total,
-                shown.contacts.new_this_week,
-                shown.contacts.new_this_month
+                reported.contacts.total,
+                reported.contacts.new_this_week,
+                reported.contacts.new_this_month
             ],
-            [Date::MIN, new_since.week, new_since.month].map(|day| i64::try_from(since(day)).unwrap())
+            [Date::MIN, new_since.week, new_since.month].map(|day| i64::try_from(count_since(day)).unwrap())
         );
         for &status in ConversationStatus::ALL {
             let count = format!(
                 "SELECT count(*) FROM conversations v JOIN contacts c ON c.id = v.contact_id
                  WHERE v.account_id = '{account}' AND c.deleted_at IS NULL AND v.status = '{status}'"
             );
-            let kept: i64 = shown
+            let stored: i64 = reported
                 .conversations
                 .iter()
-                .filter(|(of, _)| *of == status)
+                .filter(|(counted, _)| *counted == status)
                 .map(|(_, n)| n)
                 .sum();
-            assert_eq!(kept, fixture.number(&count).await, "{status}");
+            assert_eq!(stored, fixture.number(&count).await, "{status}");
         }
         let mut counts = MessageCounts::default();
         for (status, sum) in [
@@ -426,16 +426,20 @@ impl History<'_> {
             ("failed", &mut counts.failed),
             ("received", &mut counts.received),
         ] {
-            let of = |table: &str| {
+            let count_rows = |table: &str| {
                 format!("(SELECT count(*) FROM {table} WHERE account_id = '{account}' AND status = '{status}')")
             };
             *sum = fixture
-                .number(&format!("SELECT {} + {}", of("messages"), of("campaign_sends")))
+                .number(&format!(
+                    "SELECT {} + {}",
+                    count_rows("messages"),
+                    count_rows("campaign_sends")
+                ))
                 .await;
         }
-        assert_eq!(shown.messages, counts);
+        assert_eq!(reported.messages, counts);
         let live = format!("SELECT count(*) FROM campaigns WHERE account_id = '{account}' AND deleted_at IS NULL");
-        assert_eq!(shown.campaigns.total, fixture.number(&live).await);
+        assert_eq!(reported.campaigns.total, fixture.number(&live).await);
     }
 }
 
@@ -456,7 +460,7 @@ async fn connect(fixture: &mut DbFixture) -> ProfileId {
 }
 
 #[test]
-fn every_report_equals_a_recount_after_any_history() {
+fn insights_equal_a_recount_after_any_history() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -494,7 +498,7 @@ fn every_report_equals_a_recount_after_any_history() {
 }
 
 #[tokio::test]
-async fn whoever_removes_a_contact_and_whoever_closes_its_conversation_count_it_once() {
+async fn conversation_closed_while_contact_is_deleted_counts_once() {
     let mut fixture = DbFixture::new().await;
     let profile = connect(&mut fixture).await;
     for round in 0..8_u8 {
@@ -503,7 +507,7 @@ async fn whoever_removes_a_contact_and_whoever_closes_its_conversation_count_it_
             fixture: &fixture,
             profile,
         };
-        history.play(Step::Told(who, 10)).await;
+        history.play(Step::Inbound(who, 10)).await;
         let contact: ContactId = history.pick("contacts", "deleted_at IS NULL", 0).await.unwrap().into();
         let conversation: ConversationId = history
             .pick("conversations", &format!("contact_id = '{contact}'"), 0)
@@ -521,23 +525,23 @@ async fn whoever_removes_a_contact_and_whoever_closes_its_conversation_count_it_
         let remove = async {
             contacts.delete(account, contact, BASE).await.unwrap();
         };
-        let answer = async {
+        let begin_reply = async {
             conversations
                 .begin_reply(account, &reply(conversation, 5), profile)
                 .await
                 .unwrap();
         };
         if round % 2 == 0 {
-            tokio::join!(close, remove, answer);
+            tokio::join!(close, remove, begin_reply);
         } else {
-            tokio::join!(remove, answer, close);
+            tokio::join!(remove, begin_reply, close);
         }
         history.check_dashboard().await;
     }
 }
 
 #[tokio::test]
-async fn sums_that_went_wrong_are_named_and_made_right() {
+async fn counters_verify_reports_and_rebuild_repairs_wrong_sums() {
     let mut fixture = DbFixture::new().await;
     let profile = connect(&mut fixture).await;
     let history = History {
@@ -545,8 +549,8 @@ async fn sums_that_went_wrong_are_named_and_made_right() {
         profile,
     };
     for step in [
-        Step::Told(1, 10),
-        Step::Told(2, 3000),
+        Step::Inbound(1, 10),
+        Step::Inbound(2, 3000),
         Step::Reply(0, 5),
         Step::Record(0, 0),
         Step::Import(vec![3, 4], 9),
@@ -574,7 +578,7 @@ async fn sums_that_went_wrong_are_named_and_made_right() {
         .await
         .unwrap()
         .iter()
-        .map(|one| one.rollup)
+        .map(|mismatch| mismatch.rollup)
         .collect();
     named.sort_unstable();
     named.dedup();
@@ -595,14 +599,14 @@ async fn sums_that_went_wrong_are_named_and_made_right() {
 }
 
 #[tokio::test]
-async fn another_account_adds_nothing() {
+async fn insights_exclude_other_accounts() {
     let mut fixture = DbFixture::new().await;
     let profile = connect(&mut fixture).await;
     History {
         fixture: &fixture,
         profile,
     }
-    .play(Step::Told(1, 10))
+    .play(Step::Inbound(1, 10))
     .await;
     let other = connect(&mut fixture).await;
     let history = History {
@@ -611,8 +615,8 @@ async fn another_account_adds_nothing() {
     };
     history.check("UTC", Period::Week).await;
     history.check_dashboard().await;
-    let together = join_all((0..6_u8).map(|who| history.play(Step::Told(who, 20)))).await;
-    assert_eq!(together.len(), 6);
+    let concurrent = join_all((0..6_u8).map(|who| history.play(Step::Inbound(who, 20)))).await;
+    assert_eq!(concurrent.len(), 6);
     history.check("Asia/Kathmandu", Period::Week).await;
     history.check_dashboard().await;
 }

@@ -17,7 +17,7 @@ impl DbFixture {
         PgInvites::new(self.owner.clone())
     }
 
-    async fn insert_of(&self, account: AccountId, email: &str, token: u8) -> InviteInsert {
+    async fn invite_input(&self, account: AccountId, email: &str, token: u8) -> InviteInsert {
         let facts = self.invites().facts(account, self.user).await.unwrap();
         InviteInsert {
             account_id: account,
@@ -37,12 +37,12 @@ impl DbFixture {
     }
 
     async fn invited(&self, account: AccountId, email: &str, token: u8) -> Invite {
-        let insert = self.insert_of(account, email, token).await;
+        let insert = self.invite_input(account, email, token).await;
         self.invites().insert(&insert).await.unwrap();
         insert.invite
     }
 
-    async fn stranger(&self) -> UserId {
+    async fn non_member(&self) -> UserId {
         let user = UserId(id());
         let accounts = PgAccounts::new(self.owner.clone());
         accounts.record_user(&session(user)).await.unwrap();
@@ -65,7 +65,7 @@ impl DbFixture {
         found.unwrap().status
     }
 
-    async fn ends(&self, invite: &Invite, when: &str) {
+    async fn set_expiry(&self, invite: &Invite, when: &str) {
         let id = invite.id;
         self.sql(&format!(
             "UPDATE team_invites SET expires_at = {when} WHERE id = '{id}'"
@@ -75,10 +75,10 @@ impl DbFixture {
 }
 
 #[tokio::test]
-async fn what_is_stored_is_listed_newest_first_and_found_by_its_token() {
+async fn invite_is_listed_newest_first_and_found_by_token() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
-    let foreign = fixture.invited(other, "bia@example.com", 9).await;
+    let other_account = fixture.another_account().await;
+    let foreign = fixture.invited(other_account, "bia@example.com", 9).await;
     let mut ids = Vec::new();
     for token in 1..=3 {
         ids.push(
@@ -98,19 +98,24 @@ async fn what_is_stored_is_listed_newest_first_and_found_by_its_token() {
     let seen: Vec<_> = first.data.iter().chain(&second.data).map(|invite| invite.id).collect();
     assert_eq!((seen, first.has_more, second.has_more), (ids, true, false));
 
-    let stranger = fixture.stranger().await;
-    let presented = fixture.invites().presented(&[9; 32], stranger).await.unwrap().unwrap();
-    assert_eq!((presented.account_id, &presented.invite), (other, &foreign));
+    let non_member = fixture.non_member().await;
+    let presented = fixture
+        .invites()
+        .presented(&[9; 32], non_member)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((presented.account_id, &presented.invite), (other_account, &foreign));
     assert_eq!((presented.invited_by, presented.is_member), (fixture.user, false));
     assert!(presented.now >= foreign.created_at && presented.now < foreign.expires_at);
-    let mine = fixture
+    let presented_to_member = fixture
         .invites()
         .presented(&[9; 32], fixture.user)
         .await
         .unwrap()
         .unwrap();
-    assert!(mine.is_member);
-    assert_eq!(fixture.invites().presented(&[8; 32], stranger).await.unwrap(), None);
+    assert!(presented_to_member.is_member);
+    assert_eq!(fixture.invites().presented(&[8; 32], non_member).await.unwrap(), None);
     assert_eq!(
         fixture.invites().invite(fixture.account, foreign.id).await.unwrap(),
         None
@@ -118,22 +123,27 @@ async fn what_is_stored_is_listed_newest_first_and_found_by_its_token() {
 }
 
 #[tokio::test]
-async fn an_address_has_one_pending_invite_an_account() {
+async fn invite_address_has_one_pending_invite_per_account() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
-    let foreign = fixture.invited(other, "bia@example.com", 1).await;
+    let other_account = fixture.another_account().await;
+    let foreign = fixture.invited(other_account, "bia@example.com", 1).await;
     let first = fixture.invited(fixture.account, "bia@example.com", 2).await;
     let second = fixture.invited(fixture.account, "BIA@Example.com", 3).await;
     assert_eq!(
         (fixture.status(&first).await, fixture.status(&second).await),
         (Revoked, Pending)
     );
-    let stored = fixture.invites().invite(other, foreign.id).await.unwrap().unwrap();
+    let stored = fixture
+        .invites()
+        .invite(other_account, foreign.id)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(stored.status, Pending);
     assert_eq!(fixture.number("SELECT count(*) FROM invite_tokens").await, 2);
     assert_eq!(fixture.invites().presented(&[2; 32], fixture.user).await.unwrap(), None);
 
-    let inserts = join_all((10..30).map(|token| fixture.insert_of(fixture.account, "Bia@example.com", token))).await;
+    let inserts = join_all((10..30).map(|token| fixture.invite_input(fixture.account, "Bia@example.com", token))).await;
     join_all(
         inserts
             .iter()
@@ -146,11 +156,11 @@ async fn an_address_has_one_pending_invite_an_account() {
 }
 
 #[tokio::test]
-async fn an_invite_and_its_mail_are_stored_together() {
+async fn invite_and_its_mail_are_stored_together() {
     let fixture = DbFixture::new().await;
     let facts = fixture.invites().facts(fixture.account, fixture.user).await.unwrap();
     assert_eq!((facts.account.as_str(), facts.inviter.as_str()), ("Loja da Ana", "Ana"));
-    let mut insert = fixture.insert_of(fixture.account, "bia@example.com", 1).await;
+    let mut insert = fixture.invite_input(fixture.account, "bia@example.com", 1).await;
     insert.mail = Some(OutgoingMail {
         id: id().into(),
         content: Sealed(vec![1]),
@@ -163,9 +173,9 @@ async fn an_invite_and_its_mail_are_stored_together() {
 }
 
 #[tokio::test]
-async fn fifty_at_once_join_once() {
+async fn invite_accepted_fifty_times_adds_one_member() {
     let fixture = DbFixture::new().await;
-    let user = fixture.stranger().await;
+    let user = fixture.non_member().await;
     let invite = fixture.invited(fixture.account, "bia@example.com", 1).await;
     let acceptance = fixture.acceptance(&invite, user);
     let invites = fixture.invites();
@@ -179,31 +189,36 @@ async fn fifty_at_once_join_once() {
 }
 
 #[tokio::test]
-async fn two_invites_of_two_accounts_do_not_touch_each_other() {
+async fn invite_of_another_account_is_not_found() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
-    let user = fixture.stranger().await;
-    let foreign = fixture.invited(other, "bia@example.com", 1).await;
-    // Another account's invite is none.
+    let other_account = fixture.another_account().await;
+    let user = fixture.non_member().await;
+    let foreign = fixture.invited(other_account, "bia@example.com", 1).await;
+    // An invite of another account is not found.
     let acceptance = fixture.acceptance(&foreign, user);
     assert!(!fixture.invites().accept(&acceptance).await.unwrap());
     let moved = fixture
         .invites()
-        .move_on(fixture.account, foreign.id, Pending, Revoked)
+        .set_status(fixture.account, foreign.id, Pending, Revoked)
         .await;
     assert_eq!(moved.unwrap(), WriteOutcome::Missing);
-    fixture.ends(&foreign, "now()").await;
+    fixture.set_expiry(&foreign, "now()").await;
     let expired = fixture
         .invites()
         .expire(fixture.account, foreign.id, Pending, Expired)
         .await;
     assert!(!expired.unwrap());
-    let stored = fixture.invites().invite(other, foreign.id).await.unwrap().unwrap();
+    let stored = fixture
+        .invites()
+        .invite(other_account, foreign.id)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(stored.status, Pending);
 }
 
 #[tokio::test]
-async fn a_member_does_not_use_an_invite_up() {
+async fn invite_accepted_by_a_member_stays_pending() {
     let fixture = DbFixture::new().await;
     let invite = fixture.invited(fixture.account, "bia@example.com", 1).await;
     let acceptance = fixture.acceptance(&invite, fixture.user);
@@ -214,9 +229,9 @@ async fn a_member_does_not_use_an_invite_up() {
 }
 
 #[tokio::test]
-async fn the_databases_clock_says_when_it_is_too_late() {
+async fn invite_expires_by_the_database_clock() {
     let fixture = DbFixture::new().await;
-    let user = fixture.stranger().await;
+    let user = fixture.non_member().await;
     let invite = fixture.invited(fixture.account, "bia@example.com", 1).await;
     let expire = async || {
         let invites = fixture.invites();
@@ -226,7 +241,7 @@ async fn the_databases_clock_says_when_it_is_too_late() {
             .unwrap()
     };
     assert!(!expire().await, "not before its time");
-    fixture.ends(&invite, "now() - interval '1 microsecond'").await;
+    fixture.set_expiry(&invite, "now() - interval '1 microsecond'").await;
     assert!(
         !fixture
             .invites()
@@ -247,16 +262,16 @@ async fn the_databases_clock_says_when_it_is_too_late() {
     );
     let moved = fixture
         .invites()
-        .move_on(fixture.account, invite.id, Pending, Revoked)
+        .set_status(fixture.account, invite.id, Pending, Revoked)
         .await;
     assert_eq!(moved.unwrap(), WriteOutcome::Stale(Expired));
 }
 
 #[tokio::test]
-async fn revoking_and_accepting_at_once_do_one_of_both() {
+async fn invite_revoked_and_accepted_at_once_does_one() {
     let fixture = DbFixture::new().await;
     for round in 1..=20 {
-        let user = fixture.stranger().await;
+        let user = fixture.non_member().await;
         let invite = fixture
             .invited(fixture.account, &format!("b{round}@e.example"), round)
             .await;
@@ -264,7 +279,7 @@ async fn revoking_and_accepting_at_once_do_one_of_both() {
         let acceptance = fixture.acceptance(&invite, user);
         let (accepted, revoked) = tokio::join!(
             accepts.accept(&acceptance),
-            revokes.move_on(fixture.account, invite.id, Pending, Revoked)
+            revokes.set_status(fixture.account, invite.id, Pending, Revoked)
         );
         let (accepted, revoked) = (accepted.unwrap(), revoked.unwrap());
         assert_eq!(accepted, revoked == WriteOutcome::Stale(Accepted), "{revoked:?}");

@@ -19,8 +19,8 @@ const SYSTEM: [&str; 10] = [
     "whatsapp_numbers",
 ];
 
-/// What is recorded of customers, and what is kept counted.
-fn recorded(account: &str, tag: Uuid, contact: Uuid) -> String {
+/// SQL that inserts a row into each table of ingestion, analytics and rollups.
+fn analytics_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
     format!(
         "INSERT INTO links (account_id, id, short_code, original_url) VALUES ('{account}', '{tag}', 'c', 'u');
          INSERT INTO automations (account_id, id, name, status) VALUES ('{account}', '{tag}', 'a', 'active');
@@ -62,8 +62,8 @@ fn recorded(account: &str, tag: Uuid, contact: Uuid) -> String {
 /// A row of every tenant table for each of two accounts.
 async fn filled() -> (DbFixture, [String; 2]) {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
-    for account in [fixture.account, other] {
+    let other_account = fixture.another_account().await;
+    for account in [fixture.account, other_account] {
         let (contact, tag, segment, campaign, profile) = (id(), id(), id(), id(), id());
         fixture
             .sql(&format!(
@@ -121,9 +121,9 @@ async fn filled() -> (DbFixture, [String; 2]) {
                    VALUES ('{account}', '{tag}', '{tag}', 'outbound', 'message.sent', 'm', '{tag}')"
             ))
             .await;
-        fixture.sql(&recorded(&account.to_string(), tag, contact)).await;
+        fixture.sql(&analytics_rows(&account.to_string(), tag, contact)).await;
     }
-    let accounts = [fixture.account.to_string(), other.to_string()];
+    let accounts = [fixture.account.to_string(), other_account.to_string()];
     (fixture, accounts)
 }
 
@@ -179,22 +179,22 @@ async fn tenant(fixture: &DbFixture) -> Client {
 }
 
 #[tokio::test]
-async fn a_tenant_sees_its_own_rows_and_without_an_account_none() {
+async fn tenant_reads_only_the_rows_of_its_account() {
     let (fixture, [a, b]) = filled().await;
     let client = tenant(&fixture).await;
     for (table, column) in tenant_tables(&fixture, true).await {
         let all = format!("SELECT count(*) FROM {table}");
         assert_eq!(count(&client, &all).await, 0, "{table} without an account");
-        for (mine, theirs) in [(&a, &b), (&b, &a)] {
+        for (own_account, other_account) in [(&a, &b), (&b, &a)] {
             client
-                .batch_execute(&format!("BEGIN; SET LOCAL app.account_id = '{mine}'"))
+                .batch_execute(&format!("BEGIN; SET LOCAL app.account_id = '{own_account}'"))
                 .await
                 .unwrap();
             assert!(
                 count(&client, &all).await > 0,
-                "{table}: no row of its own; the test has to make one"
+                "{table} has no row of the account; add one to `filled`"
             );
-            let foreign = format!("SELECT count(*) FROM {table} WHERE {column} = '{theirs}'");
+            let foreign = format!("SELECT count(*) FROM {table} WHERE {column} = '{other_account}'");
             assert_eq!(
                 count(&client, &foreign).await,
                 0,
@@ -209,23 +209,23 @@ async fn a_tenant_sees_its_own_rows_and_without_an_account_none() {
     for (table, _) in tenant_tables(&fixture, true).await {
         let refused = client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;
         let code = refused.unwrap_err().code().map(|code| code.code().to_owned());
-        assert_eq!(code.as_deref(), Some("22P02"), "{table} for an account that is none");
+        assert_eq!(code.as_deref(), Some("22P02"), "{table} with an invalid account");
     }
 }
 
 #[tokio::test]
-async fn a_tenant_cannot_write_for_another() {
+async fn tenant_cannot_write_rows_of_another_account() {
     let (fixture, [a, b]) = filled().await;
     let client = tenant(&fixture).await;
     for (table, column) in tenant_tables(&fixture, false).await {
-        for (what, statement) in [
+        for (operation, statement) in [
             (
                 "insert",
                 format!(
                     "INSERT INTO {table} SELECT (jsonb_populate_record(t, jsonb_build_object('{column}', '{b}'))).* FROM {table} t LIMIT 1"
                 ),
             ),
-            ("give away", format!("UPDATE {table} SET {column} = '{b}'")),
+            ("change the account", format!("UPDATE {table} SET {column} = '{b}'")),
         ] {
             client
                 .batch_execute(&format!("BEGIN; SET LOCAL app.account_id = '{a}'"))
@@ -234,9 +234,9 @@ async fn a_tenant_cannot_write_for_another() {
             let error = client
                 .batch_execute(&statement)
                 .await
-                .expect_err(&format!("{what}: {table}"));
+                .expect_err(&format!("{operation}: {table}"));
             let code = error.code().unwrap().code();
-            assert_eq!(code, "42501", "{what}: {table}: {error:?}");
+            assert_eq!(code, "42501", "{operation}: {table}: {error:?}");
             client.batch_execute("ROLLBACK").await.unwrap();
         }
         client
@@ -256,7 +256,7 @@ async fn a_tenant_cannot_write_for_another() {
 }
 
 #[tokio::test]
-async fn every_table_is_bound_or_out_of_reach() {
+async fn every_table_has_a_policy_or_is_unreachable() {
     let fixture = DbFixture::new().await;
     let unbound = "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
          JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'account_id' AND NOT a.attisdropped

@@ -8,7 +8,7 @@ use time::Duration;
 
 use crate::support::{DbFixture, LEASE, id};
 
-async fn queued(fixture: &DbFixture, count: usize) -> Vec<MailId> {
+async fn insert_mail(fixture: &DbFixture, count: usize) -> Vec<MailId> {
     let ids: Vec<_> = (0..count).map(|_| id()).collect();
     for id in &ids {
         let account = fixture.account;
@@ -27,9 +27,9 @@ fn queue(fixture: &DbFixture) -> PgMailQueue {
 }
 
 #[tokio::test]
-async fn a_mail_is_taken_by_one_and_again_when_the_lease_is_over() {
+async fn mail_is_claimed_by_one_worker_until_its_lease_expires() {
     let fixture = DbFixture::new().await;
-    let ids = queued(&fixture, 1).await;
+    let ids = insert_mail(&fixture, 1).await;
     let claimed = queue(&fixture).claim(LEASE).await.unwrap().unwrap();
     assert_eq!(
         (claimed.mail.id, claimed.account_id, claimed.attempts),
@@ -47,29 +47,29 @@ async fn a_mail_is_taken_by_one_and_again_when_the_lease_is_over() {
     assert_eq!(queue(&fixture).claim(LEASE).await.unwrap(), None);
     queue(&fixture).defer(ids[0], 2, Duration::ZERO).await.unwrap();
     assert_eq!(queue(&fixture).claim(LEASE).await.unwrap().unwrap().attempts, 3);
-    queue(&fixture).forget(ids[0]).await.unwrap();
+    queue(&fixture).delete(ids[0]).await.unwrap();
     assert_eq!(fixture.number("SELECT count(*) FROM outgoing_mail").await, 0);
 }
 
 #[tokio::test]
-async fn what_waits_waits_by_the_databases_clock() {
+async fn deferred_mail_is_due_by_the_database_clock() {
     let fixture = DbFixture::new().await;
-    let ids = queued(&fixture, 1).await;
+    let ids = insert_mail(&fixture, 1).await;
     let claimed = queue(&fixture).claim(LEASE).await.unwrap().unwrap();
     queue(&fixture)
         .defer(ids[0], claimed.attempts, Duration::minutes(5))
         .await
         .unwrap();
     assert_eq!(queue(&fixture).claim(LEASE).await.unwrap(), None);
-    let waits = "SELECT extract(epoch FROM due_at - now()) FROM outgoing_mail";
-    let seconds = fixture.number(waits).await;
+    let remaining = "SELECT extract(epoch FROM due_at - now()) FROM outgoing_mail";
+    let seconds = fixture.number(remaining).await;
     assert!((290..=300).contains(&seconds), "{seconds}");
 }
 
 #[tokio::test]
-async fn several_workers_take_each_mail_once() {
+async fn concurrent_workers_claim_each_mail_once() {
     let fixture = DbFixture::new().await;
-    let mut ids = queued(&fixture, 30).await;
+    let mut ids = insert_mail(&fixture, 30).await;
     let claims = (0..8).map(async |_| {
         let mut mine: Vec<ClaimedMail> = Vec::new();
         while let Some(claimed) = queue(&fixture).claim(LEASE).await.unwrap() {

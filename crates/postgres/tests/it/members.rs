@@ -13,8 +13,8 @@ impl DbFixture {
         PgMembers::new(self.owner.clone())
     }
 
-    /// Somebody new in an account.
-    pub(crate) async fn joined(&self, account: AccountId, role: Role) -> UserId {
+    /// Adds a new user to the account.
+    pub(crate) async fn add_member(&self, account: AccountId, role: Role) -> UserId {
         let user = UserId(id());
         let accounts = PgAccounts::new(self.owner.clone());
         accounts.record_user(&session(user)).await.unwrap();
@@ -39,13 +39,13 @@ fn cursor_query(cursor: Option<TimeCursor>, limit: i64) -> CursorQuery<TimeCurso
 }
 
 #[tokio::test]
-async fn the_list_is_the_accounts_own_oldest_first_and_whole() {
+async fn member_pages_list_the_account_oldest_first() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
-    fixture.joined(other, Role::Admin).await;
+    let other_account = fixture.another_account().await;
+    fixture.add_member(other_account, Role::Admin).await;
     let mut users = vec![fixture.user];
     for _ in 0..4 {
-        users.push(fixture.joined(fixture.account, Role::Member).await);
+        users.push(fixture.add_member(fixture.account, Role::Member).await);
     }
     // Two of one moment are told apart by their ids.
     fixture
@@ -54,13 +54,13 @@ async fn the_list_is_the_accounts_own_oldest_first_and_whole() {
     let members = fixture.members();
     let (mut seen, mut cursor) = (Vec::new(), None);
     loop {
-        let part: CursorPage<Member> = members
+        let page: CursorPage<Member> = members
             .members(fixture.account, &cursor_query(cursor, 2))
             .await
             .unwrap();
-        seen.extend(part.data.iter().map(|member| member.user_id));
-        assert_eq!(part.has_more, part.next_cursor.is_some());
-        cursor = position(part.next_cursor);
+        seen.extend(page.data.iter().map(|member| member.user_id));
+        assert_eq!(page.has_more, page.next_cursor.is_some());
+        cursor = position(page.next_cursor);
         if cursor.is_none() {
             break;
         }
@@ -68,14 +68,14 @@ async fn the_list_is_the_accounts_own_oldest_first_and_whole() {
     assert_eq!(seen, users);
     let first = members.member(fixture.account, fixture.user).await.unwrap().unwrap();
     assert_eq!((first.role, first.name.as_deref()), (Role::Owner, Some("Ana")));
-    assert_eq!(members.member(other, users[1]).await.unwrap(), None);
+    assert_eq!(members.member(other_account, users[1]).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn the_facts_are_of_this_account_alone() {
+async fn member_facts_cover_one_account_only() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
-    let bia = fixture.joined(other, Role::Owner).await;
+    let other_account = fixture.another_account().await;
+    let bia = fixture.add_member(other_account, Role::Owner).await;
     let members = fixture.members();
     let facts = members.facts(fixture.account, fixture.user, bia).await.unwrap();
     let expected = MemberFacts {
@@ -89,14 +89,17 @@ async fn the_facts_are_of_this_account_alone() {
         .await
         .unwrap();
     assert!(!facts.other_owners && facts.target == Some(Role::Owner));
-    let nobody = members.facts(id().into(), fixture.user, bia).await.unwrap();
-    assert_eq!((nobody.actor, nobody.target, nobody.other_owners), (None, None, false));
+    let missing = members.facts(id().into(), fixture.user, bia).await.unwrap();
+    assert_eq!(
+        (missing.actor, missing.target, missing.other_owners),
+        (None, None, false)
+    );
 }
 
 #[tokio::test]
-async fn a_change_is_written_only_on_what_it_was_decided_on() {
+async fn member_change_on_outdated_facts_is_rejected() {
     let fixture = DbFixture::new().await;
-    let bia = fixture.joined(fixture.account, Role::Member).await;
+    let bia = fixture.add_member(fixture.account, Role::Member).await;
     let members = fixture.members();
     let write = MemberWrite {
         account_id: fixture.account,
@@ -161,33 +164,33 @@ async fn change(members: &PgMembers, write: (AccountId, UserId, UserId), change:
     }
 }
 
-/// Every owner changes the next one at the same moment; how many did.
-async fn race(fixture: &DbFixture, owners: &[UserId], wanted: MemberChange) -> usize {
+/// Every owner changes the next one concurrently. Returns the number of changes that were written.
+async fn race(fixture: &DbFixture, owners: &[UserId], owner_change: MemberChange) -> usize {
     let changes = owners.iter().enumerate().map(|(at, &actor)| {
         let (members, target) = (fixture.members(), owners[(at + 1) % owners.len()]);
-        async move { change(&members, (fixture.account, actor, target), wanted).await }
+        async move { change(&members, (fixture.account, actor, target), owner_change).await }
     });
-    join_all(changes).await.into_iter().filter(|&done| done).count()
+    join_all(changes).await.into_iter().filter(|&written| written).count()
 }
 
 #[tokio::test]
 async fn owners_who_demote_or_remove_each_other_leave_one() {
     let fixture = DbFixture::new().await;
     for round in 0..10 {
-        for wanted in [MemberChange::Role(Role::Viewer), MemberChange::Removal] {
+        for owner_change in [MemberChange::Role(Role::Viewer), MemberChange::Removal] {
             let account = fixture.account;
             fixture
                 .sql(&format!("DELETE FROM account_users WHERE account_id = '{account}'"))
                 .await;
             let mut owners = Vec::new();
             for _ in 0..2 + round % 3 {
-                owners.push(fixture.joined(account, Role::Owner).await);
+                owners.push(fixture.add_member(account, Role::Owner).await);
             }
-            let done = race(&fixture, &owners, wanted).await;
+            let written = race(&fixture, &owners, owner_change).await;
             assert!(fixture.owners().await >= 1, "round {round}");
-            assert!(done >= 1, "round {round}: somebody comes first");
+            assert!(written >= 1, "round {round}: one change succeeds");
             if owners.len() == 2 {
-                assert_eq!((done, fixture.owners().await), (1, 1), "round {round}");
+                assert_eq!((written, fixture.owners().await), (1, 1), "round {round}");
             }
         }
     }

@@ -12,14 +12,14 @@ use recado_postgres::{LockRetryPolicy, MigrateError, OwnerPool, PoolConfig, migr
 use tokio_postgres::Client;
 
 #[tokio::test]
-async fn a_migrated_database_is_left_alone() {
+async fn migrated_database_has_no_pending_migrations() {
     let db = TestDatabase::new().await;
     assert_eq!(migrate(&db.url()).await.unwrap(), Vec::<String>::new());
     assert_eq!(pending(&db.owner_pool()).await.unwrap(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_database_is_migrated_once_by_whoever_comes_first() {
+async fn concurrent_migrators_run_each_migration_once() {
     let db = TestDatabase::new().await;
     let client = db.client().await;
     client
@@ -40,34 +40,34 @@ async fn an_empty_database_is_migrated_once_by_whoever_comes_first() {
 }
 
 #[tokio::test]
-async fn without_a_database_the_store_is_unavailable() {
-    let url = "postgres://nobody@127.0.0.1:1/none".into();
+async fn migration_without_a_database_is_unavailable() {
+    let url = "postgres://user@127.0.0.1:1/none".into();
     assert!(migrate(&url).await.is_err());
     let pool = OwnerPool::new(&PoolConfig::new(url, 1)).unwrap();
     assert!(matches!(pending(&pool).await, Err(StoreError::Unavailable(_))));
     assert!(OwnerPool::new(&PoolConfig::new("not a url".into(), 1)).is_err());
 }
 
-/// One that changes a table of everybody's.
-struct Widening(&'static [&'static str]);
+/// A migration source with up to two additional migrations.
+struct ExtraMigrations(&'static [&'static str]);
 
-struct Named(&'static str);
+struct Version(&'static str);
 
-impl std::fmt::Display for Named {
+impl std::fmt::Display for Version {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.0)
     }
 }
 
-impl MigrationName for Named {
+impl MigrationName for Version {
     fn version(&self) -> MigrationVersion<'_> {
         MigrationVersion::from(self.0)
     }
 }
 
-struct Plain;
+struct WithoutTransaction;
 
-impl MigrationMetadata for Plain {
+impl MigrationMetadata for WithoutTransaction {
     fn run_in_transaction(&self) -> bool {
         false
     }
@@ -77,20 +77,20 @@ struct InTransaction;
 
 impl MigrationMetadata for InTransaction {}
 
-struct Change(Named, &'static str);
+struct SqlMigration(Version, &'static str);
 
-impl Migration<Pg> for Change {
+impl Migration<Pg> for SqlMigration {
     fn run(&self, conn: &mut dyn BoxableConnection<Pg>) -> diesel::migration::Result<()> {
         Ok(conn.batch_execute(self.1)?)
     }
 
     fn revert(&self, _: &mut dyn BoxableConnection<Pg>) -> diesel::migration::Result<()> {
-        unreachable!("nothing is taken back")
+        unreachable!("no migration is reverted")
     }
 
     fn metadata(&self) -> &dyn MigrationMetadata {
         if self.1.contains("CONCURRENTLY") {
-            &Plain
+            &WithoutTransaction
         } else {
             &InTransaction
         }
@@ -101,29 +101,29 @@ impl Migration<Pg> for Change {
     }
 }
 
-impl MigrationSource<Pg> for Widening {
+impl MigrationSource<Pg> for ExtraMigrations {
     fn migrations(&self) -> diesel::migration::Result<Vec<Box<dyn Migration<Pg>>>> {
         let versions = ["20991231000001", "20991231000002"];
-        let changes = versions.into_iter().zip(self.0);
-        Ok(changes
-            .map(|(version, sql)| -> Box<dyn Migration<Pg>> { Box::new(Change(Named(version), sql)) })
+        let migrations = versions.into_iter().zip(self.0);
+        Ok(migrations
+            .map(|(version, sql)| -> Box<dyn Migration<Pg>> { Box::new(SqlMigration(Version(version), sql)) })
             .collect())
     }
 }
 
 const WIDEN: &str = "ALTER TABLE contacts ADD COLUMN widened boolean";
 
-fn hurried() -> LockRetryPolicy {
+fn short_policy() -> LockRetryPolicy {
     LockRetryPolicy {
         lock: Duration::from_millis(200),
         pause: Duration::from_millis(50),
         total: Duration::from_secs(60),
-        turn: Duration::from_secs(60),
+        peer_timeout: Duration::from_secs(60),
     }
 }
 
-/// When the migrator's attempts began, as far as they are seen waiting for their lock.
-async fn attempts(client: &Client, seen: &mut BTreeSet<String>) {
+/// Adds the start times of migrator transactions that now wait for a lock.
+async fn observe_attempts(client: &Client, seen: &mut BTreeSet<String>) {
     let waiting = "SELECT xact_start::text FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'ALTER TABLE%'";
     for row in client.query(waiting, &[]).await.unwrap() {
@@ -132,7 +132,7 @@ async fn attempts(client: &Client, seen: &mut BTreeSet<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_in_use_is_waited_for_without_holding_others_up() {
+async fn migration_of_a_busy_table_does_not_block_readers() {
     let db = TestDatabase::new().await;
     let (holder, watcher, reader) = (db.client().await, db.client().await, db.client().await);
     holder
@@ -140,13 +140,13 @@ async fn a_table_in_use_is_waited_for_without_holding_others_up() {
         .await
         .unwrap();
     let url = db.url();
-    let migrating = tokio::spawn(async move { run(&url, Widening(&[WIDEN]), hurried()).await });
+    let migrating = tokio::spawn(async move { run(&url, ExtraMigrations(&[WIDEN]), short_policy()).await });
     let (mut seen, mut slowest) = (BTreeSet::new(), Duration::ZERO);
     let deadline = Instant::now() + Duration::from_secs(30);
     // It gave up at least twice while the table was in use, and everybody else got through.
     while seen.len() < 3 {
         assert!(Instant::now() < deadline && !migrating.is_finished(), "{seen:?}");
-        attempts(&watcher, &mut seen).await;
+        observe_attempts(&watcher, &mut seen).await;
         let began = Instant::now();
         reader.batch_execute("SELECT count(*) FROM contacts").await.unwrap();
         slowest = slowest.max(began.elapsed());
@@ -158,7 +158,7 @@ async fn a_table_in_use_is_waited_for_without_holding_others_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_that_is_never_free_fails_the_migration_by_name() {
+async fn migration_of_a_locked_table_fails_with_its_version() {
     let db = TestDatabase::new().await;
     let holder = db.client().await;
     holder
@@ -167,42 +167,45 @@ async fn a_table_that_is_never_free_fails_the_migration_by_name() {
         .unwrap();
     let policy = LockRetryPolicy {
         total: Duration::from_millis(500),
-        ..hurried()
+        ..short_policy()
     };
     let changes: &[&str] = &["CREATE TABLE fresh (id bigint)", WIDEN];
-    let failed = run(&db.url(), Widening(changes), policy).await.unwrap_err();
-    let why = std::error::Error::source(&failed).unwrap().to_string();
-    assert!(why.contains("20991231000002") && why.contains("in use"), "{why}");
+    let failed = run(&db.url(), ExtraMigrations(changes), policy).await.unwrap_err();
+    let cause = std::error::Error::source(&failed).unwrap().to_string();
+    assert!(
+        cause.contains("20991231000002") && cause.contains("a long transaction"),
+        "{cause}"
+    );
     holder.batch_execute("COMMIT").await.unwrap();
     // What went before stays done, and the rest is done by whoever comes next.
     assert_eq!(
-        run(&db.url(), Widening(changes), policy).await.unwrap(),
+        run(&db.url(), ExtraMigrations(changes), policy).await.unwrap(),
         ["20991231000002"]
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_migrates_for_ever_is_not_waited_for_for_ever() {
+async fn migration_lock_wait_times_out() {
     let db = TestDatabase::new().await;
     let holder = db.client().await;
     let take = "SELECT pg_advisory_lock(hashtext('recado migrations'))";
     holder.batch_execute(take).await.unwrap();
     let policy = LockRetryPolicy {
-        turn: Duration::from_millis(300),
-        ..hurried()
+        peer_timeout: Duration::from_millis(300),
+        ..short_policy()
     };
-    let failed = run(&db.url(), Widening(&[WIDEN]), policy).await.unwrap_err();
+    let failed = run(&db.url(), ExtraMigrations(&[WIDEN]), policy).await.unwrap_err();
     assert!(matches!(failed, MigrateError::Lock(_)), "{failed:?}");
-    let why = std::error::Error::source(&failed).unwrap().to_string();
-    assert!(why.contains("another process"), "{why}");
+    let cause = std::error::Error::source(&failed).unwrap().to_string();
+    assert!(cause.contains("another process"), "{cause}");
     drop(holder);
-    // Its turn comes as soon as the other one is gone.
-    let done = run(&db.url(), Widening(&[WIDEN]), hurried()).await.unwrap();
+    // The migration runs as soon as the other migrator releases the lock.
+    let done = run(&db.url(), ExtraMigrations(&[WIDEN]), short_policy()).await.unwrap();
     assert_eq!(done, ["20991231000001"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_index_that_was_interrupted_is_made_anew_while_others_wait_for_the_migrations() {
+async fn interrupted_concurrent_index_is_rebuilt() {
     let db = TestDatabase::new().await;
     let client = db.client().await;
     client
@@ -217,11 +220,11 @@ async fn an_index_that_was_interrupted_is_made_anew_while_others_wait_for_the_mi
         .unwrap();
     let url = db.url();
     let make: &[&str] = &["CREATE UNIQUE INDEX CONCURRENTLY twins_n_unique ON twins (n)"];
-    let (one, other) = tokio::join!(
-        run(&url, Widening(make), hurried()),
-        run(&url, Widening(make), hurried())
+    let (first, second) = tokio::join!(
+        run(&url, ExtraMigrations(make), short_policy()),
+        run(&url, ExtraMigrations(make), short_policy())
     );
-    assert_eq!(one.unwrap().len() + other.unwrap().len(), 1);
+    assert_eq!(first.unwrap().len() + second.unwrap().len(), 1);
     let valid = client
         .query_one(
             "SELECT indisvalid FROM pg_index WHERE indexrelid = 'twins_n_unique'::regclass",
@@ -240,7 +243,7 @@ async fn build_in_progress(client: &Client) -> Option<(u32, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn concurrent_index_waits_for_old_transactions_and_is_built_once() {
+async fn concurrent_index_waits_for_open_transactions() {
     let db = TestDatabase::new().await;
     let (holder, watcher) = (db.client().await, db.client().await);
     watcher.batch_execute("CREATE TABLE busy (n int)").await.unwrap();
@@ -248,9 +251,9 @@ async fn concurrent_index_waits_for_old_transactions_and_is_built_once() {
         .batch_execute("BEGIN; LOCK TABLE busy IN ROW EXCLUSIVE MODE")
         .await
         .unwrap();
-    let (url, policy) = (db.url(), hurried());
+    let (url, policy) = (db.url(), short_policy());
     let make: &[&str] = &["CREATE INDEX CONCURRENTLY busy_n_idx ON busy (n)"];
-    let migrating = tokio::spawn(async move { run(&url, Widening(make), policy).await });
+    let migrating = tokio::spawn(async move { run(&url, ExtraMigrations(make), policy).await });
     let waiting = tokio::time::timeout(Duration::from_secs(60), async {
         loop {
             match build_in_progress(&watcher).await {
@@ -272,7 +275,7 @@ async fn concurrent_index_waits_for_old_transactions_and_is_built_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lock_timeout_in_another_language_is_tried_again() {
+async fn lock_timeout_in_another_language_is_retried() {
     let db = TestDatabase::new().await;
     let client = db.client().await;
     client
@@ -286,7 +289,9 @@ async fn lock_timeout_in_another_language_is_tried_again() {
         )
         .await
         .unwrap();
-    let done = run(&db.url(), Widening(&["SELECT busy()"]), hurried()).await.unwrap();
+    let done = run(&db.url(), ExtraMigrations(&["SELECT busy()"]), short_policy())
+        .await
+        .unwrap();
     assert_eq!(done, ["20991231000001"]);
     let attempts = client.query_one("SELECT last_value FROM attempts", &[]).await.unwrap();
     assert_eq!(attempts.get::<_, i64>(0), 3);

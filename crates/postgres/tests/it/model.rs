@@ -17,7 +17,7 @@ mod system;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 
-use self::mutant::{RECORD_AND_START, instead};
+use self::mutant::{RECORD_AND_START, replace_once};
 use self::state::State;
 use self::steps::Step;
 use self::system::{Model, ModelFixture, System};
@@ -28,14 +28,14 @@ const SEED: u64 = 1;
 /// How many histories are tried, unless somebody wants more.
 const CASES: u32 = 40;
 
-/// How many it may take to find a bug.
-const ENOUGH: u32 = 100;
+/// The number of histories within which a planted bug must be found.
+const MAX_CASES_TO_FIND: u32 = 100;
 
 /// How long a history is.
 const STEPS: std::ops::Range<usize> = 10..60;
 
-/// What tests of many histories are told by their environment.
-pub(crate) fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
+/// Reads a setting of the randomized tests from the environment.
+pub(crate) fn env_value<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
 }
 
@@ -49,7 +49,7 @@ fn play(model: ModelFixture, seed: u64, cases: u32, shrinks: u32) -> Result<(), 
         ..Config::default()
     };
     let strategy = Model::sequential_strategy(STEPS);
-    let wrong = |error| match error {
+    let describe = |error| match error {
         TestError::Fail(reason, (state, steps, _)) => {
             let (state, steps): (State, Vec<Step>) = (state, steps);
             let steps: Vec<String> = steps.iter().map(|step| format!("  {step:?}")).collect();
@@ -66,39 +66,39 @@ fn play(model: ModelFixture, seed: u64, cases: u32, shrinks: u32) -> Result<(), 
             System::test_sequential(config.clone(), state, steps, seen);
             Ok(())
         });
-        played.map_err(wrong)
+        played.map_err(describe)
     })
 }
 
 #[test]
-fn the_stores_do_what_the_model_does() {
-    let seed = variable("RECADO_SEED").unwrap_or(SEED);
-    let cases = variable("RECADO_RUNS").unwrap_or(CASES);
-    if let Err(wrong) = play(ModelFixture::new(None, ""), seed, cases, 500) {
-        panic!("{wrong}");
+fn stores_match_the_model() {
+    let seed = env_value("RECADO_SEED").unwrap_or(SEED);
+    let cases = env_value("RECADO_RUNS").unwrap_or(CASES);
+    if let Err(failure) = play(ModelFixture::new(None, ""), seed, cases, 500) {
+        panic!("{failure}");
     }
 }
 
 /// What finds the planted bugs finds nothing where there is none.
 #[test]
-fn the_statement_of_the_turn_as_it_is_passes() {
-    if let Err(wrong) = play(ModelFixture::new(Some(RECORD_AND_START.to_owned()), ""), SEED, 8, 1) {
-        panic!("{wrong}");
+fn unmodified_record_and_start_passes_the_model() {
+    if let Err(failure) = play(ModelFixture::new(Some(RECORD_AND_START.to_owned()), ""), SEED, 8, 1) {
+        panic!("{failure}");
     }
 }
 
 #[track_caller]
 fn assert_found(bug: &str, model: ModelFixture) {
-    let Err(found) = play(model, SEED, ENOUGH, 1) else {
-        panic!("{bug}: not found by {ENOUGH} histories")
+    let Err(found) = play(model, SEED, MAX_CASES_TO_FIND, 1) else {
+        panic!("{bug}: not found by {MAX_CASES_TO_FIND} histories")
     };
-    // A statement that the database does not understand would be no bug to find.
-    let nonsense = ["syntax error", "does not exist", "SqlState(E42"];
-    assert!(!nonsense.iter().any(|words| found.contains(words)), "{bug}: {found}");
+    // An invalid statement would fail for the wrong reason.
+    let sql_errors = ["syntax error", "does not exist", "SqlState(E42"];
+    assert!(!sql_errors.iter().any(|text| found.contains(text)), "{bug}: {found}");
 }
 
 #[test]
-fn a_turn_that_leaves_out_a_guard_is_found() {
+fn record_and_start_without_a_guard_is_found() {
     let started = "AND s.started_at IS NULL\n    AND (n.free_at <= now()) IS NOT FALSE";
     let recorded = "s.status = 'pending'\n    AND s.started_at IS NOT NULL";
     for (guard, without) in [
@@ -113,7 +113,7 @@ fn a_turn_that_leaves_out_a_guard_is_found() {
         (", unknown_at = NULL", ""),
         (", reserved = u.reserved + excluded.reserved", ""),
     ] {
-        assert_found(guard, ModelFixture::new(Some(instead(guard, without)), ""));
+        assert_found(guard, ModelFixture::new(Some(replace_once(guard, without)), ""));
     }
 }
 
@@ -126,7 +126,7 @@ fn falsify(table: &str, change: &str) -> String {
 }
 
 #[test]
-fn places_that_are_given_back_twice_are_found() {
+fn double_release_of_reservations_is_found() {
     let bug = "CREATE FUNCTION give_back() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
            UPDATE message_usage_slots SET reserved = reserved - (SELECT count(*) FROM campaign_sends s
              WHERE s.campaign_id = OLD.campaign_id AND s.status = 'pending' AND s.started_at IS NULL)
@@ -137,7 +137,7 @@ fn places_that_are_given_back_twice_are_found() {
 }
 
 #[test]
-fn a_database_that_falsifies_what_is_written_is_found() {
+fn falsified_writes_are_found() {
     let sends = "campaign_sends";
     for (table, change) in [
         // What was in doubt is sent again.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::support::{DbFixture, id, position};
 
-fn note(title: &str) -> Event {
+fn notification(title: &str) -> Event {
     Event::Notification(NotificationDraft {
         kind: NotificationKind::Info,
         title: title.into(),
@@ -27,7 +27,7 @@ fn feed(fixture: &DbFixture) -> PgNotificationFeed {
     PgNotificationFeed::new(fixture.owner.clone())
 }
 
-fn asked(unread: bool, cursor: Option<Uuid>, limit: i64) -> NotificationQuery {
+fn query(unread: bool, cursor: Option<Uuid>, limit: i64) -> NotificationQuery {
     NotificationQuery {
         unread,
         page: CursorQuery { cursor, limit },
@@ -35,62 +35,66 @@ fn asked(unread: bool, cursor: Option<Uuid>, limit: i64) -> NotificationQuery {
 }
 
 async fn titles(fixture: &DbFixture, account: AccountId, unread: bool) -> Vec<String> {
-    let found = store(fixture).list(account, &asked(unread, None, 100)).await.unwrap();
-    found.data.into_iter().map(|one| one.title).collect()
+    let found = store(fixture).list(account, &query(unread, None, 100)).await.unwrap();
+    found.data.into_iter().map(|notification| notification.title).collect()
 }
 
 fn notification_titles(notifications: &[SequencedNotification]) -> Vec<&str> {
     notifications
         .iter()
-        .map(|one| one.notification.title.as_str())
+        .map(|sequenced| sequenced.notification.title.as_str())
         .collect()
 }
 
 #[tokio::test]
-async fn what_still_waits_is_listed_newest_first_and_marked_once() {
+async fn notifications_are_listed_newest_first_and_read_once() {
     let fixture = DbFixture::new().await;
-    let (account, other) = (fixture.account, fixture.another_account().await);
-    fixture.leave(account, &[note("a"), note("b"), note("c")]).await;
-    fixture.leave(other, &[note("x")]).await;
+    let (account, other_account) = (fixture.account, fixture.another_account().await);
+    fixture
+        .append_events(account, &[notification("a"), notification("b"), notification("c")])
+        .await;
+    fixture.append_events(other_account, &[notification("x")]).await;
     assert_eq!(titles(&fixture, account, false).await, ["c", "b", "a"]);
     assert_eq!(
         fixture.number("SELECT count(*) FROM outbox_events").await,
         1,
-        "the other's is left to others"
+        "the list relays only events of its own account"
     );
     let store = store(&fixture);
-    let first = store.list(account, &asked(true, None, 2)).await.unwrap();
+    let first = store.list(account, &query(true, None, 2)).await.unwrap();
     assert!(first.has_more && first.data[0].read_at.is_none() && first.data[0].data == json!({ "a": [1] }));
     let rest = store
-        .list(account, &asked(true, position(first.next_cursor), 2))
+        .list(account, &query(true, position(first.next_cursor), 2))
         .await
         .unwrap();
     assert_eq!((rest.data.len(), rest.has_more), (1, false));
     assert!(store.read(account, first.data[1].id).await.unwrap());
-    let once = store.list(account, &asked(false, None, 9)).await.unwrap().data[1].read_at;
-    assert!(once.is_some() && store.read(account, first.data[1].id).await.unwrap());
+    let read_at = store.list(account, &query(false, None, 9)).await.unwrap().data[1].read_at;
+    assert!(read_at.is_some() && store.read(account, first.data[1].id).await.unwrap());
     assert_eq!(
-        store.list(account, &asked(false, None, 9)).await.unwrap().data[1].read_at,
-        once
+        store.list(account, &query(false, None, 9)).await.unwrap().data[1].read_at,
+        read_at
     );
-    assert!(!store.read(other, first.data[1].id).await.unwrap());
+    assert!(!store.read(other_account, first.data[1].id).await.unwrap());
     assert!(!store.read(account, NotificationId(id())).await.unwrap());
     assert_eq!(titles(&fixture, account, true).await, ["c", "a"]);
-    fixture.leave(account, &[note("d")]).await;
+    fixture.append_events(account, &[notification("d")]).await;
     store.read_all(account).await.unwrap();
     assert_eq!(titles(&fixture, account, true).await, Vec::<String>::new());
     assert_eq!(titles(&fixture, account, false).await, ["d", "c", "b", "a"]);
-    assert_eq!(titles(&fixture, other, true).await, ["x"]);
+    assert_eq!(titles(&fixture, other_account, true).await, ["x"]);
 }
 
 #[tokio::test]
-async fn a_stream_is_told_again_what_came_after_its_last_one() {
+async fn notification_feed_replays_after_a_sequence_number() {
     let fixture = DbFixture::new().await;
-    let (account, other) = (fixture.account, fixture.another_account().await);
+    let (account, other_account) = (fixture.account, fixture.another_account().await);
     assert_eq!(feed(&fixture).latest().await.unwrap(), 0);
-    fixture.leave(account, &[note("a"), note("b")]).await;
-    fixture.leave(other, &[note("x")]).await;
-    fixture.leave(account, &[note("c")]).await;
+    fixture
+        .append_events(account, &[notification("a"), notification("b")])
+        .await;
+    fixture.append_events(other_account, &[notification("x")]).await;
+    fixture.append_events(account, &[notification("c")]).await;
     fixture.relay().await;
     let all = feed(&fixture).after(0, 100).await.unwrap();
     assert_eq!(notification_titles(&all), ["a", "b", "x", "c"]);
@@ -104,8 +108,12 @@ async fn a_stream_is_told_again_what_came_after_its_last_one() {
         feed(&fixture).seq_of(account, id).await.unwrap()
     };
     assert_eq!(seq_of(account, 0).await, Some(all[0].seq));
-    assert_eq!(seq_of(account, 2).await, None, "another account's names nothing");
-    assert_eq!(seq_of(other, 0).await, None);
+    assert_eq!(
+        seq_of(account, 2).await,
+        None,
+        "a notification of another account has no sequence number"
+    );
+    assert_eq!(seq_of(other_account, 0).await, None);
     let between = async |account, after: usize, until: usize, limit| {
         let (after, until) = (all[after].seq, all[until].seq);
         feed(&fixture).between(account, after, until, limit).await.unwrap()
@@ -122,12 +130,12 @@ async fn a_stream_is_told_again_what_came_after_its_last_one() {
         "nothing after the end"
     );
     assert_eq!(between(account, 3, 3, 9).await, []);
-    assert_eq!(notification_titles(&between(other, 0, 3, 9).await), ["x"]);
+    assert_eq!(notification_titles(&between(other_account, 0, 3, 9).await), ["x"]);
 }
 
 /// Whoever reads after the last sequence number it saw, again and again, while many write, sees each once and in order.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_place_comes_late() {
+async fn notification_sequence_numbers_appear_in_order() {
     let fixture = DbFixture::new().await;
     let writers = (0..4).map(|writer| {
         let outbox = fixture.outbox();
@@ -135,7 +143,10 @@ async fn no_place_comes_late() {
         async move {
             for round in 0..15 {
                 fixture
-                    .leave(fixture.account, &[note(&format!("{writer}/{round}")), note("second")])
+                    .append_events(
+                        fixture.account,
+                        &[notification(&format!("{writer}/{round}")), notification("second")],
+                    )
                     .await;
                 outbox.relay(EventKind::Notification, 3).await.unwrap();
             }
@@ -144,9 +155,9 @@ async fn no_place_comes_late() {
     let reader = async {
         let (mut last, mut seen) = (0, 0);
         while seen < 120 {
-            for one in feed(&fixture).after(last, 7).await.unwrap() {
-                assert!(one.seq > last);
-                last = one.seq;
+            for sequenced in feed(&fixture).after(last, 7).await.unwrap() {
+                assert!(sequenced.seq > last);
+                last = sequenced.seq;
                 seen += 1;
             }
             if seen < 120 && fixture.number("SELECT count(*) FROM notifications").await == 120 {

@@ -21,7 +21,7 @@ fn accepted(send: SendId) -> (SendId, SendResult) {
 
 /// A run whose slots are those of a million messages, with two sends in flight.
 async fn large_run(fixture: &DbFixture) -> (QueuedRun, Vec<SendId>) {
-    fixture.people(2).await;
+    fixture.add_contacts(2).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 2).await;
@@ -39,8 +39,8 @@ async fn large_run(fixture: &DbFixture) -> (QueuedRun, Vec<SendId>) {
 }
 
 #[tokio::test]
-async fn a_slot_follows_from_the_second_and_from_how_much_there_is_to_count() {
-    let fixture = DbFixture::with_slots_of_the_moment().await;
+async fn counter_slot_depends_on_time_and_message_count() {
+    let fixture = DbFixture::with_production_counter_slots().await;
     for (messages, slot) in [
         ("0", "0"),
         ("-5", "0"),
@@ -58,15 +58,19 @@ async fn a_slot_follows_from_the_second_and_from_how_much_there_is_to_count() {
 }
 
 #[tokio::test]
-async fn what_a_large_run_writes_all_the_time_is_no_row_of_its_beginning() {
-    let fixture = DbFixture::with_slots_of_the_moment().await;
+async fn large_run_does_not_update_its_initial_counter_rows() {
+    let fixture = DbFixture::with_production_counter_slots().await;
     let (run, sends) = large_run(&fixture).await;
     let first = "SELECT string_agg(ctid::text, ' ') FROM (
         SELECT ctid FROM campaign_counter_slots WHERE slot = 0
         UNION ALL SELECT ctid FROM message_usage_slots WHERE slot = 0) AS f";
     let before = fixture.text(first).await;
-    let (turn, worker) = ([accepted(sends[0])], id());
-    fixture.runs().record_and_start(run, worker, &turn, &[]).await.unwrap();
+    let (results, worker) = ([accepted(sends[0])], id());
+    fixture
+        .runs()
+        .record_and_start(run, worker, &results, &[])
+        .await
+        .unwrap();
     assert_eq!(fixture.usage().await, "1/1");
     fixture.assert_recount().await;
     fixture.runs().record(run, &[accepted(sends[1])]).await.unwrap();
@@ -75,21 +79,21 @@ async fn what_a_large_run_writes_all_the_time_is_no_row_of_its_beginning() {
     assert_eq!(fixture.usage().await, "2/0");
     fixture.assert_recount().await;
     assert_eq!(fixture.text(first).await, before);
-    let moments = "SELECT count(DISTINCT created_at) FROM campaign_counter_slots";
-    assert_eq!(fixture.number(moments).await, 1);
+    let creation_times = "SELECT count(DISTINCT created_at) FROM campaign_counter_slots";
+    assert_eq!(fixture.number(creation_times).await, 1);
     let written = "SELECT count(*) FROM campaign_counter_slots WHERE slot BETWEEN 1 AND 100 AND sent + read > 0";
     assert!(fixture.number(written).await > 0);
 }
 
 /// A sum is made of the slots of what it is asked for, and not of all of them.
 #[tokio::test]
-async fn sums_look_at_the_slots_of_one_key() {
+async fn counter_sums_read_the_slots_of_one_key() {
     let fixture = DbFixture::new().await;
     let (run, _) = large_run(&fixture).await;
     let (account, campaign) = (run.account_id, run.campaign_id);
-    let of_campaign = format!("account_id = '{account}' AND campaign_id = '{campaign}'");
+    let campaign_condition = format!("account_id = '{account}' AND campaign_id = '{campaign}'");
     let queries = [
-        format!("SELECT pending FROM campaign_counters WHERE {of_campaign}"),
+        format!("SELECT pending FROM campaign_counters WHERE {campaign_condition}"),
         format!(
             "SELECT n.sent FROM campaigns c
              LEFT JOIN campaign_counters n ON n.account_id = c.account_id AND n.campaign_id = c.id
@@ -114,7 +118,7 @@ async fn sums_look_at_the_slots_of_one_key() {
 }
 
 #[tokio::test]
-async fn slots_become_one_row_and_rows_become_slots() {
+async fn slots_migration_reverts_and_reapplies_without_loss() {
     let fixture = DbFixture::new().await;
     let (run, sends) = large_run(&fixture).await;
     fixture.runs().record(run, &[accepted(sends[0])]).await.unwrap();
@@ -133,9 +137,9 @@ async fn slots_become_one_row_and_rows_become_slots() {
 }
 
 #[tokio::test]
-async fn a_lease_is_renewed_once_a_tenth_of_it_is_gone() {
+async fn run_lease_is_renewed_after_a_tenth_of_it() {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let leased = async || fixture.text("SELECT leased_until FROM campaign_queue").await.unwrap();
@@ -143,18 +147,18 @@ async fn a_lease_is_renewed_once_a_tenth_of_it_is_gone() {
     let first = leased().await;
     claim(worker).await;
     assert_eq!(leased().await, first);
-    let later = async |seconds| {
-        let sooner = format!("UPDATE campaign_queue SET leased_until = now() + interval '{seconds} seconds'");
-        fixture.sql(&sooner).await;
+    let renewed_with_remaining = async |seconds| {
+        let set_lease = format!("UPDATE campaign_queue SET leased_until = now() + interval '{seconds} seconds'");
+        fixture.sql(&set_lease).await;
         let before = leased().await;
         claim(worker).await;
         leased().await != before
     };
-    assert!(!later(55).await);
-    assert!(later(53).await);
-    // Even if it ran out, as long as nobody has noticed.
-    assert!(later(-1).await);
-    // Whoever does not hold it renews nothing.
+    assert!(!renewed_with_remaining(55).await);
+    assert!(renewed_with_remaining(53).await);
+    // An expired lease is renewed as long as no other worker has claimed the run.
+    assert!(renewed_with_remaining(-1).await);
+    // A worker without the lease does not renew it.
     let held = leased().await;
     claim(id()).await;
     assert_eq!(leased().await, held);

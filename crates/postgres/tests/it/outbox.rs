@@ -5,11 +5,11 @@ use recado_domain::campaigns::CampaignStore;
 use recado_domain::shared::{Audit, AuditAction, Event, EventKind, NotificationDraft, NotificationKind};
 use serde_json::json;
 
-use crate::relay::note;
+use crate::relay::notification;
 use crate::support::{DbFixture, event, id};
 
 #[tokio::test]
-async fn events_become_audit_entries_and_notifications_of_their_moment() {
+async fn relayed_events_keep_their_content_and_creation_time() {
     let fixture = DbFixture::new().await;
     let campaign = fixture.draft();
     let audit = Audit {
@@ -52,7 +52,7 @@ async fn events_become_audit_entries_and_notifications_of_their_moment() {
 }
 
 #[tokio::test]
-async fn entries_sort_as_their_events() {
+async fn audit_entries_sort_like_their_outbox_events() {
     let fixture = DbFixture::new().await;
     let entities: Vec<_> = (0..50).map(|_| id()).collect();
     let events: Vec<Event> = entities.iter().map(|&entity| event(entity)).collect();
@@ -66,7 +66,7 @@ async fn entries_sort_as_their_events() {
 }
 
 #[tokio::test]
-async fn several_relays_carry_each_event_out_once() {
+async fn concurrent_relays_move_each_event_once() {
     let fixture = DbFixture::new().await;
     for _ in 0..5 {
         let events: Vec<Event> = (0..40).map(|_| event(id())).collect();
@@ -75,17 +75,17 @@ async fn several_relays_carry_each_event_out_once() {
     let relays = (0..4).map(|_| {
         let outbox = fixture.outbox();
         async move {
-            let mut carried = 0;
+            let mut moved = 0;
             loop {
                 match outbox.relay(EventKind::Audit, 13).await.unwrap() {
-                    0 => return carried,
-                    some => carried += some,
+                    0 => return moved,
+                    count => moved += count,
                 }
             }
         }
     });
-    let carried: usize = join_all(relays).await.into_iter().sum();
-    assert_eq!(carried, 200);
+    let moved: usize = join_all(relays).await.into_iter().sum();
+    assert_eq!(moved, 200);
     assert_eq!(fixture.number("SELECT count(*) FROM audit_logs").await, 200);
     assert_eq!(
         fixture.number("SELECT count(DISTINCT entity_id) FROM audit_logs").await,
@@ -94,7 +94,7 @@ async fn several_relays_carry_each_event_out_once() {
 }
 
 #[tokio::test]
-async fn kinds_of_a_later_version_are_left_to_it_and_lost_accounts_hold_up_nobody() {
+async fn relay_keeps_unknown_kinds_and_drops_deleted_accounts() {
     let fixture = DbFixture::new().await;
     fixture
         .sql(&format!(
@@ -102,8 +102,12 @@ async fn kinds_of_a_later_version_are_left_to_it_and_lost_accounts_hold_up_nobod
             fixture.account,
         ))
         .await;
-    fixture.leave(id().into(), &[event(id()), note("lost")]).await;
-    fixture.leave(fixture.account, &[event(id()), note("kept")]).await;
+    fixture
+        .append_events(id().into(), &[event(id()), notification("lost")])
+        .await;
+    fixture
+        .append_events(fixture.account, &[event(id()), notification("stored")])
+        .await;
     assert_eq!(fixture.relay().await, 4);
     assert_eq!(fixture.number("SELECT count(*) FROM audit_logs").await, 1);
     assert_eq!(fixture.number("SELECT count(*) FROM notifications").await, 1);

@@ -5,7 +5,7 @@
 
 mod fixture;
 
-use fixture::{FIRST_PAGE, Known, PART, newest, unseen};
+use fixture::{FIRST_PAGE, PART, PlannerStatistics, newest, unanalyzed_account};
 use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::contacts::{
     BatchOutcome, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, MAX_ATTRIBUTES, Phone,
@@ -30,16 +30,16 @@ use crate::contacts::{draft, upserted};
 use crate::ingestion::{event, order};
 use crate::status_updates::status_update;
 use crate::support::{DbFixture, LEASE, NOW, id};
-use crate::webhooks::made;
+use crate::webhooks::attempt;
 use crate::whatsapp::profile;
 
 macro_rules! under_statistics {
-    ($($known:ident as $name:ident: $($test:ident)+;)+) => {$(
+    ($($statistics:ident as $name:ident: $($test:ident)+;)+) => {$(
         mod $name {
             $(
                 #[tokio::test]
                 async fn $test() {
-                    super::$test(super::unseen(super::Known::$known).await).await;
+                    super::$test(super::unanalyzed_account(super::PlannerStatistics::$statistics).await).await;
                 }
             )+
         }
@@ -47,17 +47,35 @@ macro_rules! under_statistics {
 }
 
 under_statistics! {
-    Large as of_a_large_account:
-        statuses_of_messages results_of_a_run sends_that_start contacts_of_an_import messages_that_arrive orders_carts_and_events members_of_a_segment pages_of_people pages_of_what_happened deliveries_of_webhooks;
-    Small as of_small_accounts:
-        statuses_of_messages results_of_a_run sends_that_start contacts_of_an_import messages_that_arrive orders_carts_and_events members_of_a_segment pages_of_people pages_of_what_happened deliveries_of_webhooks;
+    Large as large_account:
+        status_updates_use_index_lookups
+        run_results_use_index_lookups
+        send_starts_use_index_lookups
+        contact_imports_use_index_lookups
+        inbound_messages_use_index_lookups
+        ingestion_uses_index_lookups
+        segment_members_use_index_lookups
+        contact_and_conversation_pages_read_few_rows
+        feed_and_log_pages_read_few_rows
+        delivery_claims_read_few_rows;
+    Small as small_accounts:
+        status_updates_use_index_lookups
+        run_results_use_index_lookups
+        send_starts_use_index_lookups
+        contact_imports_use_index_lookups
+        inbound_messages_use_index_lookups
+        ingestion_uses_index_lookups
+        segment_members_use_index_lookups
+        contact_and_conversation_pages_read_few_rows
+        feed_and_log_pages_read_few_rows
+        delivery_claims_read_few_rows;
 }
 
 fn phone(i: usize) -> Phone {
     Phone::parse(&format!("+55119{i:08}")).unwrap()
 }
 
-async fn statuses_of_messages(mut fixture: DbFixture) {
+async fn status_updates_use_index_lookups(mut fixture: DbFixture) {
     fixture.count_reads().await;
     let by_message: Vec<_> = (1..=PART)
         .map(|i| status_update(None, &format!("s{i}"), SendStatus::Read))
@@ -79,19 +97,19 @@ async fn statuses_of_messages(mut fixture: DbFixture) {
     assert_eq!(unknown, [0_usize; 0]);
     fixture.assert_looked_up("statuses by the send's id").await;
     fixture.count_reads().await;
-    let of_replies: Vec<_> = (1..=PART)
+    let by_reply: Vec<_> = (1..=PART)
         .map(|i| status_update(None, &format!("m{i}"), SendStatus::Read))
         .collect();
     let unknown = fixture
         .status_updates()
-        .apply(fixture.account, &of_replies)
+        .apply(fixture.account, &by_reply)
         .await
         .unwrap();
     assert_eq!(unknown, [0_usize; 0]);
     fixture.assert_looked_up("statuses of replies").await;
 }
 
-async fn results_of_a_run(mut fixture: DbFixture) {
+async fn run_results_use_index_lookups(mut fixture: DbFixture) {
     let keys = fixture.keys().await;
     let run = QueuedRun {
         account_id: fixture.account,
@@ -122,7 +140,7 @@ async fn results_of_a_run(mut fixture: DbFixture) {
     );
 }
 
-async fn sends_that_start(mut fixture: DbFixture) {
+async fn send_starts_use_index_lookups(mut fixture: DbFixture) {
     let worker = id();
     let run = QueuedRun {
         account_id: fixture.account,
@@ -139,10 +157,10 @@ async fn sends_that_start(mut fixture: DbFixture) {
     let sends: Vec<SendId> = fixture.keys().await.into_iter().map(SendId).collect();
     fixture.count_reads().await;
     assert_eq!(fixture.start_sends(run, worker, &sends).await.len(), PART);
-    fixture.assert_looked_up("sends that start").await;
+    fixture.assert_looked_up("starts of sends").await;
 }
 
-async fn contacts_of_an_import(mut fixture: DbFixture) {
+async fn contact_imports_use_index_lookups(mut fixture: DbFixture) {
     let rows: Vec<_> = (1..=PART)
         .map(|i| ImportRow {
             contact: ContactDraft {
@@ -173,10 +191,10 @@ async fn contacts_of_an_import(mut fixture: DbFixture) {
         .await
         .unwrap();
     assert!(matches!(refused, BatchOutcome::Refused(rows) if rows.len() == PART));
-    fixture.assert_looked_up("contacts that an import may not grow").await;
+    fixture.assert_looked_up("contacts of a refused import").await;
 }
 
-async fn messages_that_arrive(mut fixture: DbFixture) {
+async fn inbound_messages_use_index_lookups(mut fixture: DbFixture) {
     PgProfiles::new(fixture.tenants.clone())
         .insert(fixture.account, &profile("111"))
         .await
@@ -192,7 +210,7 @@ async fn messages_that_arrive(mut fixture: DbFixture) {
             at: NOW,
             kind: "text".into(),
             text: Some("oi".into()),
-            said: true,
+            can_opt_out: true,
             referral: Some(Box::default()),
             payload: serde_json::json!({}),
         }),
@@ -206,7 +224,7 @@ async fn messages_that_arrive(mut fixture: DbFixture) {
         .receive(fixture.account, "111", &inbound_items)
         .await
         .unwrap();
-    fixture.assert_looked_up("messages that arrive").await;
+    fixture.assert_looked_up("inbound messages").await;
     let received = "SELECT count(*) FROM messages WHERE direction = 'inbound'";
     assert_eq!(fixture.number(received).await, 40);
     let referred = "SELECT count(*) FROM contacts WHERE first_referral IS NOT NULL";
@@ -232,10 +250,10 @@ async fn messages_that_arrive(mut fixture: DbFixture) {
         .receive(fixture.account, "111", &moves)
         .await
         .unwrap();
-    fixture.assert_looked_up("numbers that change hands").await;
+    fixture.assert_looked_up("number changes").await;
 }
 
-async fn orders_carts_and_events(mut fixture: DbFixture) {
+async fn ingestion_uses_index_lookups(mut fixture: DbFixture) {
     let keys = fixture.keys().await;
     let store = |fixture: &DbFixture| PgIngestion::new(fixture.tenants.clone());
     let orders: Vec<_> = (1..=PART)
@@ -265,20 +283,20 @@ async fn orders_carts_and_events(mut fixture: DbFixture) {
     fixture.count_reads().await;
     store(&fixture).carts(fixture.account, &ids, &carts, NOW).await.unwrap();
     fixture.assert_looked_up("carts").await;
-    let told = |i: usize| EventDraft {
+    let event_draft = |i: usize| EventDraft {
         who: match i % 2 {
             0 => Who::Phone(phone(i)),
             _ => Who::Contact(keys[i - 1].into()),
         },
         ..event(&format!("metric {i}"), Uuid::nil(), NOW)
     };
-    let events: Vec<_> = (1..=PART).map(told).collect();
+    let events: Vec<_> = (1..=PART).map(event_draft).collect();
     fixture.count_reads().await;
     store(&fixture).events(fixture.account, &events, NOW).await.unwrap();
     fixture.assert_looked_up("events").await;
 }
 
-async fn members_of_a_segment(mut fixture: DbFixture) {
+async fn segment_members_use_index_lookups(mut fixture: DbFixture) {
     let keys = fixture.keys().await;
     let (full, empty) = (fixture.key(0).await, fixture.key(3).await);
     let contacts: Vec<ContactId> = keys.iter().map(|&key| key.into()).collect();
@@ -291,16 +309,16 @@ async fn members_of_a_segment(mut fixture: DbFixture) {
             .unwrap()
     );
     drop(segments);
-    fixture.assert_looked_up("members that leave").await;
+    fixture.assert_looked_up("removed members").await;
     fixture.count_reads().await;
     let segments = PgSegments::new(fixture.tenants.clone());
     let added = segments.add_members(fixture.account, empty.into(), &contacts).await;
     assert!(matches!(added, Ok(MembersAdded::Done(_))), "{added:?}");
     drop(segments);
-    fixture.assert_looked_up("members that come").await;
+    fixture.assert_looked_up("added members").await;
 }
 
-async fn pages_of_people(mut fixture: DbFixture) {
+async fn contact_and_conversation_pages_read_few_rows(mut fixture: DbFixture) {
     for (account, rows) in fixture.both().await {
         let tag = fixture.text(&format!("key('{account}', 1)")).await.unwrap();
         for tag_id in [None, Some(tag.parse::<Uuid>().unwrap().into())] {
@@ -325,14 +343,16 @@ async fn pages_of_people(mut fixture: DbFixture) {
         };
         let page = conversations.list(account, &query).await.unwrap();
         assert_eq!(page.data.len(), PART);
-        let of_one = conversations.messages(account, page.data[0].id, &newest()).await;
-        assert_eq!(of_one.unwrap().unwrap().data.len(), 1);
+        let messages = conversations.messages(account, page.data[0].id, &newest()).await;
+        assert_eq!(messages.unwrap().unwrap().data.len(), 1);
         drop(conversations);
-        fixture.assert_few_of(rows, "conversations, and messages of one").await;
+        fixture
+            .assert_few_of(rows, "conversations and the messages of one")
+            .await;
     }
 }
 
-async fn pages_of_what_happened(mut fixture: DbFixture) {
+async fn feed_and_log_pages_read_few_rows(mut fixture: DbFixture) {
     for (account, rows) in fixture.both().await {
         fixture.count_reads().await;
         let notifications = PgNotifications::new(fixture.tenants.clone(), fixture.owner.clone());
@@ -353,7 +373,7 @@ async fn pages_of_what_happened(mut fixture: DbFixture) {
         };
         assert_eq!(webhooks.feed(account, &query).await.unwrap().data.len(), PART);
         drop(webhooks);
-        fixture.assert_few_of(rows, "events of webhooks").await;
+        fixture.assert_few_of(rows, "webhook events").await;
         fixture.count_reads().await;
         let webhooks = PgWebhooks::new(fixture.tenants.clone());
         let query = LogQuery {
@@ -362,12 +382,12 @@ async fn pages_of_what_happened(mut fixture: DbFixture) {
         };
         assert_eq!(webhooks.logs(account, &query).await.unwrap().len(), PART);
         drop(webhooks);
-        fixture.assert_few_of(rows, "deliveries of webhooks").await;
+        fixture.assert_few_of(rows, "webhook logs").await;
     }
 }
 
-/// Asked for all accounts at once, of each line as many as are wanted.
-async fn deliveries_of_webhooks(mut fixture: DbFixture) {
+/// A claim reads the deliveries of all accounts, with a limit per endpoint queue.
+async fn delivery_claims_read_few_rows(mut fixture: DbFixture) {
     let queue = |fixture: &DbFixture| PgDeliveryQueue::new(fixture.owner.clone());
     for (account, rows) in fixture.both().await {
         let endpoint = fixture.text(&format!("key('{account}', 1)")).await.unwrap();
@@ -378,32 +398,29 @@ async fn deliveries_of_webhooks(mut fixture: DbFixture) {
         };
         fixture.count_reads().await;
         let claimed = queue(&fixture).claim(&request, LEASE).await.unwrap();
-        fixture.assert_few_of(rows, "deliveries that are claimed").await;
+        fixture.assert_few_of(rows, "claimed deliveries").await;
         assert_eq!(claimed.len(), 2 * PART);
-        let (tried, left) = claimed.split_at(PART);
+        let (attempted, unattempted) = claimed.split_at(PART);
         let outcomes = [
             DeliveryState::Delivered,
             DeliveryState::Waiting(LEASE),
             DeliveryState::Failed,
         ];
-        let attempts: Vec<_> = (tried.iter().zip(outcomes.into_iter().cycle()))
-            .map(|(claimed, outcome)| made(claimed, Some(200), outcome))
+        let attempts: Vec<_> = (attempted.iter().zip(outcomes.into_iter().cycle()))
+            .map(|(claimed, outcome)| attempt(claimed, Some(200), outcome))
             .collect();
         fixture.count_reads().await;
         queue(&fixture).finish(&attempts, &[]).await.unwrap();
-        fixture.assert_few_of(rows, "deliveries that are over").await;
-        let back: Vec<_> = left.iter().map(|claimed| (claimed.key, claimed.claim)).collect();
+        fixture.assert_few_of(rows, "finished deliveries").await;
+        let released: Vec<_> = unattempted.iter().map(|claimed| (claimed.key, claimed.claim)).collect();
         fixture.count_reads().await;
-        queue(&fixture).release(&back).await.unwrap();
-        fixture.assert_few_of(rows, "deliveries that are given back").await;
-        let standing = format!(
+        queue(&fixture).release(&released).await.unwrap();
+        fixture.assert_few_of(rows, "released deliveries").await;
+        let states = format!(
             "SELECT string_agg(state || ' ' || attempt || ' ' || n, ', ' ORDER BY state, attempt) FROM (
                SELECT state, attempt, count(*) AS n FROM webhook_deliveries WHERE account_id = '{account}' GROUP BY 1, 2) s"
         );
-        let standing = fixture.text(&format!("({standing})")).await.unwrap();
-        assert_eq!(
-            standing,
-            format!("failed 1 13, waiting 0 {}, waiting 1 13", rows - PART)
-        );
+        let states = fixture.text(&format!("({states})")).await.unwrap();
+        assert_eq!(states, format!("failed 1 13, waiting 0 {}, waiting 1 13", rows - PART));
     }
 }

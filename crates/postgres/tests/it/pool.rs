@@ -22,32 +22,36 @@ pub(crate) async fn assert_quiet(fixture: &DbFixture) {
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
-    let left = fixture
+    let still_active = fixture
         .text(
             "SELECT string_agg(state || ': ' || query, E'\\n') FROM pg_stat_activity
              WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'",
         )
         .await;
-    panic!("still open: {left:?}");
+    panic!("connections are still active: {still_active:?}");
 }
 
 #[tokio::test]
 async fn requests_cancelled_anywhere_leave_nothing_behind() {
     let fixture = DbFixture::new().await;
-    fixture.people(20).await;
-    let (other, campaign) = (fixture.another_account().await, fixture.stored_draft().await);
+    fixture.add_contacts(20).await;
+    let (other_account, campaign) = (fixture.another_account().await, fixture.stored_draft().await);
     let (contacts, campaigns, runs) = (fixture.contacts(), fixture.campaigns(), fixture.runs());
     for step in 0..120_u64 {
-        // Spread over the time that such a request takes, so that every moment is hit.
-        let moment = Duration::from_micros(step * 60);
-        let written = draft("Ana", None);
-        let insert = contacts.insert(fixture.account, id().into(), &written, &[], NOW);
-        let _ = tokio::time::timeout(moment, insert).await;
-        let _ = tokio::time::timeout(moment, campaigns.find(fixture.account, campaign.id)).await;
-        let _ = tokio::time::timeout(moment, runs.facts(fixture.account, campaign.id)).await;
-        let _ = tokio::time::timeout(moment, runs.take(id(), LEASE)).await;
-        // Whoever comes next sees its own account alone.
-        assert_eq!(campaigns.find(other, campaign.id).await.unwrap(), None, "{step}");
+        // Cancellation times cover the whole duration of such a request.
+        let cancel_after = Duration::from_micros(step * 60);
+        let contact_draft = draft("Ana", None);
+        let insert = contacts.insert(fixture.account, id().into(), &contact_draft, &[], NOW);
+        let _ = tokio::time::timeout(cancel_after, insert).await;
+        let _ = tokio::time::timeout(cancel_after, campaigns.find(fixture.account, campaign.id)).await;
+        let _ = tokio::time::timeout(cancel_after, runs.facts(fixture.account, campaign.id)).await;
+        let _ = tokio::time::timeout(cancel_after, runs.take(id(), LEASE)).await;
+        // The next request on the connection sees its own account only.
+        assert_eq!(
+            campaigns.find(other_account, campaign.id).await.unwrap(),
+            None,
+            "{step}"
+        );
         assert!(
             campaigns.find(fixture.account, campaign.id).await.unwrap().is_some(),
             "{step}"
@@ -58,10 +62,10 @@ async fn requests_cancelled_anywhere_leave_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_start_that_is_cancelled_is_whole_or_not_at_all() {
+async fn run_start_cancelled_midway_is_atomic() {
     let fixture = DbFixture::new().await;
     fixture.on_plan("scale").await;
-    fixture.people(300).await;
+    fixture.add_contacts(300).await;
     for step in 0..25_u64 {
         let campaign = fixture.stored_draft().await;
         let start = fixture.start_of(&campaign);
@@ -69,21 +73,21 @@ async fn a_start_that_is_cancelled_is_whole_or_not_at_all() {
         let _ = tokio::time::timeout(Duration::from_millis(step), runs.start(&start, None, LEASE)).await;
         assert_quiet(&fixture).await;
         fixture.assert_recount().await;
-        let odd = "SELECT count(*) FROM campaigns c WHERE (c.status = 'sending') <>
+        let inconsistent = "SELECT count(*) FROM campaigns c WHERE (c.status = 'sending') <>
           EXISTS (SELECT 1 FROM campaign_queue q WHERE q.campaign_id = c.id)";
-        assert_eq!(fixture.number(odd).await, 0);
+        assert_eq!(fixture.number(inconsistent).await, 0);
     }
 }
 
 #[tokio::test]
 async fn one_connection_serves_many_accounts_in_turn() {
     let fixture = DbFixture::new().await;
-    let one = TenantPool::new(&PoolConfig {
+    let pool = TenantPool::new(&PoolConfig {
         size: 1,
         ..fixture.db.config()
     })
     .unwrap();
-    let contacts = PgContacts::new(one.clone());
+    let contacts = PgContacts::new(pool.clone());
     let mut accounts = vec![fixture.account];
     for _ in 0..4 {
         accounts.push(fixture.another_account().await);
@@ -107,25 +111,25 @@ async fn one_connection_serves_many_accounts_in_turn() {
     }
     // What finds nothing keeps the connection, too.
     assert!(
-        PgRuns::new(one.clone(), fixture.owner.clone())
+        PgRuns::new(pool.clone(), fixture.owner.clone())
             .facts(fixture.account, CampaignId(id()))
             .await
             .unwrap()
             .is_none()
     );
-    assert_eq!((one.usage().open, one.usage().idle), (1, 1));
+    assert_eq!((pool.usage().open, pool.usage().idle), (1, 1));
     assert_eq!(fixture.number("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'recado tenant'").await, 1);
 }
 
 #[tokio::test]
-async fn tenants_connect_as_a_role_that_they_cannot_leave() {
+async fn tenant_pool_connects_as_the_tenant_role() {
     let fixture = DbFixture::new().await;
-    let one = TenantPool::new(&PoolConfig {
+    let pool = TenantPool::new(&PoolConfig {
         size: 1,
         ..fixture.db.config()
     })
     .unwrap();
-    let campaigns = PgCampaigns::new(one);
+    let campaigns = PgCampaigns::new(pool);
     assert_eq!(campaigns.find(fixture.account, CampaignId(id())).await.unwrap(), None);
     // The policies bind although the login is the owner's.
     let campaign = fixture.stored_draft().await;
@@ -140,7 +144,7 @@ async fn tenants_connect_as_a_role_that_they_cannot_leave() {
 }
 
 #[tokio::test]
-async fn too_long_is_unavailable() {
+async fn pool_lock_and_statement_timeouts_are_unavailable() {
     let fixture = DbFixture::new().await;
     let short = Duration::from_millis(150);
     let config = PoolConfig {
@@ -178,7 +182,7 @@ async fn too_long_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_server_that_hung_up_is_forgotten() {
+async fn connections_closed_by_the_server_are_discarded() {
     let fixture = DbFixture::new().await;
     let campaign = fixture.stored_draft().await;
     let campaigns = fixture.campaigns();
@@ -197,7 +201,7 @@ async fn a_server_that_hung_up_is_forgotten() {
 }
 
 #[tokio::test]
-async fn what_was_given_up_ends_soon_in_the_database_too() {
+async fn cancelled_read_ends_its_database_query() {
     let fixture = DbFixture::new().await;
     let config = PoolConfig {
         size: 1,
@@ -207,12 +211,12 @@ async fn what_was_given_up_ends_soon_in_the_database_too() {
     };
     let contacts = PgContacts::new(TenantPool::new(&config).unwrap());
     fixture.sql("BEGIN; LOCK TABLE contacts IN ACCESS EXCLUSIVE MODE").await;
-    // Asked by somebody else: a transaction sees one moment of this view.
-    let looker = fixture.db.client().await;
+    // On a connection of its own: a transaction sees one snapshot of this view.
+    let observer = fixture.db.client().await;
     let waiting = async || -> i64 {
         let query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
           AND application_name = 'recado tenant' AND wait_event_type = 'Lock'";
-        looker.query_one(query, &[]).await.unwrap().get(0)
+        observer.query_one(query, &[]).await.unwrap().get(0)
     };
     for _ in 0..3 {
         let mut read = std::pin::pin!(contacts.find(fixture.account, id().into()));
@@ -225,21 +229,21 @@ async fn what_was_given_up_ends_soon_in_the_database_too() {
     }
     let until = Instant::now() + Duration::from_secs(20);
     while waiting().await > 0 {
-        assert!(Instant::now() < until, "nobody waits for its answer, and it goes on");
+        assert!(Instant::now() < until, "the query of a cancelled read goes on");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     fixture.sql("ROLLBACK").await;
 }
 
 #[tokio::test]
-async fn a_statement_that_its_connection_can_no_longer_use_breaks_it_once() {
+async fn outdated_prepared_statement_fails_only_once() {
     let fixture = DbFixture::new().await;
-    let one = TenantPool::new(&PoolConfig {
+    let pool = TenantPool::new(&PoolConfig {
         size: 1,
         ..fixture.db.config()
     })
     .unwrap();
-    let contacts = PgContacts::new(one);
+    let contacts = PgContacts::new(pool);
     let insert = async |name| {
         contacts
             .insert(fixture.account, id().into(), &draft(name, None), &[], NOW)
@@ -253,27 +257,28 @@ async fn a_statement_that_its_connection_can_no_longer_use_breaks_it_once() {
     while let Err(error) = insert("Bia").await {
         assert!(matches!(error, StoreError::Failed(_)), "{error:?}");
         failures += 1;
-        assert!(failures <= 1, "the connection is asked the same again and again");
+        assert!(failures <= 1, "the connection keeps an outdated prepared statement");
     }
 }
 
-/// A relay that leaves a piece of what a connection begins with out, as a pooler may that was told to.
-fn without(server: u16, piece: &'static str, instead: &'static str) -> u16 {
+/// Starts a proxy that replaces one setting in the startup message, like a connection pooler that drops settings.
+/// Returns its port.
+fn proxy_replacing(server: u16, setting: &'static str, replacement: &'static str) -> u16 {
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
-    let relay = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let port = relay.local_addr().unwrap().port();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
-        for client in relay.incoming() {
+        for client in listener.incoming() {
             let (mut client, mut server) = (client.unwrap(), TcpStream::connect(("127.0.0.1", server)).unwrap());
-            let mut begins = vec![0; 4096];
-            let read = client.read(&mut begins).unwrap();
-            let at = begins[..read]
-                .windows(piece.len())
-                .position(|here| here == piece.as_bytes());
-            let at = at.expect(piece);
-            begins[at..at + piece.len()].copy_from_slice(instead.as_bytes());
-            server.write_all(&begins[..read]).unwrap();
+            let mut startup = vec![0; 4096];
+            let read = client.read(&mut startup).unwrap();
+            let at = startup[..read]
+                .windows(setting.len())
+                .position(|window| window == setting.as_bytes());
+            let at = at.expect(setting);
+            startup[at..at + setting.len()].copy_from_slice(replacement.as_bytes());
+            server.write_all(&startup[..read]).unwrap();
             let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
             std::thread::spawn(move || std::io::copy(&mut from, &mut to).ok());
             std::thread::spawn(move || std::io::copy(&mut client, &mut server).ok());
@@ -283,17 +288,17 @@ fn without(server: u16, piece: &'static str, instead: &'static str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_connection_that_the_policies_would_not_bind_is_refused() {
+async fn connection_without_tenant_settings_is_refused() {
     let fixture = DbFixture::new().await;
     let url = fixture.db.config().url.expose_secret().to_owned();
     let server = url.parse::<tokio_postgres::Config>().unwrap().get_ports()[0];
     let campaign = fixture.stored_draft().await;
-    for (piece, instead, bound) in [
+    for (setting, replacement, accepted) in [
         ("role=recado_tenant", "a.le=recado_tenant", false),
         ("app.account_id=none", "app.account_ix=none", false),
         ("jit=off", "jit=off", true),
     ] {
-        let port = without(server, piece, instead);
+        let port = proxy_replacing(server, setting, replacement);
         let config = PoolConfig {
             size: 1,
             url: url.replace(&format!(":{server}/"), &format!(":{port}/")).into(),
@@ -302,20 +307,20 @@ async fn a_connection_that_the_policies_would_not_bind_is_refused() {
         let found = PgCampaigns::new(TenantPool::new(&config).unwrap())
             .find(fixture.account, campaign.id)
             .await;
-        match bound {
+        match accepted {
             true => assert!(found.unwrap().is_some()),
-            false => assert!(matches!(found, Err(StoreError::Unavailable(_))), "{piece}: {found:?}"),
+            false => assert!(matches!(found, Err(StoreError::Unavailable(_))), "{setting}: {found:?}"),
         }
     }
 }
 
 #[tokio::test]
-async fn a_database_that_does_not_answer_is_waited_for_as_long_as_was_said() {
+async fn connect_to_a_silent_database_times_out() {
     let fixture = DbFixture::new().await;
-    // Taken by the machine, and never answered.
-    let silent = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    // The kernel accepts the connection, but no process responds.
+    let silent_listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let config = PoolConfig {
-        url: format!("postgres://nobody@{}/x", silent.local_addr().unwrap()).into(),
+        url: format!("postgres://user@{}/x", silent_listener.local_addr().unwrap()).into(),
         connect_timeout: Duration::from_millis(100),
         ..fixture.db.config()
     };
@@ -326,12 +331,12 @@ async fn a_database_that_does_not_answer_is_waited_for_as_long_as_was_said() {
 }
 
 #[tokio::test]
-async fn text_that_the_database_cannot_hold_is_no_panic() {
+async fn text_with_a_nul_byte_is_an_error() {
     let fixture = DbFixture::new().await;
-    let written = draft("a\0b", None);
+    let contact_draft = draft("a\0b", None);
     let refused = fixture
         .contacts()
-        .insert(fixture.account, id().into(), &written, &[], NOW)
+        .insert(fixture.account, id().into(), &contact_draft, &[], NOW)
         .await;
     assert!(refused.is_err());
     assert_eq!(fixture.tenants.usage().idle, fixture.tenants.usage().open);

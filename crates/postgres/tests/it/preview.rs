@@ -16,8 +16,8 @@ async fn preview_facts(fixture: &DbFixture, campaign: &Campaign) -> PreviewFacts
     preview_facts.unwrap().unwrap()
 }
 
-/// A stored draft whose template has so many placeholders, mapped like this.
-async fn mapped(fixture: &DbFixture, mappings: &[&str]) -> Campaign {
+/// Stores a draft whose template has one placeholder per mapping.
+async fn draft_with_mappings(fixture: &DbFixture, mappings: &[&str]) -> Campaign {
     let placeholders: Vec<String> = (1..=mappings.len()).map(|number| number.to_string()).collect();
     let template = Template {
         body_text: Some(placeholders.iter().map(|number| format!("{{{{{number}}}}} ")).collect()),
@@ -36,15 +36,15 @@ async fn mapped(fixture: &DbFixture, mappings: &[&str]) -> Campaign {
 }
 
 #[tokio::test]
-async fn preview_facts_hold_the_number_and_the_first_by_id() {
+async fn preview_facts_hold_count_and_first_recipients_by_id() {
     let fixture = DbFixture::new().await;
-    fixture.people(20).await;
-    fixture.people_of(fixture.another_account().await, 5).await;
+    fixture.add_contacts(20).await;
+    fixture.add_contacts_to(fixture.another_account().await, 5).await;
     fixture
         .sql(r#"UPDATE contacts SET email = 'x@example.com', attributes = '{"city":"SP"}'"#)
         .await;
     let campaign = fixture.stored_draft().await;
-    let seen = preview_facts(&fixture, &campaign).await;
+    let preview = preview_facts(&fixture, &campaign).await;
     let facts = fixture
         .runs()
         .facts(fixture.account, campaign.id)
@@ -52,19 +52,19 @@ async fn preview_facts_hold_the_number_and_the_first_by_id() {
         .unwrap()
         .unwrap();
     assert_eq!(
-        (&seen.facts.campaign, &seen.facts.template),
+        (&preview.facts.campaign, &preview.facts.template),
         (&campaign, &facts.template)
     );
-    assert_eq!((seen.recipients, seen.used, seen.first.len()), (20, 0, 3));
-    assert_eq!((seen.deleted_segment, seen.empty), (None, vec![]));
+    assert_eq!((preview.recipients, preview.used, preview.first.len()), (20, 0, 3));
+    assert_eq!((preview.deleted_segment, preview.empty), (None, vec![]));
     let account = fixture.account;
     let query = format!(
         "SELECT string_agg(id::text, ' ' ORDER BY id)
          FROM (SELECT id FROM contacts WHERE account_id = '{account}' ORDER BY id LIMIT 3) c"
     );
-    let ids: Vec<String> = seen.first.iter().map(|contact| contact.id.to_string()).collect();
+    let ids: Vec<String> = preview.first.iter().map(|contact| contact.id.to_string()).collect();
     assert_eq!(fixture.text(&query).await.unwrap(), ids.join(" "));
-    let first = &seen.first[0].recipient;
+    let first = &preview.first[0].recipient;
     assert_eq!(
         (first.email.as_deref(), &first.attributes["city"]),
         (Some("x@example.com"), &"SP".into())
@@ -75,9 +75,13 @@ async fn preview_facts_hold_the_number_and_the_first_by_id() {
 async fn foreign_and_deleted_campaigns_have_no_preview_facts() {
     let fixture = DbFixture::new().await;
     let campaign = fixture.stored_draft().await;
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     assert_eq!(
-        fixture.campaigns().preview_facts(other, campaign.id, 3).await.unwrap(),
+        fixture
+            .campaigns()
+            .preview_facts(other_account, campaign.id, 3)
+            .await
+            .unwrap(),
         None
     );
     fixture
@@ -96,9 +100,9 @@ async fn foreign_and_deleted_campaigns_have_no_preview_facts() {
 }
 
 #[tokio::test]
-async fn a_deleted_segment_is_named_and_reaches_nobody() {
+async fn preview_of_a_deleted_segment_has_no_recipients() {
     let fixture = DbFixture::new().await;
-    fixture.people(2).await;
+    fixture.add_contacts(2).await;
     let (account, segment) = (fixture.account, SegmentId(id()));
     fixture
         .sql(&format!(
@@ -112,17 +116,20 @@ async fn a_deleted_segment_is_named_and_reaches_nobody() {
         ..fixture.draft()
     };
     fixture.campaigns().insert(&campaign, &[]).await.unwrap();
-    let seen = preview_facts(&fixture, &campaign).await;
-    assert_eq!((seen.recipients, seen.deleted_segment), (2, None));
+    let preview = preview_facts(&fixture, &campaign).await;
+    assert_eq!((preview.recipients, preview.deleted_segment), (2, None));
     fixture.sql("UPDATE segments SET deleted_at = now()").await;
-    let seen = preview_facts(&fixture, &campaign).await;
-    assert_eq!((seen.recipients, seen.deleted_segment.as_deref()), (0, Some("Frios")));
+    let preview = preview_facts(&fixture, &campaign).await;
+    assert_eq!(
+        (preview.recipients, preview.deleted_segment.as_deref()),
+        (0, Some("Frios"))
+    );
 }
 
 #[tokio::test]
-async fn every_placeholder_that_stays_empty_for_somebody_is_named_in_order() {
+async fn preview_names_every_placeholder_that_may_be_empty() {
     let fixture = DbFixture::new().await;
-    fixture.people(12).await;
+    fixture.add_contacts(12).await;
     fixture
         .sql(
             r#"UPDATE contacts SET email = 'x@example.com', attributes = '{"coupon":"A","spaces":"B"}';
@@ -143,7 +150,7 @@ async fn every_placeholder_that_stays_empty_for_somebody_is_named_in_order() {
         "{attributes.spaces}",
         "Oi",
     ];
-    let campaign = mapped(&fixture, &mappings).await;
+    let campaign = draft_with_mappings(&fixture, &mappings).await;
     let expected = ["2", "4", "6", "10"];
     assert_eq!(preview_facts(&fixture, &campaign).await.empty, expected);
     // A start refuses the first of the same.
@@ -170,20 +177,20 @@ async fn every_placeholder_that_stays_empty_for_somebody_is_named_in_order() {
     assert_eq!(started, StartOutcome::Started { recipients: 12 });
     // Nobody has an empty value where nobody is.
     fixture.sql("UPDATE contacts SET opted_out_at = now()").await;
-    let seen = preview_facts(&fixture, &campaign).await;
-    assert_eq!((seen.recipients, seen.first.len(), seen.empty), (0, 0, vec![]));
+    let preview = preview_facts(&fixture, &campaign).await;
+    assert_eq!((preview.recipients, preview.first.len(), preview.empty), (0, 0, vec![]));
 }
 
 /// Every white space and control character, and some that are neither, each as the only content of one attribute: the
 /// statement and the renderer agree on which of them are empty.
 #[tokio::test]
-async fn empty_values_are_the_same_to_statement_and_renderer() {
+async fn sql_and_renderer_agree_on_empty_values() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     let separators = (1..=0x3000).filter_map(char::from_u32);
     let separators = separators.filter(|c| c.is_whitespace() || c.is_control());
-    let others = ['a', '0', '\u{ad}', '\u{200b}', '\u{2060}', '\u{feff}', '\u{e000}'];
-    let values: Vec<String> = separators.chain(others).map(|c| format!("{c} {c}")).collect();
+    let non_empty = ['a', '0', '\u{ad}', '\u{200b}', '\u{2060}', '\u{feff}', '\u{e000}'];
+    let values: Vec<String> = separators.chain(non_empty).map(|c| format!("{c} {c}")).collect();
     let attributes: serde_json::Map<_, _> = (0..)
         .map(|n: usize| format!("k{n}"))
         .zip(values.iter().cloned().map(Into::into))
@@ -194,22 +201,22 @@ async fn empty_values_are_the_same_to_statement_and_renderer() {
         .await;
     let mappings: Vec<String> = (0..values.len()).map(|n| format!("{{attributes.k{n}}}")).collect();
     let mappings: Vec<&str> = mappings.iter().map(String::as_str).collect();
-    let campaign = mapped(&fixture, &mappings).await;
-    let seen = preview_facts(&fixture, &campaign).await;
+    let campaign = draft_with_mappings(&fixture, &mappings).await;
+    let preview = preview_facts(&fixture, &campaign).await;
     let rendered = campaign.variables.unwrap().render(
         &Placeholder::numbered(&vec!["x".to_owned(); values.len()]),
-        &seen.first[0].recipient,
+        &preview.first[0].recipient,
     );
     let empty = (1..).zip(&rendered).filter(|(_, value)| value.is_empty());
     let empty: Vec<String> = empty.map(|(number, _): (usize, _)| number.to_string()).collect();
-    assert!(empty.len() > 80 && empty.len() == values.len() - others.len());
-    assert_eq!(seen.empty, empty);
+    assert!(empty.len() > 80 && empty.len() == values.len() - non_empty.len());
+    assert_eq!(preview.empty, empty);
 }
 
 #[tokio::test]
-async fn what_the_month_has_left_counts_runs_and_tests() {
+async fn preview_quota_counts_runs_and_test_sends() {
     let fixture = DbFixture::new().await;
-    fixture.people(4).await;
+    fixture.add_contacts(4).await;
     fixture.started(id()).await;
     let campaign = fixture.stored_draft().await;
     assert_eq!(preview_facts(&fixture, &campaign).await.used, 4);
@@ -228,47 +235,47 @@ async fn preview_facts_take_a_fixed_number_of_statements() {
     let fixture = DbFixture::new().await;
     let wire = Wire::to(&fixture.db);
     let store = PgCampaigns::new(wire.tenants.clone());
-    let plain = mapped(&fixture, &["{email}"]).await;
-    let wide = mapped(&fixture, &["{email}{phone}"; 40]).await;
-    let look = async |campaign: &Campaign, first| {
-        wire.executed();
-        let seen = store
+    let plain = draft_with_mappings(&fixture, &["{email}"]).await;
+    let wide = draft_with_mappings(&fixture, &["{email}{phone}"; 40]).await;
+    let count_statements = async |campaign: &Campaign, first| {
+        wire.take_executed();
+        let preview = store
             .preview_facts(fixture.account, campaign.id, first)
             .await
             .unwrap()
             .unwrap();
-        (seen.recipients, wire.executed())
+        (preview.recipients, wire.take_executed())
     };
-    // What a new connection asks first is no part of it.
-    look(&plain, 3).await;
-    let (_, statements) = look(&plain, 3).await;
+    // The first read also sends the setup statements of a new connection.
+    count_statements(&plain, 3).await;
+    let (_, statements) = count_statements(&plain, 3).await;
     assert!(statements <= 10, "{statements}");
-    fixture.people(300).await;
-    assert_eq!(look(&plain, 3).await, (300, statements));
-    assert_eq!(look(&wide, 100).await, (300, statements));
+    fixture.add_contacts(300).await;
+    assert_eq!(count_statements(&plain, 3).await, (300, statements));
+    assert_eq!(count_statements(&wide, 100).await, (300, statements));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn preview_facts_are_one_snapshot_despite_concurrent_writes() {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     let campaign = fixture.stored_draft().await;
-    // It has seen the campaign, and waits to see the template.
-    let mut other = fixture.db.client().await;
-    let lock = other.transaction().await.unwrap();
+    // The preview has read the campaign and waits for the lock on the templates.
+    let mut locker = fixture.db.client().await;
+    let lock = locker.transaction().await.unwrap();
     lock.batch_execute("LOCK TABLE message_templates").await.unwrap();
     let (store, account, id) = (fixture.campaigns(), fixture.account, campaign.id);
-    let looking = tokio::spawn(async move { store.preview_facts(account, id, 3).await.unwrap().unwrap() });
+    let pending_preview = tokio::spawn(async move { store.preview_facts(account, id, 3).await.unwrap().unwrap() });
     let waiting = "SELECT count(*) FROM pg_locks
         WHERE NOT granted AND relation = 'message_templates'::regclass
           AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     while fixture.number(waiting).await == 0 {
-        assert!(!looking.is_finished(), "it never waited");
+        assert!(!pending_preview.is_finished(), "the preview did not wait for the lock");
         tokio::task::yield_now().await;
     }
     fixture.sql("DELETE FROM contacts").await;
     lock.rollback().await.unwrap();
-    let seen = looking.await.unwrap();
-    assert_eq!((seen.recipients, seen.first.len()), (3, 3));
+    let preview = pending_preview.await.unwrap();
+    assert_eq!((preview.recipients, preview.first.len()), (3, 3));
     assert_eq!(preview_facts(&fixture, &campaign).await.recipients, 0);
 }

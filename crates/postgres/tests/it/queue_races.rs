@@ -39,15 +39,15 @@ async fn queued_start(fixture: &DbFixture) -> QueuedRun {
 async fn abort_start_waits_for_the_campaign_without_its_queue_row() {
     let fixture = DbFixture::new().await;
     let run = queued_start(&fixture).await;
-    let other = fixture.db.client().await;
-    other
+    let locker = fixture.db.client().await;
+    locker
         .batch_execute("BEGIN; SELECT 1 FROM campaigns FOR NO KEY UPDATE")
         .await
         .unwrap();
     let runs = fixture.runs();
     let abort_start = tokio::spawn(async move { runs.abort_start(run, CampaignStatus::Draft, &[event(id())]).await });
     fixture.blocked(1).await;
-    other
+    locker
         .batch_execute("SELECT 1 FROM campaign_queue FOR UPDATE NOWAIT; COMMIT")
         .await
         .expect("the queue row is free");
@@ -74,7 +74,7 @@ async fn sweep_of_the_queue_keeps_a_row_that_a_start_reuses() {
         .await
         .unwrap();
     let runs = fixture.runs();
-    assert_eq!(runs.take(id(), LEASE).await.unwrap(), None, "taking deletes nothing");
+    assert_eq!(runs.take(id(), LEASE).await.unwrap(), None, "`take` deletes no row");
     let sweep = tokio::spawn(async move { runs.sweep_queue(10).await });
     fixture.blocked(1).await;
     start.batch_execute("COMMIT").await.unwrap();
@@ -86,17 +86,20 @@ async fn sweep_of_the_queue_keeps_a_row_that_a_start_reuses() {
 #[tokio::test]
 async fn start_after_its_plan_ended_is_refused() {
     let fixture = DbFixture::new().await;
-    fixture.people(251).await;
+    fixture.add_contacts(251).await;
     let start = fixture.start_of(&fixture.stored_draft().await);
-    let limits = async |start: &RunStart| fixture.runs().start(start, None, LEASE).await.unwrap();
+    let start_outcome = async |start: &RunStart| fixture.runs().start(start, None, LEASE).await.unwrap();
     let exceeded = Refusal::QuotaExceeded {
         limit: 250,
         left: 250,
         wanted: 251,
     };
-    assert_eq!(limits(&start).await, StartOutcome::Refused(exceeded));
+    assert_eq!(start_outcome(&start).await, StartOutcome::Refused(exceeded));
     fixture.on_plan("none").await;
-    assert_eq!(limits(&start).await, StartOutcome::Refused(Refusal::NoActivePlan));
+    assert_eq!(
+        start_outcome(&start).await,
+        StartOutcome::Refused(Refusal::NoActivePlan)
+    );
     let test_sends = PgTestSends::new(fixture.tenants.clone());
     assert_eq!(
         test_sends.reserve_message(fixture.account, 1000, &[]).await.unwrap(),
@@ -104,7 +107,7 @@ async fn start_after_its_plan_ended_is_refused() {
     );
     fixture.assert_recount().await;
     fixture.on_plan("scale").await;
-    assert_eq!(limits(&start).await, StartOutcome::Started { recipients: 251 });
+    assert_eq!(start_outcome(&start).await, StartOutcome::Started { recipients: 251 });
 
     fixture
         .sql("UPDATE campaign_sends SET status = 'failed', failed_at = now(); UPDATE campaigns SET status = 'partial'")

@@ -29,7 +29,7 @@ fn start_request(fixture: &DbFixture, campaign: &Campaign, trigger: Trigger) -> 
     }
 }
 
-fn run_of(campaign: &Campaign) -> QueuedRun {
+fn queued_run(campaign: &Campaign) -> QueuedRun {
     QueuedRun {
         account_id: campaign.account_id,
         campaign_id: campaign.id,
@@ -41,9 +41,9 @@ async fn status(fixture: &DbFixture) -> String {
 }
 
 #[tokio::test]
-async fn of_many_enqueued_starts_one_counts_and_is_prepared() {
+async fn concurrent_enqueue_start_succeeds_once() {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     let campaign = fixture.stored_draft().await;
     let start_request = start_request(&fixture, &campaign, Trigger::Send);
     let outcomes = join_all((0..10).map(|_| {
@@ -65,7 +65,7 @@ async fn of_many_enqueued_starts_one_counts_and_is_prepared() {
 
     let (runs, worker) = (fixture.runs(), id());
     let run = runs.take(worker, LEASE).await.unwrap().unwrap();
-    assert_eq!(run, run_of(&campaign));
+    assert_eq!(run, queued_run(&campaign));
     assert_eq!(runs.queued_start(run).await.unwrap(), Some(start_request.run));
     let facts = runs.facts(fixture.account, campaign.id).await.unwrap().unwrap();
     let start = RunStart {
@@ -86,14 +86,14 @@ async fn of_many_enqueued_starts_one_counts_and_is_prepared() {
 }
 
 #[tokio::test]
-async fn what_is_given_up_is_a_draft_again_and_says_why_unless_it_was_cancelled() {
+async fn aborted_start_returns_to_draft_unless_cancelled() {
     let fixture = DbFixture::new().await;
     let (runs, campaign) = (fixture.runs(), fixture.stored_draft().await);
     runs.enqueue_start(&start_request(&fixture, &campaign, Trigger::Send))
         .await
         .unwrap();
-    let run = run_of(&campaign);
-    // Paused at the last moment: a draft waits for nobody.
+    let run = queued_run(&campaign);
+    // The campaign is paused before the abort. The draft is not paused.
     fixture
         .sql("UPDATE campaigns SET paused_at = now(), pause_reason = 'x'")
         .await;
@@ -101,8 +101,8 @@ async fn what_is_given_up_is_a_draft_again_and_says_why_unless_it_was_cancelled(
         .await
         .unwrap();
     assert_eq!(status(&fixture).await, "draft");
-    let waiting = "SELECT count(*) FROM campaigns WHERE paused_at IS NOT NULL OR pause_reason IS NOT NULL";
-    assert_eq!(fixture.number(waiting).await, 0);
+    let paused = "SELECT count(*) FROM campaigns WHERE paused_at IS NOT NULL OR pause_reason IS NOT NULL";
+    assert_eq!(fixture.number(paused).await, 0);
     assert_eq!(fixture.number("SELECT count(*) FROM campaign_queue").await, 0);
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 2);
 
@@ -117,7 +117,7 @@ async fn what_is_given_up_is_a_draft_again_and_says_why_unless_it_was_cancelled(
     cancel
         .update(
             &cancelled,
-            &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+            &fixture.expected(&cancelled, CampaignStatus::Sending).await,
             &[],
         )
         .await
@@ -130,7 +130,7 @@ async fn what_is_given_up_is_a_draft_again_and_says_why_unless_it_was_cancelled(
 }
 
 #[tokio::test]
-async fn what_is_due_is_found_once_its_time_has_come_and_its_account_may_work() {
+async fn due_campaigns_exclude_suspended_and_deleted() {
     let fixture = DbFixture::new().await;
     let (runs, campaign) = (fixture.runs(), fixture.stored_draft().await);
     let due = async || runs.due(10).await.unwrap();
@@ -138,7 +138,7 @@ async fn what_is_due_is_found_once_its_time_has_come_and_its_account_may_work() 
     set("status = 'scheduled', scheduled_at = now() + interval '1 minute'").await;
     assert_eq!(due().await, []);
     set("scheduled_at = now()").await;
-    assert_eq!(due().await, [run_of(&campaign)]);
+    assert_eq!(due().await, [queued_run(&campaign)]);
     fixture.sql("UPDATE accounts SET status = 'suspended'").await;
     assert_eq!(due().await, []);
     fixture.sql("UPDATE accounts SET status = 'active'").await;
@@ -147,7 +147,7 @@ async fn what_is_due_is_found_once_its_time_has_come_and_its_account_may_work() 
 }
 
 #[tokio::test]
-async fn a_time_that_was_changed_meanwhile_is_not_the_one_that_came() {
+async fn scheduled_start_is_stale_after_rescheduling() {
     let fixture = DbFixture::new().await;
     let campaign = fixture.stored_draft().await;
     let scheduled = Campaign {
@@ -157,21 +157,25 @@ async fn a_time_that_was_changed_meanwhile_is_not_the_one_that_came() {
     };
     let store = fixture.campaigns();
     store
-        .update(&scheduled, &fixture.seen(&scheduled, CampaignStatus::Draft).await, &[])
+        .update(
+            &scheduled,
+            &fixture.expected(&scheduled, CampaignStatus::Draft).await,
+            &[],
+        )
         .await
         .unwrap();
-    let came = start_request(&fixture, &scheduled, Trigger::Schedule);
+    let due_start = start_request(&fixture, &scheduled, Trigger::Schedule);
     let later = Campaign {
         scheduled_at: Some(NOW + Duration::DAY),
         ..scheduled.clone()
     };
     store
-        .update(&later, &fixture.seen(&later, CampaignStatus::Scheduled).await, &[])
+        .update(&later, &fixture.expected(&later, CampaignStatus::Scheduled).await, &[])
         .await
         .unwrap();
     let runs = fixture.runs();
     assert_eq!(
-        runs.enqueue_start(&came).await.unwrap(),
+        runs.enqueue_start(&due_start).await.unwrap(),
         WriteOutcome::Stale(CampaignStatus::Scheduled)
     );
     // Somebody who says `send` means it, whatever the time.
@@ -180,16 +184,16 @@ async fn a_time_that_was_changed_meanwhile_is_not_the_one_that_came() {
 }
 
 #[tokio::test]
-async fn a_worker_overtaken_while_deciding_prepares_nothing() {
+async fn second_start_of_a_queued_run_is_refused() {
     let fixture = DbFixture::new().await;
-    fixture.people(2).await;
+    fixture.add_contacts(2).await;
     let (runs, campaign) = (fixture.runs(), fixture.stored_draft().await);
     runs.enqueue_start(&start_request(&fixture, &campaign, Trigger::Send))
         .await
         .unwrap();
     let (slow, fast) = (id(), id());
     let run = runs.take(fast, LEASE).await.unwrap().unwrap();
-    let decided = async || {
+    let decide_start = async || {
         let facts = runs.facts(fixture.account, campaign.id).await.unwrap().unwrap();
         RunStart {
             expected: CampaignStatus::Sending,
@@ -197,7 +201,7 @@ async fn a_worker_overtaken_while_deciding_prepares_nothing() {
             ..fixture.start_of(&facts.campaign)
         }
     };
-    runs.start(&decided().await, Some(fast), LEASE).await.unwrap();
+    runs.start(&decide_start().await, Some(fast), LEASE).await.unwrap();
     let sends = fixture.in_flight(run, fast, 1).await;
     // Somebody joins the audience, and the slow one decides anew.
     fixture
@@ -207,16 +211,16 @@ async fn a_worker_overtaken_while_deciding_prepares_nothing() {
             id()
         ))
         .await;
-    let outcome = runs.start(&decided().await, Some(slow), LEASE).await.unwrap();
+    let outcome = runs.start(&decide_start().await, Some(slow), LEASE).await.unwrap();
     let refusal = Refusal::Status {
         status: CampaignStatus::Sending,
         command: Command::Start,
     };
     assert_eq!(outcome, StartOutcome::Refused(refusal));
     runs.abort_start(run, CampaignStatus::Draft, &[]).await.unwrap();
-    let stands = "SELECT c.status || ' ' || c.total_recipients || ' ' || (q.worker = '";
-    let stands = format!("{stands}{fast}') FROM campaigns c JOIN campaign_queue q ON q.campaign_id = c.id");
-    assert_eq!(fixture.text(&stands).await.unwrap(), "sending 2 true");
+    let run_state = "SELECT c.status || ' ' || c.total_recipients || ' ' || (q.worker = '";
+    let run_state = format!("{run_state}{fast}') FROM campaigns c JOIN campaign_queue q ON q.campaign_id = c.id");
+    assert_eq!(fixture.text(&run_state).await.unwrap(), "sending 2 true");
     assert_eq!(
         (sends.len(), fixture.number("SELECT count(*) FROM campaign_sends").await),
         (1, 2)

@@ -14,7 +14,7 @@ async fn read(fixture: &DbFixture) -> BTreeMap<String, Queue> {
 }
 
 #[tokio::test]
-async fn an_empty_database_has_every_queue_and_nothing_in_it() {
+async fn queues_of_an_empty_database_are_empty() {
     let fixture = DbFixture::new().await;
     fixture.sql("TRUNCATE outbox_events").await;
     let queues = read(&fixture).await;
@@ -25,7 +25,7 @@ async fn an_empty_database_has_every_queue_and_nothing_in_it() {
 }
 
 #[tokio::test]
-async fn what_waits_is_counted_with_the_age_of_the_oldest() {
+async fn queue_depth_comes_with_the_age_of_the_oldest_row() {
     let fixture = DbFixture::new().await;
     let account = fixture.account;
     fixture
@@ -68,7 +68,7 @@ async fn what_waits_is_counted_with_the_age_of_the_oldest() {
 }
 
 #[tokio::test]
-async fn deliveries_count_from_when_they_are_due_where_somebody_takes_them() {
+async fn delivery_queue_counts_due_rows_of_active_endpoints() {
     let fixture = DbFixture::new().await;
     let account = fixture.account;
     let event = "INSERT INTO webhook_events (account_id, id, seq, type, payload, occurred_at)";
@@ -94,7 +94,7 @@ async fn deliveries_count_from_when_they_are_due_where_somebody_takes_them() {
 
 /// On the worst day the statement looks at no more than it may.
 #[tokio::test]
-async fn a_long_queue_is_not_counted_to_its_end() {
+async fn queue_depth_stops_at_its_maximum() {
     let fixture = DbFixture::new().await;
     let account = fixture.account;
     fixture
@@ -107,11 +107,11 @@ async fn a_long_queue_is_not_counted_to_its_end() {
 }
 
 #[tokio::test]
-async fn pools_are_counted_by_what_they_are_for() {
+async fn pool_stats_are_grouped_by_labels() {
     let fixture = DbFixture::new().await;
     let pool_registry = PoolRegistry::default();
     let config = fixture.db.config().counted(&pool_registry, "requests");
-    let (one, other) = (TenantPool::new(&config).unwrap(), TenantPool::new(&config).unwrap());
+    let (first_pool, second_pool) = (TenantPool::new(&config).unwrap(), TenantPool::new(&config).unwrap());
     let mut small = config.clone();
     (small.size, small.wait_timeout) = (1, Duration::from_millis(50));
     let owner = OwnerPool::new(&small).unwrap();
@@ -126,7 +126,7 @@ async fn pools_are_counted_by_what_they_are_for() {
         },
     );
     assert_eq!(pool_registry.stats()[&tenants].usage.max, 2 * config.size);
-    drop(other);
+    drop(second_pool);
     assert_eq!(pool_registry.stats()[&tenants].usage.max, config.size);
     // Two at once find one connection between them: held by a lock, it does not come back in time.
     let blocker = fixture.db.client().await;
@@ -140,9 +140,9 @@ async fn pools_are_counted_by_what_they_are_for() {
     assert!(
         [first, second]
             .iter()
-            .any(|end| matches!(end, Err(StoreError::Unavailable(_))))
+            .any(|result| matches!(result, Err(StoreError::Unavailable(_))))
     );
     let stats = pool_registry.stats()[&owners];
     assert_eq!((stats.usage.max, stats.acquire_timeouts), (1, 1));
-    drop(one);
+    drop(first_pool);
 }

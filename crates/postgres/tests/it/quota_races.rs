@@ -7,37 +7,40 @@ use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore, Refusal, RunStart, RunStore, SendResult, StartOutcome,
 };
 
-use crate::histories::tried;
+use crate::histories::run_histories;
 use crate::support::{DbFixture, LEASE, id};
 
-const PEOPLE: i64 = 4;
+const CONTACTS: i64 = 4;
 
 /// What happens at once.
 #[derive(Clone, Debug)]
 struct Race {
     /// How many messages the month has left for those who begin.
     left: i64,
-    begin: usize,
-    /// What becomes of the messages of a run that goes on meanwhile: sent, or not.
+    starts: usize,
+    /// The results of another run's sends: sent or failed.
     results: Vec<bool>,
     cancelled: bool,
 }
 
 fn race() -> impl Strategy<Value = Race> {
     let results = prop::collection::vec(any::<bool>(), 0..=4);
-    (0..3 * PEOPLE, 2..6_usize, results, any::<bool>()).prop_map(|(left, begin, results, cancelled)| Race {
+    (0..3 * CONTACTS, 2..6_usize, results, any::<bool>()).prop_map(|(left, starts, results, cancelled)| Race {
         left,
-        begin,
+        starts,
         results,
         cancelled,
     })
 }
 
-fn cancelled(campaign: &Campaign) -> Campaign {
-    Campaign {
+async fn cancel(fixture: &DbFixture, campaign: &Campaign) {
+    let cancelled = Campaign {
         status: CampaignStatus::Cancelled,
         ..campaign.clone()
-    }
+    };
+    let expected = fixture.expected(&cancelled, CampaignStatus::Sending).await;
+    let campaigns = fixture.campaigns();
+    campaigns.update(&cancelled, &expected, &[]).await.unwrap();
 }
 
 fn result(sent: bool) -> SendResult {
@@ -56,55 +59,58 @@ fn result(sent: bool) -> SendResult {
 /// What was sent and what is held this month.
 async fn used(fixture: &DbFixture) -> (i64, i64) {
     let usage = fixture.usage().await;
-    let (sent, held) = usage.split_once('/').unwrap();
-    (sent.parse().unwrap(), held.parse().unwrap())
+    let (sent, reserved) = usage.split_once('/').unwrap();
+    (sent.parse().unwrap(), reserved.parse().unwrap())
 }
 
 async fn play(fixture: &DbFixture, race: &Race) {
-    let (worker, other) = (id(), id());
-    let (going, run) = fixture.started(worker).await;
-    let sends = fixture.in_flight(run, worker, PEOPLE).await;
-    let (leaving, _) = fixture.started(other).await;
-    let (sent, held) = used(fixture).await;
-    let limit = sent + held + race.left;
+    let (worker, other_worker) = (id(), id());
+    let (sending, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, CONTACTS).await;
+    let (cancelling, _) = fixture.started(other_worker).await;
+    let (sent, reserved) = used(fixture).await;
+    let limit = sent + reserved + race.left;
     let mut starts = Vec::new();
-    for _ in 0..race.begin {
+    for _ in 0..race.starts {
         let campaign = fixture.stored_draft().await;
         starts.push(RunStart {
             monthly_limit: limit,
             ..fixture.start_of(&campaign)
         });
     }
-    let begins = join_all(starts.iter().map(|start| async {
+    let start_runs = join_all(starts.iter().map(|start| async {
         let runs = fixture.runs();
         runs.start(start, None, LEASE).await.unwrap()
     }));
-    let results = async {
+    let record_results = async {
         for (send, sent) in sends.into_iter().zip(&race.results) {
-            let turn = [(send, result(*sent))];
-            fixture.runs().record_and_start(run, worker, &turn, &[]).await.unwrap();
+            let results = [(send, result(*sent))];
+            fixture
+                .runs()
+                .record_and_start(run, worker, &results, &[])
+                .await
+                .unwrap();
         }
     };
-    let leaves = async {
+    let cancel_run = async {
         if race.cancelled {
-            let campaigns = fixture.campaigns();
-            let cancelled = cancelled(&leaving);
-            let seen = fixture.seen(&cancelled, CampaignStatus::Sending).await;
-            let update = campaigns.update(&cancelled, &seen, &[]);
-            update.await.unwrap();
+            cancel(fixture, &cancelling).await;
         }
     };
-    let (outcomes, (), ()) = join3(begins, results, leaves).await;
-    let (sent, held) = used(fixture).await;
-    assert!(sent + held <= limit, "{sent} sent and {held} held of {limit}");
-    let begun = outcomes
+    let (outcomes, (), ()) = join3(start_runs, record_results, cancel_run).await;
+    let (sent, reserved) = used(fixture).await;
+    assert!(
+        sent + reserved <= limit,
+        "{sent} sent and {reserved} reserved of {limit}"
+    );
+    let started = outcomes
         .iter()
         .filter(|outcome| matches!(outcome, StartOutcome::Started { .. }));
-    let begun = i64::try_from(begun.count()).unwrap();
-    let wanted = i64::try_from(race.begin).unwrap();
+    let started = i64::try_from(started.count()).unwrap();
+    let requested = i64::try_from(race.starts).unwrap();
     assert!(
-        begun >= wanted.min(race.left / PEOPLE),
-        "{begun} began, and there was room for more"
+        started >= requested.min(race.left / CONTACTS),
+        "only {started} runs started although the quota allows more"
     );
     for outcome in &outcomes {
         let refused = matches!(outcome, StartOutcome::Refused(Refusal::QuotaExceeded { .. }));
@@ -113,21 +119,21 @@ async fn play(fixture: &DbFixture, race: &Race) {
             "{outcome:?}"
         );
     }
-    // Everything ends, and nothing is held any more.
-    for campaign in starts.iter().map(|start| &start.campaign).chain([&going, &leaving]) {
-        let campaigns = fixture.campaigns();
-        let cancelled = cancelled(campaign);
-        let seen = fixture.seen(&cancelled, CampaignStatus::Sending).await;
-        let update = campaigns.update(&cancelled, &seen, &[]);
-        update.await.unwrap();
+    // After all runs have ended, no message is reserved.
+    for campaign in starts
+        .iter()
+        .map(|start| &start.campaign)
+        .chain([&sending, &cancelling])
+    {
+        cancel(fixture, campaign).await;
     }
     fixture.assert_recount().await;
 }
 
 #[test]
-fn whoever_comes_first_the_month_is_never_exceeded_and_nothing_is_held_in_the_end() {
-    let contacts = usize::try_from(PEOPLE).unwrap();
-    tried(contacts, 25, 20, &race(), async |fixture: &DbFixture, race| {
+fn racing_runs_never_exceed_the_month_quota() {
+    let contacts = usize::try_from(CONTACTS).unwrap();
+    run_histories(contacts, 25, 20, &race(), async |fixture: &DbFixture, race| {
         play(fixture, &race).await
     });
 }

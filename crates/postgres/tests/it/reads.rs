@@ -19,7 +19,7 @@ use recado_domain::shared::{
 use recado_domain::templates::TemplateStore;
 use recado_domain::webhooks::{LogQuery, WebhookStore};
 use recado_domain::whatsapp::ProfileStore;
-use recado_postgres::testing::{Kept, read, read_both};
+use recado_postgres::testing::{StatementCaching, read, read_both};
 use recado_postgres::{
     PgAutomations, PgBrand, PgCampaigns, PgContacts, PgConversations, PgFolders, PgLinks, PgProfiles, PgRuns,
     PgSegments, PgSubscriptions, PgTags, PgTemplates, PgWebhooks, PoolConfig, TenantPool,
@@ -31,8 +31,8 @@ use crate::pool::assert_quiet;
 use crate::support::{DbFixture, id};
 use crate::wire::Wire;
 
-const NAMES: &str = "SELECT name AS word FROM contacts ORDER BY id";
-const BROKEN: &str = "SELECT (1 / (length(name) - length(name)))::text AS word FROM contacts";
+const NAMES: &str = "SELECT name AS text FROM contacts ORDER BY id";
+const BROKEN: &str = "SELECT (1 / (length(name) - length(name)))::text AS text FROM contacts";
 
 /// The same statement to people, and another one to a connection.
 fn variant(number: usize) -> String {
@@ -45,70 +45,86 @@ async fn names(fixture: &DbFixture, account: AccountId) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// A wire whose connection is open, an account of three people, and their names.
-async fn wired() -> (DbFixture, Wire, Vec<String>) {
+/// A proxy with an open connection, an account with three contacts, and their names.
+async fn open_proxy() -> (DbFixture, Wire, Vec<String>) {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     let wire = Wire::to(&fixture.db);
-    read(&wire.tenants, fixture.account, Kept::Yes, "SELECT 'open' AS word")
-        .await
-        .unwrap();
+    read(
+        &wire.tenants,
+        fixture.account,
+        StatementCaching::Yes,
+        "SELECT 'open' AS text",
+    )
+    .await
+    .unwrap();
     let people = names(&fixture, fixture.account).await;
     assert_eq!(people.len(), 3);
-    wire.said();
+    wire.take_messages();
     (fixture, wire, people)
 }
 
-/// What is said by a read of these messages.
-fn said(fixture: &DbFixture, queries: &[&str]) -> Vec<String> {
+/// The messages of a read transaction with these messages between `BEGIN` and `COMMIT`.
+fn transaction_messages(fixture: &DbFixture, queries: &[&str]) -> Vec<String> {
     let begin = format!("BEGIN READ ONLY; SET LOCAL app.account_id = '{}'", fixture.account);
-    let mut said = vec![begin];
-    said.extend(queries.iter().map(|&message| message.to_owned()));
-    said.push("COMMIT".to_owned());
-    said
+    let mut messages = vec![begin];
+    messages.extend(queries.iter().map(|&message| message.to_owned()));
+    messages.push("COMMIT".to_owned());
+    messages
 }
 
 #[tokio::test]
-async fn a_prepared_query_leaves_with_its_whole_transaction_in_one_flush() {
-    let (fixture, wire, people) = wired().await;
+async fn prepared_read_sends_one_flush() {
+    let (fixture, wire, people) = open_proxy().await;
     for statement in [NAMES, &variant(1), &variant(2)] {
-        // Only the preparation leaves with the beginning; the end waits until the last row is there.
-        let first = read(&wire.tenants, fixture.account, Kept::Yes, statement)
+        // Unprepared: only the preparation is sent with `BEGIN`, and `COMMIT` waits for the last row.
+        let first = read(&wire.tenants, fixture.account, StatementCaching::Yes, statement)
             .await
             .unwrap();
         assert_eq!(first, people);
-        assert_eq!(wire.said(), (said(&fixture, &["parse", "bind", "execute"]), 3));
+        assert_eq!(
+            wire.take_messages(),
+            (transaction_messages(&fixture, &["parse", "bind", "execute"]), 3)
+        );
         for _ in 0..5 {
-            let next = read(&wire.tenants, fixture.account, Kept::Yes, statement)
+            let next = read(&wire.tenants, fixture.account, StatementCaching::Yes, statement)
                 .await
                 .unwrap();
             assert_eq!(next, people);
-            assert_eq!(wire.said(), (said(&fixture, &["bind", "execute"]), 1));
+            assert_eq!(
+                wire.take_messages(),
+                (transaction_messages(&fixture, &["bind", "execute"]), 1)
+            );
         }
     }
 }
 
 #[tokio::test]
-async fn a_query_that_no_connection_keeps_is_never_overtaken() {
-    let (fixture, wire, people) = wired().await;
+async fn uncached_read_sends_commit_after_its_rows() {
+    let (fixture, wire, people) = open_proxy().await;
     for _ in 0..3 {
-        let found = read(&wire.tenants, fixture.account, Kept::No, NAMES).await.unwrap();
+        let found = read(&wire.tenants, fixture.account, StatementCaching::No, NAMES)
+            .await
+            .unwrap();
         assert_eq!(found, people);
-        assert_eq!(wire.said(), (said(&fixture, &["parse", "bind", "execute"]), 3));
+        assert_eq!(
+            wire.take_messages(),
+            (transaction_messages(&fixture, &["parse", "bind", "execute"]), 3)
+        );
     }
 }
 
 #[tokio::test]
-async fn two_queries_leave_together_once_both_are_prepared() {
-    let (fixture, wire, people) = wired().await;
+async fn two_prepared_reads_share_one_flush() {
+    let (fixture, wire, people) = open_proxy().await;
     let both = async |first: usize, second: usize| {
         let (first, second) = (variant(first), variant(second));
         let found = read_both(&wire.tenants, fixture.account, &first, &second)
             .await
             .unwrap();
         assert_eq!(found, (people.clone(), people.clone()));
-        let (messages, flushes) = wire.said();
-        let (begin, end) = (said(&fixture, &[])[0].clone(), "COMMIT".to_owned());
+        let (messages, flushes) = wire.take_messages();
+        let (begin, end) = (transaction_messages(&fixture, &[])[0].clone(), "COMMIT".to_owned());
         assert_eq!(
             (messages.first(), messages.last()),
             (Some(&begin), Some(&end)),
@@ -117,44 +133,49 @@ async fn two_queries_leave_together_once_both_are_prepared() {
         assert_eq!(messages.iter().filter(|message| **message == end).count(), 1);
         flushes
     };
-    assert!(both(1, 2).await > 1, "none is prepared");
+    assert!(both(1, 2).await > 1, "both statements are unprepared");
     assert_eq!(both(1, 2).await, 1);
-    assert!(both(1, 3).await > 1, "the second is not");
-    assert!(both(4, 1).await > 1, "the first is not");
+    assert!(both(1, 3).await > 1, "the second statement is unprepared");
+    assert!(both(4, 1).await > 1, "the first statement is unprepared");
     assert_eq!(both(4, 3).await, 1);
 }
 
 #[tokio::test]
-async fn a_preparation_that_takes_its_time_is_waited_for() {
-    let (fixture, wire, people) = wired().await;
-    wire.hold();
-    let asked = read(&wire.tenants, fixture.account, Kept::Yes, NAMES);
+async fn read_waits_for_a_slow_preparation() {
+    let (fixture, wire, people) = open_proxy().await;
+    wire.hold_responses();
+    let pending_read = read(&wire.tenants, fixture.account, StatementCaching::Yes, NAMES);
     let released = async {
         let deadline = std::time::Instant::now() + Duration::from_secs(10);
-        while !wire.has_said("parse") {
-            assert!(std::time::Instant::now() < deadline, "nothing is prepared");
+        while !wire.has_message("parse") {
+            assert!(std::time::Instant::now() < deadline, "the statement is not prepared");
             yield_now().await;
         }
-        // Whatever leaves without an answer has left with the preparation.
-        assert!(!wire.has_said("COMMIT") && !wire.has_said("execute"));
-        wire.release();
+        // The proxy holds the response, so only the first flush has passed.
+        assert!(!wire.has_message("COMMIT") && !wire.has_message("execute"));
+        wire.release_responses();
     };
-    let (found, ()) = tokio::join!(asked, released);
+    let (found, ()) = tokio::join!(pending_read, released);
     assert_eq!(found.unwrap(), people);
-    assert_eq!(wire.said().0, said(&fixture, &["parse", "bind", "execute"]));
+    assert_eq!(
+        wire.take_messages().0,
+        transaction_messages(&fixture, &["parse", "bind", "execute"])
+    );
 }
 
 #[tokio::test]
-async fn a_query_that_was_overtaken_is_refused_by_the_database() {
-    let (fixture, wire, people) = wired().await;
+async fn read_that_runs_after_commit_is_rejected() {
+    let (fixture, wire, people) = open_proxy().await;
     for _ in 0..20 {
-        let overtaken = read(&wire.tenants, fixture.account, Kept::Deceptive, NAMES).await;
-        let Err(StoreError::Failed(error)) = overtaken else {
-            panic!("{overtaken:?}");
+        let late_read = read(&wire.tenants, fixture.account, StatementCaching::Deceptive, NAMES).await;
+        let Err(StoreError::Failed(error)) = late_read else {
+            panic!("{late_read:?}");
         };
         assert_eq!(error.to_string(), "invalid input syntax for type uuid: \"none\"");
-        assert_eq!(wire.tenants.usage().open, 0, "its connection is gone");
-        let found = read(&wire.tenants, fixture.account, Kept::Yes, NAMES).await.unwrap();
+        assert_eq!(wire.tenants.usage().open, 0, "the connection is not closed");
+        let found = read(&wire.tenants, fixture.account, StatementCaching::Yes, NAMES)
+            .await
+            .unwrap();
         assert_eq!(found, people);
     }
 }
@@ -162,38 +183,48 @@ async fn a_query_that_was_overtaken_is_refused_by_the_database() {
 /// After a while of work the runtime refuses a task its locks, so that others have their turn, whether anybody holds
 /// them or not: between any two steps of a read.
 #[tokio::test]
-async fn a_task_that_has_worked_for_a_while_reads_as_any_other() {
-    let (fixture, wire, people) = wired().await;
-    read(&wire.tenants, fixture.account, Kept::Yes, NAMES).await.unwrap();
-    wire.said();
+async fn read_with_exhausted_task_budget_sends_one_flush() {
+    let (fixture, wire, people) = open_proxy().await;
+    read(&wire.tenants, fixture.account, StatementCaching::Yes, NAMES)
+        .await
+        .unwrap();
+    wire.take_messages();
     for work in 0..=130 {
         yield_now().await;
         for _ in 0..work {
             consume_budget().await;
         }
-        let found = read(&wire.tenants, fixture.account, Kept::Yes, NAMES).await.unwrap();
+        let found = read(&wire.tenants, fixture.account, StatementCaching::Yes, NAMES)
+            .await
+            .unwrap();
         assert_eq!(found, people, "{work}");
-        assert_eq!(wire.said(), (said(&fixture, &["bind", "execute"]), 1), "{work}");
+        assert_eq!(
+            wire.take_messages(),
+            (transaction_messages(&fixture, &["bind", "execute"]), 1),
+            "{work}"
+        );
     }
 }
 
 #[tokio::test]
-async fn what_fails_in_a_read_closes_its_connection() {
-    let (fixture, wire, people) = wired().await;
+async fn failed_read_closes_its_connection() {
+    let (fixture, wire, people) = open_proxy().await;
     for _ in 0..3 {
-        // Prepared as well as not.
-        let broken = read(&wire.tenants, fixture.account, Kept::Yes, BROKEN).await;
+        // The first iteration prepares the statements, the next ones reuse them.
+        let broken = read(&wire.tenants, fixture.account, StatementCaching::Yes, BROKEN).await;
         assert!(matches!(broken, Err(StoreError::Failed(_))), "{broken:?}");
         assert_eq!(wire.tenants.usage().open, 0);
         let written = read(
             &wire.tenants,
             fixture.account,
-            Kept::Yes,
-            "DELETE FROM contacts RETURNING name AS word",
+            StatementCaching::Yes,
+            "DELETE FROM contacts RETURNING name AS text",
         )
         .await;
         assert!(matches!(written, Err(StoreError::Failed(_))), "{written:?}");
-        let found = read(&wire.tenants, fixture.account, Kept::Yes, NAMES).await.unwrap();
+        let found = read(&wire.tenants, fixture.account, StatementCaching::Yes, NAMES)
+            .await
+            .unwrap();
         assert_eq!(found, people);
     }
     assert_eq!(names(&fixture, fixture.account).await, people);
@@ -201,18 +232,18 @@ async fn what_fails_in_a_read_closes_its_connection() {
 
 /// Each holds what the other one waits for, and the database takes back the read, which has waited longer.
 #[tokio::test]
-async fn a_read_that_loses_a_deadlock_is_read_again() {
-    let (fixture, wire, people) = wired().await;
+async fn read_that_loses_a_deadlock_is_retried() {
+    let (fixture, wire, people) = open_proxy().await;
     fixture.sql("BEGIN; LOCK TABLE tags IN ACCESS EXCLUSIVE MODE").await;
-    let asked = read_both(&wire.tenants, fixture.account, NAMES, "SELECT name AS word FROM tags");
+    let pending_read = read_both(&wire.tenants, fixture.account, NAMES, "SELECT name AS text FROM tags");
     let crossed = async {
         fixture.blocked(1).await;
         fixture.sql("LOCK TABLE contacts IN ACCESS EXCLUSIVE MODE").await;
         fixture.sql("COMMIT").await;
     };
-    let (found, ()) = tokio::join!(asked, crossed);
+    let (found, ()) = tokio::join!(pending_read, crossed);
     assert_eq!(found.unwrap(), (people, vec![]));
-    let (messages, _) = wire.said();
+    let (messages, _) = wire.take_messages();
     assert_eq!(
         messages.iter().filter(|message| message.starts_with("BEGIN")).count(),
         2
@@ -223,20 +254,20 @@ async fn a_read_that_loses_a_deadlock_is_read_again() {
 macro_rules! assert_flushed_once {
     ($wire:expr, $($read:expr),+ $(,)?) => {$(
         $read.await.unwrap();
-        $wire.said();
+        $wire.take_messages();
         $read.await.unwrap();
-        let (messages, flushes) = $wire.said();
+        let (messages, flushes) = $wire.take_messages();
         assert_eq!(flushes, 1, "{}: {messages:?}", stringify!($read));
     )+};
 }
 
 #[tokio::test]
-async fn contacts_and_what_is_kept_of_them_are_read_in_one_flush() {
-    let (fixture, wire, _) = wired().await;
+async fn contact_reads_send_one_flush() {
+    let (fixture, wire, _) = open_proxy().await;
     let (account, pool) = (fixture.account, || wire.tenants.clone());
     let (contacts, segments) = (PgContacts::new(pool()), PgSegments::new(pool()));
     let cursor_query = CursorQuery { cursor: None, limit: 2 };
-    let everybody = ContactQuery {
+    let all_contacts = ContactQuery {
         filter: ContactFilter::default(),
         page: cursor_query.clone(),
     };
@@ -246,7 +277,7 @@ async fn contacts_and_what_is_kept_of_them_are_read_in_one_flush() {
     };
     assert_flushed_once!(
         wire,
-        contacts.list(account, &everybody),
+        contacts.list(account, &all_contacts),
         contacts.find(account, ContactId(id())),
         PgTags::new(pool()).list(account, &cursor_query),
         segments.list(account, &cursor_query),
@@ -258,8 +289,8 @@ async fn contacts_and_what_is_kept_of_them_are_read_in_one_flush() {
 }
 
 #[tokio::test]
-async fn campaigns_and_what_they_are_made_of_are_read_in_one_flush() {
-    let (fixture, wire, _) = wired().await;
+async fn campaign_reads_send_one_flush() {
+    let (fixture, wire, _) = open_proxy().await;
     let (account, pool) = (fixture.account, || wire.tenants.clone());
     let campaign = fixture.stored_draft().await;
     let page = PageQuery::new(None, None, 20, 100);
@@ -296,8 +327,8 @@ async fn campaigns_and_what_they_are_made_of_are_read_in_one_flush() {
 }
 
 #[tokio::test]
-async fn conversations_bills_and_endpoints_are_read_in_one_flush() {
-    let (fixture, wire, _) = wired().await;
+async fn conversation_billing_and_webhook_reads_send_one_flush() {
+    let (fixture, wire, _) = open_proxy().await;
     let (account, pool) = (fixture.account, || wire.tenants.clone());
     let page = PageQuery::new(None, None, 20, 100);
     let cursor_query = CursorQuery { cursor: None, limit: 2 };
@@ -329,39 +360,47 @@ async fn conversations_bills_and_endpoints_are_read_in_one_flush() {
 async fn reader(pool: TenantPool, account: AccountId, people: Vec<String>, number: usize) {
     for step in 0..60 {
         let fresh = variant(1000 * number + step);
-        let moment = Duration::from_micros(u64::try_from(37 * step).unwrap());
+        let cancel_after = Duration::from_micros(u64::try_from(37 * step).unwrap());
         match step % 6 {
-            0 => assert_eq!(read(&pool, account, Kept::Yes, &fresh).await.unwrap(), people),
-            1 => assert_eq!(read(&pool, account, Kept::No, NAMES).await.unwrap(), people),
-            2 => assert!(read(&pool, account, Kept::Yes, BROKEN).await.is_err()),
+            0 => assert_eq!(
+                read(&pool, account, StatementCaching::Yes, &fresh).await.unwrap(),
+                people
+            ),
+            1 => assert_eq!(read(&pool, account, StatementCaching::No, NAMES).await.unwrap(), people),
+            2 => assert!(read(&pool, account, StatementCaching::Yes, BROKEN).await.is_err()),
             3 => {
                 let both = read_both(&pool, account, NAMES, &fresh).await.unwrap();
                 assert_eq!(both, (people.clone(), people.clone()));
             }
             4 => {
-                let asked = read(&pool, account, Kept::Yes, &fresh);
-                if let Ok(found) = tokio::time::timeout(moment, asked).await {
+                let pending_read = read(&pool, account, StatementCaching::Yes, &fresh);
+                if let Ok(found) = tokio::time::timeout(cancel_after, pending_read).await {
                     assert_eq!(found.unwrap(), people);
                 }
             }
             _ => {
-                if let Ok(found) = tokio::time::timeout(moment, read(&pool, account, Kept::Yes, NAMES)).await {
+                if let Ok(found) =
+                    tokio::time::timeout(cancel_after, read(&pool, account, StatementCaching::Yes, NAMES)).await
+                {
                     assert_eq!(found.unwrap(), people);
                 }
             }
         }
-        assert_eq!(read(&pool, account, Kept::Yes, NAMES).await.unwrap(), people);
+        assert_eq!(
+            read(&pool, account, StatementCaching::Yes, NAMES).await.unwrap(),
+            people
+        );
     }
 }
 
 async fn two_accounts_share(size: usize) {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
-    fixture.people(3).await;
-    fixture.people_of(other, 5).await;
+    let other_account = fixture.another_account().await;
+    fixture.add_contacts(3).await;
+    fixture.add_contacts_to(other_account, 5).await;
     fixture
         .sql(&format!(
-            "UPDATE contacts SET name = 'other ' || name WHERE account_id = '{other}'"
+            "UPDATE contacts SET name = 'other ' || name WHERE account_id = '{other_account}'"
         ))
         .await;
     let config = PoolConfig {
@@ -373,12 +412,16 @@ async fn two_accounts_share(size: usize) {
     let pool = TenantPool::new(&config).unwrap();
     let mut readers = Vec::new();
     for number in 0..6 {
-        let account = if number % 2 == 0 { fixture.account } else { other };
+        let account = if number % 2 == 0 {
+            fixture.account
+        } else {
+            other_account
+        };
         let people = names(&fixture, account).await;
         readers.push(tokio::spawn(reader(pool.clone(), account, people, number)));
     }
-    for done in join_all(readers).await {
-        done.unwrap();
+    for result in join_all(readers).await {
+        result.unwrap();
     }
     assert_quiet(&fixture).await;
     assert!(pool.usage().open <= size);

@@ -10,19 +10,19 @@ use uuid::Uuid;
 use crate::retries::retry_of;
 use crate::support::{DbFixture, LEASE, id};
 
-/// Five thousand get their sends at once, the others lie in three lists.
-const PEOPLE: usize = 9300;
+/// The first 5000 recipients get send rows at the start. The others are in three recipient batches.
+const CONTACTS: usize = 9300;
 
 const SENDS: &str = "SELECT count(*) FROM campaign_sends";
-const LISTS: &str = "SELECT count(*) FROM campaign_recipient_batches";
+const BATCHES: &str = "SELECT count(*) FROM campaign_recipient_batches";
 
 /// A run that began with lists.
 async fn started(worker: Uuid) -> (DbFixture, Campaign, QueuedRun) {
     let fixture = DbFixture::new().await;
     fixture.on_plan("scale").await;
-    fixture.people(PEOPLE).await;
+    fixture.add_contacts(CONTACTS).await;
     let (campaign, run) = fixture.started(worker).await;
-    assert_eq!((fixture.number(SENDS).await, fixture.number(LISTS).await), (5000, 3));
+    assert_eq!((fixture.number(SENDS).await, fixture.number(BATCHES).await), (5000, 3));
     (fixture, campaign, run)
 }
 
@@ -35,7 +35,7 @@ async fn cancel(fixture: &DbFixture, campaign: Campaign) {
     campaigns
         .update(
             &cancelled,
-            &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+            &fixture.expected(&cancelled, CampaignStatus::Sending).await,
             &[],
         )
         .await
@@ -43,7 +43,7 @@ async fn cancel(fixture: &DbFixture, campaign: Campaign) {
 }
 
 #[tokio::test]
-async fn everybody_counts_from_the_beginning_and_is_claimed_once_in_order() {
+async fn recipients_in_batches_are_counted_and_claimed_once() {
     let worker = id();
     let (fixture, campaign, run) = started(worker).await;
     let stats = fixture.campaigns().stats(fixture.account, campaign.id).await.unwrap();
@@ -52,7 +52,7 @@ async fn everybody_counts_from_the_beginning_and_is_claimed_once_in_order() {
         (stats.total, stats.pending, fixture.usage().await.as_str()),
         (9300, 9300, "0/9300")
     );
-    let wanted = fixture
+    let expected = fixture
         .text("SELECT string_agg(id::text, ' ' ORDER BY id) FROM contacts")
         .await;
     // Whoever comes later is not among them.
@@ -64,24 +64,24 @@ async fn everybody_counts_from_the_beginning_and_is_claimed_once_in_order() {
         ))
         .await;
     let mut seen: Vec<ContactId> = vec![];
-    while seen.len() < PEOPLE {
+    while seen.len() < CONTACTS {
         let claim = fixture
             .runs()
             .claim(run, worker, seen.last().copied(), 1000, LEASE)
             .await;
         let Claim::Sends(sends) = claim.unwrap() else {
-            panic!("{} of them are missing", PEOPLE - seen.len());
+            panic!("{} recipients are missing", CONTACTS - seen.len());
         };
         seen.extend(sends.iter().map(|send| send.contact_id));
     }
     let seen: Vec<String> = seen.iter().map(ToString::to_string).collect();
-    assert_eq!(seen.join(" "), wanted.unwrap());
-    assert_eq!(fixture.number(LISTS).await, 0);
+    assert_eq!(seen.join(" "), expected.unwrap());
+    assert_eq!(fixture.number(BATCHES).await, 0);
     fixture.assert_recount().await;
 }
 
 #[tokio::test]
-async fn a_cancel_gives_back_what_lies_in_lists_and_its_sends_are_made_all_the_same() {
+async fn cancel_releases_batches_and_still_materializes_sends() {
     let (fixture, campaign, _) = started(id()).await;
     cancel(&fixture, campaign).await;
     assert_eq!(fixture.usage().await, "0/0");
@@ -90,20 +90,20 @@ async fn a_cancel_gives_back_what_lies_in_lists_and_its_sends_are_made_all_the_s
         rounds += 1;
     }
     assert_eq!((rounds, fixture.number(SENDS).await), (3, 9300));
-    // All of them are of the moment of the freeze, and so is what counts them.
-    let moments = "SELECT count(DISTINCT at) FROM
+    // All sends have the time of the freeze, and so have their counters.
+    let creation_times = "SELECT count(DISTINCT at) FROM
       (SELECT created_at AS at FROM campaign_sends UNION ALL SELECT created_at FROM campaign_counters) AS m";
-    assert_eq!(fixture.number(moments).await, 1);
+    assert_eq!(fixture.number(creation_times).await, 1);
     assert_eq!(fixture.usage().await, "0/0");
     fixture.assert_recount().await;
 }
 
 #[tokio::test]
-async fn who_makes_sends_from_outside_and_a_cancel_count_nobody_twice() {
+async fn materialization_during_a_cancel_counts_once() {
     let (fixture, campaign, _) = started(id()).await;
-    let outside = fixture.db.client().await;
-    // As `materialize_sends` does, stopped in the middle.
-    outside
+    let materializer = fixture.db.client().await;
+    // Like `materialize_sends`, but open in the middle of its transaction.
+    materializer
         .batch_execute(
             "BEGIN; SELECT 1 FROM campaign_queue FOR KEY SHARE;
              WITH batch AS (DELETE FROM campaign_recipient_batches WHERE batch_no = 0 RETURNING *)
@@ -112,29 +112,29 @@ async fn who_makes_sends_from_outside_and_a_cancel_count_nobody_twice() {
         )
         .await
         .unwrap();
-    let freeing = async {
+    let commit = async {
         fixture.blocked(1).await;
-        outside.batch_execute("COMMIT").await.unwrap();
+        materializer.batch_execute("COMMIT").await.unwrap();
     };
-    tokio::join!(cancel(&fixture, campaign), freeing);
-    assert_eq!((fixture.number(SENDS).await, fixture.number(LISTS).await), (7000, 2));
+    tokio::join!(cancel(&fixture, campaign), commit);
+    assert_eq!((fixture.number(SENDS).await, fixture.number(BATCHES).await), (7000, 2));
     assert_eq!(fixture.usage().await, "0/0");
 }
 
 #[tokio::test]
-async fn a_claim_waits_for_the_last_sends_that_somebody_else_makes() {
+async fn claim_waits_for_concurrent_materialization() {
     let worker = id();
     let (fixture, _, run) = started(worker).await;
     while fixture.runs().materialize_sends().await.unwrap() {
-        if fixture.number(LISTS).await == 1 {
+        if fixture.number(BATCHES).await == 1 {
             break;
         }
     }
     fixture
         .sql("UPDATE campaign_sends SET status = 'failed', started_at = now()")
         .await;
-    let outside = fixture.db.client().await;
-    outside
+    let materializer = fixture.db.client().await;
+    materializer
         .batch_execute(
             "BEGIN; WITH batch AS (DELETE FROM campaign_recipient_batches RETURNING *)
              INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
@@ -142,20 +142,20 @@ async fn a_claim_waits_for_the_last_sends_that_somebody_else_makes() {
         )
         .await
         .unwrap();
-    let freeing = async {
+    let commit = async {
         fixture.blocked(1).await;
-        outside.batch_execute("COMMIT").await.unwrap();
+        materializer.batch_execute("COMMIT").await.unwrap();
     };
     let runs = fixture.runs();
-    let (claim, ()) = tokio::join!(runs.claim(run, worker, None, 1000, LEASE), freeing);
+    let (claim, ()) = tokio::join!(runs.claim(run, worker, None, 1000, LEASE), commit);
     let Claim::Sends(sends) = claim.unwrap() else {
-        panic!("the run would end without its last 300");
+        panic!("the run would end without its last 300 sends");
     };
     assert_eq!(sends.len(), 300);
 }
 
 #[tokio::test]
-async fn a_retry_tries_those_whom_an_early_end_left_in_lists() {
+async fn retry_includes_batches_left_by_an_early_end() {
     let worker = id();
     let (fixture, campaign, run) = started(worker).await;
     let sends = fixture.in_flight(run, worker, 2).await;
@@ -183,10 +183,10 @@ async fn a_retry_tries_those_whom_an_early_end_left_in_lists() {
 }
 
 #[tokio::test]
-async fn a_placeholder_may_be_empty_for_nobody_in_a_list_either() {
+async fn start_checks_placeholders_of_recipients_in_batches() {
     let fixture = DbFixture::new().await;
     fixture.on_plan("scale").await;
-    fixture.people(PEOPLE).await;
+    fixture.add_contacts(CONTACTS).await;
     fixture.sql("UPDATE contacts SET email = 'a@example.com'").await;
     let last = "UPDATE contacts SET email = NULL WHERE id = (SELECT max(id::text)::uuid FROM contacts)";
     fixture.sql(last).await;
@@ -204,5 +204,5 @@ async fn a_placeholder_may_be_empty_for_nobody_in_a_list_either() {
         refused,
         StartOutcome::Refused(Refusal::EmptyPlaceholder { placeholder })
     );
-    assert_eq!((fixture.number(SENDS).await, fixture.number(LISTS).await), (0, 0));
+    assert_eq!((fixture.number(SENDS).await, fixture.number(BATCHES).await), (0, 0));
 }

@@ -29,14 +29,14 @@ async fn claim(
 ) -> Vec<ContactId> {
     match fixture.runs().claim(run, worker, after, size, LEASE).await.unwrap() {
         Claim::Sends(sends) => sends.into_iter().map(|send| send.contact_id).collect(),
-        other => panic!("{other:?}"),
+        unexpected => panic!("{unexpected:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_turn_writes_what_came_of_sends_and_starts_the_next_ones() {
+async fn record_and_start_writes_results_and_starts_sends() {
     let fixture = DbFixture::new().await;
-    fixture.people(6).await;
+    fixture.add_contacts(6).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let first = fixture.in_flight(run, worker, 3).await;
@@ -80,9 +80,9 @@ async fn a_turn_writes_what_came_of_sends_and_starts_the_next_ones() {
 }
 
 #[tokio::test]
-async fn a_turn_names_who_cannot_be_written_to_any_more() {
+async fn record_and_start_reports_unreachable_contacts() {
     let fixture = DbFixture::new().await;
-    fixture.people(4).await;
+    fixture.add_contacts(4).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let contacts = claim(&fixture, run, worker, None, 10).await;
@@ -110,9 +110,9 @@ async fn a_turn_names_who_cannot_be_written_to_any_more() {
 }
 
 #[tokio::test]
-async fn a_turn_is_one_transaction() {
+async fn record_and_start_is_one_transaction() {
     let fixture = DbFixture::new().await;
-    fixture.people(4).await;
+    fixture.add_contacts(4).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 2).await;
@@ -131,9 +131,9 @@ async fn a_turn_is_one_transaction() {
 }
 
 #[tokio::test]
-async fn news_that_was_faster_than_the_turn_stays() {
+async fn status_update_before_the_result_wins() {
     let fixture = DbFixture::new().await;
-    fixture.people(2).await;
+    fixture.add_contacts(2).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 2).await;
@@ -156,9 +156,9 @@ async fn news_that_was_faster_than_the_turn_stays() {
 }
 
 #[tokio::test]
-async fn the_platforms_news_finds_a_send_by_its_message_alone() {
+async fn status_update_finds_its_send_by_message_id() {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 3).await;
@@ -170,23 +170,27 @@ async fn the_platforms_news_finds_a_send_by_its_message_alone() {
     let batch = [
         status_update(None, "fast", SendStatus::Delivered),
         status_update(None, "slow", SendStatus::Delivered),
-        status_update(None, "nobody's", SendStatus::Delivered),
+        status_update(None, "unknown", SendStatus::Delivered),
     ];
     fixture.status_updates().apply(fixture.account, &batch).await.unwrap();
     let delivered = fixture
         .number("SELECT count(*) FROM campaign_sends WHERE status = 'delivered'")
         .await;
     assert_eq!(delivered, 2);
-    // Another account has nothing of it.
-    let other = fixture.another_account().await;
-    let unknown = fixture.status_updates().apply(other, &batch[..1]).await.unwrap();
+    // Another account has no such message.
+    let other_account = fixture.another_account().await;
+    let unknown = fixture
+        .status_updates()
+        .apply(other_account, &batch[..1])
+        .await
+        .unwrap();
     assert_eq!(unknown.len(), 1);
 }
 
 #[tokio::test]
-async fn claims_go_by_contact_and_begin_anew_at_the_end() {
+async fn claims_page_by_contact_and_restart_at_the_end() {
     let fixture = DbFixture::new().await;
-    fixture.people(7).await;
+    fixture.add_contacts(7).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let all = claim(&fixture, run, worker, None, 10).await;
@@ -205,16 +209,16 @@ async fn claims_go_by_contact_and_begin_anew_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_contact_is_left_alone_for_a_while_after_another_runs_message() {
+async fn contact_is_not_messaged_twice_within_pair_interval() {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     let profiles = PgProfiles::new(fixture.tenants.clone());
     let numbers = [profile("1"), profile("2")];
     for number in &numbers {
         profiles.insert(fixture.account, number).await.unwrap();
     }
     let (a, b) = (id(), id());
-    let from = async |worker, number: usize| {
+    let start_from = async |worker, number: usize| {
         let (campaign, run) = fixture.started(worker).await;
         let number = numbers[number].profile.id;
         fixture
@@ -225,15 +229,19 @@ async fn a_contact_is_left_alone_for_a_while_after_another_runs_message() {
             .await;
         run
     };
-    let (first, same, other) = (from(a, 0).await, from(b, 0).await, from(b, 1).await);
+    let (first, same_number, other_number) = (start_from(a, 0).await, start_from(b, 0).await, start_from(b, 1).await);
     assert_eq!(fixture.in_flight(first, a, 2).await.len(), 2);
-    assert_eq!(fixture.in_flight(other, b, 3).await.len(), 3, "another number may");
     assert_eq!(
-        fixture.in_flight(same, b, 3).await.len(),
-        1,
-        "the one whom nobody wrote to"
+        fixture.in_flight(other_number, b, 3).await.len(),
+        3,
+        "another number may send"
     );
-    let Claim::Wait(wait) = fixture.runs().claim(same, b, None, 3, LEASE).await.unwrap() else {
+    assert_eq!(
+        fixture.in_flight(same_number, b, 3).await.len(),
+        1,
+        "only the contact without a recent message"
+    );
+    let Claim::Wait(wait) = fixture.runs().claim(same_number, b, None, 3, LEASE).await.unwrap() else {
         panic!()
     };
     assert!(
@@ -246,13 +254,13 @@ async fn a_contact_is_left_alone_for_a_while_after_another_runs_message() {
     fixture
         .sql("UPDATE campaign_sends SET started_at = started_at - interval '7 seconds'")
         .await;
-    assert_eq!(fixture.in_flight(same, b, 3).await.len(), 2);
+    assert_eq!(fixture.in_flight(same_number, b, 3).await.len(), 2);
 }
 
 #[tokio::test]
-async fn who_gives_a_run_back_waits_behind_the_others() {
+async fn released_run_goes_behind_other_waiting_runs() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     let (a, b) = (id(), id());
     let (_, first) = fixture.started(a).await;
     let (_, second) = fixture.started(a).await;
@@ -265,9 +273,9 @@ async fn who_gives_a_run_back_waits_behind_the_others() {
 }
 
 #[tokio::test]
-async fn an_abandoned_run_is_free_and_its_started_sends_are_unknown() {
+async fn abandoned_run_is_free_and_its_sends_are_unknown() {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     let (a, b) = (id(), id());
     let (_, run) = fixture.started(a).await;
     fixture.in_flight(run, a, 2).await;
@@ -281,14 +289,14 @@ async fn an_abandoned_run_is_free_and_its_started_sends_are_unknown() {
     runs.abandon(run, a).await.unwrap();
     assert_eq!(fixture.number(unknown).await, 2);
     assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(run));
-    // Even a run that waits for somebody: its sends are settled by time all the same.
-    let left = fixture.in_flight(run, b, 1).await;
+    // Sends of a paused run with an expired lease become unknown, too.
+    let started = fixture.in_flight(run, b, 1).await;
     runs.pause(run, "x", &[]).await.unwrap();
     fixture
         .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
         .await;
     assert_eq!(runs.take(a, LEASE).await.unwrap(), None);
-    assert_eq!((left.len(), fixture.number(unknown).await), (1, 3));
+    assert_eq!((started.len(), fixture.number(unknown).await), (1, 3));
 }
 
 fn burst(messages: u32, time: Duration) -> Burst {
@@ -296,9 +304,9 @@ fn burst(messages: u32, time: Duration) -> Burst {
 }
 
 #[tokio::test]
-async fn a_throttled_number_halves_its_rate_once_and_recovers() {
+async fn throttled_number_halves_its_rate_once_and_recovers() {
     let fixture = DbFixture::new().await;
-    let (send_slots, others) = (
+    let (send_slots, other_server) = (
         PgSendSlots::new(fixture.owner.clone()),
         PgSendSlots::new(fixture.owner.clone()),
     );
@@ -310,27 +318,27 @@ async fn a_throttled_number_halves_its_rate_once_and_recovers() {
         );
         fixture.sql(&past).await;
     };
-    let near =
+    let assert_near =
         |rate: f64, expected: f64| assert!((expected..expected + 20.0).contains(&rate), "{rate}, not {expected}");
     let ten = burst(10, Duration::milliseconds(50));
     assert_eq!(send_slots.reserve("1", ten).await.unwrap().limit, None);
-    near(send_slots.slow_down("1", 200.0).await.unwrap(), 100.0);
-    // Throttled again within the interval: one cause, one halving.
+    assert_near(send_slots.slow_down("1", 200.0).await.unwrap(), 100.0);
+    // A second throttling within the interval has the same cause and does not halve the rate again.
     age(-5).await;
-    near(others.slow_down("1", 200.0).await.unwrap(), 100.0);
+    assert_near(other_server.slow_down("1", 200.0).await.unwrap(), 100.0);
     age(7).await;
-    near(others.slow_down("1", 200.0).await.unwrap(), 51.0);
+    assert_near(other_server.slow_down("1", 200.0).await.unwrap(), 51.0);
     age(100).await;
-    near(send_slots.reserve("1", ten).await.unwrap().limit.unwrap(), 151.0);
+    assert_near(send_slots.reserve("1", ten).await.unwrap().limit.unwrap(), 151.0);
     assert_eq!(
         send_slots.reserve("2", ten).await.unwrap().limit,
         None,
-        "another number has its own"
+        "another number has its own rate"
     );
 }
 
 #[tokio::test]
-async fn a_throttled_rate_moves_slots_apart() {
+async fn throttled_rate_spaces_send_slots_apart() {
     let fixture = DbFixture::new().await;
     let send_slots = PgSendSlots::new(fixture.owner.clone());
     send_slots.slow_down("1", 1000.0).await.unwrap();
@@ -358,7 +366,7 @@ async fn a_throttled_rate_moves_slots_apart() {
 }
 
 #[tokio::test]
-async fn each_send_slot_is_given_out_once() {
+async fn each_send_slot_is_reserved_once() {
     let fixture = DbFixture::new().await;
     let send_slots = PgSendSlots::new(fixture.owner.clone());
     let step = Duration::seconds(10);
@@ -379,15 +387,15 @@ async fn each_send_slot_is_given_out_once() {
 }
 
 #[tokio::test]
-async fn send_slots_skip_the_wait_for_the_disk_that_all_else_has() {
+async fn send_slots_commit_asynchronously() {
     let mut fixture = DbFixture::new().await;
     fixture
-        .see_commits(&[
+        .record_commits(&[
             ("phone_number_send_slots", "INSERT OR UPDATE"),
             ("campaign_sends", "UPDATE"),
         ])
         .await;
-    fixture.people(2).await;
+    fixture.add_contacts(2).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let send_slots = PgSendSlots::new(fixture.owner.clone());
@@ -396,7 +404,7 @@ async fn send_slots_skip_the_wait_for_the_disk_that_all_else_has() {
         fixture.in_flight(run, worker, 1).await;
     }
     assert_eq!(
-        fixture.commits_seen().await,
+        fixture.recorded_commits().await,
         "campaign_sends on, phone_number_send_slots off"
     );
 }

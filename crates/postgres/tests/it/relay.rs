@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::support::{DbFixture, event, id};
 
-pub(crate) fn note(title: &str) -> Event {
+pub(crate) fn notification(title: &str) -> Event {
     Event::Notification(NotificationDraft {
         kind: NotificationKind::Info,
         title: title.into(),
@@ -36,8 +36,8 @@ fn entry(entity_type: &str, action: AuditAction) -> Event {
     })
 }
 
-/// An entry that is longer than an index can hold: readable, and cannot be written.
-async fn leave_poison(fixture: &DbFixture, account: AccountId) {
+/// Inserts an audit event that is valid but cannot be written: its entity type exceeds the size limit of an index.
+async fn append_unwritable_event(fixture: &DbFixture, account: AccountId) {
     fixture
         .sql(&format!(
             "INSERT INTO outbox_events (account_id, payload) SELECT '{account}', jsonb_build_object('kind', 'audit',
@@ -68,10 +68,13 @@ async fn drain(fixture: &DbFixture) {
 }
 
 #[tokio::test]
-async fn each_kind_is_relayed_by_itself() {
+async fn event_kinds_are_relayed_separately() {
     let fixture = DbFixture::new().await;
     fixture
-        .leave(fixture.account, &[event(id()), note("a"), event(id()), note("b")])
+        .append_events(
+            fixture.account,
+            &[event(id()), notification("a"), event(id()), notification("b")],
+        )
         .await;
     assert_eq!(fixture.outbox().relay(EventKind::Notification, 100).await.unwrap(), 2);
     assert_eq!((entries(&fixture).await, notes(&fixture).await), (0, 2));
@@ -81,23 +84,23 @@ async fn each_kind_is_relayed_by_itself() {
 }
 
 #[tokio::test]
-async fn a_locked_audit_log_delays_entries_and_nothing_else() {
+async fn locked_audit_log_delays_only_audit_entries() {
     let fixture = DbFixture::new().await;
     fixture
         .sql("BEGIN; LOCK TABLE audit_logs IN ACCESS EXCLUSIVE MODE")
         .await;
     let (outbox, campaigns) = (fixture.outbox(), fixture.campaigns());
-    let stuck = tokio::spawn(async move { outbox.relay(EventKind::Audit, 100).await });
+    let blocked_relay = tokio::spawn(async move { outbox.relay(EventKind::Audit, 100).await });
     for _ in 0..20 {
         let campaign = fixture.draft();
-        let events = [event(campaign.id.0), note("n")];
+        let events = [event(campaign.id.0), notification("n")];
         campaigns.insert(&campaign, &events).await.unwrap();
     }
     assert_eq!(fixture.outbox().relay(EventKind::Notification, 100).await.unwrap(), 20);
     assert_eq!(notes(&fixture).await, 20);
     let refused = fixture.outbox().relay(EventKind::Audit, 100).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
-    drop(stuck.await.unwrap());
+    drop(blocked_relay.await.unwrap());
     fixture.sql("COMMIT").await;
     assert_eq!(waiting(&fixture).await, 20);
     assert_eq!(fixture.outbox().relay(EventKind::Audit, 100).await.unwrap(), 20);
@@ -106,27 +109,27 @@ async fn a_locked_audit_log_delays_entries_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_missing_audit_log_blames_no_event_and_loses_none() {
+async fn missing_audit_log_sets_no_event_aside() {
     for (table, away) in [
         ("audit_logs", "ALTER TABLE audit_logs RENAME TO elsewhere"),
         ("audit_counts", "ALTER TABLE audit_counts RENAME TO elsewhere"),
     ] {
         let fixture = DbFixture::new().await;
-        // The statement is known to the connections already.
-        fixture.leave(fixture.account, &[event(id())]).await;
+        // The connections have already prepared the statement.
+        fixture.append_events(fixture.account, &[event(id())]).await;
         assert_eq!(fixture.relay().await, 1);
         fixture.sql(away).await;
         for _ in 0..20 {
             let campaign = fixture.draft();
-            let events = [event(campaign.id.0), note("n")];
+            let events = [event(campaign.id.0), notification("n")];
             fixture.campaigns().insert(&campaign, &events).await.unwrap();
         }
         for _ in 0..3 {
             assert!(fixture.outbox().relay(EventKind::Audit, 100).await.is_err(), "{table}");
         }
         assert_eq!(fixture.outbox().relay(EventKind::Notification, 100).await.unwrap(), 20);
-        let blamed = "SELECT count(*) FROM outbox_events WHERE retry_at IS NOT NULL";
-        assert_eq!(fixture.number(blamed).await, 0, "{table}");
+        let set_aside = "SELECT count(*) FROM outbox_events WHERE retry_at IS NOT NULL";
+        assert_eq!(fixture.number(set_aside).await, 0, "{table}");
         fixture.sql(&format!("ALTER TABLE elsewhere RENAME TO {table}")).await;
         assert_eq!(fixture.outbox().relay(EventKind::Audit, 100).await.unwrap(), 20);
         assert_eq!((entries(&fixture).await, waiting(&fixture).await), (21, 0), "{table}");
@@ -135,7 +138,7 @@ async fn a_missing_audit_log_blames_no_event_and_loses_none() {
 }
 
 #[tokio::test]
-async fn entries_that_a_rule_refuses_for_a_while_appear_when_it_is_gone() {
+async fn entries_refused_by_a_trigger_are_retried() {
     let fixture = DbFixture::new().await;
     fixture
         .sql(
@@ -144,7 +147,7 @@ async fn entries_that_a_rule_refuses_for_a_while_appear_when_it_is_gone() {
         )
         .await;
     let events: Vec<Event> = (0..30).map(|_| event(id())).collect();
-    fixture.leave(fixture.account, &events).await;
+    fixture.append_events(fixture.account, &events).await;
     for _ in 0..3 {
         fixture.relay().await;
     }
@@ -158,10 +161,10 @@ async fn entries_that_a_rule_refuses_for_a_while_appear_when_it_is_gone() {
 }
 
 #[tokio::test]
-async fn one_event_that_cannot_be_written_holds_up_no_other_and_is_not_lost() {
+async fn unwritable_event_is_set_aside_and_retried() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
-    leave_poison(&fixture, fixture.account).await;
+    let other_account = fixture.another_account().await;
+    append_unwritable_event(&fixture, fixture.account).await;
     fixture
         .sql(&format!(
             "INSERT INTO outbox_events (account_id, payload) VALUES
@@ -170,16 +173,16 @@ async fn one_event_that_cannot_be_written_holds_up_no_other_and_is_not_lost() {
             fixture.account
         ))
         .await;
-    for account in [fixture.account, other] {
-        fixture.leave(account, &[event(id()), note("n")]).await;
+    for account in [fixture.account, other_account] {
+        fixture.append_events(account, &[event(id()), notification("n")]).await;
     }
     fixture.relay().await;
     assert_eq!(
         (entries(&fixture).await, notes(&fixture).await, waiting(&fixture).await),
         (2, 2, 3)
     );
-    // They stand aside: later ones need one round.
-    fixture.leave(other, &[event(id())]).await;
+    // The unwritable events are set aside, so a later event needs one batch.
+    fixture.append_events(other_account, &[event(id())]).await;
     assert_eq!(fixture.outbox().relay(EventKind::Audit, 100).await.unwrap(), 1);
     assert_eq!((entries(&fixture).await, waiting(&fixture).await), (3, 3));
     // Once it can be written, it is.
@@ -193,20 +196,24 @@ async fn one_event_that_cannot_be_written_holds_up_no_other_and_is_not_lost() {
 }
 
 #[tokio::test]
-async fn readers_and_relays_at_once_write_each_entry_once_and_wait_for_no_one_long() {
+async fn concurrent_readers_and_relays_write_each_entry_once() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     let mut expected = 0;
     for _ in 0..5 {
-        for account in [fixture.account, other] {
+        for account in [fixture.account, other_account] {
             let events: Vec<Event> = (0..20).map(|_| event(id())).collect();
-            fixture.leave(account, &events).await;
+            fixture.append_events(account, &events).await;
             expected += 20;
         }
         let relays = (0..3).map(|_| async { fixture.outbox().relay(EventKind::Audit, 7).await.map(|_| ()) });
         let page = PageQuery::new(None, None, 50, 100);
         let readers = (0..6).map(|reader| {
-            let account = if reader % 2 == 0 { fixture.account } else { other };
+            let account = if reader % 2 == 0 {
+                fixture.account
+            } else {
+                other_account
+            };
             let store = fixture.audit();
             async move {
                 let began = Instant::now();
@@ -214,19 +221,19 @@ async fn readers_and_relays_at_once_write_each_entry_once_and_wait_for_no_one_lo
                 assert_eq!(
                     seen.total,
                     expected / 2,
-                    "a reader sees all that was there before it asked"
+                    "a reader sees all entries that existed before its read"
                 );
                 assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
             }
         });
         let (relayed, _) = tokio::join!(join_all(relays), join_all(readers));
-        assert!(relayed.into_iter().all(|round| round.is_ok()));
+        assert!(relayed.into_iter().all(|result| result.is_ok()));
     }
     assert_eq!((entries(&fixture).await, waiting(&fixture).await), (expected, 0));
     fixture.assert_audit_counts().await;
 }
 
-const SORTS: [(&str, AuditAction); 5] = [
+const ENTRY_KINDS: [(&str, AuditAction); 5] = [
     ("campaign", AuditAction::Create),
     ("campaign", AuditAction::Delete),
     ("message_template", AuditAction::Delete),
@@ -236,7 +243,7 @@ const SORTS: [(&str, AuditAction); 5] = [
 
 /// Whoever carries events out, in whatever portions, the kept counts are the counts.
 #[test]
-fn counts_equal_the_entries_after_any_history() {
+fn audit_counts_equal_entries_after_any_history() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let step = (0..5_usize, 1..9_usize, 0..4_usize, 1..6_usize);
     let mut runner = TestRunner::new(Config {
@@ -249,15 +256,15 @@ fn counts_equal_the_entries_after_any_history() {
             runtime.block_on(async {
                 let fixture = DbFixture::new().await;
                 let accounts = [fixture.account, fixture.another_account().await];
-                let mut left = 0;
-                for (sort, count, who, portion) in steps {
-                    let (entity_type, action) = SORTS[sort];
+                let mut appended = 0;
+                for (kind, count, operation, batch) in steps {
+                    let (entity_type, action) = ENTRY_KINDS[kind];
                     let events: Vec<Event> = (0..count).map(|_| entry(entity_type, action)).collect();
-                    fixture.leave(accounts[sort % 2], &events).await;
-                    left += i64::try_from(count).unwrap();
+                    fixture.append_events(accounts[kind % 2], &events).await;
+                    appended += i64::try_from(count).unwrap();
                     let page = PageQuery::new(None, Some(1), 50, 100);
-                    match who {
-                        0 => drop(fixture.outbox().relay(EventKind::Audit, portion).await.unwrap()),
+                    match operation {
+                        0 => drop(fixture.outbox().relay(EventKind::Audit, batch).await.unwrap()),
                         1 => drop(
                             fixture
                                 .audit()
@@ -265,14 +272,14 @@ fn counts_equal_the_entries_after_any_history() {
                                 .await
                                 .unwrap(),
                         ),
-                        2 => leave_poison(&fixture, accounts[1]).await,
+                        2 => append_unwritable_event(&fixture, accounts[1]).await,
                         _ => {}
                     }
                     fixture.assert_audit_counts().await;
                 }
                 while fixture.outbox().relay(EventKind::Audit, 4).await.unwrap() > 0 {}
                 fixture.assert_audit_counts().await;
-                assert_eq!(entries(&fixture).await, left);
+                assert_eq!(entries(&fixture).await, appended);
             });
             Ok(())
         })

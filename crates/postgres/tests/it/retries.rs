@@ -55,13 +55,13 @@ fn sent(message: &str) -> SendResult {
 pub(crate) fn tried(outcome: &RetryOutcome) -> (i64, i64) {
     match outcome {
         RetryOutcome::Started { recipients, report } => (*recipients, report.tried),
-        refused => panic!("{refused:?}"),
+        RetryOutcome::Refused(_) | RetryOutcome::Missing => panic!("{outcome:?}"),
     }
 }
 
 /// A finished run of five: two sent, two failed (one of them after it was accepted), one never confirmed.
 async fn finished(fixture: &DbFixture) -> (Campaign, QueuedRun, Vec<SendId>) {
-    fixture.people(5).await;
+    fixture.add_contacts(5).await;
     let worker = id();
     let (campaign, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 5).await;
@@ -76,7 +76,7 @@ async fn finished(fixture: &DbFixture) -> (Campaign, QueuedRun, Vec<SendId>) {
 }
 
 #[tokio::test]
-async fn failed_sends_are_new_ones_and_the_others_stay() {
+async fn retry_resets_failed_sends_only() {
     let fixture = DbFixture::new().await;
     let (campaign, run, sends) = finished(&fixture).await;
     let (runs, worker) = (fixture.runs(), id());
@@ -91,9 +91,9 @@ async fn failed_sends_are_new_ones_and_the_others_stay() {
     };
     let mut again: Vec<SendId> = claimed.iter().map(|send| send.id).collect();
     again.sort_unstable();
-    let mut wanted = sends[2..].to_vec();
-    wanted.sort_unstable();
-    assert_eq!(again, wanted);
+    let mut expected = sends[2..].to_vec();
+    expected.sort_unstable();
+    assert_eq!(again, expected);
     fixture.start_sends(run, worker, &again).await;
     let results = [(again[0], sent("w2")), (again[1], failed()), (again[2], failed())];
     runs.record(run, &results).await.unwrap();
@@ -107,7 +107,7 @@ async fn failed_sends_are_new_ones_and_the_others_stay() {
 }
 
 #[tokio::test]
-async fn late_news_of_what_was_never_confirmed_keeps_its_retry_from_leaving() {
+async fn late_delivery_of_a_retried_send_prevents_resending() {
     let fixture = DbFixture::new().await;
     let (campaign, run, sends) = finished(&fixture).await;
     let (runs, worker) = (fixture.runs(), id());
@@ -121,13 +121,13 @@ async fn late_news_of_what_was_never_confirmed_keeps_its_retry_from_leaving() {
 }
 
 #[tokio::test]
-async fn a_retry_decided_on_an_older_campaign_is_refused() {
+async fn retry_decided_on_an_older_campaign_is_refused() {
     let fixture = DbFixture::new().await;
     let (campaign, run, _) = finished(&fixture).await;
     let (runs, worker) = (fixture.runs(), id());
     let decided = retry_of(&fixture, &campaign).await;
-    let (one, other) = tokio::join!(runs.retry(&decided), runs.retry(&decided));
-    let started = [one.unwrap(), other.unwrap()].map(|outcome| matches!(outcome, RetryOutcome::Started { .. }));
+    let (first, second) = tokio::join!(runs.retry(&decided), runs.retry(&decided));
+    let started = [first.unwrap(), second.unwrap()].map(|outcome| matches!(outcome, RetryOutcome::Started { .. }));
     assert_eq!(started.iter().filter(|started| **started).count(), 1);
     // The first one's run is over, and some failed again: that is no work for a request from before.
     runs.take(worker, LEASE).await.unwrap();
@@ -142,18 +142,18 @@ async fn a_retry_decided_on_an_older_campaign_is_refused() {
 }
 
 #[tokio::test]
-async fn a_retry_keeps_to_the_month_that_it_happens_in() {
+async fn retry_counts_in_the_current_month() {
     let fixture = DbFixture::new().await;
     let (campaign, run, sends) = finished(&fixture).await;
     // The run was last month's.
     fixture
         .sql("UPDATE message_usage_slots SET month = '2025-01-01'; UPDATE campaigns SET quota_month = '2025-01-01'")
         .await;
-    let beyond = RunRetry {
+    let over_quota = RunRetry {
         monthly_limit: 1,
         ..retry_of(&fixture, &campaign).await
     };
-    let refused = fixture.runs().retry(&beyond).await.unwrap();
+    let refused = fixture.runs().retry(&over_quota).await.unwrap();
     assert!(
         matches!(refused, RetryOutcome::Refused(Refusal::QuotaExceeded { wanted: 3, .. })),
         "{refused:?}"
@@ -178,9 +178,9 @@ async fn a_retry_keeps_to_the_month_that_it_happens_in() {
 }
 
 #[tokio::test]
-async fn late_news_of_any_earlier_try_says_nothing_of_this_one() {
+async fn late_status_of_an_earlier_attempt_is_ignored() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     let (runs, worker) = (fixture.runs(), id());
     let (campaign, run) = fixture.started(worker).await;
     let mut sends = fixture.in_flight(run, worker, 1).await;
@@ -206,9 +206,9 @@ async fn late_news_of_any_earlier_try_says_nothing_of_this_one() {
 }
 
 #[tokio::test]
-async fn what_an_early_end_left_untried_is_tried_with_them_and_keeps_places_too() {
+async fn retry_includes_sends_left_by_an_early_end() {
     let fixture = DbFixture::new().await;
-    fixture.people(5).await;
+    fixture.add_contacts(5).await;
     let (runs, worker) = (fixture.runs(), id());
     let (campaign, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 2).await;
@@ -216,11 +216,11 @@ async fn what_an_early_end_left_untried_is_tried_with_them_and_keeps_places_too(
     runs.record(run, &results).await.unwrap();
     runs.finish(run).await.unwrap();
     assert_eq!(fixture.usage().await, "0/0");
-    let beyond = RunRetry {
+    let over_quota = RunRetry {
         monthly_limit: 4,
         ..retry_of(&fixture, &campaign).await
     };
-    let refused = runs.retry(&beyond).await.unwrap();
+    let refused = runs.retry(&over_quota).await.unwrap();
     assert!(
         matches!(refused, RetryOutcome::Refused(Refusal::QuotaExceeded { wanted: 5, .. })),
         "{refused:?}"

@@ -20,7 +20,7 @@ fn failed(code: Option<i64>) -> SendResult {
 
 /// A finished run whose sends failed with these codes, in the order of its sends.
 async fn failed_with(fixture: &DbFixture, codes: &[Option<i64>]) -> (Campaign, QueuedRun, Vec<SendId>) {
-    fixture.people(codes.len()).await;
+    fixture.add_contacts(codes.len()).await;
     let worker = id();
     let (campaign, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 1000).await;
@@ -39,14 +39,14 @@ async fn fail(fixture: &DbFixture, run: QueuedRun, sends: &[SendId], codes: &[Op
     fixture.assert_recount().await;
 }
 
-/// A retry that takes what it may, within a large plan.
-async fn asked(fixture: &DbFixture, campaign: &Campaign, request: RetryRequest) -> RetryOutcome {
-    let retry = RunRetry {
+/// Runs a retry with a large quota.
+async fn retry(fixture: &DbFixture, campaign: &Campaign, request: RetryRequest) -> RetryOutcome {
+    let run_retry = RunRetry {
         request,
         monthly_limit: 10_000,
         ..retry_of(fixture, campaign).await
     };
-    fixture.runs().retry(&retry).await.unwrap()
+    fixture.runs().retry(&run_retry).await.unwrap()
 }
 
 fn codes(codes: &[i64], force: bool) -> RetryRequest {
@@ -62,13 +62,16 @@ fn left_out(outcome: &RetryOutcome) -> Vec<(LeftOutReason, i64, i64)> {
     let found: &[LeftOut] = match outcome {
         RetryOutcome::Started { report, .. } => &report.left_out,
         RetryOutcome::Refused(Refusal::NothingToRetry { left_out }) => left_out,
-        other => panic!("{other:?}"),
+        unexpected => panic!("{unexpected:?}"),
     };
-    found.iter().map(|left| (left.reason, left.code, left.count)).collect()
+    found
+        .iter()
+        .map(|sends| (sends.reason, sends.code, sends.count))
+        .collect()
 }
 
 #[tokio::test]
-async fn the_statement_judges_every_failure_as_the_domain_does() {
+async fn retry_sql_and_domain_classify_failures_alike() {
     let hours = [0, 1, 25, 49, 24 * 7 - 1, 24 * 7 + 1];
     let all = RETRY_RULES
         .iter()
@@ -94,7 +97,7 @@ async fn the_statement_judges_every_failure_as_the_domain_does() {
             ))
             .await;
     }
-    let (mut taken, mut left) = (0, BTreeMap::new());
+    let (mut selected, mut expected) = (0, BTreeMap::new());
     for (code, times, age) in failures {
         let failed_at = crate::support::NOW;
         let failure = Failure {
@@ -108,49 +111,50 @@ async fn the_statement_judges_every_failure_as_the_domain_does() {
             (FailureClass::Never, _) => "never",
             (FailureClass::Later, Some(after)) if after > failed_at + age => "later",
             _ => {
-                taken += 1;
+                selected += 1;
                 continue;
             }
         };
-        *left.entry((reason, code.unwrap_or(0))).or_insert(0) += 1;
+        *expected.entry((reason, code.unwrap_or(0))).or_insert(0) += 1;
     }
-    let outcome = asked(&fixture, &campaign, RetryRequest::default()).await;
-    assert_eq!(tried(&outcome), (taken, taken));
+    let outcome = retry(&fixture, &campaign, RetryRequest::default()).await;
+    assert_eq!(tried(&outcome), (selected, selected));
     let found = left_out(&outcome)
         .into_iter()
         .map(|(reason, code, count)| ((reason.as_str(), code), count));
-    assert_eq!(found.collect::<BTreeMap<_, _>>(), left);
-    assert_eq!(i64::try_from(sends.len()).unwrap(), taken + left.values().sum::<i64>());
+    assert_eq!(found.collect::<BTreeMap<_, _>>(), expected);
+    let left_out_count: i64 = expected.values().sum();
+    assert_eq!(i64::try_from(sends.len()).unwrap(), selected + left_out_count);
     let RetryOutcome::Started { report, .. } = outcome else {
         unreachable!()
     };
-    for left in report.left_out {
-        assert_eq!(left.earliest.is_some(), left.reason == LeftOutReason::Later, "{left:?}");
+    for item in report.left_out {
+        assert_eq!(item.earliest.is_some(), item.reason == LeftOutReason::Later, "{item:?}");
         assert!(
-            left.earliest.is_none_or(|at| at > OffsetDateTime::now_utc()),
-            "{left:?}"
+            item.earliest.is_none_or(|at| at > OffsetDateTime::now_utc()),
+            "{item:?}"
         );
     }
     fixture.assert_recount().await;
 }
 
 #[tokio::test]
-async fn a_retry_by_codes_touches_no_other_send_and_force_skips_the_wait() {
+async fn retry_by_codes_selects_only_those_sends() {
     use LeftOutReason::{Later, Never, NotChosen};
     let fixture = DbFixture::new().await;
     let failures = [Some(131_026), Some(131_049), Some(131_049), None, Some(131_047)];
     let (campaign, run, sends) = failed_with(&fixture, &failures).await;
-    let refused = asked(&fixture, &campaign, codes(&[131_049, 131_047], false)).await;
-    let others = [(NotChosen, 0, 1), (NotChosen, 131_026, 1)];
-    let mut wanted = vec![(Later, 131_049, 2), (Never, 131_047, 1)];
-    wanted.extend(others);
-    assert_eq!(left_out(&refused), wanted);
+    let refused = retry(&fixture, &campaign, codes(&[131_049, 131_047], false)).await;
+    let not_chosen = [(NotChosen, 0, 1), (NotChosen, 131_026, 1)];
+    let mut expected = vec![(Later, 131_049, 2), (Never, 131_047, 1)];
+    expected.extend(not_chosen);
+    assert_eq!(left_out(&refused), expected);
     let pending = "SELECT string_agg(id::text, ' ' ORDER BY id) FROM campaign_sends WHERE status = 'pending'";
     assert_eq!(fixture.text(pending).await, None);
 
-    let forced = asked(&fixture, &campaign, codes(&[131_049, 131_047], true)).await;
+    let forced = retry(&fixture, &campaign, codes(&[131_049, 131_047], true)).await;
     assert_eq!(tried(&forced), (2, 2));
-    assert_eq!(left_out(&forced), [&[(Never, 131_047, 1)], &others[..]].concat());
+    assert_eq!(left_out(&forced), [&[(Never, 131_047, 1)], &not_chosen[..]].concat());
     let mut chosen = [sends[1], sends[2]].map(|send| send.to_string());
     chosen.sort_unstable();
     assert_eq!(fixture.text(pending).await, Some(chosen.join(" ")));
@@ -159,8 +163,8 @@ async fn a_retry_by_codes_touches_no_other_send_and_force_skips_the_wait() {
          WHERE status = 'pending'";
     fixture.sql(failed_again).await;
 
-    // Without a code: those alone. Force without codes names no send.
-    assert_eq!(tried(&asked(&fixture, &campaign, codes(&[0], false)).await), (1, 1));
+    // Code 0 selects the sends without a code. `force` without codes does not skip the wait of any send.
+    assert_eq!(tried(&retry(&fixture, &campaign, codes(&[0], false)).await), (1, 1));
     fixture.runs().finish(run).await.unwrap();
     let force = RetryRequest {
         force: true,
@@ -170,13 +174,13 @@ async fn a_retry_by_codes_touches_no_other_send_and_force_skips_the_wait() {
         .sql("UPDATE campaign_sends SET status = 'failed', failed_at = now(), error_code = 131049")
         .await;
     assert_eq!(
-        left_out(&asked(&fixture, &campaign, force).await),
+        left_out(&retry(&fixture, &campaign, force).await),
         [(Later, 131_049, 5)]
     );
 }
 
 #[tokio::test]
-async fn contacts_that_cannot_be_written_to_are_left_out() {
+async fn retry_leaves_out_unreachable_contacts() {
     use LeftOutReason::{Never, OptedOut, Unreachable};
     let fixture = DbFixture::new().await;
     let failures = [
@@ -200,12 +204,12 @@ async fn contacts_that_cannot_be_written_to_are_left_out() {
             ))
             .await;
     }
-    let refused = asked(&fixture, &campaign, RetryRequest::default()).await;
-    let by_phone = (Never, 131_062, 1);
-    let others = [(OptedOut, 131_000, 1), (Unreachable, 131_000, 2)];
+    let refused = retry(&fixture, &campaign, RetryRequest::default()).await;
+    let without_phone = (Never, 131_062, 1);
+    let unreachable = [(OptedOut, 131_000, 1), (Unreachable, 131_000, 2)];
     assert_eq!(
         left_out(&refused),
-        [&[(Never, 131_050, 1), by_phone], &others[..]].concat()
+        [&[(Never, 131_050, 1), without_phone], &unreachable[..]].concat()
     );
 
     // The person opted in: earlier than the failure says nothing, later ends it.
@@ -216,12 +220,12 @@ async fn contacts_that_cannot_be_written_to_are_left_out() {
             sends[4]
         );
         fixture.sql(&change).await;
-        asked(&fixture, &campaign, RetryRequest::default()).await
+        retry(&fixture, &campaign, RetryRequest::default()).await
     };
     assert_eq!(left_out(&opt_in("- interval '1 hour'").await).len(), 4);
-    let tries = opt_in("+ interval '1 second'").await;
-    assert_eq!(tried(&tries), (1, 1));
-    assert_eq!(left_out(&tries), [&[by_phone], &others[..]].concat());
+    let outcome = opt_in("+ interval '1 second'").await;
+    assert_eq!(tried(&outcome), (1, 1));
+    assert_eq!(left_out(&outcome), [&[without_phone], &unreachable[..]].concat());
     fixture.runs().finish(run).await.unwrap();
 }
 
@@ -242,14 +246,14 @@ async fn listed(fixture: &DbFixture, campaign: &Campaign) -> (Option<FailureClas
 }
 
 #[tokio::test]
-async fn failures_in_a_row_with_one_code_are_counted() {
+async fn consecutive_failures_with_one_code_are_counted() {
     let fixture = DbFixture::new().await;
     let code = Some(131_026);
     let (campaign, run, _) = failed_with(&fixture, &[code]).await;
     let (runs, later) = (fixture.runs(), Some(FailureClass::Later));
     let again = async |code| {
         assert_eq!(
-            tried(&asked(&fixture, &campaign, RetryRequest::default()).await),
+            tried(&retry(&fixture, &campaign, RetryRequest::default()).await),
             (1, 1)
         );
         assert_eq!(listed(&fixture, &campaign).await, (None, None));
@@ -263,7 +267,7 @@ async fn failures_in_a_row_with_one_code_are_counted() {
     assert_eq!(listed(&fixture, &campaign).await, (later, Some(Duration::ZERO)));
     again(code).await;
     assert_eq!(listed(&fixture, &campaign).await, (later, Some(Duration::WEEK)));
-    let refused = asked(&fixture, &campaign, RetryRequest::default()).await;
+    let refused = retry(&fixture, &campaign, RetryRequest::default()).await;
     assert_eq!(left_out(&refused), [(LeftOutReason::Later, 131_026, 1)]);
     fixture
         .sql("UPDATE campaign_sends SET failed_at = failed_at - interval '8 days'")
@@ -304,17 +308,17 @@ async fn schedule_of(fixture: &DbFixture, campaign: &Campaign, due: OffsetDateTi
 const SCHEDULED: &str = "SELECT count(*) FROM campaign_retries";
 
 #[tokio::test]
-async fn a_scheduled_retry_is_judged_at_its_time_and_found_then() {
+async fn scheduled_retry_is_evaluated_at_its_due_time() {
     let fixture = DbFixture::new().await;
     let (campaign, run, _) = failed_with(&fixture, &[Some(131_049), Some(131_000)]).await;
     let (runs, store, now) = (fixture.runs(), fixture.campaigns(), OffsetDateTime::now_utc());
-    for (due, taken) in [(Duration::hours(1), 0), (Duration::hours(25), 1)] {
+    for (due, selected) in [(Duration::hours(1), 0), (Duration::hours(25), 1)] {
         let due = now.replace_nanosecond(0).unwrap() + due;
         let schedule = schedule_of(&fixture, &campaign, due).await;
         let (written, report) = runs.schedule_retry(&schedule).await.unwrap();
-        assert_eq!((written, report.tried), (WriteOutcome::Done, taken));
-        let left: i64 = report.left_out.iter().map(|left| left.count).sum();
-        assert_eq!(report.tried + left, 2);
+        assert_eq!((written, report.tried), (WriteOutcome::Done, selected));
+        let left_out: i64 = report.left_out.iter().map(|sends| sends.count).sum();
+        assert_eq!(report.tried + left_out, 2);
         let stored = store.find(fixture.account, campaign.id).await.unwrap().unwrap();
         assert_eq!(
             (stored.status, stored.retry_scheduled_at),
@@ -343,14 +347,14 @@ async fn a_scheduled_retry_is_judged_at_its_time_and_found_then() {
     fixture.sql("UPDATE accounts SET status = 'suspended'").await;
     assert_eq!(runs.due_retries(10).await.unwrap(), []);
     fixture.sql("UPDATE accounts SET status = 'active'").await;
-    // A retry of now takes its place.
-    asked(&fixture, &campaign, RetryRequest::default()).await;
+    // An immediate retry replaces the scheduled one.
+    retry(&fixture, &campaign, RetryRequest::default()).await;
     let stored = store.find(fixture.account, campaign.id).await.unwrap().unwrap();
     assert_eq!((stored.retry_scheduled_at, fixture.number(SCHEDULED).await), (None, 0));
 }
 
 #[tokio::test]
-async fn a_scheduled_retry_ends_with_its_campaign_and_when_it_is_given_up() {
+async fn scheduled_retry_ends_when_cancelled_or_campaign_deleted() {
     let fixture = DbFixture::new().await;
     let (campaign, ..) = failed_with(&fixture, &[None]).await;
     let (runs, store) = (fixture.runs(), fixture.campaigns());
@@ -378,7 +382,7 @@ async fn a_scheduled_retry_ends_with_its_campaign_and_when_it_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_preview_has_the_figures_of_a_retry_and_changes_nothing() {
+async fn preview_matches_the_retry_report() {
     let fixture = DbFixture::new().await;
     let failures = [Some(131_049), Some(131_047), None, Some(131_026)];
     let (campaign, ..) = failed_with(&fixture, &failures).await;
@@ -388,8 +392,8 @@ async fn a_preview_has_the_figures_of_a_retry_and_changes_nothing() {
         .await
         .unwrap()
         .unwrap();
-    let RetryOutcome::Started { report, .. } = asked(&fixture, &campaign, RetryRequest::default()).await else {
-        panic!("nothing was tried")
+    let RetryOutcome::Started { report, .. } = retry(&fixture, &campaign, RetryRequest::default()).await else {
+        panic!("no send was retried")
     };
     assert_eq!((preview_facts.retry, report.tried), (report, 2));
     let preview_facts = fixture

@@ -10,8 +10,8 @@ use time::{Duration, OffsetDateTime};
 
 use crate::support::{DbFixture, NOW, id};
 
-const NEXT: OffsetDateTime = datetime!(2099-01-01 0:00 UTC);
-const LONG: Duration = Duration::minutes(5);
+const NEXT_DUE: OffsetDateTime = datetime!(2099-01-01 0:00 UTC);
+const RFM_LEASE: Duration = Duration::minutes(5);
 
 fn store(fixture: &DbFixture) -> PgRfm {
     PgRfm::new(fixture.tenants.clone(), fixture.owner.clone())
@@ -43,16 +43,16 @@ async fn calculate(fixture: &DbFixture, account: AccountId) {
     let store = store(fixture);
     store.request(account).await.unwrap();
     let worker = id();
-    let mut claimed = store.claim(worker, LONG).await.unwrap();
+    let mut claimed = store.claim(worker, RFM_LEASE).await.unwrap();
     while claimed != Some(account) {
-        claimed = store.claim(worker, LONG).await.unwrap();
+        claimed = store.claim(worker, RFM_LEASE).await.unwrap();
         assert!(claimed.is_some());
     }
     let claim = RfmClaim {
         account_id: account,
         worker,
     };
-    assert!(store.calculate(&claim, &grid(), ENOUGH_ORDERS, NEXT).await.unwrap());
+    assert!(store.calculate(&claim, &grid(), ENOUGH_ORDERS, NEXT_DUE).await.unwrap());
 }
 
 async fn stored(fixture: &DbFixture, contact: ContactId) -> Option<(RfmScores, RfmSegment)> {
@@ -62,17 +62,17 @@ async fn stored(fixture: &DbFixture, contact: ContactId) -> Option<(RfmScores, R
              WHERE contact_id = '{contact}'"
         ))
         .await?;
-    let parts: Vec<&str> = row.split(' ').collect();
+    let fields: Vec<&str> = row.split(' ').collect();
     let scores = RfmScores {
-        recency: parts[0].parse().unwrap(),
-        frequency: parts[1].parse().unwrap(),
-        monetary: parts[2].parse().unwrap(),
+        recency: fields[0].parse().unwrap(),
+        frequency: fields[1].parse().unwrap(),
+        monetary: fields[2].parse().unwrap(),
     };
-    Some((scores, parts[3].parse().unwrap()))
+    Some((scores, fields[3].parse().unwrap()))
 }
 
 #[test]
-fn the_database_scores_as_the_rule_does() {
+fn rfm_scores_match_the_domain_rule() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -103,14 +103,17 @@ fn the_database_scores_as_the_rule_does() {
                 }
                 calculate(&fixture, account).await;
                 let mut sizes = std::collections::BTreeMap::<&str, i64>::new();
-                for (contact, wanted) in contacts.into_iter().zip(scores(&customers)) {
-                    assert_eq!(stored(&fixture, contact).await, Some((wanted, wanted.segment())));
-                    *sizes.entry(wanted.segment().as_str()).or_default() += 1;
+                for (contact, expected) in contacts.into_iter().zip(scores(&customers)) {
+                    assert_eq!(stored(&fixture, contact).await, Some((expected, expected.segment())));
+                    *sizes.entry(expected.segment().as_str()).or_default() += 1;
                 }
                 let totals = store(&fixture).totals(account).await.unwrap();
-                let kept = totals.sizes.iter().map(|(segment, n)| (segment.as_str(), *n)).collect();
-                assert_eq!(sizes, kept);
-                assert_eq!(totals.orders, customers.iter().map(|one| one.orders).sum::<i64>());
+                let stored_sizes = totals.sizes.iter().map(|(segment, n)| (segment.as_str(), *n)).collect();
+                assert_eq!(sizes, stored_sizes);
+                assert_eq!(
+                    totals.orders,
+                    customers.iter().map(|customer| customer.orders).sum::<i64>()
+                );
             });
             Ok(())
         })
@@ -133,12 +136,12 @@ async fn shop(fixture: &DbFixture, customers: i64) -> (AccountId, Vec<ContactId>
 }
 
 #[tokio::test]
-async fn a_calculation_replaces_everything_with_one_moment() {
+async fn rfm_calculation_replaces_all_scores_at_once() {
     let fixture = DbFixture::new().await;
     let (account, contacts) = shop(&fixture, 10).await;
     calculate(&fixture, account).await;
-    let moments = "SELECT count(DISTINCT calculated_at) FROM contact_rfm";
-    assert_eq!(fixture.number(moments).await, 1);
+    let calculation_times = "SELECT count(DISTINCT calculated_at) FROM contact_rfm";
+    assert_eq!(fixture.number(calculation_times).await, 1);
     let before = store(&fixture).totals(account).await.unwrap();
     assert_eq!(before.orders, 20);
     let same = "SELECT count(*) FROM contact_rfm r JOIN rfm_calculations c USING (account_id, calculated_at)";
@@ -157,7 +160,7 @@ async fn a_calculation_replaces_everything_with_one_moment() {
         (None, None)
     );
     assert_eq!(fixture.number("SELECT count(*) FROM contact_rfm").await, 8);
-    assert_eq!(fixture.number(moments).await, 1);
+    assert_eq!(fixture.number(calculation_times).await, 1);
     assert!(store(&fixture).totals(account).await.unwrap().calculated_at > before.calculated_at);
     // With too few orders nobody is anything.
     fixture.sql("UPDATE order_rollups SET paid = 19").await;
@@ -168,15 +171,15 @@ async fn a_calculation_replaces_everything_with_one_moment() {
 }
 
 #[tokio::test]
-async fn one_calculation_an_account_goes_on_at_a_time() {
+async fn one_rfm_calculation_runs_per_account() {
     let fixture = DbFixture::new().await;
     let (account, _) = shop(&fixture, 10).await;
     let store = store(&fixture);
-    assert_eq!(store.claim(id(), LONG).await.unwrap(), None);
+    assert_eq!(store.claim(id(), RFM_LEASE).await.unwrap(), None);
     let all = futures_util::future::join_all((0..6).map(|_| store.request(account))).await;
     assert!(all.iter().all(Result::is_ok));
     let workers = [id(), id(), id()];
-    let claims = futures_util::future::join_all(workers.map(|worker| store.claim(worker, LONG))).await;
+    let claims = futures_util::future::join_all(workers.map(|worker| store.claim(worker, RFM_LEASE))).await;
     let claimed: Vec<bool> = claims.into_iter().map(|claim| claim.unwrap().is_some()).collect();
     assert_eq!(claimed.iter().filter(|claimed| **claimed).count(), 1);
     let worker = workers[claimed.iter().position(|claimed| *claimed).unwrap()];
@@ -189,62 +192,71 @@ async fn one_calculation_an_account_goes_on_at_a_time() {
     let before = fixture.text(row).await;
     store.request(account).await.unwrap();
     assert_eq!(fixture.text(row).await, before);
-    assert_eq!(store.claim(id(), LONG).await.unwrap(), None);
-    assert!(store.renew(&claim, LONG).await.unwrap());
-    assert!(store.calculate(&claim, &grid(), ENOUGH_ORDERS, NEXT).await.unwrap());
+    assert_eq!(store.claim(id(), RFM_LEASE).await.unwrap(), None);
+    assert!(store.renew(&claim, RFM_LEASE).await.unwrap());
+    assert!(store.calculate(&claim, &grid(), ENOUGH_ORDERS, NEXT_DUE).await.unwrap());
     assert_eq!(
-        store.claim(id(), LONG).await.unwrap(),
+        store.claim(id(), RFM_LEASE).await.unwrap(),
         None,
-        "done until the next night"
+        "no calculation is due before the next schedule"
     );
-    assert!(!store.renew(&claim, LONG).await.unwrap());
-    // Another request begins another one.
+    assert!(!store.renew(&claim, RFM_LEASE).await.unwrap());
+    // A new request makes a calculation due at once.
     store.request(account).await.unwrap();
-    assert_eq!(store.claim(id(), LONG).await.unwrap(), Some(account));
+    assert_eq!(store.claim(id(), RFM_LEASE).await.unwrap(), Some(account));
 }
 
 #[tokio::test]
-async fn what_somebody_died_on_is_taken_over_and_the_dead_write_nothing() {
+async fn rfm_lease_of_a_dead_worker_is_taken_over() {
     let fixture = DbFixture::new().await;
     let (account, _) = shop(&fixture, 10).await;
     let store = store(&fixture);
     store.request(account).await.unwrap();
     let (dead, living) = (id(), id());
     assert_eq!(store.claim(dead, Duration::ZERO).await.unwrap(), Some(account));
-    assert_eq!(store.claim(living, LONG).await.unwrap(), Some(account));
+    assert_eq!(store.claim(living, RFM_LEASE).await.unwrap(), Some(account));
     let dead = RfmClaim {
         account_id: account,
         worker: dead,
     };
-    assert!(!store.calculate(&dead, &grid(), ENOUGH_ORDERS, NEXT).await.unwrap());
+    assert!(!store.calculate(&dead, &grid(), ENOUGH_ORDERS, NEXT_DUE).await.unwrap());
     assert_eq!(fixture.number("SELECT count(*) FROM contact_rfm").await, 0);
-    store.postpone(&dead, NEXT).await.unwrap();
+    store.postpone(&dead, NEXT_DUE).await.unwrap();
     let living = RfmClaim {
         account_id: account,
         worker: living,
     };
-    assert!(store.calculate(&living, &grid(), ENOUGH_ORDERS, NEXT).await.unwrap());
+    assert!(
+        store
+            .calculate(&living, &grid(), ENOUGH_ORDERS, NEXT_DUE)
+            .await
+            .unwrap()
+    );
     assert_eq!(fixture.number("SELECT count(*) FROM contact_rfm").await, 10);
 }
 
 #[tokio::test]
-async fn every_account_gets_a_night_once() {
+async fn unplanned_accounts_get_one_rfm_schedule() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     let store = store(&fixture);
     let mut unplanned = store.unplanned(10).await.unwrap();
     unplanned.sort();
-    let mut wanted = vec![fixture.account, other];
-    wanted.sort();
-    assert_eq!(unplanned, wanted);
+    let mut expected = vec![fixture.account, other_account];
+    expected.sort();
+    assert_eq!(unplanned, expected);
     assert_eq!(store.unplanned(1).await.unwrap().len(), 1);
-    store.request(other).await.unwrap();
+    store.request(other_account).await.unwrap();
     assert_eq!(store.unplanned(10).await.unwrap(), [fixture.account]);
-    let gone = AccountId(id());
-    let due = [(fixture.account, NEXT), (other, NEXT), (gone, NEXT)];
+    let missing = AccountId(id());
+    let due = [
+        (fixture.account, NEXT_DUE),
+        (other_account, NEXT_DUE),
+        (missing, NEXT_DUE),
+    ];
     store.plan(&due).await.unwrap();
     assert_eq!(store.unplanned(10).await.unwrap(), []);
-    // The one that is due already stays so.
-    assert_eq!(store.claim(id(), LONG).await.unwrap(), Some(other));
-    assert_eq!(store.claim(id(), LONG).await.unwrap(), None);
+    // The account that already is due stays due.
+    assert_eq!(store.claim(id(), RFM_LEASE).await.unwrap(), Some(other_account));
+    assert_eq!(store.claim(id(), RFM_LEASE).await.unwrap(), None);
 }

@@ -14,9 +14,9 @@ use crate::support::{DbFixture, LEASE, NOW, id};
 use crate::whatsapp::profile;
 
 #[tokio::test]
-async fn a_start_does_everything_at_once() {
+async fn start_writes_sends_counters_and_quota_together() {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     let campaign = fixture.stored_draft().await;
     let worker = id();
     let start = fixture.start_of(&campaign);
@@ -54,16 +54,16 @@ async fn a_start_does_everything_at_once() {
 }
 
 #[tokio::test]
-async fn a_refused_start_leaves_nothing() {
+async fn refused_start_writes_nothing() {
     let fixture = DbFixture::new().await;
     let campaign = fixture.stored_draft().await;
     let start = fixture.start_of(&campaign);
     let begin = async |start: RunStart| fixture.runs().start(&start, None, LEASE).await.unwrap();
-    let nobody = begin(start.clone()).await;
-    assert_eq!(nobody, StartOutcome::Refused(Refusal::NoRecipients));
+    let without_recipients = begin(start.clone()).await;
+    assert_eq!(without_recipients, StartOutcome::Refused(Refusal::NoRecipients));
 
-    fixture.people(3).await;
-    let quota = begin(RunStart {
+    fixture.add_contacts(3).await;
+    let over_quota = begin(RunStart {
         monthly_limit: 2,
         ..start.clone()
     })
@@ -73,7 +73,7 @@ async fn a_refused_start_leaves_nothing() {
         left: 2,
         wanted: 3,
     };
-    assert_eq!(quota, StartOutcome::Refused(exceeded));
+    assert_eq!(over_quota, StartOutcome::Refused(exceeded));
     let stale = begin(RunStart {
         expected: CampaignStatus::Scheduled,
         ..start.clone()
@@ -121,9 +121,9 @@ async fn assert_untouched(fixture: &DbFixture, campaign: &Campaign) {
 }
 
 #[tokio::test]
-async fn of_many_starts_of_one_campaign_one_starts() {
+async fn concurrent_starts_of_one_campaign_succeed_once() {
     let fixture = DbFixture::new().await;
-    fixture.people(50).await;
+    fixture.add_contacts(50).await;
     let campaign = fixture.stored_draft().await;
     let start = fixture.start_of(&campaign);
     let starts = (0..20).map(|_| {
@@ -151,8 +151,8 @@ async fn of_many_starts_of_one_campaign_one_starts() {
 #[tokio::test]
 async fn campaigns_racing_for_the_quota_never_exceed_it() {
     let fixture = DbFixture::new().await;
-    fixture.people(10).await;
-    // Meanwhile a run writes slots of the same month.
+    fixture.add_contacts(10).await;
+    // Concurrently, another run writes counter slots of the same month.
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 10).await;
@@ -177,13 +177,17 @@ async fn campaigns_racing_for_the_quota_never_exceed_it() {
             },
         )
     };
-    let turns = async {
+    let record_results = async {
         for send in sends {
-            let turn = [sent(send)];
-            fixture.runs().record_and_start(run, worker, &turn, &[]).await.unwrap();
+            let results = [sent(send)];
+            fixture
+                .runs()
+                .record_and_start(run, worker, &results, &[])
+                .await
+                .unwrap();
         }
     };
-    let (outcomes, ()) = join(join_all(starts), turns).await;
+    let (outcomes, ()) = join(join_all(starts), record_results).await;
     let exceeded = StartOutcome::Refused(Refusal::QuotaExceeded {
         limit: 45,
         left: 5,
@@ -202,7 +206,7 @@ async fn campaigns_racing_for_the_quota_never_exceed_it() {
 }
 
 #[tokio::test]
-async fn facts_hold_what_decides_a_start() {
+async fn start_facts_hold_template_number_and_billing() {
     let fixture = DbFixture::new().await;
     let (account, campaign) = (fixture.account, fixture.stored_draft().await);
     let runs = fixture.runs();
@@ -254,7 +258,7 @@ async fn facts_hold_what_decides_a_start() {
 }
 
 #[tokio::test]
-async fn facts_hold_all_subscriptions() {
+async fn start_facts_hold_all_subscriptions() {
     let fixture = DbFixture::new().await;
     let (account, runs) = (fixture.account, fixture.runs());
     let campaign = fixture.stored_draft().await;
@@ -270,13 +274,13 @@ async fn facts_hold_all_subscriptions() {
         .await;
     let billing = runs.facts(account, campaign.id).await.unwrap().unwrap().billing;
     let mut subscriptions = billing.subscriptions;
-    subscriptions.sort_by_key(|one| one.plan.clone());
+    subscriptions.sort_by_key(|subscription| subscription.plan.clone());
     let state = |plan: &str, status| SubscriptionState {
         plan: plan.into(),
         status,
         current_period_end: None,
     };
-    let wanted = [
+    let expected = [
         state("growth", SubscriptionStatus::Cancelled),
         state("scale", SubscriptionStatus::Active),
     ];
@@ -286,15 +290,15 @@ async fn facts_hold_all_subscriptions() {
             billing.granted.as_deref(),
             subscriptions.as_slice()
         ),
-        ("growth", Some("starter"), &wanted[..])
+        ("growth", Some("starter"), &expected[..])
     );
 }
 
 #[tokio::test]
-async fn a_large_audience_is_frozen_within_the_limits() {
+async fn large_audience_is_frozen_within_timeouts() {
     let fixture = DbFixture::new().await;
     fixture.on_plan("scale").await;
-    fixture.people(20_000).await;
+    fixture.add_contacts(20_000).await;
     let campaign = fixture.stored_draft().await;
     let outcome = fixture
         .runs()
@@ -307,9 +311,9 @@ async fn a_large_audience_is_frozen_within_the_limits() {
 }
 
 #[tokio::test]
-async fn a_start_decided_on_something_else_changes_nothing() {
+async fn start_decided_on_outdated_facts_is_rejected() {
     let fixture = DbFixture::new().await;
-    fixture.people(2).await;
+    fixture.add_contacts(2).await;
     let campaign = fixture.stored_draft().await;
     let start = fixture.start_of(&campaign);
     let edited = Campaign {
@@ -339,12 +343,12 @@ async fn a_start_decided_on_something_else_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_start_is_refused_by_another_status_only_where_that_one_refuses() {
+async fn start_in_another_status_is_refused_or_changed() {
     use CampaignStatus::{Cancelled, Draft, Partial, Scheduled, Sending};
     let fixture = DbFixture::new().await;
-    fixture.people(2).await;
+    fixture.add_contacts(2).await;
     let start = fixture.start_of(&fixture.stored_draft().await);
-    for (expected, found, anew) in [
+    for (expected, found, decides_again) in [
         (Scheduled, Draft, true),
         (Draft, Scheduled, true),
         (Draft, Sending, false),
@@ -354,19 +358,19 @@ async fn a_start_is_refused_by_another_status_only_where_that_one_refuses() {
         (Sending, Draft, false),
         (Sending, Scheduled, false),
     ] {
-        let set = format!("UPDATE campaigns SET status = '{found}'");
-        fixture.sql(&set).await;
+        let set_status = format!("UPDATE campaigns SET status = '{found}'");
+        fixture.sql(&set_status).await;
         let start = RunStart {
             expected,
             ..start.clone()
         };
         let (status, command) = (found, Command::Start);
-        let wanted = match anew {
+        let expected_outcome = match decides_again {
             true => StartOutcome::Changed,
             false => StartOutcome::Refused(Refusal::Status { status, command }),
         };
         let outcome = fixture.runs().start(&start, None, LEASE).await.unwrap();
-        assert_eq!(outcome, wanted, "{expected} {found}");
+        assert_eq!(outcome, expected_outcome, "{expected} {found}");
     }
     assert_eq!(fixture.number("SELECT count(*) FROM campaign_sends").await, 0);
 }

@@ -30,14 +30,14 @@ fn failed() -> SendResult {
 async fn claimed(fixture: &DbFixture, run: QueuedRun, worker: uuid::Uuid, size: i64) -> Vec<SendId> {
     match fixture.runs().claim(run, worker, None, size, LEASE).await.unwrap() {
         Claim::Sends(sends) => sends.into_iter().map(|send| send.id).collect(),
-        other => panic!("{other:?}"),
+        unexpected => panic!("{unexpected:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_run_is_taken_by_one_worker_until_it_lets_go() {
+async fn run_is_held_by_one_worker_until_released() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     let campaign = fixture.stored_draft().await;
     let runs = fixture.runs();
     assert_eq!(runs.take(id(), LEASE).await.unwrap(), None);
@@ -67,9 +67,9 @@ async fn a_run_is_taken_by_one_worker_until_it_lets_go() {
 }
 
 #[tokio::test]
-async fn many_workers_take_each_run_once() {
+async fn concurrent_workers_take_each_run_once() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     for _ in 0..5 {
         let campaign = fixture.stored_draft().await;
         fixture
@@ -100,7 +100,7 @@ async fn many_workers_take_each_run_once() {
 #[tokio::test]
 async fn paused_suspended_and_ended_runs_are_not_taken() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     let (campaign, run) = fixture.started(id()).await;
     fixture.sql("UPDATE campaign_queue SET worker = NULL").await;
     let runs = fixture.runs();
@@ -126,7 +126,11 @@ async fn paused_suspended_and_ended_runs_are_not_taken() {
     };
     fixture
         .campaigns()
-        .update(&resumed, &fixture.seen(&resumed, CampaignStatus::Sending).await, &[])
+        .update(
+            &resumed,
+            &fixture.expected(&resumed, CampaignStatus::Sending).await,
+            &[],
+        )
         .await
         .unwrap();
 
@@ -144,9 +148,9 @@ async fn paused_suspended_and_ended_runs_are_not_taken() {
 }
 
 #[tokio::test]
-async fn claims_stop_when_the_run_does() {
+async fn claims_stop_with_their_run() {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     let worker = id();
     let runs = fixture.runs();
     let (campaign, run) = fixture.started(worker).await;
@@ -166,7 +170,7 @@ async fn claims_stop_when_the_run_does() {
         .campaigns()
         .update(
             &cancelled,
-            &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+            &fixture.expected(&cancelled, CampaignStatus::Sending).await,
             &[],
         )
         .await
@@ -177,9 +181,9 @@ async fn claims_stop_when_the_run_does() {
 }
 
 #[tokio::test]
-async fn claims_hold_the_people_as_they_are_now() {
+async fn claims_return_current_contact_data() {
     let fixture = DbFixture::new().await;
-    fixture.people(4).await;
+    fixture.add_contacts(4).await;
     fixture
         .sql(r#"UPDATE contacts SET email = 'a@example.com', attributes = '{"n":1}' WHERE name = 'Contact 1'"#)
         .await;
@@ -199,22 +203,22 @@ async fn claims_hold_the_people_as_they_are_now() {
     };
     assert_eq!(sends.len(), 4);
     assert!(sends.is_sorted_by_key(|send| send.contact_id));
-    let there: Vec<_> = sends.iter().filter_map(|send| send.recipient.as_ref()).collect();
-    assert_eq!(there.len(), 1);
+    let reachable: Vec<_> = sends.iter().filter_map(|send| send.recipient.as_ref()).collect();
+    assert_eq!(reachable.len(), 1);
     assert_eq!(
-        (there[0].name.as_str(), there[0].phone.as_str()),
+        (reachable[0].name.as_str(), reachable[0].phone.as_str()),
         ("Contact 1", "+5511900000001")
     );
     assert_eq!(
-        (there[0].email.as_deref(), there[0].attributes.len()),
+        (reachable[0].email.as_deref(), reachable[0].attributes.len()),
         (Some("a@example.com"), 1)
     );
 }
 
 #[tokio::test]
-async fn only_the_holder_starts_sends_and_only_once() {
+async fn only_the_lease_holder_starts_sends_once() {
     let fixture = DbFixture::new().await;
-    fixture.people(4).await;
+    fixture.add_contacts(4).await;
     let (a, b) = (id(), id());
     let runs = fixture.runs();
     let (_, run) = fixture.started(a).await;
@@ -235,13 +239,13 @@ async fn only_the_holder_starts_sends_and_only_once() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_holder_left_started_is_unknown_and_never_claimed() {
+async fn sends_left_by_an_earlier_worker_are_unknown() {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     let (a, b) = (id(), id());
     let runs = fixture.runs();
     let (_, run) = fixture.started(a).await;
-    let left = fixture.in_flight(run, a, 2).await;
+    let started = fixture.in_flight(run, a, 2).await;
     fixture
         .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
         .await;
@@ -253,8 +257,8 @@ async fn what_an_earlier_holder_left_started_is_unknown_and_never_claimed() {
         2
     );
     assert_eq!(claimed(&fixture, run, b, 5).await.len(), 1);
-    // The lost worker's result is true all the same.
-    runs.record(run, &[(left[0], sent("m1"))]).await.unwrap();
+    // A result of the previous worker still counts.
+    runs.record(run, &[(started[0], sent("m1"))]).await.unwrap();
     assert_eq!(
         fixture
             .number("SELECT count(*) FROM campaign_sends WHERE unknown_at IS NOT NULL")
@@ -268,7 +272,7 @@ async fn what_an_earlier_holder_left_started_is_unknown_and_never_claimed() {
 #[tokio::test]
 async fn results_move_sends_counters_and_quota_together() {
     let fixture = DbFixture::new().await;
-    fixture.people(6).await;
+    fixture.add_contacts(6).await;
     let worker = id();
     let runs = fixture.runs();
     let (_, run) = fixture.started(worker).await;
@@ -284,7 +288,7 @@ async fn results_move_sends_counters_and_quota_together() {
             },
         ),
         (sends[4], SendResult::Released),
-        (SendId(id()), sent("nobody")),
+        (SendId(id()), sent("unknown")),
     ];
     runs.record(run, &results).await.unwrap();
     assert_eq!(fixture.usage().await, "1/4");
@@ -316,9 +320,9 @@ async fn results_move_sends_counters_and_quota_together() {
 }
 
 #[tokio::test]
-async fn a_deferred_send_waits_and_then_comes_again() {
+async fn deferred_send_is_claimed_again_after_its_delay() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     let worker = id();
     let runs = fixture.runs();
     let (_, run) = fixture.started(worker).await;
@@ -345,7 +349,7 @@ async fn a_deferred_send_waits_and_then_comes_again() {
     match runs.claim(run, worker, None, 5, LEASE).await.unwrap() {
         Claim::Wait(wait) => assert_eq!(wait, Duration::milliseconds(50)),
         Claim::Sends(_) => {}
-        other => panic!("{other:?}"),
+        unexpected => panic!("{unexpected:?}"),
     }
     fixture.sql("UPDATE campaign_sends SET retry_at = now()").await;
     let Claim::Sends(again) = runs.claim(run, worker, None, 5, LEASE).await.unwrap() else {
@@ -355,9 +359,9 @@ async fn a_deferred_send_waits_and_then_comes_again() {
 }
 
 #[tokio::test]
-async fn a_finish_concludes_and_tells() {
+async fn finish_sets_the_final_status_and_emits_events() {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     let worker = id();
     let runs = fixture.runs();
     let (campaign, run) = fixture.started(worker).await;
@@ -404,15 +408,15 @@ async fn a_finish_concludes_and_tells() {
 }
 
 #[tokio::test]
-async fn a_postponed_run_is_left_alone_until_its_time() {
+async fn postponed_run_is_not_taken_before_its_time() {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     let (a, b) = (id(), id());
     let (campaign, run) = fixture.started(a).await;
     let runs = fixture.runs();
     assert_eq!(runs.postponed(run).await.unwrap(), 0);
     runs.postpone(run, b, Duration::ZERO).await.unwrap();
-    assert_eq!(runs.postponed(run).await.unwrap(), 0, "it is another worker's");
+    assert_eq!(runs.postponed(run).await.unwrap(), 0, "another worker holds the lease");
     runs.postpone(run, a, Duration::HOUR).await.unwrap();
     assert_eq!(
         (runs.take(b, LEASE).await.unwrap(), runs.waiting().await.unwrap()),
@@ -450,9 +454,9 @@ async fn a_postponed_run_is_left_alone_until_its_time() {
 }
 
 #[tokio::test]
-async fn a_throttled_send_waits_and_keeps_its_attempts() {
+async fn throttled_send_waits_and_keeps_its_attempts() {
     let fixture = DbFixture::new().await;
-    fixture.people(2).await;
+    fixture.add_contacts(2).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 2).await;
@@ -463,7 +467,7 @@ async fn a_throttled_send_waits_and_keeps_its_attempts() {
     ];
     fixture.runs().record(run, &results).await.unwrap();
     let Claim::Sends(due) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
-        panic!("one is due");
+        panic!("one send is due");
     };
     assert_eq!(
         due.iter().map(|send| (send.id, send.attempts)).collect::<Vec<_>>(),
@@ -474,9 +478,9 @@ async fn a_throttled_send_waits_and_keeps_its_attempts() {
 }
 
 #[tokio::test]
-async fn a_run_that_ends_early_gives_back_what_it_did_not_use() {
+async fn run_ending_early_releases_unused_reservations() {
     let fixture = DbFixture::new().await;
-    fixture.people(5).await;
+    fixture.add_contacts(5).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 3).await;
@@ -490,9 +494,9 @@ async fn a_run_that_ends_early_gives_back_what_it_did_not_use() {
 }
 
 #[tokio::test]
-async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() {
+async fn finish_skips_paused_and_foreign_runs() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     let worker = id();
     let runs = fixture.runs();
     let (campaign, run) = fixture.started(worker).await;
@@ -522,7 +526,11 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
     };
     fixture
         .campaigns()
-        .update(&deleted, &fixture.seen(&deleted, CampaignStatus::Sending).await, &[])
+        .update(
+            &deleted,
+            &fixture.expected(&deleted, CampaignStatus::Sending).await,
+            &[],
+        )
         .await
         .unwrap();
     fixture
@@ -535,9 +543,9 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
 }
 
 #[tokio::test]
-async fn the_material_has_the_template_even_deleted_and_the_number_while_connected() {
+async fn run_inputs_hold_deleted_template_and_connected_number() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     let profiles = PgProfiles::new(fixture.tenants.clone());
     let number = profile("111");
     profiles.insert(fixture.account, &number).await.unwrap();
@@ -566,9 +574,9 @@ async fn the_material_has_the_template_even_deleted_and_the_number_while_connect
 }
 
 #[tokio::test]
-async fn what_stays_unknown_too_long_fails_and_says_so() {
+async fn sends_unknown_too_long_fail() {
     let fixture = DbFixture::new().await;
-    fixture.people(5).await;
+    fixture.add_contacts(5).await;
     let worker = id();
     let runs = fixture.runs();
     let (campaign, run) = fixture.started(worker).await;
@@ -592,7 +600,7 @@ async fn what_stays_unknown_too_long_fails_and_says_so() {
     campaigns
         .update(
             &cancelled,
-            &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+            &fixture.expected(&cancelled, CampaignStatus::Sending).await,
             &[],
         )
         .await
@@ -606,18 +614,18 @@ async fn what_stays_unknown_too_long_fails_and_says_so() {
     assert_eq!(runs.fail_unknown(Duration::hours(1), 1).await.unwrap(), 1);
     assert_eq!(runs.fail_unknown(Duration::hours(1), 10).await.unwrap(), 2);
     assert_eq!(runs.fail_unknown(Duration::hours(1), 10).await.unwrap(), 0);
-    let told = fixture
+    let failed_as_unknown = fixture
         .number("SELECT count(*) FROM campaign_sends WHERE error_message LIKE '%unknown%'")
         .await;
-    assert_eq!(told, 3);
+    assert_eq!(failed_as_unknown, 3);
     assert_eq!(fixture.usage().await, "0/1");
     fixture.assert_recount().await;
 }
 
 #[tokio::test]
-async fn a_contact_deleted_meanwhile_is_a_send_all_the_same() {
+async fn send_to_a_deleted_contact_is_still_counted() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     let worker = id();
     let (campaign, run) = fixture.started(worker).await;
     let contact = fixture
@@ -643,9 +651,9 @@ async fn a_contact_deleted_meanwhile_is_a_send_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_cancel_waits_for_sends_that_are_about_to_leave() {
+async fn cancel_waits_for_sends_being_started() {
     let fixture = DbFixture::new().await;
-    fixture.people(5).await;
+    fixture.add_contacts(5).await;
     let worker = id();
     let (campaign, run) = fixture.started(worker).await;
     let sends = claimed(&fixture, run, worker, 5).await;
@@ -665,26 +673,26 @@ async fn a_cancel_waits_for_sends_that_are_about_to_leave() {
         campaigns
             .update(
                 &cancelled,
-                &fixture.seen(&cancelled, CampaignStatus::Sending).await,
+                &fixture.expected(&cancelled, CampaignStatus::Sending).await,
                 &[],
             )
             .await
             .unwrap();
     };
-    let freeing = async {
+    let commit = async {
         fixture.blocked(2).await;
         holder.batch_execute("COMMIT").await.unwrap();
     };
-    let (started, (), ()) = tokio::join!(starting, cancelling, freeing);
+    let (started, (), ()) = tokio::join!(starting, cancelling, commit);
     assert_eq!(started.unwrap().sends, sends);
     assert_eq!(fixture.usage().await, "0/5");
     fixture.assert_recount().await;
 }
 
 #[tokio::test]
-async fn what_comes_too_late_for_a_finished_run_is_left_to_time() {
+async fn late_deferrals_of_a_finished_run_are_ignored() {
     let fixture = DbFixture::new().await;
-    fixture.people(1).await;
+    fixture.add_contacts(1).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 1).await;

@@ -38,7 +38,7 @@ fn city(name: &str) -> AudienceFilters {
     }
 }
 
-async fn made(fixture: &DbFixture, draft: &SegmentDraft) -> Segment {
+async fn create_segment(fixture: &DbFixture, draft: &SegmentDraft) -> Segment {
     let segment = segments(fixture).insert(fixture.account, id().into(), draft, NOW).await;
     segment.unwrap()
 }
@@ -46,8 +46,8 @@ async fn made(fixture: &DbFixture, draft: &SegmentDraft) -> Segment {
 async fn contact(fixture: &DbFixture, account: AccountId, city: &str) -> ContactId {
     let mut draft = draft("Ana", None);
     draft.attributes = json!({ "city": city }).as_object().unwrap().clone();
-    let made = fixture.contacts().insert(account, id().into(), &draft, &[], NOW).await;
-    made.unwrap().id
+    let created = fixture.contacts().insert(account, id().into(), &draft, &[], NOW).await;
+    created.unwrap().id
 }
 
 fn cursor_query(cursor: Option<Uuid>, limit: i64) -> CursorQuery {
@@ -55,14 +55,14 @@ fn cursor_query(cursor: Option<Uuid>, limit: i64) -> CursorQuery {
 }
 
 #[tokio::test]
-async fn a_segment_is_stored_changed_by_the_field_and_gone() {
+async fn segment_is_created_updated_and_deleted() {
     let fixture = DbFixture::new().await;
     let store = segments(&fixture);
     let draft = SegmentDraft {
         description: Some("Quem volta".into()),
         ..named("VIP", city("SP"))
     };
-    let vip = made(&fixture, &draft).await;
+    let vip = create_segment(&fixture, &draft).await;
     assert_eq!((vip.name.as_str(), vip.members), ("VIP", 0));
     assert_eq!((&vip.description, &vip.filters), (&draft.description, &draft.filters));
     assert_eq!((vip.created_at, vip.updated_at), (NOW, NOW));
@@ -93,10 +93,10 @@ async fn a_segment_is_stored_changed_by_the_field_and_gone() {
         (changed.name.as_str(), changed.filters),
         ("Todos", AudienceFilters::default())
     );
-    let other = fixture.another_account().await;
-    assert_eq!(store.find(other, vip.id).await.unwrap(), None);
-    assert_eq!(store.update(other, vip.id, &change, later).await.unwrap(), None);
-    assert!(!store.delete(other, vip.id, later).await.unwrap());
+    let other_account = fixture.another_account().await;
+    assert_eq!(store.find(other_account, vip.id).await.unwrap(), None);
+    assert_eq!(store.update(other_account, vip.id, &change, later).await.unwrap(), None);
+    assert!(!store.delete(other_account, vip.id, later).await.unwrap());
     assert!(store.delete(fixture.account, vip.id, later).await.unwrap());
     assert!(!store.delete(fixture.account, vip.id, later).await.unwrap());
     assert_eq!(store.find(fixture.account, vip.id).await.unwrap(), None);
@@ -111,18 +111,20 @@ async fn a_segment_is_stored_changed_by_the_field_and_gone() {
 }
 
 #[tokio::test]
-async fn members_are_added_all_or_none_and_once() {
+async fn segment_members_are_added_all_or_none() {
     let fixture = DbFixture::new().await;
     let store = segments(&fixture);
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     let (a, b, c) = (
         contact(&fixture, fixture.account, "SP").await,
         contact(&fixture, fixture.account, "RJ").await,
         contact(&fixture, fixture.account, "RJ").await,
     );
-    let foreign = contact(&fixture, other, "SP").await;
+    let foreign = contact(&fixture, other_account, "SP").await;
     fixture.contacts().delete(fixture.account, c, NOW).await.unwrap();
-    let vip = made(&fixture, &named("VIP", AudienceFilters::default())).await.id;
+    let vip = create_segment(&fixture, &named("VIP", AudienceFilters::default()))
+        .await
+        .id;
     let add = async |ids: &[ContactId]| store.add_members(fixture.account, vip, ids).await.unwrap();
     let unknown = ContactId(id());
     let refused = add(&[a, foreign, b, unknown, c]).await;
@@ -130,7 +132,7 @@ async fn members_are_added_all_or_none_and_once() {
     assert_eq!(fixture.number("SELECT count(*) FROM segment_members").await, 0);
     let members = |added: MembersAdded| match added {
         MembersAdded::Done(segment) => segment.members,
-        other => panic!("{other:?}"),
+        unexpected => panic!("{unexpected:?}"),
     };
     assert_eq!(members(add(&[b, a, b]).await), 2);
     assert_eq!(members(add(&[a]).await), 2);
@@ -138,7 +140,7 @@ async fn members_are_added_all_or_none_and_once() {
     let missing = store.add_members(fixture.account, SegmentId(id()), &[a]).await.unwrap();
     assert_eq!(missing, MembersAdded::Missing);
     assert_eq!(
-        store.add_members(other, vip, &[foreign]).await.unwrap(),
+        store.add_members(other_account, vip, &[foreign]).await.unwrap(),
         MembersAdded::Missing
     );
     let remove = async |account, ids: &[ContactId]| store.remove_members(account, vip, ids).await.unwrap();
@@ -146,7 +148,7 @@ async fn members_are_added_all_or_none_and_once() {
     assert!(remove(fixture.account, &[a, foreign, unknown, c]).await);
     assert_eq!(count().await, 1);
     assert!(remove(fixture.account, &[a]).await);
-    assert!(!remove(other, &[b]).await);
+    assert!(!remove(other_account, &[b]).await);
     assert_eq!(count().await, 1);
     fixture.contacts().delete(fixture.account, b, NOW).await.unwrap();
     assert_eq!(count().await, 0);
@@ -156,15 +158,17 @@ async fn members_are_added_all_or_none_and_once() {
 }
 
 #[tokio::test]
-async fn many_may_add_and_take_the_same_contacts_at_once() {
+async fn concurrent_member_changes_keep_the_count() {
     let fixture = DbFixture::new().await;
     let store = segments(&fixture);
     let mut people = Vec::new();
     for _ in 0..40 {
         people.push(contact(&fixture, fixture.account, "SP").await);
     }
-    let vip = made(&fixture, &named("VIP", AudienceFilters::default())).await.id;
-    // As many as the pool has connections: nobody waits for one.
+    let vip = create_segment(&fixture, &named("VIP", AudienceFilters::default()))
+        .await
+        .id;
+    // As many rounds as the pool has connections, so that none waits for a connection.
     let rounds = (0..4_usize).map(|round| {
         let mut ids = people.clone();
         ids.rotate_left(round * 10);
@@ -186,13 +190,13 @@ async fn many_may_add_and_take_the_same_contacts_at_once() {
 }
 
 #[tokio::test]
-async fn a_list_is_walked_by_its_cursor() {
+async fn segment_list_is_paged_by_cursor() {
     let fixture = DbFixture::new().await;
     let store = segments(&fixture);
     let mut ids = Vec::new();
     for number in 0..5 {
         ids.push(
-            made(&fixture, &named(&format!("S{number}"), AudienceFilters::default()))
+            create_segment(&fixture, &named(&format!("S{number}"), AudienceFilters::default()))
                 .await
                 .id,
         );
@@ -210,12 +214,15 @@ async fn a_list_is_walked_by_its_cursor() {
         .map(|segment| segment.id)
         .collect();
     assert_eq!((walked, first.has_more, second.has_more), (ids, true, false));
-    let other = fixture.another_account().await;
-    assert_eq!(store.list(other, &cursor_query(None, 3)).await.unwrap().data, []);
+    let other_account = fixture.another_account().await;
+    assert_eq!(
+        store.list(other_account, &cursor_query(None, 3)).await.unwrap().data,
+        []
+    );
 }
 
 #[tokio::test]
-async fn a_page_of_segments_is_one_statement() {
+async fn segment_page_is_one_statement() {
     let fixture = DbFixture::new().await;
     let wire = Wire::to(&fixture.db);
     let store = PgSegments::new(wire.tenants.clone());
@@ -226,7 +233,7 @@ async fn a_page_of_segments_is_one_statement() {
         } else {
             AudienceFilters::default()
         };
-        let segment = made(&fixture, &named(&format!("S{number}"), filters)).await;
+        let segment = create_segment(&fixture, &named(&format!("S{number}"), filters)).await;
         segments(&fixture)
             .add_members(fixture.account, segment.id, &[contact])
             .await
@@ -235,11 +242,11 @@ async fn a_page_of_segments_is_one_statement() {
     // What a new connection asks first is no part of a page.
     store.list(fixture.account, &cursor_query(None, 1)).await.unwrap();
     for size in [1, 100] {
-        wire.executed();
+        wire.take_executed();
         let page = store.list(fixture.account, &cursor_query(None, size)).await.unwrap();
         assert_eq!(page.data.len(), usize::try_from(size).unwrap());
         assert!(page.data.iter().all(|segment| segment.members == 1));
-        assert_eq!(wire.executed(), 1, "a page of {size}");
+        assert_eq!(wire.take_executed(), 1, "a page of {size}");
     }
 }
 
@@ -292,13 +299,8 @@ fn segment(people: usize) -> impl Strategy<Value = (AudienceFilters, Vec<usize>)
             json!({ "city": "RJ", "points": 2 }), json!({ "city": null }), json!({}),
         ]).prop_map(Some),
     ];
-    let moment = || prop::option::weighted(0.3, (0..6_i64).prop_map(day));
-    let filters = (
-        moment(),
-        moment(),
-        prop::option::weighted(0.3, any::<bool>()),
-        attributes,
-    );
+    let bound = || prop::option::weighted(0.3, (0..6_i64).prop_map(day));
+    let filters = (bound(), bound(), prop::option::weighted(0.3, any::<bool>()), attributes);
     (filters, prop::collection::vec(0..people, 0..4)).prop_map(|((after, before, email, attributes), members)| {
         let filters = AudienceFilters {
             created_after: after,
@@ -310,8 +312,8 @@ fn segment(people: usize) -> impl Strategy<Value = (AudienceFilters, Vec<usize>)
     })
 }
 
-/// The conditions once more, in the words of the documentation.
-fn meets(person: &Person, filters: &AudienceFilters) -> bool {
+/// Evaluates the filters as the documentation describes them.
+fn matches_filters(person: &Person, filters: &AudienceFilters) -> bool {
     let attributes = filters.attributes.clone().unwrap_or_default();
     let none = Map::new() == attributes
         && (filters.created_after, filters.created_before, filters.has_email) == (None, None, None);
@@ -324,7 +326,7 @@ fn meets(person: &Person, filters: &AudienceFilters) -> bool {
         && filters.created_before.is_none_or(|before| day(person.days) < before)
         && filters
             .has_email
-            .is_none_or(|wanted| person.email.is_some_and(|email| !email.is_empty()) == wanted)
+            .is_none_or(|has_email| person.email.is_some_and(|email| !email.is_empty()) == has_email)
         && attributes.iter().all(|(key, value)| has(key, value))
 }
 
@@ -351,8 +353,8 @@ async fn stored(fixture: &DbFixture, people: &[Person]) -> Vec<ContactId> {
     ids
 }
 
-/// The contacts that a run to the segment freezes.
-async fn reached(fixture: &DbFixture, segment: SegmentId) -> BTreeSet<ContactId> {
+/// Starts a campaign for the segment and returns the contacts of its sends.
+async fn frozen_audience(fixture: &DbFixture, segment: SegmentId) -> BTreeSet<ContactId> {
     let campaign = Campaign {
         template_id: Some(fixture.stored_template().await),
         segment_id: Some(segment),
@@ -392,13 +394,13 @@ async fn reached(fixture: &DbFixture, segment: SegmentId) -> BTreeSet<ContactId>
     frozen
 }
 
-async fn compare(people: Vec<Person>, wanted: Vec<(AudienceFilters, Vec<usize>)>) {
+async fn compare(people: Vec<Person>, definitions: Vec<(AudienceFilters, Vec<usize>)>) {
     let fixture = DbFixture::new().await;
-    // Another account's people, whom nothing here may count.
-    fixture.people_of(fixture.another_account().await, 3).await;
+    // Contacts of another account MUST NOT be counted.
+    fixture.add_contacts_to(fixture.another_account().await, 3).await;
     let ids = stored(&fixture, &people).await;
-    for (filters, members) in &wanted {
-        let segment = made(&fixture, &named("S", filters.clone())).await.id;
+    for (filters, members) in &definitions {
+        let segment = create_segment(&fixture, &named("S", filters.clone())).await.id;
         for member in members {
             let (account, contact) = (fixture.account, ids[*member]);
             let values = format!("('{account}', '{segment}', '{contact}')");
@@ -414,9 +416,10 @@ async fn compare(people: Vec<Person>, wanted: Vec<(AudienceFilters, Vec<usize>)>
         .await
         .unwrap()
         .data;
-    assert_eq!(page.len(), wanted.len());
-    for (segment, (filters, members)) in page.iter().rev().zip(&wanted) {
-        let belongs = |at: &usize| !people[*at].deleted && (members.contains(at) || meets(&people[*at], filters));
+    assert_eq!(page.len(), definitions.len());
+    for (segment, (filters, members)) in page.iter().rev().zip(&definitions) {
+        let belongs =
+            |at: &usize| !people[*at].deleted && (members.contains(at) || matches_filters(&people[*at], filters));
         let expected: BTreeSet<ContactId> = (0..people.len()).filter(belongs).map(|at| ids[at]).collect();
         assert_eq!(
             segment.members,
@@ -449,18 +452,22 @@ async fn compare(people: Vec<Person>, wanted: Vec<(AudienceFilters, Vec<usize>)>
             .filter(can_be_sent)
             .map(|at| ids[at])
             .collect();
-        assert_eq!(reached(&fixture, segment.id).await, sent, "{filters:?} {members:?}");
+        assert_eq!(
+            frozen_audience(&fixture, segment.id).await,
+            sent,
+            "{filters:?} {members:?}"
+        );
     }
 }
 
 /// The number of a segment, the list of its contacts, the preview and the audience of a campaign to it are one set.
 #[tokio::test(flavor = "multi_thread")]
-async fn everybody_who_asks_means_the_same_people() {
+async fn segment_count_list_preview_and_audience_agree() {
     let mut runner = TestRunner::new(Config::with_cases(1));
     for _ in 0..6 {
         let strategy = prop::collection::vec(person(), 1..30)
             .prop_flat_map(|people| (prop::collection::vec(segment(people.len()), 1..8), Just(people)));
-        let (wanted, people) = strategy.new_tree(&mut runner).unwrap().current();
-        compare(people, wanted).await;
+        let (definitions, people) = strategy.new_tree(&mut runner).unwrap().current();
+        compare(people, definitions).await;
     }
 }

@@ -13,7 +13,7 @@ impl DbFixture {
         self.sql("SELECT pg_stat_force_next_flush()").await;
         while statistics.refresh().await.unwrap() {
             refreshed += 1;
-            assert!(refreshed < 50, "the same table is analyzed for ever");
+            assert!(refreshed < 50, "the same table is analyzed endlessly");
             self.sql("SELECT pg_stat_force_next_flush()").await;
         }
         refreshed
@@ -27,10 +27,10 @@ async fn table_that_grew_at_once_is_analyzed_once() {
     fixture
         .sql("ALTER TABLE contacts SET (autovacuum_enabled = false)")
         .await;
-    fixture.people(1500).await;
+    fixture.add_contacts(1500).await;
     assert!(fixture.refresh_statistics().await > 0);
     assert_eq!(fixture.number(rows).await, 1500);
-    fixture.people_of(fixture.another_account().await, 1200).await;
+    fixture.add_contacts_to(fixture.another_account().await, 1200).await;
     fixture.sql("UPDATE contacts SET name = 'Bia'").await;
     assert_eq!(fixture.refresh_statistics().await, 0, "autovacuum does this in time");
 }
@@ -42,7 +42,7 @@ async fn queue_tables_are_never_analyzed() {
         let exists = fixture
             .number(&format!("SELECT (to_regclass('{table}') IS NOT NULL)::int"))
             .await;
-        assert_eq!(exists, 1, "{table} is no table");
+        assert_eq!(exists, 1, "table {table} does not exist");
     }
     // A backlog, and a queue whose rows have come and gone.
     fixture
@@ -65,13 +65,13 @@ async fn statistics_are_refreshed_by_one_server_at_a_time() {
     fixture
         .sql("ALTER TABLE contacts SET (autovacuum_enabled = false)")
         .await;
-    fixture.people(1500).await;
-    let other = fixture.db.client().await;
-    other
+    fixture.add_contacts(1500).await;
+    let other_server = fixture.db.client().await;
+    other_server
         .batch_execute("BEGIN; SELECT pg_advisory_xact_lock(hashtext('recado analyze'))")
         .await
         .unwrap();
     assert_eq!(fixture.refresh_statistics().await, 0, "another server holds the lock");
-    other.batch_execute("COMMIT").await.unwrap();
+    other_server.batch_execute("COMMIT").await.unwrap();
     assert!(fixture.refresh_statistics().await > 0);
 }

@@ -23,7 +23,7 @@ pub(crate) fn status_update(send: Option<SendId>, message: &str, status: SendSta
 /// A run with three sends in flight.
 pub(crate) async fn in_flight() -> (DbFixture, recado_domain::campaigns::QueuedRun, Vec<SendId>) {
     let fixture = DbFixture::new().await;
-    fixture.people(3).await;
+    fixture.add_contacts(3).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 3).await;
@@ -40,7 +40,7 @@ async fn statuses(fixture: &DbFixture, sends: &[SendId]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn news_finds_its_send_by_either_id_and_the_rest_is_named() {
+async fn status_update_finds_its_send_by_either_id() {
     let (fixture, run, sends) = in_flight().await;
     let sent = SendResult::Sent {
         message_id: Some("m0".into()),
@@ -48,7 +48,7 @@ async fn news_finds_its_send_by_either_id_and_the_rest_is_named() {
     };
     fixture.runs().record(run, &[(sends[0], sent)]).await.unwrap();
     let batch = [
-        status_update(None, "nobody", SendStatus::Read),
+        status_update(None, "unknown", SendStatus::Read),
         status_update(None, "m0", SendStatus::Delivered),
         status_update(Some(sends[1]), "m1", SendStatus::Sent),
         status_update(Some(SendId(id())), "m0", SendStatus::Read),
@@ -59,14 +59,17 @@ async fn news_finds_its_send_by_either_id_and_the_rest_is_named() {
         [0, 4]
     );
     assert_eq!(statuses(&fixture, &sends).await, ["read", "sent", "pending"]);
-    let learned = format!("SELECT wa_message_id FROM campaign_sends WHERE id = '{}'", sends[1]);
-    assert_eq!(fixture.text(&learned).await.unwrap(), "m1");
+    let stored = format!("SELECT wa_message_id FROM campaign_sends WHERE id = '{}'", sends[1]);
+    assert_eq!(fixture.text(&stored).await.unwrap(), "m1");
     assert_eq!(fixture.usage().await, "2/1");
     fixture.assert_recount().await;
-    // Another account's news reaches nothing here.
-    let other = fixture.another_account().await;
+    // A status update of another account matches no send.
+    let other_account = fixture.another_account().await;
     let foreign = [status_update(Some(sends[2]), "m2", SendStatus::Read)];
-    assert_eq!(fixture.status_updates().apply(other, &foreign).await.unwrap(), [0]);
+    assert_eq!(
+        fixture.status_updates().apply(other_account, &foreign).await.unwrap(),
+        [0]
+    );
     assert_eq!(statuses(&fixture, &sends[2..]).await, ["pending"]);
     let none: [usize; 0] = [];
     assert_eq!(
@@ -76,7 +79,7 @@ async fn news_finds_its_send_by_either_id_and_the_rest_is_named() {
 }
 
 #[tokio::test]
-async fn old_news_changes_nothing_and_order_within_a_batch_counts() {
+async fn outdated_status_update_changes_nothing() {
     let (fixture, run, sends) = in_flight().await;
     let batch = [
         status_update(Some(sends[0]), "m0", SendStatus::Read),
@@ -111,13 +114,13 @@ async fn old_news_changes_nothing_and_order_within_a_batch_counts() {
         .await
         .unwrap();
     assert_eq!(statuses(&fixture, &sends).await, ["read", "delivered", "pending"]);
-    let kept = format!("SELECT wa_message_id FROM campaign_sends WHERE id = '{}'", sends[0]);
-    assert_eq!(fixture.text(&kept).await.unwrap(), "m0");
+    let message_id = format!("SELECT wa_message_id FROM campaign_sends WHERE id = '{}'", sends[0]);
+    assert_eq!(fixture.text(&message_id).await.unwrap(), "m0");
     fixture.assert_recount().await;
 }
 
 #[tokio::test]
-async fn failures_give_the_place_back_whenever_they_come() {
+async fn failed_status_returns_the_message_to_the_quota() {
     let (fixture, run, sends) = in_flight().await;
     fixture
         .runs()
@@ -148,9 +151,9 @@ async fn failures_give_the_place_back_whenever_they_come() {
 }
 
 #[tokio::test]
-async fn news_from_several_sides_at_once_is_counted_once() {
+async fn concurrent_status_updates_are_counted_once() {
     let fixture = DbFixture::new().await;
-    fixture.people(40).await;
+    fixture.add_contacts(40).await;
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let sends = fixture.in_flight(run, worker, 40).await;
@@ -180,19 +183,19 @@ async fn news_from_several_sides_at_once_is_counted_once() {
 }
 
 #[tokio::test]
-async fn who_stopped_marketing_is_opted_out_by_the_answer_or_the_news() {
+async fn stopped_marketing_error_opts_the_contact_out() {
     let (fixture, run, sends) = in_flight().await;
-    let refused = SendResult::Failed {
+    let stopped_result = SendResult::Failed {
         code: Some(131_050),
         message: "stopped".into(),
     };
-    let other = SendResult::Failed {
+    let limit_result = SendResult::Failed {
         code: Some(131_049),
         message: "limit".into(),
     };
     fixture
         .runs()
-        .record(run, &[(sends[0], refused), (sends[1], other)])
+        .record(run, &[(sends[0], stopped_result), (sends[1], limit_result)])
         .await
         .unwrap();
     let stopped = StatusUpdate {
@@ -216,8 +219,12 @@ async fn who_stopped_marketing_is_opted_out_by_the_answer_or_the_news() {
          WHERE s.id = '{}'",
         sends[2]
     );
-    assert_eq!(fixture.text(&at).await.unwrap(), "true", "since the news says so");
-    // A wish that came after it stands.
+    assert_eq!(
+        fixture.text(&at).await.unwrap(),
+        "true",
+        "the opt-out has the time of the status update"
+    );
+    // A later consent change wins.
     fixture
         .sql("UPDATE contacts SET opted_out_at = NULL, consent_at = now()")
         .await;
@@ -237,10 +244,10 @@ async fn who_stopped_marketing_is_opted_out_by_the_answer_or_the_news() {
 
 /// Of a callback, that it came waits for the disk. What came of it does not: it is done again if that is lost.
 #[tokio::test]
-async fn news_of_a_kept_callback_does_not_wait_for_the_disk() {
+async fn status_updates_commit_asynchronously() {
     let (mut fixture, _, sends) = in_flight().await;
     fixture
-        .see_commits(&[("whatsapp_callbacks", "INSERT"), ("campaign_sends", "UPDATE")])
+        .record_commits(&[("whatsapp_callbacks", "INSERT"), ("campaign_sends", "UPDATE")])
         .await;
     let callbacks = PgCallbacks::new(fixture.owner.clone());
     let callback = id().into();
@@ -248,7 +255,7 @@ async fn news_of_a_kept_callback_does_not_wait_for_the_disk() {
     let batch = [status_update(Some(sends[0]), "m0", SendStatus::Delivered)];
     fixture.status_updates().apply(fixture.account, &batch).await.unwrap();
     assert_eq!(
-        fixture.commits_seen().await,
+        fixture.recorded_commits().await,
         "campaign_sends off, whatsapp_callbacks on"
     );
     fixture
@@ -258,14 +265,14 @@ async fn news_of_a_kept_callback_does_not_wait_for_the_disk() {
                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()",
         )
         .await;
-    callbacks.forget(callback).await.unwrap();
-    assert_eq!(fixture.commits_seen().await, "whatsapp_callbacks off");
+    callbacks.delete(callback).await.unwrap();
+    assert_eq!(fixture.recorded_commits().await, "whatsapp_callbacks off");
     assert_eq!(fixture.number("SELECT count(*) FROM whatsapp_callbacks").await, 0);
 }
 
 /// An import may hold a contact for long: whoever writes about that contact waits, and nobody else of its campaign does.
 #[tokio::test]
-async fn statuses_of_others_do_not_wait_for_a_contact_that_is_held() {
+async fn locked_contact_does_not_block_other_status_updates() {
     let (fixture, run, sends) = in_flight().await;
     let one_slot = "CREATE OR REPLACE FUNCTION counter_slot(messages bigint) RETURNS smallint
       LANGUAGE sql STABLE AS 'SELECT 0::smallint'";
@@ -276,10 +283,10 @@ async fn statuses_of_others_do_not_wait_for_a_contact_that_is_held() {
         statement_timeout: wait,
         ..fixture.db.config()
     };
-    let patient = TenantPool::new(&config).unwrap();
+    let pool = TenantPool::new(&config).unwrap();
     let (store, runs) = (
-        PgStatusUpdates::new(patient.clone()),
-        PgRuns::new(patient, fixture.owner.clone()),
+        PgStatusUpdates::new(pool.clone()),
+        PgRuns::new(pool, fixture.owner.clone()),
     );
     let status = StatusUpdate {
         error_code: Some(STOPPED_MARKETING),
@@ -293,24 +300,24 @@ async fn statuses_of_others_do_not_wait_for_a_contact_that_is_held() {
     let status = async move { store.apply(account, &[status]).await };
     let result = async move { runs.record(run, &[(recorded, result)]).await };
     let holder = fixture.db.client().await;
-    let hold = async |send: SendId| {
+    let lock_contact_of = async |send: SendId| {
         let statement = format!(
             "BEGIN; SELECT FROM contacts c JOIN campaign_sends s ON s.contact_id = c.id WHERE s.id = '{send}' FOR UPDATE OF c"
         );
         holder.batch_execute(&statement).await.unwrap();
     };
-    hold(sends[0]).await;
+    lock_contact_of(sends[0]).await;
     let status = tokio::spawn(status);
     fixture.blocked(1).await;
-    let other = status_update(Some(sends[1]), "m1", SendStatus::Delivered);
-    fixture.status_updates().apply(account, &[other]).await.unwrap();
+    let unrelated = status_update(Some(sends[1]), "m1", SendStatus::Delivered);
+    fixture.status_updates().apply(account, &[unrelated]).await.unwrap();
     holder.batch_execute("COMMIT").await.unwrap();
     status.await.unwrap().unwrap();
-    hold(recorded).await;
+    lock_contact_of(recorded).await;
     let result = tokio::spawn(result);
     fixture.blocked(1).await;
-    let other = status_update(Some(sends[1]), "m1", SendStatus::Read);
-    fixture.status_updates().apply(account, &[other]).await.unwrap();
+    let unrelated = status_update(Some(sends[1]), "m1", SendStatus::Read);
+    fixture.status_updates().apply(account, &[unrelated]).await.unwrap();
     holder.batch_execute("COMMIT").await.unwrap();
     result.await.unwrap().unwrap();
     assert_eq!(statuses(&fixture, &sends).await, ["failed", "read", "failed"]);

@@ -74,13 +74,13 @@ pub(crate) fn event(entity: Uuid) -> Event {
 
 /// A cursor as the edge reads it.
 pub(crate) fn position<C: FromStr>(cursor: Option<String>) -> Option<C> {
-    cursor.map(|text| text.parse().ok().expect("a cursor of an earlier answer"))
+    cursor.map(|text| text.parse().ok().expect("the cursor comes from an earlier page"))
 }
 
 impl DbFixture {
     /// Whatever is kept in slots is written to one of four at random, so that every test has them.
     pub(crate) async fn new() -> Self {
-        let fixture = Self::with_slots_of_the_moment().await;
+        let fixture = Self::with_production_counter_slots().await;
         fixture
             .sql(
                 "CREATE OR REPLACE FUNCTION counter_slot(messages bigint) RETURNS smallint LANGUAGE sql VOLATILE
@@ -90,7 +90,8 @@ impl DbFixture {
         fixture
     }
 
-    pub(crate) async fn with_slots_of_the_moment() -> Self {
+    /// Keeps the production version of `counter_slot()`, which derives the slot from the time.
+    pub(crate) async fn with_production_counter_slots() -> Self {
         let db = TestDatabase::new().await;
         let (tenants, owner) = (db.tenant_pool(), db.owner_pool());
         let client = db.client().await;
@@ -124,8 +125,8 @@ impl DbFixture {
         PgTemplates::new(self.tenants.clone())
     }
 
-    /// What a write of a campaign is decided on: the campaign as it is stored now, thought to be in this status.
-    pub(crate) async fn seen(&self, campaign: &Campaign, status: CampaignStatus) -> Campaign {
+    /// The campaign that a guarded write expects: the stored row, with `status` instead of its stored status.
+    pub(crate) async fn expected(&self, campaign: &Campaign, status: CampaignStatus) -> Campaign {
         let stored = self.campaigns().find(campaign.account_id, campaign.id).await.unwrap();
         Campaign {
             status,
@@ -162,8 +163,8 @@ impl DbFixture {
         moved
     }
 
-    /// Leaves events behind, as an operation of this account does.
-    pub(crate) async fn leave(&self, account: AccountId, events: &[Event]) {
+    /// Inserts outbox events of the account.
+    pub(crate) async fn append_events(&self, account: AccountId, events: &[Event]) {
         for event in events {
             let payload = serde_json::to_string(event).unwrap().replace('\'', "''");
             self.sql(&format!(
@@ -183,9 +184,13 @@ impl DbFixture {
                    (SELECT account_id, entity_type, action, count(*) FROM audit_logs GROUP BY 1, 2, 3)) t",
             )
             .await;
-        assert_eq!(wrong, None, "kept counts");
-        let kept = "SELECT coalesce(sum(n), 0) = (SELECT count(*) FROM audit_logs) FROM audit_counts";
-        assert_eq!(self.text(kept).await.as_deref(), Some("true"), "every entry is counted");
+        assert_eq!(wrong, None, "counts that differ from the entries");
+        let complete = "SELECT coalesce(sum(n), 0) = (SELECT count(*) FROM audit_logs) FROM audit_counts";
+        assert_eq!(
+            self.text(complete).await.as_deref(),
+            Some("true"),
+            "an entry is not counted"
+        );
     }
 
     pub(crate) async fn sql(&self, statement: &str) {
@@ -207,9 +212,9 @@ impl DbFixture {
         row.unwrap_or_else(|error| panic!("{query}: {error:?}")).get(0)
     }
 
-    /// From now on it is written down how changes of these tables are committed, as [`Self::commits_seen`] tells it;
-    /// waiting for the disk, where nobody says otherwise.
-    pub(crate) async fn see_commits(&mut self, tables: &[(&str, &str)]) {
+    /// Records the `synchronous_commit` setting of later commits that change these tables, for
+    /// [`Self::recorded_commits`]. The default of the database is set to `on`.
+    pub(crate) async fn record_commits(&mut self, tables: &[(&str, &str)]) {
         let database = self.text("current_database()").await.unwrap();
         // Whatever the server of the tests does; connections that there are already do not hear of it.
         self.sql(&format!("ALTER DATABASE \"{database}\" SET synchronous_commit = on"))
@@ -233,9 +238,10 @@ impl DbFixture {
         }
     }
 
-    pub(crate) async fn commits_seen(&self) -> String {
-        let seen = "SELECT string_agg(DISTINCT of || ' ' || commit, ', ' ORDER BY of || ' ' || commit) FROM seen";
-        self.text(seen).await.unwrap_or_default()
+    /// The distinct pairs of table and `synchronous_commit` setting.
+    pub(crate) async fn recorded_commits(&self) -> String {
+        let commits = "SELECT string_agg(DISTINCT of || ' ' || commit, ', ' ORDER BY of || ' ' || commit) FROM seen";
+        self.text(commits).await.unwrap_or_default()
     }
 
     /// Sets the plan of the account, `free` until then.
@@ -247,12 +253,12 @@ impl DbFixture {
         .await;
     }
 
-    /// So many contacts with a phone, `Contact 1` first.
-    pub(crate) async fn people(&self, count: usize) {
-        self.people_of(self.account, count).await;
+    /// Inserts `count` contacts with a phone number, named `Contact 1` and up.
+    pub(crate) async fn add_contacts(&self, count: usize) {
+        self.add_contacts_to(self.account, count).await;
     }
 
-    pub(crate) async fn people_of(&self, account: AccountId, count: usize) {
+    pub(crate) async fn add_contacts_to(&self, account: AccountId, count: usize) {
         self.sql(&format!(
             "INSERT INTO contacts (account_id, id, name, phone)
              SELECT '{account}', md5('{account}' || i)::uuid, 'Contact ' || i, '+55119' || lpad(i::text, 8, '0')
@@ -445,7 +451,7 @@ impl DbFixture {
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
-        panic!("nobody waits");
+        panic!("no connection waits for a lock");
     }
 
     /// `sent/reserved` of the month.

@@ -68,13 +68,16 @@ async fn a_template_is_stored_as_written() {
         Some(full.clone())
     );
     assert_eq!(fixture.templates().find_by_meta_id(account, "124").await.unwrap(), None);
-    let other = fixture.another_account().await;
-    assert_eq!(fixture.templates().find(other, full.id).await.unwrap(), None);
-    assert_eq!(fixture.templates().find_by_meta_id(other, "123").await.unwrap(), None);
+    let other_account = fixture.another_account().await;
+    assert_eq!(fixture.templates().find(other_account, full.id).await.unwrap(), None);
+    assert_eq!(
+        fixture.templates().find_by_meta_id(other_account, "123").await.unwrap(),
+        None
+    );
 }
 
 #[tokio::test]
-async fn names_are_unique_by_language_and_folders_have_to_be_there() {
+async fn template_names_are_unique_by_language() {
     let fixture = DbFixture::new().await;
     let templates = fixture.templates();
     templates.insert(&fixture.template("promo")).await.unwrap();
@@ -90,15 +93,15 @@ async fn names_are_unique_by_language_and_folders_have_to_be_there() {
         matches!(twice, Err(StoreError::Duplicate { field: "name" })),
         "{twice:?}"
     );
-    let lost = templates
+    let unknown_folder = templates
         .insert(&Template {
             folder_id: Some(FolderId(id())),
             ..fixture.template("lost")
         })
         .await;
     assert!(
-        matches!(lost, Err(StoreError::UnknownReference { field: "folder_id" })),
-        "{lost:?}"
+        matches!(unknown_folder, Err(StoreError::UnknownReference { field: "folder_id" })),
+        "{unknown_folder:?}"
     );
     let second = fixture.template("second");
     templates.insert(&second).await.unwrap();
@@ -117,7 +120,7 @@ async fn names_are_unique_by_language_and_folders_have_to_be_there() {
 }
 
 #[tokio::test]
-async fn update_is_guarded_by_status_and_version() {
+async fn template_update_is_guarded_by_status_and_version() {
     let fixture = DbFixture::new().await;
     let templates = fixture.templates();
     let template = fixture.template("promo");
@@ -136,8 +139,8 @@ async fn update_is_guarded_by_status_and_version() {
         version: template.version - 1,
         ..template.clone()
     };
-    for other in [pending, older] {
-        let stale = templates.update(&changed, &other, &[event(id())]).await.unwrap();
+    for outdated in [pending, older] {
+        let stale = templates.update(&changed, &outdated, &[event(id())]).await.unwrap();
         assert_eq!(stale, WriteOutcome::Stale(MetaStatus::Approved));
     }
     let missing = Template {
@@ -165,7 +168,7 @@ async fn update_is_guarded_by_status_and_version() {
 }
 
 #[tokio::test]
-async fn a_deleted_template_is_not_there() {
+async fn deleted_template_is_not_found() {
     let fixture = DbFixture::new().await;
     let templates = fixture.templates();
     let template = Template {
@@ -173,8 +176,13 @@ async fn a_deleted_template_is_not_there() {
         ..fixture.template("promo")
     };
     templates.insert(&template).await.unwrap();
-    let other = fixture.another_account().await;
-    assert!(!templates.delete(other, template.id, NOW, &[event(id())]).await.unwrap());
+    let other_account = fixture.another_account().await;
+    assert!(
+        !templates
+            .delete(other_account, template.id, NOW, &[event(id())])
+            .await
+            .unwrap()
+    );
     assert!(
         templates
             .delete(fixture.account, template.id, NOW, &[event(id())])
@@ -197,14 +205,14 @@ async fn a_deleted_template_is_not_there() {
     assert_eq!(page(&fixture, filter()).await, Vec::<String>::new());
 }
 
-/// Three templates, made in the order `b_promo`, `c_news`, `a_promo` and changed in the opposite one.
-async fn three() -> DbFixture {
+/// Three templates, created in the order `b_promo`, `c_notice`, `a_promo` and updated in reverse order.
+async fn three_templates() -> DbFixture {
     let fixture = DbFixture::new().await;
     let utility = Category::Utility;
     let marketing = Category::Marketing;
     for (name, body, category, minutes) in [
         ("b_promo", Some("50% off"), marketing, 1),
-        ("c_news", None, utility, 2),
+        ("c_notice", None, utility, 2),
         ("a_promo", Some("Oi"), marketing, 3),
     ] {
         let template = Template {
@@ -220,8 +228,8 @@ async fn three() -> DbFixture {
 }
 
 #[tokio::test]
-async fn lists_filter_and_search() {
-    let fixture = three().await;
+async fn template_list_filters_and_searches() {
+    let fixture = three_templates().await;
     let none: [String; 0] = [];
     let search = |text: &str| TemplateFilter {
         search: Some(text.into()),
@@ -234,7 +242,7 @@ async fn lists_filter_and_search() {
         category: Some(Category::Utility),
         ..filter()
     };
-    assert_eq!(page(&fixture, category).await, ["c_news"]);
+    assert_eq!(page(&fixture, category).await, ["c_notice"]);
     let draft = TemplateFilter {
         meta_status: Some(MetaStatus::Draft),
         ..filter()
@@ -248,18 +256,18 @@ async fn lists_filter_and_search() {
 }
 
 #[tokio::test]
-async fn lists_sort_and_know_the_total() {
-    let fixture = three().await;
+async fn template_list_sorts_and_returns_the_total() {
+    let fixture = three_templates().await;
     let by = |sort, descending| TemplateFilter {
         sort,
         descending,
         ..filter()
     };
     let by_name = page(&fixture, by(TemplateSort::Name, false)).await;
-    assert_eq!(by_name, ["a_promo", "b_promo", "c_news"]);
+    assert_eq!(by_name, ["a_promo", "b_promo", "c_notice"]);
     let by_change = page(&fixture, by(TemplateSort::UpdatedAt, false)).await;
-    assert_eq!(by_change, ["a_promo", "c_news", "b_promo"]);
-    assert_eq!(page(&fixture, filter()).await, ["a_promo", "c_news", "b_promo"]);
+    assert_eq!(by_change, ["a_promo", "c_notice", "b_promo"]);
+    assert_eq!(page(&fixture, filter()).await, ["a_promo", "c_notice", "b_promo"]);
     let numbered = async |number| {
         let page = PageQuery::new(Some(number), Some(2), 20, 100);
         fixture
@@ -275,15 +283,15 @@ async fn lists_sort_and_know_the_total() {
 }
 
 #[tokio::test]
-async fn cursors_walk_every_sort_without_loss_even_among_equals() {
+async fn template_cursors_page_through_ties_without_loss() {
     let fixture = DbFixture::new().await;
     for n in 0..7 {
-        let made = NOW + Duration::microseconds(n / 3);
+        let created_at = NOW + Duration::microseconds(n / 3);
         let template = Template {
             name: format!("same {}", n / 3),
             language: format!("l{n}"),
-            created_at: made,
-            updated_at: made,
+            created_at,
+            updated_at: created_at,
             ..fixture.template("")
         };
         fixture.templates().insert(&template).await.unwrap();
@@ -319,7 +327,7 @@ async fn cursors_walk_every_sort_without_loss_even_among_equals() {
 }
 
 #[tokio::test]
-async fn an_unreadable_cursor_dangles() {
+async fn invalid_template_cursor_is_rejected() {
     let fixture = DbFixture::new().await;
     let templates = fixture.templates();
     for name in ["a", "b"] {
@@ -329,7 +337,7 @@ async fn an_unreadable_cursor_dangles() {
         .cursor_page(fixture.account, &filter(), &CursorQuery { cursor: None, limit: 1 })
         .await
         .unwrap();
-    let of_another_sort = first.next_cursor.unwrap();
+    let cursor_by_creation = first.next_cursor.unwrap();
     let by_name = TemplateFilter {
         sort: TemplateSort::Name,
         ..filter()
@@ -337,7 +345,7 @@ async fn an_unreadable_cursor_dangles() {
     for (filter, cursor) in [
         (filter(), "x".to_owned()),
         (filter(), "00".into()),
-        (by_name, of_another_sort),
+        (by_name, cursor_by_creation),
     ] {
         let cursor_query = CursorQuery {
             cursor: Some(cursor.clone()),
@@ -352,7 +360,7 @@ async fn an_unreadable_cursor_dangles() {
 }
 
 #[tokio::test]
-async fn an_unknown_stored_word_is_corrupt_and_not_a_panic() {
+async fn unknown_stored_enum_value_is_a_corrupt_error() {
     let fixture = DbFixture::new().await;
     let template = fixture.template("promo");
     fixture.templates().insert(&template).await.unwrap();
@@ -362,23 +370,23 @@ async fn an_unknown_stored_word_is_corrupt_and_not_a_panic() {
 }
 
 #[tokio::test]
-async fn a_synchronisation_writes_what_the_platform_decides_and_nothing_else() {
+async fn template_sync_writes_only_whatsapp_fields() {
     let fixture = DbFixture::new().await;
     let templates = fixture.templates();
-    let (known, edited) = (fixture.template("known"), fixture.template("edited"));
-    for template in [&known, &edited] {
+    let (stored, edited) = (fixture.template("stored"), fixture.template("edited"));
+    for template in [&stored, &edited] {
         templates.insert(template).await.unwrap();
     }
-    let judged = |template: &Template| SyncedTemplate::Changed {
+    let reviewed = |template: &Template| SyncedTemplate::Changed {
         template: Template {
             meta_status: MetaStatus::Paused,
             quality_score: Some("RED".into()),
             meta_template_id: Some("77".into()),
-            footer_text: Some("never taken over".into()),
+            footer_text: Some("never stored".into()),
             updated_at: NOW + Duration::DAY,
             ..template.clone()
         },
-        stops: None,
+        pause_reason: None,
     };
     // Somebody changes this one while the platform's list is read.
     let mut change = Template {
@@ -394,35 +402,47 @@ async fn a_synchronisation_writes_what_the_platform_decides_and_nothing_else() {
         updated_at: NOW.replace_microsecond(0).unwrap(),
         ..fixture.template("new")
     };
-    let taken = SyncedTemplate::New(fixture.template("known"));
-    let batch = [judged(&known), judged(&edited), SyncedTemplate::New(new.clone()), taken];
+    let duplicate = SyncedTemplate::New(fixture.template("stored"));
+    let batch = [
+        reviewed(&stored),
+        reviewed(&edited),
+        SyncedTemplate::New(new.clone()),
+        duplicate,
+    ];
     let report = templates.sync(fixture.account, &batch).await.unwrap();
-    let wanted = SyncReport {
+    let expected = SyncReport {
         created: 1,
         updated: 1,
         unchanged: 0,
     };
-    assert_eq!(report, wanted);
-    let found = templates.find(fixture.account, known.id).await.unwrap().unwrap();
+    assert_eq!(report, expected);
+    let found = templates.find(fixture.account, stored.id).await.unwrap().unwrap();
     assert_eq!(
         (found.meta_status, found.quality_score.as_deref()),
         (MetaStatus::Paused, Some("RED"))
     );
     assert_eq!(
         (&found.footer_text, found.meta_template_id.as_deref()),
-        (&known.footer_text, Some("77"))
+        (&stored.footer_text, Some("77"))
     );
     assert_eq!(templates.find(fixture.account, edited.id).await.unwrap(), Some(change));
     assert_eq!(templates.find(fixture.account, new.id).await.unwrap(), Some(new));
-    let other = fixture.another_account().await;
-    assert_eq!(templates.sync(other, &[judged(&known)]).await.unwrap().updated, 0);
+    let other_account = fixture.another_account().await;
+    assert_eq!(
+        templates
+            .sync(other_account, &[reviewed(&stored)])
+            .await
+            .unwrap()
+            .updated,
+        0
+    );
 }
 
 #[tokio::test]
 async fn templates_are_found_by_name_and_language_together() {
     let fixture = DbFixture::new().await;
     let templates = fixture.templates();
-    let (oi, tchau, hello, gone) = (
+    let (oi, tchau, hello, deleted) = (
         fixture.template("oi"),
         fixture.template("tchau"),
         Template {
@@ -431,23 +451,23 @@ async fn templates_are_found_by_name_and_language_together() {
         },
         fixture.template("gone"),
     );
-    for template in [&oi, &tchau, &hello, &gone] {
+    for template in [&oi, &tchau, &hello, &deleted] {
         templates.insert(template).await.unwrap();
     }
-    assert!(templates.delete(fixture.account, gone.id, NOW, &[]).await.unwrap());
+    assert!(templates.delete(fixture.account, deleted.id, NOW, &[]).await.unwrap());
     let english_bye = Template {
         language: "en_US".into(),
         ..tchau
     };
-    let keys = [&oi, &english_bye, &gone].map(TemplateKey::from);
+    let keys = [&oi, &english_bye, &deleted].map(TemplateKey::from);
     assert_eq!(templates.named(fixture.account, &keys).await.unwrap(), [oi]);
     assert_eq!(templates.named(fixture.account, &[]).await.unwrap(), []);
-    let other = fixture.another_account().await;
-    assert_eq!(templates.named(other, &keys).await.unwrap(), []);
+    let other_account = fixture.another_account().await;
+    assert_eq!(templates.named(other_account, &keys).await.unwrap(), []);
 }
 
 #[tokio::test]
-async fn more_templates_than_one_statement_takes_are_all_written() {
+async fn template_sync_writes_more_than_one_batch() {
     let fixture = DbFixture::new().await;
     let new = |number: usize| SyncedTemplate::New(fixture.template(&format!("t{number}")));
     let batch: Vec<SyncedTemplate> = (0..1201).map(new).collect();
@@ -457,16 +477,16 @@ async fn more_templates_than_one_statement_takes_are_all_written() {
 }
 
 #[tokio::test]
-async fn a_stopped_template_pauses_what_is_sending_it() {
+async fn stopped_template_pauses_its_sending_campaigns() {
     let fixture = DbFixture::new().await;
-    let (template, other) = (fixture.stored_template().await, fixture.stored_template().await);
+    let (template, active_template) = (fixture.stored_template().await, fixture.stored_template().await);
     let account = fixture.account;
     for (template, status, simulated) in [
         (template, "sending", false),
         (template, "sending", true),
         (template, "draft", false),
         (template, "cancelled", false),
-        (other, "sending", false),
+        (active_template, "sending", false),
     ] {
         let id = id();
         fixture
@@ -485,32 +505,32 @@ async fn a_stopped_template_pauses_what_is_sending_it() {
     }
     let paused = "SELECT count(*) FROM campaigns WHERE paused_at IS NOT NULL AND pause_reason = 'stopped'";
     assert_eq!(fixture.number(paused).await, 1);
-    let told = "SELECT count(*) FROM outbox_events WHERE payload::text LIKE '%Campaign paused: c%'";
-    assert_eq!(fixture.number(told).await, 1);
+    let notifications = "SELECT count(*) FROM outbox_events WHERE payload::text LIKE '%Campaign paused: c%'";
+    assert_eq!(fixture.number(notifications).await, 1);
 }
 
 #[tokio::test]
-async fn a_synchronisation_lets_the_campaigns_wait_that_are_sending_what_was_stopped() {
+async fn template_sync_pauses_campaigns_of_a_stopped_template() {
     let fixture = DbFixture::new().await;
-    fixture.people(2).await;
+    fixture.add_contacts(2).await;
     let (campaign, run) = fixture.started(id()).await;
     let templates = fixture.templates();
     let template_id = campaign.template_id.unwrap();
     let sent = templates.find(fixture.account, template_id).await.unwrap().unwrap();
-    let other = fixture.template("other");
-    templates.insert(&other).await.unwrap();
-    let reason = "the platform has paused the template";
+    let unused = fixture.template("other");
+    templates.insert(&unused).await.unwrap();
+    let reason = "WhatsApp has paused the template";
     let stopped = |template: &Template| SyncedTemplate::Changed {
         template: Template {
             meta_status: MetaStatus::Paused,
             updated_at: template.updated_at + Duration::SECOND,
             ..template.clone()
         },
-        stops: Some(reason),
+        pause_reason: Some(reason),
     };
-    templates.sync(fixture.account, &[stopped(&other)]).await.unwrap();
-    let waiting = "SELECT count(*) FROM campaigns WHERE paused_at IS NOT NULL";
-    assert_eq!(fixture.number(waiting).await, 0);
+    templates.sync(fixture.account, &[stopped(&unused)]).await.unwrap();
+    let paused = "SELECT count(*) FROM campaigns WHERE paused_at IS NOT NULL";
+    assert_eq!(fixture.number(paused).await, 0);
     templates.sync(fixture.account, &[stopped(&sent)]).await.unwrap();
     let stored = fixture
         .campaigns()
@@ -522,6 +542,6 @@ async fn a_synchronisation_lets_the_campaigns_wait_that_are_sending_what_was_sto
         (stored.status, stored.pause_reason.as_deref()),
         (CampaignStatus::Sending, Some(reason))
     );
-    let told = "SELECT count(*) FROM outbox_events WHERE payload ->> 'title' LIKE 'Campaign paused: %'";
-    assert_eq!(fixture.number(told).await, 1);
+    let notifications = "SELECT count(*) FROM outbox_events WHERE payload ->> 'title' LIKE 'Campaign paused: %'";
+    assert_eq!(fixture.number(notifications).await, 1);
 }

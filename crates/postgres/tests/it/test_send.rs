@@ -36,22 +36,25 @@ async fn usage(fixture: &DbFixture) -> String {
 }
 
 #[tokio::test]
-async fn facts_are_those_of_a_run_with_the_number_and_whoever_has_the_phone() {
+async fn test_send_facts_hold_campaign_number_and_contact() {
     let fixture = DbFixture::new().await;
-    let (account, other) = (fixture.account, fixture.another_account().await);
+    let (account, other_account) = (fixture.account, fixture.another_account().await);
     let campaign = fixture.stored_draft().await;
-    let look = async || {
+    let facts = async || {
         test_sends(&fixture)
             .facts(account, campaign.id, &phone())
             .await
             .unwrap()
             .unwrap()
     };
-    contact(&fixture, other, "Foreign").await;
-    let alone = look().await;
-    assert_eq!((alone.profile, alone.contact), (None, None));
-    assert_eq!(alone.run.campaign, campaign);
-    assert_eq!(alone.run.template.map(|template| template.id), campaign.template_id);
+    contact(&fixture, other_account, "Foreign").await;
+    let unconnected = facts().await;
+    assert_eq!((unconnected.profile, unconnected.contact), (None, None));
+    assert_eq!(unconnected.run.campaign, campaign);
+    assert_eq!(
+        unconnected.run.template.map(|template| template.id),
+        campaign.template_id
+    );
 
     let number = profile("111");
     PgProfiles::new(fixture.tenants.clone())
@@ -63,7 +66,7 @@ async fn facts_are_those_of_a_run_with_the_number_and_whoever_has_the_phone() {
         .sql("UPDATE contacts SET deleted_at = now() WHERE name = 'Gone'")
         .await;
     contact(&fixture, account, "Bia").await;
-    let found = look().await;
+    let found = facts().await;
     assert_eq!(found.profile.map(|stored| stored.profile.id), Some(number.profile.id));
     let bia = found.contact.unwrap();
     assert_eq!(
@@ -78,70 +81,73 @@ async fn facts_are_those_of_a_run_with_the_number_and_whoever_has_the_phone() {
     fixture
         .sql("UPDATE contacts SET opted_out_at = now() WHERE name = 'Bia'")
         .await;
-    assert!(look().await.contact.unwrap().opted_out);
+    assert!(facts().await.contact.unwrap().opted_out);
 
-    let of = async |account| {
+    let facts_in = async |account| {
         test_sends(&fixture)
             .facts(account, campaign.id, &phone())
             .await
             .unwrap()
     };
-    assert_eq!(of(other).await, None);
+    assert_eq!(facts_in(other_account).await, None);
     fixture
         .campaigns()
         .delete(&campaign, campaign.status, &[])
         .await
         .unwrap();
-    assert_eq!(of(account).await, None);
+    assert_eq!(facts_in(account).await, None);
 }
 
 #[tokio::test]
-async fn of_many_tests_at_once_no_more_leave_than_the_month_has() {
+async fn concurrent_test_sends_never_exceed_the_quota() {
     let fixture = DbFixture::new().await;
-    let take = |_| {
+    let reserve = |_| {
         let (store, account) = (test_sends(&fixture), fixture.account);
         async move { store.reserve_message(account, 5, &[event(id())]).await.unwrap() }
     };
-    let taken: Vec<_> = join_all((0..20).map(take)).await.into_iter().flatten().collect();
-    assert_eq!((taken.len(), usage(&fixture).await.as_str()), (5, "0/0/5"));
-    // Who was refused left nothing behind.
+    let reserved: Vec<_> = join_all((0..20).map(reserve)).await.into_iter().flatten().collect();
+    assert_eq!((reserved.len(), usage(&fixture).await.as_str()), (5, "0/0/5"));
+    // A refused reservation appends no event.
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 5);
     test_sends(&fixture)
-        .release_message(fixture.account, taken[0])
+        .release_message(fixture.account, reserved[0])
         .await
         .unwrap();
     assert_eq!(usage(&fixture).await, "0/0/4");
-    assert_eq!(take(0).await, Some(taken[0]));
-    assert_eq!(take(0).await, None);
-    // Another account has a month of its own, and what is not there cannot be given back.
-    let other = fixture.another_account().await;
-    test_sends(&fixture).release_message(other, taken[0]).await.unwrap();
+    assert_eq!(reserve(0).await, Some(reserved[0]));
+    assert_eq!(reserve(0).await, None);
+    // Another account has a quota of its own, and a reservation that it does not have is not released.
+    let other_account = fixture.another_account().await;
+    test_sends(&fixture)
+        .release_message(other_account, reserved[0])
+        .await
+        .unwrap();
     assert!(
         test_sends(&fixture)
-            .reserve_message(other, 1, &[])
+            .reserve_message(other_account, 1, &[])
             .await
             .unwrap()
             .is_some()
     );
     fixture.sql("UPDATE message_usage_slots SET test_sends = 0").await;
     test_sends(&fixture)
-        .release_message(fixture.account, taken[0])
+        .release_message(fixture.account, reserved[0])
         .await
         .unwrap();
     assert_eq!(fixture.number("SELECT sum(test_sends) FROM message_usage").await, 0);
 }
 
 #[tokio::test]
-async fn runs_and_tests_share_the_month() {
+async fn runs_and_test_sends_share_the_month_quota() {
     let fixture = DbFixture::new().await;
-    fixture.people(4).await;
-    let test = async |limit| {
+    fixture.add_contacts(4).await;
+    let reserve = async |limit| {
         test_sends(&fixture)
             .reserve_message(fixture.account, limit, &[])
             .await
             .unwrap()
     };
-    assert!(test(6).await.is_some());
+    assert!(reserve(6).await.is_some());
     let campaign = fixture.stored_draft().await;
     let start = |limit| RunStart {
         monthly_limit: limit,
@@ -156,17 +162,17 @@ async fn runs_and_tests_share_the_month() {
     assert_eq!(refused, StartOutcome::Refused(exceeded));
     let started = fixture.runs().start(&start(6), None, LEASE).await.unwrap();
     assert_eq!(started, StartOutcome::Started { recipients: 4 });
-    assert!(test(6).await.is_some());
-    assert_eq!(test(6).await, None);
+    assert!(reserve(6).await.is_some());
+    assert_eq!(reserve(6).await, None);
     assert_eq!(usage(&fixture).await, "0/4/2");
     // What the sends tell is what a recount of them tells, with tests or without.
     fixture.assert_recount().await;
 }
 
 #[tokio::test]
-async fn replies_count_in_the_month_that_they_left_in() {
+async fn replies_count_in_the_month_they_were_sent() {
     let fixture = DbFixture::new().await;
-    fixture.people(2).await;
+    fixture.add_contacts(2).await;
     fixture
         .sql(&format!(
             "INSERT INTO message_rollups (account_id, bucket_minutes, bucket_start, sent, delivered, read, failed,
@@ -178,14 +184,14 @@ async fn replies_count_in_the_month_that_they_left_in() {
             fixture.account
         ))
         .await;
-    let test = async |limit| {
+    let reserve = async |limit| {
         test_sends(&fixture)
             .reserve_message(fixture.account, limit, &[])
             .await
             .unwrap()
     };
-    assert_eq!(test(3).await, None);
-    assert!(test(4).await.is_some());
+    assert_eq!(reserve(3).await, None);
+    assert!(reserve(4).await.is_some());
     let campaign = fixture.stored_draft().await;
     let start = |limit| RunStart {
         monthly_limit: limit,

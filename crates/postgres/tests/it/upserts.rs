@@ -11,7 +11,7 @@ use time::Duration;
 use crate::contacts::draft;
 use crate::support::{DbFixture, NOW, id};
 
-fn told(contact: ContactDraft) -> ContactUpsert {
+fn untagged(contact: ContactDraft) -> ContactUpsert {
     ContactUpsert {
         contact,
         tag_ids: vec![],
@@ -19,7 +19,8 @@ fn told(contact: ContactDraft) -> ContactUpsert {
     }
 }
 
-fn hidden(name: &str, user: &str) -> ContactDraft {
+/// A contact with a WhatsApp user id and no phone number.
+fn without_phone(name: &str, user: &str) -> ContactDraft {
     ContactDraft {
         wa_user_id: Some(user.into()),
         ..draft(name, None)
@@ -40,12 +41,12 @@ async fn tag(fixture: &DbFixture, account: AccountId, name: &str) -> TagId {
 }
 
 async fn upsert(fixture: &DbFixture, upsert: &ContactUpsert) -> Result<(ContactId, bool), StoreError> {
-    let made = ContactId(id());
-    let new = fixture
+    let new_id = ContactId(id());
+    let outcome = fixture
         .contacts()
-        .upsert_one(fixture.account, made, upsert, NOW)
+        .upsert_one(fixture.account, new_id, upsert, NOW)
         .await?;
-    Ok((made, new == UpsertOutcome::Created))
+    Ok((new_id, outcome == UpsertOutcome::Created))
 }
 
 async fn found(fixture: &DbFixture, contact: ContactId) -> Contact {
@@ -58,20 +59,20 @@ async fn found(fixture: &DbFixture, contact: ContactId) -> Contact {
 }
 
 #[tokio::test]
-async fn a_contact_is_known_by_its_phone_or_its_user_id_and_only_added_to() {
+async fn contact_upsert_matches_phone_or_user_id_and_merges() {
     let fixture = DbFixture::new().await;
     let (vip, phone) = (tag(&fixture, fixture.account, "vip").await, "+5511961234567");
     let first = ContactUpsert {
         contact: ContactDraft {
             attributes: json!({ "city": "SP", "size": 1 }).as_object().unwrap().clone(),
             email: Some("a@loja.example".into()),
-            ..hidden("Ana", "BR.1a")
+            ..without_phone("Ana", "BR.1a")
         },
         tag_ids: vec![vip, vip],
         tags: vec!["VIP".into(), "new".into()],
     };
-    let (ana, new) = upsert(&fixture, &first).await.unwrap();
-    assert!(new);
+    let (ana, created) = upsert(&fixture, &first).await.unwrap();
+    assert!(created);
     let names = |contact: &Contact| contact.tags.iter().map(|tag| tag.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&found(&fixture, ana).await), ["new", "vip"]);
     let second = ContactDraft {
@@ -80,12 +81,12 @@ async fn a_contact_is_known_by_its_phone_or_its_user_id_and_only_added_to() {
         opted_out: Some(true),
         ..draft("Ana S.", Some(phone))
     };
-    assert!(!upsert(&fixture, &told(second)).await.unwrap().1);
+    assert!(!upsert(&fixture, &untagged(second)).await.unwrap().1);
     let third = ContactDraft {
         opted_out: Some(false),
         ..draft("Ana Souza", Some(phone))
     };
-    assert!(!upsert(&fixture, &told(third)).await.unwrap().1);
+    assert!(!upsert(&fixture, &untagged(third)).await.unwrap().1);
     let now = found(&fixture, ana).await;
     assert_eq!((now.name.as_str(), now.phone.as_deref()), ("Ana Souza", Some(phone)));
     assert_eq!(
@@ -99,15 +100,14 @@ async fn a_contact_is_known_by_its_phone_or_its_user_id_and_only_added_to() {
         fixture.number("SELECT sum(contacts)::bigint FROM contact_counts").await,
         1
     );
-    // The number decides where number and id are two people's; then the id is taken.
-    let (bia, _) = upsert(&fixture, &told(draft("Bia", Some("+5511961234568"))))
-        .await
-        .unwrap();
-    let both = ContactDraft {
+    // If phone number and user id match two contacts, the phone number wins and the user id is a duplicate.
+    let bia = untagged(draft("Bia", Some("+5511961234568")));
+    let (bia, _) = upsert(&fixture, &bia).await.unwrap();
+    let conflicting = ContactDraft {
         wa_user_id: Some("BR.1a".into()),
         ..draft("X", Some("+5511961234568"))
     };
-    let taken = upsert(&fixture, &told(both)).await;
+    let taken = upsert(&fixture, &untagged(conflicting)).await;
     assert!(
         matches!(taken, Err(StoreError::Duplicate { field: "wa_user_id" })),
         "{taken:?}"
@@ -115,25 +115,26 @@ async fn a_contact_is_known_by_its_phone_or_its_user_id_and_only_added_to() {
     assert_eq!(found(&fixture, bia).await.name, "Bia");
     // Who was deleted is new again, and another account's is nobody.
     fixture.contacts().delete(fixture.account, ana, NOW).await.unwrap();
-    assert!(upsert(&fixture, &told(hidden("Ana", "BR.1a"))).await.unwrap().1);
-    let other = fixture.another_account().await;
-    let theirs = told(draft("Y", Some("+5511961234568")));
+    let recreated = untagged(without_phone("Ana", "BR.1a"));
+    assert!(upsert(&fixture, &recreated).await.unwrap().1);
+    let other_account = fixture.another_account().await;
+    let theirs = untagged(draft("Y", Some("+5511961234568")));
     let theirs = fixture
         .contacts()
-        .upsert_one(other, ContactId(id()), &theirs, NOW)
+        .upsert_one(other_account, ContactId(id()), &theirs, NOW)
         .await;
     assert_eq!(theirs.unwrap(), UpsertOutcome::Created);
 }
 
 #[tokio::test]
-async fn a_tag_of_nobody_or_of_others_leaves_nothing() {
+async fn contact_upsert_with_an_unknown_tag_writes_nothing() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
-    for wrong in [TagId(id()), tag(&fixture, other, "theirs").await] {
+    let other_account = fixture.another_account().await;
+    for invalid_tag in [TagId(id()), tag(&fixture, other_account, "theirs").await] {
         let labelled = ContactUpsert {
-            tag_ids: vec![wrong],
+            tag_ids: vec![invalid_tag],
             tags: vec!["mine".into()],
-            ..told(draft("Ana", Some("+5511961234567")))
+            ..untagged(draft("Ana", Some("+5511961234567")))
         };
         let refused = upsert(&fixture, &labelled).await;
         assert!(
@@ -147,14 +148,14 @@ async fn a_tag_of_nobody_or_of_others_leaves_nothing() {
 
 /// Whoever comes second finds what the first one made, and nothing that either said is lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_many_tell_of_one_person_at_once_adds_up() {
+async fn concurrent_upserts_of_one_contact_are_merged() {
     let fixture = DbFixture::new().await;
     let calls = (0..16).map(|number| {
         let mut contact = draft("Ana", Some("+5511961234567"));
         contact.attributes.insert(format!("a{number}"), json!(number));
         let upsert = ContactUpsert {
             tags: vec![format!("t{}", number % 4)],
-            ..told(contact)
+            ..untagged(contact)
         };
         let (contacts, account) = (fixture.contacts(), fixture.account);
         let at = NOW + Duration::seconds(number);
@@ -165,8 +166,9 @@ async fn what_many_tell_of_one_person_at_once_adds_up() {
                 .unwrap()
         }
     });
-    let new = futures_util::future::join_all(calls).await;
-    assert_eq!(new.iter().filter(|new| **new == UpsertOutcome::Created).count(), 1);
+    let outcomes = futures_util::future::join_all(calls).await;
+    let created = outcomes.iter().filter(|outcome| **outcome == UpsertOutcome::Created);
+    assert_eq!(created.count(), 1);
     let contact: ContactId = ContactId(
         fixture
             .text("SELECT id::text FROM contacts")

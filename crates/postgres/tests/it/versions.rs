@@ -11,7 +11,10 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         if path.is_dir() {
             sources(&path, found);
-        } else if path.extension().is_some_and(|kind| kind == "rs" || kind == "sql") {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "rs" || extension == "sql")
+        {
             found.push(path);
         }
     }
@@ -20,8 +23,8 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 /// The rest of each statement that begins so, up to the end of its literal.
 fn statements<'a>(text: &'a str, begin: &str) -> Vec<&'a str> {
     let after = text.split(begin).skip(1);
-    let of_table = after.filter(|rest| rest.starts_with(char::is_whitespace));
-    of_table.filter_map(|rest| rest.split('"').next()).collect()
+    let matching = after.filter(|rest| rest.starts_with(char::is_whitespace));
+    matching.filter_map(|rest| rest.split('"').next()).collect()
 }
 
 #[tokio::test]
@@ -53,7 +56,7 @@ async fn every_change_of_a_versioned_table_raises_its_version() {
             let queries = format!("diesel::update({table}");
             assert!(
                 !text.contains(&queries),
-                "{}: {queries} is not looked at",
+                "{}: this test does not check {queries}",
                 file.display()
             );
         }

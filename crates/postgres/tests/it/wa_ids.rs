@@ -5,17 +5,19 @@ use recado_domain::conversations::{ConversationStore, InboundEvent, InboxStore};
 use recado_domain::shared::SendId;
 use recado_postgres::PgInbox;
 
-use crate::conversations::{connected, conversations, inbound_items, message, receive, replied, sender, sent};
+use crate::conversations::{
+    connected, conversations, inbound_items, message, receive, reply_to_inbound_message, sender, sent,
+};
 use crate::status_updates::in_flight;
 use crate::support::{DbFixture, id};
 
-/// The ids of living contacts, by name.
-const KNOWN: &str =
+/// The identifiers of the contacts that are not deleted, ordered by name.
+const CONTACT_IDENTIFIERS: &str =
     "SELECT string_agg(concat_ws(' ', name, phone, wa_id, wa_user_id), ', ' ORDER BY name) FROM contacts
     WHERE deleted_at IS NULL";
 
-async fn known(fixture: &DbFixture) -> String {
-    fixture.text(KNOWN).await.unwrap_or_default()
+async fn contact_identifiers(fixture: &DbFixture) -> String {
+    fixture.text(CONTACT_IDENTIFIERS).await.unwrap_or_default()
 }
 
 async fn holders(fixture: &DbFixture, wa_id: &str) -> i64 {
@@ -23,7 +25,8 @@ async fn holders(fixture: &DbFixture, wa_id: &str) -> i64 {
     fixture.number(&query).await
 }
 
-fn taught(send: SendId, wa_id: &str) -> (SendId, SendResult) {
+/// A result that reports the contact's `wa_id`.
+fn result_with_wa_id(send: SendId, wa_id: &str) -> (SendId, SendResult) {
     let result = SendResult::Sent {
         message_id: Some(format!("m{send}")),
         wa_id: Some(wa_id.into()),
@@ -31,27 +34,27 @@ fn taught(send: SendId, wa_id: &str) -> (SendId, SendResult) {
     (send, result)
 }
 
-/// Another connection has taught this contact an id, and has not committed.
-async fn teaching(fixture: &DbFixture, wa_id: &str, contact: &str) -> tokio_postgres::Client {
-    let other = fixture.db.client().await;
-    let teach = format!("BEGIN; UPDATE contacts SET wa_id = '{wa_id}' WHERE {contact}");
-    other.batch_execute(&teach).await.unwrap();
-    other
+/// Sets the `wa_id` of a contact in a transaction that stays open on the returned connection.
+async fn set_wa_id_uncommitted(fixture: &DbFixture, wa_id: &str, contact: &str) -> tokio_postgres::Client {
+    let writer = fixture.db.client().await;
+    let update = format!("BEGIN; UPDATE contacts SET wa_id = '{wa_id}' WHERE {contact}");
+    writer.batch_execute(&update).await.unwrap();
+    writer
 }
 
-async fn commit_when_awaited(fixture: &DbFixture, other: &tokio_postgres::Client) {
+async fn commit_when_awaited(fixture: &DbFixture, writer: &tokio_postgres::Client) {
     fixture.blocked(1).await;
-    other.batch_execute("COMMIT").await.unwrap();
+    writer.batch_execute("COMMIT").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sends_that_teach_one_wa_id_at_once_are_all_recorded() {
+async fn concurrent_results_with_one_wa_id_are_all_recorded() {
     let (fixture, run, sends) = in_flight().await;
     let contact = format!("id = (SELECT contact_id FROM campaign_sends WHERE id = '{}')", sends[0]);
-    let other = teaching(&fixture, "551", &contact).await;
+    let writer = set_wa_id_uncommitted(&fixture, "551", &contact).await;
     let runs = fixture.runs();
-    let results = [taught(sends[1], "551"), taught(sends[2], "552")];
-    let (recorded, ()) = tokio::join!(runs.record(run, &results), commit_when_awaited(&fixture, &other));
+    let results = [result_with_wa_id(sends[1], "551"), result_with_wa_id(sends[2], "552")];
+    let (recorded, ()) = tokio::join!(runs.record(run, &results), commit_when_awaited(&fixture, &writer));
     recorded.unwrap();
     assert_eq!((holders(&fixture, "551").await, holders(&fixture, "552").await), (1, 1));
     let sent = "SELECT count(*) FROM campaign_sends WHERE status = 'sent'";
@@ -59,9 +62,9 @@ async fn sends_that_teach_one_wa_id_at_once_are_all_recorded() {
 }
 
 #[tokio::test]
-async fn batch_that_teaches_one_wa_id_twice_keeps_the_older_contact() {
+async fn batch_with_a_duplicate_wa_id_keeps_the_older_contact() {
     let (fixture, run, sends) = in_flight().await;
-    let results: Vec<_> = sends.iter().map(|&send| taught(send, "551")).collect();
+    let results: Vec<_> = sends.iter().map(|&send| result_with_wa_id(send, "551")).collect();
     fixture.runs().record(run, &results).await.unwrap();
     assert_eq!(holders(&fixture, "551").await, 1);
     let oldest =
@@ -76,28 +79,28 @@ async fn batch_that_teaches_one_wa_id_twice_keeps_the_older_contact() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reply_that_teaches_a_wa_id_taken_meanwhile_is_recorded() {
+async fn reply_result_with_a_taken_wa_id_is_recorded() {
     let (fixture, profile) = connected().await;
-    let reply = replied(&fixture, profile).await;
+    let reply = reply_to_inbound_message(&fixture, profile).await;
     let insert = format!(
         "INSERT INTO contacts (account_id, id, name, wa_user_id) VALUES ('{}', '{}', 'Bia', 'BR.2')",
         fixture.account,
         id()
     );
     fixture.sql(&insert).await;
-    let other = teaching(&fixture, "551196", "name = 'Bia'").await;
+    let writer = set_wa_id_uncommitted(&fixture, "551196", "name = 'Bia'").await;
     let store = conversations(&fixture);
     let result = sent("w1");
     let (recorded, ()) = tokio::join!(
         store.record_reply(fixture.account, reply.id, &result),
-        commit_when_awaited(&fixture, &other)
+        commit_when_awaited(&fixture, &writer)
     );
     assert!(recorded.unwrap().is_some());
     assert_eq!(holders(&fixture, "551196").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn message_of_a_sender_whose_wa_id_is_learned_meanwhile_arrives() {
+async fn message_is_stored_while_its_wa_id_is_being_taken() {
     let (fixture, _) = connected().await;
     let insert = format!(
         "INSERT INTO contacts (account_id, id, name, wa_user_id) VALUES ('{}', '{}', 'Bia', 'BR.2')",
@@ -105,23 +108,23 @@ async fn message_of_a_sender_whose_wa_id_is_learned_meanwhile_arrives() {
         id()
     );
     fixture.sql(&insert).await;
-    // The number is none of the plan: the sender is found by its `wa_id` alone.
-    let other = teaching(&fixture, "551", "name = 'Bia'").await;
-    let told = inbound_items(vec![message("a", sender("551"), "oi", 0)]);
+    // The sender has no valid phone number, so only its `wa_id` identifies the contact.
+    let writer = set_wa_id_uncommitted(&fixture, "551", "name = 'Bia'").await;
+    let inbound = inbound_items(vec![message("a", sender("551"), "oi", 0)]);
     let inbox = PgInbox::new(fixture.tenants.clone());
     let (received, ()) = tokio::join!(
-        inbox.receive(fixture.account, "111", &told),
-        commit_when_awaited(&fixture, &other)
+        inbox.receive(fixture.account, "111", &inbound),
+        commit_when_awaited(&fixture, &writer)
     );
     received.unwrap();
     assert_eq!(holders(&fixture, "551").await, 1);
-    assert_eq!(known(&fixture).await, "Bia 551 BR.2");
+    assert_eq!(contact_identifiers(&fixture).await, "Bia 551 BR.2");
     assert_eq!(fixture.number("SELECT count(*) FROM messages").await, 1);
 }
 
 /// A number is given up and taken over by the same batch: by a new contact, and by one that is known.
 #[tokio::test]
-async fn ids_that_change_hands_within_a_batch_arrive() {
+async fn number_changes_within_one_batch_are_applied() {
     let (fixture, _) = connected().await;
     let number_changed = |from: &str, to: &str| InboundEvent::NumberChanged {
         sender: sender(from),
@@ -144,7 +147,7 @@ async fn ids_that_change_hands_within_a_batch_arrive() {
     ];
     receive(&fixture, fixture.account, batch).await;
     assert_eq!(
-        known(&fixture).await,
+        contact_identifiers(&fixture).await,
         "Ana +5511962222222 5511962222222, Bia +5511961111111 5511961111111"
     );
     let batch = vec![
@@ -154,7 +157,7 @@ async fn ids_that_change_hands_within_a_batch_arrive() {
     ];
     receive(&fixture, fixture.account, batch).await;
     assert_eq!(
-        known(&fixture).await,
+        contact_identifiers(&fixture).await,
         "Ana +5511963333333 5511963333333, Bia +5511962222222 5511962222222, Caio +5511961111111 5511961111111"
     );
     assert_eq!(fixture.number("SELECT count(*) FROM messages").await, 3);
@@ -162,9 +165,9 @@ async fn ids_that_change_hands_within_a_batch_arrive() {
 
 /// The migration that makes the id unique can be applied to a database where two contacts bear one.
 #[tokio::test]
-async fn duplicates_stay_with_the_contact_that_messages_reach() {
+async fn duplicate_wa_id_migration_keeps_the_matching_contact() {
     let fixture = DbFixture::new().await;
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     fixture.sql("DROP INDEX contacts_wa_id_unique").await;
     let insert =
         async |account: recado_domain::shared::AccountId, name: &str, phone: &str, wa_id: &str, deleted: &str| {
@@ -190,13 +193,13 @@ async fn duplicates_stay_with_the_contact_that_messages_reach() {
     ] {
         insert(fixture.account, name, phone, wa_id, deleted).await;
     }
-    insert(other, "e1", "NULL", "551", "NULL").await;
+    insert(other_account, "e1", "NULL", "551", "NULL").await;
     let migration = include_str!("../../../../migrations/2026-11-24-000067_contacts_wa_id_duplicates/up.sql");
     let index = include_str!("../../../../migrations/2026-11-24-000068_contacts_wa_id_unique/up.sql");
     for _ in 0..2 {
         fixture.sql(migration).await;
-        let bearers = "SELECT string_agg(name, ' ' ORDER BY name) FROM contacts WHERE wa_id IS NOT NULL";
-        assert_eq!(fixture.text(bearers).await.unwrap(), "a2 b2 c0 c1 d1 e1");
+        let remaining = "SELECT string_agg(name, ' ' ORDER BY name) FROM contacts WHERE wa_id IS NOT NULL";
+        assert_eq!(fixture.text(remaining).await.unwrap(), "a2 b2 c0 c1 d1 e1");
     }
     fixture.sql(index).await;
 }

@@ -10,8 +10,8 @@ use crate::contacts::upserted;
 use crate::support::{DbFixture, NOW, id};
 use crate::webhook_events::endpoint;
 
-/// What waits for endpoints: kind, how many, and what is asked of the first one.
-async fn told(fixture: &DbFixture, field: &str) -> Vec<String> {
+/// Takes the webhook batches from the outbox. Each is its kind, its number of items and `field` of its first item.
+async fn take_emitted(fixture: &DbFixture, field: &str) -> Vec<String> {
     let query = format!(
         "SELECT string_agg(concat_ws(' ', payload ->> 'type', jsonb_array_length(payload -> 'items'),
            payload -> 'items' -> 0 ->> '{field}'), ',' ORDER BY seq) FROM outbox_events WHERE kind = 'webhook'"
@@ -20,7 +20,7 @@ async fn told(fixture: &DbFixture, field: &str) -> Vec<String> {
     fixture.sql("DELETE FROM outbox_events").await;
     found
         .split(',')
-        .filter(|one| !one.is_empty())
+        .filter(|batch| !batch.is_empty())
         .map(str::to_owned)
         .collect()
 }
@@ -40,7 +40,8 @@ fn row(name: &str, phone: &str) -> ImportRow {
     }
 }
 
-async fn live(fixture: &DbFixture, account: AccountId) {
+/// Creates, updates, imports and deletes contacts.
+async fn change_contacts(fixture: &DbFixture, account: AccountId) {
     let (contacts, contact) = (fixture.contacts(), id().into());
     let ana = draft("Ana", "+5511961234567");
     contacts.insert(account, contact, &ana, &[], NOW).await.unwrap();
@@ -68,14 +69,17 @@ async fn live(fixture: &DbFixture, account: AccountId) {
 }
 
 #[tokio::test]
-async fn contacts_tell_of_their_making_changes_and_end() {
+async fn contact_changes_emit_webhook_events() {
     let fixture = DbFixture::new().await;
-    live(&fixture, fixture.another_account().await).await;
-    assert!(told(&fixture, "name").await.is_empty(), "nobody listens");
+    change_contacts(&fixture, fixture.another_account().await).await;
+    assert!(
+        take_emitted(&fixture, "name").await.is_empty(),
+        "no endpoint subscribes"
+    );
     endpoint(&fixture, fixture.account, "{*}", true).await;
-    live(&fixture, fixture.account).await;
-    let mut seen = told(&fixture, "name").await;
-    // The two kinds of one import come in any order.
+    change_contacts(&fixture, fixture.account).await;
+    let mut seen = take_emitted(&fixture, "name").await;
+    // The order of the two kinds of one import is not defined.
     seen[2..4].sort();
     let expected = [
         "contact.created 1 Ana",
@@ -88,18 +92,18 @@ async fn contacts_tell_of_their_making_changes_and_end() {
 }
 
 #[tokio::test]
-async fn each_kind_is_told_to_those_who_want_it() {
+async fn webhook_events_are_emitted_per_subscribed_kind() {
     let fixture = DbFixture::new().await;
     endpoint(&fixture, fixture.account, "{contact.updated}", true).await;
-    live(&fixture, fixture.account).await;
-    let told = told(&fixture, "opted_out_at").await;
+    change_contacts(&fixture, fixture.account).await;
+    let emitted = take_emitted(&fixture, "opted_out_at").await;
     let first = "SELECT to_rfc3339(min(opted_out_at)) FROM contacts";
     let expected = format!("contact.updated 1 {}", fixture.text(first).await.unwrap());
-    assert_eq!(told, [expected.clone(), expected]);
+    assert_eq!(emitted, [expected.clone(), expected]);
 }
 
 #[tokio::test]
-async fn a_template_tells_of_a_new_status_alone() {
+async fn template_emits_only_status_changes() {
     let fixture = DbFixture::new().await;
     endpoint(&fixture, fixture.account, "{*}", true).await;
     let before = fixture.template("t");
@@ -109,13 +113,13 @@ async fn a_template_tells_of_a_new_status_alone() {
     renamed.updated_at += Duration::SECOND;
     fixture.templates().update(&renamed, &before, &[]).await.unwrap();
     renamed.version += 1;
-    assert!(told(&fixture, "status").await.is_empty());
+    assert!(take_emitted(&fixture, "status").await.is_empty());
     let mut pending = renamed.clone();
     pending.meta_status = MetaStatus::Pending;
     pending.updated_at += Duration::SECOND;
     fixture.templates().update(&pending, &renamed, &[]).await.unwrap();
     assert_eq!(
-        told(&fixture, "previous_status").await,
+        take_emitted(&fixture, "previous_status").await,
         ["template.status_changed 1 approved"]
     );
     assert_eq!(
@@ -128,7 +132,7 @@ async fn a_template_tells_of_a_new_status_alone() {
 }
 
 #[tokio::test]
-async fn what_is_told_of_a_contact_has_the_published_form() {
+async fn contact_event_payload_has_the_published_form() {
     let fixture = DbFixture::new().await;
     endpoint(&fixture, fixture.account, "{*}", true).await;
     let mut ana = draft("Ana", "+5511961234567");
@@ -138,12 +142,12 @@ async fn what_is_told_of_a_contact_has_the_published_form() {
         .insert(fixture.account, id().into(), &ana, &[], NOW)
         .await
         .unwrap();
-    let told = fixture
+    let item = fixture
         .text("SELECT payload -> 'items' -> 0 FROM outbox_events")
         .await
         .unwrap();
-    let told: Map<String, Value> = serde_json::from_str(&told).unwrap();
-    let fields: Vec<&str> = told.keys().map(String::as_str).collect();
+    let item: Map<String, Value> = serde_json::from_str(&item).unwrap();
+    let fields: Vec<&str> = item.keys().map(String::as_str).collect();
     assert_eq!(
         fields,
         [
@@ -156,5 +160,5 @@ async fn what_is_told_of_a_contact_has_the_published_form() {
             "wa_user_id"
         ]
     );
-    assert_eq!(told["updated_at"], "2026-03-01T12:00:00.123Z");
+    assert_eq!(item["updated_at"], "2026-03-01T12:00:00.123Z");
 }

@@ -20,24 +20,24 @@ pub(crate) async fn endpoint(fixture: &DbFixture, account: AccountId, events: &s
     endpoint
 }
 
-fn told(kind: WebhookKind, numbers: &[i64]) -> Event {
+fn webhook_batch(kind: WebhookKind, numbers: &[i64]) -> Event {
     Event::webhook(kind, numbers.iter().map(|n| json!({ "n": n })).collect())
 }
 
 #[tokio::test]
-async fn an_event_is_kept_only_where_an_endpoint_wants_its_kind() {
+async fn webhook_event_is_stored_only_with_a_subscriber() {
     let fixture = DbFixture::new().await;
     let events = [
-        told(WebhookKind::MessageSent, &[1]),
-        told(WebhookKind::MessageRead, &[2]),
+        webhook_batch(WebhookKind::MessageSent, &[1]),
+        webhook_batch(WebhookKind::MessageRead, &[2]),
     ];
-    let kept = "SELECT count(*) FROM outbox_events";
+    let stored = "SELECT count(*) FROM outbox_events";
     fixture.campaigns().insert(&fixture.draft(), &events).await.unwrap();
-    assert_eq!(fixture.number(kept).await, 0, "without an endpoint");
-    let other = fixture.another_account().await;
-    endpoint(&fixture, other, "{*}", true).await;
+    assert_eq!(fixture.number(stored).await, 0, "without an endpoint");
+    let other_account = fixture.another_account().await;
+    endpoint(&fixture, other_account, "{*}", true).await;
     fixture.campaigns().insert(&fixture.draft(), &events).await.unwrap();
-    assert_eq!(fixture.number(kept).await, 0, "another account's endpoint");
+    assert_eq!(fixture.number(stored).await, 0, "another account's endpoint");
     endpoint(&fixture, fixture.account, "{message.read}", false).await;
     let empty = Event::webhook(WebhookKind::MessageRead, vec![]);
     let all = [events[0].clone(), events[1].clone(), empty];
@@ -48,33 +48,35 @@ async fn an_event_is_kept_only_where_an_endpoint_wants_its_kind() {
     assert_eq!(kinds.as_deref(), Some("message.read"));
     endpoint(&fixture, fixture.account, "{*}", false).await;
     fixture.campaigns().insert(&fixture.draft(), &events).await.unwrap();
-    assert_eq!(fixture.number(kept).await, 3);
+    assert_eq!(fixture.number(stored).await, 3);
     fixture
         .sql("UPDATE webhook_endpoints SET direction = 'inbound', url = NULL")
         .await;
     fixture.campaigns().insert(&fixture.draft(), &events).await.unwrap();
-    assert_eq!(fixture.number(kept).await, 3, "inbound endpoints are told nothing");
+    assert_eq!(fixture.number(stored).await, 3, "inbound endpoints receive no events");
 }
 
 #[tokio::test]
-async fn items_become_events_in_order_and_a_delivery_for_each_active_endpoint() {
+async fn relay_creates_ordered_events_and_deliveries() {
     let fixture = DbFixture::new().await;
-    let (account, other) = (fixture.account, fixture.another_account().await);
+    let (account, other_account) = (fixture.account, fixture.another_account().await);
     let sent = endpoint(&fixture, account, "{message.sent,message.read}", true).await;
     let all = endpoint(&fixture, account, "{*}", true).await;
     endpoint(&fixture, account, "{*}", false).await;
     endpoint(&fixture, account, "{contact.created}", true).await;
-    let others = endpoint(&fixture, other, "{*}", true).await;
+    let foreign = endpoint(&fixture, other_account, "{*}", true).await;
     fixture
-        .leave(
+        .append_events(
             account,
             &[
-                told(WebhookKind::MessageSent, &[1, 2]),
-                told(WebhookKind::MessageFailed, &[3]),
+                webhook_batch(WebhookKind::MessageSent, &[1, 2]),
+                webhook_batch(WebhookKind::MessageFailed, &[3]),
             ],
         )
         .await;
-    fixture.leave(other, &[told(WebhookKind::MessageSent, &[4])]).await;
+    fixture
+        .append_events(other_account, &[webhook_batch(WebhookKind::MessageSent, &[4])])
+        .await;
     fixture
         .sql("UPDATE outbox_events SET created_at = '2026-03-01 12:00Z'")
         .await;
@@ -85,7 +87,7 @@ async fn items_become_events_in_order_and_a_delivery_for_each_active_endpoint() 
     assert_eq!(fixture.text(feed).await.as_deref(), Some(expected));
     let sorted = "SELECT string_agg(payload ->> 'n', '' ORDER BY id) FROM webhook_events";
     assert_eq!(fixture.text(sorted).await.as_deref(), Some("1234"));
-    for (endpoint, expected) in [(sent, "12"), (all, "123"), (others, "4")] {
+    for (endpoint, expected) in [(sent, "12"), (all, "123"), (foreign, "4")] {
         let deliveries = format!(
             "SELECT string_agg(e.payload ->> 'n', '' ORDER BY e.seq) FROM webhook_deliveries d
              JOIN webhook_events e ON e.account_id = d.account_id AND e.id = d.event_id
@@ -97,25 +99,29 @@ async fn items_become_events_in_order_and_a_delivery_for_each_active_endpoint() 
 }
 
 #[tokio::test]
-async fn a_deleted_account_takes_everything_along_and_its_late_events_are_dropped() {
+async fn account_deletion_removes_its_webhook_events() {
     let fixture = DbFixture::new().await;
-    let (account, other) = (fixture.account, fixture.another_account().await);
+    let (account, other_account) = (fixture.account, fixture.another_account().await);
     endpoint(&fixture, account, "{*}", true).await;
-    endpoint(&fixture, other, "{*}", true).await;
-    for account in [account, other] {
-        fixture.leave(account, &[told(WebhookKind::MessageSent, &[1])]).await;
+    endpoint(&fixture, other_account, "{*}", true).await;
+    for account in [account, other_account] {
+        fixture
+            .append_events(account, &[webhook_batch(WebhookKind::MessageSent, &[1])])
+            .await;
     }
     fixture.relay().await;
-    for account in [account, other] {
-        fixture.leave(account, &[told(WebhookKind::MessageSent, &[2])]).await;
+    for account in [account, other_account] {
+        fixture
+            .append_events(account, &[webhook_batch(WebhookKind::MessageSent, &[2])])
+            .await;
     }
     fixture
         .sql(&format!("DELETE FROM accounts WHERE id = '{account}'"))
         .await;
     fixture.relay().await;
     for table in ["webhook_endpoints", "webhook_events", "webhook_deliveries"] {
-        let left = format!("SELECT count(*) FROM {table} WHERE account_id = '{account}'");
-        assert_eq!(fixture.number(&left).await, 0, "{table}");
+        let remaining = format!("SELECT count(*) FROM {table} WHERE account_id = '{account}'");
+        assert_eq!(fixture.number(&remaining).await, 0, "{table}");
         assert!(
             fixture.number(&format!("SELECT count(*) FROM {table}")).await > 0,
             "{table}"

@@ -49,10 +49,10 @@ fn stored(name: &str) -> StoredWebhook {
     }
 }
 
-/// So many events of a kind, each with its number.
-async fn happen(fixture: &DbFixture, account: AccountId, kind: WebhookKind, count: usize) {
+/// Emits and relays `count` events of a kind. The data of each holds its number.
+async fn emit(fixture: &DbFixture, account: AccountId, kind: WebhookKind, count: usize) {
     let items = (0..count).map(|n| json!({ "n": n })).collect();
-    fixture.leave(account, &[Event::webhook(kind, items)]).await;
+    fixture.append_events(account, &[Event::webhook(kind, items)]).await;
     fixture.relay().await;
 }
 
@@ -65,7 +65,7 @@ async fn claim(fixture: &DbFixture, endpoints: &[(WebhookId, i64)], others: i64)
     queue(fixture).claim(&request, LEASE).await.unwrap()
 }
 
-pub(crate) fn made(claimed: &ClaimedDelivery, status: Option<u16>, state: DeliveryState) -> Attempt {
+pub(crate) fn attempt(claimed: &ClaimedDelivery, status: Option<u16>, state: DeliveryState) -> Attempt {
     Attempt {
         key: claimed.key,
         claim: claimed.claim,
@@ -89,16 +89,16 @@ async fn states(fixture: &DbFixture) -> String {
     fixture.text(query).await.unwrap_or_default()
 }
 
-async fn due(fixture: &DbFixture) {
+async fn make_due(fixture: &DbFixture) {
     fixture
         .sql("UPDATE webhook_deliveries SET next_attempt_at = now()")
         .await;
 }
 
 #[tokio::test]
-async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
+async fn endpoint_update_is_guarded_by_its_version() {
     let fixture = DbFixture::new().await;
-    let (account, other) = (fixture.account, fixture.another_account().await);
+    let (account, other_account) = (fixture.account, fixture.another_account().await);
     let (store, mut first) = (store(&fixture), stored("a"));
     assert_eq!(
         store.insert(account, &first, 2, &[]).await.unwrap(),
@@ -108,7 +108,7 @@ async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
         store.find(account, first.webhook.id).await.unwrap(),
         Some(first.clone())
     );
-    assert_eq!(store.find(other, first.webhook.id).await.unwrap(), None);
+    assert_eq!(store.find(other_account, first.webhook.id).await.unwrap(), None);
     first.webhook.is_active = false;
     first.webhook.disabled_at = Some(NOW);
     first.webhook.disabled_reason = Some(DisabledReason::Gone);
@@ -123,15 +123,15 @@ async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
         store.find(account, first.webhook.id).await.unwrap(),
         Some(first.clone())
     );
-    let missing = store.update(other, &first, &[]).await.unwrap();
+    let missing = store.update(other_account, &first, &[]).await.unwrap();
     assert_eq!(missing, UpdateOutcome::Missing);
     let more = join_all(["b", "c", "d"].map(|name| {
         let store = store.clone();
         async move { store.insert(account, &stored(name), 2, &[]).await.unwrap() }
     }))
     .await;
-    let done = more.iter().filter(|done| **done == InsertOutcome::Done).count();
-    assert_eq!(done, 1, "one place was left: {more:?}");
+    let inserted = more.iter().filter(|outcome| **outcome == InsertOutcome::Done).count();
+    assert_eq!(inserted, 1, "the limit leaves one more endpoint: {more:?}");
     let page = store
         .page(account, PageQuery::new(None, Some(1), 20, 100))
         .await
@@ -142,7 +142,7 @@ async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
         .await
         .unwrap();
     assert_eq!((beyond.total, beyond.data.len()), (2, 0));
-    assert!(!store.delete(other, first.webhook.id, &[]).await.unwrap());
+    assert!(!store.delete(other_account, first.webhook.id, &[]).await.unwrap());
     assert!(store.delete(account, first.webhook.id, &[]).await.unwrap());
     assert!(!store.delete(account, first.webhook.id, &[]).await.unwrap());
 }
@@ -155,16 +155,16 @@ async fn endpoint_id_is_unique_over_all_accounts() {
     endpoint.webhook.url = None;
     let inserted = store.insert(fixture.account, &endpoint, 2, &[]).await.unwrap();
     assert_eq!(inserted, InsertOutcome::Done);
-    let other = fixture.another_account().await;
-    assert!(store.insert(other, &endpoint, 2, &[]).await.is_err());
-    assert_eq!(store.find(other, endpoint.webhook.id).await.unwrap(), None);
+    let other_account = fixture.another_account().await;
+    assert!(store.insert(other_account, &endpoint, 2, &[]).await.is_err());
+    assert_eq!(store.find(other_account, endpoint.webhook.id).await.unwrap(), None);
     let inbound = PgInbound::new(fixture.tenants.clone(), fixture.owner.clone());
     let (account, found) = inbound.endpoint(endpoint.webhook.id).await.unwrap().unwrap();
     assert_eq!((account, found.webhook.id), (fixture.account, endpoint.webhook.id));
     assert!(store.delete(fixture.account, endpoint.webhook.id, &[]).await.unwrap());
     assert_eq!(inbound.endpoint(endpoint.webhook.id).await.unwrap(), None);
     assert_eq!(
-        store.insert(other, &endpoint, 2, &[]).await.unwrap(),
+        store.insert(other_account, &endpoint, 2, &[]).await.unwrap(),
         InsertOutcome::Done
     );
 }
@@ -183,7 +183,7 @@ async fn previous_secret_signs_until_the_database_clock_ends_it() {
                 "UPDATE webhook_endpoints SET previous_secret = '\\x09', previous_secret_until = now() + interval '{until}'"
             ))
             .await;
-        happen(&fixture, fixture.account, WebhookKind::MessageSent, 1).await;
+        emit(&fixture, fixture.account, WebhookKind::MessageSent, 1).await;
         let claimed = claim(&fixture, &[], 10).await;
         assert_eq!(claimed.len(), 1);
         assert_eq!(claimed[0].secrets.previous.is_some(), signs, "{until}");
@@ -191,14 +191,14 @@ async fn previous_secret_signs_until_the_database_clock_ends_it() {
 }
 
 #[tokio::test]
-async fn each_delivery_is_claimed_once_and_each_line_gives_what_is_wanted() {
+async fn delivery_claims_are_exclusive_and_limited_per_endpoint() {
     let fixture = DbFixture::new().await;
     let account = fixture.account;
-    let one = WebhookId(endpoint(&fixture, account, "{message.sent}", true).await);
-    let two = WebhookId(endpoint(&fixture, account, "{message.sent}", true).await);
-    happen(&fixture, account, WebhookKind::MessageSent, 50).await;
-    let first = claim(&fixture, &[(one, 0)], 7).await;
-    assert_eq!((first.len(), first[0].key.endpoint_id), (7, two));
+    let full = WebhookId(endpoint(&fixture, account, "{message.sent}", true).await);
+    let free = WebhookId(endpoint(&fixture, account, "{message.sent}", true).await);
+    emit(&fixture, account, WebhookKind::MessageSent, 50).await;
+    let first = claim(&fixture, &[(full, 0)], 7).await;
+    assert_eq!((first.len(), first[0].key.endpoint_id), (7, free));
     assert_eq!(
         (first[0].claim, first[0].attempts, &first[0].data),
         (1, 0, &json!({ "n": 0 }))
@@ -216,12 +216,12 @@ async fn each_delivery_is_claimed_once_and_each_line_gives_what_is_wanted() {
         all += more;
     }
     assert_eq!(all, 100);
-    // A lease that is over, and a claim that is given back, are anybody's.
-    let back = [(first[0].key, first[0].claim), (first[1].key, 99)];
-    queue(&fixture).release(&back).await.unwrap();
+    // Any worker may claim a released delivery, and one whose lease has expired.
+    let released = [(first[0].key, first[0].claim), (first[1].key, 99)];
+    queue(&fixture).release(&released).await.unwrap();
     let again = claim(&fixture, &[], 20).await;
     assert_eq!((again.len(), again[0].claim, again[0].key), (1, 2, first[0].key));
-    due(&fixture).await;
+    make_due(&fixture).await;
     assert_eq!(claim(&fixture, &[], 500).await.len(), 100);
 }
 
@@ -229,27 +229,27 @@ async fn each_delivery_is_claimed_once_and_each_line_gives_what_is_wanted() {
 async fn only_active_endpoints_of_active_accounts_are_served() {
     let fixture = DbFixture::new().await;
     let account = fixture.account;
-    let one = endpoint(&fixture, account, "{*}", true).await;
-    happen(&fixture, account, WebhookKind::MessageSent, 1).await;
+    let endpoint_id = endpoint(&fixture, account, "{*}", true).await;
+    emit(&fixture, account, WebhookKind::MessageSent, 1).await;
     fixture.sql("UPDATE accounts SET status = 'suspended'").await;
     assert_eq!(claim(&fixture, &[], 9).await.len(), 0);
     fixture.sql("UPDATE accounts SET status = 'active'").await;
     fixture.sql("UPDATE webhook_endpoints SET is_active = false").await;
     assert_eq!(claim(&fixture, &[], 9).await.len(), 0);
     fixture.sql("UPDATE webhook_endpoints SET is_active = true").await;
-    assert_eq!(claim(&fixture, &[], 9).await[0].key.endpoint_id.0, one);
+    assert_eq!(claim(&fixture, &[], 9).await[0].key.endpoint_id.0, endpoint_id);
 }
 
 #[tokio::test]
-async fn what_became_of_attempts_is_written_once_with_a_log_each() {
+async fn attempt_results_are_written_once_with_a_log_each() {
     let fixture = DbFixture::new().await;
     endpoint(&fixture, fixture.account, "{*}", true).await;
-    happen(&fixture, fixture.account, WebhookKind::MessageSent, 3).await;
+    emit(&fixture, fixture.account, WebhookKind::MessageSent, 3).await;
     let claimed = claim(&fixture, &[], 9).await;
     let attempts = [
-        made(&claimed[0], Some(204), DeliveryState::Delivered),
-        made(&claimed[1], Some(500), DeliveryState::Waiting(Duration::hours(1))),
-        made(&claimed[2], None, DeliveryState::Failed),
+        attempt(&claimed[0], Some(204), DeliveryState::Delivered),
+        attempt(&claimed[1], Some(500), DeliveryState::Waiting(Duration::hours(1))),
+        attempt(&claimed[2], None, DeliveryState::Failed),
     ];
     for _ in 0..2 {
         finish(&fixture, &attempts).await;
@@ -281,24 +281,24 @@ async fn what_became_of_attempts_is_written_once_with_a_log_each() {
         (&json!("message.sent"), &json!({ "n": 1 }))
     );
     assert_eq!(waiting.payload["id"], json!(waiting.message_id));
-    assert_eq!(claim(&fixture, &[], 9).await.len(), 0, "an hour is not over");
-    due(&fixture).await;
+    assert_eq!(claim(&fixture, &[], 9).await.len(), 0, "the retry is not due yet");
+    make_due(&fixture).await;
     let again = claim(&fixture, &[], 9).await;
     assert_eq!((again.len(), again[0].attempts, again[0].key), (1, 1, claimed[1].key));
 }
 
 #[tokio::test]
-async fn whoever_lost_the_claim_changes_nothing_but_is_logged() {
+async fn attempt_with_a_lost_claim_is_only_logged() {
     let fixture = DbFixture::new().await;
     endpoint(&fixture, fixture.account, "{*}", true).await;
-    happen(&fixture, fixture.account, WebhookKind::MessageSent, 1).await;
-    let late = claim(&fixture, &[], 9).await;
-    due(&fixture).await;
+    emit(&fixture, fixture.account, WebhookKind::MessageSent, 1).await;
+    let lost = claim(&fixture, &[], 9).await;
+    make_due(&fixture).await;
     let second = claim(&fixture, &[], 9).await;
-    finish(&fixture, &[made(&late[0], Some(200), DeliveryState::Delivered)]).await;
-    finish(&fixture, &[made(&late[0], None, DeliveryState::Failed)]).await;
+    finish(&fixture, &[attempt(&lost[0], Some(200), DeliveryState::Delivered)]).await;
+    finish(&fixture, &[attempt(&lost[0], None, DeliveryState::Failed)]).await;
     assert_eq!(states(&fixture).await, "waiting0");
-    finish(&fixture, &[made(&second[0], Some(200), DeliveryState::Delivered)]).await;
+    finish(&fixture, &[attempt(&second[0], Some(200), DeliveryState::Delivered)]).await;
     assert_eq!(states(&fixture).await, "");
     assert_eq!(fixture.number("SELECT count(*) FROM webhook_logs").await, 3);
 }
@@ -306,33 +306,33 @@ async fn whoever_lost_the_claim_changes_nothing_but_is_logged() {
 /// What was delivered is over, also where somebody switched the endpoint off, or asked for it again, while that was
 /// being written: it is not called again under the same id.
 #[tokio::test]
-async fn what_changes_while_a_delivery_is_recorded_does_not_bring_it_back() {
+async fn concurrent_change_does_not_revive_a_delivered_event() {
     let fixture = DbFixture::new().await;
     endpoint(&fixture, fixture.account, "{*}", true).await;
-    for (others, expected) in [
+    for (change, expected) in [
         ("state = 'dropped', leased = false, failed_at = now()", "dropped0"),
         ("leased = false, next_attempt_at = now()", "waiting0"),
     ] {
         fixture.sql("DELETE FROM webhook_deliveries").await;
-        happen(&fixture, fixture.account, WebhookKind::MessageSent, 2).await;
+        emit(&fixture, fixture.account, WebhookKind::MessageSent, 2).await;
         let claimed = claim(&fixture, &[], 9).await;
-        let meanwhile = fixture.db.client().await;
-        meanwhile
-            .batch_execute(&format!("BEGIN; UPDATE webhook_deliveries SET {others}"))
+        let writer = fixture.db.client().await;
+        writer
+            .batch_execute(&format!("BEGIN; UPDATE webhook_deliveries SET {change}"))
             .await
             .unwrap();
-        let delivered = [made(&claimed[0], Some(200), DeliveryState::Delivered)];
+        let delivered = [attempt(&claimed[0], Some(200), DeliveryState::Delivered)];
         let commit = async {
             fixture.blocked(1).await;
-            meanwhile.batch_execute("COMMIT").await.unwrap();
+            writer.batch_execute("COMMIT").await.unwrap();
         };
         tokio::join!(finish(&fixture, &delivered), commit);
-        assert_eq!(states(&fixture).await, expected, "{others}");
+        assert_eq!(states(&fixture).await, expected, "{change}");
     }
     assert_eq!(
         fixture.number("SELECT count(*) FROM webhook_logs").await,
         2,
-        "one an attempt"
+        "one log per attempt"
     );
 }
 
@@ -345,26 +345,26 @@ fn failing(known: Health, since: OffsetDateTime) -> HealthUpdate {
 }
 
 #[tokio::test]
-async fn an_endpoints_failures_are_remembered_as_long_as_nothing_else_happened() {
+async fn endpoint_health_updates_are_guarded_by_known_health() {
     let fixture = DbFixture::new().await;
-    let one = WebhookId(endpoint(&fixture, fixture.account, "{*}", true).await);
-    let health_update = async |health_update: HealthUpdate| {
+    let endpoint_id = WebhookId(endpoint(&fixture, fixture.account, "{*}", true).await);
+    let apply = async |health_update: HealthUpdate| {
         queue(&fixture)
-            .finish(&[], &[(fixture.account, one, health_update)])
+            .finish(&[], &[(fixture.account, endpoint_id, health_update)])
             .await
             .unwrap()
     };
     let since = async || fixture.text("SELECT failing_since::text FROM webhook_endpoints").await;
-    health_update(failing(Health::Well, NOW)).await;
+    apply(failing(Health::Well, NOW)).await;
     let first = since().await;
     assert!(first.is_some());
-    health_update(failing(Health::Well, NOW + Duration::HOUR)).await;
-    assert_eq!(since().await, first, "somebody noted another beginning");
+    apply(failing(Health::Well, NOW + Duration::HOUR)).await;
+    assert_eq!(since().await, first, "an update with outdated health is ignored");
     let known = Health::Failing { since: NOW, last: NOW };
-    health_update(failing(known, NOW)).await;
-    health_update(HealthUpdate::Recovered).await;
+    apply(failing(known, NOW)).await;
+    apply(HealthUpdate::Recovered).await;
     assert_eq!(since().await, None);
-    let told = Event::Notification(NotificationDraft {
+    let notification = Event::Notification(NotificationDraft {
         kind: NotificationKind::Warning,
         title: "t".into(),
         message: "m".into(),
@@ -373,17 +373,17 @@ async fn an_endpoints_failures_are_remembered_as_long_as_nothing_else_happened()
     let disabled = |reason, known| HealthUpdate::Disabled {
         known,
         reason,
-        events: vec![told.clone()],
+        events: vec![notification.clone()],
     };
-    health_update(disabled(DisabledReason::Failing, known)).await;
+    apply(disabled(DisabledReason::Failing, known)).await;
     let active = "SELECT count(*) FROM webhook_endpoints WHERE is_active";
-    assert_eq!(fixture.number(active).await, 1, "it recovered meanwhile");
-    happen(&fixture, fixture.account, WebhookKind::MessageSent, 2).await;
+    assert_eq!(fixture.number(active).await, 1, "a recovered endpoint stays active");
+    emit(&fixture, fixture.account, WebhookKind::MessageSent, 2).await;
     for _ in 0..2 {
-        health_update(disabled(DisabledReason::Gone, known)).await;
+        apply(disabled(DisabledReason::Gone, known)).await;
     }
     let found = store(&fixture)
-        .find(fixture.account, one)
+        .find(fixture.account, endpoint_id)
         .await
         .unwrap()
         .unwrap()
@@ -397,25 +397,25 @@ async fn an_endpoints_failures_are_remembered_as_long_as_nothing_else_happened()
     assert_eq!(
         fixture.number("SELECT count(*) FROM outbox_events").await,
         1,
-        "told once"
+        "one notification"
     );
 }
 
 #[tokio::test]
-async fn switching_off_drops_what_waits_and_recovering_brings_it_back() {
+async fn disabling_drops_deliveries_and_recovery_restores_them() {
     let fixture = DbFixture::new().await;
     let (account, store) = (fixture.account, store(&fixture));
     let mut webhook = stored("a");
     store.insert(account, &webhook, 9, &[]).await.unwrap();
-    let one = webhook.webhook.id;
-    happen(&fixture, account, WebhookKind::MessageSent, 5).await;
+    let endpoint_id = webhook.webhook.id;
+    emit(&fixture, account, WebhookKind::MessageSent, 5).await;
     let claimed = claim(&fixture, &[], 9).await;
     finish(
         &fixture,
         &[
-            made(&claimed[0], Some(200), DeliveryState::Delivered),
-            made(&claimed[1], Some(500), DeliveryState::Failed),
-            made(&claimed[2], Some(500), DeliveryState::Waiting(Duration::HOUR)),
+            attempt(&claimed[0], Some(200), DeliveryState::Delivered),
+            attempt(&claimed[1], Some(500), DeliveryState::Failed),
+            attempt(&claimed[2], Some(500), DeliveryState::Waiting(Duration::HOUR)),
         ],
     )
     .await;
@@ -424,11 +424,11 @@ async fn switching_off_drops_what_waits_and_recovering_brings_it_back() {
     store.update(account, &webhook, &[]).await.unwrap();
     webhook.version += 1;
     assert_eq!(states(&fixture).await, "dropped0 dropped0 dropped1 failed1");
-    // An attempt that was under way ends: what arrived needs no recovery.
-    finish(&fixture, &[made(&claimed[3], Some(200), DeliveryState::Delivered)]).await;
+    // The results of attempts in flight are recorded: a delivered event needs no recovery.
+    finish(&fixture, &[attempt(&claimed[3], Some(200), DeliveryState::Delivered)]).await;
     finish(
         &fixture,
-        &[made(&claimed[4], None, DeliveryState::Waiting(Duration::HOUR))],
+        &[attempt(&claimed[4], None, DeliveryState::Waiting(Duration::HOUR))],
     )
     .await;
     assert_eq!(states(&fixture).await, "dropped0 dropped1 failed1");
@@ -437,19 +437,29 @@ async fn switching_off_drops_what_waits_and_recovering_brings_it_back() {
     let written = store.update(account, &webhook, &[]).await.unwrap();
     assert_eq!(written, UpdateOutcome::Done(()));
     let (now, long_ago) = (OffsetDateTime::now_utc(), OffsetDateTime::now_utc() - Duration::HOUR);
-    assert_eq!(store.recover(account, one, now + Duration::HOUR, 9).await.unwrap(), 0);
-    let other = fixture.another_account().await;
-    assert_eq!(store.recover(other, one, long_ago, 9).await.unwrap(), 0);
-    assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 3, "two slices");
-    assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 0);
+    assert_eq!(
+        store
+            .recover(account, endpoint_id, now + Duration::HOUR, 9)
+            .await
+            .unwrap(),
+        0
+    );
+    let other_account = fixture.another_account().await;
+    assert_eq!(store.recover(other_account, endpoint_id, long_ago, 9).await.unwrap(), 0);
+    assert_eq!(
+        store.recover(account, endpoint_id, long_ago, 2).await.unwrap(),
+        3,
+        "two batches"
+    );
+    assert_eq!(store.recover(account, endpoint_id, long_ago, 2).await.unwrap(), 0);
     assert_eq!(states(&fixture).await, "waiting0 waiting0 waiting0");
     assert_eq!(claim(&fixture, &[], 9).await.len(), 3);
 }
 
 /// The deliveries of an endpoint that fail again as soon as they are recovered.
 async fn failing_again(fixture: &DbFixture, events: usize) -> WebhookId {
-    let one = WebhookId(endpoint(fixture, fixture.account, "{message.sent}", true).await);
-    happen(fixture, fixture.account, WebhookKind::MessageSent, events).await;
+    let endpoint_id = WebhookId(endpoint(fixture, fixture.account, "{message.sent}", true).await);
+    emit(fixture, fixture.account, WebhookKind::MessageSent, events).await;
     fixture
         .sql(
             "UPDATE webhook_deliveries SET state = 'failed', failed_at = now() - interval '1 minute';
@@ -465,21 +475,21 @@ async fn failing_again(fixture: &DbFixture, events: usize) -> WebhookId {
                FOR EACH ROW WHEN (NEW.state = 'waiting') EXECUTE FUNCTION fail_again()",
         )
         .await;
-    one
+    endpoint_id
 }
 
 #[tokio::test]
-async fn a_recovery_comes_in_slices_and_meets_nothing_twice() {
+async fn recovery_is_batched_and_selects_each_delivery_once() {
     let fixture = DbFixture::new().await;
-    let one = failing_again(&fixture, 7).await;
+    let endpoint_id = failing_again(&fixture, 7).await;
     let long_ago = OffsetDateTime::now_utc() - Duration::HOUR;
     let store = store(&fixture);
-    let recovered = store.recover(fixture.account, one, long_ago, 3);
+    let recovered = store.recover(fixture.account, endpoint_id, long_ago, 3);
     let recovered = tokio::time::timeout(std::time::Duration::from_secs(10), recovered).await;
-    assert_eq!(recovered.expect("an end").unwrap(), 7);
-    let slices = "SELECT string_agg(n::text, ' ') FROM
+    assert_eq!(recovered.expect("the recovery ends").unwrap(), 7);
+    let batches = "SELECT string_agg(n::text, ' ') FROM
          (SELECT count(*) AS n FROM recovered GROUP BY slice ORDER BY slice) t";
-    assert_eq!(fixture.text(slices).await.as_deref(), Some("3 3 1"));
+    assert_eq!(fixture.text(batches).await.as_deref(), Some("3 3 1"));
     assert_eq!(
         fixture.number("SELECT count(DISTINCT event_id) FROM recovered").await,
         7
@@ -487,32 +497,37 @@ async fn a_recovery_comes_in_slices_and_meets_nothing_twice() {
 }
 
 #[tokio::test]
-async fn redelivering_and_testing_queue_one_delivery_for_one_endpoint() {
+async fn redelivery_and_ping_queue_one_delivery() {
     let fixture = DbFixture::new().await;
     let (account, store) = (fixture.account, store(&fixture));
-    let other = fixture.another_account().await;
-    let one = WebhookId(endpoint(&fixture, account, "{message.sent}", true).await);
+    let other_account = fixture.another_account().await;
+    let endpoint_id = WebhookId(endpoint(&fixture, account, "{message.sent}", true).await);
     endpoint(&fixture, account, "{*}", true).await;
-    happen(&fixture, account, WebhookKind::MessageRead, 1).await;
+    emit(&fixture, account, WebhookKind::MessageRead, 1).await;
     fixture.sql("DELETE FROM webhook_deliveries").await;
     let event = fixture.text("SELECT id FROM webhook_events").await.unwrap();
     let event = WebhookEventId(event.parse().unwrap());
-    assert!(store.redeliver(account, one, event).await.unwrap());
-    assert!(!store.redeliver(other, one, event).await.unwrap());
-    assert!(!store.redeliver(account, one, WebhookEventId(id())).await.unwrap());
+    assert!(store.redeliver(account, endpoint_id, event).await.unwrap());
+    assert!(!store.redeliver(other_account, endpoint_id, event).await.unwrap());
+    assert!(
+        !store
+            .redeliver(account, endpoint_id, WebhookEventId(id()))
+            .await
+            .unwrap()
+    );
     let claimed = claim(&fixture, &[], 9).await;
     assert_eq!((claimed.len(), claimed[0].key.event_id), (1, event));
-    // What is being attempted right now is not queued beside itself.
-    assert!(store.redeliver(account, one, event).await.unwrap());
+    // A delivery with an attempt in flight is not queued a second time.
+    assert!(store.redeliver(account, endpoint_id, event).await.unwrap());
     assert_eq!(claim(&fixture, &[], 9).await.len(), 0);
-    finish(&fixture, &[made(&claimed[0], None, DeliveryState::Failed)]).await;
-    assert!(store.redeliver(account, one, event).await.unwrap());
+    finish(&fixture, &[attempt(&claimed[0], None, DeliveryState::Failed)]).await;
+    assert!(store.redeliver(account, endpoint_id, event).await.unwrap());
     assert_eq!(claim(&fixture, &[], 9).await[0].attempts, 0);
     let log = fixture.text("SELECT id FROM webhook_logs").await.unwrap();
     let log = WebhookLogId(log.parse().unwrap());
     let logged = store.logged(account, log).await.unwrap().unwrap();
-    assert_eq!((logged.endpoint_id, logged.event_id), (one, Some(event)));
-    assert!(store.logged(other, log).await.unwrap().is_none());
+    assert_eq!((logged.endpoint_id, logged.event_id), (endpoint_id, Some(event)));
+    assert!(store.logged(other_account, log).await.unwrap().is_none());
     let ping = WebhookEvent {
         id: id().into(),
         kind: "test.ping".into(),
@@ -521,7 +536,7 @@ async fn redelivering_and_testing_queue_one_delivery_for_one_endpoint() {
         data: json!({}),
     };
     assert!(!store.ping(account, WebhookId(id()), &ping).await.unwrap());
-    assert!(store.ping(account, one, &ping).await.unwrap());
+    assert!(store.ping(account, endpoint_id, &ping).await.unwrap());
     assert_eq!(claim(&fixture, &[], 9).await[0].key.event_id, ping.id);
     let feed = FeedQuery {
         after: None,
@@ -531,7 +546,7 @@ async fn redelivering_and_testing_queue_one_delivery_for_one_endpoint() {
     assert_eq!(
         store.feed(account, &feed).await.unwrap().data.len(),
         1,
-        "a test is nobody's news"
+        "a ping is not in the feed"
     );
 }
 
@@ -571,7 +586,7 @@ async fn logged(fixture: &DbFixture) -> [uuid::Uuid; 2] {
 }
 
 #[tokio::test]
-async fn logs_are_found_by_what_they_are() {
+async fn webhook_logs_are_filtered_by_their_fields() {
     let fixture = DbFixture::new().await;
     let account = fixture.account;
     let endpoints = logged(&fixture).await;
@@ -620,21 +635,21 @@ async fn logs_are_found_by_what_they_are() {
         .await,
         "m6"
     );
-    let of_first = LogQuery {
+    let by_endpoint = LogQuery {
         endpoint_id: Some(endpoints[0].into()),
         ..all.clone()
     };
-    assert_eq!(found(of_first.clone()).await, "m6m4m2m0");
+    assert_eq!(found(by_endpoint.clone()).await, "m6m4m2m0");
     assert_eq!(
         found(LogQuery {
             event_type: Some("k0".into()),
-            ..of_first
+            ..by_endpoint
         })
         .await,
         "m6m0"
     );
-    let other = fixture.another_account().await;
-    assert!(store(&fixture).logs(other, &all).await.unwrap().is_empty());
+    let other_account = fixture.another_account().await;
+    assert!(store(&fixture).logs(other_account, &all).await.unwrap().is_empty());
     let payloads = store(&fixture).logs(account, &all).await.unwrap();
     assert_eq!(
         (&payloads[0].payload, &payloads[6].payload),
@@ -643,13 +658,13 @@ async fn logs_are_found_by_what_they_are() {
 }
 
 #[tokio::test]
-async fn a_feed_is_followed_to_its_end_and_beyond() {
+async fn webhook_feed_is_read_to_its_end_and_beyond() {
     let fixture = DbFixture::new().await;
     let (account, store) = (fixture.account, store(&fixture));
     endpoint(&fixture, account, "{*}", true).await;
-    let other = fixture.another_account().await;
-    endpoint(&fixture, other, "{*}", true).await;
-    let ask = async |after: Option<&str>, kind: Option<&str>, limit: i64| {
+    let other_account = fixture.another_account().await;
+    endpoint(&fixture, other_account, "{*}", true).await;
+    let read_feed = async |after: Option<&str>, kind: Option<&str>, limit: i64| {
         let after = after.map(|id| WebhookEventId(id.parse().unwrap()));
         let query = FeedQuery {
             after,
@@ -660,57 +675,57 @@ async fn a_feed_is_followed_to_its_end_and_beyond() {
         let seen: Vec<String> = page
             .data
             .iter()
-            .map(|body| format!("{}{}", body.kind, body.data["n"]))
+            .map(|event| format!("{}{}", event.kind, event.data["n"]))
             .collect();
         (seen.join(" "), page.next_cursor, page.has_more)
     };
-    assert_eq!(ask(None, None, 5).await, (String::new(), None, false));
-    happen(&fixture, account, WebhookKind::MessageSent, 3).await;
-    happen(&fixture, other, WebhookKind::MessageSent, 3).await;
-    happen(&fixture, account, WebhookKind::MessageRead, 2).await;
-    let (seen, first, more) = ask(None, None, 2).await;
+    assert_eq!(read_feed(None, None, 5).await, (String::new(), None, false));
+    emit(&fixture, account, WebhookKind::MessageSent, 3).await;
+    emit(&fixture, other_account, WebhookKind::MessageSent, 3).await;
+    emit(&fixture, account, WebhookKind::MessageRead, 2).await;
+    let (seen, first, more) = read_feed(None, None, 2).await;
     assert_eq!((seen.as_str(), more), ("message.sent0 message.sent1", true));
-    let (seen, end, more) = ask(first.as_deref(), None, 9).await;
+    let (seen, end, more) = read_feed(first.as_deref(), None, 9).await;
     assert_eq!(
         (seen.as_str(), more),
         ("message.sent2 message.read0 message.read1", false)
     );
     let end = end.unwrap();
     assert_eq!(
-        ask(Some(&end), None, 9).await,
+        read_feed(Some(&end), None, 9).await,
         (String::new(), Some(end.clone()), false)
     );
-    happen(&fixture, account, WebhookKind::MessageRead, 1).await;
-    let (seen, latest, more) = ask(Some(&end), None, 9).await;
+    emit(&fixture, account, WebhookKind::MessageRead, 1).await;
+    let (seen, latest, more) = read_feed(Some(&end), None, 9).await;
     assert_eq!((seen.as_str(), more), ("message.read0", false));
-    // By kind: the cursor passes what was looked through.
-    let (seen, at, more) = ask(None, Some("message.sent"), 9).await;
+    // With a kind: the cursor also passes the events that do not match.
+    let (seen, at, more) = read_feed(None, Some("message.sent"), 9).await;
     assert_eq!(
         (seen.as_str(), at == latest, more),
         ("message.sent0 message.sent1 message.sent2", true, false)
     );
-    let (seen, _, more) = ask(None, Some("message.read"), 2).await;
+    let (seen, _, more) = read_feed(None, Some("message.read"), 2).await;
     assert_eq!((seen.as_str(), more), ("message.read0 message.read1", true));
     assert_eq!(
-        ask(None, Some("order.recorded"), 9).await,
+        read_feed(None, Some("order.recorded"), 9).await,
         (String::new(), latest, false)
     );
     // A cursor outlives its event.
     fixture
         .sql(&format!("DELETE FROM webhook_events WHERE id = '{end}'"))
         .await;
-    assert_eq!(ask(Some(&end), None, 9).await.0, "message.read0");
+    assert_eq!(read_feed(Some(&end), None, 9).await.0, "message.read0");
 }
 
 #[tokio::test]
-async fn what_is_past_its_days_is_forgotten_in_portions() {
+async fn webhook_retention_is_purged_in_batches() {
     let fixture = DbFixture::new().await;
     endpoint(&fixture, fixture.account, "{*}", true).await;
-    happen(&fixture, fixture.account, WebhookKind::MessageSent, 5).await;
+    emit(&fixture, fixture.account, WebhookKind::MessageSent, 5).await;
     let claimed = claim(&fixture, &[], 9).await;
     let attempts: Vec<Attempt> = claimed
         .iter()
-        .map(|one| made(one, Some(500), DeliveryState::Failed))
+        .map(|delivery| attempt(delivery, Some(500), DeliveryState::Failed))
         .collect();
     finish(&fixture, &attempts).await;
     assert_eq!(queue(&fixture).sweep(Duration::days(30), 100).await.unwrap(), 0);
@@ -725,13 +740,14 @@ async fn what_is_past_its_days_is_forgotten_in_portions() {
         swept.push(queue(&fixture).sweep(Duration::days(30), 2).await.unwrap());
     }
     assert_eq!(swept, [4, 3, 1, 0]);
-    let left = "SELECT (SELECT count(*) FROM webhook_events) * 100 + (SELECT count(*) FROM webhook_deliveries) * 10
+    let remaining =
+        "SELECT (SELECT count(*) FROM webhook_events) * 100 + (SELECT count(*) FROM webhook_deliveries) * 10
          + (SELECT count(*) FROM webhook_logs)";
-    assert_eq!(fixture.number(left).await, 220);
+    assert_eq!(fixture.number(remaining).await, 220);
 }
 
 #[tokio::test]
-async fn a_long_line_is_in_nobodys_way() {
+async fn long_endpoint_queue_does_not_delay_others() {
     let fixture = DbFixture::new().await;
     let account = fixture.account;
     let long = WebhookId(endpoint(&fixture, account, "{message.sent}", true).await);
@@ -748,7 +764,7 @@ async fn a_long_line_is_in_nobodys_way() {
     // The shortest of some: a busy machine makes single ones longer.
     let mut shortest = std::time::Duration::MAX;
     for _ in 0..5 {
-        happen(&fixture, account, WebhookKind::MessageRead, 1).await;
+        emit(&fixture, account, WebhookKind::MessageRead, 1).await;
         let began = std::time::Instant::now();
         let claimed = claim(&fixture, &[(long, 0)], 9).await;
         shortest = began.elapsed().min(shortest);

@@ -25,10 +25,10 @@ pub(crate) fn profile(number: &str) -> StoredProfile {
 }
 
 #[tokio::test]
-async fn a_number_is_stored_changed_and_deleted() {
+async fn number_is_stored_updated_and_deleted() {
     let fixture = DbFixture::new().await;
     let profiles = PgProfiles::new(fixture.tenants.clone());
-    let (account, other) = (fixture.account, fixture.another_account().await);
+    let (account, other_account) = (fixture.account, fixture.another_account().await);
     let first = profile("111");
     let second = profile("222");
     profiles.insert(account, &first).await.unwrap();
@@ -37,9 +37,9 @@ async fn a_number_is_stored_changed_and_deleted() {
         profiles.find(account, first.profile.id).await.unwrap(),
         Some(first.clone())
     );
-    assert_eq!(profiles.find(other, first.profile.id).await.unwrap(), None);
+    assert_eq!(profiles.find(other_account, first.profile.id).await.unwrap(), None);
     assert_eq!(profiles.default_profile(account).await.unwrap(), Some(first.clone()));
-    assert_eq!(profiles.default_profile(other).await.unwrap(), None);
+    assert_eq!(profiles.default_profile(other_account).await.unwrap(), None);
 
     let page = profiles
         .list(account, &CursorQuery { cursor: None, limit: 1 })
@@ -64,20 +64,23 @@ async fn a_number_is_stored_changed_and_deleted() {
     changed.token = Sealed(vec![9]);
     let written = profiles.update(account, &changed).await.unwrap();
     assert_eq!(written, UpdateOutcome::Done(()));
-    assert_eq!(profiles.update(other, &changed).await.unwrap(), UpdateOutcome::Missing);
-    // Whoever decided on the version before must read again, or the new token would be lost.
+    assert_eq!(
+        profiles.update(other_account, &changed).await.unwrap(),
+        UpdateOutcome::Missing
+    );
+    // Optimistic locking: an update of the previous version would overwrite the new token.
     let stale = profiles.update(account, &first).await.unwrap();
     assert_eq!(stale, UpdateOutcome::Stale);
     changed.version = first.version + 1;
     assert_eq!(profiles.find(account, first.profile.id).await.unwrap(), Some(changed));
-    assert!(!profiles.delete(other, first.profile.id).await.unwrap());
+    assert!(!profiles.delete(other_account, first.profile.id).await.unwrap());
     assert!(profiles.delete(account, first.profile.id).await.unwrap());
     assert!(!profiles.delete(account, first.profile.id).await.unwrap());
     assert_eq!(profiles.find(account, ProfileId(id())).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn a_number_is_connected_once_an_account() {
+async fn number_is_connected_once_per_account() {
     let fixture = DbFixture::new().await;
     let profiles = PgProfiles::new(fixture.tenants.clone());
     profiles.insert(fixture.account, &profile("111")).await.unwrap();
@@ -112,46 +115,46 @@ async fn a_number_is_connected_once_an_account() {
 }
 
 #[tokio::test]
-async fn the_directory_knows_who_has_a_number_now() {
+async fn number_directory_returns_current_accounts() {
     let fixture = DbFixture::new().await;
     let profiles = PgProfiles::new(fixture.tenants.clone());
     let callbacks = PgCallbacks::new(fixture.owner.clone());
-    let other = fixture.another_account().await;
+    let other_account = fixture.another_account().await;
     let mine = profile("111");
     profiles.insert(fixture.account, &mine).await.unwrap();
     profiles.insert(fixture.account, &profile("222")).await.unwrap();
-    profiles.insert(other, &profile("111")).await.unwrap();
+    profiles.insert(other_account, &profile("111")).await.unwrap();
     let none: [AccountId; 0] = [];
     assert_eq!(
         callbacks.accounts_of_number("111").await.unwrap(),
-        [fixture.account, other]
+        [fixture.account, other_account]
     );
     assert_eq!(callbacks.accounts_of_number("222").await.unwrap(), [fixture.account]);
     assert_eq!(callbacks.accounts_of_number("999").await.unwrap(), none);
     assert_eq!(
         callbacks.accounts_of_business("900").await.unwrap(),
-        [fixture.account, other]
+        [fixture.account, other_account]
     );
 
     let mut moved = mine.clone();
     moved.profile.phone_number_id = "333".into();
     moved.profile.waba_id = "901".into();
     profiles.update(fixture.account, &moved).await.unwrap();
-    assert_eq!(callbacks.accounts_of_number("111").await.unwrap(), [other]);
+    assert_eq!(callbacks.accounts_of_number("111").await.unwrap(), [other_account]);
     assert_eq!(callbacks.accounts_of_number("333").await.unwrap(), [fixture.account]);
     assert_eq!(callbacks.accounts_of_business("901").await.unwrap(), [fixture.account]);
     profiles.delete(fixture.account, mine.profile.id).await.unwrap();
     assert_eq!(callbacks.accounts_of_number("333").await.unwrap(), none);
     assert_eq!(callbacks.accounts_of_business("901").await.unwrap(), none);
-    // Whoever had a number is still asked for what they sent from it.
-    let had = async |number| callbacks.accounts_that_had_number(number).await.unwrap();
-    assert_eq!(had("111").await, [fixture.account, other]);
-    assert_eq!(had("333").await, [fixture.account]);
-    assert_eq!(had("999").await, none);
+    // Former accounts of a number are included, because they sent messages from it.
+    let past_accounts = async |number| callbacks.accounts_that_had_number(number).await.unwrap();
+    assert_eq!(past_accounts("111").await, [fixture.account, other_account]);
+    assert_eq!(past_accounts("333").await, [fixture.account]);
+    assert_eq!(past_accounts("999").await, none);
 }
 
 #[tokio::test]
-async fn callbacks_are_leased_deferred_and_forgotten() {
+async fn callbacks_are_leased_deferred_and_deleted() {
     let fixture = DbFixture::new().await;
     let callbacks = PgCallbacks::new(fixture.owner.clone());
     let (first, second) = (CallbackId(id()), CallbackId(id()));
@@ -167,10 +170,10 @@ async fn callbacks_are_leased_deferred_and_forgotten() {
     assert_eq!(callbacks.claim(LEASE).await.unwrap(), None);
     callbacks.defer(first, Duration::ZERO).await.unwrap();
     assert_eq!(callbacks.claim(LEASE).await.unwrap().unwrap().attempts, 2);
-    callbacks.forget(first).await.unwrap();
+    callbacks.delete(first).await.unwrap();
     callbacks.defer(second, Duration::ZERO).await.unwrap();
     assert_eq!(callbacks.claim(LEASE).await.unwrap().unwrap().id, second);
-    callbacks.forget(second).await.unwrap();
+    callbacks.delete(second).await.unwrap();
     assert_eq!(fixture.number("SELECT count(*) FROM whatsapp_callbacks").await, 0);
 }
 
@@ -178,33 +181,37 @@ async fn callbacks_are_leased_deferred_and_forgotten() {
 async fn claims_are_counted_until_a_callback_is_applied() {
     let fixture = DbFixture::new().await;
     let callbacks = PgCallbacks::new(fixture.owner.clone());
-    let one = CallbackId(id());
-    callbacks.store(one, b"{}", Duration::ZERO).await.unwrap();
+    let callback = CallbackId(id());
+    callbacks.store(callback, b"{}", Duration::ZERO).await.unwrap();
     let mut claims = Vec::new();
     for step in 0..5 {
         claims.push(callbacks.claim(Duration::ZERO).await.unwrap().unwrap().claims);
         match step {
             // Whoever claimed it did not come back.
             0 => {}
-            // It could not be applied.
-            1 => callbacks.postpone(one, Duration::ZERO).await.unwrap(),
-            // It was, and waits for its subject.
-            _ => callbacks.defer(one, Duration::ZERO).await.unwrap(),
+            // The callback could not be applied.
+            1 => callbacks.postpone(callback, Duration::ZERO).await.unwrap(),
+            // The callback was applied and waits for a message that is not stored yet.
+            _ => callbacks.defer(callback, Duration::ZERO).await.unwrap(),
         }
     }
     assert_eq!(claims, [1, 2, 3, 0, 0]);
-    callbacks.postpone(one, LEASE).await.unwrap();
+    callbacks.postpone(callback, LEASE).await.unwrap();
     assert_eq!(callbacks.claim(LEASE).await.unwrap(), None);
-    callbacks.set_aside(one).await.unwrap();
+    callbacks.set_aside(callback).await.unwrap();
     fixture
         .sql("UPDATE whatsapp_callbacks SET due_at = due_at - interval '100 years'")
         .await;
-    assert_eq!(callbacks.claim(LEASE).await.unwrap(), None, "it is never due");
+    assert_eq!(
+        callbacks.claim(LEASE).await.unwrap(),
+        None,
+        "a callback that is set aside is never due"
+    );
     assert_eq!(fixture.number("SELECT count(*) FROM whatsapp_callbacks").await, 1);
 }
 
 #[tokio::test]
-async fn one_callback_goes_to_one_claimer() {
+async fn concurrent_claims_return_each_callback_once() {
     let fixture = DbFixture::new().await;
     let callbacks = PgCallbacks::new(fixture.owner.clone());
     for _ in 0..10 {
@@ -222,7 +229,7 @@ async fn one_callback_goes_to_one_claimer() {
 }
 
 #[tokio::test]
-async fn an_id_of_a_file_is_found_until_it_is_too_old() {
+async fn file_id_is_found_until_it_expires() {
     let fixture = DbFixture::new().await;
     let ids = PgFileIds::new(fixture.tenants.clone());
     let path = MediaPath {
@@ -233,10 +240,10 @@ async fn an_id_of_a_file_is_found_until_it_is_too_old() {
     let find = async |account, number: &'static str| ids.find(account, number, &path).await.unwrap();
     assert_eq!(find(fixture.account, "1065").await, None);
     for (file, days) in [("1", 1), ("2", 25)] {
-        let kept = ids
-            .keep(fixture.account, "1065", &path, file, Duration::days(days))
+        let stored = ids
+            .store(fixture.account, "1065", &path, file, Duration::days(days))
             .await;
-        kept.unwrap();
+        stored.unwrap();
     }
     assert_eq!(find(fixture.account, "1065").await.as_deref(), Some("2"));
     assert_eq!(find(fixture.account, "1066").await, None);

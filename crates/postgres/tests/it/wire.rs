@@ -13,16 +13,16 @@ use secrecy::ExposeSecret;
 /// A relay that a pool connects through.
 pub(crate) struct Wire {
     pub(crate) tenants: TenantPool,
-    seen: Arc<Seen>,
+    traffic: Arc<Traffic>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct Traffic {
     executed: AtomicUsize,
     /// How often the pool spoke after having been answered.
     flushes: AtomicUsize,
     messages: Mutex<Vec<String>>,
-    held: Mutex<bool>,
+    responses_held: Mutex<bool>,
     released: Condvar,
 }
 
@@ -31,120 +31,132 @@ impl Wire {
         let url = db.url().expose_secret().to_owned();
         let config: tokio_postgres::Config = url.parse().unwrap();
         let server = config.get_ports()[0];
-        let relay = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = relay.local_addr().unwrap().port();
-        let seen = Arc::new(Seen::default());
-        let noted = seen.clone();
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let traffic = Arc::new(Traffic::default());
+        let recorder = traffic.clone();
         thread::spawn(move || {
-            for client in relay.incoming() {
-                carry(
+            for client in listener.incoming() {
+                proxy_connection(
                     client.unwrap(),
                     TcpStream::connect(("127.0.0.1", server)).unwrap(),
-                    &noted,
+                    &recorder,
                 );
             }
         });
         let url = url.replace(&format!(":{server}/"), &format!(":{port}/"));
         let tenants = TenantPool::new(&PoolConfig::new(url.into(), 1)).unwrap();
-        Self { tenants, seen }
+        Self { tenants, traffic }
     }
 
-    /// How many statements with parameters passed since the last question.
-    pub(crate) fn executed(&self) -> usize {
-        self.seen.executed.swap(0, Ordering::SeqCst)
+    /// Returns the number of executed prepared statements since the last call.
+    pub(crate) fn take_executed(&self) -> usize {
+        self.traffic.executed.swap(0, Ordering::SeqCst)
     }
 
-    /// What was said since the last question: the text of what has no parameters, and by a word each what prepares, binds
-    /// and executes; and how often the pool spoke after having been answered.
-    pub(crate) fn said(&self) -> (Vec<String>, usize) {
-        let messages = std::mem::take(&mut *self.seen.messages.lock().unwrap());
-        (messages, self.seen.flushes.swap(0, Ordering::SeqCst))
+    /// Returns the messages and the number of flushes since the last call. A simple query is its text; the messages of
+    /// the extended protocol are `parse`, `bind` and `execute`.
+    pub(crate) fn take_messages(&self) -> (Vec<String>, usize) {
+        let messages = std::mem::take(&mut *self.traffic.messages.lock().unwrap());
+        (messages, self.traffic.flushes.swap(0, Ordering::SeqCst))
     }
 
-    /// Whether this was said since the last question.
-    pub(crate) fn has_said(&self, message: &str) -> bool {
-        self.seen.messages.lock().unwrap().iter().any(|said| said == message)
+    /// Whether the pool sent this message since the last [`Self::take_messages`].
+    pub(crate) fn has_message(&self, message: &str) -> bool {
+        let messages = self.traffic.messages.lock().unwrap();
+        messages.iter().any(|recorded| recorded == message)
     }
 
-    /// From now on no answer passes.
-    pub(crate) fn hold(&self) {
-        *self.seen.held.lock().unwrap() = true;
+    /// Holds all responses back until [`Self::release_responses`].
+    pub(crate) fn hold_responses(&self) {
+        *self.traffic.responses_held.lock().unwrap() = true;
     }
 
-    pub(crate) fn release(&self) {
-        *self.seen.held.lock().unwrap() = false;
-        self.seen.released.notify_all();
+    pub(crate) fn release_responses(&self) {
+        *self.traffic.responses_held.lock().unwrap() = false;
+        self.traffic.released.notify_all();
     }
 }
 
-fn carry(client: TcpStream, server: TcpStream, seen: &Arc<Seen>) {
+fn proxy_connection(client: TcpStream, server: TcpStream, traffic: &Arc<Traffic>) {
     client.set_nodelay(true).unwrap();
     server.set_nodelay(true).unwrap();
-    let (answers, back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-    let answered = Arc::new(AtomicBool::new(true));
-    let (noted, told) = (seen.clone(), answered.clone());
+    let (response_source, response_target) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+    let responded = Arc::new(AtomicBool::new(true));
+    let (response_traffic, response_flag) = (traffic.clone(), responded.clone());
     thread::spawn(move || {
-        answer(answers, &back, &noted, &told);
-        back.shutdown(Shutdown::Both).ok();
+        forward_responses(response_source, &response_target, &response_traffic, &response_flag);
+        response_target.shutdown(Shutdown::Both).ok();
     });
-    let seen = seen.clone();
+    let traffic = traffic.clone();
     thread::spawn(move || {
-        ask(client, &server, &seen, &answered);
+        forward_requests(client, &server, &traffic, &responded);
         server.shutdown(Shutdown::Both).ok();
     });
 }
 
-fn answer(mut server: TcpStream, mut client: &TcpStream, seen: &Seen, answered: &AtomicBool) -> Option<()> {
+fn forward_responses(
+    mut server: TcpStream,
+    mut client: &TcpStream,
+    traffic: &Traffic,
+    responded: &AtomicBool,
+) -> Option<()> {
     let mut buffer = vec![0; 1 << 16];
     loop {
         let read = server.read(&mut buffer).ok().filter(|read| *read > 0)?;
-        let held = seen.held.lock().unwrap();
-        drop(seen.released.wait_while(held, |held| *held).unwrap());
-        answered.store(true, Ordering::SeqCst);
+        let held = traffic.responses_held.lock().unwrap();
+        drop(traffic.released.wait_while(held, |held| *held).unwrap());
+        responded.store(true, Ordering::SeqCst);
         client.write_all(&buffer[..read]).ok()?;
     }
 }
 
-fn ask(mut client: TcpStream, mut server: &TcpStream, seen: &Seen, answered: &AtomicBool) -> Option<()> {
+fn forward_requests(
+    mut client: TcpStream,
+    mut server: &TcpStream,
+    traffic: &Traffic,
+    responded: &AtomicBool,
+) -> Option<()> {
     let mut buffer = vec![0; 1 << 16];
-    let (mut unread, mut begun) = (Vec::new(), false);
+    let (mut unread, mut startup_done) = (Vec::new(), false);
     loop {
         let read = client.read(&mut buffer).ok().filter(|read| *read > 0)?;
-        if answered.swap(false, Ordering::SeqCst) {
-            seen.flushes.fetch_add(1, Ordering::SeqCst);
+        if responded.swap(false, Ordering::SeqCst) {
+            traffic.flushes.fetch_add(1, Ordering::SeqCst);
         }
         unread.extend_from_slice(&buffer[..read]);
-        while let Some(message) = next(&mut unread, begun) {
-            begun = true;
-            note(&message, seen);
+        while let Some(message) = next_message(&mut unread, startup_done) {
+            startup_done = true;
+            record_message(&message, traffic);
         }
         server.write_all(&buffer[..read]).ok()?;
     }
 }
 
-/// Every message but the first is a letter, a length that counts itself, and a body.
-fn next(unread: &mut Vec<u8>, begun: bool) -> Option<Vec<u8>> {
-    let letter = usize::from(begun);
-    let length = u32::from_be_bytes(unread.get(letter..letter + 4)?.try_into().unwrap());
-    let whole = letter + usize::try_from(length).unwrap();
-    if unread.len() < whole {
+/// Takes the next complete message. A message has a type byte, a length that includes itself, and a body. The startup
+/// message has no type byte.
+fn next_message(unread: &mut Vec<u8>, startup_done: bool) -> Option<Vec<u8>> {
+    let type_len = usize::from(startup_done);
+    let length = u32::from_be_bytes(unread.get(type_len..type_len + 4)?.try_into().unwrap());
+    let message_len = type_len + usize::try_from(length).unwrap();
+    if unread.len() < message_len {
         return None;
     }
-    let rest = unread.split_off(whole);
+    let rest = unread.split_off(message_len);
     let message = std::mem::replace(unread, rest);
-    Some(if begun { message } else { vec![0] })
+    Some(if startup_done { message } else { vec![0] })
 }
 
-fn note(message: &[u8], seen: &Seen) {
-    let said = match message[0] {
+fn record_message(message: &[u8], traffic: &Traffic) {
+    let text = match message[0] {
         b'Q' => String::from_utf8_lossy(&message[5..message.len() - 1]).into_owned(),
         b'P' => "parse".to_owned(),
         b'B' => "bind".to_owned(),
         b'E' => {
-            seen.executed.fetch_add(1, Ordering::SeqCst);
+            traffic.executed.fetch_add(1, Ordering::SeqCst);
             "execute".to_owned()
         }
         _ => return,
     };
-    seen.messages.lock().unwrap().push(said);
+    traffic.messages.lock().unwrap().push(text);
 }

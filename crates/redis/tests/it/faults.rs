@@ -10,25 +10,25 @@ use recado_redis::testing::OwnRedis;
 use crate::support::Proxy;
 use crate::{MINUTE, key, limiter, limiter_at, redis};
 
-/// A counter with the time limit that the server uses.
-fn strict(url: &str) -> RedisRateLimiter {
+/// A limiter with the timeout of the server.
+fn limiter_with_default_timeout(url: &str) -> RedisRateLimiter {
     RedisRateLimiter::new(url).unwrap()
 }
 
 /// Hits until one is counted.
-async fn counted(limiter: &RedisRateLimiter, key: &str) -> RateLimitDecision {
+async fn hit_until_counted(limiter: &RedisRateLimiter, key: &str) -> RateLimitDecision {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         if let Ok(decision) = limiter.hit(key, MINUTE).await {
             return decision;
         }
-        assert!(Instant::now() < deadline, "no hit is counted any more");
+        assert!(Instant::now() < deadline, "no hit was counted within 20 s");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// So many hits one after the other, all of them uncounted.
-async fn uncounted(limiter: &RedisRateLimiter, key: &str, hits: usize) {
+/// Makes consecutive hits and asserts that none is counted.
+async fn assert_uncounted(limiter: &RedisRateLimiter, key: &str, hits: usize) {
     for number in 0..hits {
         let hit = limiter.hit(key, MINUTE).await;
         assert!(hit.is_err(), "{number}: {hit:?}");
@@ -36,17 +36,18 @@ async fn uncounted(limiter: &RedisRateLimiter, key: &str, hits: usize) {
 }
 
 #[tokio::test]
-async fn a_slow_redis_is_asked_once_and_then_left_alone() {
+async fn slow_redis_delays_only_one_hit() {
     let redis = OwnRedis::start();
     let proxy = Proxy::start(redis.port());
-    let limiter = strict(&proxy.url());
-    let before = counted(&limiter, "k").await;
+    let limiter = limiter_with_default_timeout(&proxy.url());
+    let before = hit_until_counted(&limiter, "k").await;
     proxy.delay(Duration::from_secs(5));
-    let asked = proxy.asked();
-    uncounted(&limiter, "k", 200).await;
-    assert!(proxy.asked() - asked <= 1, "{} hits waited", proxy.asked() - asked);
+    let calls_before = proxy.script_calls();
+    assert_uncounted(&limiter, "k", 200).await;
+    let calls = proxy.script_calls() - calls_before;
+    assert!(calls <= 1, "{calls} hits waited");
     proxy.delay(Duration::ZERO);
-    let after = counted(&limiter, "k").await;
+    let after = hit_until_counted(&limiter, "k").await;
     assert!(
         after.allowed && after.remaining < before.remaining,
         "{before:?} {after:?}"
@@ -54,39 +55,43 @@ async fn a_slow_redis_is_asked_once_and_then_left_alone() {
 }
 
 #[tokio::test]
-async fn many_at_once_wait_together_for_a_silent_redis_and_nobody_after_them() {
+async fn silent_redis_delays_only_hits_in_flight() {
     let redis = OwnRedis::start();
     let proxy = Proxy::start(redis.port());
-    let limiter = strict(&proxy.url());
-    counted(&limiter, "k").await;
+    let limiter = limiter_with_default_timeout(&proxy.url());
+    hit_until_counted(&limiter, "k").await;
     redis.signal("STOP");
-    let begun = Instant::now();
+    let started = Instant::now();
     let hits = join_all((0..200).map(|_| limiter.hit("k", MINUTE))).await;
     assert!(hits.iter().all(Result::is_err));
-    let asked = proxy.asked();
-    // Also across several attempts to get a new connection.
-    while begun.elapsed() < Duration::from_secs(3) {
-        uncounted(&limiter, "k", 10).await;
+    let calls_before = proxy.script_calls();
+    // Long enough for several attempts to reconnect.
+    while started.elapsed() < Duration::from_secs(3) {
+        assert_uncounted(&limiter, "k", 10).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(proxy.asked(), asked, "no hit asks, no probe gets so far");
+    assert_eq!(
+        proxy.script_calls(),
+        calls_before,
+        "no hit and no probe calls the script"
+    );
     redis.signal("CONT");
-    counted(&limiter, "k").await;
+    hit_until_counted(&limiter, "k").await;
     let mut allowed = 0;
     while limiter.hit("other", MINUTE).await.unwrap().allowed {
         allowed += 1;
     }
-    assert_eq!(allowed, 30, "the limit is the usual one again");
+    assert_eq!(allowed, 30, "the limit applies again");
 }
 
 #[tokio::test]
-async fn a_thread_that_is_busy_itself_does_not_lift_the_limit() {
+async fn blocked_thread_does_not_lift_the_limit() {
     let redis = OwnRedis::start();
-    let limiter = strict(&redis.url());
-    counted(&limiter, "k").await;
+    let limiter = limiter_with_default_timeout(&redis.url());
+    hit_until_counted(&limiter, "k").await;
     let mut missed = 0;
-    for round in 0..10 {
-        let key = format!("busy {round}");
+    for attempt in 0..10 {
+        let key = format!("busy {attempt}");
         let hits = (0..40).map(|_| limiter.hit(&key, MINUTE));
         // Everything that is asked here at once is in its queue when the thread is lost for longer than a hit may take.
         let blocked = async { std::thread::sleep(Duration::from_millis(120)) };
@@ -97,7 +102,7 @@ async fn a_thread_that_is_busy_itself_does_not_lift_the_limit() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_spoils_no_other() {
+async fn key_of_another_type_affects_no_other_key() {
     let (limiter, bad, good) = (limiter(), key("spoiled"), key("good"));
     let stored = format!("recado:limit:{bad}");
     for spoil in [
@@ -111,7 +116,7 @@ async fn a_key_of_another_type_spoils_no_other() {
             assert!(why.0.contains("WRONGTYPE"), "{why}");
             assert!(
                 limiter.hit(&good, MINUTE).await.unwrap().allowed,
-                "no pause, the same connection"
+                "the connection stays in use, without a pause"
             );
         }
         redis(&["DEL", &stored]).await;
@@ -121,7 +126,7 @@ async fn a_key_of_another_type_spoils_no_other() {
 }
 
 #[tokio::test]
-async fn a_full_redis_stops_nobody_and_counts_as_before_when_there_is_room() {
+async fn full_redis_does_not_pause_the_limiter() {
     let redis = OwnRedis::start();
     let limiter = limiter_at(&redis.url());
     assert_eq!(limiter.hit("k", MINUTE).await.unwrap().remaining, 29);
@@ -132,33 +137,37 @@ async fn a_full_redis_stops_nobody_and_counts_as_before_when_there_is_room() {
     let counted = hits.iter().filter(|hit| hit.is_ok()).count();
     redis.say("CONFIG SET maxmemory 0");
     let after = limiter.hit("k", MINUTE).await.unwrap();
-    assert_eq!(usize::try_from(28 - after.remaining).unwrap(), counted, "at once");
+    assert_eq!(
+        usize::try_from(28 - after.remaining).unwrap(),
+        counted,
+        "counted at once"
+    );
 }
 
 #[tokio::test]
-async fn what_redis_refuses_costs_that_hit_its_count_and_nobody_a_pause() {
+async fn refused_command_does_not_pause_the_limiter() {
     let redis = OwnRedis::start();
     let limiter = limiter_at(&redis.url());
     assert_eq!(limiter.hit("k", MINUTE).await.unwrap().remaining, 29);
     redis.say("ACL SETUSER default -zadd");
-    uncounted(&limiter, "k", 50).await;
+    assert_uncounted(&limiter, "k", 50).await;
     redis.say("ACL SETUSER default +zadd");
-    assert_eq!(limiter.hit("k", MINUTE).await.unwrap().remaining, 28, "at once");
+    assert_eq!(limiter.hit("k", MINUTE).await.unwrap().remaining, 28, "counted at once");
 }
 
 #[tokio::test]
-async fn a_redis_that_became_a_replica_is_looked_for_again() {
+async fn demoted_redis_is_reconnected() {
     let redis = OwnRedis::start();
     let limiter = limiter_at(&redis.url());
-    counted(&limiter, "k").await;
+    hit_until_counted(&limiter, "k").await;
     redis.say("REPLICAOF 127.0.0.1 9");
-    uncounted(&limiter, "k", 10).await;
+    assert_uncounted(&limiter, "k", 10).await;
     redis.say("REPLICAOF NO ONE");
-    counted(&limiter, "k").await;
+    hit_until_counted(&limiter, "k").await;
 }
 
 #[tokio::test]
-async fn a_flushed_and_a_restarted_redis_count_from_the_start() {
+async fn flushed_or_restarted_redis_counts_from_zero() {
     let mut redis = OwnRedis::start();
     let limiter = limiter_at(&redis.url());
     for remaining in [29, 28, 27] {
@@ -176,26 +185,26 @@ async fn a_flushed_and_a_restarted_redis_count_from_the_start() {
         .filter(|hit| hit.as_ref().is_ok_and(|decision| decision.allowed));
     assert_eq!(allowed.count(), 30);
     redis.kill();
-    uncounted(&limiter, "k", 20).await;
+    assert_uncounted(&limiter, "k", 20).await;
     redis.restart();
-    assert_eq!(counted(&limiter, "k").await.remaining, 29);
+    assert_eq!(hit_until_counted(&limiter, "k").await.remaining, 29);
 }
 
 #[tokio::test]
-async fn a_redis_that_restarts_under_traffic_costs_some_counts_and_no_more() {
+async fn limiter_recovers_after_repeated_redis_restarts() {
     let mut redis = OwnRedis::start();
-    let limiter = strict(&redis.url());
-    counted(&limiter, "k").await;
+    let limiter = limiter_with_default_timeout(&redis.url());
+    hit_until_counted(&limiter, "k").await;
     for _ in 0..3 {
         redis.kill();
-        uncounted(&limiter, "k", 5).await;
+        assert_uncounted(&limiter, "k", 5).await;
         redis.restart();
-        counted(&limiter, "k").await;
+        hit_until_counted(&limiter, "k").await;
     }
 }
 
 #[tokio::test]
-async fn a_hit_is_one_command() {
+async fn hit_sends_one_command() {
     let redis = OwnRedis::start();
     let limiter = limiter_at(&redis.url());
     // The first one connects and loads the script, before or after it is asked for.
@@ -204,8 +213,8 @@ async fn a_hit_is_one_command() {
     for _ in 0..40 {
         limiter.hit("k", MINUTE).await.unwrap();
     }
-    let connecting = ["client|setinfo", "hello"];
-    let mut of_clients = redis.calls();
-    of_clients.retain(|(name, _)| !connecting.contains(&name.as_str()));
-    assert_eq!(of_clients, [("evalsha".to_owned(), 40)]);
+    let handshake = ["client|setinfo", "hello"];
+    let mut calls = redis.calls();
+    calls.retain(|(name, _)| !handshake.contains(&name.as_str()));
+    assert_eq!(calls, [("evalsha".to_owned(), 40)]);
 }

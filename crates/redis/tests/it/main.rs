@@ -48,11 +48,7 @@ fn now_ms() -> i64 {
 }
 
 async fn redis(command: &[&str]) -> redis::Value {
-    say(&url(), command).await
-}
-
-async fn say(url: &str, command: &[&str]) -> redis::Value {
-    let client = redis::Client::open(url).unwrap();
+    let client = redis::Client::open(url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let (name, arguments) = command.split_first().unwrap();
     let mut command = redis::cmd(name);
@@ -70,11 +66,11 @@ async fn next_allowed(limiter: &RedisRateLimiter, key: &str, limit: Limit) -> i6
             return now_ms();
         }
     }
-    panic!("nothing passed within 10 s");
+    panic!("no hit was allowed within 10 s");
 }
 
 #[tokio::test]
-async fn of_200_hits_at_once_exactly_30_pass() {
+async fn limiter_admits_exactly_30_of_200_concurrent_hits() {
     let (servers, key) = ([Arc::new(limiter()), Arc::new(limiter())], key("parallel"));
     let hits = (0..200).map(|number: usize| {
         let (server, key) = (Arc::clone(&servers[number % 2]), key.clone());
@@ -88,7 +84,7 @@ async fn of_200_hits_at_once_exactly_30_pass() {
     assert_eq!(
         remaining,
         (0..30).collect::<Vec<_>>(),
-        "each of them took another place"
+        "every allowed hit has another remaining count"
     );
     assert!(
         decisions
@@ -99,7 +95,7 @@ async fn of_200_hits_at_once_exactly_30_pass() {
 }
 
 #[tokio::test]
-async fn the_window_slides_and_a_refused_hit_takes_no_place() {
+async fn window_slides_and_refused_hits_do_not_count() {
     let limit = Limit {
         requests: 2,
         window: time::Duration::milliseconds(300),
@@ -108,20 +104,20 @@ async fn the_window_slides_and_a_refused_hit_takes_no_place() {
     let first = limiter.hit(&key, limit).await.unwrap();
     let second = limiter.hit(&key, limit).await.unwrap();
     assert!(first.allowed && second.allowed);
-    // Hundreds of refused hits on the way; if they counted, nothing would ever pass.
-    let passed = next_allowed(&limiter, &key, limit).await;
+    // Hundreds of hits are refused meanwhile. If they counted, none would ever be allowed.
+    let third_at = next_allowed(&limiter, &key, limit).await;
     assert!(
-        passed >= first.reset_at_ms - 1,
-        "passed at {passed}, before {}",
+        third_at >= first.reset_at_ms - 1,
+        "allowed at {third_at}, before {}",
         first.reset_at_ms
     );
-    // In any window of 300 ms only two: the third hit and the second one share the next.
-    let passed_next = next_allowed(&limiter, &key, limit).await;
-    assert!(passed_next >= passed && passed_next >= second.reset_at_ms - 1);
+    // The next window holds the second and the third hit, so the fourth waits until the second leaves it.
+    let fourth_at = next_allowed(&limiter, &key, limit).await;
+    assert!(fourth_at >= third_at && fourth_at >= second.reset_at_ms - 1);
 }
 
 #[tokio::test]
-async fn remaining_and_reset_tell_when_to_come_back() {
+async fn decision_reports_remaining_hits_and_reset_time() {
     let limit = Limit {
         requests: 2,
         window: time::Duration::MINUTE,
@@ -137,23 +133,23 @@ async fn remaining_and_reset_tell_when_to_come_back() {
     let reset_at_ms = decisions[0].reset_at_ms;
     assert!(
         (before + 60_000..=after + 60_001).contains(&reset_at_ms),
-        "{reset_at_ms} is not the first hit's end"
+        "{reset_at_ms} is not one window after the first hit"
     );
-    let told = decisions.map(|decision| (decision.allowed, decision.remaining, decision.reset_at_ms));
-    let wanted = [(true, 1), (true, 0), (false, 0)].map(|(allowed, remaining)| (allowed, remaining, reset_at_ms));
-    assert_eq!(told, wanted);
-    // By the clock of Redis, whatever ours says.
-    let least = 60_000 - (after - before) - 2;
+    let actual = decisions.map(|decision| (decision.allowed, decision.remaining, decision.reset_at_ms));
+    let expected = [(true, 1), (true, 0), (false, 0)].map(|(allowed, remaining)| (allowed, remaining, reset_at_ms));
+    assert_eq!(actual, expected);
+    // The wait is measured by the clock of Redis.
+    let shortest_wait = 60_000 - (after - before) - 2;
     assert!(
         decisions
             .iter()
-            .all(|decision| (least..=60_001).contains(&decision.wait_ms)),
+            .all(|decision| (shortest_wait..=60_001).contains(&decision.wait_ms)),
         "{decisions:?}"
     );
     let lowered = limiter.hit(&key, Limit { requests: 1, ..limit }).await.unwrap();
     assert!(
         !lowered.allowed && lowered.reset_at_ms >= reset_at_ms,
-        "the second hit has to go too"
+        "the lower limit allows a hit only after the second one expires"
     );
     let none = limiter
         .hit(&format!("{key}:none"), Limit { requests: 0, ..limit })
@@ -163,7 +159,7 @@ async fn remaining_and_reset_tell_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn keys_are_apart_and_expire_by_themselves() {
+async fn keys_count_separately_and_expire() {
     let one = Limit { requests: 1, ..MINUTE };
     let (limiter, key) = (limiter(), key("expires"));
     assert!(limiter.hit(&key, one).await.unwrap().allowed);
@@ -184,7 +180,7 @@ async fn keys_are_apart_and_expire_by_themselves() {
 }
 
 #[tokio::test]
-async fn a_flushed_script_is_loaded_again() {
+async fn flushed_script_is_loaded_again() {
     let (limiter, key) = (limiter(), key("flush"));
     assert_eq!(limiter.hit(&key, MINUTE).await.unwrap().remaining, 29);
     redis(&["SCRIPT", "FLUSH"]).await;
@@ -195,8 +191,8 @@ async fn a_flushed_script_is_loaded_again() {
 }
 
 #[tokio::test]
-async fn a_dropped_connection_is_replaced() {
-    // A database of its own tells this connection from those of the tests beside this one.
+async fn dropped_connection_is_replaced() {
+    // A separate database number distinguishes this connection from those of concurrent tests.
     let url = url();
     let (scheme, server) = url.split_once("://").unwrap();
     let server = server.split('/').next().unwrap();
@@ -208,7 +204,7 @@ async fn a_dropped_connection_is_replaced() {
     redis(&["CLIENT", "KILL", "ADDR", address]).await;
     let deadline = Instant::now() + Duration::from_secs(10);
     let counted = loop {
-        assert!(Instant::now() < deadline, "no hit is counted any more");
+        assert!(Instant::now() < deadline, "no hit was counted within 10 s");
         match limiter.hit(&key, MINUTE).await {
             Ok(decision) => break decision,
             Err(_) => tokio::task::yield_now().await,
@@ -218,8 +214,8 @@ async fn a_dropped_connection_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_dead_redis_costs_little_and_then_nothing() {
-    // Refuses connections; takes them and stays silent.
+async fn hit_on_dead_redis_fails_fast() {
+    // One port refuses connections; the other accepts them and never responds.
     let refusing = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -231,9 +227,9 @@ async fn a_dead_redis_costs_little_and_then_nothing() {
         for _ in 0..10 {
             let limiter = RedisRateLimiter::new(&format!("redis://{address}")).unwrap();
             for shortest in [&mut first, &mut second] {
-                let begun = Instant::now();
+                let started = Instant::now();
                 assert!(limiter.hit("k", MINUTE).await.is_err());
-                *shortest = begun.elapsed().min(*shortest);
+                *shortest = started.elapsed().min(*shortest);
             }
         }
         assert!(first < Duration::from_millis(100), "{first:?}");
@@ -242,11 +238,11 @@ async fn a_dead_redis_costs_little_and_then_nothing() {
 }
 
 #[test]
-fn a_malformed_address_is_named_without_its_password() {
+fn malformed_url_error_hides_the_password() {
     for url in ["", "localhost:6379", "http://localhost", "redis://:s3cret@:99999/x"] {
         let error = RedisRateLimiter::new(url)
             .err()
-            .unwrap_or_else(|| panic!("{url:?} was taken"));
+            .unwrap_or_else(|| panic!("{url:?} was accepted"));
         assert!(!error.contains("s3cret"), "{error}");
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Proxy {
 #[derive(Default)]
 struct State {
     delay_ms: AtomicU64,
-    asked: AtomicUsize,
+    script_calls: AtomicUsize,
 }
 
 impl Proxy {
@@ -31,9 +31,9 @@ impl Proxy {
                 };
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 let state = Arc::clone(&shared);
-                std::thread::spawn(move || ask(from, to, &state));
+                std::thread::spawn(move || forward_requests(from, to, &state));
                 let state = Arc::clone(&shared);
-                std::thread::spawn(move || answer(server, client, &state));
+                std::thread::spawn(move || forward_responses(server, client, &state));
             }
         });
         Self { port, state }
@@ -49,22 +49,21 @@ impl Proxy {
         self.state.delay_ms.store(milliseconds, Ordering::SeqCst);
     }
 
-    /// How many calls of the script came so far.
-    pub(crate) fn asked(&self) -> usize {
-        self.state.asked.load(Ordering::SeqCst)
+    pub(crate) fn script_calls(&self) -> usize {
+        self.state.script_calls.load(Ordering::SeqCst)
     }
 }
 
-fn ask(mut from: TcpStream, mut to: TcpStream, state: &State) {
+fn forward_requests(mut from: TcpStream, mut to: TcpStream, state: &State) {
     let mut buffer = [0; 4096];
     let mut tail = Vec::new();
     while let Ok(read @ 1..) = from.read(&mut buffer) {
         tail.extend_from_slice(&buffer[..read]);
         let found = tail.windows(7).filter(|word| word == b"EVALSHA").count();
-        state.asked.fetch_add(found, Ordering::SeqCst);
-        // A word cut in two by a read is found with the next one, a whole one is not found twice.
-        let kept = if found == 0 { tail.len().min(6) } else { 0 };
-        tail.drain(..tail.len() - kept);
+        state.script_calls.fetch_add(found, Ordering::SeqCst);
+        // Finds a word that two reads split, and counts no whole word twice.
+        let overlap = if found == 0 { tail.len().min(6) } else { 0 };
+        tail.drain(..tail.len() - overlap);
         if to.write_all(&buffer[..read]).is_err() {
             break;
         }
@@ -72,7 +71,7 @@ fn ask(mut from: TcpStream, mut to: TcpStream, state: &State) {
     to.shutdown(Shutdown::Both).ok();
 }
 
-fn answer(mut from: TcpStream, mut to: TcpStream, state: &State) {
+fn forward_responses(mut from: TcpStream, mut to: TcpStream, state: &State) {
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
         let delay = Duration::from_millis(state.delay_ms.load(Ordering::SeqCst));

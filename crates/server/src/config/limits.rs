@@ -1,6 +1,6 @@
 //! What the process holds at once for callers who have proved nothing.
 
-use super::{ConfigError, Source, fault, parsed};
+use super::{ConfigError, Source, invalid, parsed};
 use crate::web::body::CALLBACK_BYTES;
 
 const MIB: usize = 1024 * 1024;
@@ -36,12 +36,12 @@ impl Limits {
 fn callback_memory(source: Source<'_>) -> Result<usize, ConfigError> {
     let name = "CALLBACK_MEMORY";
     let Some(text) = source(name) else { return Ok(64 * MIB) };
-    let fits = |bytes: &usize| (CALLBACK_BYTES..=16 * 1024 * MIB).contains(bytes);
-    let bytes = a_size(&text).filter(fits);
-    bytes.ok_or_else(|| fault(name, "must be a size like 64MiB, from 4MiB to 16GiB"))
+    let is_valid = |bytes: &usize| (CALLBACK_BYTES..=16 * 1024 * MIB).contains(bytes);
+    let bytes = parse_size(&text).filter(is_valid);
+    bytes.ok_or_else(|| invalid(name, "must be a size like 64MiB, from 4MiB to 16GiB"))
 }
 
-fn a_size(text: &str) -> Option<usize> {
+fn parse_size(text: &str) -> Option<usize> {
     let text = text.trim();
     let (digits, bytes) = UNITS
         .iter()
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_and_bounded() {
+    fn callback_memory_parses_sizes_within_bounds() {
         let read = |text: &'static str| callback_memory(&move |_| Some(text.to_owned()));
         assert_eq!(read("4MiB"), Ok(4 * MIB));
         assert_eq!(read(" 65536KiB "), Ok(64 * MIB));

@@ -17,7 +17,7 @@ fn read(changes: &[(&str, &str)]) -> Result<Config, ConfigError> {
 }
 
 #[test]
-fn three_variables_suffice() {
+fn config_with_only_required_variables_has_defaults() {
     let config = read(&[]).unwrap();
     assert_eq!(config.bind.to_string(), "127.0.0.1:8080");
     assert_eq!(
@@ -35,7 +35,7 @@ fn three_variables_suffice() {
 }
 
 #[test]
-fn debug_shows_no_secret_and_no_address_that_may_hold_one() {
+fn config_debug_shows_no_secret_and_no_url() {
     let planted = [
         ("PLATFORM_ADMIN_EMAILS", "planted@example.com"),
         ("AI_API_URL", "http://planted@ai.example/v1"),
@@ -47,7 +47,7 @@ fn debug_shows_no_secret_and_no_address_that_may_hold_one() {
 }
 
 #[test]
-fn each_missing_or_malformed_one_is_named_without_its_value() {
+fn config_error_names_the_variable_without_its_value() {
     let cases = [
         ("DATABASE_URL", ""),
         ("DATABASE_URL", "mysql://secret"),
@@ -94,7 +94,7 @@ fn each_missing_or_malformed_one_is_named_without_its_value() {
 }
 
 #[test]
-fn mail_comes_from_the_public_host() {
+fn mail_sender_defaults_to_the_host_of_public_url() {
     for (public_url, from) in [
         ("https://app.recado.example/x", "Recado <no-reply@app.recado.example>"),
         ("http://localhost:8080", "Recado <no-reply@localhost>"),
@@ -109,7 +109,7 @@ fn mail_comes_from_the_public_host() {
 }
 
 #[test]
-fn durations_and_lists() {
+fn config_parses_durations_and_lists() {
     let config = read(&[
         ("SEND_UNKNOWN_TTL", "500ms"),
         ("WEBHOOK_RETRY_SCHEDULE", "10ms, 2h"),

@@ -10,7 +10,7 @@ impl From<AdministrationError> for ApiError {
             AdministrationError::NotFound => Self::NotFound,
             AdministrationError::Invalid(errors) => errors.into(),
             AdministrationError::Conflict(conflict) => conflict.into(),
-            AdministrationError::Gateway(fault) => Self::Payment(fault),
+            AdministrationError::Gateway(error) => Self::Payment(error),
             AdministrationError::Media(error) => Self::Storage(error),
             AdministrationError::Store(error) => error.into(),
         }

@@ -6,8 +6,9 @@ use recado_domain::billing::{BillingError, Description};
 
 use super::ApiError;
 
-/// The gateway's words by our field that they are about.
-pub(super) fn blamed(texts: &[Description]) -> BTreeMap<&'static str, Vec<&str>> {
+/// Groups the payment gateway's messages by the request field that they concern. The gateway names no field, so the
+/// field is derived from the error code.
+pub(super) fn messages_by_field(texts: &[Description]) -> BTreeMap<&'static str, Vec<&str>> {
     let mut fields: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for text in texts {
         let field = match text.code.as_str() {
@@ -28,7 +29,7 @@ impl From<BillingError> for ApiError {
             BillingError::NotFound => Self::NotFound,
             BillingError::Invalid(errors) => errors.into(),
             BillingError::Refused(texts) => Self::RefusedPayment(texts),
-            BillingError::Gateway(fault) => Self::Payment(fault),
+            BillingError::Gateway(error) => Self::Payment(error),
             BillingError::Contended => Self::Conflict(error.to_string()),
             BillingError::Store(error) => error.into(),
         }

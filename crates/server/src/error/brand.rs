@@ -8,15 +8,15 @@ impl From<BrandError> for ApiError {
     fn from(error: BrandError) -> Self {
         match error {
             BrandError::Invalid(errors) => errors.into(),
-            BrandError::Extractor(fault) => Self::Extraction(fault),
+            BrandError::Extractor(error) => Self::Extraction(error),
             BrandError::Store(error) => error.into(),
         }
     }
 }
 
-/// What the caller is told of the AI service.
-pub(super) fn told(fault: &ExtractError) -> &'static str {
-    match fault {
+/// The published message for an error of the AI service. The cause is only logged.
+pub(super) fn message(error: &ExtractError) -> &'static str {
+    match error {
         ExtractError::NotConfigured => "The AI service is not configured",
         ExtractError::Failed(_) => "The AI service is unavailable",
     }

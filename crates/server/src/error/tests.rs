@@ -5,7 +5,7 @@ use actix_web::body::to_bytes;
 use super::*;
 
 #[actix_web::test]
-async fn a_fault_of_ours_tells_the_caller_nothing() {
+async fn store_error_response_hides_its_cause() {
     for (error, status) in [
         (
             StoreError::Failed("password=hunter2".into()),
@@ -27,7 +27,7 @@ async fn a_fault_of_ours_tells_the_caller_nothing() {
 }
 
 #[test]
-fn the_chain_is_kept_for_the_log() {
+fn cause_chain_contains_every_source() {
     let inner = std::io::Error::other("refused");
     let cause = Cause::from(StoreError::Unavailable(inner.into()));
     assert_eq!(cause.chain(), "the store is unavailable: refused");

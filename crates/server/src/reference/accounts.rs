@@ -2,31 +2,31 @@
 
 use serde_json::json;
 
-use super::operation::{Answer, Body, Operation, created, data};
+use super::operation::{Body, Operation, ResponseDoc, created, data};
 use super::{ErrorCode, OpenApiTag};
 use crate::routes::accounts::{NewAccount, OwnAccount, OwnAccounts, SwitchTo};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Accounts",
-    description: "The accounts of a person: those they belong to, a new one, another one.",
+    description: "List, create and switch between the accounts of a user.",
 };
 
-const COOKIE: &str = "`svc-active-account-id`, which names the account for a year.";
+const COOKIE: &str = "Sets `svc-active-account-id` to the account's id for one year.";
 
 pub(crate) fn list() -> Operation {
     Operation::new(
         "List my accounts",
-        "The accounts that the caller is a member of, and which one is active.",
+        "Returns the accounts that the caller is a member of, and which one is active.",
     )
-    .answers(data::<OwnAccounts>("The accounts.").example(json!({ "support_mode": null })))
+    .responds(data::<OwnAccounts>("The accounts.").example(json!({ "support_mode": null })))
 }
 
 pub(crate) fn create() -> Operation {
-    let description = "Creates an account with the caller as its owner, on the plan `free`, and makes it the active \
-                one. A slug that is taken gets a number.";
+    let description = "Creates an account on the plan `free` with the caller as its owner, and makes it the active \
+                account. If the slug is taken, a number is appended.";
     Operation::new("Create an account", description)
         .body(Body::json::<NewAccount>())
-        .answers(with_cookie(created::<OwnAccount>("The new account.").example(json!({
+        .responds(with_cookie(created::<OwnAccount>("The new account.").example(json!({
             "role": "owner", "account": { "logo_url": null },
         }))))
 }
@@ -34,16 +34,16 @@ pub(crate) fn create() -> Operation {
 pub(crate) fn switch() -> Operation {
     Operation::new(
         "Switch to an account",
-        "Makes another account of the caller the active one.",
+        "Makes another account of the caller the active account.",
     )
     .body(Body::json::<SwitchTo>())
-    .answers(with_cookie(data::<OwnAccount>("The account, active now.")))
+    .responds(with_cookie(data::<OwnAccount>("The account, which is now active.")))
     .refuses(
         ErrorCode::Auth,
-        "Here also: the caller is no member of the account, or it is suspended.",
+        "The caller is not a member of the account, or the account is suspended.",
     )
 }
 
-fn with_cookie(answer: Answer) -> Answer {
-    answer.header("Set-Cookie", COOKIE, json!({ "type": "string" }))
+fn with_cookie(response: ResponseDoc) -> ResponseDoc {
+    response.header("Set-Cookie", COOKIE, json!({ "type": "string" }))
 }

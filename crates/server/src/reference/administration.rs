@@ -8,7 +8,7 @@ use recado_domain::shared::Page;
 use serde_json::json;
 
 use super::operation::{
-    Body, Operation, Parameter, created, data, id_of, no_content, page_of, string_enum, text, whole,
+    Body, Operation, Parameter, created, data, no_content, numbered_page, path_id, positive_integer, string_enum, text,
 };
 use super::{ErrorCode, OpenApiTag};
 use crate::routes::administration::{
@@ -17,130 +17,140 @@ use crate::routes::administration::{
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Platform",
-    description: "What administrators of the platform do: over all accounts, with one, and inside one.",
+    description: "Operations of platform administrators: account management, support mode and revenue reports.",
 };
 
 const ID: &str = "The account's id.";
 
-const SLUG: &str = "The slug is taken, or the plan is none of the catalogue.";
+const SLUG: &str = "The slug is taken, or the plan does not exist.";
 
 fn days() -> Parameter {
-    whole("days", "How many days: today, and those before it.", (30, 365))
+    positive_integer("days", "Length of the report in days, ending today.", (30, 365))
 }
 
 pub(crate) fn list() -> Operation {
-    let search = "Only accounts whose name or owner's e-mail address holds this text, without regard to case.";
-    Operation::new("List accounts", "All accounts, newest first, by numbered pages.")
-        .takes_all(page_of((20, 100)))
-        .takes(text("search", search).example("loja"))
-        .takes(text("plan", "Only accounts on this plan, by its id.").example("growth"))
-        .takes(string_enum::<AccountStatus>("status", "Only accounts in this status.").example("active"))
-        .answers(data::<Page<AccountRow>>("A page of accounts."))
+    let search = "Only accounts whose name or owner's e-mail address contains this text (case-insensitive).";
+    Operation::new(
+        "List accounts",
+        "Returns all accounts with numbered pages, newest first.",
+    )
+    .takes_all(numbered_page((20, 100)))
+    .takes(text("search", search).example("loja"))
+    .takes(text("plan", "Only accounts on this plan, by its id.").example("growth"))
+    .takes(string_enum::<AccountStatus>("status", "Only accounts in this status.").example("active"))
+    .responds(data::<Page<AccountRow>>("A page of accounts."))
 }
 
 pub(crate) fn create() -> Operation {
-    let description = "Makes an account that nobody is in. Whoever `owner_email` names is invited as its owner.";
-    Operation::new("Create an account for somebody", description)
+    let description =
+        "Creates an account without members. If `owner_email` is given, that address is invited as owner.";
+    Operation::new("Create an account as administrator", description)
         .body(Body::json::<NewAccount>())
-        .answers(created::<AdministeredAccount<'static>>(
-            "The account, and its owner's invite where one was asked for.",
+        .responds(created::<AdministeredAccount<'static>>(
+            "The account, and the owner's invite if `owner_email` was given.",
         ))
         .refuses(ErrorCode::Invalid, SLUG)
 }
 
 pub(crate) fn get() -> Operation {
-    Operation::new("Get any account", "One account with its people and a few numbers.")
-        .takes(id_of(ID))
-        .answers(data::<AccountDetail>("The account."))
+    Operation::new("Get any account", "Returns one account with its members and totals.")
+        .takes(path_id(ID))
+        .responds(data::<AccountDetail>("The account."))
 }
 
 pub(crate) fn update() -> Operation {
     let description =
-        "Changes an account: absent fields are kept; null clears `logo_url`. Its subscription is left alone.";
-    Operation::new("Change any account", description)
-        .takes(id_of(ID))
+        "Updates an account: absent fields are kept; null clears `logo_url`. The subscription is not changed.";
+    Operation::new("Update any account", description)
+        .takes(path_id(ID))
         .body(Body::change::<ChangedAccount>().example(json!({ "name": "Loja Centro", "logo_url": null })))
-        .answers(
-            data::<AdministeredAccount<'static>>("The account as it is now.")
+        .responds(
+            data::<AdministeredAccount<'static>>("The updated account.")
                 .example(json!({ "name": "Loja Centro", "logo_url": null })),
         )
         .refuses(ErrorCode::Invalid, SLUG)
-        .refuses(ErrorCode::Conflict, "It is being changed by another request.")
+        .refuses(
+            ErrorCode::Conflict,
+            "Another request is changing the account. Try again.",
+        )
 }
 
 pub(crate) fn delete() -> Operation {
-    let description = "Deletes an account for good: every row, its files, and its subscription at the payment gateway.";
+    let description =
+        "Permanently deletes an account: all its data, its files, and its subscription at the payment gateway.";
     Operation::new("Delete any account", description)
-        .takes(id_of(ID))
-        .answers(no_content(
-            "The account is deleted; what is left of it is being removed.",
+        .takes(path_id(ID))
+        .responds(no_content(
+            "The account is deleted. Its remaining data is removed in the background.",
         ))
         .refuses(ErrorCode::Storage, "")
 }
 
 pub(crate) fn act() -> Operation {
-    let description = "Suspends an account (it can do and send nothing; its runs pause), reactivates it, or changes \
-                its plan and that of its subscription.";
-    Operation::new("Act on an account", description)
-        .takes(id_of(ID))
+    let description = "Suspends an account (all requests are refused and its campaign runs pause), reactivates it, or \
+                changes its plan and its subscription's plan.";
+    Operation::new("Suspend, reactivate or change the plan of an account", description)
+        .takes(path_id(ID))
         .body(Body::json::<Action>().example(json!({ "action": "change_plan", "plan": "growth" })))
-        .answers(data::<ActionResult>("What was done."))
+        .responds(data::<ActionResult>("The action that was taken."))
         .refuses(
             ErrorCode::Invalid,
-            "The action is unknown, or `plan` is missing or none of the catalogue.",
+            "`action` is unknown, or `plan` is missing or does not exist.",
         )
         .refuses(
             ErrorCode::Conflict,
-            "Its subscription is being changed by another request.",
+            "Another request is changing the subscription. Try again.",
         )
 }
 
 pub(crate) fn start_support() -> Operation {
-    let description = "Enters an account for four hours, with the role `admin`; who enters and why stands in its audit \
-                log. Sets the cookies of support mode and of the active account.";
-    Operation::new("Enter an account", description)
-        .takes(id_of(ID))
+    let description = "Starts support mode: gives the administrator the role `admin` in an account for four hours. The \
+                administrator and the reason are recorded in the account's audit log. Sets the cookies of support mode \
+                and of the active account.";
+    Operation::new("Start support mode", description)
+        .takes(path_id(ID))
         .body(Body::json::<SupportReason>().optional())
-        .answers(data::<SupportEntry>("The account that was entered."))
+        .responds(data::<SupportEntry>("The account, which is now active."))
 }
 
 pub(crate) fn stop_support() -> Operation {
-    let description = "Leaves the account that was entered, and returns to the one before. Sets both cookies.";
-    Operation::new("Leave an account", description)
-        .answers(data::<SupportExit>("The account that is returned to."))
+    let description = "Ends support mode and makes the previous account active again. Clears the cookie of support \
+                mode and sets the cookie of the active account.";
+    Operation::new("Stop support mode", description)
+        .responds(data::<SupportExit>("The account that is active again."))
         .refuses(
             ErrorCode::Internal,
-            "Also where there is no support mode to leave: its cookie is missing.",
+            "The caller is not in support mode: the cookie is missing.",
         )
 }
 
 pub(crate) fn stats() -> Operation {
-    Operation::new("Get the platform's figures", "The platform at a glance.")
-        .answers(data::<AdministrationStats>("The figures."))
+    Operation::new("Get platform totals", "Returns totals over all accounts.")
+        .responds(data::<AdministrationStats>("The totals."))
 }
 
 pub(crate) fn revenue() -> Operation {
     Operation::new(
-        "Get the platform's revenue",
-        "What subscriptions bring, as they are now.",
+        "Get subscription revenue",
+        "Returns the revenue of the current subscriptions of all accounts.",
     )
-    .answers(data::<PlatformRevenueOverview>("The figures."))
+    .responds(data::<PlatformRevenueOverview>("The revenue."))
 }
 
 pub(crate) fn daily_revenue() -> Operation {
     Operation::new(
-        "Report the platform's revenue",
-        "What was paid, day by day, the oldest first.",
+        "Report daily subscription revenue",
+        "Returns the payments received on each day, oldest day first.",
     )
     .takes(days())
-    .answers(data::<Vec<PlatformRevenueDay>>("The days."))
+    .responds(data::<Vec<PlatformRevenueDay>>("The days."))
 }
 
 pub(crate) fn churn() -> Operation {
     Operation::new(
-        "Report churn",
-        "Which subscriptions ended, day by day, the oldest first.",
+        "Report daily churn",
+        "Returns the subscriptions that ended on each day, oldest day first.",
     )
     .takes(days())
-    .answers(data::<Vec<ChurnDay>>("The days."))
+    .responds(data::<Vec<ChurnDay>>("The days."))
 }

@@ -3,25 +3,26 @@
 use serde_json::json;
 
 use super::OpenApiTag;
-use super::operation::{Operation, data, page_of, text};
+use super::operation::{Operation, data, numbered_page, text};
 use crate::routes::audit::Logs;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Audit log",
-    description: "Who did what in the account, and when.",
+    description: "Records who changed what in the account, and when.",
 };
 
 pub(crate) fn list() -> Operation {
-    let description = "Entries by numbered pages, newest first. Whatever was answered before this request is in them.";
+    let description = "Returns audit entries with numbered pages, newest first. The list includes every change whose \
+                response was sent before this request.";
     Operation::new("List audit entries", description)
-        .takes(text("entityType", "Only entries about this kind of thing.").example("campaign"))
+        .takes(text("entityType", "Only entries about this type of resource.").example("campaign"))
         .takes(
             text(
                 "action",
-                "Only entries of this action: `create`, `update`, `delete` and others.",
+                "Only entries with this action: `create`, `update`, `delete` or another.",
             )
             .example("update"),
         )
-        .takes_all(page_of((50, 100)))
-        .answers(data::<Logs>("A page of entries.").example(json!({ "total": 1, "page": 1 })))
+        .takes_all(numbered_page((50, 100)))
+        .responds(data::<Logs>("A page of entries.").example(json!({ "total": 1, "page": 1 })))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::operation::{Body, Operation, created, data, page_of, text, whole_body};
+use super::operation::{Body, Operation, created, data, numbered_page, text, whole_body};
 use super::{ErrorCode, OpenApiTag};
 use crate::routes::billing::{
     CancelledResponse, HistoryResponse, PaymentResponse, PlanChangeBody, PlanChangeResponse, PlanResponse, Receipt,
@@ -11,37 +11,37 @@ use crate::routes::billing::{
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Billing",
-    description: "Plans, the account's subscription, and its payments by Pix, boleto or credit card.",
+    description: "Plans, the account's subscription, and payments by Pix, boleto or credit card.",
 };
 
-const REFUSED: &str = "Or the payment gateway refused the input, for instance a card: `details.errors` has its own words, \
-                       `details.fields` the field that they are about.";
+const REFUSED: &str = "The payment gateway rejected the input, for example the card. `details.errors` contains the \
+                       gateway's messages, `details.fields` groups them by field.";
 
-const NONE: &str = "The account has no subscription, or one that has ended.";
+const NONE: &str = "The account has no live subscription.";
 
-const MEANWHILE: &str = "The subscription is being changed at the same time.";
+const MEANWHILE: &str = "Another request is changing the subscription. Try again.";
 
 pub(crate) fn plans() -> Operation {
-    Operation::new("List plans", "The catalogue of plans, the smallest first.")
-        .answers(data::<Vec<PlanResponse>>("The plans."))
+    Operation::new("List plans", "Returns all plans, smallest first.")
+        .responds(data::<Vec<PlanResponse>>("The plans."))
         .never(ErrorCode::Unavailable)
 }
 
 pub(crate) fn subscribe() -> Operation {
-    let description = "Subscribes the account to a paid plan, and tells how to pay: a Pix QR code, a boleto, or a card \
-                that is charged. An account has one subscription at most that has not ended.";
+    let description = "Subscribes the account to a paid plan and returns the payment data: a Pix QR code, a boleto, or \
+                the result of charging the card. An account has at most one live subscription.";
     let body = json!({
         "plan": "starter", "billing_type": "PIX", "cycle": "MONTHLY", "cpf_cnpj": "529.982.247-25",
         "billing_email": "financeiro@example.com",
     });
-    let answer = json!({
+    let response = json!({
         "status": "PENDING", "payment_data": { "type": "pix" },
         "subscription": pending(),
     });
     Operation::new("Subscribe to a plan", description)
         .body(Body::json::<SubscribeBody>().example(body))
-        .answers(created::<SubscribedResponse<'_>>("The subscription, and how to pay.").example(answer))
-        .refuses(ErrorCode::Invalid, "The account has a subscription that has not ended.")
+        .responds(created::<SubscribedResponse<'_>>("The subscription and its payment data.").example(response))
+        .refuses(ErrorCode::Invalid, "The account already has a live subscription.")
         .refuses(ErrorCode::Invalid, REFUSED)
         .refuses(ErrorCode::Conflict, MEANWHILE)
         .refuses(ErrorCode::Payment, "")
@@ -61,29 +61,29 @@ fn active() -> Value {
 }
 
 pub(crate) fn subscription() -> Operation {
-    let description = "What the account has and uses. Without a subscription, `subscription` is null and the plan is \
-                the account's own.";
-    Operation::new("Get the subscription", description).answers(
+    let description = "Returns the account's subscription, plan and usage. Without a subscription, `subscription` is \
+                null and `plan` is the account's own plan.";
+    Operation::new("Get the subscription", description).responds(
         data::<SubscriptionOverviewResponse<'_>>("Subscription, plan and usage.")
             .example(json!({ "subscription": active() })),
     )
 }
 
 pub(crate) fn change() -> Operation {
-    let description = "Changes the plan, the cycle, or both. A smaller plan has to hold what the account has, but for \
-                the messages of the month.";
-    let answer = json!({
+    let description = "Changes the plan, the billing cycle, or both. The account's current usage must fit into the new \
+                plan; messages of the current month are not checked.";
+    let response = json!({
         "previous_plan": "starter", "new_plan": "growth",
         "subscription": { "plan": "growth", "value": 29_700, "value_formatted": "R$\u{a0}297,00",
             "status": "active", "billing_type": "PIX", "cycle": "MONTHLY", "cancelled_at": null },
     });
     Operation::new("Change the subscription", description)
         .body(Body::change::<PlanChangeBody>().example(json!({ "plan": "growth" })))
-        .answers(data::<PlanChangeResponse<'_>>("The subscription as it is now.").example(answer))
+        .responds(data::<PlanChangeResponse<'_>>("The changed subscription.").example(response))
         .refuses(ErrorCode::NotFound, NONE)
         .refuses(
             ErrorCode::Invalid,
-            "The plan and cycle are the present ones, or the account has more than the plan allows.",
+            "Plan and cycle are unchanged, or the account's usage exceeds the new plan's limits.",
         )
         .refuses(ErrorCode::Invalid, REFUSED)
         .refuses(ErrorCode::Conflict, MEANWHILE)
@@ -91,9 +91,9 @@ pub(crate) fn change() -> Operation {
 }
 
 pub(crate) fn cancel() -> Operation {
-    let description = "Cancels the subscription. The account keeps its plan until the end of the period that was paid.";
+    let description = "Cancels the subscription. The account keeps its plan until the end of the paid period.";
     Operation::new("Cancel the subscription", description)
-        .answers(data::<CancelledResponse>("The subscription is cancelled."))
+        .responds(data::<CancelledResponse>("The subscription is cancelled."))
         .refuses(ErrorCode::NotFound, NONE)
         .refuses(ErrorCode::Invalid, REFUSED)
         .refuses(ErrorCode::Conflict, MEANWHILE)
@@ -103,30 +103,33 @@ pub(crate) fn cancel() -> Operation {
 pub(crate) fn history() -> Operation {
     Operation::new(
         "List payments",
-        "The payments of the account by numbered pages, newest first.",
+        "Returns the account's payments with numbered pages, newest first.",
     )
-    .takes_all(page_of((20, 100)))
-    .answers(data::<HistoryResponse<'_>>("A page of payments."))
+    .takes_all(numbered_page((20, 100)))
+    .responds(data::<HistoryResponse<'_>>("A page of payments."))
 }
 
 pub(crate) fn payment_status() -> Operation {
-    let description = "Asks the payment gateway how a payment of the account stands right now.";
-    let id = "The payment gateway's id of the payment, as `payment_id` of a subscription or `gateway_payment_id` of the \
-              history tells it.";
+    let description = "Requests the current status of one of the account's payments from the payment gateway.";
+    let id = "The payment gateway's id of the payment: `payment_id` of a subscription or `gateway_payment_id` of the \
+              payment history.";
     Operation::new("Get a payment's status", description)
         .takes(text("payment_id", id).required().example("pay_080225913252"))
-        .answers(data::<PaymentResponse<'_>>("The payment as it stands."))
-        .refuses(ErrorCode::NotFound, "The payment is not known, or not the account's.")
+        .responds(data::<PaymentResponse<'_>>("The payment with its current status."))
+        .refuses(
+            ErrorCode::NotFound,
+            "The payment does not exist or belongs to another account.",
+        )
         .refuses(ErrorCode::Payment, "")
 }
 
 pub(crate) fn callback() -> Operation {
-    let description = "The payment gateway's callback. Once its token is right the answer is always the same: the \
-                event is kept, then processed, and a repeated or older one changes nothing. Kinds with an effect: \
-                `PAYMENT_CONFIRMED`, `PAYMENT_RECEIVED`, `PAYMENT_OVERDUE`, `SUBSCRIPTION_INACTIVATED`; others are \
-                kept.";
-    let token = "The token that was agreed with the gateway; its own name for the header, `asaas-access-token`, is taken, \
-                 too.";
+    let description = "Receives a callback of the payment gateway. With a valid token the response is always the \
+                same. The event is stored before the response and processed afterwards; a repeated or older event \
+                changes nothing. `PAYMENT_CONFIRMED`, `PAYMENT_RECEIVED`, `PAYMENT_OVERDUE` and \
+                `SUBSCRIPTION_INACTIVATED` have an effect; other events are only stored.";
+    let token = "The token that is configured at the gateway. The gateway's own header, `asaas-access-token`, is \
+                 accepted as well.";
     let event = json!({
         "id": "evt_05b708f961d739ea7eba7e4db318f621", "event": "PAYMENT_CONFIRMED",
         "dateCreated": "2026-02-01 09:30:00",
@@ -136,17 +139,17 @@ pub(crate) fn callback() -> Operation {
             "bankSlipUrl": null,
         },
     });
-    Operation::new("Receive an event of the payment gateway", description)
+    Operation::new("Receive a payment gateway event", description)
         .takes(text("gateway-access-token", token).in_header().example("agreed-token"))
         .body(
-            Body::written("application/json", json!({ "type": "object" }))
+            Body::custom("application/json", json!({ "type": "object" }))
                 .example(event)
-                .described("An event in the gateway's own form, at most 4 MiB. What cannot be read is kept, too."),
+                .described("An event in the gateway's format, at most 4 MiB. An unreadable event is stored as well."),
         )
-        .answers(whole_body::<Receipt>("The event is received."))
-        .refuses(ErrorCode::Auth, "Here: the token is missing or wrong.")
-        .refuses(ErrorCode::Internal, "Here also: no token is configured.")
-        .refuses(ErrorCode::Invalid, "The body ended before it was complete.")
+        .responds(whole_body::<Receipt>("The event is received."))
+        .refuses(ErrorCode::Auth, "The token is missing or wrong.")
+        .refuses(ErrorCode::Internal, "The server has no token configured.")
+        .refuses(ErrorCode::Invalid, "The request body is incomplete.")
         .never(ErrorCode::MediaType)
         .never(ErrorCode::Unavailable)
 }

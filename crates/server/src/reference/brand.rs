@@ -9,37 +9,38 @@ use crate::routes::brand::{BrandBody, Website};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Brand context",
-    description: "What the account's business is, in its own words or read from its website.",
+    description: "A description of the account's business, entered by hand or read from its website.",
 };
 
 pub(crate) fn get() -> Operation {
     Operation::new(
         "Get the brand context",
-        "What is known of the account's business; null before anything was written.",
+        "Returns the description of the account's business, or null if none is stored.",
     )
-    .answers(data::<Option<BrandContext>>("The brand context, or null."))
+    .responds(data::<Option<BrandContext>>("The brand context, or null."))
 }
 
 pub(crate) fn update() -> Operation {
-    let description = "Writes the given fields, creating the brand context where there is none: absent fields are \
-                kept, null clears.";
+    let description = "Updates the given fields, and creates the brand context if none is stored. Absent fields are \
+                kept; null clears a field.";
     let example = json!({ "tone_of_voice": "Warm and direct, without jargon.", "brand_values": null });
-    Operation::new("Write the brand context", description)
+    Operation::new("Update the brand context", description)
         .body(Body::json::<BrandBody>().example(example))
-        .answers(data::<BrandContext>("The brand context as it is now."))
+        .responds(data::<BrandContext>("The updated brand context."))
 }
 
 pub(crate) fn scrape() -> Operation {
-    let description = "Reads a page of the account's website with an AI model into the brand context. What the page \
-                does not tell becomes null; `website_url` becomes the address. It takes some seconds. At most three \
-                redirects are followed, and addresses of private networks are never called.";
-    Operation::new("Read the brand context from a website", description)
+    let description = "Fetches a page of the account's website and extracts the brand context with an AI model. All \
+                fields are replaced: a fact that the page does not contain becomes null, and `website_url` becomes the \
+                given address. The call takes some seconds. It follows at most three redirects and never connects to \
+                private networks.";
+    Operation::new("Extract the brand context from a website", description)
         .body(Body::json::<Website>())
-        .answers(data::<BrandContext>("The brand context as it was read."))
+        .responds(data::<BrandContext>("The extracted brand context."))
         .refuses(
             ErrorCode::Invalid,
-            "The address is not http or https, its host does not resolve or is private, the page does not answer within \
-             10 seconds, answers an error, is larger than 1 MiB, or is neither HTML nor plain text.",
+            "The address is not http or https, or its host does not resolve or is private. Or the page does not \
+             respond within 10 seconds, returns an error, is larger than 1 MiB, or is neither HTML nor plain text.",
         )
         .refuses(ErrorCode::Extraction, "Nothing is stored.")
 }

@@ -4,67 +4,70 @@ use recado_domain::conversations::{Conversation, ConversationStatus, Message};
 use recado_domain::shared::CursorPage;
 use serde_json::json;
 
-use super::operation::{Body, Operation, created, data, id_of, limit_of, string_enum, text};
+use super::operation::{Body, Operation, created, data, page_limit, path_id, string_enum, text};
 use super::{ErrorCode, OpenApiTag};
 use crate::routes::conversations::{ConversationBody, ReplyBody};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Conversations",
-    description: "What contacts write, and what is answered to them.",
+    description: "Messages from contacts, and replies to them.",
 };
 
 const ID: &str = "The conversation's id.";
 
-const CURSOR: &str = "The `nextCursor` of the answer before; absent for the first items.";
+const CURSOR: &str = "The `nextCursor` of the previous page. Omit it for the first page.";
 
 pub(crate) fn list() -> Operation {
-    let description = "Conversations, the one with the latest message first.";
+    let description = "Returns conversations, latest message first.";
     Operation::new("List conversations", description)
         .takes(string_enum::<ConversationStatus>("status", "Only conversations in this status.").example("open"))
         .takes(text("cursor", CURSOR).example(""))
-        .takes(limit_of((20, 100)))
-        .answers(data::<CursorPage<Conversation>>(
-            "Conversations, and where the next ones begin.",
+        .takes(page_limit((20, 100)))
+        .responds(data::<CursorPage<Conversation>>(
+            "A page of conversations and its `nextCursor`.",
         ))
 }
 
 pub(crate) fn update() -> Operation {
-    let description = "Opens or closes a conversation. A message, from either side, opens it again.";
+    let description = "Opens or closes a conversation. A message in either direction reopens it.";
     Operation::new("Open or close a conversation", description)
-        .takes(id_of(ID))
+        .takes(path_id(ID))
         .body(Body::json::<ConversationBody>().example(json!({ "status": "closed" })))
-        .answers(data::<Conversation>("The conversation as it is now.").example(json!({ "status": "closed" })))
+        .responds(data::<Conversation>("The updated conversation.").example(json!({ "status": "closed" })))
 }
 
 pub(crate) fn messages() -> Operation {
     Operation::new(
         "List a conversation's messages",
-        "The messages of a conversation, the latest first.",
+        "Returns the messages of a conversation, latest first.",
     )
-    .takes(id_of(ID))
+    .takes(path_id(ID))
     .takes(text("cursor", CURSOR).example(""))
-    .takes(limit_of((20, 100)))
-    .answers(data::<CursorPage<Message>>(
-        "Messages, and where the earlier ones begin.",
-    ))
+    .takes(page_limit((20, 100)))
+    .responds(data::<CursorPage<Message>>("A page of messages and its `nextCursor`."))
 }
 
 pub(crate) fn reply() -> Operation {
-    let description = "Answers a contact with a text, from the number that the contact wrote to. WhatsApp lets a \
-                business write freely for 24 hours after the contact's last message; later, only campaigns reach the \
-                contact. A reply that was taken is one of the month's messages, and none is refused for the plan's \
-                limit.";
+    let description = "Sends a text to the contact from the WhatsApp number that the contact wrote to. WhatsApp \
+                allows free-form messages for 24 hours after the contact's last message; after that, only campaigns \
+                can reach the contact. An accepted reply counts towards the month's quota, but a full quota never \
+                blocks a reply.";
     Operation::new("Reply in a conversation", description)
-        .takes(id_of(ID))
+        .takes(path_id(ID))
         .body(Body::json::<ReplyBody>())
-        .answers(
-            created::<Message>("The message: `sent`, or `pending` where nobody knows yet whether WhatsApp took it.")
-                .example(json!({ "direction": "outbound", "text": "Temos, sim! Quer que eu separe um?", "status": "sent" })),
+        .responds(
+            created::<Message>(
+                "The message: `sent`, or `pending` while the outcome of the call to WhatsApp is \
+                        unknown.",
+            )
+            .example(
+                json!({ "direction": "outbound", "text": "Temos, sim! Quer que eu separe um?", "status": "sent" }),
+            ),
         )
         .refuses(
             ErrorCode::Precondition,
-            "The 24 hours after the contact's last message are over; no WhatsApp number is connected; or the contact has \
-             neither a phone number nor a WhatsApp user id.",
+            "More than 24 hours have passed since the contact's last message; no WhatsApp number is connected; or the \
+             contact has neither a phone number nor a WhatsApp user id.",
         )
         .refuses(ErrorCode::Whatsapp, "")
 }

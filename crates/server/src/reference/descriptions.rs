@@ -13,7 +13,8 @@ pub(super) fn info() -> Value {
     json!({
         "title": "Recado",
         "version": env!("CARGO_PKG_VERSION"),
-        "summary": "Customer messaging for many tenants: WhatsApp campaigns, conversations, templates, analytics, billing.",
+        "summary": "Customer messaging for many tenants: WhatsApp campaigns, conversations, templates, analytics, \
+         billing.",
         "description": ABOUT,
         "license": { "name": "Apache 2.0", "identifier": "Apache-2.0" },
     })
@@ -24,23 +25,23 @@ pub(super) fn security_schemes() -> Value {
     json!({
         "session": {
             "type": "http", "scheme": "bearer", "bearerFormat": "JWT",
-            "description": "A session: the identity provider's JWT in `Authorization: Bearer`. The account is the one \
-                that the header `X-Account-Id` names, else the one that the person used last.",
+            "description": "A session: the identity provider's JWT in `Authorization: Bearer`. The header \
+                `X-Account-Id` selects the account; without it, the user's last active account is used.",
         },
         "sessionCookie": {
             "type": "apiKey", "in": "cookie", "name": "svc-session",
-            "description": "The same in a cookie, for browsers (an installation may name it otherwise). The account is \
-                the one of the cookie `svc-active-account-id`, which creating and switching accounts sets. Changes are \
-                refused with 403 when a page of another site sends them.",
+            "description": "The same JWT in a cookie, for browsers (the cookie name is configurable). The cookie \
+                `svc-active-account-id`, which is set when an account is created or switched, selects the account. \
+                Changes that another site sends are rejected with 403.",
         },
         "apiKey": {
             "type": "http", "scheme": "bearer", "bearerFormat": "svc_live_sk_...",
-            "description": "An API key in `Authorization: Bearer`. It acts in its account with the role `member`, and \
-                is no session: operations of persons, owners and admins refuse it with 401.",
+            "description": "An API key in `Authorization: Bearer`. It acts in its account with the role `member`. \
+                Operations that require a session, an owner or an admin reject it with 401.",
         },
         "apiKeyHeader": {
             "type": "apiKey", "in": "header", "name": "X-API-Key",
-            "description": "The same key in a header of its own.",
+            "description": "The same API key in the header `X-API-Key`.",
         },
     })
 }
@@ -66,12 +67,12 @@ pub(super) fn has_account(access: Access) -> bool {
 
 fn callers(access: Access) -> &'static str {
     match access {
-        Access::Public => "Anybody may call it.",
-        Access::Session => "Takes a session; no account is needed.",
-        Access::Read => "Takes a session or an API key; every role may call it.",
-        Access::Write => "Takes a session or an API key; every role but `viewer` may call it.",
-        Access::Manage => "Takes a session of an `owner` or `admin`.",
-        Access::Administrator => "Takes a session of a platform administrator.",
+        Access::Public => "No authentication required.",
+        Access::Session => "Requires a session; no account is needed.",
+        Access::Read => "Requires a session or an API key, with any role.",
+        Access::Write => "Requires a session or an API key, with any role except `viewer`.",
+        Access::Manage => "Requires a session with the role `owner` or `admin`.",
+        Access::Administrator => "Requires a session of a platform administrator.",
     }
 }
 
@@ -90,9 +91,9 @@ fn rate(rule: RateRule) -> String {
         3600 => "hour".to_owned(),
         seconds => format!("{seconds} seconds"),
     };
-    let (who, counter) = counted_by(rule.key);
+    let (subject, counter) = counted_by(rule.key);
     format!(
-        "{} requests in any {window} for each {who} (counter `{counter}`)",
+        "{} requests in any {window} for each {subject} (counter `{counter}`)",
         rule.limit.requests
     )
 }
@@ -106,20 +107,20 @@ pub(super) fn description(spec: &RouteSpec, text: &str) -> String {
     format!("{text}\n\n{}{rate}", callers(spec.access))
 }
 
-/// When a refusal is answered, here.
-pub(super) fn refusal(spec: &RouteSpec, error: ErrorCode, words: &[&str]) -> String {
+/// The description of an error code for one operation: the general text, followed by its specific causes.
+pub(super) fn error_description(spec: &RouteSpec, error: ErrorCode, causes: &[&str]) -> String {
     let general = match (error, spec.rate) {
         (ErrorCode::RateLimited, Some(rule)) => {
-            format!("More than {}; `Retry-After` says when to come again.", rate(rule))
+            format!("More than {}; `Retry-After` gives the seconds to wait.", rate(rule))
         }
         // A state that is in the way has no general words that would say more.
         (ErrorCode::Precondition, _) => String::new(),
         _ => error.description().to_owned(),
     };
-    let words = words.iter().map(|words| (*words).to_owned());
+    let causes = causes.iter().map(|cause| (*cause).to_owned());
     let parts: Vec<String> = [general]
         .into_iter()
-        .chain(words)
+        .chain(causes)
         .filter(|part| !part.is_empty())
         .collect();
     parts.join("\n\n")
@@ -130,24 +131,24 @@ pub(super) fn parameters() -> Value {
     json!({
         "AccountId": {
             "name": "X-Account-Id", "in": "header", "required": false,
-            "description": "With a session: the account that is meant. Without it, the account of the cookie \
-                `svc-active-account-id`, else the one used last. An API key knows its account.",
+            "description": "The account, for requests with a session. Without it, the cookie `svc-active-account-id` \
+                selects the account, else the user's last active account is used. An API key always acts in its own \
+                account.",
             "schema": { "type": "string", "format": "uuid" },
             "example": "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b",
         },
         "IdempotencyKey": {
             "name": "Idempotency-Key", "in": "header", "required": false,
-            "description": "Any text, new for each thing to be done. A request that is sent again with the key of one \
-                that was answered, within 24 hours, does nothing and gets the first answer, with \
-                `Idempotent-Replayed: true`; another path or body with the same key is refused with 409. Answers with \
-                408, 413, 415 and 5xx are not kept.",
+            "description": "A unique text for each intended operation. A repeated request with the same key within 24 \
+                hours changes nothing and returns the stored response with `Idempotent-Replayed: true`. The same key \
+                with another path or body is rejected with 409. Responses with 408, 413, 415 and 5xx are not stored.",
             "schema": { "type": "string", "minLength": 1, "maxLength": 255 },
             "example": "7d1c7f5e-3f4c-4f39-9b8e-0d6a5f2f1c11",
         },
         "RequestId": {
             "name": "X-Request-Id", "in": "header", "required": false,
-            "description": "An id for this request, of 1 to 128 visible ASCII characters: the answer and the server's \
-                log lines bear it. Without it, or with anything else, the server makes one.",
+            "description": "An id for this request, of 1 to 128 visible ASCII characters. The response and the \
+                server's log lines contain it. If it is absent or invalid, the server generates one.",
             "schema": { "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$" },
             "example": "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b",
         },

@@ -2,24 +2,23 @@
 
 use serde_json::json;
 
-use super::operation::{Operation, empty, text, written};
+use super::operation::{Operation, custom, empty, text};
 use super::{ErrorCode, OpenApiTag};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Reference",
-    description: "This reference as a page to read and to try out.",
+    description: "This API reference as an interactive web page.",
 };
 
 pub(crate) fn page() -> Operation {
-    let description =
-        "This reference as a page. It loads nothing from any other server, and operations can be tried out on it.";
-    Operation::new("Read the reference", description)
-        .answers(
-            written("text/html", "The page.", json!({ "type": "string" }))
+    let description = "Returns this API reference as an interactive page. It loads nothing from other servers.";
+    Operation::new("Get the API reference page", description)
+        .responds(
+            custom("text/html", "The page.", json!({ "type": "string" }))
                 .example(json!("<!doctype html>"))
                 .header(
                     "Content-Security-Policy",
-                    "Scripts, styles and calls of this server alone.",
+                    "Allows scripts, styles and requests of this server only.",
                     json!({ "type": "string", "examples": ["default-src 'none'; script-src 'self'"] }),
                 ),
         )
@@ -28,18 +27,18 @@ pub(crate) fn page() -> Operation {
 
 pub(crate) fn asset() -> Operation {
     let description =
-        "What the page loads. Most of it is compressed at build time; whoever takes no gzip gets it unpacked.";
+        "Returns a file that the page loads. Most files are stored as gzip and decompressed for clients without gzip.";
     let file = |media_type| {
         let content = json!({ "type": "string", "contentMediaType": "application/octet-stream" });
-        written(media_type, "The file.", content).example(json!("(content)"))
+        custom(media_type, "The file.", content).example(json!("(content)"))
     };
-    let mut answer = file("text/javascript");
+    let mut response = file("text/javascript");
     for media_type in ["text/css", "image/png", "text/plain"] {
-        answer = answer.or(file(media_type));
+        response = response.or(file(media_type));
     }
-    Operation::new("Load a part of the page", description)
+    Operation::new("Get a file of the reference page", description)
         .takes(text("file", "The file's name.").in_path().example("start.js"))
-        .answers(answer)
-        .answers(empty(304, "The caller has it already, by its `ETag`."))
+        .responds(response)
+        .responds(empty(304, "The `ETag` matches the client's copy."))
         .never(ErrorCode::Unavailable)
 }

@@ -9,8 +9,8 @@ use super::descriptions;
 use super::error_codes::{ErrorCode, error_schema, header_references, headers};
 use super::examples::{example_of, patched};
 use super::operation::{
-    Answer, AnswerContent, AnswerSchema, Body, BodyContent, BodySchema, Operation, Parameter, ParameterSchema, Place,
-    RequiredFields,
+    Body, BodyContent, BodySchema, Operation, Parameter, ParameterLocation, ParameterSchema, RequiredFields,
+    ResponseContent, ResponseDoc, ResponseSchema,
 };
 use super::schemas::{Schemas, put};
 use super::{OpenApiTag, OperationDoc};
@@ -34,7 +34,7 @@ pub(super) fn document(table: &'static [RouteSpec]) -> Value {
     let mut document = json!({
         "openapi": "3.1.0",
         "info": descriptions::info(),
-        "servers": [{ "url": "/", "description": "The server that answers this document." }],
+        "servers": [{ "url": "/", "description": "The server that returned this document." }],
         "tags": tags.values().map(|tag| json!({ "name": tag.name, "description": tag.description })).collect::<Value>(),
         "paths": paths,
         "components": {
@@ -79,16 +79,16 @@ fn operation(spec: &RouteSpec, described: &OperationDoc, schemas: &mut Schemas) 
 }
 
 fn parameters(spec: &RouteSpec, operation: &Operation, schemas: &mut Schemas) -> Vec<Value> {
-    let of_route = operation
+    let own_parameters = operation
         .parameters
         .iter()
         .map(|parameter| parameter_value(parameter, schemas));
-    let mut parameters: Vec<Value> = of_route.collect();
+    let mut parameters: Vec<Value> = own_parameters.collect();
     let mut shared = vec![];
     if descriptions::has_account(spec.access) {
         shared.push("AccountId");
     }
-    if takes_keys(spec) {
+    if accepts_idempotency_key(spec) {
         shared.push("IdempotencyKey");
     }
     shared.push("RequestId");
@@ -99,15 +99,15 @@ fn parameters(spec: &RouteSpec, operation: &Operation, schemas: &mut Schemas) ->
 
 fn parameter_value(parameter: &Parameter, schemas: &mut Schemas) -> Value {
     let schema = match &parameter.schema {
-        ParameterSchema::Of(schema) => schemas.of_body(*schema),
-        ParameterSchema::Written(schema) => schema.clone(),
+        ParameterSchema::Of(schema) => schemas.body_schema(*schema),
+        ParameterSchema::Custom(schema) => schema.clone(),
     };
     let mut value = json!({
         "name": parameter.name,
-        "in": match parameter.place {
-            Place::Path => "path",
-            Place::Query => "query",
-            Place::Header => "header",
+        "in": match parameter.location {
+            ParameterLocation::Path => "path",
+            ParameterLocation::Query => "query",
+            ParameterLocation::Header => "header",
         },
         "description": parameter.description,
         "required": parameter.required,
@@ -134,17 +134,17 @@ fn request_body(body: &Body, schemas: &mut Schemas) -> Value {
 
 fn body_content(content: &BodyContent, schemas: &mut Schemas) -> Value {
     let schema = match &content.schema {
-        BodySchema::Written(schema) => schema.clone(),
+        BodySchema::Custom(schema) => schema.clone(),
         BodySchema::Of(of, required, fields) => {
-            let schema = schemas.of_body(*of);
+            let schema = schemas.body_schema(*of);
             match fields {
                 [] => schema,
                 fields => {
-                    let needed: Map<String, Value> = fields
+                    let required_fields: Map<String, Value> = fields
                         .iter()
-                        .map(|&field| (field.to_owned(), schemas.needed(&schema, field)))
+                        .map(|&field| (field.to_owned(), schemas.non_null_field(&schema, field)))
                         .collect();
-                    let mut schema = json!({ "allOf": [schema], "properties": needed });
+                    let mut schema = json!({ "allOf": [schema], "properties": required_fields });
                     if *required == RequiredFields::Given {
                         put(&mut schema, "required", json!(fields));
                     }
@@ -162,22 +162,22 @@ fn body_content(content: &BodyContent, schemas: &mut Schemas) -> Value {
 
 fn responses(spec: &RouteSpec, operation: &Operation, schemas: &mut Schemas) -> Map<String, Value> {
     let mut responses: BTreeMap<u16, Value> = BTreeMap::new();
-    for answer in &operation.answers {
-        responses.insert(answer.status, answer_value(spec, answer, schemas));
+    for response in &operation.responses {
+        responses.insert(response.status, response_value(spec, response, schemas));
     }
     let mut errors: BTreeMap<u16, Vec<(ErrorCode, Vec<&str>)>> = BTreeMap::new();
-    let derived = derived(spec, operation).into_iter().map(|error| (error, None));
-    let said = operation.refusals.iter();
-    let said = said.map(|(error, when)| (*error, Some(*when).filter(|when| !when.is_empty())));
-    for (error, when) in derived.chain(said) {
-        let of_status = errors.entry(error.status()).or_default();
-        match of_status.iter_mut().find(|(known, _)| *known == error) {
-            Some((_, words)) => words.extend(when),
-            None => of_status.push((error, when.into_iter().collect())),
+    let derived = derived_errors(spec, operation).into_iter().map(|error| (error, None));
+    let documented = operation.refusals.iter();
+    let documented = documented.map(|(error, cause)| (*error, Some(*cause).filter(|cause| !cause.is_empty())));
+    for (error, cause) in derived.chain(documented) {
+        let same_status = errors.entry(error.status()).or_default();
+        match same_status.iter_mut().find(|(present, _)| *present == error) {
+            Some((_, causes)) => causes.extend(cause),
+            None => same_status.push((error, cause.into_iter().collect())),
         }
     }
     for (status, errors) in errors {
-        responses.insert(status, refusal_value(spec, &errors));
+        responses.insert(status, error_response(spec, &errors));
     }
     responses
         .into_iter()
@@ -185,11 +185,14 @@ fn responses(spec: &RouteSpec, operation: &Operation, schemas: &mut Schemas) -> 
         .collect()
 }
 
-/// What follows from the route itself.
-fn derived(spec: &RouteSpec, operation: &Operation) -> Vec<ErrorCode> {
+/// The error codes that follow from access, method, path, parameters and body of the route.
+fn derived_errors(spec: &RouteSpec, operation: &Operation) -> Vec<ErrorCode> {
     let open = spec.access == Access::Public;
     let changes = spec.method != Method::GET;
-    let places = |place| operation.parameters.iter().any(|parameter| parameter.place == place);
+    let has_query = operation
+        .parameters
+        .iter()
+        .any(|parameter| parameter.location == ParameterLocation::Query);
     let has_body = operation.body.is_some();
     let has_id = spec.path.contains("{id}");
     let cases = [
@@ -197,53 +200,53 @@ fn derived(spec: &RouteSpec, operation: &Operation) -> Vec<ErrorCode> {
         (ErrorCode::Forbidden, !open && changes),
         (ErrorCode::NotFound, spec.path.contains('{')),
         (ErrorCode::SlowBody, has_body),
-        (ErrorCode::Conflict, takes_keys(spec)),
+        (ErrorCode::Conflict, accepts_idempotency_key(spec)),
         (ErrorCode::TooLarge, has_body),
         (ErrorCode::MediaType, has_body),
         (
             ErrorCode::Invalid,
-            has_body || has_id || places(Place::Query) || takes_keys(spec),
+            has_body || has_id || has_query || accepts_idempotency_key(spec),
         ),
         (ErrorCode::RateLimited, spec.rate.is_some()),
         (ErrorCode::Internal, true),
         (ErrorCode::Unavailable, true),
     ];
-    let holds = cases
+    let errors = cases
         .into_iter()
-        .filter(|(error, holds)| *holds && !operation.never.contains(error));
-    holds.map(|(error, _)| error).collect()
+        .filter(|(error, applies)| *applies && !operation.never.contains(error));
+    errors.map(|(error, _)| error).collect()
 }
 
-/// Whether `Idempotency-Key` counts.
-fn takes_keys(spec: &RouteSpec) -> bool {
+/// Whether the route accepts an `Idempotency-Key`.
+fn accepts_idempotency_key(spec: &RouteSpec) -> bool {
     spec.method == Method::POST && spec.access != Access::Public
 }
 
-fn answer_value(spec: &RouteSpec, answer: &Answer, schemas: &mut Schemas) -> Value {
+fn response_value(spec: &RouteSpec, response: &ResponseDoc, schemas: &mut Schemas) -> Value {
     let mut headers = header_references(spec.rate.iter().flat_map(|_| RATE_HEADERS));
-    if takes_keys(spec) {
+    if accepts_idempotency_key(spec) {
         headers.extend(header_references(["Idempotent-Replayed"]));
     }
-    for (name, description, schema) in &answer.headers {
+    for (name, description, schema) in &response.headers {
         headers.insert(
             (*name).to_owned(),
             json!({ "description": description, "schema": schema }),
         );
     }
-    let mut value = json!({ "description": answer.description, "headers": headers });
-    if !answer.content.is_empty() {
-        let content = answer.content.iter();
-        let content = content.map(|content| (content.media_type.to_owned(), answer_content(content, schemas)));
+    let mut value = json!({ "description": response.description, "headers": headers });
+    if !response.content.is_empty() {
+        let content = response.content.iter();
+        let content = content.map(|content| (content.media_type.to_owned(), response_content(content, schemas)));
         put(&mut value, "content", Value::Object(content.collect()));
     }
     value
 }
 
-fn answer_content(content: &AnswerContent, schemas: &mut Schemas) -> Value {
+fn response_content(content: &ResponseContent, schemas: &mut Schemas) -> Value {
     let (schema, enveloped) = match &content.schema {
-        AnswerSchema::Written(schema) => (schema.clone(), false),
-        AnswerSchema::Bare(of) => (schemas.of_answer(*of), false),
-        AnswerSchema::Data(of) => (enveloped(schemas.of_answer(*of)), true),
+        ResponseSchema::Custom(schema) => (schema.clone(), false),
+        ResponseSchema::Bare(of) => (schemas.response_schema(*of), false),
+        ResponseSchema::Data(of) => (enveloped(schemas.response_schema(*of)), true),
     };
     let mut value = json!({ "schema": schema });
     if let Some(example) = &content.example {
@@ -263,17 +266,17 @@ fn enveloped(schema: Value) -> Value {
     json!({ "type": "object", "required": ["data"], "properties": { "data": schema } })
 }
 
-/// The refusals of one status.
-fn refusal_value(spec: &RouteSpec, errors: &[(ErrorCode, Vec<&str>)]) -> Value {
-    if let [(error, words)] = errors
-        && words.is_empty()
+/// The response of one error status. A single error without causes of its own refers to the shared response.
+fn error_response(spec: &RouteSpec, errors: &[(ErrorCode, Vec<&str>)]) -> Value {
+    if let [(error, causes)] = errors
+        && causes.is_empty()
         && *error != ErrorCode::RateLimited
     {
         return json!({ "$ref": format!("#/components/responses/{}", error.name()) });
     }
     let description = errors
         .iter()
-        .map(|(error, words)| descriptions::refusal(spec, *error, words));
+        .map(|(error, causes)| descriptions::error_description(spec, *error, causes));
     let codes = errors.iter().map(|(error, _)| *error).collect::<Vec<_>>();
     let description = description.collect::<Vec<_>>().join("\n\n");
     response(&description, &codes)
@@ -306,22 +309,23 @@ fn response(description: &str, errors: &[ErrorCode]) -> Value {
 /// With an example wherever a body, an answer or a parameter has none of its own, and the rest of those that have only
 /// a part.
 fn with_examples(mut document: Value) -> Value {
-    let shown = document.clone();
+    let complete_document = document.clone();
     let operations = document.get_mut("paths").and_then(Value::as_object_mut).into_iter();
     let operations = operations
         .flat_map(|paths| paths.values_mut())
         .filter_map(Value::as_object_mut);
     for operation in operations.flat_map(|path| path.values_mut()) {
         let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
-        for parameter in parameters.into_iter().flatten().filter(|one| one.get("$ref").is_none()) {
-            complete(&shown, parameter, false);
+        let parameters = parameters.into_iter().flatten();
+        for parameter in parameters.filter(|parameter| parameter.get("$ref").is_none()) {
+            complete(&complete_document, parameter, false);
         }
         for media in contents(operation.get_mut("requestBody")) {
-            complete(&shown, media, false);
+            complete(&complete_document, media, false);
         }
         let responses = operation.get_mut("responses").and_then(Value::as_object_mut);
         for response in responses.into_iter().flat_map(|responses| responses.values_mut()) {
-            contents(Some(response)).for_each(|media| complete(&shown, media, true));
+            contents(Some(response)).for_each(|media| complete(&complete_document, media, true));
         }
     }
     document
@@ -334,15 +338,16 @@ fn contents(holder: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     content.into_iter().flat_map(|content| content.values_mut())
 }
 
-/// An example of its own is a part of an answer's, and the whole of anything else's.
-fn complete(document: &Value, shown: &mut Value, of_answer: bool) {
-    if shown.get("examples").is_some() || (!of_answer && shown.get("example").is_some()) {
+/// Adds or completes the example of `target`. The written example of a response is a patch of the generated one; the
+/// example of a body or parameter is complete.
+fn complete(document: &Value, target: &mut Value, is_response: bool) {
+    if target.get("examples").is_some() || (!is_response && target.get("example").is_some()) {
         return;
     }
-    let made = example_of(document, shown.get("schema").unwrap_or(&Value::Null));
-    let whole = match shown.get("example") {
-        Some(patch) => patched(made, patch),
-        None => made,
+    let generated = example_of(document, target.get("schema").unwrap_or(&Value::Null));
+    let example = match target.get("example") {
+        Some(patch) => patched(generated, patch),
+        None => generated,
     };
-    put(shown, "example", whole);
+    put(target, "example", example);
 }

@@ -57,13 +57,25 @@ impl ErrorCode {
                 "a campaign in status sending cannot be deleted",
             ),
             Self::Auth => (401, "AUTH_ERROR", "A session or an API key is required"),
-            Self::Forbidden => (403, "FORBIDDEN", "This request comes from a foreign site"),
+            Self::Forbidden => (
+                403,
+                "FORBIDDEN",
+                "Cross-site requests with a session cookie are not allowed",
+            ),
             Self::NotFound => (404, "NOT_FOUND", "Not found"),
-            Self::MethodNotAllowed => (405, "METHOD_NOT_ALLOWED", "This path takes GET, POST"),
-            Self::SlowBody => (408, "REQUEST_TIMEOUT", "The body did not arrive in time"),
+            Self::MethodNotAllowed => (
+                405,
+                "METHOD_NOT_ALLOWED",
+                "Method not allowed; this path accepts GET, POST",
+            ),
+            Self::SlowBody => (408, "REQUEST_TIMEOUT", "The request body did not arrive in time"),
             Self::Conflict => (409, "CONFLICT", "A request with this idempotency key is still running"),
-            Self::TooLarge => (413, "PAYLOAD_TOO_LARGE", "The body is too large"),
-            Self::MediaType => (415, "UNSUPPORTED_MEDIA_TYPE", "The body must be application/json"),
+            Self::TooLarge => (413, "PAYLOAD_TOO_LARGE", "The request body is too large"),
+            Self::MediaType => (
+                415,
+                "UNSUPPORTED_MEDIA_TYPE",
+                "The request body must be application/json",
+            ),
             Self::Invalid => (422, "VALIDATION_ERROR", "Invalid data"),
             Self::RateLimited => (429, "RATE_LIMIT", "Too many requests"),
             Self::TooManyAtOnce => (
@@ -72,7 +84,7 @@ impl ErrorCode {
                 "This account has 2 imports under way, which is the limit",
             ),
             Self::Internal => (500, "INTERNAL_ERROR", "Internal error"),
-            Self::Whatsapp => (502, "WHATSAPP_ERROR", "The messaging platform is unavailable"),
+            Self::Whatsapp => (502, "WHATSAPP_ERROR", "WhatsApp is unavailable; try again later"),
             Self::Payment => (502, "PAYMENT_ERROR", "The payment gateway is unavailable"),
             Self::Extraction => (502, "VPS_ERROR", "The AI service is unavailable"),
             Self::Storage => (502, "STORAGE_ERROR", "The media store is unavailable"),
@@ -98,37 +110,41 @@ impl ErrorCode {
     /// When it is answered, whatever the operation.
     pub(super) fn description(self) -> &'static str {
         match self {
-            Self::Precondition => "The state of things does not allow it; the message says why.",
-            Self::Auth => {
-                "No session or API key, or one that is expired, revoked or not valid; no membership in the account; a \
-                 suspended account; or a role that may not do this."
+            Self::Precondition => {
+                "The resource's current state does not allow this operation. `message` gives the reason."
             }
-            Self::Forbidden => "A change that a browser sends with a cookie from a page of another site.",
-            Self::NotFound => "There is no such thing, or it belongs to another account.",
-            Self::MethodNotAllowed => "The path is known, and takes other methods: those that `Allow` names.",
+            Self::Auth => {
+                "The session or API key is missing, expired, revoked or invalid; the caller is not a member of the \
+                 account; the account is suspended; or the caller's role does not permit this operation."
+            }
+            Self::Forbidden => "A browser sent the request from another site with a session cookie.",
+            Self::NotFound => "The resource does not exist or belongs to another account.",
+            Self::MethodNotAllowed => "The path does not accept this method. `Allow` lists the accepted methods.",
             Self::SlowBody => {
-                "The body did not arrive in time: within 30 seconds; a file within 30 seconds and one more for every \
-                 16 KiB of it, and 30 seconds for its next piece."
+                "The request body did not arrive in time: within 30 seconds. A file has one more second for every 16 \
+                 KiB, and at most 30 seconds between two chunks."
             }
             Self::Conflict => {
-                "A request with the same `Idempotency-Key` is still running, or came with another path or body."
+                "A request with the same `Idempotency-Key` is still running, or the key was used with another path or \
+                 body."
             }
-            Self::TooLarge => "The body is too large.",
-            Self::MediaType => "The body has another media type, or a content encoding.",
+            Self::TooLarge => "The request body is too large.",
+            Self::MediaType => "The request body has an unsupported media type or a content encoding.",
             Self::Invalid => {
-                "Something in the path, the query, a header or the body is missing or wrong: `details.fields` names \
-                 each field and what is wrong with it."
+                "A value in the path, query, headers or body is missing or invalid. `details.fields` lists the invalid \
+                 fields with their errors."
             }
-            Self::RateLimited => "Too many requests; `Retry-After` says when to come again.",
-            Self::TooManyAtOnce => "As many as may be are under way at the same time; try again after `Retry-After`.",
-            Self::Internal => "A fault of the server; its log has the cause under the request's id.",
+            Self::RateLimited => "Too many requests. `Retry-After` gives the seconds to wait.",
+            Self::TooManyAtOnce => "The concurrency limit is reached. Try again after `Retry-After` seconds.",
+            Self::Internal => "An internal server error. The server's log contains the cause under the request's id.",
             Self::Whatsapp => {
-                "WhatsApp refused, cannot be reached, or is not configured. What it said is in `details`."
+                "WhatsApp rejected the call, cannot be reached, or is not configured. `details` contains WhatsApp's \
+                 error."
             }
-            Self::Payment => "The payment gateway cannot be reached, fails, or is not configured.",
-            Self::Extraction => "The AI service cannot be reached, fails, or is not configured.",
-            Self::Storage => "The store of files cannot be reached, fails, or is not configured.",
-            Self::Unavailable => "The database, or this server, cannot serve right now; try again after `Retry-After`.",
+            Self::Payment => "The payment gateway cannot be reached, returned an error, or is not configured.",
+            Self::Extraction => "The AI service cannot be reached, returned an error, or is not configured.",
+            Self::Storage => "The media store cannot be reached, returned an error, or is not configured.",
+            Self::Unavailable => "The database or this server is unavailable. Try again after `Retry-After` seconds.",
         }
     }
 
@@ -174,26 +190,30 @@ pub(super) fn header_references<'a>(names: impl IntoIterator<Item = &'a str>) ->
 
 /// The headers that answers bear.
 pub(super) fn headers() -> Value {
-    let header = |description: &str, schema: Value, example: Value| json!({ "description": description, "schema": schema, "example": example });
-    let whole = || json!({ "type": "integer", "minimum": 0 });
+    fn header(description: &str, schema: Value, example: Value) -> Value {
+        json!({ "description": description, "schema": schema, "example": example })
+    }
+    let count = || json!({ "type": "integer", "minimum": 0 });
     json!({
         "X-Request-Id": header(
-            "The request's own `X-Request-Id`, where it is 1 to 128 visible ASCII characters, else a new one. The \
-             server's log lines bear it.",
+            "The request's own `X-Request-Id` if it has 1 to 128 visible ASCII characters, otherwise a new id. The \
+             server's log lines contain it.",
             json!({ "type": "string", "minLength": 1, "maxLength": 128 }),
             json!("0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b"),
         ),
-        "X-RateLimit-Limit": header("How many requests the window takes.", whole(), json!(30)),
-        "X-RateLimit-Remaining": header("How many more it takes right now.", whole(), json!(29)),
+        "X-RateLimit-Limit": header("The number of requests that the window allows.", count(), json!(30)),
+        "X-RateLimit-Remaining": header("The number of requests that remain in the window.", count(), json!(29)),
         "X-RateLimit-Reset": header(
-            "When the next place frees, in milliseconds since 1970-01-01T00:00:00Z.", whole(), json!(1_769_904_000_000_i64),
+            "The time at which `X-RateLimit-Remaining` next increases, in milliseconds since 1970-01-01T00:00:00Z.",
+            count(),
+            json!(1_769_904_000_000_i64),
         ),
-        "Retry-After": header("How many seconds to wait before the next try.", whole(), json!(1)),
+        "Retry-After": header("The number of seconds to wait before the next attempt.", count(), json!(1)),
         "Idempotent-Replayed": header(
-            "`true` where the answer is the one that was kept for this `Idempotency-Key`; absent otherwise.",
+            "`true` if this is the stored response of the same `Idempotency-Key`; otherwise absent.",
             json!({ "type": "string", "const": "true" }), json!("true"),
         ),
-        "Allow": header("The methods that the path takes.", json!({ "type": "string" }), json!("GET, POST")),
+        "Allow": header("The methods that the path accepts.", json!({ "type": "string" }), json!("GET, POST")),
     })
 }
 
@@ -204,31 +224,31 @@ pub(super) fn error_schema() -> Value {
     codes.dedup();
     json!({
         "type": "object",
-        "description": "Every refusal has this body.",
+        "description": "The body of every error response.",
         "required": ["error"],
         "additionalProperties": false,
         "properties": { "error": {
             "type": "object",
-            "description": "What went wrong.",
+            "description": "The error.",
             "required": ["code", "message", "details"],
             "additionalProperties": false,
             "properties": {
                 "code": {
                     "type": "string", "enum": codes, "examples": ["VALIDATION_ERROR"],
-                    "description": "What kind of error it is: the word for programs.",
+                    "description": "The machine-readable error code.",
                 },
                 "message": {
                     "type": "string", "minLength": 1, "examples": ["Invalid data"],
-                    "description": "What went wrong, in words for people; the wording may change.",
+                    "description": "A description of the error for people. The wording may change.",
                 },
                 "details": {
                     "type": "object", "examples": [{ "fields": { "name": ["must not be empty"] } }],
-                    "description": "More on it; empty for most errors. Of a 422, `fields` maps the path of each wrong \
-                        field (`segment_config.tag_ids[1]`) to what is wrong with it; of an error of WhatsApp, \
-                        `code` and `message` are its own.",
+                    "description": "Details of the error; empty for most errors. For a 422, `fields` maps the path of \
+                        each invalid field (`segment_config.tag_ids[1]`) to its errors. For an error of WhatsApp, \
+                        `code` and `message` are those that WhatsApp returned.",
                     "properties": { "fields": {
                         "type": "object",
-                        "description": "What is wrong with each field, by its path; of very much that is wrong a part.",
+                        "description": "The errors of each field by its path. Long lists are truncated.",
                         "additionalProperties": {
                             "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": 10,
                         },

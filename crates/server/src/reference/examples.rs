@@ -27,8 +27,8 @@ pub(super) fn patched(value: Value, patch: &Value) -> Value {
             Value::Object(fields)
         }
         (Value::Array(items), Value::Array(changes)) => {
-            let one = items.into_iter().next().unwrap_or_default();
-            changes.iter().map(|change| patched(one.clone(), change)).collect()
+            let item = items.into_iter().next().unwrap_or_default();
+            changes.iter().map(|change| patched(item.clone(), change)).collect()
         }
         (_, patch) => patch.clone(),
     }
@@ -38,8 +38,8 @@ fn sample(document: &Value, schema: &Value, name: &str, depth: usize) -> Value {
     let Some(depth) = depth.checked_sub(1) else {
         return Value::Null;
     };
-    if let Some(said) = said(schema) {
-        return said;
+    if let Some(value) = explicit_example(schema) {
+        return value;
     }
     if let Some(path) = schema.get("$ref").and_then(Value::as_str) {
         let target = document.pointer(path.trim_start_matches('#')).unwrap_or(&Value::Null);
@@ -47,7 +47,7 @@ fn sample(document: &Value, schema: &Value, name: &str, depth: usize) -> Value {
     }
     for choice in ["anyOf", "oneOf"] {
         let choices = schema.get(choice).and_then(Value::as_array);
-        if let Some(first) = choices.and_then(|choices| choices.iter().find(|one| !is_null(one))) {
+        if let Some(first) = choices.and_then(|choices| choices.iter().find(|choice| !is_null(choice))) {
             let chosen = sample(document, first, name, depth);
             return match schema.get("properties") {
                 Some(_) => patched(chosen, &fields(document, schema, depth)),
@@ -57,7 +57,7 @@ fn sample(document: &Value, schema: &Value, name: &str, depth: usize) -> Value {
     }
     if let Some(parts) = schema.get("allOf").and_then(Value::as_array) {
         let parts = parts.iter().map(|part| sample(document, part, name, depth));
-        return parts.fold(json!({}), |whole, part| patched(whole, &part));
+        return parts.fold(json!({}), |merged, part| patched(merged, &part));
     }
     match type_of(schema) {
         Some("object") => fields(document, schema, depth),
@@ -72,24 +72,25 @@ fn sample(document: &Value, schema: &Value, name: &str, depth: usize) -> Value {
     }
 }
 
-/// What a schema says itself; that a whole object may be absent says nothing of what it can hold.
-fn said(schema: &Value) -> Option<Value> {
+/// The schema's own example, constant, default or first enum value. The default of an object is ignored, because it
+/// often is empty.
+fn explicit_example(schema: &Value) -> Option<Value> {
     let first = |key| schema.get(key).and_then(|values| values.get(0));
-    let said = first("examples")
+    let value = first("examples")
         .or_else(|| schema.get("const"))
-        .or_else(|| schema.get("default").filter(|one| !one.is_object()));
-    said.or_else(|| first("enum")).cloned()
+        .or_else(|| schema.get("default").filter(|value| !value.is_object()));
+    value.or_else(|| first("enum")).cloned()
 }
 
 fn is_null(schema: &Value) -> bool {
-    schema.get("type").is_some_and(|one| one == "null")
+    schema.get("type").is_some_and(|value| value == "null")
 }
 
 /// The type of a schema, of several the first.
 pub(super) fn type_of(schema: &Value) -> Option<&str> {
     match schema.get("type") {
         Some(Value::Array(types)) => types.first().and_then(Value::as_str),
-        Some(one) => one.as_str(),
+        Some(value) => value.as_str(),
         None => schema.get("properties").map(|_| "object"),
     }
 }

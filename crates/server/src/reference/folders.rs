@@ -4,32 +4,32 @@ use recado_domain::folders::{Folder, FolderKind};
 use recado_domain::shared::CursorPage;
 
 use super::OpenApiTag;
-use super::operation::{Body, Operation, created, cursor_page, data, id_of, no_content, string_enum};
+use super::operation::{Body, Operation, created, cursor_page, data, no_content, path_id, string_enum};
 use crate::routes::folders::NewFolder;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Folders",
-    description: "Folders of campaigns and of templates.",
+    description: "Folders for campaigns and for templates.",
 };
 
 pub(crate) fn list() -> Operation {
-    Operation::new("List folders", "Folders, newest first.")
+    Operation::new("List folders", "Returns folders, newest first.")
         .takes(string_enum::<FolderKind>("kind", "Only folders of this kind."))
         .takes_all(cursor_page())
-        .answers(data::<CursorPage<Folder>>("Folders, and where the next ones begin."))
+        .responds(data::<CursorPage<Folder>>("A page of folders and its `nextCursor`."))
 }
 
 pub(crate) fn create() -> Operation {
     Operation::new("Create a folder", "Creates a folder for campaigns or for templates.")
         .body(Body::json::<NewFolder>())
-        .answers(created::<Folder>("The new folder."))
+        .responds(created::<Folder>("The new folder."))
 }
 
 pub(crate) fn delete() -> Operation {
     Operation::new(
         "Delete a folder",
-        "Deletes a folder; what lies in it lies in no folder any more.",
+        "Deletes a folder. Its campaigns or templates stay and have no folder.",
     )
-    .takes(id_of("The folder's id."))
-    .answers(no_content("The folder is deleted."))
+    .takes(path_id("The folder's id."))
+    .responds(no_content("The folder is deleted."))
 }

@@ -9,61 +9,67 @@ use crate::routes::ingestion::{AdSpendBody, CartsBody, EventsBody, OrdersBody};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Ingestion",
-    description: "Orders, carts, ad spend and events, as shops and other systems tell them.",
+    description: "Report orders, carts, ad spend and metric events from shops and other systems.",
 };
 
-const REFUSED: &str = "One item that is wrong refuses all; each is named by its place, as `orders[3].total`. A campaign, \
-                       automation or contact that does not exist is named, too.";
+const REFUSED: &str = "One invalid item rejects the whole request. Each invalid item is named by its index, such as \
+                       `orders[3].total`. A reference to a missing campaign, automation or contact is invalid, too.";
 
-const MOMENT: &str = "2026-02-01T09:30:00.000Z";
+const EXAMPLE_TIME: &str = "2026-02-01T09:30:00.000Z";
 
 pub(crate) fn orders() -> Operation {
-    let description = "Takes in orders as they are now, new ones and known ones: `platform` and `external_id` tell \
-                them apart. A field that is left out keeps what was told before; whoever names a campaign, an \
-                automation or a link says anew what the order is owed to.";
-    Operation::new("Tell orders", description)
+    let description = "Creates or updates orders by `platform` and `external_id`. Omitted fields keep their value. A \
+                named campaign, automation or link replaces the attribution.";
+    Operation::new("Upsert orders", description)
         .body(Body::json::<OrdersBody>().example(json!({ "orders": [order()] })))
-        .answers(data::<IngestionResult>("How many were new or changed something."))
+        .responds(data::<IngestionResult>(
+            "The number of items that were created or changed.",
+        ))
         .refuses(ErrorCode::Invalid, REFUSED)
 }
 
 pub(crate) fn carts() -> Operation {
-    let description = "Takes in carts as they are now: `platform` and `external_id` tell them apart.";
+    let description = "Creates or updates carts by `platform` and `external_id`.";
     let cart = json!({
         "external_id": "c-77", "platform": "loja", "contact_phone": "+5511961234567", "total": 89.9,
-        "status": "abandoned", "created_at": MOMENT,
+        "status": "abandoned", "created_at": EXAMPLE_TIME,
     });
-    Operation::new("Tell carts", description)
+    Operation::new("Upsert carts", description)
         .body(Body::json::<CartsBody>().example(json!({ "carts": [cart] })))
-        .answers(data::<IngestionResult>("How many were new or changed something."))
+        .responds(data::<IngestionResult>(
+            "The number of items that were created or changed.",
+        ))
         .refuses(ErrorCode::Invalid, REFUSED)
 }
 
 pub(crate) fn ad_spend() -> Operation {
-    let description = "Takes in what was spent on ads: `date` and `source` tell entries apart.";
+    let description = "Creates or replaces ad spend entries by `date` and `source`.";
     let entry = json!({ "date": "2026-02-01", "source": "instagram", "amount": 120.5 });
-    Operation::new("Tell ad spend", description)
+    Operation::new("Upsert ad spend", description)
         .body(Body::json::<AdSpendBody>().example(json!({ "entries": [entry] })))
-        .answers(data::<IngestionResult>("How many were new or changed something."))
+        .responds(data::<IngestionResult>(
+            "The number of items that were created or changed.",
+        ))
         .refuses(ErrorCode::Invalid, REFUSED)
 }
 
 pub(crate) fn events() -> Operation {
-    let description = "Takes in events of metrics: facts, told once. One with a known `id` changes nothing.";
+    let description = "Records metric events. Events are immutable: an item whose `id` was recorded before is ignored.";
     let event = json!({
         "metric_name": "page_view", "contact_phone": "+5511961234567", "value": 1.5, "currency": "BRL",
-        "source": "site", "properties": { "path": "/bolos" }, "occurred_at": MOMENT,
+        "source": "site", "properties": { "path": "/bolos" }, "occurred_at": EXAMPLE_TIME,
     });
-    Operation::new("Tell events", description)
+    Operation::new("Record metric events", description)
         .body(Body::json::<EventsBody>().example(json!({ "events": [event] })))
-        .answers(data::<IngestionResult>("How many were new."))
+        .responds(data::<IngestionResult>("The number of newly recorded events."))
         .refuses(ErrorCode::Invalid, REFUSED)
 }
 
 fn order() -> Value {
     json!({
         "external_id": "1001", "platform": "loja", "contact_phone": "+5511961234567", "status": "paid",
-        "total": 149.9, "gateway_fee": 4.9, "placed_at": MOMENT, "paid_at": MOMENT, "link_code": "Ab3dE9x_2",
+        "total": 149.9, "gateway_fee": 4.9, "placed_at": EXAMPLE_TIME, "paid_at": EXAMPLE_TIME,
+        "link_code": "Ab3dE9x_2",
         "items": [{ "product_id": "7", "name": "Bolo de cenoura", "quantity": 1, "price": 149.9, "cost": 60 }],
     })
 }

@@ -10,36 +10,36 @@ use crate::routes::links::NewLink;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Links",
-    description: "Short links whose clicks are counted, and which orders are owed to.",
+    description: "Short links that count clicks and to which orders can be attributed.",
 };
 
 pub(crate) fn list() -> Operation {
-    Operation::new("List links", "Links of the account, newest first.")
+    Operation::new("List links", "Returns the account's links, newest first.")
         .takes_all(cursor_page())
-        .answers(data::<CursorPage<Link>>("Links, and where the next ones begin."))
+        .responds(data::<CursorPage<Link>>("A page of links and its `nextCursor`."))
 }
 
 pub(crate) fn create() -> Operation {
-    Operation::new("Create a link", "Makes a short link to a page of the web.")
+    Operation::new("Create a link", "Creates a short link to a web page.")
         .body(Body::json::<NewLink>())
-        .answers(created::<Link>("The link.").example(json!({ "clicks": 0 })))
-        .refuses(ErrorCode::Invalid, "A campaign that does not exist is named, too.")
+        .responds(created::<Link>("The new link.").example(json!({ "clicks": 0 })))
+        .refuses(ErrorCode::Invalid, "The campaign does not exist.")
 }
 
 pub(crate) fn follow() -> Operation {
-    let description = "Leads on to where a short link leads, and counts the click.";
+    let description = "Redirects to the target of a short link and counts the click.";
     Operation::new("Follow a link", description)
         .takes(text("code", "The link's `short_code`.").in_path().example("Ab3dE9x_2"))
-        .answers(
-            empty(302, "Where it leads.")
+        .responds(
+            empty(302, "Redirect to the target.")
                 .header(
                     "Location",
-                    "Where it leads.",
+                    "The target of the link.",
                     json!({ "type": "string", "format": "uri" }),
                 )
                 .header(
                     "Cache-Control",
-                    "Every click is counted.",
+                    "Prevents caching, so that every click is counted.",
                     json!({ "type": "string", "const": "no-store" }),
                 ),
         )

@@ -4,12 +4,12 @@ use recado_domain::notifications::Notification;
 use recado_domain::shared::CursorPage;
 use serde_json::json;
 
-use super::operation::{Operation, cursor_page, data, id, id_of, no_content, one_of, written};
+use super::operation::{Operation, cursor_page, custom, data, id, no_content, one_of, path_id};
 use super::{ErrorCode, OpenApiTag};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Notifications",
-    description: "What the people of an account are told inside the product, and the stream of it.",
+    description: "Messages to the members of an account inside the product, as a list and as a stream.",
 };
 
 /// What a stream looks like.
@@ -20,51 +20,54 @@ const EVENTS: &str = "retry: 1000\n: welcome\n\nevent: notification\nid: 0190a1b
                       \"total\":1840,\"sent\":1832,\"failed\":8,\"simulated\":false},\"read_at\":null,\"created_at\":\"2026-02-01T09:30:00.000Z\"}\n\n";
 
 pub(crate) fn list() -> Operation {
-    let unread = "`true`: only those that nobody has read.";
-    Operation::new("List notifications", "Notifications of the account, newest first.")
-        .takes(
-            one_of("unread", unread, &["true", "false"])
-                .default("false")
-                .example("true"),
-        )
-        .takes_all(cursor_page())
-        .answers(data::<CursorPage<Notification>>(
-            "Notifications, and where the next ones begin.",
-        ))
+    let unread = "`true`: only unread notifications.";
+    Operation::new(
+        "List notifications",
+        "Returns the account's notifications, newest first.",
+    )
+    .takes(
+        one_of("unread", unread, &["true", "false"])
+            .default("false")
+            .example("true"),
+    )
+    .takes_all(cursor_page())
+    .responds(data::<CursorPage<Notification>>(
+        "A page of notifications and its `nextCursor`.",
+    ))
 }
 
 pub(crate) fn stream() -> Operation {
-    let description = "Every notification of the account as it happens, as server-sent events: `event: notification`, \
-                its id as `id`, the notification as JSON in `data`. A comment comes every 15 seconds. The answer has \
-                no end of its own; it ends when the caller may not listen any more, and when the server stops.";
-    let last = "The id of the last notification that was received; what came since is told first. An id \
-                that is unknown counts as absent.";
+    let description = "Streams new notifications of the account as server-sent events: `event: notification`, the \
+                notification's id in `id` and the notification as JSON in `data`. A comment is sent every 15 seconds. \
+                The stream stays open until the caller loses access or the server stops.";
+    let last_id = "The id of the last received notification. Later notifications are sent first. An unknown id is \
+                   ignored.";
     Operation::new("Stream notifications", description)
-        .takes(id("Last-Event-ID", last).in_header())
-        .answers(
-            written("text/event-stream", "The stream.", json!({ "type": "string" }))
+        .takes(id("Last-Event-ID", last_id).in_header())
+        .responds(
+            custom("text/event-stream", "The stream.", json!({ "type": "string" }))
                 .example(json!(EVENTS))
                 .header(
                     "X-Accel-Buffering",
-                    "`no`: a proxy in between must not collect the stream.",
+                    "`no`: a proxy must not buffer the stream.",
                     json!({ "type": "string", "const": "no" }),
                 ),
         )
         .refuses(
             ErrorCode::TooManyAtOnce,
-            "On one server an account has at most 10 streams open, and a person 3.",
+            "An account can have at most 10 open streams on one server, and a user at most 3.",
         )
-        .refuses(ErrorCode::Unavailable, "Too many streams are open.")
+        .refuses(ErrorCode::Unavailable, "The server has too many open streams.")
 }
 
 pub(crate) fn read_all() -> Operation {
-    let description = "Marks every notification of the account as read, for everybody in it.";
-    Operation::new("Mark all notifications as read", description).answers(no_content("All are read."))
+    let description = "Marks every notification of the account as read, for all members.";
+    Operation::new("Mark all notifications as read", description).responds(no_content("All notifications are read."))
 }
 
 pub(crate) fn read() -> Operation {
-    let description = "Marks a notification as read, for everybody in the account; one that was read stays so.";
+    let description = "Marks a notification as read, for all members. A read notification is not changed.";
     Operation::new("Mark a notification as read", description)
-        .takes(id_of("The notification's id."))
-        .answers(no_content("It is read."))
+        .takes(path_id("The notification's id."))
+        .responds(no_content("The notification is read."))
 }

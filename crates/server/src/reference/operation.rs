@@ -21,7 +21,7 @@ pub struct Operation {
     pub(super) description: &'static str,
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Option<Body>,
-    pub(super) answers: Vec<Answer>,
+    pub(super) responses: Vec<ResponseDoc>,
     pub(super) refusals: Vec<(ErrorCode, &'static str)>,
     pub(super) never: Vec<ErrorCode>,
 }
@@ -34,7 +34,7 @@ impl Operation {
             description,
             parameters: vec![],
             body: None,
-            answers: vec![],
+            responses: vec![],
             refusals: vec![],
             never: vec![],
         }
@@ -58,15 +58,15 @@ impl Operation {
         self
     }
 
-    /// With an answer that is no refusal.
-    pub(crate) fn answers(mut self, answer: Answer) -> Self {
-        self.answers.push(answer);
+    /// Adds a success response.
+    pub(crate) fn responds(mut self, response: ResponseDoc) -> Self {
+        self.responses.push(response);
         self
     }
 
-    /// With a refusal that the route does not tell of, or with words (maybe none) on one that it does.
-    pub(crate) fn refuses(mut self, error: ErrorCode, when: &'static str) -> Self {
-        self.refusals.push((error, when));
+    /// Adds an error that cannot be derived from the route, or a cause (possibly empty) to a derived error.
+    pub(crate) fn refuses(mut self, error: ErrorCode, cause: &'static str) -> Self {
+        self.refusals.push((error, cause));
         self
     }
 
@@ -79,7 +79,7 @@ impl Operation {
 
 /// Where a parameter stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ParameterLocation {
     Path,
     Query,
     Header,
@@ -88,7 +88,7 @@ pub(super) enum Place {
 /// A parameter.
 pub(crate) struct Parameter {
     pub(super) name: &'static str,
-    pub(super) place: Place,
+    pub(super) location: ParameterLocation,
     pub(super) description: &'static str,
     pub(super) schema: ParameterSchema,
     pub(super) required: bool,
@@ -98,16 +98,16 @@ pub(crate) struct Parameter {
 /// What a parameter looks like.
 pub(super) enum ParameterSchema {
     Of(SchemaOf),
-    Written(Value),
+    Custom(Value),
 }
 
 impl Parameter {
     fn query(name: &'static str, description: &'static str, schema: Value) -> Self {
         Self {
             name,
-            place: Place::Query,
+            location: ParameterLocation::Query,
             description,
-            schema: ParameterSchema::Written(schema),
+            schema: ParameterSchema::Custom(schema),
             required: false,
             example: None,
         }
@@ -121,7 +121,7 @@ impl Parameter {
 
     /// What holds where it is absent.
     pub(crate) fn default(mut self, value: impl Into<Value>) -> Self {
-        if let ParameterSchema::Written(Value::Object(schema)) = &mut self.schema {
+        if let ParameterSchema::Custom(Value::Object(schema)) = &mut self.schema {
             schema.insert("default".into(), value.into());
         }
         self
@@ -135,20 +135,20 @@ impl Parameter {
 
     /// As a part of the path.
     pub(crate) fn in_path(mut self) -> Self {
-        self.place = Place::Path;
+        self.location = ParameterLocation::Path;
         self.required = true;
         self
     }
 
     /// As a header.
     pub(crate) fn in_header(mut self) -> Self {
-        self.place = Place::Header;
+        self.location = ParameterLocation::Header;
         self
     }
 }
 
-/// The `{id}` of a path.
-pub(crate) fn id_of(description: &'static str) -> Parameter {
+/// The `{id}` path parameter.
+pub(crate) fn path_id(description: &'static str) -> Parameter {
     id("id", description).in_path()
 }
 
@@ -157,8 +157,8 @@ pub(crate) fn text(name: &'static str, description: &'static str) -> Parameter {
     Parameter::query(name, description, json!({ "type": "string" }))
 }
 
-/// A text of this JSON schema.
-pub(crate) fn shaped(name: &'static str, description: &'static str, schema: Value) -> Parameter {
+/// A query parameter with a JSON schema of its own.
+pub(crate) fn with_schema(name: &'static str, description: &'static str, schema: Value) -> Parameter {
     Parameter::query(name, description, schema)
 }
 
@@ -175,42 +175,45 @@ pub(crate) fn string_enum<T: JsonSchema>(name: &'static str, description: &'stat
     }
 }
 
-/// The same, of a set that has no type.
-pub(crate) fn one_of(name: &'static str, description: &'static str, words: &[&str]) -> Parameter {
-    Parameter::query(name, description, json!({ "type": "string", "enum": words }))
+/// A query parameter with a fixed set of values that has no Rust type.
+pub(crate) fn one_of(name: &'static str, description: &'static str, values: &[&str]) -> Parameter {
+    Parameter::query(name, description, json!({ "type": "string", "enum": values }))
 }
 
-/// A whole number from 1 on, with its default and its largest value; beyond, the nearest bound counts.
-pub(crate) fn whole(name: &'static str, description: &'static str, (default, largest): (i64, i64)) -> Parameter {
+/// An integer from 1 to `largest`. The server clamps a value out of range to the nearest bound.
+pub(crate) fn positive_integer(
+    name: &'static str,
+    description: &'static str,
+    (default, largest): (i64, i64),
+) -> Parameter {
     let schema = json!({ "type": "integer", "minimum": 1, "maximum": largest, "default": default });
     Parameter::query(name, description, schema)
 }
 
-/// `page` and `limit` of a list by numbered pages.
-pub(crate) fn page_of(limit: (i64, i64)) -> [Parameter; 2] {
+/// `page` and `limit` of a list with numbered pages.
+pub(crate) fn numbered_page(limit: (i64, i64)) -> [Parameter; 2] {
     let page = json!({ "type": "integer", "minimum": 1, "default": 1 });
     [
-        Parameter::query("page", "The number of the page, from 1.", page),
-        limit_of(limit),
+        Parameter::query("page", "Page number, starting at 1.", page),
+        page_limit(limit),
     ]
 }
 
 /// `cursor` and `limit` of a list by position.
 pub(crate) fn cursor_page() -> [Parameter; 2] {
-    let cursor = "The `nextCursor` of the answer before; absent for the first items.";
-    [id("cursor", cursor), limit_of((20, 100))]
+    let cursor = "The `nextCursor` of the previous page. Omit it for the first page.";
+    [id("cursor", cursor), page_limit((20, 100))]
 }
 
-/// `limit` of a list.
-pub(crate) fn limit_of(limit: (i64, i64)) -> Parameter {
-    whole("limit", "How many items at most.", limit)
+pub(crate) fn page_limit(limit: (i64, i64)) -> Parameter {
+    positive_integer("limit", "Maximum number of items to return.", limit)
 }
 
 /// `order` of a list: the largest first, unless it says otherwise.
 pub(crate) fn order() -> Parameter {
     one_of(
         "order",
-        "`asc`: the smallest first; `desc`: the largest first.",
+        "Sort direction: `asc` (smallest first) or `desc` (largest first).",
         &["asc", "desc"],
     )
     .default("desc")
@@ -236,7 +239,7 @@ pub(super) struct BodyContent {
 pub(super) enum BodySchema {
     /// A type, what the operation demands of its fields, and which.
     Of(SchemaOf, RequiredFields, &'static [&'static str]),
-    Written(Value),
+    Custom(Value),
 }
 
 /// What an operation demands of fields of a type that others read, too.
@@ -271,9 +274,9 @@ impl Body {
         body
     }
 
-    /// Anything else, of this JSON schema.
-    pub(crate) fn written(media_type: &'static str, schema: Value) -> Self {
-        Self::of(media_type, BodySchema::Written(schema))
+    /// A body with a handwritten JSON schema.
+    pub(crate) fn custom(media_type: &'static str, schema: Value) -> Self {
+        Self::of(media_type, BodySchema::Custom(schema))
     }
 
     fn of(media_type: &'static str, schema: BodySchema) -> Self {
@@ -297,9 +300,9 @@ impl Body {
         self
     }
 
-    /// Or in this form.
-    pub(crate) fn or(mut self, other: Self) -> Self {
-        self.content.extend(other.content);
+    /// Adds the media types of `alternative`.
+    pub(crate) fn or(mut self, alternative: Self) -> Self {
+        self.content.extend(alternative.content);
         self
     }
 
@@ -324,38 +327,38 @@ impl Body {
     }
 }
 
-/// An answer that is no refusal.
-pub(crate) struct Answer {
+/// A success response.
+pub(crate) struct ResponseDoc {
     pub(super) status: u16,
     pub(super) description: &'static str,
-    pub(super) content: Vec<AnswerContent>,
+    pub(super) content: Vec<ResponseContent>,
     pub(super) headers: Vec<(&'static str, &'static str, Value)>,
 }
 
-pub(super) struct AnswerContent {
+pub(super) struct ResponseContent {
     pub(super) media_type: &'static str,
-    pub(super) schema: AnswerSchema,
+    pub(super) schema: ResponseSchema,
     pub(super) example: Option<Value>,
 }
 
-pub(super) enum AnswerSchema {
+pub(super) enum ResponseSchema {
     /// `{ "data": T }`
     Data(SchemaOf),
     /// `T` itself.
     Bare(SchemaOf),
-    Written(Value),
+    Custom(Value),
 }
 
-impl Answer {
-    fn of(status: u16, description: &'static str, schema: AnswerSchema) -> Self {
+impl ResponseDoc {
+    fn of(status: u16, description: &'static str, schema: ResponseSchema) -> Self {
         Self::typed(status, description, "application/json", schema)
     }
 
-    fn typed(status: u16, description: &'static str, media_type: &'static str, schema: AnswerSchema) -> Self {
+    fn typed(status: u16, description: &'static str, media_type: &'static str, schema: ResponseSchema) -> Self {
         Self {
             status,
             description,
-            content: vec![AnswerContent {
+            content: vec![ResponseContent {
                 media_type,
                 schema,
                 example: None,
@@ -364,9 +367,9 @@ impl Answer {
         }
     }
 
-    /// Or in this form.
-    pub(crate) fn or(mut self, other: Self) -> Self {
-        self.content.extend(other.content);
+    /// Adds the media types of `alternative`.
+    pub(crate) fn or(mut self, alternative: Self) -> Self {
+        self.content.extend(alternative.content);
         self
     }
 
@@ -387,33 +390,32 @@ impl Answer {
 }
 
 /// 200 `{ "data": T }`.
-pub(crate) fn data<T: JsonSchema>(description: &'static str) -> Answer {
+pub(crate) fn data<T: JsonSchema>(description: &'static str) -> ResponseDoc {
     data_with::<T>(200, description)
 }
 
 /// 201 `{ "data": T }`.
-pub(crate) fn created<T: JsonSchema>(description: &'static str) -> Answer {
+pub(crate) fn created<T: JsonSchema>(description: &'static str) -> ResponseDoc {
     data_with::<T>(201, description)
 }
 
 /// `{ "data": T }` with any status.
-pub(crate) fn data_with<T: JsonSchema>(status: u16, description: &'static str) -> Answer {
-    Answer::of(status, description, AnswerSchema::Data(schema_of::<T>))
+pub(crate) fn data_with<T: JsonSchema>(status: u16, description: &'static str) -> ResponseDoc {
+    ResponseDoc::of(status, description, ResponseSchema::Data(schema_of::<T>))
 }
 
-/// 200 with `T` as the whole body: it has its own `data`, or none at all.
-pub(crate) fn whole_body<T: JsonSchema>(description: &'static str) -> Answer {
-    Answer::of(200, description, AnswerSchema::Bare(schema_of::<T>))
+/// 200 with `T` as the complete body, without the `data` envelope.
+pub(crate) fn whole_body<T: JsonSchema>(description: &'static str) -> ResponseDoc {
+    ResponseDoc::of(200, description, ResponseSchema::Bare(schema_of::<T>))
 }
 
-/// 204.
-pub(crate) fn no_content(description: &'static str) -> Answer {
+pub(crate) fn no_content(description: &'static str) -> ResponseDoc {
     empty(204, description)
 }
 
-/// No body.
-pub(crate) fn empty(status: u16, description: &'static str) -> Answer {
-    Answer {
+/// A response without a body.
+pub(crate) fn empty(status: u16, description: &'static str) -> ResponseDoc {
+    ResponseDoc {
         status,
         description,
         content: vec![],
@@ -421,7 +423,7 @@ pub(crate) fn empty(status: u16, description: &'static str) -> Answer {
     }
 }
 
-/// 200 with something else than JSON, or JSON of no type of ours, of this JSON schema.
-pub(crate) fn written(media_type: &'static str, description: &'static str, schema: Value) -> Answer {
-    Answer::typed(200, description, media_type, AnswerSchema::Written(schema))
+/// 200 with a handwritten JSON schema.
+pub(crate) fn custom(media_type: &'static str, description: &'static str, schema: Value) -> ResponseDoc {
+    ResponseDoc::typed(200, description, media_type, ResponseSchema::Custom(schema))
 }

@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 
 use super::operation::SchemaOf;
 
-/// Where shared schemas lie in the document, and where those of bodies do until the document is complete.
-const ANSWERS: &str = "/components/schemas";
+/// JSON pointers of the shared schemas. Schemas of bodies are under `BODIES` until the document is complete.
+const RESPONSES: &str = "/components/schemas";
 const BODIES: &str = "/components/bodies";
 
 /// Makes schemas, and remembers which types they name.
 pub(super) struct Schemas {
-    answers: SchemaGenerator,
+    responses: SchemaGenerator,
     bodies: SchemaGenerator,
 }
 
@@ -27,23 +27,23 @@ impl Schemas {
             })
         };
         Self {
-            answers: settings(ANSWERS).for_serialize().into_generator(),
+            responses: settings(RESPONSES).for_serialize().into_generator(),
             bodies: settings(BODIES).for_deserialize().into_generator(),
         }
     }
 
-    /// Of what is written by us.
-    pub(super) fn of_answer(&mut self, schema: SchemaOf) -> Value {
-        tidied(schema(&mut self.answers).to_value())
+    /// The schema of a serialized type.
+    pub(super) fn response_schema(&mut self, schema: SchemaOf) -> Value {
+        tidied(schema(&mut self.responses).to_value())
     }
 
-    /// Of what is read by us.
-    pub(super) fn of_body(&mut self, schema: SchemaOf) -> Value {
+    /// The schema of a deserialized type.
+    pub(super) fn body_schema(&mut self, schema: SchemaOf) -> Value {
         tidied(schema(&mut self.bodies).to_value())
     }
 
-    /// A field of a body that an operation does not take null for.
-    pub(super) fn needed(&self, body: &Value, field: &str) -> Value {
+    /// The schema of a body field for an operation that rejects null in it.
+    pub(super) fn non_null_field(&self, body: &Value, field: &str) -> Value {
         let name = body
             .get("$ref")
             .and_then(Value::as_str)
@@ -51,7 +51,7 @@ impl Schemas {
         let definition = name.and_then(|name| self.bodies.definitions().get(name));
         let types = definition.and_then(|schema| schema.pointer(&format!("/properties/{field}/type")));
         match types.and_then(Value::as_array).map(Vec::as_slice) {
-            Some([one, null]) if null == "null" => serde_json::json!({ "type": one }),
+            Some([value_type, null]) if null == "null" => serde_json::json!({ "type": value_type }),
             _ => serde_json::json!({ "not": { "type": "null" } }),
         }
     }
@@ -64,42 +64,42 @@ impl Schemas {
                 .map(|(name, schema)| (name, tidied(schema)))
                 .collect()
         };
-        let mut published = tidy(self.answers.take_definitions(true));
+        let mut published = tidy(self.responses.take_definitions(true));
         let bodies = tidy(self.bodies.take_definitions(true));
-        let apart = apart(&published, &bodies);
-        let rename = |name: &str| renamed(name, &apart);
+        let differing = differing(&published, &bodies);
+        let rename = |name: &str| renamed(name, &differing);
         for (name, schema) in bodies {
             published.insert(rename(&name), relocated(schema, &rename));
         }
         *document = relocated(document.take(), &rename);
-        if let Some(schemas) = document.pointer_mut(ANSWERS).and_then(Value::as_object_mut) {
+        if let Some(schemas) = document.pointer_mut(RESPONSES).and_then(Value::as_object_mut) {
             schemas.extend(published);
         }
     }
 }
 
-/// The types that are read in another form than they are written, or hold one that is.
-fn apart(written: &Map<String, Value>, read: &Map<String, Value>) -> BTreeSet<String> {
-    let mut apart = BTreeSet::new();
+/// The types whose body schema differs from the response schema, directly or through a type that they refer to.
+fn differing(responses: &Map<String, Value>, bodies: &Map<String, Value>) -> BTreeSet<String> {
+    let mut differing = BTreeSet::new();
     loop {
-        let rename = |name: &str| renamed(name, &apart);
+        let rename = |name: &str| renamed(name, &differing);
         let differs = |name: &str, schema: &Value| {
-            let other = written.get(name);
-            other.is_some_and(|other| *other != relocated(schema.clone(), &rename))
+            let response = responses.get(name);
+            response.is_some_and(|response| *response != relocated(schema.clone(), &rename))
         };
-        let more = read
+        let more = bodies
             .iter()
-            .filter(|(name, schema)| !apart.contains(*name) && differs(name, schema));
+            .filter(|(name, schema)| !differing.contains(*name) && differs(name, schema));
         let more: Vec<String> = more.map(|(name, _)| name.clone()).collect();
         if more.is_empty() {
-            return apart;
+            return differing;
         }
-        apart.extend(more);
+        differing.extend(more);
     }
 }
 
-fn renamed(name: &str, apart: &BTreeSet<String>) -> String {
-    match apart.contains(name) {
+fn renamed(name: &str, differing: &BTreeSet<String>) -> String {
+    match differing.contains(name) {
         true => format!("{name}Input"),
         false => name.to_owned(),
     }
@@ -117,7 +117,7 @@ fn relocated(value: Value, rename: &dyn Fn(&str) -> String) -> Value {
                     .filter(|_| key == "$ref")
                     .and_then(|path| path.strip_prefix(&prefix));
                 let value = match name {
-                    Some(name) => Value::String(format!("#{ANSWERS}/{}", rename(name))),
+                    Some(name) => Value::String(format!("#{RESPONSES}/{}", rename(name))),
                     None => relocated(value, rename),
                 };
                 (key, value)
@@ -167,26 +167,26 @@ pub(super) fn put(object: &mut Value, name: &str, value: Value) {
 /// A schema with whatever it refers to in the document, so that it can be used without the rest.
 pub fn alone(document: &Value, schema: &Value) -> Value {
     let mut named = Map::new();
-    let mut waiting = vec![schema];
-    while let Some(value) = waiting.pop() {
+    let mut pending = vec![schema];
+    while let Some(value) = pending.pop() {
         match value {
             Value::Object(fields) => {
                 let path = fields.get("$ref").and_then(Value::as_str).unwrap_or_default();
-                let name = path.strip_prefix(&format!("#{ANSWERS}/"));
+                let name = path.strip_prefix(&format!("#{RESPONSES}/"));
                 let target = document.pointer(path.trim_start_matches('#'));
                 if let (Some(name), Some(target)) = (name, target)
                     && !named.contains_key(name)
                 {
                     named.insert(name.to_owned(), target.clone());
-                    waiting.push(target);
+                    pending.push(target);
                 }
-                waiting.extend(fields.values());
+                pending.extend(fields.values());
             }
-            Value::Array(items) => waiting.extend(items),
+            Value::Array(items) => pending.extend(items),
             _ => {}
         }
     }
-    let mut whole = schema.clone();
-    put(&mut whole, "components", serde_json::json!({ "schemas": named }));
-    whole
+    let mut standalone = schema.clone();
+    put(&mut standalone, "components", serde_json::json!({ "schemas": named }));
+    standalone
 }

@@ -4,13 +4,13 @@ use recado_domain::segments::Segment;
 use recado_domain::shared::CursorPage;
 use serde_json::json;
 
-use super::operation::{Body, Operation, created, cursor_page, data, id_of, no_content};
+use super::operation::{Body, Operation, created, cursor_page, data, no_content, path_id};
 use super::{ErrorCode, OpenApiTag};
 use crate::routes::segments::{MembersBody, SegmentBody};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Segments",
-    description: "Named sets of contacts: chosen members, and whoever meets conditions.",
+    description: "Named sets of contacts: members plus every contact that matches the filters.",
 };
 
 const ID: &str = "The segment's id.";
@@ -18,62 +18,62 @@ const ID: &str = "The segment's id.";
 pub(crate) fn list() -> Operation {
     Operation::new(
         "List segments",
-        "Segments with the number of their contacts, newest first.",
+        "Returns segments with their number of contacts, newest first.",
     )
     .takes_all(cursor_page())
-    .answers(data::<CursorPage<Segment>>("Segments, and where the next ones begin."))
+    .responds(data::<CursorPage<Segment>>("A page of segments and its `nextCursor`."))
 }
 
 pub(crate) fn create() -> Operation {
     Operation::new(
         "Create a segment",
-        "Creates a segment without members; its conditions count at once.",
+        "Creates a segment without members. Its filters apply immediately.",
     )
     .body(Body::json_with::<SegmentBody>(&["name"]))
-    .answers(created::<Segment>("The new segment."))
+    .responds(created::<Segment>("The new segment."))
 }
 
 pub(crate) fn get() -> Operation {
-    Operation::new("Get a segment", "One segment with the number of its contacts.")
-        .takes(id_of(ID))
-        .answers(data::<Segment>("The segment."))
+    Operation::new("Get a segment", "Returns one segment with its number of contacts.")
+        .takes(path_id(ID))
+        .responds(data::<Segment>("The segment."))
 }
 
 pub(crate) fn update() -> Operation {
-    let description = "Changes a segment: absent fields are kept, null clears; `filters` replaces all conditions.";
-    Operation::new("Change a segment", description)
-        .takes(id_of(ID))
+    let description = "Updates a segment: absent fields are kept; null clears a field. `filters` replaces all filters.";
+    Operation::new("Update a segment", description)
+        .takes(path_id(ID))
         .body(Body::change::<SegmentBody>().example(json!({ "name": "Campinas", "filters": null })))
-        .answers(data::<Segment>("The segment as it is now."))
+        .responds(data::<Segment>("The updated segment."))
 }
 
 pub(crate) fn delete() -> Operation {
     let description =
-        "Deletes a segment, not its contacts. A campaign that goes to it is refused until it has another audience.";
+        "Deletes a segment, not its contacts. A campaign that uses it cannot start until it has another audience.";
     Operation::new("Delete a segment", description)
-        .takes(id_of(ID))
-        .answers(no_content("The segment is deleted."))
+        .takes(path_id(ID))
+        .responds(no_content("The segment is deleted."))
 }
 
 pub(crate) fn add_members() -> Operation {
     Operation::new(
-        "Add members",
-        "Makes contacts members of a segment; those that are members stay so.",
+        "Add segment members",
+        "Adds contacts to the members of a segment. Contacts that already are members stay members.",
     )
-    .takes(id_of(ID))
+    .takes(path_id(ID))
     .body(Body::json::<MembersBody>())
-    .answers(data::<Segment>("The segment with its new number of contacts."))
+    .responds(data::<Segment>("The segment with its updated number of contacts."))
     .refuses(
         ErrorCode::Invalid,
-        "A contact does not exist: `contact_ids[3]` is named.",
+        "A contact does not exist; it is named by its index, such as `contact_ids[3]`.",
     )
 }
 
 pub(crate) fn remove_members() -> Operation {
-    let description = "Takes contacts out of the members of a segment. Those that are none, and those that meet its \
-                conditions, are left as they are.";
-    Operation::new("Remove members", description)
-        .takes(id_of(ID))
+    let description = "Removes contacts from the members of a segment. Contacts that are not members are ignored. A \
+                contact that matches the filters still belongs to the segment.";
+    Operation::new("Remove segment members", description)
+        .takes(path_id(ID))
         .body(Body::json::<MembersBody>())
-        .answers(no_content("They are no members any more."))
+        .responds(no_content("The contacts are no longer members."))
 }

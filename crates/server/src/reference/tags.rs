@@ -3,7 +3,7 @@
 use recado_domain::contacts::Tag as Label;
 use recado_domain::shared::CursorPage;
 
-use super::operation::{Body, Operation, created, cursor_page, data, id_of, no_content};
+use super::operation::{Body, Operation, created, cursor_page, data, no_content, path_id};
 use super::{ErrorCode, OpenApiTag};
 use crate::routes::tags::NewTag;
 
@@ -13,20 +13,20 @@ pub(crate) const TAG: OpenApiTag = OpenApiTag {
 };
 
 pub(crate) fn list() -> Operation {
-    Operation::new("List tags", "Tags, newest first.")
+    Operation::new("List tags", "Returns tags, newest first.")
         .takes_all(cursor_page())
-        .answers(data::<CursorPage<Label>>("Tags, and where the next ones begin."))
+        .responds(data::<CursorPage<Label>>("A page of tags and its `nextCursor`."))
 }
 
 pub(crate) fn create() -> Operation {
-    Operation::new("Create a tag", "Creates a tag.")
+    Operation::new("Create a tag", "Creates a tag with a unique name.")
         .body(Body::json::<NewTag>())
-        .answers(created::<Label>("The new tag."))
-        .refuses(ErrorCode::Invalid, "The name is another tag's.")
+        .responds(created::<Label>("The new tag."))
+        .refuses(ErrorCode::Invalid, "Another tag has this name.")
 }
 
 pub(crate) fn delete() -> Operation {
-    Operation::new("Delete a tag", "Deletes a tag and takes it off every contact.")
-        .takes(id_of("The tag's id."))
-        .answers(no_content("The tag is deleted."))
+    Operation::new("Delete a tag", "Deletes a tag and removes it from every contact.")
+        .takes(path_id("The tag's id."))
+        .responds(no_content("The tag is deleted."))
 }

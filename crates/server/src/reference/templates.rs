@@ -5,21 +5,23 @@ use recado_domain::templates::{Category, MetaStatus, Submission, SyncReport, Tem
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-use super::operation::{Body, Operation, created, data, id, id_of, no_content, order, page_of, string_enum, text};
+use super::operation::{
+    Body, Operation, created, data, id, no_content, numbered_page, order, path_id, string_enum, text,
+};
 use super::{ErrorCode, OpenApiTag};
 use crate::routes::templates::{SubmitBody, TemplateBody, TemplateResponse};
 use crate::web::responses::LimitedPage;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Templates",
-    description: "The messages that a business may begin a conversation with, once WhatsApp has approved them.",
+    description: "Messages that may open a conversation after WhatsApp has approved them.",
 };
 
 const ID: &str = "The template's id.";
 
 const RULES: &str = "The name is taken in this language; placeholders are not numbered `{{1}}`, `{{2}}`, ... without \
-                     gaps, are not of the template's `parameter_format`, or have not one example each; header, footer, buttons or cards are not as WhatsApp takes \
-                     them; or the folder does not exist.";
+                     gaps, do not match the template's `parameter_format`, or do not have one example each; header, \
+                     footer, buttons or cards break WhatsApp's rules; or the folder does not exist.";
 
 /// A list, in whichever way it was asked for.
 #[derive(JsonSchema)]
@@ -33,92 +35,100 @@ enum TemplateList {
 }
 
 pub(crate) fn list() -> Operation {
-    let cursor = "Asks for the list by position: empty for the first items, then the `nextCursor` of the answer before. \
+    let cursor = "Selects keyset pagination: empty for the first page, then the `nextCursor` of the previous page. \
                   Without it, the list has numbered pages.";
-    Operation::new("List templates", "Templates, by numbered pages or by position.")
-        .takes(
-            text(
-                "search",
-                "Only templates whose name or body holds this text, without regard to case.",
-            )
-            .example("aulas"),
+    Operation::new(
+        "List templates",
+        "Returns templates with numbered pages or with a cursor.",
+    )
+    .takes(
+        text(
+            "search",
+            "Only templates whose name or body contains this text (case-insensitive).",
         )
-        .takes(string_enum::<Category>("category", "Only templates of this category.").example("MARKETING"))
-        .takes(string_enum::<MetaStatus>("meta_status", "Only templates with this verdict.").example("approved"))
-        .takes(id("folder_id", "Only templates in this folder."))
-        .takes(
-            string_enum::<TemplateSort>("sort", "What the list is ordered by.")
-                .default("created_at")
-                .example("created_at"),
-        )
-        .takes(order())
-        .takes_all(page_of((20, 100)))
-        .takes(text("cursor", cursor).example(""))
-        .answers(data::<TemplateList>("Templates."))
+        .example("aulas"),
+    )
+    .takes(string_enum::<Category>("category", "Only templates of this category.").example("MARKETING"))
+    .takes(string_enum::<MetaStatus>("meta_status", "Only templates with this review status.").example("approved"))
+    .takes(id("folder_id", "Only templates in this folder."))
+    .takes(
+        string_enum::<TemplateSort>("sort", "Sort key.")
+            .default("created_at")
+            .example("created_at"),
+    )
+    .takes(order())
+    .takes_all(numbered_page((20, 100)))
+    .takes(text("cursor", cursor).example(""))
+    .responds(data::<TemplateList>("A page of templates."))
 }
 
 pub(crate) fn create() -> Operation {
-    let description = "Creates a draft; nothing is handed in to WhatsApp.";
+    let description = "Creates a draft. Nothing is submitted to WhatsApp.";
     Operation::new("Create a template", description)
         .body(Body::json_with::<TemplateBody>(&["name", "category", "language", "template_type"]).example(input()))
-        .answers(created::<TemplateResponse>("The draft.").example(draft()))
+        .responds(created::<TemplateResponse>("The draft.").example(draft()))
         .refuses(ErrorCode::Invalid, RULES)
 }
 
 pub(crate) fn sync() -> Operation {
-    let description = "Takes over every template that the business account of a number has at WhatsApp: those that are \
-                unknown here are created, verdicts and contents of the others follow. A draft that was not handed in \
-                stays.";
-    Operation::new("Synchronise with WhatsApp", description)
+    let description = "Imports every template of a number's WhatsApp business account. Missing templates are created; \
+                review status and content of the others are updated. Drafts that were never submitted do not change.";
+    Operation::new("Synchronize templates with WhatsApp", description)
         .body(Body::json::<SubmitBody>().optional())
-        .answers(data::<SyncReport>("What the synchronisation did."))
+        .responds(data::<SyncReport>("The numbers of created and updated templates."))
         .refuses(
             ErrorCode::Invalid,
-            "No WhatsApp number is connected, or `profile_id` is none of the account's.",
+            "No WhatsApp number is connected, or `profile_id` does not exist in the account.",
         )
         .refuses(ErrorCode::Whatsapp, "")
 }
 
 pub(crate) fn get() -> Operation {
-    Operation::new("Get a template", "One template.")
-        .takes(id_of(ID))
-        .answers(data::<TemplateResponse>("The template."))
+    Operation::new("Get a template", "Returns one template.")
+        .takes(path_id(ID))
+        .responds(data::<TemplateResponse>("The template."))
 }
 
 pub(crate) fn update() -> Operation {
-    let description = "Changes a template: absent fields are kept and not checked, null clears. It becomes a draft \
-                that has to be handed in again. While WhatsApp reviews it, it cannot be changed.";
-    Operation::new("Change a template", description)
-        .takes(id_of(ID))
+    let description = "Updates a template: absent fields are kept and not checked; null clears a field. The template \
+                becomes a draft and must be submitted again. It cannot be changed while WhatsApp reviews it.";
+    Operation::new("Update a template", description)
+        .takes(path_id(ID))
         .body(Body::change::<TemplateBody>().example(json!({ "footer_text": "Até domingo", "folder_id": null })))
-        .answers(
-            data::<TemplateResponse>("The template as it is now.")
+        .responds(
+            data::<TemplateResponse>("The updated template.")
                 .example(json!({ "footer_text": "Até domingo", "meta_status": "draft" })),
         )
         .refuses(ErrorCode::Invalid, RULES)
-        .refuses(ErrorCode::Conflict, "It is being changed by another request.")
+        .refuses(
+            ErrorCode::Conflict,
+            "Another request is changing the template. Try again.",
+        )
 }
 
 pub(crate) fn delete() -> Operation {
-    let description = "Deletes a template here. WhatsApp keeps it; campaigns that use it cannot run.";
+    let description = "Deletes a template from Recado, not from WhatsApp. Campaigns that use it cannot start.";
     Operation::new("Delete a template", description)
-        .takes(id_of(ID))
-        .answers(no_content("The template is deleted."))
+        .takes(path_id(ID))
+        .responds(no_content("The template is deleted."))
 }
 
 pub(crate) fn submit() -> Operation {
-    let description = "Hands a template in to WhatsApp, with the files of its headers. The verdict arrives later: by \
-                the callback, or by a synchronisation.";
-    Operation::new("Hand a template in", description)
-        .takes(id_of(ID))
+    let description = "Submits a template with the files of its headers to WhatsApp for review. The review status \
+                arrives later, by callback or by synchronization.";
+    Operation::new("Submit a template for review", description)
+        .takes(path_id(ID))
         .body(Body::json::<SubmitBody>().optional())
-        .answers(data::<Submission>("WhatsApp's answer."))
+        .responds(data::<Submission>("WhatsApp's response."))
         .refuses(
             ErrorCode::Invalid,
-            "The template is reviewed, approved or stopped; it has something that WhatsApp does not take (a WebP picture, \
-             no body); no WhatsApp number is connected; or `profile_id` is none of the account's.",
+            "The template is in review, approved, paused or disabled; WhatsApp does not accept its content (a WebP \
+             image, no body); no WhatsApp number is connected; or `profile_id` does not exist in the account.",
         )
-        .refuses(ErrorCode::Conflict, "It was changed by another request meanwhile.")
+        .refuses(
+            ErrorCode::Conflict,
+            "Another request changed the template in the meantime. Try again.",
+        )
         .refuses(ErrorCode::Whatsapp, "")
         .refuses(ErrorCode::Storage, "")
 }

@@ -24,7 +24,7 @@ fn target<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     match value["$ref"].as_str() {
         Some(path) => document
             .pointer(path.trim_start_matches('#'))
-            .unwrap_or_else(|| panic!("{path} leads nowhere")),
+            .unwrap_or_else(|| panic!("{path} does not exist")),
         None => value,
     }
 }
@@ -39,21 +39,21 @@ fn validator(document: &Value, schema: &Value) -> Validator {
 }
 
 #[test]
-fn the_operations_are_the_routes() {
+fn document_has_exactly_the_routes() {
     let document = document();
-    let told: BTreeSet<String> = operations(&document).map(|(name, _)| name).collect();
+    let documented: BTreeSet<String> = operations(&document).map(|(name, _)| name).collect();
     let routes = TABLE.iter().map(|spec| format!("{} {}", spec.method, spec.path));
-    let missing: Vec<String> = routes.clone().filter(|route| !told.contains(route)).collect();
+    let missing: Vec<String> = routes.clone().filter(|route| !documented.contains(route)).collect();
     assert!(
         missing.is_empty(),
-        "{} routes are not told of: {missing:#?}",
+        "{} routes are not documented: {missing:#?}",
         missing.len()
     );
-    assert_eq!(told, routes.collect());
+    assert_eq!(documented, routes.collect());
 }
 
 #[test]
-fn every_operation_says_what_has_to_be_known() {
+fn operation_has_id_summary_description_and_responses() {
     let document = document();
     let mut names = BTreeSet::new();
     for (name, operation) in operations(&document) {
@@ -65,18 +65,18 @@ fn every_operation_says_what_has_to_be_known() {
         }
         assert!(
             names.insert(operation["operationId"].as_str().unwrap()),
-            "{name}: its name is another's"
+            "{name}: duplicate operationId"
         );
         assert!(!operation["summary"].as_str().unwrap().ends_with('.'), "{name}");
         assert!(operation["security"].is_array(), "{name}");
         let tag = &operation["tags"][0];
         let tags = document["tags"].as_array().unwrap();
-        assert!(tags.iter().any(|known| known["name"] == *tag), "{name}: {tag}");
+        assert!(tags.iter().any(|listed| listed["name"] == *tag), "{name}: {tag}");
         let responses = operation["responses"].as_object().unwrap();
         assert!(responses.contains_key("500"), "{name}");
         assert!(
             responses.keys().any(|status| status.starts_with(['2', '3'])),
-            "{name}: no answer"
+            "{name}: no success response"
         );
         for (status, response) in responses {
             let response = target(&document, response);
@@ -89,66 +89,69 @@ fn every_operation_says_what_has_to_be_known() {
 }
 
 #[test]
-fn parameters_are_those_of_the_path_and_all_are_told_of() {
+fn parameters_match_the_path_and_have_descriptions() {
     let document = document();
     for (name, operation) in operations(&document) {
         let parameters = operation["parameters"].as_array().unwrap();
-        let parameters: Vec<&Value> = parameters.iter().map(|one| target(&document, one)).collect();
-        let of_path = name.split('{').skip(1).filter_map(|rest| rest.split('}').next());
-        let told = parameters
+        let parameters: Vec<&Value> = parameters
             .iter()
-            .filter(|one| one["in"] == "path")
-            .map(|one| one["name"].as_str().unwrap());
-        assert_eq!(told.collect::<Vec<_>>(), of_path.collect::<Vec<_>>(), "{name}");
+            .map(|parameter| target(&document, parameter))
+            .collect();
+        let in_path = name.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+        let documented = parameters
+            .iter()
+            .filter(|parameter| parameter["in"] == "path")
+            .map(|parameter| parameter["name"].as_str().unwrap());
+        assert_eq!(documented.collect::<Vec<_>>(), in_path.collect::<Vec<_>>(), "{name}");
         for parameter in parameters {
             assert!(
                 parameter["description"].as_str().is_some_and(|text| text.len() > 5),
                 "{name}: {parameter}"
             );
-            let fits = validator(&document, &parameter["schema"]);
-            assert!(fits.is_valid(&parameter["example"]), "{name}: {parameter}");
+            let validator = validator(&document, &parameter["schema"]);
+            assert!(validator.is_valid(&parameter["example"]), "{name}: {parameter}");
         }
     }
 }
 
-/// Every field of every schema that is not told of, or a text that shows nothing.
-fn faults(path: &str, schema: &Value, faults: &mut Vec<String>) {
+/// Collects every field without a description, and every string field without an example.
+fn undocumented_fields(path: &str, schema: &Value, errors: &mut Vec<String>) {
     let properties = schema["properties"].as_object();
     for (name, field) in properties.into_iter().flatten() {
         let path = format!("{path}.{name}");
         if field["description"].as_str().is_none_or(|text| text.len() < 4) && field.get("$ref").is_none() {
-            faults.push(format!("{path} has no description"));
+            errors.push(format!("{path} has no description"));
         }
         let shown = ["examples", "enum", "const", "format", "default"]
             .iter()
             .any(|key| field.get(key).is_some());
         if examples::type_of(field) == Some("string") && !shown {
-            faults.push(format!("{path} has no example"));
+            errors.push(format!("{path} has no example"));
         }
-        self::faults(&path, field, faults);
+        undocumented_fields(&path, field, errors);
     }
     for inner in ["items", "additionalProperties"] {
         if schema.get(inner).is_some_and(Value::is_object) {
-            self::faults(&format!("{path}[]"), &schema[inner], faults);
+            undocumented_fields(&format!("{path}[]"), &schema[inner], errors);
         }
     }
     for inner in ["anyOf", "oneOf", "allOf"] {
-        for one in schema[inner].as_array().into_iter().flatten() {
-            self::faults(path, one, faults);
+        for part in schema[inner].as_array().into_iter().flatten() {
+            undocumented_fields(path, part, errors);
         }
     }
 }
 
 #[test]
-fn every_field_is_told_of() {
+fn schema_fields_have_descriptions_and_examples() {
     let document = document();
     let mut found = vec![];
     for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
         assert!(
             !name.ends_with(|c: char| c.is_ascii_digit()),
-            "two types are called {name}"
+            "two types have the name {name}"
         );
-        faults(name, schema, &mut found);
+        undocumented_fields(name, schema, &mut found);
     }
     assert!(found.is_empty(), "{found:#?}");
 }
@@ -160,7 +163,7 @@ fn media<'a>(document: &'a Value, operation: &'a Value) -> Vec<(String, &'a Valu
     media.extend(
         body.into_iter()
             .flatten()
-            .map(|(kind, one)| (format!("body {kind}"), one)),
+            .map(|(kind, media)| (format!("body {kind}"), media)),
     );
     for (status, response) in operation["responses"].as_object().unwrap() {
         let content = target(document, response)["content"].as_object();
@@ -168,14 +171,14 @@ fn media<'a>(document: &'a Value, operation: &'a Value) -> Vec<(String, &'a Valu
             content
                 .into_iter()
                 .flatten()
-                .map(|(kind, one)| (format!("{status} {kind}"), one)),
+                .map(|(kind, media)| (format!("{status} {kind}"), media)),
         );
     }
     media
 }
 
 #[test]
-fn every_example_is_what_its_schema_says() {
+fn examples_are_valid_for_their_schemas() {
     let document = document();
     for (name, operation) in operations(&document) {
         for (kind, media) in media(&document, operation) {
@@ -183,23 +186,23 @@ fn every_example_is_what_its_schema_says() {
                 .as_object()
                 .into_iter()
                 .flatten()
-                .map(|(_, one)| &one["value"]);
+                .map(|(_, example)| &example["value"]);
             let shown: Vec<&Value> = shown.chain(media.get("example")).collect();
             assert!(!shown.is_empty(), "{name} {kind}: no example");
-            let fits = validator(&document, &media["schema"]);
+            let validator = validator(&document, &media["schema"]);
             for example in shown {
-                let faults = fits.iter_errors(example);
-                let faults: Vec<String> = faults
-                    .map(|fault| format!("{}: {fault}", fault.instance_path()))
+                let errors = validator.iter_errors(example);
+                let errors: Vec<String> = errors
+                    .map(|error| format!("{}: {error}", error.instance_path()))
                     .collect();
-                assert!(faults.is_empty(), "{name} {kind}: {faults:#?}\n{example:#}");
+                assert!(errors.is_empty(), "{name} {kind}: {errors:#?}\n{example:#}");
             }
         }
     }
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn references_resolve_in_the_document() {
     fn walk<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
         match value {
             Value::Object(fields) => {
@@ -217,13 +220,13 @@ fn every_reference_leads_somewhere() {
     for path in found {
         assert!(
             document.pointer(path.trim_start_matches('#')).is_some(),
-            "{path} leads nowhere"
+            "{path} does not exist"
         );
     }
 }
 
 #[test]
-fn the_codes_are_the_closed_list() {
+fn error_codes_match_the_published_list() {
     let document = document();
     let codes = document.pointer("/components/schemas/Error/properties/error/properties/code/enum");
     let list = json!([
@@ -248,13 +251,13 @@ fn the_codes_are_the_closed_list() {
 }
 
 #[test]
-fn the_door_is_the_tables() {
+fn security_and_statuses_match_the_route_table() {
     let document = document();
-    let door = |path: &str, method: &str| {
+    let access_of = |path: &str, method: &str| {
         let operation = &document["paths"][path][method];
         let schemes = operation["security"].as_array().unwrap().iter();
         let schemes: Vec<&str> = schemes
-            .map(|one| one.as_object().unwrap().keys().next().unwrap().as_str())
+            .map(|scheme| scheme.as_object().unwrap().keys().next().unwrap().as_str())
             .collect();
         let statuses: Vec<&str> = operation["responses"]
             .as_object()
@@ -266,13 +269,13 @@ fn the_door_is_the_tables() {
     };
     let account = "session sessionCookie apiKey apiKeyHeader".to_owned();
     assert_eq!(
-        door("/api/campaigns", "get"),
+        access_of("/api/campaigns", "get"),
         (account.clone(), "200 401 422 500 503".to_owned())
     );
-    let made = "201 401 403 408 409 413 415 422 429 500 503".to_owned();
-    assert_eq!(door("/api/campaigns", "post"), (account.clone(), made));
+    let created = "201 401 403 408 409 413 415 422 429 500 503".to_owned();
+    assert_eq!(access_of("/api/campaigns", "post"), (account.clone(), created));
     let deleted = "204 400 401 403 404 422 429 500 503".to_owned();
-    assert_eq!(door("/api/campaigns/{id}", "delete"), (account, deleted));
+    assert_eq!(access_of("/api/campaigns/{id}", "delete"), (account, deleted));
     let limited = &document["paths"]["/api/campaigns"]["post"];
     assert_eq!(limited["x-rate-limit"]["requests"], 30);
     let headers = limited["responses"]["201"]["headers"].as_object().unwrap();
@@ -281,7 +284,7 @@ fn the_door_is_the_tables() {
 }
 
 #[test]
-fn the_example_of_a_body_can_be_read() {
+fn body_examples_deserialize() {
     let document = document();
     let mut read = 0;
     for spec in TABLE {
@@ -289,11 +292,11 @@ fn the_example_of_a_body_can_be_read() {
             continue;
         };
         let method = spec.method.as_str().to_lowercase();
-        let told = &document["paths"][spec.path][method]["requestBody"]["content"];
+        let documented = &document["paths"][spec.path][method]["requestBody"]["content"];
         for content in body.content {
             let Some(reads) = content.reads else { continue };
-            let fault = reads(&told[content.media_type]["example"]);
-            assert_eq!(fault, None, "{} {}", spec.method, spec.path);
+            let error = reads(&documented[content.media_type]["example"]);
+            assert_eq!(error, None, "{} {}", spec.method, spec.path);
             read += 1;
         }
     }

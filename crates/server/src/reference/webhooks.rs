@@ -5,7 +5,8 @@ use recado_domain::webhooks::{Direction, LogStatus, Webhook, WebhookEvent, Webho
 use serde_json::{Value, json};
 
 use super::operation::{
-    Body, Operation, Parameter, created, data, data_with, id, id_of, limit_of, no_content, page_of, string_enum, text,
+    Body, Operation, Parameter, created, data, data_with, id, no_content, numbered_page, page_limit, path_id,
+    string_enum, text,
 };
 use super::{ErrorCode, OpenApiTag};
 use crate::routes::webhooks::{
@@ -15,153 +16,175 @@ use crate::web::responses::LimitedPage;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Webhooks",
-    description: "Endpoints that are told what happens, what was delivered to them, and endpoints that others call.",
+    description: "Outbound endpoints that receive events, inbound endpoints that other systems call, and their logs.",
 };
 
 const ID: &str = "The endpoint's id.";
 
-const ADDRESS: &str = "An address that is not reached from the internet, a kind of event that is unknown, and an endpoint \
-                       more than the account may have are named, too.";
+const ADDRESS: &str = "The URL is not a public address, an event type is unknown, or the account has reached its \
+                       limit of webhooks.";
 
-const STILL: &str = "The endpoint is inbound, or switched off.";
+const INACTIVE: &str = "The endpoint is inbound or not active.";
 
 pub(crate) fn list() -> Operation {
-    Operation::new("List webhooks", "Endpoints by numbered pages, newest first.")
-        .takes_all(page_of((20, 100)))
-        .answers(data::<LimitedPage<Webhook>>("A page of endpoints."))
+    Operation::new("List webhooks", "Returns endpoints with numbered pages, newest first.")
+        .takes_all(numbered_page((20, 100)))
+        .responds(data::<LimitedPage<Webhook>>("A page of endpoints."))
 }
 
 pub(crate) fn create() -> Operation {
-    let description = "Makes an endpoint. An outbound one is told what happens: JSON, signed as the Standard Webhooks \
-                specification says, at least once, tried again for a day. An inbound one is called at \
-                `/api/hooks/<its id>`, signed the same way.";
+    let description = "Creates an endpoint. An outbound endpoint receives events as JSON, signed according to Standard \
+                Webhooks. Delivery is at least once; failed deliveries are retried for a day. An inbound endpoint is \
+                called at `/api/hooks/<its id>` with the same kind of signature.";
     Operation::new("Create a webhook", description)
         .body(Body::json_with::<WebhookBody>(&["name"]))
-        .answers(created::<WebhookWithSecret>(
+        .responds(created::<WebhookWithSecret>(
             "The endpoint with its secrets, which are never shown again.",
         ))
         .refuses(ErrorCode::Invalid, ADDRESS)
 }
 
 pub(crate) fn get() -> Operation {
-    Operation::new("Get a webhook", "One endpoint.")
-        .takes(id_of(ID))
-        .answers(data::<Webhook>("The endpoint."))
+    Operation::new("Get a webhook", "Returns one endpoint.")
+        .takes(path_id(ID))
+        .responds(data::<Webhook>("The endpoint."))
 }
 
 pub(crate) fn update() -> Operation {
-    let description = "Changes an endpoint: absent fields are kept. Switching it on again clears `disabled_at`.";
-    Operation::new("Change a webhook", description)
-        .takes(id_of(ID))
+    let description = "Updates an endpoint: absent fields are kept. Activating it again clears `disabled_at`.";
+    Operation::new("Update a webhook", description)
+        .takes(path_id(ID))
         .body(Body::change::<WebhookBody>().example(json!({ "events": ["*"], "is_active": true })))
-        .answers(data::<Webhook>("The endpoint as it is now.").example(json!({ "events": ["*"] })))
+        .responds(data::<Webhook>("The updated endpoint.").example(json!({ "events": ["*"] })))
         .refuses(ErrorCode::Invalid, ADDRESS)
-        .refuses(ErrorCode::Conflict, "It is being changed by another request.")
+        .refuses(
+            ErrorCode::Conflict,
+            "Another request is changing the endpoint. Try again.",
+        )
 }
 
 pub(crate) fn delete() -> Operation {
-    let description = "Deletes an endpoint; what was to be delivered to it is not.";
+    let description = "Deletes an endpoint and abandons its pending deliveries.";
     Operation::new("Delete a webhook", description)
-        .takes(id_of(ID))
-        .answers(no_content("The endpoint is deleted."))
+        .takes(path_id(ID))
+        .responds(no_content("The endpoint is deleted."))
 }
 
 pub(crate) fn rotate_secret() -> Operation {
-    let description = "Makes new secrets. The old ones count beside them for 24 hours.";
+    let description = "Creates new secrets. The old secrets stay valid for 24 hours.";
     Operation::new("Rotate a webhook's secret", description)
-        .takes(id_of(ID))
-        .answers(data::<WebhookWithSecret>(
+        .takes(path_id(ID))
+        .responds(data::<WebhookWithSecret>(
             "The endpoint with its new secrets, which are never shown again.",
         ))
-        .refuses(ErrorCode::Conflict, "It is being changed by another request.")
+        .refuses(
+            ErrorCode::Conflict,
+            "Another request is changing the endpoint. Try again.",
+        )
 }
 
 pub(crate) fn test() -> Operation {
-    let description = "Delivers a `test.ping` to an endpoint, whatever events it wants.";
+    let description = "Delivers a `test.ping` event to an endpoint, regardless of its subscriptions.";
     Operation::new("Test a webhook", description)
-        .takes(id_of(ID))
-        .answers(data_with::<DeliveryQueued>(
+        .takes(path_id(ID))
+        .responds(data_with::<DeliveryQueued>(
             202,
-            "It will be delivered at once; its log tells how that went.",
+            "The delivery is queued. The webhook's log shows its result.",
         ))
-        .refuses(ErrorCode::Precondition, STILL)
+        .refuses(ErrorCode::Precondition, INACTIVE)
 }
 
 pub(crate) fn recover() -> Operation {
-    let description = "Delivers again what an endpoint did not take since a moment.";
-    Operation::new("Recover a webhook", description)
-        .takes(id_of(ID))
+    let description = "Redelivers every event since the given time that the endpoint did not receive.";
+    Operation::new("Recover failed deliveries", description)
+        .takes(path_id(ID))
         .body(Body::json::<RecoverBody>())
-        .answers(data_with::<RecoveryQueued>(202, "They will be delivered."))
-        .refuses(ErrorCode::Precondition, STILL)
+        .responds(data_with::<RecoveryQueued>(202, "The deliveries are queued."))
+        .refuses(ErrorCode::Precondition, INACTIVE)
 }
 
 pub(crate) fn logs() -> Operation {
-    let status = "`success`: answered with 200 to 299; `failed`: with 400 or above, or not at all.";
-    Operation::new("List webhook logs", "Attempts and calls, the latest first.")
-        .takes(string_enum::<Direction>("direction", "Only of this direction.").example("outbound"))
-        .takes(string_enum::<LogStatus>("status", status).example("failed"))
-        .takes(id("endpoint_id", "Only of this endpoint."))
-        .takes(text("event_type", "Only of this kind of event.").example("message.received"))
-        .takes(limit_of((50, 100)))
-        .answers(data::<Vec<WebhookLog>>("The logs.").example(json!([log()])))
+    let status = "`success`: response status 200 to 299; `failed`: status 400 or above, or no response.";
+    Operation::new(
+        "List webhook logs",
+        "Returns attempts of outbound and calls of inbound endpoints, latest first.",
+    )
+    .takes(string_enum::<Direction>("direction", "Only logs of this direction.").example("outbound"))
+    .takes(string_enum::<LogStatus>("status", status).example("failed"))
+    .takes(id("endpoint_id", "Only logs of this endpoint."))
+    .takes(text("event_type", "Only logs of this event type.").example("message.received"))
+    .takes(page_limit((50, 100)))
+    .responds(data::<Vec<WebhookLog>>("The logs.").example(json!([log()])))
 }
 
 pub(crate) fn redeliver() -> Operation {
-    let description = "Delivers the event of a log again, with the same `webhook-id`.";
-    Operation::new("Deliver again", description)
-        .takes(id_of("The log's id."))
-        .answers(data_with::<DeliveryQueued>(202, "It will be delivered at once; a new log tells how that went."))
+    let description = "Redelivers the event of a log entry with the same `webhook-id`.";
+    Operation::new("Redeliver an event", description)
+        .takes(path_id("The log entry's id."))
+        .responds(data_with::<DeliveryQueued>(
+            202,
+            "The delivery is queued. A new log entry shows its result.",
+        ))
         .refuses(
             ErrorCode::Precondition,
-            "The endpoint is inbound, switched off or deleted; or the event is older than 30 days and not kept any more.",
+            "The endpoint is inbound, not active or deleted; or the event is older than 30 days and was removed.",
         )
 }
 
 pub(crate) fn events() -> Operation {
-    let description = "What happened in the account, oldest first, whatever endpoints took of it: for whoever was \
-                away. Events are kept for 30 days.";
+    let description = "Returns the account's webhook events of the last 30 days, oldest first, regardless of \
+                deliveries. A client uses it to catch up after an outage.";
     let cursor =
-        "The `nextCursor` of the answer before, or the id of the last event that is known; absent for the oldest.";
-    Operation::new("List events", description)
+        "The `nextCursor` of the previous page, or the id of the last processed event. Omit it for the oldest.";
+    Operation::new("List webhook events", description)
         .takes(id("cursor", cursor))
-        .takes(string_enum::<WebhookKind>("type", "Only events of this kind.").example("message.received"))
-        .takes(limit_of((20, 100)))
-        .answers(data::<CursorPage<WebhookEvent>>(
-            "Events, and where the later ones begin.",
+        .takes(string_enum::<WebhookKind>("type", "Only events of this type.").example("message.received"))
+        .takes(page_limit((20, 100)))
+        .responds(data::<CursorPage<WebhookEvent>>(
+            "A page of events and its `nextCursor`.",
         ))
 }
 
 pub(crate) fn receive() -> Operation {
-    let description = "Takes what another system tells an inbound endpoint, signed as the Standard Webhooks \
-                specification says. `metric.recorded` and `order.recorded` are recorded like items of the ingestion \
-                routes, `contact.upserted` like a new contact, or added to the one with its phone or `wa_user_id`; \
-                every other type is only logged. A `webhook-id` that was taken before changes nothing.";
+    let description = "Receives a call of another system, signed according to Standard Webhooks. `metric.recorded` and \
+                `order.recorded` are recorded like items of the ingestion routes. `contact.upserted` creates a contact \
+                or updates the contact with the same phone or `wa_user_id`. Every other type is only logged. A \
+                `webhook-id` that was accepted before changes nothing.";
     Operation::new("Call an inbound webhook", description)
-        .takes(id_of(ID))
+        .takes(path_id(ID))
         .takes_all(signature())
         .body(
-            Body::written("application/json", call())
+            Body::custom("application/json", call())
                 .example(json!({ "type": "metric.recorded", "data": {
                     "metric_name": "page_view", "contact_phone": "+5511961234567", "source": "site", "value": 1.5,
                 } }))
                 .described("At most 4 MiB."),
         )
-        .answers(data::<InboundReceipt>("It is recorded, or was before."))
+        .responds(data::<InboundReceipt>(
+            "The call is recorded now or was recorded before.",
+        ))
         .never(ErrorCode::MediaType)
         .refuses(
             ErrorCode::Auth,
-            "The signature is missing or wrong, or the timestamp is more than five minutes away.",
+            "The signature is missing or wrong, or the timestamp differs from now by more than five minutes.",
         )
 }
 
 fn signature() -> [Parameter; 3] {
     let header = |name, description| text(name, description).in_header();
-    let signed = "`v1,` and the base64 of HMAC-SHA256 over `{webhook-id}.{webhook-timestamp}.{body}` with the endpoint's \
-                  secret; several are separated by spaces.";
+    let signed = "`v1,` and the base64 of HMAC-SHA256 over `{webhook-id}.{webhook-timestamp}.{body}` with the \
+                  endpoint's secret. Several signatures are separated by spaces.";
     [
-        header("webhook-id", "The sender's own id of the call: 1 to 255 characters.").example("msg_77"),
-        header("webhook-timestamp", "When it was signed, in seconds since 1970.").example("1769938200"),
+        header(
+            "webhook-id",
+            "The sender's id of the call: 1 to 255 characters. It makes a repeated call idempotent.",
+        )
+        .example("msg_77"),
+        header(
+            "webhook-timestamp",
+            "The time of the signature, in seconds since 1970-01-01T00:00:00Z.",
+        )
+        .example("1769938200"),
         header("webhook-signature", signed).example("v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4="),
     ]
 }
@@ -173,9 +196,9 @@ fn call() -> Value {
         "properties": {
             "type": {
                 "type": "string", "minLength": 1, "maxLength": 100, "examples": ["metric.recorded"],
-                "description": "What it tells.",
+                "description": "The type of the call.",
             },
-            "data": { "description": "What there is to it: an object for the types that are recorded." },
+            "data": { "description": "The payload: an object for the types that are recorded." },
         },
     })
 }

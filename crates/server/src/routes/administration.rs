@@ -139,7 +139,7 @@ fn with_cookies(mut response: HttpResponse, cookies: &[Cookie<'_>]) -> Result<Ht
 fn filter(params: &mut Params) -> AccountFilter {
     let plan = params.text("plan");
     if plan.as_deref().is_some_and(|id| billing::plan(id).is_none()) {
-        params.blame("plan", "must be a plan of the catalogue");
+        params.add_error("plan", "must be the id of a plan");
     }
     AccountFilter {
         search: params.text("search"),
@@ -169,8 +169,8 @@ pub(super) async fn create(
         plan: body.plan,
         owner_email: body.owner_email,
     };
-    let made = services.admin.accounts.create(&admin, &input).await?;
-    Ok(responses::created(administered(&services, &made)))
+    let created = services.admin.accounts.create(&admin, &input).await?;
+    Ok(responses::created(administered(&services, &created)))
 }
 
 /// An account, as an administrator made or changed it.
@@ -183,13 +183,13 @@ pub(crate) struct AdministeredAccount<'a> {
     owner_invite: Option<CreatedInvite<'a>>,
 }
 
-fn administered<'a>(services: &Services, made: &'a Administered) -> AdministeredAccount<'a> {
-    if made.owner_invite.is_some() {
+fn administered<'a>(services: &Services, created: &'a Administered) -> AdministeredAccount<'a> {
+    if created.owner_invite.is_some() {
         services.shared.mailed.notify_one();
     }
     AdministeredAccount {
-        account: &made.account,
-        owner_invite: made.owner_invite.as_ref().map(CreatedInvite::from),
+        account: &created.account,
+        owner_invite: created.owner_invite.as_ref().map(CreatedInvite::from),
     }
 }
 
@@ -264,13 +264,13 @@ pub(super) async fn start_support(
         services.shared.auth_cache.evict_membership(session.user_id, account);
     }
     let mode = SupportMode::new(started?, original);
-    let answer = responses::ok(SupportEntry {
+    let response = responses::ok(SupportEntry {
         account_id: id,
         account_name: mode.account_name.clone(),
     });
     let cookie = services.authenticator.support.write(session.user_id, &mode);
     let active = cookies::active_account(id, services.shared.config.cookie_secure);
-    with_cookies(answer, &[cookie, active])
+    with_cookies(response, &[cookie, active])
 }
 
 /// Where to return to: as support mode has it already, else the account that the request would be in.
@@ -313,8 +313,8 @@ pub(super) async fn stop_support(
         || cookies::no_active_account(secure),
         |account| cookies::active_account(account, secure),
     );
-    let answer = responses::ok(SupportExit { account_id: original });
-    with_cookies(answer, &[services.authenticator.support.remove(), active])
+    let response = responses::ok(SupportExit { account_id: original });
+    with_cookies(response, &[services.authenticator.support.remove(), active])
 }
 
 /// `GET /api/admin/stats`

@@ -76,11 +76,11 @@ pub(super) async fn create(
     Authenticated(tenant): TenantContext,
     Json(input): Json<NewKey>,
 ) -> Result<HttpResponse, ApiError> {
-    let made = services
+    let created = services
         .api_keys
         .create(&tenant, &input.name.unwrap_or_default())
         .await?;
-    Ok(responses::created(CreatedApiKey::from(&made)))
+    Ok(responses::created(CreatedApiKey::from(&created)))
 }
 
 /// `DELETE /api/api-keys/<id>`

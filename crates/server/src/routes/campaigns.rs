@@ -42,7 +42,7 @@ pub(crate) struct CampaignBody {
     rfm_segments: Option<Option<Vec<String>>>,
     /// When it is to start, once it is scheduled; storing it schedules nothing.
     #[schemars(with = "Option<Timestamp>")]
-    #[serde(default, deserialize_with = "moment")]
+    #[serde(default, deserialize_with = "deserialize_time")]
     scheduled_at: Option<Option<OffsetDateTime>>,
     /// What stands in the template's placeholders for each contact.
     #[serde(default, deserialize_with = "nullable")]
@@ -56,7 +56,7 @@ impl PatchFields for CampaignBody {
     const NEVER_NULL: &'static [&'static str] = &["name"];
 }
 
-fn moment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<OffsetDateTime>>, D::Error> {
+fn deserialize_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<OffsetDateTime>>, D::Error> {
     timestamp::option::deserialize(deserializer).map(Some)
 }
 
@@ -144,7 +144,7 @@ pub(super) async fn execute(
     let run_submitter = &services.shared.run_submitter;
     let worker = run_submitter.worker();
     let run = services.campaigns.start(&tenant, id, worker).await?;
-    Ok(responses::ok(run_submitter.carry_out(run, worker).await?))
+    Ok(responses::ok(run_submitter.run_to_end(run, worker).await?))
 }
 
 /// `POST /api/campaigns/<id>/send`: answers at once; a worker does the rest.

@@ -164,8 +164,8 @@ pub(super) async fn import(
     let _share = services.shared.shares.import(&tenant)?;
     let mut body = PacedBody::new(&request, payload.into_inner());
     let mut import = services.contacts.import(&tenant, format);
-    while let Some(piece) = body.next().await? {
-        import.feed(&piece).await?;
+    while let Some(chunk) = body.next().await? {
+        import.feed(&chunk).await?;
     }
     Ok(responses::ok(import.finish().await?))
 }

@@ -83,9 +83,9 @@ pub(super) async fn update(
     Id(id): Id<ConversationId>,
     Json(input): Json<ConversationBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let wanted: Result<ConversationStatus, String> = input.status.unwrap_or_default().parse();
-    let wanted = wanted.map_err(|fault| FieldErrors::one("status", fault))?;
+    let status: Result<ConversationStatus, String> = input.status.unwrap_or_default().parse();
+    let status = status.map_err(|error| FieldErrors::one("status", error))?;
     Ok(responses::ok(
-        services.conversations.set_status(&tenant, id, wanted).await?,
+        services.conversations.set_status(&tenant, id, status).await?,
     ))
 }

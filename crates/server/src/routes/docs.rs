@@ -105,17 +105,18 @@ fn compressed(
     packed: &'static [u8],
     headers: &HeaderMap,
 ) -> Result<HttpResponse, ApiError> {
-    let unpacks = unpacks(headers);
+    let accepts_gzip = accepts_gzip(headers);
     let (_, checksum) = packed.split_at(packed.len().saturating_sub(8));
-    let tag = format!("\"{}{}\"", hex::encode(checksum), if unpacks { "-gzip" } else { "" });
+    let suffix = if accepts_gzip { "-gzip" } else { "" };
+    let tag = format!("\"{}{suffix}\"", hex::encode(checksum));
     response
         .insert_header((CACHE_CONTROL, "public, max-age=86400"))
         .insert_header((VARY, "Accept-Encoding"))
         .insert_header((ETAG, tag.as_str()));
-    if text(headers, IF_NONE_MATCH).is_some_and(|known| known.contains(&tag)) {
+    if text(headers, IF_NONE_MATCH).is_some_and(|tags| tags.contains(&tag)) {
         return Ok(response.status(actix_web::http::StatusCode::NOT_MODIFIED).finish());
     }
-    if unpacks {
+    if accepts_gzip {
         return Ok(response.insert_header((CONTENT_ENCODING, "gzip")).body(packed));
     }
     let mut content = Vec::new();
@@ -124,11 +125,11 @@ fn compressed(
     Ok(response.body(content))
 }
 
-/// Whether the caller takes gzip: most say so, and who says nothing takes anything.
-fn unpacks(headers: &HeaderMap) -> bool {
+/// Whether the client accepts gzip. A request without `Accept-Encoding` accepts every coding.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
     text(headers, ACCEPT_ENCODING).is_none_or(|accepted| {
-        accepted.split(',').any(|one| {
-            let (coding, weight) = one.split_once(';').unwrap_or((one, ""));
+        accepted.split(',').any(|item| {
+            let (coding, weight) = item.split_once(';').unwrap_or((item, ""));
             let weight = weight.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse::<f32>);
             coding.trim().eq_ignore_ascii_case("gzip") && weight.is_ok_and(|weight| weight > 0.0)
         })
@@ -145,24 +146,24 @@ mod tests {
 
     use super::*;
 
-    fn takes(accepted: &str) -> bool {
+    fn accepts(accepted: &str) -> bool {
         let request = TestRequest::default().insert_header((ACCEPT_ENCODING, accepted));
-        unpacks(request.to_http_request().headers())
+        accepts_gzip(request.to_http_request().headers())
     }
 
     #[test]
-    fn gzip_is_for_those_who_take_it() {
-        assert!(unpacks(TestRequest::default().to_http_request().headers()));
-        for taken in ["gzip", "br, GZIP;q=0.5", "deflate, gzip"] {
-            assert!(takes(taken), "{taken}");
+    fn gzip_is_served_only_if_accepted() {
+        assert!(accepts_gzip(TestRequest::default().to_http_request().headers()));
+        for coding in ["gzip", "br, GZIP;q=0.5", "deflate, gzip"] {
+            assert!(accepts(coding), "{coding}");
         }
         for refused in ["identity", "", "br", "gzip;q=0", "gzip; q=0.0", "gzip;q=x"] {
-            assert!(!takes(refused), "{refused}");
+            assert!(!accepts(refused), "{refused}");
         }
     }
 
     #[test]
-    fn what_the_build_packed_is_whole() {
+    fn embedded_gzip_assets_decompress() {
         for asset in ASSETS {
             if let Content::Gzip(packed) = asset.content {
                 let mut content = Vec::new();

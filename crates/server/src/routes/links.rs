@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::extractors::{Authenticated, Named, TenantContext};
+use crate::web::extractors::{Authenticated, PathName, TenantContext};
 use crate::web::query::CursorParams;
 use crate::web::responses;
 use crate::wiring::Services;
@@ -51,8 +51,8 @@ pub(super) async fn create(
     Ok(responses::created(link))
 }
 
-/// `GET /r/<code>`: never from a cache of the client, so that every click is counted.
-pub(super) async fn follow(services: Data<Services>, Named(code): Named) -> Result<HttpResponse, ApiError> {
+/// `GET /r/<code>`: not cacheable, so that every click is counted.
+pub(super) async fn follow(services: Data<Services>, PathName(code): PathName) -> Result<HttpResponse, ApiError> {
     let target = services.links.follow(&code).await?;
     Ok(HttpResponse::Found()
         .insert_header((header::LOCATION, target))

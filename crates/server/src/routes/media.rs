@@ -12,7 +12,7 @@ use recado_domain::shared::{FieldErrors, Tenant};
 use crate::error::ApiError;
 use crate::web::body;
 use crate::web::extractors::{Authenticated, TenantContext};
-use crate::web::multipart::{Event, Form, Malformed};
+use crate::web::multipart::{Form, FormEvent, Malformed};
 use crate::web::paced::PacedBody;
 use crate::web::responses;
 use crate::wiring::Services;
@@ -31,50 +31,50 @@ pub(super) async fn upload(
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
     body::check_media_type(&request, FORM)?;
-    let most = MediaType::largest().saturating_add(OVERHEAD_BYTES);
-    refuse_declared(&request, most)?;
+    let max_bytes = MediaType::largest().saturating_add(OVERHEAD_BYTES);
+    reject_declared_length(&request, max_bytes)?;
     let content_type = request
         .headers()
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
     let form = Form::new(content_type.unwrap_or_default());
-    let form = form.ok_or_else(|| FieldErrors::one("body", "names no boundary in its Content-Type"))?;
+    let form = form.ok_or_else(|| FieldErrors::one("body", "must have a Content-Type with a boundary"))?;
     let _share = services.shared.shares.upload(&tenant)?;
     let body = PacedBody::new(&request, payload.into_inner());
     let mut parts = Parts::default();
-    let taken = take(&services, &tenant, form, body, most, &mut parts).await;
+    let stored = store_file(&services, &tenant, form, body, max_bytes, &mut parts).await;
     if let Some(refused) = parts.file.take() {
         refused.discard().await;
     }
-    Ok(responses::ok(taken?))
+    Ok(responses::ok(stored?))
 }
 
-/// Whatever it is that a body says to be larger than any form, it is over its type's limit.
-fn refuse_declared(request: &HttpRequest, most: u64) -> Result<(), FieldErrors> {
-    if body::declared_length(request).is_none_or(|length| length <= most) {
+/// Rejects a declared length above the largest form, before the body is read: the file must exceed its type's limit.
+fn reject_declared_length(request: &HttpRequest, max_bytes: u64) -> Result<(), FieldErrors> {
+    if body::declared_length(request).is_none_or(|length| length <= max_bytes) {
         return Ok(());
     }
     let message = format!("must have at most {} bytes", MediaType::largest());
     Err(FieldErrors::one("file", message))
 }
 
-/// Passes the one file of a form on to the store, piece by piece. What is left in `parts` was refused. A file over its
-/// limit is refused by itself; what is too large here are other parts, or what stands around them.
-async fn take(
+/// Streams the file of a form to the media store, chunk by chunk. On an error, the unfinished upload stays in `parts`.
+/// The upload checks the file's own limit; this function limits the whole form.
+async fn store_file(
     services: &Services,
     tenant: &Tenant,
     mut form: Form,
     mut body: PacedBody,
-    most: u64,
+    max_bytes: u64,
     parts: &mut Parts,
 ) -> Result<StoredMedia, ApiError> {
     let mut received = 0_u64;
-    while let Some(piece) = body.next().await? {
-        received = received.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
-        if received > most {
+    while let Some(chunk) = body.next().await? {
+        received = received.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
+        if received > max_bytes {
             return Err(ApiError::TooLarge);
         }
-        form.feed(piece);
+        form.feed(chunk);
         if parts.read(services, tenant, &mut form).await? {
             let file = parts
                 .file
@@ -83,7 +83,7 @@ async fn take(
             return Ok(file.finish().await?);
         }
     }
-    Err(FieldErrors::one("body", "ended before it was complete").into())
+    Err(FieldErrors::one("body", "is incomplete").into())
 }
 
 fn malformed(Malformed(message): Malformed) -> FieldErrors {
@@ -103,28 +103,28 @@ impl Parts {
     async fn read(&mut self, services: &Services, tenant: &Tenant, form: &mut Form) -> Result<bool, ApiError> {
         while let Some(event) = form.next_event().map_err(malformed)? {
             match event {
-                Event::Part(head) if head.name == "file" => {
+                FormEvent::Part(head) if head.name == "file" => {
                     self.begin_file(services.media.upload(tenant, head.file_name.as_deref()))?;
                 }
-                Event::Part(_) => self.begin_other()?,
-                Event::Content(content) => self.content(content).await?,
-                Event::End => return Ok(true),
+                FormEvent::Part(_) => self.begin_part()?,
+                FormEvent::Content(content) => self.content(content).await?,
+                FormEvent::End => return Ok(true),
             }
         }
         Ok(false)
     }
 
     fn begin_file(&mut self, upload: Upload) -> Result<(), FieldErrors> {
-        self.begin_other()?;
+        self.begin_part()?;
         if self.file.is_some() {
-            return Err(FieldErrors::one("file", "must be one file"));
+            return Err(FieldErrors::one("file", "must be sent only once"));
         }
         self.file = Some(upload);
         self.in_file = true;
         Ok(())
     }
 
-    fn begin_other(&mut self) -> Result<(), FieldErrors> {
+    fn begin_part(&mut self) -> Result<(), FieldErrors> {
         self.in_file = false;
         self.count = self.count.saturating_add(1);
         if self.count > PARTS {

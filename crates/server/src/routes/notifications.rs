@@ -23,12 +23,13 @@ use crate::web::responses;
 use crate::web::shares::StreamShare;
 use crate::wiring::Services;
 
-/// How many of the notifications that a stream missed are held at a time.
-const REPLAY: i64 = 500;
+/// The maximum number of missed notifications that a stream loads at a time.
+const REPLAY_BATCH: i64 = 500;
 
 /// How often an idle stream shows that it lives, and how often it is asked whether it still may.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// The interval at which a stream checks whether its caller still has access.
+const ACCESS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What begins every stream: it came through, and a broken one is taken up again after a second.
 const GREETING: &str = "retry: 1000\n: welcome\n\n";
@@ -81,18 +82,18 @@ pub(super) async fn stream(
     let stream = Stream {
         backlog,
         listener,
-        waiting: [GREETING.to_owned()].into_iter().chain(first).collect(),
+        pending: [GREETING.to_owned()].into_iter().chain(first).collect(),
         heartbeat: interval_at(Instant::now() + HEARTBEAT, HEARTBEAT),
         access_lost: Box::pin(access_lost(services, request, account)),
         share,
     };
-    Ok(stream.answer())
+    Ok(stream.into_response())
 }
 
 /// Where the caller's last stream ended; one that is no id of ours names nothing.
 fn last_event_id(request: &HttpRequest) -> Option<NotificationId> {
-    let given = request.headers().get("last-event-id")?.to_str().ok()?;
-    Uuid::parse_str(given.trim()).ok().map(NotificationId)
+    let id = request.headers().get("last-event-id")?.to_str().ok()?;
+    Uuid::parse_str(id.trim()).ok().map(NotificationId)
 }
 
 /// A notification as an event. JSON has no line break outside of its strings, and none inside.
@@ -133,14 +134,14 @@ impl ReplayBacklog {
     /// The next events that are not after `until`, which the listener passed over; nothing at the end.
     async fn next_batch(&mut self, until: i64) -> Result<Vec<String>, StoreError> {
         let notifications = match self.after < until {
-            true => self.feed.between(self.account, self.after, until, REPLAY).await?,
+            true => self.feed.between(self.account, self.after, until, REPLAY_BATCH).await?,
             false => vec![],
         };
         match notifications.last() {
             Some(last) => self.after = last.seq,
             None => self.is_over = true,
         }
-        Ok(notifications.iter().map(|one| event(&one.notification)).collect())
+        Ok(notifications.iter().map(|entry| event(&entry.notification)).collect())
     }
 }
 
@@ -148,8 +149,8 @@ impl ReplayBacklog {
 struct Stream {
     backlog: ReplayBacklog,
     listener: Listener,
-    /// What is to be said before anything new.
-    waiting: VecDeque<String>,
+    /// Events to send before new ones.
+    pending: VecDeque<String>,
     heartbeat: Interval,
     /// Done when its caller may not listen any more.
     access_lost: LocalBoxFuture<'static, ()>,
@@ -157,25 +158,24 @@ struct Stream {
 }
 
 impl Stream {
-    /// The answer that it is the body of.
-    fn answer(self) -> HttpResponse {
-        let mut answer = HttpResponse::Ok();
-        answer.insert_header((header::CONTENT_TYPE, "text/event-stream"));
-        // A proxy in between must not collect it.
-        answer.insert_header(("X-Accel-Buffering", "no"));
-        answer.streaming(stream::unfold(self, Self::step))
+    fn into_response(self) -> HttpResponse {
+        let mut response = HttpResponse::Ok();
+        response.insert_header((header::CONTENT_TYPE, "text/event-stream"));
+        // A proxy must not buffer the stream.
+        response.insert_header(("X-Accel-Buffering", "no"));
+        response.streaming(stream::unfold(self, Self::step))
     }
 
     /// The next piece; none at the end.
     async fn step(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
-        while self.waiting.is_empty() && !self.backlog.is_over {
+        while self.pending.is_empty() && !self.backlog.is_over {
             self.replay().await?;
         }
-        let piece = match self.waiting.pop_front() {
-            Some(piece) => piece,
+        let chunk = match self.pending.pop_front() {
+            Some(chunk) => chunk,
             None => self.next().await?,
         };
-        Some((Ok(Bytes::from(piece)), self))
+        Some((Ok(Bytes::from(chunk)), self))
     }
 
     /// Takes the next batch of what was missed. Where it cannot be had, the stream ends: its caller comes back, and
@@ -189,9 +189,9 @@ impl Stream {
             events = self.backlog.next_batch(until) => events,
         };
         match events {
-            Ok(events) => self.waiting.extend(events),
+            Ok(events) => self.pending.extend(events),
             Err(error) => {
-                tracing::warn!(cause = ?error, "a stream ends: what it missed cannot be read");
+                tracing::warn!(cause = ?error, "notification stream ended: missed notifications could not be read");
                 return None;
             }
         }
@@ -220,12 +220,12 @@ impl Stream {
 /// One stream of the thread asks at a time: however many there are, they leave connections to everybody else.
 async fn access_lost(services: Data<Services>, request: HttpRequest, account: AccountId) {
     loop {
-        tokio::time::sleep(ASK_AGAIN).await;
-        let turn = services.stream_checks.acquire().await;
-        let asked = services.authenticator.tenant(&request).await;
-        drop(turn);
-        match asked {
-            Ok(caller) if caller.who.account_id == account => {}
+        tokio::time::sleep(ACCESS_CHECK_INTERVAL).await;
+        let permit = services.stream_checks.acquire().await;
+        let check = services.authenticator.tenant(&request).await;
+        drop(permit);
+        match check {
+            Ok(caller) if caller.identity.account_id == account => {}
             Err(ApiError::Unavailable(_) | ApiError::Internal(_)) => {}
             Ok(_) | Err(_) => return,
         }
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_line_of_data() {
+    fn event_data_is_one_line() {
         let notification = Notification {
             id: NotificationId(Uuid::nil()),
             kind: "info".into(),

@@ -103,9 +103,9 @@ pub(super) async fn invite(
         role: body.role,
         expires_in_hours: body.expires_in_hours,
     };
-    let made = services.invites.create(&tenant, input).await?;
+    let created = services.invites.create(&tenant, input).await?;
     services.shared.mailed.notify_one();
-    Ok(responses::created(CreatedInvite::from(&made)))
+    Ok(responses::created(CreatedInvite::from(&created)))
 }
 
 /// An invite, with what is told of it only now.
@@ -122,11 +122,11 @@ pub(crate) struct CreatedInvite<'a> {
 }
 
 impl<'a> From<&'a NewInvite> for CreatedInvite<'a> {
-    fn from(made: &'a NewInvite) -> Self {
+    fn from(created: &'a NewInvite) -> Self {
         Self {
-            invite: &made.invite,
-            token: made.token.expose_secret(),
-            accept_url: made.accept_url.expose_secret(),
+            invite: &created.invite,
+            token: created.token.expose_secret(),
+            accept_url: created.accept_url.expose_secret(),
         }
     }
 }

@@ -164,7 +164,7 @@ fn filter(params: &mut Params) -> TemplateFilter {
     TemplateFilter {
         search: params.text("search"),
         category: params.parsed::<Category>("category", "MARKETING, UTILITY or AUTHENTICATION"),
-        meta_status: params.parsed::<MetaStatus>("meta_status", "a published meta_status"),
+        meta_status: params.parsed::<MetaStatus>("meta_status", "a review status, such as approved"),
         folder_id: params.id("folder_id"),
         sort: params
             .parsed("sort", "created_at, updated_at or name")

@@ -84,7 +84,7 @@ impl<'de> Visitor<'de> for ListOrAll {
     type Value = Kinds;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of kinds of events, or \"*\"")
+        f.write_str("a list of event types, or \"*\"")
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Kinds, E> {
@@ -164,11 +164,11 @@ pub(crate) struct InboundReceipt {
 }
 
 impl From<NewWebhook> for WebhookWithSecret {
-    fn from(made: NewWebhook) -> Self {
+    fn from(created: NewWebhook) -> Self {
         Self {
-            secret: made.secret.expose_secret().to_owned(),
-            signing_secret: made.signing_secret.expose_secret().to_owned(),
-            webhook: made.webhook,
+            secret: created.secret.expose_secret().to_owned(),
+            signing_secret: created.signing_secret.expose_secret().to_owned(),
+            webhook: created.webhook,
         }
     }
 }
@@ -190,8 +190,8 @@ pub(super) async fn create(
     Authenticated(tenant): TenantContext,
     Json(body): Json<WebhookBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let made = services.webhooks.create(&tenant, body.into()).await?;
-    Ok(responses::created(WebhookWithSecret::from(made)))
+    let created = services.webhooks.create(&tenant, body.into()).await?;
+    Ok(responses::created(WebhookWithSecret::from(created)))
 }
 
 /// `GET /api/webhooks/<id>`
@@ -229,8 +229,8 @@ pub(super) async fn rotate_secret(
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
 ) -> Result<HttpResponse, ApiError> {
-    let made = services.webhooks.rotate_secret(&tenant, id).await?;
-    Ok(responses::ok(WebhookWithSecret::from(made)))
+    let created = services.webhooks.rotate_secret(&tenant, id).await?;
+    Ok(responses::ok(WebhookWithSecret::from(created)))
 }
 
 /// `POST /api/webhooks/<id>/test`
@@ -240,7 +240,7 @@ pub(super) async fn test(
     Id(id): Id<WebhookId>,
 ) -> Result<HttpResponse, ApiError> {
     let event = services.webhooks.test(&tenant, id).await?;
-    services.shared.relays.deliver();
+    services.shared.relays.wake_deliverer();
     Ok(responses::accepted(DeliveryQueued { message_id: event }))
 }
 
@@ -252,7 +252,7 @@ pub(super) async fn recover(
     Json(body): Json<RecoverBody>,
 ) -> Result<HttpResponse, ApiError> {
     let queued = services.webhooks.recover(&tenant, id, body.since).await?;
-    services.shared.relays.deliver();
+    services.shared.relays.wake_deliverer();
     Ok(responses::accepted(RecoveryQueued { queued }))
 }
 
@@ -280,7 +280,7 @@ pub(super) async fn redeliver(
     Id(id): Id<WebhookLogId>,
 ) -> Result<HttpResponse, ApiError> {
     let event = services.webhooks.redeliver(&tenant, id).await?;
-    services.shared.relays.deliver();
+    services.shared.relays.wake_deliverer();
     Ok(responses::accepted(DeliveryQueued { message_id: event }))
 }
 
@@ -291,7 +291,7 @@ pub(super) async fn events(
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let page = params.cursor_query::<Uuid>();
-    let kind = params.parsed::<WebhookKind>("type", "a kind of event");
+    let kind = params.parsed::<WebhookKind>("type", "an event type");
     let query = FeedQuery {
         after: page.cursor.map(Into::into),
         kind: kind.map(|kind| kind.as_str().to_owned()),

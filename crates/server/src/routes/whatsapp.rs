@@ -103,15 +103,15 @@ pub(super) async fn delete(
 
 /// `GET /api/whatsapp/webhook`: the platform proves that the address is ours by a challenge.
 pub(super) async fn handshake(services: Data<Services>, params: Params) -> Result<HttpResponse, ApiError> {
-    let given = params.text("hub.verify_token").unwrap_or_default();
-    let wanted = services.shared.config.whatsapp_verify_token.as_ref();
-    let same = wanted.is_some_and(|wanted| wanted.expose_secret().as_bytes().ct_eq(given.as_bytes()).into());
+    let token = params.text("hub.verify_token").unwrap_or_default();
+    let expected = services.shared.config.whatsapp_verify_token.as_ref();
+    let matches = expected.is_some_and(|expected| expected.expose_secret().as_bytes().ct_eq(token.as_bytes()).into());
     let subscribes = params.text("hub.mode").as_deref() == Some("subscribe");
     match params.text("hub.challenge") {
-        Some(challenge) if same && subscribes => Ok(HttpResponse::Ok()
+        Some(challenge) if matches && subscribes => Ok(HttpResponse::Ok()
             .insert_header(ContentType::plaintext())
             .body(challenge)),
-        _ => Err(ApiError::Forbidden("The verify token is wrong")),
+        _ => Err(ApiError::Forbidden("The verify token is not valid")),
     }
 }
 
@@ -132,16 +132,16 @@ pub(super) async fn callback(
     }
     let callback = services.callbacks.receive(&body).await?;
     if let Err(error) = services.callbacks.process(&callback).await {
-        // A worker tries again when the lease is over.
-        tracing::warn!(cause = %error, "a callback waits for a worker");
+        // The callback is stored: a worker retries it when the lease expires.
+        tracing::warn!(cause = %error, "callback not applied, a worker will retry it");
     }
     Ok(HttpResponse::Ok().finish())
 }
 
 /// `X-Hub-Signature-256: sha256=<hex HMAC-SHA256 of the raw body>`; none where it cannot be one.
 fn signature(request: &HttpRequest) -> Option<[u8; 32]> {
-    let given = request.headers().get("x-hub-signature-256")?.to_str().ok()?;
-    hex::decode(given.strip_prefix("sha256=")?).ok()?.try_into().ok()
+    let header = request.headers().get("x-hub-signature-256")?.to_str().ok()?;
+    hex::decode(header.strip_prefix("sha256=")?).ok()?.try_into().ok()
 }
 
 /// Compared in constant time.

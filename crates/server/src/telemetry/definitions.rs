@@ -55,97 +55,106 @@ const fn histogram(name: &'static str, help: &'static str) -> MetricDefinition {
 pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
     counter(
         "recado_http_requests_total",
-        "Requests answered, by route, method and class of status",
+        "HTTP requests with a response, by route, method and status class",
     ),
     histogram(
         "recado_http_request_duration_seconds",
-        "How long requests took until their answer began",
+        "Time from the start of an HTTP request to the start of its response, in seconds",
     ),
-    gauge("recado_http_requests_in_flight", "Requests whose answer has not begun"),
+    gauge(
+        "recado_http_requests_in_flight",
+        "HTTP requests whose response has not begun",
+    ),
     counter(
         "recado_rate_limit_decisions_total",
-        "Requests to limited routes: allowed, refused, or let in uncounted",
+        "Requests to rate-limited routes, by decision: allowed, refused or failed_open",
     ),
     counter(
         "recado_gateway_calls_total",
-        "Calls to the outside, by gateway and outcome",
+        "Calls to other systems, by gateway and outcome",
     ),
     histogram(
         "recado_gateway_call_duration_seconds",
-        "How long calls to the outside took",
+        "Duration of calls to other systems, in seconds",
     ),
     counter(
         "recado_messages_total",
-        "Messages handed to the messaging platform, by kind and outcome",
+        "Messages sent to WhatsApp, by kind and outcome",
     ),
     counter(
         "recado_worker_iterations_total",
-        "Rounds of background work, by worker and outcome",
+        "Iterations of background workers, by worker and outcome",
     ),
     gauge(
         "recado_worker_last_success_timestamp_seconds",
-        "When a worker's last round went well",
+        "Unix time of a worker's last successful iteration",
     ),
     counter(
         "recado_whatsapp_unread_total",
-        "Fields of callbacks, and messages by type, that nothing reads",
+        "Fields of WhatsApp callbacks, and messages by type, that Recado does not read",
     ),
     counter(
         "recado_whatsapp_callbacks_unreadable_total",
-        "Signed callbacks that were dropped because they are not callbacks of WhatsApp",
+        "Signed requests that were dropped because they are not valid WhatsApp callbacks",
     ),
     counter(
         "recado_whatsapp_callbacks_set_aside_total",
-        "Callbacks that could not be applied and are not tried any more",
+        "WhatsApp callbacks that could not be applied and are no longer retried",
     ),
     counter(
         "recado_swallowed_errors_total",
-        "Errors that did not change an answer, by step",
+        "Errors that did not change a response, by step",
     ),
-    counter("recado_panics_total", "Panics, all of which were caught"),
+    counter("recado_panics_total", "Panics that were caught"),
     counter(
         "recado_trace_exports_total",
-        "Batches of spans handed to the collector, by outcome",
+        "Batches of spans sent to the trace collector, by outcome",
     ),
-    gauge("recado_build_info", "1; its labels say what is running"),
+    gauge("recado_build_info", "Always 1; the labels describe the running program"),
     gauge(
         "recado_database_up",
-        "Whether the database told how its queues stand, within a second",
+        "1 if the last read of the queues from the database succeeded, else 0",
     ),
-    gauge("recado_queue_depth", "How much waits, by queue, counted up to 10000"),
+    gauge("recado_queue_depth", "Waiting entries by queue, counted up to 10000"),
     gauge(
         "recado_queue_oldest_seconds",
-        "How long the oldest waits, by queue; 0 where nothing does",
+        "Age of the oldest waiting entry by queue, in seconds; 0 if none waits",
     ),
     gauge(
         "recado_gateway_events_in_memory",
-        "Events of the payment gateway that the database could not take yet",
+        "Payment gateway events that wait in memory because the database could not store them",
     ),
     counter(
         "recado_gateway_events_dropped_total",
-        "Events of the payment gateway that memory had no room for",
+        "Payment gateway events that were dropped because the buffer in memory was full",
     ),
-    gauge("recado_notification_streams", "Open streams of notifications"),
+    gauge("recado_notification_streams", "Open notification streams"),
     gauge(
         "recado_pool_connections_max",
-        "Connections to the database that pools may have, by purpose and role",
+        "Maximum number of database connections, by pool and role",
     ),
     gauge(
         "recado_pool_connections_open",
-        "Connections to the database that pools have",
+        "Open database connections, by pool and role",
     ),
-    gauge("recado_pool_connections_idle", "Open connections that nobody uses"),
-    gauge("recado_pool_waiting", "Whoever waits for a connection"),
-    counter("recado_pool_timeouts_total", "Whoever waited for a connection in vain"),
-    gauge("process_resident_memory_bytes", "Resident memory"),
-    gauge("process_open_fds", "Open file descriptors"),
-    gauge("process_max_fds", "File descriptors that may be open"),
-    gauge("process_threads", "Threads"),
+    gauge(
+        "recado_pool_connections_idle",
+        "Open database connections that are idle, by pool and role",
+    ),
+    gauge(
+        "recado_pool_waiting",
+        "Callers that wait for a database connection, by pool and role",
+    ),
     counter(
-        "process_cpu_seconds_total",
-        "Time on processors, of the user and of the system",
+        "recado_pool_timeouts_total",
+        "Requests for a database connection that timed out, by pool and role",
     ),
-    gauge("process_start_time_seconds", "When the process began"),
+    gauge("process_resident_memory_bytes", "Resident memory in bytes"),
+    gauge("process_open_fds", "Open file descriptors"),
+    gauge("process_max_fds", "Maximum number of open file descriptors"),
+    gauge("process_threads", "Threads of the process"),
+    counter("process_cpu_seconds_total", "User and system CPU time in seconds"),
+    gauge("process_start_time_seconds", "Unix time of the start of the process"),
 ];
 
 /// The figure of this name.
@@ -171,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_of_the_field_and_each_is_there_once() {
+    fn metric_names_are_unique_and_have_their_type_suffix() {
         let names: BTreeSet<&str> = METRIC_DEFINITIONS.iter().map(|definition| definition.name).collect();
         assert_eq!(names.len(), METRIC_DEFINITIONS.len());
         for MetricDefinition { name, kind, help } in METRIC_DEFINITIONS {

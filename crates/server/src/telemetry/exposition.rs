@@ -27,9 +27,9 @@ impl Exposition {
             .ok();
         }
         self.text.push_str(name);
-        for (place, (label, text)) in labels.iter().enumerate() {
-            let before = if place == 0 { '{' } else { ',' };
-            write!(self.text, "{before}{label}=\"{}\"", escaped(text)).ok();
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let separator = if index == 0 { '{' } else { ',' };
+            write!(self.text, "{separator}{label}=\"{}\"", escaped(text)).ok();
         }
         if !labels.is_empty() {
             self.text.push('}');
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_is_explained_once_and_values_are_escaped() {
+    fn exposition_describes_each_name_once_and_escapes_values() {
         let mut exposition = Exposition::default();
         exposition.put("recado_queue_depth", &[("queue", "a\"\\\n")], 2.0);
         exposition.put("recado_queue_depth", &[("queue", "b"), ("x", "y")], 0.5);
@@ -59,11 +59,11 @@ mod tests {
         exposition.put("recado_unknown", &[], 1.0);
         assert_eq!(
             exposition.into_text(),
-            "# HELP recado_queue_depth How much waits, by queue, counted up to 10000\n\
+            "# HELP recado_queue_depth Waiting entries by queue, counted up to 10000\n\
              # TYPE recado_queue_depth gauge\n\
              recado_queue_depth{queue=\"a\\\"\\\\\\n\"} 2\n\
              recado_queue_depth{queue=\"b\",x=\"y\"} 0.5\n\
-             # HELP recado_database_up Whether the database told how its queues stand, within a second\n\
+             # HELP recado_database_up 1 if the last read of the queues from the database succeeded, else 0\n\
              # TYPE recado_database_up gauge\n\
              recado_database_up 1\n"
         );

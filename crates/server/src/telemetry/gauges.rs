@@ -11,13 +11,14 @@ use tokio::sync::Mutex;
 use super::exposition::Exposition;
 use super::machine;
 
-/// How long what the database told is told again: however many ask, it is asked no more often.
-const KEPT: Duration = Duration::from_secs(5);
+/// How long a read of the queues is cached, also a failed one. Scrapes do not query the database more often.
+const CACHED_FOR: Duration = Duration::from_secs(5);
 
-/// How long the database may take, from the wait for a connection to the answer. Whoever scrapes waits no longer.
-const STATEMENT: Duration = Duration::from_millis(800);
-const LOCK: Duration = Duration::from_millis(200);
-const ALTOGETHER: Duration = Duration::from_millis(1500);
+/// The timeouts of a read of the queues. `TOTAL_TIMEOUT` covers everything from the wait for a connection to the
+/// result, so that a scrape waits no longer.
+const STATEMENT_TIMEOUT: Duration = Duration::from_millis(800);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
+const TOTAL_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// How the process stands by itself.
 #[derive(Clone, Debug, Default)]
@@ -42,33 +43,35 @@ pub trait ProcessStatsSource: Send + Sync {
 /// The queues, as the database tells of them; none where it does not.
 pub(super) struct Queues {
     store: PgQueues,
-    known: Mutex<Option<(Instant, Option<Vec<Queue>>)>>,
+    /// The time and the result of the last read. The inner None: the read failed.
+    cached: Mutex<Option<(Instant, Option<Vec<Queue>>)>>,
 }
 
 impl Queues {
     /// With a connection of its own. Belongs to the runtime that uses it.
     pub(super) fn new(url: SecretString, pool_registry: &PoolRegistry) -> anyhow::Result<Self> {
         let config = PoolConfig {
-            wait_timeout: STATEMENT,
-            statement_timeout: STATEMENT,
-            lock_timeout: LOCK,
+            wait_timeout: STATEMENT_TIMEOUT,
+            statement_timeout: STATEMENT_TIMEOUT,
+            lock_timeout: LOCK_TIMEOUT,
             ..PoolConfig::new(url, 1)
         };
-        let pool = OwnerPool::new(&config.counted(pool_registry, "metrics")).context("DATABASE_URL cannot be used")?;
+        let pool = OwnerPool::new(&config.counted(pool_registry, "metrics"))
+            .context("DATABASE_URL is not a valid PostgreSQL URL")?;
         Ok(Self {
             store: PgQueues::new(pool),
-            known: Mutex::default(),
+            cached: Mutex::default(),
         })
     }
 
     async fn read(&self) -> Option<Vec<Queue>> {
-        let mut known = self.known.lock().await;
-        if let Some((at, queues)) = &*known
-            && at.elapsed() < KEPT
+        let mut cached = self.cached.lock().await;
+        if let Some((at, queues)) = &*cached
+            && at.elapsed() < CACHED_FOR
         {
             return queues.clone();
         }
-        let queues = match tokio::time::timeout(ALTOGETHER, self.store.read()).await {
+        let queues = match tokio::time::timeout(TOTAL_TIMEOUT, self.store.read()).await {
             Ok(Ok(queues)) => Some(queues),
             Ok(Err(error)) => {
                 tracing::debug!(cause = ?error, "the queues cannot be read");
@@ -76,22 +79,22 @@ impl Queues {
             }
             Err(_) => None,
         };
-        *known = Some((Instant::now(), queues.clone()));
+        *cached = Some((Instant::now(), queues.clone()));
         queues
     }
 }
 
-/// All of it in the format of Prometheus.
-pub(super) async fn exposed(source: &dyn ProcessStatsSource, queues: &Queues) -> String {
+/// Renders these metrics in the text format of Prometheus.
+pub(super) async fn render_gauges(source: &dyn ProcessStatsSource, queues: &Queues) -> String {
     let mut text = Exposition::default();
     text.put("recado_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
-    let told = queues.read().await;
-    text.put("recado_database_up", &[], if told.is_some() { 1.0 } else { 0.0 });
-    let told = told.unwrap_or_default();
-    for queue in &told {
+    let queues = queues.read().await;
+    text.put("recado_database_up", &[], if queues.is_some() { 1.0 } else { 0.0 });
+    let queues = queues.unwrap_or_default();
+    for queue in &queues {
         text.put("recado_queue_depth", &[("queue", &queue.name)], whole(queue.depth));
     }
-    for queue in &told {
+    for queue in &queues {
         let oldest = queue.oldest.as_secs_f64();
         text.put("recado_queue_oldest_seconds", &[("queue", &queue.name)], oldest);
     }
@@ -100,25 +103,25 @@ pub(super) async fn exposed(source: &dyn ProcessStatsSource, queues: &Queues) ->
     text.put("recado_gateway_events_in_memory", &[], whole(waiting));
     text.put("recado_gateway_events_dropped_total", &[], whole(dropped));
     text.put("recado_notification_streams", &[], whole(stats.streams));
-    pools(&mut text, &stats.pools);
+    render_pools(&mut text, &stats.pools);
     for (name, value) in machine::read() {
         text.put(name, &[], value);
     }
     text.into_text()
 }
 
-fn pools(text: &mut Exposition, pools: &BTreeMap<PoolLabels, PoolStats>) {
+fn render_pools(text: &mut Exposition, pools: &BTreeMap<PoolLabels, PoolStats>) {
     type Value = fn(&PoolStats) -> f64;
-    let figures: [(&'static str, Value); 5] = [
+    let metrics: [(&'static str, Value); 5] = [
         ("recado_pool_connections_max", |pool| whole(pool.usage.max)),
         ("recado_pool_connections_open", |pool| whole(pool.usage.open)),
         ("recado_pool_connections_idle", |pool| whole(pool.usage.idle)),
         ("recado_pool_waiting", |pool| whole(pool.usage.waiting)),
         ("recado_pool_timeouts_total", |pool| whole(pool.acquire_timeouts)),
     ];
-    for (name, value) in figures {
-        for (kind, pool) in pools {
-            text.put(name, &[("pool", kind.purpose), ("role", kind.role)], value(pool));
+    for (name, value) in metrics {
+        for (labels, pool) in pools {
+            text.put(name, &[("pool", labels.purpose), ("role", labels.role)], value(pool));
         }
     }
 }

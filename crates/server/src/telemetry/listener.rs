@@ -12,15 +12,15 @@ use actix_web::{App, HttpResponse, HttpServer};
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use super::gauges::{ProcessStatsSource, Queues, exposed};
+use super::gauges::{ProcessStatsSource, Queues, render_gauges};
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// How often what was counted is put in order; until then it lies in memory.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-struct Figures {
-    counted: PrometheusHandle,
+struct Metrics {
+    recorder: PrometheusHandle,
     source: Arc<dyn ProcessStatsSource>,
     queues: Queues,
 }
@@ -34,41 +34,44 @@ pub struct MetricsListener {
 impl MetricsListener {
     pub(super) fn start(
         bind: SocketAddr,
-        counted: PrometheusHandle,
+        recorder: PrometheusHandle,
         source: Arc<dyn ProcessStatsSource>,
     ) -> anyhow::Result<Self> {
-        let kept = counted.clone();
+        let upkeep_recorder = recorder.clone();
         let upkeep = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(UPKEEP).await;
-                kept.run_upkeep();
+                upkeep_recorder.run_upkeep();
             }
         });
         let server = HttpServer::new(move || {
             let (url, pool_registry) = source.database();
-            let figures = Queues::new(url, &pool_registry).map(|queues| Figures {
-                counted: counted.clone(),
+            let metrics = Queues::new(url, &pool_registry).map(|queues| Metrics {
+                recorder: recorder.clone(),
                 source: source.clone(),
                 queues,
             });
-            App::new().configure(move |config| match figures {
-                Ok(figures) => {
-                    config.app_data(Data::new(figures));
-                    config.route("/metrics", web::get().to(metrics));
+            App::new().configure(move |config| match metrics {
+                Ok(metrics) => {
+                    config.app_data(Data::new(metrics));
+                    config.route("/metrics", web::get().to(render_metrics));
                     config.route("/healthz", web::get().to(HttpResponse::Ok));
                 }
-                Err(error) => tracing::error!(cause = format!("{error:#}"), "there are no figures"),
+                Err(error) => tracing::error!(
+                    cause = format!("{error:#}"),
+                    "the metrics listener cannot serve metrics"
+                ),
             })
         });
         let server = server
             .workers(1)
             .disable_signals()
             .bind(bind)
-            .with_context(|| format!("configuration: METRICS_BIND: {bind} cannot be used"))?
+            .with_context(|| format!("configuration: METRICS_BIND: cannot listen on {bind}"))?
             .run();
         let handle = server.handle();
         tokio::spawn(server);
-        tracing::info!(%bind, "figures are served");
+        tracing::info!(%bind, "serving metrics");
         Ok(Self { server: handle, upkeep })
     }
 
@@ -79,8 +82,8 @@ impl MetricsListener {
     }
 }
 
-async fn metrics(figures: Data<Figures>) -> HttpResponse {
-    let mut text = figures.counted.render();
-    text.push_str(&exposed(figures.source.as_ref(), &figures.queues).await);
+async fn render_metrics(metrics: Data<Metrics>) -> HttpResponse {
+    let mut text = metrics.recorder.render();
+    text.push_str(&render_gauges(metrics.source.as_ref(), &metrics.queues).await);
     HttpResponse::Ok().insert_header((CONTENT_TYPE, FORMAT)).body(text)
 }

@@ -23,8 +23,8 @@ pub(super) fn read() -> Vec<Reading> {
         ("process_threads", field(&status, "Threads:")),
         ("process_open_fds", descriptors.map(f64::from)),
         ("process_max_fds", field(&limits, "Max open files")),
-        ("process_cpu_seconds_total", processor_seconds(&stat)),
-        ("process_start_time_seconds", began(&stat, &machine)),
+        ("process_cpu_seconds_total", cpu_seconds(&stat)),
+        ("process_start_time_seconds", start_seconds(&stat, &machine)),
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((name, value?)))
@@ -43,11 +43,11 @@ fn stat_field(stat: &str, number: usize) -> Option<f64> {
     rest.split_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
 }
 
-fn processor_seconds(stat: &str) -> Option<f64> {
+fn cpu_seconds(stat: &str) -> Option<f64> {
     Some((stat_field(stat, 14)? + stat_field(stat, 15)?) / TICKS_PER_SECOND)
 }
 
-fn began(stat: &str, machine: &str) -> Option<f64> {
+fn start_seconds(stat: &str, machine: &str) -> Option<f64> {
     Some(field(machine, "btime")? + stat_field(stat, 22)? / TICKS_PER_SECOND)
 }
 
@@ -58,19 +58,19 @@ mod tests {
     const STAT: &str = "77 (a ) name) S 1 77 77 0 -1 4194560 9 0 0 0 150 50 0 0 20 0 9 0 4200 1 2";
 
     #[test]
-    fn fields_are_counted_from_behind_the_name() {
-        assert_eq!(processor_seconds(STAT), Some(2.0));
-        assert_eq!(began(STAT, "cpu 1\nbtime 1000\n"), Some(1042.0));
-        assert_eq!(processor_seconds("77 (cut"), None);
+    fn stat_fields_are_counted_from_the_last_parenthesis() {
+        assert_eq!(cpu_seconds(STAT), Some(2.0));
+        assert_eq!(start_seconds(STAT, "cpu 1\nbtime 1000\n"), Some(1042.0));
+        assert_eq!(cpu_seconds("77 (cut"), None);
     }
 
     #[test]
-    fn this_process_is_known() {
+    fn process_metrics_of_this_process_are_read() {
         let readings = read();
         let value = |name: &str| {
             readings
                 .iter()
-                .find(|(known, _)| *known == name)
+                .find(|(reading, _)| *reading == name)
                 .map(|(_, value)| *value)
         };
         assert!(value("process_resident_memory_bytes") > Some(100_000.0));

@@ -23,7 +23,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 pub use gauges::{ProcessStats, ProcessStatsSource};
 pub use listener::MetricsListener;
 pub use reports::Reports;
-pub use requests::{Counted, InFlight, Route, counted_routes, limited};
+pub use requests::{InFlight, RateLimitOutcome, Route, count_rate_limit, counted_routes};
 pub use workers::WorkerMetrics;
 
 /// Where requests and calls are told apart by how long they take, in seconds.
@@ -31,26 +31,26 @@ const BUCKETS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 ];
 
-/// Begins to count. What makes handles must come later: a handle that is made before counts nothing.
-pub fn start(bind: Option<SocketAddr>) -> anyhow::Result<Option<Counting>> {
+/// Installs the metrics recorder. Create metric handles only afterwards: an earlier handle records nothing.
+pub fn start(bind: Option<SocketAddr>) -> anyhow::Result<Option<Recorder>> {
     let Some(bind) = bind else { return Ok(None) };
     let handle = PrometheusBuilder::new()
         .set_buckets(BUCKETS)
         .and_then(PrometheusBuilder::install_recorder)
-        .context("counting cannot begin")?;
+        .context("the metrics recorder cannot be installed")?;
     definitions::describe();
     count_panics();
-    Ok(Some(Counting { bind, handle }))
+    Ok(Some(Recorder { bind, handle }))
 }
 
-/// What was counted, and where it is to be asked for.
-pub struct Counting {
+/// The installed recorder, and the address of its listener.
+pub struct Recorder {
     bind: SocketAddr,
     handle: PrometheusHandle,
 }
 
-impl Counting {
-    /// Answers at its address until it is stopped.
+impl Recorder {
+    /// Starts the metrics listener.
     pub fn serve(self, source: Arc<dyn ProcessStatsSource>) -> anyhow::Result<MetricsListener> {
         MetricsListener::start(self.bind, self.handle, source)
     }
@@ -59,9 +59,9 @@ impl Counting {
 /// Every panic of the process, whoever catches it.
 fn count_panics() {
     let panics = metrics::counter!("recado_panics_total");
-    let before = std::panic::take_hook();
+    let previous_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         panics.increment(1);
-        before(panic);
+        previous_hook(panic);
     }));
 }

@@ -9,8 +9,8 @@ use recado_domain::whatsapp::{CallbackReport, Unread};
 
 use crate::logging::chain;
 
-/// WhatsApp may name anything: so many names of each label become labels, the others are `other`.
-const NAMES: usize = 64;
+/// The maximum number of values of a label. WhatsApp can send any name, so further names become `OTHER`.
+const MAX_LABEL_VALUES: usize = 64;
 const OTHER: &str = "other";
 
 const UNREAD: &str = "recado_whatsapp_unread_total";
@@ -32,7 +32,7 @@ impl Default for Reports {
             counter!("recado_swallowed_errors_total", "step" => step.as_str()).absolute(0);
         }
         counter!(UNREAD, "field" => OTHER, "type" => OTHER).absolute(0);
-        let started = |name: &'static str| {
+        let initialized = |name: &'static str| {
             let counter = counter!(name);
             counter.absolute(0);
             counter
@@ -40,15 +40,15 @@ impl Default for Reports {
         Self(Arc::new(Counters {
             fields: Mutex::default(),
             kinds: Mutex::default(),
-            unreadable: started("recado_whatsapp_callbacks_unreadable_total"),
-            set_aside: started("recado_whatsapp_callbacks_set_aside_total"),
+            unreadable: initialized("recado_whatsapp_callbacks_unreadable_total"),
+            set_aside: initialized("recado_whatsapp_callbacks_set_aside_total"),
         }))
     }
 }
 
 impl ErrorReport for Reports {
     fn swallowed(&self, step: SideStep, error: &dyn std::error::Error) {
-        tracing::warn!(step = step.as_str(), cause = %chain(error), "a step failed, which does not fail its request");
+        tracing::warn!(step = step.as_str(), cause = %chain(error), "a step failed without failing its request");
         counter!("recado_swallowed_errors_total", "step" => step.as_str()).increment(1);
     }
 }
@@ -64,13 +64,13 @@ impl CallbackReport for Reports {
     }
 
     fn unreadable(&self, id: CallbackId) {
-        tracing::warn!(callback = %id, "a signed callback of WhatsApp cannot be read and is dropped");
+        tracing::warn!(callback = %id, "dropped a signed request that is not a valid WhatsApp callback");
         self.0.unreadable.increment(1);
     }
 
     fn set_aside(&self, id: CallbackId, error: &StoreError) {
         let cause = chain(error);
-        tracing::error!(callback = %id, cause, "a callback of WhatsApp cannot be applied and is set aside");
+        tracing::error!(callback = %id, cause, "set aside a WhatsApp callback that cannot be applied");
         self.0.set_aside.increment(1);
     }
 }
@@ -82,7 +82,7 @@ fn label(names: &Mutex<BTreeSet<String>>, name: &str) -> String {
             .bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
-    if is_name && (names.contains(name) || names.len() < NAMES) {
+    if is_name && (names.contains(name) || names.len() < MAX_LABEL_VALUES) {
         names.insert(name.to_owned());
         return name.to_owned();
     }
@@ -94,17 +94,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_so_many_names_become_labels() {
+    fn label_values_are_limited_and_well_formed() {
         let names = Mutex::default();
-        for number in 0..NAMES {
+        for number in 0..MAX_LABEL_VALUES {
             let name = format!("field_{number}");
             assert_eq!(label(&names, &name), name);
         }
         assert_eq!(label(&names, "one_more"), OTHER);
         assert_eq!(label(&names, "field_0"), "field_0");
         let names = Mutex::default();
-        for odd in ["", "A B", "x\ny", &"x".repeat(65)] {
-            assert_eq!(label(&names, odd), OTHER, "{odd}");
+        for malformed in ["", "A B", "x\ny", &"x".repeat(65)] {
+            assert_eq!(label(&names, malformed), OTHER, "{malformed}");
         }
         assert!(names.into_inner().unwrap().is_empty());
     }

@@ -16,7 +16,7 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// One per route of the table, in its order.
 static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| TABLE.iter().map(Route::of).collect());
 
-static OTHERS: LazyLock<Route> = LazyLock::new(|| Route::new(UNMATCHED, UNMATCHED));
+static UNMATCHED_ROUTE: LazyLock<Route> = LazyLock::new(|| Route::new(UNMATCHED, UNMATCHED));
 
 static IN_FLIGHT: LazyLock<Gauge> = LazyLock::new(|| gauge!("recado_http_requests_in_flight"));
 
@@ -45,7 +45,7 @@ impl Route {
 
     /// What is no route of the table.
     pub fn unmatched() -> &'static Self {
-        &OTHERS
+        &UNMATCHED_ROUTE
     }
 
     /// The pattern.
@@ -53,15 +53,19 @@ impl Route {
         self.path
     }
 
-    /// One request was answered with this status, after so long.
-    pub fn answered(&self, status: u16, after: Duration) {
-        let place = usize::from(status / 100).saturating_sub(1).min(CLASSES.len() - 1);
-        if let (Some(count), Some(class)) = (self.classes.get(place), CLASSES.get(place).copied()) {
-            let made = || counter!("recado_http_requests_total", "method" => self.method, "route" => self.path, "status" => class);
-            count.get_or_init(made).increment(1);
+    /// Records a response with this status after this duration.
+    pub fn record_response(&self, status: u16, duration: Duration) {
+        let index = usize::from(status / 100).saturating_sub(1).min(CLASSES.len() - 1);
+        if let (Some(count), Some(class)) = (self.classes.get(index), CLASSES.get(index).copied()) {
+            let create = || {
+                let (method, route) = (self.method, self.path);
+                counter!("recado_http_requests_total", "method" => method, "route" => route, "status" => class)
+            };
+            count.get_or_init(create).increment(1);
         }
-        let made = || histogram!("recado_http_request_duration_seconds", "method" => self.method, "route" => self.path);
-        self.seconds.get_or_init(made).record(after);
+        let create =
+            || histogram!("recado_http_request_duration_seconds", "method" => self.method, "route" => self.path);
+        self.seconds.get_or_init(create).record(duration);
     }
 }
 
@@ -89,17 +93,16 @@ impl Drop for InFlight {
 
 /// What the limiter decided on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
-    /// Within the limit.
+pub enum RateLimitOutcome {
     Allowed,
     /// Beyond it.
     Refused,
-    /// The counter is down: let in.
-    Uncounted,
+    /// The rate limiter is unavailable, so the request was let through.
+    FailedOpen,
 }
 
-/// Counts what the limiter decided.
-pub fn limited(decision: Counted) {
+/// Counts the outcome of a rate limit check.
+pub fn count_rate_limit(outcome: RateLimitOutcome) {
     struct Decisions {
         allowed: Counter,
         refused: Counter,
@@ -113,9 +116,9 @@ pub fn limited(decision: Counted) {
             failed_open: count("failed_open"),
         }
     });
-    match decision {
-        Counted::Allowed => DECISIONS.allowed.increment(1),
-        Counted::Refused => DECISIONS.refused.increment(1),
-        Counted::Uncounted => DECISIONS.failed_open.increment(1),
+    match outcome {
+        RateLimitOutcome::Allowed => DECISIONS.allowed.increment(1),
+        RateLimitOutcome::Refused => DECISIONS.refused.increment(1),
+        RateLimitOutcome::FailedOpen => DECISIONS.failed_open.increment(1),
     }
 }

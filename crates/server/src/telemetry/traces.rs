@@ -14,7 +14,7 @@ use super::Route;
 #[cfg(feature = "otel")]
 mod otlp;
 #[cfg(feature = "otel")]
-pub use otlp::Traces;
+pub use otlp::OtlpTraces as Traces;
 
 /// Traces of a program that was built without them.
 #[cfg(not(feature = "otel"))]
@@ -49,12 +49,12 @@ pub fn request(request: &ServiceRequest, id: &str) -> Span {
         request_id = id,
     );
     #[cfg(feature = "otel")]
-    otlp::adopt(&span, request.headers());
+    otlp::set_parent(&span, request.headers());
     span
 }
 
-/// A request was answered.
-pub fn answered(span: &Span, method: &str, route: &Route, status: u16) {
+/// Records the response in the span of its request.
+pub fn record_response(span: &Span, method: &str, route: &Route, status: u16) {
     if span.is_disabled() {
         return;
     }

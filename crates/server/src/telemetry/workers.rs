@@ -17,31 +17,31 @@ impl WorkerMetrics {
     /// `worker` is one of a few words: it becomes a label.
     pub fn of(worker: &'static str) -> Self {
         let count = |outcome: &'static str| {
-            counter!("recado_worker_iterations_total", "worker" => worker,
-              "outcome" => outcome)
+            let name = "recado_worker_iterations_total";
+            counter!(name, "worker" => worker, "outcome" => outcome)
         };
-        let counted = Self {
+        let metrics = Self {
             worked: count("worked"),
             idle: count("idle"),
             failed: count("failed"),
             panicked: count("panicked"),
             last_success: gauge!("recado_worker_last_success_timestamp_seconds", "worker" => worker),
         };
-        // From the start, so that one that never gets anywhere is seen too.
-        counted.succeeded();
-        counted
+        // Initially the start of the process, so that a worker that never succeeds is noticed too.
+        metrics.set_last_success();
+        metrics
     }
 
     /// A round did something.
     pub fn worked(&self) {
         self.worked.increment(1);
-        self.succeeded();
+        self.set_last_success();
     }
 
     /// A round found nothing to do.
     pub fn idle(&self) {
         self.idle.increment(1);
-        self.succeeded();
+        self.set_last_success();
     }
 
     /// A round failed.
@@ -54,7 +54,7 @@ impl WorkerMetrics {
         self.panicked.increment(1);
     }
 
-    fn succeeded(&self) {
+    fn set_last_success(&self) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         self.last_success.set(now.unwrap_or_default().as_secs_f64());
     }

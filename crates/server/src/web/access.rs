@@ -17,8 +17,8 @@ use recado_domain::shared::Tenant;
 
 use crate::error::ApiError;
 use crate::routes::{Access, RouteSpec};
-use crate::telemetry::{Counted, limited};
-use crate::web::idempotency::{self, once};
+use crate::telemetry::{RateLimitOutcome, count_rate_limit};
+use crate::web::idempotency::{self, run_once};
 use crate::web::limit::{RateKey, RateRule, write_headers};
 use crate::wiring::Services;
 
@@ -36,13 +36,13 @@ pub async fn check_access<B: MessageBody + 'static>(
     next: Next<B>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let Some(services) = request.app_data::<Data<Services>>().cloned() else {
-        return Ok(request.error_response(ApiError::Internal("the services are not wired".into())));
+        return Ok(request.error_response(ApiError::Internal("the app data has no services".into())));
     };
-    let principal = match admit(spec, &services, &request).await {
+    let principal = match authorize(spec, &services, &request).await {
         Ok(principal) => principal,
         Err(error) => return Ok(request.error_response(error)),
     };
-    let decision = match count(spec, &services, &request, &principal).await {
+    let decision = match check_rate_limit(spec, &services, &request, &principal).await {
         Ok(decision) => decision,
         Err((rule, decision)) => {
             let mut refused = request.error_response(ApiError::RateLimited(decision));
@@ -52,7 +52,7 @@ pub async fn check_access<B: MessageBody + 'static>(
     };
     let mut response = match scoped_key(&request, principal) {
         Ok(None) => call(request, next).await,
-        Ok(Some(scoped)) => once(services.clone(), scoped, request, next, call).await,
+        Ok(Some(scoped)) => run_once(services.clone(), scoped, request, next, call).await,
         Err(error) => request.error_response(error),
     };
     if spec.access != Access::Read && spec.method != Method::GET {
@@ -79,7 +79,7 @@ fn scoped_key(request: &ServiceRequest, principal: Principal) -> Result<Option<(
             scope
         }
     };
-    Ok(idempotency::presented(request)?.map(|key| (scope, key)))
+    Ok(idempotency::key_of(request)?.map(|key| (scope, key)))
 }
 
 /// Calls the handler, with a net under it: a panic is one failed request, not a dead worker thread.
@@ -92,36 +92,41 @@ async fn call<B: MessageBody + 'static>(request: ServiceRequest, next: Next<B>) 
     }
 }
 
-/// Who asks, and whether the route is open to them.
-async fn admit(spec: &RouteSpec, services: &Services, request: &ServiceRequest) -> Result<Principal, ApiError> {
+/// Authenticates the caller and checks the role and the request origin.
+async fn authorize(spec: &RouteSpec, services: &Services, request: &ServiceRequest) -> Result<Principal, ApiError> {
     let authenticator = &services.authenticator;
     let (principal, by_cookie) = match spec.access {
         Access::Public => (Principal::Anonymous, false),
         Access::Session => {
             let caller = authenticator.session(request.request()).await?;
-            (Principal::User(caller.who), caller.by_cookie)
+            (Principal::User(caller.identity), caller.by_cookie)
         }
         Access::Administrator => {
             let caller = authenticator.admin(request.request()).await?;
-            (Principal::User(caller.who), caller.by_cookie)
+            (Principal::User(caller.identity), caller.by_cookie)
         }
         Access::Read | Access::Write | Access::Manage => {
             let caller = authenticator.tenant(request.request()).await?;
-            permit(spec.access, &caller.who)?;
-            (Principal::Member(caller.who), caller.by_cookie)
+            check_role(spec.access, &caller.identity)?;
+            (Principal::Member(caller.identity), caller.by_cookie)
         }
     };
-    if by_cookie && services.origins.is_foreign_change(request.method(), request.headers()) {
-        return Err(ApiError::Forbidden("This request comes from a foreign site"));
+    if by_cookie
+        && services
+            .origins
+            .is_cross_site_write(request.method(), request.headers())
+    {
+        return Err(ApiError::Forbidden(
+            "Cross-site requests with a session cookie are not allowed",
+        ));
     }
     Ok(principal)
 }
 
-/// Whether the caller's role suffices.
-fn permit(access: Access, tenant: &Tenant) -> Result<(), ApiError> {
+fn check_role(access: Access, tenant: &Tenant) -> Result<(), ApiError> {
     let refusal = match access {
-        Access::Write if !tenant.role.writes() => "Your role may not change anything",
-        Access::Manage if !tenant.role.manages() => "This takes the role owner or admin",
+        Access::Write if !tenant.role.writes() => "Requires the role owner, admin or member",
+        Access::Manage if !tenant.role.manages() => "Requires the role owner or admin",
         Access::Public | Access::Session | Access::Administrator | Access::Read | Access::Write | Access::Manage => {
             return Ok(());
         }
@@ -129,8 +134,9 @@ fn permit(access: Access, tenant: &Tenant) -> Result<(), ApiError> {
     Err(ApiError::Auth(refusal.to_owned()))
 }
 
-/// One count where the route has a limit, none elsewhere. A counter that is down lets everybody through.
-async fn count(
+/// Counts the request if its route has a rate limit. Fails open: if the rate limiter is unavailable, the request
+/// passes.
+async fn check_rate_limit(
     spec: &RouteSpec,
     services: &Services,
     request: &ServiceRequest,
@@ -151,17 +157,17 @@ async fn count(
     };
     match services.rate_limiter.hit(&key, rule.limit).await {
         Ok(decision) if decision.allowed => {
-            limited(Counted::Allowed);
+            count_rate_limit(RateLimitOutcome::Allowed);
             Ok(Some((rule, decision)))
         }
         Ok(decision) => {
-            limited(Counted::Refused);
+            count_rate_limit(RateLimitOutcome::Refused);
             Err((rule, decision))
         }
-        Err(down) => {
-            limited(Counted::Uncounted);
-            // The counter itself warns, once an interval: this would be a line a request.
-            tracing::debug!(cause = %down, "a request was not counted");
+        Err(error) => {
+            count_rate_limit(RateLimitOutcome::FailedOpen);
+            // The rate limiter logs a throttled warning itself. A warning here would be one per request.
+            tracing::debug!(cause = %error, "the rate limiter is unavailable, a request was let through");
             Ok(None)
         }
     }

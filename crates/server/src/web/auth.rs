@@ -44,9 +44,9 @@ enum Credential {
 
 /// Somebody proved.
 pub struct VerifiedCaller<T> {
-    /// Who.
-    pub who: T,
-    /// By a cookie, which browsers send without being asked to, also for foreign pages.
+    /// The session or the tenant.
+    pub identity: T,
+    /// Whether the credential is a cookie. Browsers also send cookies with requests of other sites' pages.
     pub by_cookie: bool,
 }
 
@@ -55,10 +55,12 @@ impl Authenticator {
     pub async fn session(&self, request: &HttpRequest) -> Result<VerifiedCaller<Session>, ApiError> {
         match self.credential(request) {
             Credential::Token { token, by_cookie } => Ok(VerifiedCaller {
-                who: self.verified(token).await?,
+                identity: self.verify(token).await?,
                 by_cookie,
             }),
-            Credential::ApiKey(_) => Err(ApiError::Auth("This route takes a session, not an API key".to_owned())),
+            Credential::ApiKey(_) => Err(ApiError::Auth(
+                "This endpoint requires a session; API keys are not accepted".to_owned(),
+            )),
             Credential::Nothing => Err(ApiError::Auth("A session is required".to_owned())),
         }
     }
@@ -68,15 +70,15 @@ impl Authenticator {
         let address = self.address(request);
         match self.credential(request) {
             Credential::ApiKey(key) => Ok(VerifiedCaller {
-                who: self.api_keys.authenticate(&key, address).await?,
+                identity: self.api_keys.authenticate(&key, address).await?,
                 by_cookie: false,
             }),
             Credential::Token { token, by_cookie } => {
-                let session = self.verified(token).await?;
+                let session = self.verify(token).await?;
                 let hint: AccountHint = cookies::account_hint(request);
                 let supported = self.support_mode(request, &session).map(|mode| mode.account_id);
                 Ok(VerifiedCaller {
-                    who: self.accounts.context(&session, hint, supported, address).await?,
+                    identity: self.accounts.context(&session, hint, supported, address).await?,
                     by_cookie,
                 })
             }
@@ -87,10 +89,10 @@ impl Authenticator {
     /// A platform administrator, and nobody else.
     pub async fn admin(&self, request: &HttpRequest) -> Result<VerifiedCaller<Session>, ApiError> {
         let caller = self.session(request).await?;
-        if self.accounts.is_admin(&caller.who) {
+        if self.accounts.is_admin(&caller.identity) {
             Ok(caller)
         } else {
-            Err(ApiError::Auth("This takes a platform administrator".to_owned()))
+            Err(ApiError::Auth("Requires a platform administrator".to_owned()))
         }
     }
 
@@ -107,21 +109,21 @@ impl Authenticator {
         client_ip::address(request, &self.trusted_proxies).map(|address| address.to_string())
     }
 
-    async fn verified(&self, token: String) -> Result<Session, ApiError> {
-        if let Some(session) = self.remembered(&token) {
+    async fn verify(&self, token: String) -> Result<Session, ApiError> {
+        if let Some(session) = self.cached_session(&token) {
             self.accounts.record_user(&session).await?;
             return Ok(session);
         }
         let session = self.verifier.verify(&token).await?;
         self.accounts.record_user(&session).await?;
-        self.auth_cache.keep_session(token, session.clone());
+        self.auth_cache.insert_session(token, session.clone());
         Ok(session)
     }
 
     /// The session that this token proved before, while it lasts. With `credential` all that a repeated token costs, and
     /// apart, so that `cargo xtask bench auth` finds the two among the instructions of a request.
     #[inline(never)]
-    fn remembered(&self, token: &str) -> Option<Session> {
+    fn cached_session(&self, token: &str) -> Option<Session> {
         let session = self.auth_cache.session(token)?;
         (session.expires_at > self.clock.now()).then_some(session)
     }

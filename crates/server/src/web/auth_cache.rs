@@ -11,8 +11,8 @@ use time::OffsetDateTime;
 
 use super::refreshing_cache::{Freshness, RefreshingCache};
 
-/// How many tokens, users and memberships are remembered at most.
-pub(super) const REMEMBERED: u64 = 50_000;
+/// The maximum number of entries of each cache.
+pub(super) const MAX_ENTRIES: u64 = 50_000;
 
 /// How long a membership, or an API key, is trusted: a removed member is out within this time, well below the second that
 /// is promised.
@@ -21,12 +21,11 @@ pub(super) const FRESHNESS: Freshness = Freshness {
     refreshed: Duration::from_millis(200),
 };
 
-/// How long nothing is remembered of a membership that was changed here: longer than any look that began before the
-/// change can take to answer.
-pub(super) const CHANGED_FOR: Duration = Duration::from_secs(30);
+/// How long a changed membership bypasses the cache. Longer than any query that began before the change can take.
+pub(super) const BYPASS_AFTER_CHANGE: Duration = Duration::from_secs(30);
 
-/// How long it is remembered that a user was recorded.
-const RECORDED_FOR: Duration = Duration::from_secs(600);
+/// How long tokens and recorded users are cached.
+const SESSION_TTL: Duration = Duration::from_secs(600);
 
 type Member = (UserId, AccountId);
 
@@ -56,7 +55,7 @@ impl AuthCache {
         self.sessions.get(token)
     }
 
-    pub(super) fn keep_session(&self, token: String, session: Session) {
+    pub(super) fn insert_session(&self, token: String, session: Session) {
         self.sessions.insert(token, session);
     }
 
@@ -73,23 +72,23 @@ impl AuthCache {
 impl Default for AuthCache {
     fn default() -> Self {
         Self {
-            sessions: remembered_for(RECORDED_FOR),
-            recorded: remembered_for(RECORDED_FOR),
-            memberships: RefreshingCache::new(REMEMBERED, FRESHNESS),
-            changed: remembered_for(CHANGED_FOR),
-            changed_accounts: remembered_for(CHANGED_FOR),
+            sessions: cache_with_ttl(SESSION_TTL),
+            recorded: cache_with_ttl(SESSION_TTL),
+            memberships: RefreshingCache::new(MAX_ENTRIES, FRESHNESS),
+            changed: cache_with_ttl(BYPASS_AFTER_CHANGE),
+            changed_accounts: cache_with_ttl(BYPASS_AFTER_CHANGE),
         }
     }
 }
 
-pub(super) fn remembered_for<K, V>(time: Duration) -> sync::Cache<K, V>
+pub(super) fn cache_with_ttl<K, V>(ttl: Duration) -> sync::Cache<K, V>
 where
     K: Eq + std::hash::Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
     sync::Cache::builder()
-        .max_capacity(REMEMBERED)
-        .time_to_live(time)
+        .max_capacity(MAX_ENTRIES)
+        .time_to_live(ttl)
         .build()
 }
 
@@ -107,11 +106,11 @@ impl CachedMemberships {
     /// What is remembered, or what one look for all who wait for it brings.
     async fn cached(&self, (user, account): Member) -> Result<Option<MembershipAccess>, StoreError> {
         let store = self.store.clone();
-        let look = move || {
+        let load = move || {
             let store = store.clone();
             async move { store.membership_access(user, account).await }
         };
-        self.auth_cache.memberships.get((user, account), look).await
+        self.auth_cache.memberships.get((user, account), load).await
     }
 }
 
@@ -174,24 +173,24 @@ mod tests {
 
     const MEMBER: Member = (UserId(Uuid::from_u128(1)), AccountId(Uuid::from_u128(2)));
 
-    /// Answers a look with what it holds, once it may.
-    struct Looks {
-        found: Mutex<Option<Role>>,
-        may_answer: Semaphore,
-        count: AtomicUsize,
+    /// A store with at most one membership. Every query waits for a permit.
+    struct FakeStore {
+        role: Mutex<Option<Role>>,
+        permits: Semaphore,
+        queries: AtomicUsize,
     }
 
-    impl Looks {
-        fn new(found: Option<Role>, answers: usize) -> Arc<Self> {
+    impl FakeStore {
+        fn new(role: Option<Role>, permits: usize) -> Arc<Self> {
             Arc::new(Self {
-                found: Mutex::new(found),
-                may_answer: Semaphore::new(answers),
-                count: AtomicUsize::default(),
+                role: Mutex::new(role),
+                permits: Semaphore::new(permits),
+                queries: AtomicUsize::default(),
             })
         }
 
-        fn count(&self) -> usize {
-            self.count.load(Ordering::Relaxed)
+        fn queries(&self) -> usize {
+            self.queries.load(Ordering::Relaxed)
         }
     }
 
@@ -205,11 +204,11 @@ mod tests {
     }
 
     #[async_trait]
-    impl AccountStore for Looks {
+    impl AccountStore for FakeStore {
         async fn membership_access(&self, _: UserId, _: AccountId) -> Result<Option<MembershipAccess>, StoreError> {
-            self.count.fetch_add(1, Ordering::Relaxed);
-            self.may_answer.acquire().await.unwrap().forget();
-            Ok(self.found.lock().unwrap().map(membership_access))
+            self.queries.fetch_add(1, Ordering::Relaxed);
+            self.permits.acquire().await.unwrap().forget();
+            Ok(self.role.lock().unwrap().map(membership_access))
         }
 
         async fn record_user(&self, _: &Session) -> Result<(), StoreError> {
@@ -233,81 +232,79 @@ mod tests {
         }
     }
 
-    fn remembering(looks: &Arc<Looks>) -> CachedMemberships {
+    fn cached(store: &Arc<FakeStore>) -> CachedMemberships {
         CachedMemberships {
-            store: looks.clone(),
+            store: store.clone(),
             auth_cache: AuthCache::default(),
         }
     }
 
-    async fn role(remembered: &CachedMemberships) -> Option<Role> {
-        let membership_access = remembered.membership_access(MEMBER.0, MEMBER.1).await.unwrap();
+    async fn role(memberships: &CachedMemberships) -> Option<Role> {
+        let membership_access = memberships.membership_access(MEMBER.0, MEMBER.1).await.unwrap();
         membership_access.map(|membership_access| membership_access.role)
     }
 
-    /// As if somebody had looked so long ago, and found an owner.
-    async fn looked(remembered: &CachedMemberships, ago: Duration) {
-        let memberships = &remembered.auth_cache.memberships;
-        memberships
-            .insert_aged(MEMBER, membership_access(Role::Owner), ago)
-            .await;
+    /// Inserts the membership of an owner as if it had been loaded `age` ago.
+    async fn insert_owner(memberships: &CachedMemberships, age: Duration) {
+        let cache = &memberships.auth_cache.memberships;
+        cache.insert_aged(MEMBER, membership_access(Role::Owner), age).await;
     }
 
     #[tokio::test]
-    async fn all_who_wait_for_one_membership_wait_for_one_look() {
-        let looks = Looks::new(Some(Role::Member), 0);
-        let remembered = remembering(&looks);
+    async fn concurrent_misses_of_a_membership_share_one_query() {
+        let store = FakeStore::new(Some(Role::Member), 0);
+        let memberships = cached(&store);
         let waiting: Vec<_> = (0..20)
             .map(|_| {
-                let remembered = remembered.clone();
-                tokio::spawn(async move { role(&remembered).await })
+                let memberships = memberships.clone();
+                tokio::spawn(async move { role(&memberships).await })
             })
             .collect();
         tokio::task::yield_now().await;
-        looks.may_answer.add_permits(1);
-        for one in waiting {
-            assert_eq!(one.await.unwrap(), Some(Role::Member));
+        store.permits.add_permits(1);
+        for request in waiting {
+            assert_eq!(request.await.unwrap(), Some(Role::Member));
         }
-        assert_eq!(looks.count(), 1);
+        assert_eq!(store.queries(), 1);
     }
 
     #[tokio::test]
-    async fn a_membership_that_is_missing_is_looked_for_every_time() {
-        let looks = Looks::new(None, 1);
-        let remembered = remembering(&looks);
-        assert_eq!(role(&remembered).await, None);
-        *looks.found.lock().unwrap() = Some(Role::Viewer);
-        looks.may_answer.add_permits(1);
-        assert_eq!(role(&remembered).await, Some(Role::Viewer));
-        assert_eq!(looks.count(), 2);
+    async fn missing_membership_is_not_cached() {
+        let store = FakeStore::new(None, 1);
+        let memberships = cached(&store);
+        assert_eq!(role(&memberships).await, None);
+        *store.role.lock().unwrap() = Some(Role::Viewer);
+        store.permits.add_permits(1);
+        assert_eq!(role(&memberships).await, Some(Role::Viewer));
+        assert_eq!(store.queries(), 2);
     }
 
     #[tokio::test]
-    async fn nobody_waits_while_a_membership_is_looked_at_again() {
-        let looks = Looks::new(None, 0);
-        let remembered = remembering(&looks);
-        looked(&remembered, FRESHNESS.refreshed.mul_f64(1.4)).await;
+    async fn membership_is_refreshed_in_the_background() {
+        let store = FakeStore::new(None, 0);
+        let memberships = cached(&store);
+        insert_owner(&memberships, FRESHNESS.refreshed.mul_f64(1.4)).await;
         for _ in 0..3 {
-            assert_eq!(role(&remembered).await, Some(Role::Owner));
+            assert_eq!(role(&memberships).await, Some(Role::Owner));
             tokio::task::yield_now().await;
         }
-        assert_eq!(looks.count(), 1);
-        looks.may_answer.add_permits(Semaphore::MAX_PERMITS / 2);
-        while role(&remembered).await.is_some() {
+        assert_eq!(store.queries(), 1);
+        store.permits.add_permits(Semaphore::MAX_PERMITS / 2);
+        while role(&memberships).await.is_some() {
             tokio::task::yield_now().await;
         }
     }
 
     #[tokio::test]
-    async fn nothing_old_and_nothing_that_was_changed_here_is_trusted() {
-        let looks = Looks::new(Some(Role::Viewer), 2);
-        let remembered = remembering(&looks);
-        looked(&remembered, FRESHNESS.trusted).await;
-        assert_eq!(role(&remembered).await, Some(Role::Viewer));
-        looked(&remembered, Duration::ZERO).await;
-        assert_eq!(role(&remembered).await, Some(Role::Owner));
-        remembered.auth_cache.evict_account(MEMBER.1);
-        assert_eq!(role(&remembered).await, Some(Role::Viewer));
-        assert_eq!(looks.count(), 2);
+    async fn old_or_locally_changed_membership_is_queried_again() {
+        let store = FakeStore::new(Some(Role::Viewer), 2);
+        let memberships = cached(&store);
+        insert_owner(&memberships, FRESHNESS.trusted).await;
+        assert_eq!(role(&memberships).await, Some(Role::Viewer));
+        insert_owner(&memberships, Duration::ZERO).await;
+        assert_eq!(role(&memberships).await, Some(Role::Owner));
+        memberships.auth_cache.evict_account(MEMBER.1);
+        assert_eq!(role(&memberships).await, Some(Role::Viewer));
+        assert_eq!(store.queries(), 2);
     }
 }

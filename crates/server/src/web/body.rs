@@ -19,11 +19,11 @@ use crate::error::ApiError;
 pub(crate) const JSON_BYTES: usize = 1024 * 1024;
 pub(crate) const CALLBACK_BYTES: usize = 4 * 1024 * 1024;
 
-/// How long a whole body may take.
-pub(crate) const BODY_TIME: Duration = Duration::from_secs(30);
+/// The timeout of a whole body.
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the next piece of a body may take that is taken as it comes.
-pub(crate) const PIECE_TIME: Duration = Duration::from_secs(30);
+/// The timeout of one chunk of a streamed body.
+pub(crate) const CHUNK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A JSON body of the shape `T`, its rules checked.
 pub struct Json<T>(pub T);
@@ -86,16 +86,20 @@ impl<T: DeserializeOwned + Default + Validate<Context = ()> + 'static> FromReque
     }
 }
 
-/// Refuses any other media type, and every content encoding: a body is counted as it comes. Where there is none at all,
-/// it is for the reader to say what is missing.
-pub fn check_media_type(request: &HttpRequest, wanted: &'static str) -> Result<(), ApiError> {
-    media_type(request, &[(wanted, ())], wanted)
+/// Rejects other media types, and every content encoding, because size limits count the bytes as sent. A request
+/// without a body passes: the parser then reports what is missing.
+pub fn check_media_type(request: &HttpRequest, expected: &'static str) -> Result<(), ApiError> {
+    media_type(request, &[(expected, ())], expected)
 }
 
-/// What the body's media type stands for; refuses what is none of the known ones, and every content encoding. No body at
-/// all is an empty one of the first of them.
-pub fn media_type<T: Copy>(request: &HttpRequest, known: &[(&str, T)], wanted: &'static str) -> Result<T, ApiError> {
-    if let Some((_, first)) = known.first().filter(|_| has_no_body(request)) {
+/// Maps the body's media type by `accepted`. Rejects every other type, and every content encoding. A request without a
+/// body has the first type. `expected` describes the accepted types in the error.
+pub fn media_type<T: Copy>(
+    request: &HttpRequest,
+    accepted: &[(&str, T)],
+    expected: &'static str,
+) -> Result<T, ApiError> {
+    if let Some((_, first)) = accepted.first().filter(|_| has_no_body(request)) {
         return Ok(*first);
     }
     let text = |name| {
@@ -107,20 +111,20 @@ pub fn media_type<T: Copy>(request: &HttpRequest, known: &[(&str, T)], wanted: &
     };
     let media_type = text(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
     let encoding = text(header::CONTENT_ENCODING).trim();
-    let plain = encoding.is_empty() || encoding.eq_ignore_ascii_case("identity");
-    let meant = known.iter().find(|(name, _)| media_type.eq_ignore_ascii_case(name));
-    match meant {
-        Some((_, meaning)) if plain => Ok(*meaning),
-        _ => Err(ApiError::MediaType(wanted)),
+    let is_unencoded = encoding.is_empty() || encoding.eq_ignore_ascii_case("identity");
+    let matching = accepted.iter().find(|(name, _)| media_type.eq_ignore_ascii_case(name));
+    match matching {
+        Some((_, value)) if is_unencoded => Ok(*value),
+        _ => Err(ApiError::MediaType(expected)),
     }
 }
 
 /// Whether the head announces no body, and says nothing of one.
 fn has_no_body(request: &HttpRequest) -> bool {
     let headers = request.headers();
-    let announced = [header::CONTENT_TYPE, header::TRANSFER_ENCODING].map(|name| headers.contains_key(name));
+    let declared = [header::CONTENT_TYPE, header::TRANSFER_ENCODING].map(|name| headers.contains_key(name));
     let length = headers.get(header::CONTENT_LENGTH).map(|_| declared_length(request));
-    announced == [false, false] && matches!(length, None | Some(Some(0)))
+    declared == [false, false] && matches!(length, None | Some(Some(0)))
 }
 
 /// What `Content-Length` says.
@@ -141,32 +145,32 @@ pub(super) async fn read_reserving(
     limit: usize,
     mut reserve: impl FnMut(usize) -> Result<(), ApiError>,
 ) -> Result<Bytes, ApiError> {
-    let most = u64::try_from(limit).unwrap_or(u64::MAX);
-    if declared_length(request).is_some_and(|bytes| bytes > most) {
+    let max_bytes = u64::try_from(limit).unwrap_or(u64::MAX);
+    if declared_length(request).is_some_and(|bytes| bytes > max_bytes) {
         return Err(ApiError::TooLarge);
     }
     let whole = async {
         let mut body = BytesMut::new();
-        while let Some(piece) = next_piece(&mut payload).await? {
-            if body.len() + piece.len() > limit {
+        while let Some(chunk) = next_chunk(&mut payload).await? {
+            if body.len() + chunk.len() > limit {
                 return Err(ApiError::TooLarge);
             }
-            reserve(piece.len())?;
-            body.extend_from_slice(&piece);
+            reserve(chunk.len())?;
+            body.extend_from_slice(&chunk);
         }
         Ok(body.freeze())
     };
-    tokio::time::timeout(BODY_TIME, whole)
+    tokio::time::timeout(BODY_TIMEOUT, whole)
         .await
         .unwrap_or(Err(ApiError::SlowBody))
 }
 
-/// The next piece of a body that is taken as it comes.
-pub(super) async fn next_piece(payload: &mut Payload) -> Result<Option<Bytes>, ApiError> {
-    match tokio::time::timeout(PIECE_TIME, payload.next()).await {
+/// Returns the next chunk of a streamed body, or None at its end.
+pub(super) async fn next_chunk(payload: &mut Payload) -> Result<Option<Bytes>, ApiError> {
+    match tokio::time::timeout(CHUNK_TIMEOUT, payload.next()).await {
         Err(_) => Err(ApiError::SlowBody),
         Ok(None) => Ok(None),
-        Ok(Some(Ok(piece))) => Ok(Some(piece)),
+        Ok(Some(Ok(chunk))) => Ok(Some(chunk)),
         Ok(Some(Err(_))) => Err(FieldErrors::one("body", "ended before it was complete").into()),
     }
 }
@@ -175,8 +179,8 @@ fn parse<T>(body: &[u8], never_null: &'static [&'static str]) -> Result<T, ApiEr
 where
     T: DeserializeOwned + Validate<Context = ()>,
 {
-    refuse_nul(body)?;
-    // What is skipped is not looked at otherwise.
+    reject_nul(body)?;
+    // serde_json does not check the encoding of values that it skips.
     if std::str::from_utf8(body).is_err() {
         return Err(FieldErrors::one("body", "must be UTF-8").into());
     }
@@ -204,19 +208,26 @@ fn field_error(path: &str, error: &serde_json::Error) -> FieldErrors {
         path
     };
     let message = error.to_string();
-    // The parser's position is of no use for a value; its words are.
-    let words = message.split(" at line ").next().unwrap_or_default();
-    FieldErrors::one(field, if error.is_data() { words } else { message.as_str() })
+    // For a wrong value the field's path replaces the parser's position.
+    let without_position = message.split(" at line ").next().unwrap_or_default();
+    FieldErrors::one(
+        field,
+        if error.is_data() {
+            without_position
+        } else {
+            message.as_str()
+        },
+    )
 }
 
-/// PostgreSQL's text cannot hold NUL: named here, instead of failing there.
-fn refuse_nul(body: &[u8]) -> Result<(), FieldErrors> {
+/// PostgreSQL's text cannot contain NUL. Rejecting it here names the field instead of failing in the database.
+fn reject_nul(body: &[u8]) -> Result<(), FieldErrors> {
     if !body.windows(6).any(|bytes| bytes == b"\\u0000") {
         return Ok(());
     }
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     if text::holds_nul(&value) {
-        Err(FieldErrors::one("body", "holds a NUL character"))
+        Err(FieldErrors::one("body", "contains a NUL character"))
     } else {
         Ok(())
     }
@@ -243,7 +254,7 @@ mod tests {
         inner: Option<Inner>,
     }
 
-    fn faults(body: &str) -> Vec<(String, Vec<String>)> {
+    fn errors_of(body: &str) -> Vec<(String, Vec<String>)> {
         match parse::<Outer>(body.as_bytes(), &["inner"]) {
             Err(ApiError::Invalid(errors)) => errors.0.into_iter().collect(),
             other => panic!("{other:?}"),
@@ -251,54 +262,59 @@ mod tests {
     }
 
     #[test]
-    fn an_array_where_an_object_is_due_and_null_where_nothing_may_be_empty_are_named() {
+    fn body_with_array_or_null_in_wrong_field_names_it() {
         let sequence = "invalid type: sequence, expected an object";
-        for (body, field, words) in [
+        for (body, field, message) in [
             (r#"{"name":"x","inner":[[1]]}"#, "inner", sequence),
             (" [[1]]", "body", sequence),
             (r#"{"name":"x","inner":null}"#, "inner", "must not be null"),
         ] {
-            assert_eq!(faults(body), [(field.into(), vec![words.into()])], "{body}");
+            assert_eq!(errors_of(body), [(field.into(), vec![message.into()])], "{body}");
         }
         assert!(parse::<Outer>(br#"{"name":"x","inner":null}"#, &[]).is_ok_and(|outer| outer.inner.is_none()));
     }
 
     #[test]
-    fn no_body_is_told_from_one_of_no_type() {
+    fn media_type_check_passes_only_a_missing_body() {
         use actix_web::test::TestRequest;
-        let is_none = |headers: &[(&str, &str)]| {
+        let is_missing = |headers: &[(&str, &str)]| {
             let request = headers
                 .iter()
                 .fold(TestRequest::post(), |request, header| request.insert_header(*header));
             has_no_body(&request.to_http_request())
         };
-        assert!(is_none(&[]) && is_none(&[("Content-Length", "0")]) && is_none(&[("Content-Encoding", "gzip")]));
-        for said in [
+        assert!(
+            is_missing(&[]) && is_missing(&[("Content-Length", "0")]) && is_missing(&[("Content-Encoding", "gzip")])
+        );
+        for header in [
             ("Content-Length", "1"),
             ("Content-Length", "x"),
             ("Transfer-Encoding", "chunked"),
             ("Content-Type", ""),
             ("Content-Type", "text/plain"),
         ] {
-            assert!(!is_none(&[said]), "{said:?}");
+            assert!(!is_missing(&[header]), "{header:?}");
             assert!(
-                !is_none(&[said, ("Content-Length", "0")]) || said.0 == "Content-Length",
-                "{said:?}"
+                !is_missing(&[header, ("Content-Length", "0")]) || header.0 == "Content-Length",
+                "{header:?}"
             );
         }
     }
 
     #[test]
-    fn a_fault_is_named_by_its_path() {
-        assert_eq!(faults(r#"{"name":"x","inner":{"ids":[1,"b"]}}"#)[0].0, "inner.ids[1]");
+    fn body_error_names_the_path_of_the_field() {
         assert_eq!(
-            faults(r#"{"name":3}"#),
+            errors_of(r#"{"name":"x","inner":{"ids":[1,"b"]}}"#)[0].0,
+            "inner.ids[1]"
+        );
+        assert_eq!(
+            errors_of(r#"{"name":3}"#),
             [(
                 "name".into(),
                 vec!["invalid type: integer `3`, expected a string".into()]
             )]
         );
-        assert_eq!(faults("{}")[0].0, "name");
+        assert_eq!(errors_of("{}")[0].0, "name");
         for broken in [
             r#"{"name":"#,
             "",
@@ -308,10 +324,10 @@ mod tests {
             "{\"name\":\"\\u0000\"}",
             &"[".repeat(100_000),
         ] {
-            assert_eq!(faults(broken)[0].0, "body", "{}", broken.get(..20).unwrap_or(broken));
+            assert_eq!(errors_of(broken)[0].0, "body", "{}", broken.get(..20).unwrap_or(broken));
         }
-        let fine = parse::<Outer>(br#"{"name":"\\u0000","unknown":1}"#, &[]).unwrap();
-        assert_eq!(fine.name.as_deref(), Some("\\u0000"));
-        assert!(fine.inner.is_none_or(|inner| inner.ids.is_empty()));
+        let outer = parse::<Outer>(br#"{"name":"\\u0000","unknown":1}"#, &[]).unwrap();
+        assert_eq!(outer.name.as_deref(), Some("\\u0000"));
+        assert!(outer.inner.is_none_or(|inner| inner.ids.is_empty()));
     }
 }

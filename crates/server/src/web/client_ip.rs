@@ -41,9 +41,9 @@ pub fn address(request: &HttpRequest, trusted: &[Network]) -> Option<IpAddr> {
 
 /// `1.2.3.4`, `::1`, `[::1]`; and both with a port, which some proxies add.
 fn hop_address(hop: &str) -> Option<IpAddr> {
-    let bare = hop.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    let bare = bare.map(|address| address.parse::<Ipv6Addr>().map(IpAddr::from));
-    let address = match bare {
+    let bracketed = hop.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let bracketed = bracketed.map(|address| address.parse::<Ipv6Addr>().map(IpAddr::from));
+    let address = match bracketed {
         Some(address) => address.ok(),
         None => hop
             .parse::<IpAddr>()
@@ -59,12 +59,12 @@ mod tests {
 
     use super::*;
 
-    fn seen(peer: &str, forwarded: &[&str], trusted: &[&str]) -> String {
+    fn client_address(peer: &str, forwarded: &[&str], trusted: &[&str]) -> String {
         let bytes: Vec<&[u8]> = forwarded.iter().map(|line| line.as_bytes()).collect();
-        seen_bytes(peer, &bytes, trusted)
+        client_address_of_bytes(peer, &bytes, trusted)
     }
 
-    fn seen_bytes(peer: &str, forwarded: &[&[u8]], trusted: &[&str]) -> String {
+    fn client_address_of_bytes(peer: &str, forwarded: &[&[u8]], trusted: &[&str]) -> String {
         let peer: IpAddr = peer.parse().unwrap();
         let mut request = TestRequest::default().peer_addr(SocketAddr::from((peer, 1)));
         for value in forwarded {
@@ -78,21 +78,24 @@ mod tests {
     }
 
     #[test]
-    fn a_header_counts_only_from_a_trusted_proxy() {
-        assert_eq!(seen("9.9.9.9", &["1.1.1.1"], &[]), "9.9.9.9");
-        assert_eq!(seen("9.9.9.9", &["1.1.1.1"], &["10.0.0.0/8"]), "9.9.9.9");
-        assert_eq!(seen("10.1.2.3", &["1.1.1.1"], &["10.0.0.0/8"]), "1.1.1.1");
+    fn forwarded_for_counts_only_from_a_trusted_proxy() {
+        assert_eq!(client_address("9.9.9.9", &["1.1.1.1"], &[]), "9.9.9.9");
+        assert_eq!(client_address("9.9.9.9", &["1.1.1.1"], &["10.0.0.0/8"]), "9.9.9.9");
+        assert_eq!(client_address("10.1.2.3", &["1.1.1.1"], &["10.0.0.0/8"]), "1.1.1.1");
         assert_eq!(
-            seen("10.1.2.3", &["6.6.6.6, 1.1.1.1", "10.0.0.9"], &["10.0.0.0/8"]),
+            client_address("10.1.2.3", &["6.6.6.6, 1.1.1.1", "10.0.0.9"], &["10.0.0.0/8"]),
             "1.1.1.1"
         );
-        assert_eq!(seen("10.1.2.3", &["6.6.6.6, junk"], &["10.0.0.0/8"]), "10.1.2.3");
-        assert_eq!(seen("10.1.2.3", &[], &["10.1.2.3"]), "10.1.2.3");
+        assert_eq!(
+            client_address("10.1.2.3", &["6.6.6.6, junk"], &["10.0.0.0/8"]),
+            "10.1.2.3"
+        );
+        assert_eq!(client_address("10.1.2.3", &[], &["10.1.2.3"]), "10.1.2.3");
     }
 
     #[test]
-    fn a_hop_may_have_a_port_and_brackets() {
-        let behind = |hops: &[&str]| seen("10.1.2.3", hops, &["10.0.0.0/8", "fd00::/8"]);
+    fn hop_may_have_a_port_and_brackets() {
+        let behind = |hops: &[&str]| client_address("10.1.2.3", hops, &["10.0.0.0/8", "fd00::/8"]);
         for (hop, address) in [
             ("1.2.3.4:5678", "1.2.3.4"),
             ("[2001:db8::1]:80", "2001:db8::1"),
@@ -124,43 +127,55 @@ mod tests {
             assert_eq!(
                 behind(&[junk, "1.2.3.4"]),
                 "1.2.3.4",
-                "{junk} stands left of what counts"
+                "{junk} is left of the first untrusted hop"
             );
         }
     }
 
     #[test]
-    fn what_the_caller_wrote_makes_nothing_unreadable_that_the_proxy_wrote() {
+    fn invalid_text_of_client_does_not_hide_hop_of_proxy() {
         assert_eq!(
-            seen_bytes("10.1.2.3", &[b"\xff\xfe, 1.2.3.4"], &["10.0.0.0/8"]),
+            client_address_of_bytes("10.1.2.3", &[b"\xff\xfe, 1.2.3.4"], &["10.0.0.0/8"]),
             "1.2.3.4"
         );
         assert_eq!(
-            seen_bytes("10.1.2.3", &[b"\xff", b"1.2.3.4"], &["10.0.0.0/8"]),
+            client_address_of_bytes("10.1.2.3", &[b"\xff", b"1.2.3.4"], &["10.0.0.0/8"]),
             "1.2.3.4"
         );
-        assert_eq!(seen_bytes("10.1.2.3", &[b"6.6.6.6, \xff"], &["10.0.0.0/8"]), "10.1.2.3");
+        assert_eq!(
+            client_address_of_bytes("10.1.2.3", &[b"6.6.6.6, \xff"], &["10.0.0.0/8"]),
+            "10.1.2.3"
+        );
         let long = format!("{}1.2.3.4, 10.0.0.1", "6.6.6.6, ".repeat(5000));
-        assert_eq!(seen("10.1.2.3", &[&long], &["10.0.0.0/8"]), "1.2.3.4");
+        assert_eq!(client_address("10.1.2.3", &[&long], &["10.0.0.0/8"]), "1.2.3.4");
         let trusted = vec!["10.0.0.1"; 5000].join(",");
         assert_eq!(
-            seen("10.1.2.3", &[&trusted], &["10.0.0.0/8"]),
+            client_address("10.1.2.3", &[&trusted], &["10.0.0.0/8"]),
             "10.0.0.1",
-            "trusted all along"
+            "every hop is trusted"
         );
     }
 
     #[test]
-    fn an_ipv4_peer_on_an_ipv6_socket_is_an_ipv4_peer() {
+    fn ipv4_peer_on_ipv6_socket_is_matched_as_ipv4() {
         for trusted in ["10.0.0.0/8", "::ffff:10.0.0.0/104", "::ffff:10.1.2.3"] {
             assert_eq!(
-                seen("::ffff:10.1.2.3", &["1.2.3.4"], &[trusted]),
+                client_address("::ffff:10.1.2.3", &["1.2.3.4"], &[trusted]),
                 "1.2.3.4",
                 "{trusted}"
             );
         }
-        assert_eq!(seen("::ffff:9.9.9.9", &["1.2.3.4"], &["10.0.0.0/8"]), "9.9.9.9");
-        assert_eq!(seen("2001:db8::7", &["1.2.3.4"], &["2001:db8::/32"]), "1.2.3.4");
-        assert_eq!(seen("2001:db9::7", &["1.2.3.4"], &["2001:db8::/32"]), "2001:db9::7");
+        assert_eq!(
+            client_address("::ffff:9.9.9.9", &["1.2.3.4"], &["10.0.0.0/8"]),
+            "9.9.9.9"
+        );
+        assert_eq!(
+            client_address("2001:db8::7", &["1.2.3.4"], &["2001:db8::/32"]),
+            "1.2.3.4"
+        );
+        assert_eq!(
+            client_address("2001:db9::7", &["1.2.3.4"], &["2001:db8::/32"]),
+            "2001:db9::7"
+        );
     }
 }

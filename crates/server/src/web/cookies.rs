@@ -16,18 +16,18 @@ pub const ACTIVE_ACCOUNT: &str = "svc-active-account-id";
 /// The header that does for programs.
 const ACCOUNT_HEADER: &str = "x-account-id";
 
-/// A session's cookie may be cut into so many pieces, of so many bytes together.
-const CHUNKS: usize = 10;
-const SESSION_BYTES: usize = 32 * 1024;
+/// The maximum number of chunks of a session cookie, and their maximum total size in bytes.
+const MAX_CHUNKS: usize = 10;
+const MAX_SESSION_BYTES: usize = 32 * 1024;
 
 /// The session token in the cookie `name`: the JWT itself, or a JSON session (plain or `base64-`) that holds it; whole,
 /// or cut into `name.0`, `name.1`, ... None when there is none, or nothing readable.
 pub fn session_token(request: &HttpRequest, name: &str) -> Option<String> {
-    let value = match first(request, name) {
+    let value = match first_value(request, name) {
         Some(value) => value,
-        None => joined(request, name)?,
+        None => join_chunks(request, name)?,
     };
-    if value.is_empty() || value.len() > SESSION_BYTES {
+    if value.is_empty() || value.len() > MAX_SESSION_BYTES {
         return None;
     }
     match value.strip_prefix("base64-") {
@@ -58,16 +58,17 @@ fn value_of(pair: &str, name: &str) -> Option<String> {
     Some(decoded.unwrap_or_else(|_| value.trim().to_owned()))
 }
 
-/// Of several the first: the one for the most specific path (RFC 6265, 5.4).
-fn first(request: &HttpRequest, name: &str) -> Option<String> {
+/// Returns the first value, which belongs to the most specific path (RFC 6265, section 5.4).
+fn first_value(request: &HttpRequest, name: &str) -> Option<String> {
     values(request, name).next()
 }
 
-fn joined(request: &HttpRequest, name: &str) -> Option<String> {
+/// Joins the chunks `name.0`, `name.1`, ...
+fn join_chunks(request: &HttpRequest, name: &str) -> Option<String> {
     let mut value = String::new();
-    for number in 0..CHUNKS {
-        match first(request, &format!("{name}.{number}")) {
-            Some(chunk) if value.len() <= SESSION_BYTES => value.push_str(&chunk),
+    for number in 0..MAX_CHUNKS {
+        match first_value(request, &format!("{name}.{number}")) {
+            Some(chunk) if value.len() <= MAX_SESSION_BYTES => value.push_str(&chunk),
             _ => break,
         }
     }
@@ -86,22 +87,23 @@ pub fn account_hint(request: &HttpRequest) -> AccountHint {
     let headers = request.headers().get_all(ACCOUNT_HEADER);
     let headers = headers.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     active_account_of(request)
-        .or_else(|| agreed(headers))
+        .or_else(|| unanimous_hint(headers))
         .unwrap_or(AccountHint::Latest)
 }
 
 /// What the active-account cookie says, if it is there.
 pub fn active_account_of(request: &HttpRequest) -> Option<AccountHint> {
-    agreed(values(request, ACTIVE_ACCOUNT).filter(|value| !value.is_empty()))
+    unanimous_hint(values(request, ACTIVE_ACCOUNT).filter(|value| !value.is_empty()))
 }
 
-/// What all of them say. When they disagree, whoever wrote the last one may not be who uses it: that names no account.
-fn agreed(said: impl Iterator<Item = String>) -> Option<AccountHint> {
-    said.map(|text| read_hint(&text))
-        .reduce(|one, other| if one == other { one } else { AccountHint::Unreadable })
+/// Parses all values. If they disagree, another site may have set one of them, so the request names no account.
+fn unanimous_hint(values: impl Iterator<Item = String>) -> Option<AccountHint> {
+    values
+        .map(|text| parse_hint(&text))
+        .reduce(|left, right| if left == right { left } else { AccountHint::Unreadable })
 }
 
-fn read_hint(text: &str) -> AccountHint {
+fn parse_hint(text: &str) -> AccountHint {
     Uuid::parse_str(text.trim()).map_or(AccountHint::Unreadable, |id| AccountHint::Named(id.into()))
 }
 
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_written_form_is_read() {
+    fn session_token_parses_in_every_written_form() {
         let found = Some("a.b.c".to_owned());
         assert_eq!(token(&[("svc-session", "a.b.c")]), found);
         assert_eq!(
@@ -162,17 +164,17 @@ mod tests {
     }
 
     #[test]
-    fn nothing_readable_is_no_session() {
+    fn malformed_session_cookie_is_no_session() {
         assert_eq!(token(&[]), None);
         assert_eq!(token(&[("svc-session", "")]), None);
         assert_eq!(token(&[("svc-session", "base64-%%%")]), None);
         assert_eq!(token(&[("svc-session", "base64-e30")]), None);
         assert_eq!(token(&[("svc-session", "{\"access_token\":3}")]), None);
-        assert_eq!(token(&[("svc-session", &"x".repeat(SESSION_BYTES + 1))]), None);
+        assert_eq!(token(&[("svc-session", &"x".repeat(MAX_SESSION_BYTES + 1))]), None);
     }
 
     #[test]
-    fn the_cookie_wins_over_the_header_and_garbage_is_not_nothing() {
+    fn account_cookie_precedes_header_even_if_malformed() {
         let id = Uuid::from_u128(5);
         let request = |cookie: Option<&str>, header: Option<&str>| {
             let mut request = TestRequest::default();
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn several_that_disagree_name_no_account() {
+    fn account_values_that_disagree_name_no_account() {
         let (one, two) = (Uuid::from_u128(5), Uuid::from_u128(6));
         let hint = |cookies: &[String], headers: &[Uuid]| {
             let mut request = TestRequest::default();
@@ -216,11 +218,11 @@ mod tests {
         assert_eq!(hint(&[cookie(&one), cookie(&one)], &[]), named);
         assert_eq!(hint(&[], &[one, one]), named);
         assert_eq!(hint(&[], &[one, two]), AccountHint::Unreadable);
-        assert_eq!(hint(&[cookie(&"")], &[one]), named, "an empty one says nothing");
+        assert_eq!(hint(&[cookie(&"")], &[one]), named, "an empty cookie is ignored");
     }
 
     #[test]
-    fn a_broken_cookie_hides_no_other() {
+    fn malformed_cookie_hides_no_other() {
         let id = Uuid::from_u128(5);
         for broken in ["junk", "=", "a=%ff", "%ff=1", "\"", "a=b=c", ";;"] {
             let line = format!("{broken}; {ACTIVE_ACCOUNT}={id}; svc-session=a.b.c");
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_are_the_published_ones() {
+    fn account_cookie_has_the_documented_flags() {
         let cookie = active_account(Uuid::from_u128(5).into(), true).to_string();
         for flag in ["HttpOnly", "SameSite=Lax", "Secure", "Path=/", "Max-Age=31536000"] {
             assert!(cookie.contains(flag), "{cookie}");

@@ -40,14 +40,16 @@ pub fn cors(origins: &[Origin]) -> Condition<Cors> {
     Condition::new(!origins.is_empty(), cors)
 }
 
-/// A refused preflight, in the envelope.
-pub fn in_envelope(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+/// Replaces the response of a refused preflight by the error envelope.
+pub fn wrap_cors_error(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
     let refused = response
         .response()
         .error()
         .and_then(|error| error.as_error::<CorsError>());
     match refused.is_some() {
-        true => response.into_response(ApiError::Forbidden("Pages of this site may not call").error_response()),
+        true => response.into_response(
+            ApiError::Forbidden("Cross-origin requests from this site are not allowed").error_response(),
+        ),
         false => response,
     }
 }

@@ -31,22 +31,22 @@ impl<T: From<Uuid>> FromRequest for Id<T> {
             .and_then(|text| Uuid::parse_str(text).ok());
         ready(
             id.map(|id| Self(id.into()))
-                .ok_or_else(|| FieldErrors::one("id", "must be a uuid").into()),
+                .ok_or_else(|| FieldErrors::one("id", "must be a UUID").into()),
         )
     }
 }
 
-/// The name in a path, which is its only part that varies, decoded: it may hold any sign, a slash too.
-pub struct Named(pub String);
+/// The decoded path parameter of a route with exactly one. It may contain any character, even a slash.
+pub struct PathName(pub String);
 
-impl FromRequest for Named {
+impl FromRequest for PathName {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let path = web::Path::<String>::from_request(request, payload).into_inner();
         ready(match path.map(web::Path::into_inner) {
-            Ok(name) if name.contains('\0') => Err(FieldErrors::one("name", "holds a NUL character").into()),
+            Ok(name) if name.contains('\0') => Err(FieldErrors::one("name", "contains a NUL character").into()),
             Ok(name) => Ok(Self(name)),
             Err(_) => Err(ApiError::NotFound),
         })
@@ -62,11 +62,9 @@ impl<T: Clone + 'static> FromRequest for Authenticated<T> {
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let authenticated = request.extensions().get::<T>().cloned();
-        ready(
-            authenticated
-                .map(Self)
-                .ok_or_else(|| ApiError::Internal("the route proves less than its handler needs".into())),
-        )
+        ready(authenticated.map(Self).ok_or_else(|| {
+            ApiError::Internal("the route's access level does not provide what its handler needs".into())
+        }))
     }
 }
 

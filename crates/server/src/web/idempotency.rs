@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use crate::error::ApiError;
-use crate::web::body::PIECE_TIME;
+use crate::web::body::CHUNK_TIMEOUT;
 use crate::wiring::Services;
 
 const KEY: &str = "idempotency-key";
@@ -34,30 +34,30 @@ const KEY: &str = "idempotency-key";
 /// Tells a kept answer from a new one.
 const REPLAYED: &str = "idempotent-replayed";
 
-/// The headers that are part of an answer; the others belong to the exchange.
-const KEPT_HEADERS: [header::HeaderName; 3] = [header::CONTENT_TYPE, header::SET_COOKIE, header::LOCATION];
+/// The headers that are stored with a response. The others belong to the exchange.
+const STORED_HEADERS: [header::HeaderName; 3] = [header::CONTENT_TYPE, header::SET_COOKIE, header::LOCATION];
 
 /// Makes of the server's secret a key for this alone.
 const HASH_PURPOSE: &[u8; 32] = b"idempotency: what a request asks";
 
-/// The largest body that is told from others, in bytes.
-const HASHED_BYTES: usize = 512 * 1024 * 1024;
+/// The maximum size of a hashed body in bytes. The response to a larger request is not stored.
+const MAX_HASHED_BYTES: usize = 512 * 1024 * 1024;
 
-/// The key that a request presents, where keys count: on POST.
-pub fn presented(request: &ServiceRequest) -> Result<Option<IdempotencyKey>, ApiError> {
+/// Returns the idempotency key of a POST request. Other methods ignore the header.
+pub fn key_of(request: &ServiceRequest) -> Result<Option<IdempotencyKey>, ApiError> {
     let mut keys = request.headers().get_all(KEY);
     let Some(key) = keys.next().filter(|_| request.method() == Method::POST) else {
         return Ok(None);
     };
     if keys.next().is_some() {
-        return Err(FieldErrors::one("Idempotency-Key", "must be given once").into());
+        return Err(FieldErrors::one("Idempotency-Key", "must be sent only once in a request").into());
     }
     let text = std::str::from_utf8(key.as_bytes()).unwrap_or_default();
     Ok(Some(IdempotencyKey::parse(text)?))
 }
 
-/// Calls `next` for the first request with this key, and answers for every other one.
-pub async fn once<F, Fut, B>(
+/// Calls the handler for the first request with this key. Every other request gets the stored response or a conflict.
+pub async fn run_once<F, Fut, B>(
     services: Data<Services>,
     (scope, key): (Scope, IdempotencyKey),
     mut request: ServiceRequest,
@@ -71,15 +71,15 @@ where
 {
     let http = request.request().clone();
     let body = TappedBody::of(&mut request, &services.shared.config.app_secret);
-    let answered = match services.idempotency.admit(scope, key).await {
+    let response = match services.idempotency.admit(scope, key).await {
         Ok(Admission::First(claim)) => {
             request.set_payload(Payload::Stream {
                 payload: Box::pin(body.clone()),
             });
             // A task of its own: what a client asked for once is done, and its answer kept, also when it hangs up.
             let task = async move {
-                let response = renewing(&services, &claim, call(request, next)).await;
-                keep(&services, &claim, body, response).await
+                let response = run_with_lease(&services, &claim, call(request, next)).await;
+                store_response(&services, &claim, body, response).await
             };
             let done = actix_web::rt::spawn(task).await;
             return done.unwrap_or_else(|error| ServiceResponse::new(http, internal(error)));
@@ -87,17 +87,17 @@ where
         Ok(Admission::Again(stored)) => replay(&services, stored, body).await,
         Err(error) => Err(error.into()),
     };
-    ServiceResponse::new(http, answered.unwrap_or_else(|error| error.error_response()))
+    ServiceResponse::new(http, response.unwrap_or_else(|error| error.error_response()))
 }
 
-/// Does the work, and says meanwhile that somebody is at it.
-async fn renewing<T>(services: &Services, claim: &KeyClaim, work: impl Future<Output = T>) -> T {
-    let rest = Duration::try_from(LEASE / 4).unwrap_or(PIECE_TIME);
+/// Runs `work` and renews the lease of the claim meanwhile.
+async fn run_with_lease<T>(services: &Services, claim: &KeyClaim, work: impl Future<Output = T>) -> T {
+    let interval = Duration::try_from(LEASE / 4).unwrap_or(CHUNK_TIMEOUT);
     let renewals = async {
         loop {
-            tokio::time::sleep(rest).await;
+            tokio::time::sleep(interval).await;
             if let Err(error) = services.idempotency.renew(claim).await {
-                tracing::warn!(%error, "the lease of an idempotency key was not prolonged");
+                tracing::warn!(%error, "the lease of an idempotency key was not renewed");
             }
         }
     };
@@ -107,18 +107,18 @@ async fn renewing<T>(services: &Services, claim: &KeyClaim, work: impl Future<Ou
     }
 }
 
-/// Keeps an answer, unless it says that the request was not taken or that the fault was ours.
-async fn keep(
+/// Stores a response, except server errors and responses to requests that were not processed.
+async fn store_response(
     services: &Services,
     claim: &KeyClaim,
     body: TappedBody,
     response: ServiceResponse<BoxBody>,
 ) -> ServiceResponse<BoxBody> {
     let (http, response) = response.into_parts();
-    let (head, answer) = response.into_parts();
-    let answer = to_bytes(answer).await.unwrap_or_default();
-    let stored = match is_answer(head.status()) {
-        true => body.rest().await.zip(SerializedResponse::of(&head, &answer)),
+    let (head, content) = response.into_parts();
+    let content = to_bytes(content).await.unwrap_or_default();
+    let stored = match is_final(head.status()) {
+        true => body.finish().await.zip(SerializedResponse::of(&head, &content)),
         false => None,
     };
     let stored = stored.map(|(request, response)| StoredResponse {
@@ -126,31 +126,32 @@ async fn keep(
         response: response.sealed(services.shared.cipher.as_ref()),
     });
     if let Err(error) = services.idempotency.conclude(claim, stored.as_ref()).await {
-        tracing::warn!(%error, "the answer of a request with an idempotency key was not kept");
+        tracing::warn!(%error, "the response to a request with an idempotency key was not stored");
     }
-    ServiceResponse::new(http, head.set_body(answer).map_into_boxed_body())
+    ServiceResponse::new(http, head.set_body(content).map_into_boxed_body())
 }
 
-fn is_answer(status: StatusCode) -> bool {
-    let not_taken = [
+/// Whether the response is stored: the request was processed, and the server did not fail.
+fn is_final(status: StatusCode) -> bool {
+    let not_processed = [
         StatusCode::REQUEST_TIMEOUT,
         StatusCode::PAYLOAD_TOO_LARGE,
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         StatusCode::TOO_MANY_REQUESTS,
     ];
-    !status.is_server_error() && !not_taken.contains(&status)
+    !status.is_server_error() && !not_processed.contains(&status)
 }
 
 async fn replay(services: &Services, stored: StoredResponse, body: TappedBody) -> Result<HttpResponse, ApiError> {
     let request = body
-        .rest()
+        .finish()
         .await
         .ok_or_else(|| FieldErrors::one("body", "ended before it was complete"))?;
     let sealed = Idempotency::repeat(stored, &request)?;
-    let answer = SerializedResponse::open(services.shared.cipher.as_ref(), &sealed);
-    answer
-        .map(SerializedResponse::response)
-        .ok_or_else(|| ApiError::Internal("a kept answer cannot be read".into()))
+    let response = SerializedResponse::open(services.shared.cipher.as_ref(), &sealed);
+    response
+        .map(SerializedResponse::into_response)
+        .ok_or_else(|| ApiError::Internal("a stored response cannot be decrypted".into()))
 }
 
 fn internal(error: tokio::task::JoinError) -> HttpResponse {
@@ -168,8 +169,8 @@ struct SerializedResponse {
 impl SerializedResponse {
     /// None for one that is no text.
     fn of(head: &HttpResponse<()>, body: &Bytes) -> Option<Self> {
-        let kept = head.headers().iter().filter(|(name, _)| KEPT_HEADERS.contains(name));
-        let headers = kept.map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
+        let stored = head.headers().iter().filter(|(name, _)| STORED_HEADERS.contains(name));
+        let headers = stored.map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
         Some(Self {
             status: head.status().as_u16(),
             headers: headers.collect::<Option<_>>()?,
@@ -187,7 +188,7 @@ impl SerializedResponse {
         serde_json::from_str(cipher.open(sealed)?.expose_secret()).ok()
     }
 
-    fn response(self) -> HttpResponse {
+    fn into_response(self) -> HttpResponse {
         let mut response = HttpResponse::build(StatusCode::from_u16(self.status).unwrap_or_default());
         for header in self.headers {
             response.append_header(header);
@@ -225,18 +226,19 @@ impl TappedBody {
         })))
     }
 
-    /// Reads what the handler left, and tells the request from others; none when it did not come whole.
-    async fn rest(mut self) -> Option<RequestHash> {
-        while self.0.borrow().bytes <= HASHED_BYTES {
-            match tokio::time::timeout(PIECE_TIME, self.next()).await {
+    /// Reads what the handler left unread and returns the hash of the request. None: the body is incomplete or larger
+    /// than `MAX_HASHED_BYTES`.
+    async fn finish(mut self) -> Option<RequestHash> {
+        while self.0.borrow().bytes <= MAX_HASHED_BYTES {
+            match tokio::time::timeout(CHUNK_TIMEOUT, self.next()).await {
                 Ok(Some(Ok(_))) => {}
                 Ok(None) => break,
                 Ok(Some(Err(_))) | Err(_) => return None,
             }
         }
         let tap = self.0.borrow();
-        let whole = !tap.broken && tap.bytes <= HASHED_BYTES;
-        whole.then(|| RequestHash(tap.hash.clone().finalize().into_bytes().to_vec()))
+        let is_complete = !tap.broken && tap.bytes <= MAX_HASHED_BYTES;
+        is_complete.then(|| RequestHash(tap.hash.clone().finalize().into_bytes().to_vec()))
     }
 }
 
@@ -247,9 +249,9 @@ impl Stream for TappedBody {
         let mut tap = self.0.borrow_mut();
         let polled = Pin::new(&mut tap.payload).poll_next(context);
         match &polled {
-            Poll::Ready(Some(Ok(piece))) => {
-                tap.hash.update(piece);
-                tap.bytes = tap.bytes.saturating_add(piece.len());
+            Poll::Ready(Some(Ok(chunk))) => {
+                tap.hash.update(chunk);
+                tap.bytes = tap.bytes.saturating_add(chunk.len());
             }
             Poll::Ready(Some(Err(_))) => tap.broken = true,
             Poll::Ready(None) | Poll::Pending => {}

@@ -10,7 +10,7 @@ use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyRecord};
 use recado_domain::shared::{AccountId, ApiKeyId, Event, InsertOutcome, StoreError};
 use time::OffsetDateTime;
 
-use super::auth_cache::{AuthCache, CHANGED_FOR, FRESHNESS, REMEMBERED, remembered_for};
+use super::auth_cache::{AuthCache, BYPASS_AFTER_CHANGE, FRESHNESS, MAX_ENTRIES, cache_with_ttl};
 use super::key_lookups::KeyLookups;
 use super::refreshing_cache::RefreshingCache;
 
@@ -36,11 +36,11 @@ pub struct KeyCache {
 impl Default for KeyCache {
     fn default() -> Self {
         Self {
-            grants: RefreshingCache::new(REMEMBERED, FRESHNESS),
-            recognized: remembered_for(RECOGNIZED_FOR),
-            unknown: remembered_for(UNKNOWN_FOR),
-            removed: remembered_for(CHANGED_FOR),
-            touched: remembered_for(TOUCHED_FOR),
+            grants: RefreshingCache::new(MAX_ENTRIES, FRESHNESS),
+            recognized: cache_with_ttl(RECOGNIZED_FOR),
+            unknown: cache_with_ttl(UNKNOWN_FOR),
+            removed: cache_with_ttl(BYPASS_AFTER_CHANGE),
+            touched: cache_with_ttl(TOUCHED_FOR),
         }
     }
 }
@@ -198,60 +198,60 @@ mod tests {
     }
 
     fn cached() -> (CachedKeys, Arc<Keys>, Arc<Keys>) {
-        let (own, anonymous) = (Arc::new(Keys::default()), Arc::new(Keys::default()));
+        let (direct, batched) = (Arc::new(Keys::default()), Arc::new(Keys::default()));
         let cached = CachedKeys {
-            store: own.clone(),
-            unseen: KeyLookups::new(anonymous.clone()),
+            store: direct.clone(),
+            unseen: KeyLookups::new(batched.clone()),
             cache: KeyCache::default(),
             auth_cache: AuthCache::default(),
         };
-        (cached, own, anonymous)
+        (cached, direct, batched)
     }
 
-    async fn is_known(cached: &CachedKeys, hash: &[u8]) -> bool {
+    async fn is_valid(cached: &CachedKeys, hash: &[u8]) -> bool {
         cached.find(hash).await.unwrap().is_some()
     }
 
     #[tokio::test]
-    async fn a_repeated_key_is_found_and_touched_once() {
-        let (cached, own, anonymous) = cached();
+    async fn repeated_key_is_loaded_and_touched_once() {
+        let (cached, direct, batched) = cached();
         for _ in 0..50 {
-            assert!(is_known(&cached, HASH).await);
-            assert!(!is_known(&cached, b"unknown").await);
+            assert!(is_valid(&cached, HASH).await);
+            assert!(!is_valid(&cached, b"unknown").await);
             cached.touch(ACCOUNT, KEY, OffsetDateTime::UNIX_EPOCH).await.unwrap();
         }
-        assert_eq!((own.counts(), anonymous.counts()), ((0, 1), (2, 0)));
+        assert_eq!((direct.counts(), batched.counts()), ((0, 1), (2, 0)));
     }
 
     #[tokio::test]
-    async fn a_key_that_was_valid_does_not_wait_with_unknown_ones() {
-        let (cached, own, anonymous) = cached();
-        assert!(is_known(&cached, HASH).await);
-        // As it is when its grant has expired.
-        let grants = RefreshingCache::new(REMEMBERED, FRESHNESS);
+    async fn recognized_key_skips_the_batch_of_unseen_keys() {
+        let (cached, direct, batched) = cached();
+        assert!(is_valid(&cached, HASH).await);
+        // An empty cache stands for an expired grant.
+        let grants = RefreshingCache::new(MAX_ENTRIES, FRESHNESS);
         let cache = KeyCache {
             grants,
             ..cached.cache.clone()
         };
         let later = CachedKeys { cache, ..cached };
-        assert!(is_known(&later, HASH).await);
-        assert_eq!((own.counts().0, anonymous.counts().0), (1, 1));
+        assert!(is_valid(&later, HASH).await);
+        assert_eq!((direct.counts().0, batched.counts().0), (1, 1));
     }
 
     #[tokio::test]
-    async fn a_removed_key_is_unknown_at_once() {
+    async fn deleted_key_is_invalid_at_once() {
         let (cached, ..) = cached();
-        assert!(is_known(&cached, HASH).await);
+        assert!(is_valid(&cached, HASH).await);
         assert!(cached.delete(ACCOUNT, KEY, &[]).await.unwrap());
-        assert!(!is_known(&cached, HASH).await);
+        assert!(!is_valid(&cached, HASH).await);
     }
 
     #[tokio::test]
-    async fn a_key_of_an_account_that_was_changed_here_is_looked_up() {
-        let (cached, own, _) = cached();
-        assert!(is_known(&cached, HASH).await);
+    async fn key_of_a_changed_account_bypasses_the_cache() {
+        let (cached, direct, _) = cached();
+        assert!(is_valid(&cached, HASH).await);
         cached.auth_cache.evict_account(ACCOUNT);
-        assert!(is_known(&cached, HASH).await);
-        assert_eq!(own.counts().0, 1);
+        assert!(is_valid(&cached, HASH).await);
+        assert_eq!(direct.counts().0, 1);
     }
 }

@@ -153,7 +153,7 @@ mod tests {
             assert!(hashes.len() <= MAX_BATCH);
             self.statements.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
-            assert!(!is_due(&self.panics), "a panic of the test");
+            assert!(!is_due(&self.panics), "injected panic");
             if is_due(&self.failures) {
                 return Err(StoreError::Unavailable("away".into()));
             }
@@ -164,8 +164,8 @@ mod tests {
                 status: AccountStatus::Active,
                 last_used_at: None,
             };
-            let is_asked = hashes.contains(&KNOWN);
-            Ok(is_asked.then(|| (KNOWN.to_vec(), grant)).into_iter().collect())
+            let is_requested = hashes.contains(&KNOWN);
+            Ok(is_requested.then(|| (KNOWN.to_vec(), grant)).into_iter().collect())
         }
     }
 

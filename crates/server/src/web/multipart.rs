@@ -13,7 +13,7 @@ const PADDING_BYTES: usize = 64;
 
 /// What comes next in a form.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum FormEvent {
     /// A part begins.
     Part(Head),
     /// The next piece of its content.
@@ -49,8 +49,8 @@ enum State {
 pub struct Form {
     delimiter: Vec<u8>,
     buffer: BytesMut,
-    /// Content that came when nothing was kept: it is not copied.
-    piece: Bytes,
+    /// A chunk of content that arrived while `buffer` was empty: it is passed on without copying.
+    chunk: Bytes,
     state: State,
 }
 
@@ -58,28 +58,28 @@ impl Form {
     /// By the value of `Content-Type`; none when it names no usable boundary.
     pub fn new(content_type: &str) -> Option<Self> {
         let boundary = parameter(content_type.split_once(';')?.1, "boundary")?;
-        let fits =
+        let is_valid =
             (1..=BOUNDARY_BYTES).contains(&boundary.len()) && boundary.bytes().all(|b| (b' '..=b'~').contains(&b));
-        fits.then(|| Self {
+        is_valid.then(|| Self {
             delimiter: format!("\r\n--{boundary}").into_bytes(),
             // As if a line had ended before, so that the first boundary looks like all others.
             buffer: BytesMut::from(&b"\r\n"[..]),
-            piece: Bytes::new(),
+            chunk: Bytes::new(),
             state: State::Preamble,
         })
     }
 
-    /// Takes a piece of the body, once nothing more comes of the one before.
-    pub fn feed(&mut self, piece: Bytes) {
-        if matches!(self.state, State::Content) && self.buffer.is_empty() && self.piece.is_empty() {
-            self.piece = piece;
+    /// Adds the next chunk of the body. Call it only after [`Form::next_event`] returned None.
+    pub fn feed(&mut self, chunk: Bytes) {
+        if matches!(self.state, State::Content) && self.buffer.is_empty() && self.chunk.is_empty() {
+            self.chunk = chunk;
         } else {
-            self.buffer.extend_from_slice(&piece);
+            self.buffer.extend_from_slice(&chunk);
         }
     }
 
-    /// What comes next; none: more of the body is needed.
-    pub fn next_event(&mut self) -> Result<Option<Event>, Malformed> {
+    /// Returns the next event. None: the parser needs another chunk.
+    pub fn next_event(&mut self) -> Result<Option<FormEvent>, Malformed> {
         loop {
             match self.state {
                 State::Preamble => {
@@ -94,12 +94,12 @@ impl Form {
                 State::Head => return self.head(),
                 State::Content => match self.content() {
                     Some(content) if content.is_empty() => self.state = State::Boundary,
-                    Some(content) => return Ok(Some(Event::Content(content))),
+                    Some(content) => return Ok(Some(FormEvent::Content(content))),
                     None => return Ok(None),
                 },
                 State::End => {
                     self.buffer.clear();
-                    return Ok(Some(Event::End));
+                    return Ok(Some(FormEvent::End));
                 }
             }
         }
@@ -113,8 +113,8 @@ impl Form {
                 true
             }
             None => {
-                let kept = self.delimiter.len().saturating_sub(1);
-                self.buffer.advance(self.buffer.len().saturating_sub(kept));
+                let tail = self.delimiter.len().saturating_sub(1);
+                self.buffer.advance(self.buffer.len().saturating_sub(tail));
                 false
             }
         }
@@ -132,31 +132,33 @@ impl Form {
             self.buffer.advance(spaces);
             return Ok(Some(State::Head));
         }
-        let undecided = rest.is_empty() || rest == b"\r" || (rest == b"-" && spaces == 0);
-        if undecided && spaces <= PADDING_BYTES {
+        let is_incomplete = rest.is_empty() || rest == b"\r" || (rest == b"-" && spaces == 0);
+        if is_incomplete && spaces <= PADDING_BYTES {
             Ok(None)
         } else {
-            Err(Malformed("is no form: a boundary is not followed by an end of line"))
+            Err(Malformed(
+                "is not a valid form: a boundary is not followed by a line end",
+            ))
         }
     }
 
-    fn head(&mut self) -> Result<Option<Event>, Malformed> {
+    fn head(&mut self) -> Result<Option<FormEvent>, Malformed> {
         let found = memmem::find(&self.buffer, b"\r\n\r\n");
         match found {
             Some(end) if end <= HEAD_BYTES => {
                 let head = self.buffer.split_to(end);
                 self.buffer.advance(4);
                 self.state = State::Content;
-                Ok(Some(Event::Part(read_head(&head))))
+                Ok(Some(FormEvent::Part(parse_head(&head))))
             }
             None if self.buffer.len() <= HEAD_BYTES => Ok(None),
-            _ => Err(Malformed("holds a part whose head is too long")),
+            _ => Err(Malformed("has a part whose head is longer than 8 KiB")),
         }
     }
 
     /// What is surely content; empty: it is over; none: the rest may be the beginning of a boundary.
     fn content(&mut self) -> Option<Bytes> {
-        let mut rest = std::mem::take(&mut self.piece);
+        let mut rest = std::mem::take(&mut self.chunk);
         if rest.is_empty() {
             rest = self.buffer.split().freeze();
         }
@@ -167,8 +169,10 @@ impl Form {
             }
             Some(at) => Some(rest.split_to(at)),
             None => {
-                let sure = rest.len().saturating_sub(beginning(&rest, &self.delimiter));
-                (sure > 0).then(|| rest.split_to(sure))
+                let length = rest
+                    .len()
+                    .saturating_sub(boundary_prefix_length(&rest, &self.delimiter));
+                (length > 0).then(|| rest.split_to(length))
             }
         };
         self.buffer.extend_from_slice(&rest);
@@ -176,18 +180,14 @@ impl Form {
     }
 }
 
-/// How many bytes at the end of a text may be the beginning of a delimiter, which is not in it as a whole.
-fn beginning(text: &[u8], delimiter: &[u8]) -> usize {
+/// The length of the longest suffix of `text` that is a proper prefix of `delimiter`.
+fn boundary_prefix_length(text: &[u8], delimiter: &[u8]) -> usize {
     let longest = text.len().min(delimiter.len().saturating_sub(1));
-    let may_be = |kept: &usize| {
-        delimiter
-            .get(..*kept)
-            .is_some_and(|beginning| text.ends_with(beginning))
-    };
-    (1..=longest).rev().find(may_be).unwrap_or(0)
+    let is_suffix = |length: &usize| delimiter.get(..*length).is_some_and(|prefix| text.ends_with(prefix));
+    (1..=longest).rev().find(is_suffix).unwrap_or(0)
 }
 
-fn read_head(head: &[u8]) -> Head {
+fn parse_head(head: &[u8]) -> Head {
     let head = String::from_utf8_lossy(head);
     let is_disposition = |line: &&str| {
         let name = line.split_once(':').map(|(name, _)| name.trim());
@@ -204,38 +204,38 @@ fn read_head(head: &[u8]) -> Head {
     }
 }
 
-/// The value of a parameter in `a=b; c="d"`.
-fn parameter(text: &str, wanted: &str) -> Option<String> {
+/// Returns the value of a parameter in `a=b; c="d"`.
+fn parameter(text: &str, expected_name: &str) -> Option<String> {
     let mut rest = text;
     loop {
         let (name, after) = rest.split_once('=')?;
         let (value, beyond) = match after.trim_start().strip_prefix('"') {
-            Some(quoted) => unquoted(quoted),
+            Some(quoted) => parse_quoted(quoted),
             None => {
                 let (value, beyond) = after.split_once(';').unwrap_or((after, ""));
                 (value.trim().to_owned(), beyond)
             }
         };
-        if name.trim_matches([' ', '\t', ';']).eq_ignore_ascii_case(wanted) {
+        if name.trim_matches([' ', '\t', ';']).eq_ignore_ascii_case(expected_name) {
             return Some(value);
         }
         rest = beyond;
     }
 }
 
-/// Up to the closing quote. A backslash is a sign like others, unless it stands before a quote: some clients send the
-/// paths of their machine.
-fn unquoted(text: &str) -> (String, &str) {
+/// Returns the text up to the closing quote, and the rest. A backslash escapes only a quote, because some clients send
+/// Windows paths.
+fn parse_quoted(text: &str) -> (String, &str) {
     let mut value = String::new();
-    let mut signs = text.char_indices().peekable();
-    while let Some((at, sign)) = signs.next() {
-        match sign {
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, char)) = chars.next() {
+        match char {
             '"' => return (value, text.get(at + 1..).unwrap_or_default()),
-            '\\' if signs.peek().is_some_and(|(_, next)| *next == '"') => {
+            '\\' if chars.peek().is_some_and(|(_, next)| *next == '"') => {
                 value.push('"');
-                signs.next();
+                chars.next();
             }
-            sign => value.push(sign),
+            char => value.push(char),
         }
     }
     (value, "")
@@ -253,13 +253,13 @@ mod tests {
     fn parts(body: &[u8], size: usize) -> Result<(Parts, bool), Malformed> {
         let mut form = Form::new(TYPE).unwrap();
         let mut parts = Parts::new();
-        for piece in body.chunks(size) {
-            form.feed(Bytes::copy_from_slice(piece));
+        for chunk in body.chunks(size) {
+            form.feed(Bytes::copy_from_slice(chunk));
             loop {
                 match form.next_event()? {
-                    Some(Event::Part(head)) => parts.push((head, vec![])),
-                    Some(Event::Content(content)) => parts.last_mut().unwrap().1.extend_from_slice(&content),
-                    Some(Event::End) => return Ok((parts, true)),
+                    Some(FormEvent::Part(head)) => parts.push((head, vec![])),
+                    Some(FormEvent::Content(content)) => parts.last_mut().unwrap().1.extend_from_slice(&content),
+                    Some(FormEvent::End) => return Ok((parts, true)),
                     None => break,
                 }
             }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_the_same_in_whatever_pieces_it_comes() {
+    fn form_parses_the_same_at_every_chunk_size() {
         let file = b"\x89PNG\r\n--x\r\n--x \r\n\r\n--x z".to_vec();
         let mut body = b"preamble\r\n--x y \t\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\noi\r\n--x y\r\n\
             content-type: text/html\r\nCONTENT-DISPOSITION: form-data; filename=\"a\\\"; name=b.png\"; name=file\r\n\r\n"
@@ -287,21 +287,17 @@ mod tests {
     }
 
     #[test]
-    fn content_is_passed_on_where_it_lies_but_for_what_may_be_a_boundary() {
+    fn content_is_not_copied_except_a_possible_boundary() {
         let mut form = Form::new(TYPE).unwrap();
         form.feed(Bytes::from_static(b"--x y\r\n\r\n\r\n"));
-        assert_eq!(form.next_event().unwrap(), Some(Event::Part(Head::default())));
-        assert_eq!(
-            form.next_event().unwrap(),
-            None,
-            "may be the end of a line before a boundary"
-        );
-        let mut content = |piece: &'static [u8]| {
-            form.feed(Bytes::from_static(piece));
+        assert_eq!(form.next_event().unwrap(), Some(FormEvent::Part(Head::default())));
+        assert_eq!(form.next_event().unwrap(), None, "the line end may precede a boundary");
+        let mut content = |chunk: &'static [u8]| {
+            form.feed(Bytes::from_static(chunk));
             let event = form.next_event().unwrap();
             assert_eq!(form.next_event().unwrap(), None);
             match event {
-                Some(Event::Content(content)) => content,
+                Some(FormEvent::Content(content)) => content,
                 other => panic!("{other:?}"),
             }
         };
@@ -313,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_form_is_told() {
+    fn malformed_form_is_rejected_and_unfinished_form_waits() {
         let long = [b"--x y\r\nX: ".as_slice(), &vec![b'a'; HEAD_BYTES + 1], b"\r\n\r\n"].concat();
         let padded = [b"--x y".as_slice(), &[b' '; PADDING_BYTES + 1]].concat();
         for body in [&b"--x yz\r\n"[..], b"--x y \n", &long, &padded] {
@@ -331,30 +327,30 @@ mod tests {
     }
 
     #[test]
-    fn a_boundary_is_needed() {
-        let of = |text: &str| Form::new(text).map(|form| String::from_utf8(form.delimiter).unwrap());
+    fn content_type_without_valid_boundary_is_rejected() {
+        let delimiter_of = |text: &str| Form::new(text).map(|form| String::from_utf8(form.delimiter).unwrap());
         assert_eq!(
-            of("multipart/form-data; charset=x; boundary=abc").as_deref(),
+            delimiter_of("multipart/form-data; charset=x; boundary=abc").as_deref(),
             Some("\r\n--abc")
         );
         assert_eq!(
-            of("multipart/form-data; boundary=\"a;b\"; x=y").as_deref(),
+            delimiter_of("multipart/form-data; boundary=\"a;b\"; x=y").as_deref(),
             Some("\r\n--a;b")
         );
         let long = format!("multipart/form-data; boundary={}", "a".repeat(71));
-        for none in [
+        for invalid in [
             "multipart/form-data",
             "multipart/form-data; boundary=",
             "x; boundary=\"é\"",
             &long,
         ] {
-            assert_eq!(of(none), None, "{none}");
+            assert_eq!(delimiter_of(invalid), None, "{invalid}");
         }
     }
 
     #[test]
-    fn names_are_read_as_clients_write_them() {
-        let name = |value: &str| read_head(format!("Content-Disposition: form-data; {value}").as_bytes()).file_name;
+    fn file_names_parse_in_all_forms_that_clients_send() {
+        let name = |value: &str| parse_head(format!("Content-Disposition: form-data; {value}").as_bytes()).file_name;
         assert_eq!(
             name(r#"name="file"; filename="C:\fotos\a.png""#).as_deref(),
             Some(r"C:\fotos\a.png")

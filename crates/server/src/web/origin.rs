@@ -18,12 +18,12 @@ impl Origin {
         let uri: Uri = url.trim().parse().ok()?;
         let scheme = uri.scheme_str()?.to_ascii_lowercase();
         let host = uri.host().filter(|host| !host.is_empty())?.to_ascii_lowercase();
-        let usual = match scheme.as_str() {
+        let default_port = match scheme.as_str() {
             "http" => 80,
             "https" => 443,
             _ => return None,
         };
-        let port = uri.port_u16().filter(|&port| port != usual);
+        let port = uri.port_u16().filter(|&port| port != default_port);
         let port = port.map_or_else(String::new, |port| format!(":{port}"));
         Some(Self(format!("{scheme}://{host}{port}")))
     }
@@ -34,9 +34,9 @@ impl FromStr for Origin {
 
     /// An origin alone: a path is no part of it.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bare = text.parse::<Uri>().is_ok_and(|uri| matches!(uri.path(), "" | "/"));
-        let origin = Self::of(text).filter(|_| bare && !text.ends_with('/'));
-        origin.ok_or_else(|| format!("{text} is no origin"))
+        let has_no_path = text.parse::<Uri>().is_ok_and(|uri| matches!(uri.path(), "" | "/"));
+        let origin = Self::of(text).filter(|_| has_no_path && !text.ends_with('/'));
+        origin.ok_or_else(|| format!("{text} is not an origin like https://app.example.com"))
     }
 }
 
@@ -51,26 +51,27 @@ impl fmt::Display for Origin {
 pub struct OwnOrigins(Vec<Origin>);
 
 impl OwnOrigins {
-    /// The server's own, and others.
-    pub fn new(own: Option<Origin>, others: &[Origin]) -> Self {
-        Self(own.into_iter().chain(others.iter().cloned()).collect())
+    /// `own` is the server's origin. `allowed` are other sites (`CORS_ORIGINS`).
+    pub fn new(own: Option<Origin>, allowed: &[Origin]) -> Self {
+        Self(own.into_iter().chain(allowed.iter().cloned()).collect())
     }
 
-    /// Whether a browser says that a foreign page asks for a change. Who sends neither header is no browser's page.
-    pub fn is_foreign_change(&self, method: &Method, headers: &HeaderMap) -> bool {
+    /// Whether a page of another site sends a write. A request with neither `Origin` nor `Sec-Fetch-Site` is not sent
+    /// by a browser's page.
+    pub fn is_cross_site_write(&self, method: &Method, headers: &HeaderMap) -> bool {
         if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
             return false;
         }
         let mut origins = headers.get_all(ORIGIN).peekable();
         if origins.peek().is_some() {
-            return !origins.all(|origin| origin.to_str().is_ok_and(|origin| self.has(origin)));
+            return !origins.all(|origin| origin.to_str().is_ok_and(|origin| self.contains(origin)));
         }
         let site = headers.get(FETCH_SITE);
         site.is_some_and(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site"))
     }
 
-    /// `null`, which browsers send for pages without a site, is nobody's.
-    fn has(&self, origin: &str) -> bool {
+    /// Rejects `null`, which browsers send for pages without an origin.
+    fn contains(&self, origin: &str) -> bool {
         origin.parse().is_ok_and(|origin: Origin| self.0.contains(&origin))
     }
 }
@@ -81,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    fn foreign(method: Method, headers: &[(&str, &str)]) -> bool {
+    fn is_cross_site(method: Method, headers: &[(&str, &str)]) -> bool {
         let own = OwnOrigins::new(
             Origin::of("https://recado.example/app"),
             &["http://localhost:3000".parse().unwrap()],
@@ -90,11 +91,11 @@ mod tests {
         for header in headers {
             request = request.append_header(*header);
         }
-        own.is_foreign_change(&method, request.to_http_request().headers())
+        own.is_cross_site_write(&method, request.to_http_request().headers())
     }
 
     #[test]
-    fn own_pages_and_programs_pass() {
+    fn write_of_own_page_or_program_passes() {
         for headers in [
             &[][..],
             &[("Origin", "https://recado.example")],
@@ -103,12 +104,12 @@ mod tests {
             &[("Sec-Fetch-Site", "same-origin")],
             &[("Sec-Fetch-Site", "none")],
         ] {
-            assert!(!foreign(Method::POST, headers), "{headers:?}");
+            assert!(!is_cross_site(Method::POST, headers), "{headers:?}");
         }
     }
 
     #[test]
-    fn foreign_pages_may_change_nothing_and_read() {
+    fn cross_site_page_may_read_and_not_write() {
         for headers in [
             &[("Origin", "https://evil.example")][..],
             &[("Origin", "http://recado.example")],
@@ -122,14 +123,14 @@ mod tests {
             &[("Origin", "https://evil.example"), ("Sec-Fetch-Site", "same-origin")],
         ] {
             for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH] {
-                assert!(foreign(method, headers), "{headers:?}");
+                assert!(is_cross_site(method, headers), "{headers:?}");
             }
-            assert!(!foreign(Method::GET, headers), "{headers:?}");
+            assert!(!is_cross_site(Method::GET, headers), "{headers:?}");
         }
     }
 
     #[test]
-    fn an_origin_is_no_address() {
+    fn origin_with_path_or_other_scheme_is_rejected() {
         for wrong in [
             "https://a.example/path",
             "https://a.example/",

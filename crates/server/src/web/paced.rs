@@ -7,17 +7,17 @@ use actix_web::dev::Payload;
 use actix_web::web::Bytes;
 use tokio::time::Instant;
 
-use super::body::{declared_length, next_piece};
+use super::body::{declared_length, next_chunk};
 use crate::error::ApiError;
 
-/// How long a body may be waited for beside what its length takes.
-const FLOOR: Duration = Duration::from_secs(30);
+/// The waiting time that every body has in addition to its bytes divided by `MIN_RATE`.
+const GRACE: Duration = Duration::from_secs(30);
 
-/// The bytes a second that a client sends at least.
-const RATE: u64 = 16 * 1024;
+/// The minimum transfer rate in bytes per second.
+const MIN_RATE: u64 = 16 * 1024;
 
-/// How long a body of unknown length may be waited for altogether.
-const UNDECLARED: Duration = Duration::from_secs(3600);
+/// The maximum waiting time for a body of undeclared length.
+const MAX_UNDECLARED_WAIT: Duration = Duration::from_secs(3600);
 
 /// A body, and how long it was waited for. What the server does with a piece takes nothing of the client's time.
 pub struct PacedBody {
@@ -41,21 +41,21 @@ impl PacedBody {
     pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         let left = self.allowed().saturating_sub(self.waited);
         let began = Instant::now();
-        let piece = tokio::time::timeout(left, next_piece(&mut self.payload)).await;
-        let piece = piece.unwrap_or(Err(ApiError::SlowBody))?;
+        let chunk = tokio::time::timeout(left, next_chunk(&mut self.payload)).await;
+        let chunk = chunk.unwrap_or(Err(ApiError::SlowBody))?;
         self.waited = self.waited.saturating_add(began.elapsed());
-        let length = piece.as_ref().map_or(0, Bytes::len);
+        let length = chunk.as_ref().map_or(0, Bytes::len);
         self.received = self.received.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
-        Ok(piece)
+        Ok(chunk)
     }
 
     /// How long the body may have been waited for by now.
     fn allowed(&self) -> Duration {
-        let allowed = FLOOR.saturating_add(Duration::from_millis(self.received.saturating_mul(1000) / RATE));
+        let allowed = GRACE.saturating_add(Duration::from_millis(self.received.saturating_mul(1000) / MIN_RATE));
         if self.is_declared {
             allowed
         } else {
-            allowed.min(UNDECLARED)
+            allowed.min(MAX_UNDECLARED_WAIT)
         }
     }
 }
@@ -68,10 +68,10 @@ mod tests {
 
     use super::*;
 
-    /// A body without end: a piece of so many bytes, again and again after a while.
-    fn endless(bytes: usize, every: Duration, length: Option<&str>) -> PacedBody {
-        let pieces = stream::repeat(()).then(move |()| async move {
-            tokio::time::sleep(every).await;
+    /// An endless body: a chunk of `bytes` bytes at every `interval`.
+    fn endless(bytes: usize, interval: Duration, length: Option<&str>) -> PacedBody {
+        let chunks = stream::repeat(()).then(move |()| async move {
+            tokio::time::sleep(interval).await;
             Ok::<_, PayloadError>(Bytes::from(vec![b'x'; bytes]))
         });
         let request = TestRequest::post();
@@ -80,44 +80,44 @@ mod tests {
             None => request,
         };
         let payload = Payload::Stream {
-            payload: pieces.boxed_local(),
+            payload: chunks.boxed_local(),
         };
         PacedBody::new(&request.to_http_request(), payload)
     }
 
-    /// How many pieces were taken until it was given up, and after which time.
-    async fn given_up(mut body: PacedBody) -> (usize, Duration) {
+    /// Reads until the body is too slow. Returns the number of chunks, and the time.
+    async fn read_until_slow(mut body: PacedBody) -> (usize, Duration) {
         let began = Instant::now();
-        let mut pieces = 0;
+        let mut chunks = 0;
         loop {
             match body.next().await {
-                Ok(Some(_)) => pieces += 1,
-                Err(ApiError::SlowBody) => return (pieces, began.elapsed()),
+                Ok(Some(_)) => chunks += 1,
+                Err(ApiError::SlowBody) => return (chunks, began.elapsed()),
                 other => panic!("{other:?}"),
             }
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_trickle_is_given_up_after_the_floor() {
+    async fn body_with_trickle_is_rejected_after_the_grace() {
         for length in [None, Some("1000000000")] {
             let trickle = endless(1, Duration::from_secs(20), length);
-            let (pieces, took) = given_up(trickle).await;
-            assert_eq!((pieces, took.as_secs()), (1, 30), "{length:?}");
+            let (chunks, took) = read_until_slow(trickle).await;
+            assert_eq!((chunks, took.as_secs()), (1, 30), "{length:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn half_the_rate_is_given_up_after_twice_the_floor() {
+    async fn body_at_half_the_rate_is_rejected_after_twice_the_grace() {
         let slow = endless(8 * 1024, Duration::from_secs(1), Some("1000000000"));
-        let (_, took) = given_up(slow).await;
+        let (_, took) = read_until_slow(slow).await;
         assert!((58..=61).contains(&took.as_secs()), "{took:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_of_unknown_length_ends_at_last() {
-        let (pieces, took) = given_up(endless(64 * 1024, Duration::from_secs(1), None)).await;
-        assert_eq!((pieces, took), (3600, UNDECLARED));
+    async fn body_of_undeclared_length_has_a_maximum_wait() {
+        let (chunks, took) = read_until_slow(endless(64 * 1024, Duration::from_secs(1), None)).await;
+        assert_eq!((chunks, took), (3600, MAX_UNDECLARED_WAIT));
         let mut declared = endless(64 * 1024, Duration::from_secs(1), Some("1000000000"));
         for _ in 0..5000 {
             assert!(declared.next().await.is_ok());
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_servers_own_time_does_not_count() {
+    async fn processing_time_of_the_server_does_not_count() {
         let mut body = endless(1, Duration::from_millis(10), Some("1000000000"));
         for _ in 0..100 {
             assert!(body.next().await.is_ok());

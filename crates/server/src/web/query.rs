@@ -52,15 +52,15 @@ impl<C: FromStr> FromRequest for CursorParams<C> {
 impl Params {
     fn parse(query: &str) -> Result<Self, ApiError> {
         let pairs = web::Query::<Vec<(String, String)>>::from_query(query)
-            .map_err(|_| FieldErrors::one("query", "cannot be read"))?;
+            .map_err(|_| FieldErrors::one("query", "is not a valid query string"))?;
         let mut params = Self::default();
         for (name, value) in pairs.into_inner() {
             if value.contains('\0') {
-                params.errors.add(&name, "holds a NUL character");
+                params.errors.add(&name, "contains a NUL character");
             }
             // Whoever reads the first and whoever reads the last would see two different requests.
             if params.values.contains_key(&name) {
-                params.errors.add(&name, "is given more than once");
+                params.errors.add(&name, "must be given only once");
             }
             params.values.insert(name, value);
         }
@@ -72,19 +72,19 @@ impl Params {
         self.values.get(name).filter(|value| !value.is_empty()).cloned()
     }
 
-    /// A word of a closed set, or an id.
-    pub fn parsed<T: FromStr>(&mut self, name: &str, shape: &str) -> Option<T> {
+    /// Parses an enum value or an id. `accepted` completes the error message "must be".
+    pub fn parsed<T: FromStr>(&mut self, name: &str, accepted: &str) -> Option<T> {
         let text = self.text(name)?;
         let value = text.parse().ok();
         if value.is_none() {
-            self.errors.add(name, format!("must be {shape}"));
+            self.errors.add(name, format!("must be {accepted}"));
         }
         value
     }
 
     /// An id.
     pub fn id<T: From<Uuid>>(&mut self, name: &str) -> Option<T> {
-        self.parsed::<Uuid>(name, "a uuid").map(T::from)
+        self.parsed::<Uuid>(name, "a UUID").map(T::from)
     }
 
     /// A whole number; one too large for us is as large as can be.
@@ -122,8 +122,8 @@ impl Params {
         self.number(name).unwrap_or(default).clamp(1, largest)
     }
 
-    /// A fault of a parameter that was read as text.
-    pub fn blame(&mut self, name: &str, message: &str) {
+    /// Adds an error of a parameter that was read as text.
+    pub fn add_error(&mut self, name: &str, message: &str) {
         self.errors.add(name, message);
     }
 
@@ -136,7 +136,7 @@ impl Params {
     pub fn cursor_query<C: FromStr>(&mut self) -> CursorQuery<C> {
         let limit = self.number("limit");
         CursorQuery {
-            cursor: self.parsed("cursor", "a cursor of an earlier answer"),
+            cursor: self.parsed("cursor", "a cursor of an earlier response"),
             limit: PageQuery::new(None, limit, LIMIT.0, LIMIT.1).limit(),
         }
     }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_is_absent_but_for_the_cursor() {
+    fn empty_parameter_is_absent_except_the_cursor() {
         let mut empty = params("page=&limit=&order=&folder_id=&cursor=");
         assert_eq!(empty.page(), PageQuery::new(None, None, 20, 100));
         assert_eq!(empty.page_of((50, 70)), PageQuery::new(None, Some(50), 20, 100));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_clamped_and_words_are_not() {
+    fn numbers_are_clamped_and_malformed_values_rejected() {
         let mut wide = params("page=999999999999999999999&limit=-999999999999999999999");
         assert_eq!((wide.page().page(), wide.page().limit()), (i64::MAX, 1));
         assert_eq!(params("limit=99").page_of((50, 70)).limit(), 70);
@@ -193,7 +193,7 @@ mod tests {
         let mut wrong = params("page=1e18&limit=abc&order=up&id=7");
         wrong.page();
         wrong.descending();
-        wrong.parsed::<Uuid>("id", "a uuid");
+        wrong.parsed::<Uuid>("id", "a UUID");
         let Err(ApiError::Invalid(errors)) = wrong.check() else {
             panic!()
         };
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_parameter_is_named() {
+    fn repeated_parameter_is_rejected() {
         for query in [
             "limit=1&limit=2",
             "limit=1&limit=1",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn nul_is_named() {
+    fn parameter_with_nul_is_rejected() {
         assert!(matches!(params("search=%00").check(), Err(ApiError::Invalid(_))));
     }
 }

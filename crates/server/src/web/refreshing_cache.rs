@@ -69,13 +69,13 @@ where
         L: Fn() -> F + Send + Sync + 'static,
         F: Future<Output = Result<Option<V>, StoreError>> + Send + 'static,
     {
-        let in_vain = OnceLock::new();
+        let uncached = OnceLock::new();
         let cached = self.entries.try_get_with(key.clone(), async {
             let began = Instant::now();
             match load().await {
                 Ok(Some(value)) => Ok(self.entry(began, value)),
-                other => {
-                    in_vain.set(other).ok();
+                absent_or_failed => {
+                    uncached.set(absent_or_failed).ok();
                     Err(NotCached)
                 }
             }
@@ -88,9 +88,9 @@ where
                 Ok(Some(entry.value))
             }
             Ok(_) => load().await,
-            Err(_) => match in_vain.into_inner() {
-                Some(found) => found,
-                // The load was another caller's: it may not have seen what made this one come.
+            Err(_) => match uncached.into_inner() {
+                Some(result) => result,
+                // Another caller's load found nothing. It may have begun before the row of this caller existed.
                 None => load().await,
             },
         }

@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::telemetry::{InFlight, Route, traces};
-use crate::web::cors::in_envelope;
+use crate::web::cors::wrap_cors_error;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES: usize = 128;
@@ -30,14 +30,14 @@ pub async fn request_context<B: MessageBody + 'static>(
         tracing::info_span!("request", request_id = id_text),
     );
     let line = format!("{} {}", request.method(), request.path());
-    let answering = next.call(request).instrument(span.clone());
-    let response = answering.instrument(trace.clone()).await?;
-    let mut response = in_envelope(response.map_into_boxed_body());
+    let handling = next.call(request).instrument(span.clone());
+    let response = handling.instrument(trace.clone()).await?;
+    let mut response = wrap_cors_error(response.map_into_boxed_body());
     let route = response.request().extensions().get::<&'static Route>().copied();
     let (route, status) = (route.unwrap_or_else(Route::unmatched), response.status().as_u16());
     let duration = began.elapsed();
-    route.answered(status, duration);
-    traces::answered(&trace, response.request().method().as_str(), route, status);
+    route.record_response(status, duration);
+    traces::record_response(&trace, response.request().method().as_str(), route, status);
     let _entered = span.enter();
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
@@ -56,11 +56,11 @@ pub async fn request_context<B: MessageBody + 'static>(
 
 /// The caller's own id where it is 1 to 128 visible ASCII characters, else a new one.
 fn request_id(request: &ServiceRequest) -> HeaderValue {
-    let given = request.headers().get(REQUEST_ID).filter(|value| {
+    let client_id = request.headers().get(REQUEST_ID).filter(|value| {
         let bytes = value.as_bytes();
         (1..=REQUEST_ID_BYTES).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
     });
-    given.cloned().unwrap_or_else(|| {
+    client_id.cloned().unwrap_or_else(|| {
         HeaderValue::from_str(&Uuid::now_v7().to_string()).unwrap_or_else(|_| HeaderValue::from_static("-"))
     })
 }

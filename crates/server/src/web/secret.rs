@@ -10,10 +10,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use crate::error::ApiError;
-use crate::web::body::{BODY_TIME, JSON_BYTES, check_media_type, declared_length, next_piece};
+use crate::web::body::{BODY_TIMEOUT, JSON_BYTES, check_media_type, declared_length, next_chunk};
 
-/// How much is read into at first.
-const ROOM: usize = 16 * 1024;
+/// The initial capacity of the buffer in bytes.
+const INITIAL_CAPACITY: usize = 16 * 1024;
 
 /// A JSON body of the shape `T`; a refusal names the field and never its value.
 pub struct SecretJson<T>(pub T);
@@ -26,7 +26,7 @@ impl<T: DeserializeOwned + 'static> FromRequest for SecretJson<T> {
         let (request, payload) = (request.clone(), payload.take());
         Box::pin(async move {
             check_media_type(&request, "application/json")?;
-            let read = tokio::time::timeout(BODY_TIME, read(&request, payload));
+            let read = tokio::time::timeout(BODY_TIMEOUT, read(&request, payload));
             let body = read.await.unwrap_or(Err(ApiError::SlowBody))?;
             Ok(Self(parse(&body)?))
         })
@@ -39,18 +39,18 @@ async fn read(request: &HttpRequest, mut payload: Payload) -> Result<Zeroizing<V
     if declared > JSON_BYTES {
         return Err(ApiError::TooLarge);
     }
-    let mut body = Zeroizing::new(Vec::with_capacity(declared.max(ROOM)));
-    while let Some(piece) = next_piece(&mut payload).await? {
-        if body.len() + piece.len() > JSON_BYTES {
+    let mut body = Zeroizing::new(Vec::with_capacity(declared.max(INITIAL_CAPACITY)));
+    while let Some(chunk) = next_chunk(&mut payload).await? {
+        if body.len() + chunk.len() > JSON_BYTES {
             return Err(ApiError::TooLarge);
         }
-        if body.len() + piece.len() > body.capacity() {
-            // Not grown in place: what a vector leaves behind is not wiped.
+        if body.len() + chunk.len() > body.capacity() {
+            // A vector that grows by itself would leave a copy in memory that is not zeroized.
             let mut larger = Zeroizing::new(Vec::with_capacity(JSON_BYTES));
             larger.extend_from_slice(&body);
             body = larger;
         }
-        body.extend_from_slice(&piece);
+        body.extend_from_slice(&chunk);
     }
     Ok(body)
 }
@@ -58,20 +58,20 @@ async fn read(request: &HttpRequest, mut payload: Payload) -> Result<Zeroizing<V
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, FieldErrors> {
     // No field of such a body has any use for it, and the database could not hold it.
     if body.windows(6).any(|bytes| bytes == b"\\u0000") {
-        return Err(FieldErrors::one("body", "holds a NUL character"));
+        return Err(FieldErrors::one("body", "contains a NUL character"));
     }
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(Strict::new(&mut json)).map_err(|error| {
         let path = error.path().to_string();
         // serde's own words repeat the value.
         match error.inner().is_data() && path != "." {
-            true => FieldErrors::one(path, "is of another type than wanted"),
-            false => FieldErrors::one("body", "is no JSON of the wanted shape"),
+            true => FieldErrors::one(path, "has the wrong type"),
+            false => FieldErrors::one("body", "is not valid JSON for this endpoint"),
         }
     })?;
     match json.end() {
         Ok(()) => Ok(value),
-        Err(_) => Err(FieldErrors::one("body", "is no JSON of the wanted shape")),
+        Err(_) => Err(FieldErrors::one("body", "is not valid JSON for this endpoint")),
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_field_and_never_its_value() {
+    fn secret_body_error_names_the_field_without_its_value() {
         for (body, field) in [
             (r#"{"card":{"number":4111111111111111}}"#, "card.number"),
             (r#"{"card":{"number":["4111111111111111"]}}"#, "card.number"),

@@ -18,7 +18,7 @@ const PROBE_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Holder {
     StreamsOfAccount(AccountId),
-    StreamsOfPerson(UserId),
+    StreamsOfUser(UserId),
     Imports(AccountId),
     Uploads(AccountId),
 }
@@ -27,7 +27,7 @@ impl Holder {
     fn limit(self) -> usize {
         match self {
             Self::StreamsOfAccount(_) => 10,
-            Self::StreamsOfPerson(_) | Self::Uploads(_) => 3,
+            Self::StreamsOfUser(_) | Self::Uploads(_) => 3,
             Self::Imports(_) => 2,
         }
     }
@@ -35,7 +35,7 @@ impl Holder {
     fn refusal(self) -> &'static str {
         match self {
             Self::StreamsOfAccount(_) => "This account has 10 streams open, which is the limit",
-            Self::StreamsOfPerson(_) => "You have 3 streams open, which is the limit",
+            Self::StreamsOfUser(_) => "You have 3 streams open, which is the limit",
             Self::Imports(_) => "This account has 2 imports under way, which is the limit",
             Self::Uploads(_) => "This account has 3 uploads under way, which is the limit",
         }
@@ -61,16 +61,16 @@ pub struct Share {
 
 /// The permits of a stream.
 pub struct StreamShare {
-    of_account: Share,
-    of_person: Share,
+    account_share: Share,
+    user_share: Share,
 }
 
 impl StreamShare {
     /// Waits until the stream is to show whether its client is there.
     pub async fn probed(&self) {
         tokio::select! {
-            () = self.of_account.probe.notified() => {}
-            () = self.of_person.probe.notified() => {}
+            () = self.account_share.probe.notified() => {}
+            () = self.user_share.probe.notified() => {}
         }
     }
 }
@@ -78,34 +78,41 @@ impl StreamShare {
 impl Shares {
     /// For a stream of notifications.
     pub async fn stream(&self, tenant: &Tenant) -> Result<StreamShare, ApiError> {
-        let of_person = self.probing(Holder::StreamsOfPerson(tenant.actor.user_id)).await?;
-        let of_account = self.probing(Holder::StreamsOfAccount(tenant.account_id)).await?;
-        Ok(StreamShare { of_account, of_person })
+        let user_share = self
+            .acquire_with_probes(Holder::StreamsOfUser(tenant.actor.user_id))
+            .await?;
+        let account_share = self
+            .acquire_with_probes(Holder::StreamsOfAccount(tenant.account_id))
+            .await?;
+        Ok(StreamShare {
+            account_share,
+            user_share,
+        })
     }
 
-    async fn probing(&self, holder: Holder) -> Result<Share, ApiError> {
+    async fn acquire_with_probes(&self, holder: Holder) -> Result<Share, ApiError> {
         for _ in 0..PROBES {
-            if let Ok(share) = self.take(holder) {
+            if let Ok(share) = self.acquire(holder) {
                 return Ok(share);
             }
             let probe = self.held().get(&holder).map(|held| held.probe.clone());
             probe.iter().for_each(|probe| probe.notify_waiters());
             tokio::time::sleep(PROBE_PAUSE).await;
         }
-        self.take(holder)
+        self.acquire(holder)
     }
 
     /// For an import of contacts.
     pub fn import(&self, tenant: &Tenant) -> Result<Share, ApiError> {
-        self.take(Holder::Imports(tenant.account_id))
+        self.acquire(Holder::Imports(tenant.account_id))
     }
 
     /// For an upload of a file.
     pub fn upload(&self, tenant: &Tenant) -> Result<Share, ApiError> {
-        self.take(Holder::Uploads(tenant.account_id))
+        self.acquire(Holder::Uploads(tenant.account_id))
     }
 
-    fn take(&self, holder: Holder) -> Result<Share, ApiError> {
+    fn acquire(&self, holder: Holder) -> Result<Share, ApiError> {
         let mut held = self.held();
         let entry = held.entry(holder).or_default();
         if entry.count >= holder.limit() {
@@ -150,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_given_back_and_leaves_nothing() {
+    fn share_is_released_and_leaves_no_entry() {
         let shares = Shares::default();
         let held: Vec<_> = (0..2).map(|_| shares.import(&tenant(1, 1)).ok().unwrap()).collect();
         assert!(matches!(shares.import(&tenant(1, 2)), Err(ApiError::TooManyAtOnce(_))));
@@ -169,20 +176,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refused_stream_holds_nothing() {
+    async fn refused_stream_holds_no_permit() {
         let shares = Shares::default();
-        let of_one = streams(&shares, [1; 3]).await;
+        let of_first_user = streams(&shares, [1; 3]).await;
         for _ in 0..20 {
             assert!(shares.stream(&tenant(1, 1)).await.is_err());
         }
         let others = streams(&shares, 2..9).await;
         assert!(shares.stream(&tenant(1, 9)).await.is_err() && shares.stream(&tenant(2, 9)).await.is_ok());
-        drop((of_one, others));
+        drop((of_first_user, others));
         assert!(shares.held().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_whose_client_has_gone_makes_room() {
+    async fn stream_of_a_disconnected_client_is_replaced() {
         let shares = Shares::default();
         let mut open = streams(&shares, [1; 3]).await;
         let gone = open.pop().unwrap();

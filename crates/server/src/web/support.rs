@@ -6,7 +6,7 @@ use actix_web::cookie::{Cookie, SameSite};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use recado_domain::administration::{SUPPORT_LASTS, SupportStarted};
+use recado_domain::administration::{SUPPORT_MODE_DURATION, SupportStarted};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{AccountId, UserId, timestamp};
 use schemars::JsonSchema;
@@ -61,9 +61,9 @@ impl SupportCookies {
     /// With a key of its own, drawn from the server's secret.
     pub fn new(app_secret: &[u8; 32], secure: bool) -> Self {
         let root = hmac::Key::new(hmac::HMAC_SHA256, app_secret);
-        let own = hmac::sign(&root, SUPPORT_MODE.as_bytes());
+        let derived = hmac::sign(&root, SUPPORT_MODE.as_bytes());
         Self {
-            key: hmac::Key::new(hmac::HMAC_SHA256, own.as_ref()),
+            key: hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()),
             secure,
         }
     }
@@ -82,7 +82,7 @@ impl SupportCookies {
             .http_only(true)
             .same_site(SameSite::Lax)
             .secure(self.secure)
-            .max_age(SUPPORT_LASTS)
+            .max_age(SUPPORT_MODE_DURATION)
             .finish()
     }
 
@@ -100,10 +100,10 @@ impl SupportCookies {
 
     /// What the cookie says of its administrator; none where there is none, it is forged, somebody else's, or over.
     pub fn read(&self, request: &HttpRequest, admin: UserId, now: OffsetDateTime) -> Option<SupportMode> {
-        cookies::values(request, SUPPORT_MODE).find_map(|value| self.verified(&value, admin, now))
+        cookies::values(request, SUPPORT_MODE).find_map(|value| self.verify(&value, admin, now))
     }
 
-    fn verified(&self, value: &str, admin: UserId, now: OffsetDateTime) -> Option<SupportMode> {
+    fn verify(&self, value: &str, admin: UserId, now: OffsetDateTime) -> Option<SupportMode> {
         let (content, signature) = value.split_once('.')?;
         let content = URL_SAFE_NO_PAD.decode(content).ok()?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
@@ -129,7 +129,7 @@ mod tests {
             account_id: AccountId(Uuid::from_u128(2)),
             account_name: "Loja".into(),
             started_at: NOW,
-            expires_at: NOW + SUPPORT_LASTS,
+            expires_at: NOW + SUPPORT_MODE_DURATION,
         };
         SupportMode::new(started, None)
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_for_four_hours_by_its_administrator() {
+    fn support_cookie_is_valid_for_its_administrator_four_hours() {
         let cookie = cookies().write(ADMIN, &mode());
         assert_eq!(read(cookie.value(), ADMIN, NOW), Some(mode()));
         let end = NOW + time::Duration::hours(4);
@@ -157,16 +157,16 @@ mod tests {
     }
 
     #[test]
-    fn a_forged_one_is_none() {
+    fn forged_support_cookie_is_ignored() {
         let value = cookies().write(ADMIN, &mode()).value().to_owned();
         let (content, signature) = value.split_once('.').unwrap();
-        let elsewhere = SupportCookies::new(&[8; 32], true).write(ADMIN, &mode());
+        let foreign = SupportCookies::new(&[8; 32], true).write(ADMIN, &mode());
         for forged in [
             content,
             &format!("{content}."),
             &format!(".{signature}"),
             &format!("{content}A.{signature}"),
-            elsewhere.value(),
+            foreign.value(),
             "",
             "%%%.%%%",
         ] {

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_code_is_looked_up_once_whether_it_exists_or_not() {
+    async fn known_and_unknown_codes_are_queried_once() {
         let codes = Arc::new(Codes::default());
         let cached = CachedTargets {
             store: codes.clone(),

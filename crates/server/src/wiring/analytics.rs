@@ -24,16 +24,16 @@ impl Stores {
             store: Arc::new(PgLinks::new(self.tenant.clone(), anonymous.clone())),
             cache: shared.targets.clone(),
         };
-        Self::links_in(shared, Arc::new(store))
+        Self::links_with_store(shared, Arc::new(store))
     }
 
     /// Writes their clicks.
     pub fn click_writer(&self, shared: &Shared) -> Links {
         let store = PgLinks::new(self.tenant.clone(), self.owner.clone());
-        Self::links_in(shared, Arc::new(store))
+        Self::links_with_store(shared, Arc::new(store))
     }
 
-    fn links_in(shared: &Shared, store: Arc<dyn LinkStore>) -> Links {
+    fn links_with_store(shared: &Shared, store: Arc<dyn LinkStore>) -> Links {
         let (clock, ids, secrets) = (shared.clock.clone(), shared.ids.clone(), shared.secrets.clone());
         Links::new(
             store,

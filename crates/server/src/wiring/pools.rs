@@ -30,17 +30,17 @@ const AUDIT_CONNECTIONS: usize = 1;
 /// The same for notifications that are still on their way.
 const NOTIFICATION_CONNECTIONS: usize = 1;
 
-/// How long a request waits for a lock. With the default `DATABASE_WAIT_TIMEOUT` a caller gets its 503 within two seconds.
-/// It is longer than the second after which PostgreSQL looks for deadlocks.
-const REQUEST_LOCK: Duration = Duration::from_millis(1150);
+/// The lock timeout of requests. With the default `DATABASE_WAIT_TIMEOUT`, a caller gets 503 within two seconds. The
+/// timeout is longer than PostgreSQL's `deadlock_timeout` of one second.
+const REQUEST_LOCK_TIMEOUT: Duration = Duration::from_millis(1150);
 
-/// A pool for requests: their callers are told soon that they cannot be served.
-fn impatient(config: &Config, pool: PoolConfig) -> PoolConfig {
+/// Sets the short timeouts of a request pool, so that callers get their 503 soon.
+fn with_request_timeouts(config: &Config, pool: PoolConfig) -> PoolConfig {
     let wait_timeout = config.database_wait_timeout.unsigned_abs();
     PoolConfig {
         wait_timeout,
         connect_timeout: wait_timeout,
-        lock_timeout: REQUEST_LOCK,
+        lock_timeout: REQUEST_LOCK_TIMEOUT,
         ..pool
     }
 }
@@ -48,7 +48,8 @@ fn impatient(config: &Config, pool: PoolConfig) -> PoolConfig {
 /// On a connection of its own, so that no load of requests makes a server look as if its database were away.
 pub(super) fn readiness(config: &Config, pool_registry: &PoolRegistry) -> anyhow::Result<Readiness> {
     let pool = PoolConfig::new(config.database_url.clone(), 1).counted(pool_registry, "readiness");
-    let pool = OwnerPool::new(&impatient(config, pool)).context("DATABASE_URL cannot be used")?;
+    let pool =
+        OwnerPool::new(&with_request_timeouts(config, pool)).context("DATABASE_URL is not a valid PostgreSQL URL")?;
     Ok(Readiness::new(pool))
 }
 
@@ -66,38 +67,39 @@ impl Shared {
 
     /// Stores with connections of their own, for requests.
     pub(super) fn request_stores(&self, tenant_connections: usize) -> anyhow::Result<Stores> {
-        let pool = |size| impatient(&self.config, self.pool("requests", size));
+        let pool = |size| with_request_timeouts(&self.config, self.pool("requests", size));
         Stores::new(&pool(tenant_connections), &pool(OWNER_CONNECTIONS))
     }
 
     /// Connections for requests that have proved nothing yet.
     pub(super) fn anonymous(&self) -> anyhow::Result<OwnerPool> {
-        let pool = impatient(&self.config, self.pool("anonymous", ANONYMOUS_CONNECTIONS));
-        OwnerPool::new(&pool).context("DATABASE_URL cannot be used")
+        let pool = with_request_timeouts(&self.config, self.pool("anonymous", ANONYMOUS_CONNECTIONS));
+        OwnerPool::new(&pool).context("DATABASE_URL is not a valid PostgreSQL URL")
     }
 
     /// Connections for keys that were never seen.
     pub(super) fn unseen_keys(&self) -> anyhow::Result<OwnerPool> {
-        let pool = impatient(&self.config, self.pool("keys", KEY_CONNECTIONS));
-        OwnerPool::new(&pool).context("DATABASE_URL cannot be used")
+        let pool = with_request_timeouts(&self.config, self.pool("keys", KEY_CONNECTIONS));
+        OwnerPool::new(&pool).context("DATABASE_URL is not a valid PostgreSQL URL")
     }
 
     /// The audit log, with connections of its own.
     pub(super) fn audit(&self) -> anyhow::Result<AuditLogs> {
-        let pool = OwnerPool::new(&self.pool("audit", AUDIT_CONNECTIONS)).context("DATABASE_URL cannot be used")?;
+        let pool = OwnerPool::new(&self.pool("audit", AUDIT_CONNECTIONS))
+            .context("DATABASE_URL is not a valid PostgreSQL URL")?;
         Ok(AuditLogs::new(Arc::new(PgAudit::new(pool))))
     }
 
     /// Notifications, with connections of their own to what is still on its way.
     pub(super) fn notifications(&self, tenant: &TenantPool) -> anyhow::Result<Notifications> {
         let pool = OwnerPool::new(&self.pool("notifications", NOTIFICATION_CONNECTIONS))
-            .context("DATABASE_URL cannot be used")?;
+            .context("DATABASE_URL is not a valid PostgreSQL URL")?;
         Ok(Notifications::new(Arc::new(PgNotifications::new(tenant.clone(), pool))))
     }
 
     /// Where the streams' task looks for new notifications, with a connection of its own.
     pub fn notification_feed(&self) -> anyhow::Result<PgNotificationFeed> {
-        let pool = OwnerPool::new(&self.pool("streams", 1)).context("DATABASE_URL cannot be used")?;
+        let pool = OwnerPool::new(&self.pool("streams", 1)).context("DATABASE_URL is not a valid PostgreSQL URL")?;
         Ok(PgNotificationFeed::new(pool))
     }
 }

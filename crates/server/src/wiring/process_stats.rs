@@ -10,7 +10,7 @@ impl ProcessStatsSource for Shared {
     fn process_stats(&self) -> ProcessStats {
         ProcessStats {
             pools: self.pool_registry.stats(),
-            gateway_events: self.payment_event_buffer.figures(),
+            gateway_events: self.payment_event_buffer.stats(),
             streams: self.streams.open(),
         }
     }

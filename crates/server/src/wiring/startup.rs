@@ -14,9 +14,9 @@ use crate::config::{Config, SessionVerification};
 /// Fails early on what would otherwise fail with the first mail.
 pub(super) fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
     let Some(url) = &config.smtp_url else { return Ok(None) };
-    let mailer = SmtpMailer::new(url, &config.mail_from).map_err(|fault| match fault {
-        SmtpConfigError::Url => anyhow::anyhow!("configuration: SMTP_URL {fault}"),
-        SmtpConfigError::From => anyhow::anyhow!("configuration: MAIL_FROM {fault}"),
+    let mailer = SmtpMailer::new(url, &config.mail_from).map_err(|error| match error {
+        SmtpConfigError::Url => anyhow::anyhow!("configuration: SMTP_URL {error}"),
+        SmtpConfigError::From => anyhow::anyhow!("configuration: MAIL_FROM {error}"),
     })?;
     Ok(Some(Arc::new(mailer)))
 }
@@ -30,15 +30,15 @@ pub(super) fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
     match &config.session_verification {
         SessionVerification::Secret(secret) => {
             let verifier = Hs256Verifier::new(secret, expected, clock);
-            Ok(Arc::new(verifier.map_err(|fault| {
-                anyhow::anyhow!("configuration: SESSION_JWT_SECRET: {fault}")
+            Ok(Arc::new(verifier.map_err(|error| {
+                anyhow::anyhow!("configuration: SESSION_JWT_SECRET: {error}")
             })?))
         }
         SessionVerification::Jwks(url) => {
             let http = Http::new().map_err(anyhow::Error::msg)?;
             let verifier = JwksVerifier::new(http.counted("identity"), url, expected, clock);
-            Ok(Arc::new(verifier.map_err(|fault| {
-                anyhow::anyhow!("configuration: SESSION_JWKS_URL: {fault}")
+            Ok(Arc::new(verifier.map_err(|error| {
+                anyhow::anyhow!("configuration: SESSION_JWKS_URL: {error}")
             })?))
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use recado_domain::contacts::Contacts;
-use recado_domain::webhooks::{Deliverer, Inbound, Sweeper, Webhooks, WorkSignal};
+use recado_domain::webhooks::{Deliverer, InboundWebhooks, Sweeper, Webhooks, WorkSignal};
 use recado_gateways::egress::{Egress, EgressConfig};
 use recado_gateways::webhooks::WebhookClient;
 use recado_postgres::{OwnerPool, PgContacts, PgDeliveryQueue, PgInbound, PgWebhooks};
@@ -29,10 +29,10 @@ impl Stores {
         }
     }
 
-    /// What inbound endpoints receive. Endpoints are looked up on the connections of anonymous requests.
-    pub(super) fn inbound(&self, shared: &Shared, anonymous: &OwnerPool) -> Inbound {
+    /// Looks up inbound endpoints on the connections of anonymous requests.
+    pub(super) fn inbound(&self, shared: &Shared, anonymous: &OwnerPool) -> InboundWebhooks {
         let contacts = Arc::new(PgContacts::new(self.tenant.clone()));
-        Inbound {
+        InboundWebhooks {
             store: Arc::new(PgInbound::new(self.tenant.clone(), anonymous.clone())),
             ingestion: self.ingestion(shared),
             contacts: Contacts::new(contacts, shared.clock.clone(), shared.ids.clone()),
@@ -56,8 +56,8 @@ impl Shared {
 
     /// What delivers, with connections of its own.
     pub fn deliverer(&self, signal: Arc<dyn WorkSignal>) -> anyhow::Result<Deliverer> {
-        let pool =
-            OwnerPool::new(&self.pool("deliveries", DELIVERY_CONNECTIONS)).context("DATABASE_URL cannot be used")?;
+        let pool = OwnerPool::new(&self.pool("deliveries", DELIVERY_CONNECTIONS))
+            .context("DATABASE_URL is not a valid PostgreSQL URL")?;
         let egress = self.egress().map_err(anyhow::Error::msg)?;
         Ok(Deliverer {
             queue: Arc::new(PgDeliveryQueue::new(pool)),

@@ -11,11 +11,11 @@ use super::SWEEP_BATCH;
 use super::worker_loop::{self, Backoff};
 use crate::wiring::{Shared, Stores};
 
-/// How long each kind of round rests when there was nothing to do. A membership that is over counts for nothing before
-/// it is swept.
-const SWEEP_SUPPORT: Duration = Duration::from_secs(10);
-const LOOK_FOR_DELETIONS: Duration = Duration::from_secs(5);
-const LOOK_FOR_CANCELLATIONS: Duration = Duration::from_secs(5);
+/// How long each worker waits after an iteration without work. An expired membership of support mode is ineffective
+/// even before it is deleted.
+const SUPPORT_INTERVAL: Duration = Duration::from_secs(10);
+const REMOVALS_INTERVAL: Duration = Duration::from_secs(5);
+const CANCELLATIONS_INTERVAL: Duration = Duration::from_secs(5);
 
 pub(super) fn start(
     shared: &Shared,
@@ -24,18 +24,18 @@ pub(super) fn start(
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
     let support = Arc::new(stores.support(shared));
-    worker_loop::spawn(tasks, stop, "support_mode", SWEEP_SUPPORT, move || {
+    worker_loop::spawn(tasks, stop, "support_mode", SUPPORT_INTERVAL, move || {
         let support = support.clone();
         async move { support.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
     });
     let deletions = Arc::new(stores.deletions(shared)?);
     let cancellations = deletions.clone();
-    let backoff = Backoff::idle(LOOK_FOR_DELETIONS);
+    let backoff = Backoff::idle(REMOVALS_INTERVAL);
     worker_loop::spawn_any(tasks, stop, "account_removals", backoff, move || {
         let deletions = deletions.clone();
         async move { deletions.finish_next().await }
     });
-    let backoff = Backoff::idle(LOOK_FOR_CANCELLATIONS);
+    let backoff = Backoff::idle(CANCELLATIONS_INTERVAL);
     worker_loop::spawn_any(tasks, stop, "gateway_cancellations", backoff, move || {
         let deletions = cancellations.clone();
         async move { deletions.cancel_next().await }

@@ -7,13 +7,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::worker_loop::{self, Backoff};
-use super::{SWEEP, SWEEP_BATCH};
+use super::{SWEEP_BATCH, SWEEP_INTERVAL};
 use crate::wiring::{Shared, Stores};
 
-/// How long each kind of round rests when there was nothing to do.
-const LOOK_FOR_EVENTS: Duration = Duration::from_secs(1);
-const LOOK_FOR_SILENCE: Duration = Duration::from_secs(5);
-const LOOK_FOR_LAPSES: Duration = Duration::from_secs(5);
+/// How long each worker waits after an iteration without work.
+const EVENTS_INTERVAL: Duration = Duration::from_secs(1);
+const CHECKS_INTERVAL: Duration = Duration::from_secs(5);
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What the gateway has done is recorded within 90 s (the tests add it up), also behind a gateway that failed for a while.
 const INTENTS: Backoff = Backoff {
@@ -27,8 +27,8 @@ const BUFFER: Backoff = Backoff {
     longest: Duration::from_secs(2),
 };
 
-/// How long the last try may take, when the process ends, to keep what waits in memory.
-const LAST_TRY: Duration = Duration::from_secs(5);
+/// The timeout of the last attempt to store the events in memory, when the process stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn start(
     shared: &Shared,
@@ -38,7 +38,7 @@ pub(super) fn start(
 ) -> anyhow::Result<()> {
     let events = Arc::new(stores.gateway_events(shared));
     let reconciler = Arc::new(stores.subscription_reconciler(shared)?);
-    worker_loop::spawn(tasks, stop, "gateway_events", LOOK_FOR_EVENTS, {
+    worker_loop::spawn(tasks, stop, "gateway_events", EVENTS_INTERVAL, {
         let (events, relays) = (events.clone(), shared.relays.clone());
         move || {
             let (events, relays) = (events.clone(), relays.clone());
@@ -56,20 +56,20 @@ pub(super) fn start(
         let reconciler = intents.clone();
         async move { reconciler.reconcile_next().await }
     });
-    worker_loop::spawn_any(tasks, stop, "billing_checks", Backoff::idle(LOOK_FOR_SILENCE), {
+    worker_loop::spawn_any(tasks, stop, "billing_checks", Backoff::idle(CHECKS_INTERVAL), {
         let reconciler = reconciler.clone();
         move || {
             let reconciler = reconciler.clone();
             async move { reconciler.check_next().await }
         }
     });
-    worker_loop::spawn(tasks, stop, "subscription_expiry", LOOK_FOR_LAPSES, move || {
+    worker_loop::spawn(tasks, stop, "subscription_expiry", EXPIRY_INTERVAL, move || {
         let reconciler = reconciler.clone();
         async move { reconciler.lapse_next().await }
     });
-    worker_loop::spawn(tasks, stop, "gateway_event_retention", SWEEP, move || {
+    worker_loop::spawn(tasks, stop, "gateway_event_retention", SWEEP_INTERVAL, move || {
         let events = events.clone();
-        async move { events.forget(SWEEP_BATCH).await.map(|forgotten| forgotten > 0) }
+        async move { events.purge(SWEEP_BATCH).await.map(|purged| purged > 0) }
     });
     start_payment_event_buffer(shared, stores, stop, tasks);
     Ok(())
@@ -85,38 +85,38 @@ pub(super) fn start_payment_event_buffer(
     let events = Arc::new(stores.gateway_events(shared));
     let (buffer, stop) = (shared.payment_event_buffer.clone(), stop.clone());
     tasks.spawn(async move {
-        let (waiting, keeper) = (buffer.clone(), events.clone());
+        let (flushed_buffer, event_store) = (buffer.clone(), events.clone());
         let flush = move || {
-            let (buffer, events) = (waiting.clone(), keeper.clone());
+            let (buffer, events) = (flushed_buffer.clone(), event_store.clone());
             async move { buffer.flush_next(&events).await }
         };
         let wake = Some(buffer.wake());
-        worker_loop::run("waiting gateway events", BUFFER, stop, wake, flush).await;
+        worker_loop::run("buffered_gateway_events", BUFFER, stop, wake, flush).await;
         let last = async { while matches!(buffer.flush_next(&events).await, Ok(true)) {} };
-        if tokio::time::timeout(LAST_TRY, last).await.is_err() || !buffer.is_empty() {
-            tracing::error!("events of the payment gateway were lost: it will be asked");
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, last).await.is_err() || !buffer.is_empty() {
+            tracing::error!("payment gateway events in memory were lost, reconciliation will query the gateway");
         }
     });
 }
 
 #[cfg(test)]
 mod tests {
-    use recado_domain::billing::{INTENT_CHECK_PAUSE, UNANSWERED_DOUBT};
+    use recado_domain::billing::{INTENT_CHECK_PAUSE, UNANSWERED_LEASE};
     use recado_gateways::payment::CALL_TIMEOUT;
 
     use super::*;
 
     /// From a lost answer, or from a crash behind it, to the record of it by the worker alone.
     #[test]
-    fn an_intent_is_settled_within_90_seconds() {
+    fn intent_is_reconciled_within_90_seconds() {
         let promised = Duration::from_secs(90);
         // A check may begin as late as this after it is due, and takes one call.
         let check = INTENTS.longest + CALL_TIMEOUT;
         // The server died: the check that was due with the intent finds what the gateway has done.
         assert!(INTENT_CHECK_PAUSE.unsigned_abs() + check <= promised);
-        // The answer was lost: the request looks once more, in vain, and leaves it to the worker.
-        assert!(CALL_TIMEOUT + UNANSWERED_DOUBT.unsigned_abs() + check <= promised);
-        // No check begins while the one before it is under way.
+        // After a lost response, the request checks once without success and leaves the intent to the worker.
+        assert!(CALL_TIMEOUT + UNANSWERED_LEASE.unsigned_abs() + check <= promised);
+        // A check does not begin before the previous call has ended.
         assert!(INTENT_CHECK_PAUSE.unsigned_abs() > CALL_TIMEOUT);
     }
 }

@@ -15,8 +15,8 @@ const WRITE: Backoff = Backoff {
     longest: Duration::from_secs(5),
 };
 
-/// How long the last clicks may take at the end.
-const LAST_TRY: Duration = Duration::from_secs(5);
+/// The timeout of the last write, when the process stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Until every request was answered (`served`): then what is left is written, and the process may end.
 pub fn start_clicks(shared: &Shared, served: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
@@ -26,7 +26,7 @@ pub fn start_clicks(shared: &Shared, served: &CancellationToken, tasks: &TaskTra
         let iteration = || async {
             let dropped = pending.take_dropped();
             if dropped > 0 {
-                tracing::warn!(dropped, "clicks were not counted, too many links wait to be written");
+                tracing::warn!(dropped, "clicks were not counted, too many links have unwritten clicks");
             }
             links.write_clicks().await
         };
@@ -36,8 +36,8 @@ pub fn start_clicks(shared: &Shared, served: &CancellationToken, tasks: &TaskTra
                 tokio::task::yield_now().await;
             }
         };
-        if tokio::time::timeout(LAST_TRY, last).await.is_err() || !pending.is_empty() {
-            tracing::error!("clicks were lost, the database did not take them");
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, last).await.is_err() || !pending.is_empty() {
+            tracing::error!("clicks were lost, the database did not store them in time");
         }
     });
     Ok(())

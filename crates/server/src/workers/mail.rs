@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::worker_loop::Backoff;
-use super::{LOOK_FOR_MAIL, worker_loop};
+use super::{MAIL_INTERVAL, worker_loop};
 use crate::wiring::{Shared, Stores};
 
 pub(super) fn start(shared: &Shared, stores: &Stores, stop: &CancellationToken, tasks: &TaskTracker) {
@@ -18,7 +18,7 @@ pub(super) fn start(shared: &Shared, stores: &Stores, stop: &CancellationToken, 
     let mailed = Some(shared.mailed.clone());
     tasks.spawn(worker_loop::run(
         "mail",
-        Backoff::idle(LOOK_FOR_MAIL),
+        Backoff::idle(MAIL_INTERVAL),
         stop.clone(),
         mailed,
         move || {
@@ -41,7 +41,7 @@ fn log_outcome(outcome: &MailOutcome) -> bool {
             account_id,
             attempts,
             cause,
-        } => tracing::error!(mail = %id, account = %account_id, attempts, %cause, "a mail was given up"),
+        } => tracing::error!(mail = %id, account = %account_id, attempts, %cause, "a mail was abandoned"),
     }
     true
 }

@@ -46,23 +46,24 @@ const MATERIALIZE_BATCH: usize = 4;
 /// What is past its time, forgotten in one statement.
 const SWEEP_BATCH: i64 = 1000;
 
-/// How long each kind of worker rests when there was nothing to do.
-const LOOK_FOR_RUNS: Duration = Duration::from_millis(500);
-const LOOK_FOR_DUE: Duration = Duration::from_millis(500);
-const LOOK_FOR_CALLBACKS: Duration = Duration::from_secs(1);
-const SWEEP: Duration = Duration::from_secs(60);
-const LOOK_FOR_MAIL: Duration = Duration::from_millis(500);
-const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(5);
+/// How long each kind of worker waits after an iteration without work.
+const RUNS_INTERVAL: Duration = Duration::from_millis(500);
+const SCHEDULE_INTERVAL: Duration = Duration::from_millis(500);
+const CALLBACKS_INTERVAL: Duration = Duration::from_secs(1);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+const MAIL_INTERVAL: Duration = Duration::from_millis(500);
+const UNKNOWN_INTERVAL: Duration = Duration::from_secs(5);
 const MATERIALIZE_INTERVAL: Duration = Duration::from_millis(500);
-const LOOK_AT_TABLES: Duration = Duration::from_secs(2);
+const STATISTICS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// So many tables are analyzed before the worker rests.
 const ANALYZE_BATCH: usize = 8;
 
-/// For a server of routes alone: requests wait for runs that other processes carry out.
-pub fn start_waiting(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
+/// Starts what a server without workers needs: requests wait for runs that other processes execute, and gateway events
+/// wait for the database.
+pub fn start_without_workers(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
     let stores = shared.stores(2, 2)?;
-    run_executor::start_waiting(&shared.run_submitter, Arc::new(stores.runs()), stop, tasks);
+    run_executor::start_without_workers(&shared.run_submitter, Arc::new(stores.runs()), stop, tasks);
     billing::start_payment_event_buffer(shared, &stores, stop, tasks);
     Ok(())
 }
@@ -96,7 +97,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     );
 
     let campaigns = Arc::new(stores.campaigns(shared));
-    worker_loop::spawn(tasks, stop, "schedule", LOOK_FOR_DUE, move || {
+    worker_loop::spawn(tasks, stop, "schedule", SCHEDULE_INTERVAL, move || {
         let campaigns = campaigns.clone();
         async move {
             let enqueued = campaigns.enqueue_due_starts(DUE_BATCH).await;
@@ -106,12 +107,12 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     });
 
     let callbacks = Arc::new(stores.callbacks(shared));
-    worker_loop::spawn(tasks, stop, "callbacks", LOOK_FOR_CALLBACKS, move || {
+    worker_loop::spawn(tasks, stop, "callbacks", CALLBACKS_INTERVAL, move || {
         let callbacks = callbacks.clone();
         async move { callbacks.process_next().await }
     });
     let keys = stores.idempotency();
-    worker_loop::spawn(tasks, stop, "idempotency_keys", SWEEP, move || {
+    worker_loop::spawn(tasks, stop, "idempotency_keys", SWEEP_INTERVAL, move || {
         let keys = keys.clone();
         async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
     });
@@ -124,7 +125,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     sweep_queue(runs.clone(), stop, tasks);
     analyze_tables(PgStatistics::new(stores.owner.clone()), stop, tasks);
     webhooks::start(shared, &stores, stop, tasks)?;
-    settle_unknown(shared, runs, Arc::new(stores.conversations()), stop, tasks);
+    fail_unknown(shared, runs, Arc::new(stores.conversations()), stop, tasks);
     Ok(())
 }
 
@@ -150,7 +151,7 @@ fn sweep_queue(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTr
         let runs = runs.clone();
         async move { runs.sweep_queue(SWEEP_BATCH).await.map(|swept| swept > 0) }
     };
-    worker_loop::spawn(tasks, stop, "run_queue", SWEEP, iteration);
+    worker_loop::spawn(tasks, stop, "run_queue", SWEEP_INTERVAL, iteration);
 }
 
 /// Refreshes the planner's statistics of tables that grew at once, some tables an iteration.
@@ -166,11 +167,11 @@ fn analyze_tables(statistics: PgStatistics, stop: &CancellationToken, tasks: &Ta
             Ok(false)
         }
     };
-    worker_loop::spawn(tasks, stop, "statistics", LOOK_AT_TABLES, iteration);
+    worker_loop::spawn(tasks, stop, "statistics", STATISTICS_INTERVAL, iteration);
 }
 
-/// Fails what nobody ever heard of again.
-fn settle_unknown(
+/// Fails sends and replies whose outcome stayed unknown for `SEND_UNKNOWN_TTL`.
+fn fail_unknown(
     shared: &Shared,
     runs: Arc<dyn RunStore>,
     conversations: Arc<dyn ConversationStore>,
@@ -178,8 +179,8 @@ fn settle_unknown(
     tasks: &TaskTracker,
 ) {
     let ttl = shared.config.send_unknown_ttl;
-    let rest = LOOK_FOR_UNKNOWN
-        .min(ttl.try_into().unwrap_or(LOOK_FOR_UNKNOWN))
+    let interval = UNKNOWN_INTERVAL
+        .min(ttl.try_into().unwrap_or(UNKNOWN_INTERVAL))
         .max(Duration::from_millis(100));
     let sends = move || {
         let runs = runs.clone();
@@ -192,6 +193,6 @@ fn settle_unknown(
             Ok(failed > 0)
         }
     };
-    worker_loop::spawn(tasks, stop, "unknown_sends", rest, sends);
-    worker_loop::spawn(tasks, stop, "unknown_replies", rest, replies);
+    worker_loop::spawn(tasks, stop, "unknown_sends", interval, sends);
+    worker_loop::spawn(tasks, stop, "unknown_replies", interval, replies);
 }

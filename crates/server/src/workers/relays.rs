@@ -43,8 +43,8 @@ impl Relays {
         }
     }
 
-    /// Something was queued for delivery.
-    pub fn deliver(&self) {
+    /// Wakes the deliverer after deliveries were queued.
+    pub fn wake_deliverer(&self) {
         self.deliveries.notify_one();
     }
 
@@ -77,7 +77,7 @@ pub(super) fn start(relays: &Relays, stores: &Stores, stop: &CancellationToken, 
                 async move {
                     let moved = outbox.relay(kind, batch).await?;
                     if moved > 0 && kind == EventKind::Webhook {
-                        relays.deliver();
+                        relays.wake_deliverer();
                     }
                     Ok(moved >= batch)
                 }

@@ -11,25 +11,25 @@ use tokio_util::task::TaskTracker;
 use super::worker_loop::{self, Backoff};
 use crate::wiring::{Shared, Stores};
 
-/// How long each kind of round rests when there was nothing to do.
-const LOOK_FOR_ACCOUNTS: Duration = Duration::from_secs(300);
-const LOOK_FOR_DUE: Duration = Duration::from_secs(2);
+/// How long each worker waits after an iteration without work.
+const SCHEDULE_INTERVAL: Duration = Duration::from_secs(300);
+const CALCULATION_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often a calculation that goes on is kept from whoever looks for one.
-const RENEWAL: Duration = Duration::from_secs(10);
+/// The interval at which a running calculation renews its lease.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Connections of its own, of each kind: a calculation keeps one for as long as it takes.
-const CONNECTIONS: usize = 2;
+/// The tenant connections of these workers. A calculation occupies one until it ends.
+const TENANT_CONNECTIONS: usize = 2;
 
 pub(super) fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
-    let stores: Stores = shared.stores(CONNECTIONS, 1)?;
+    let stores: Stores = shared.stores(TENANT_CONNECTIONS, 1)?;
     let work = Arc::new(stores.rfm_work(shared));
     let planning = work.clone();
     let plan = move || {
         let work = planning.clone();
         async move { work.plan().await }
     };
-    worker_loop::spawn(tasks, stop, "rfm_schedule", LOOK_FOR_ACCOUNTS, plan);
+    worker_loop::spawn(tasks, stop, "rfm_schedule", SCHEDULE_INTERVAL, plan);
     let (wake, stopping) = (Some(shared.customers.clone()), stop.clone());
     let calculate = move || {
         let (work, stop) = (work.clone(), stopping.clone());
@@ -37,33 +37,34 @@ pub(super) fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTrack
             let Some(claim) = work.claim().await? else {
                 return Ok(false);
             };
-            carry_out(&work, &claim, &stop).await?;
+            run_calculation(&work, &claim, &stop).await?;
             Ok(true)
         }
     };
-    let backoff = Backoff::idle(LOOK_FOR_DUE);
+    let backoff = Backoff::idle(CALCULATION_INTERVAL);
     tasks.spawn(worker_loop::run("rfm", backoff, stop.clone(), wake, calculate));
     Ok(())
 }
 
-/// Until it is done, lost, or the server stops: what is dropped in the middle leaves nothing behind, and comes again.
-async fn carry_out(work: &RfmWork, claim: &RfmClaim, stop: &CancellationToken) -> Result<(), StoreError> {
-    let kept = async {
+/// Calculates until the end, the loss of the lease, or the stop of the server. A cancelled calculation writes nothing
+/// and is claimed again.
+async fn run_calculation(work: &RfmWork, claim: &RfmClaim, stop: &CancellationToken) -> Result<(), StoreError> {
+    let lease_lost = async {
         loop {
-            tokio::time::sleep(RENEWAL).await;
+            tokio::time::sleep(RENEWAL_INTERVAL).await;
             match work.renew(claim).await {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(error) => tracing::warn!(cause = ?error, "a calculation could not be kept"),
+                Err(error) => tracing::warn!(cause = ?error, "the lease of an RFM calculation was not renewed"),
             }
         }
     };
     tokio::select! {
         done = work.calculate(claim) => match done? {
-            true => tracing::debug!(account = %claim.account_id, "customers were scored"),
-            false => tracing::warn!(account = %claim.account_id, "somebody else scores these customers"),
+            true => tracing::debug!(account = %claim.account_id, "RFM scores calculated"),
+            false => tracing::warn!(account = %claim.account_id, "another worker took over the RFM calculation"),
         },
-        () = kept => tracing::warn!(account = %claim.account_id, "somebody else scores these customers"),
+        () = lease_lost => tracing::warn!(account = %claim.account_id, "another worker took over the RFM calculation"),
         () = stop.cancelled() => work.give_back(claim).await?,
     }
     Ok(())

@@ -12,26 +12,26 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::worker_loop::Backoff;
-use super::{LOOK_FOR_RUNS, TokioSendRateLimiter, worker_loop};
+use super::{RUNS_INTERVAL, TokioSendRateLimiter, worker_loop};
 use crate::telemetry::traces;
 
 /// Runs handed in and not yet taken up.
 const MAX_SUBMITTED_RUNS: usize = 256;
 
-/// How often somebody who waits for a run elsewhere looks at it.
-const LOOK_AT_RUN: Duration = Duration::from_millis(250);
+/// The interval at which a request polls a run that another worker executes.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The longest rest between looking for runs, while that fails.
-const LONGEST_REST: Duration = Duration::from_secs(2);
+/// The longest backoff while claiming runs fails.
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 /// How long every run may go before one has to make room for one that waits.
 const TIME_SLICE: Duration = Duration::from_secs(2);
 
-/// How long a run that went wrong is tried to be given up. A lease is not longer.
-const GIVE_UP: Duration = Duration::from_secs(30);
+/// How long the release of a failed run is retried. The lease of a run is no longer than this.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);
 
-type Answer = oneshot::Sender<Result<Option<RunReport>, StoreError>>;
-type SubmittedRun = (QueuedRun, Option<Uuid>, Answer);
+type ReportSender = oneshot::Sender<Result<Option<RunReport>, StoreError>>;
+type SubmittedRun = (QueuedRun, Option<Uuid>, ReportSender);
 
 /// The requests' side: hand in a run and wait for its end.
 #[derive(Clone)]
@@ -64,14 +64,14 @@ impl RunSubmitter {
         self.stop.is_cancelled()
     }
 
-    /// Hands a run in, held by this worker if it is held, and waits until it is over, or waits for somebody. The run goes
-    /// on without whoever waits.
-    pub async fn carry_out(&self, run: QueuedRun, worker: Option<Uuid>) -> Result<RunReport, CampaignError> {
-        let (answer, end) = oneshot::channel();
-        if self.sender.send((run, worker, answer)).await.is_err() {
+    /// Submits a run, which `worker` has claimed if it is given, and waits until the run ends or pauses. The run
+    /// continues if the caller stops waiting.
+    pub async fn run_to_end(&self, run: QueuedRun, worker: Option<Uuid>) -> Result<RunReport, CampaignError> {
+        let (report_sender, report) = oneshot::channel();
+        if self.sender.send((run, worker, report_sender)).await.is_err() {
             return Err(CampaignError::Interrupted);
         }
-        match end.await {
+        match report.await {
             Ok(Ok(Some(report))) => Ok(report),
             Ok(Ok(None)) => Err(CampaignError::NotFound),
             Ok(Err(error)) => Err(error.into()),
@@ -96,7 +96,7 @@ pub(super) fn start(
         runs,
         stop: stop.clone(),
         permits: Arc::new(Semaphore::new(capacity)),
-        taken: Arc::new(Mutex::new(Instant::now())),
+        last_claim: Arc::new(Mutex::new(Instant::now())),
     };
     let receiver = run_submitter
         .receiver
@@ -104,27 +104,27 @@ pub(super) fn start(
         .unwrap_or_else(PoisonError::into_inner)
         .take();
     if let Some(receiver) = receiver {
-        tasks.spawn(executor.clone().answer(receiver, tasks.clone()));
+        tasks.spawn(executor.clone().execute_submitted(receiver, tasks.clone()));
     }
-    let (finder, spawned) = (executor, tasks.clone());
+    let (claimer, claimed_tasks) = (executor, tasks.clone());
     tasks.spawn(worker_loop::run(
         "runs",
         // A database that is back finds its runs going on soon.
         Backoff {
-            idle: LOOK_FOR_RUNS,
-            longest: LONGEST_REST,
+            idle: RUNS_INTERVAL,
+            longest: MAX_BACKOFF,
         },
         stop.clone(),
         None,
         move || {
-            let (executor, tasks) = (finder.clone(), spawned.clone());
-            async move { executor.take_one(&tasks).await }
+            let (executor, tasks) = (claimer.clone(), claimed_tasks.clone());
+            async move { executor.claim_next(&tasks).await }
         },
     ));
 }
 
-/// Waits, without workers of its own, for runs that others carry out.
-pub(super) fn start_waiting(
+/// Reports on submitted runs that the workers of other processes execute.
+pub(super) fn start_without_workers(
     run_submitter: &RunSubmitter,
     runs: Arc<dyn RunStore>,
     stop: &CancellationToken,
@@ -136,13 +136,13 @@ pub(super) fn start_waiting(
         .unwrap_or_else(PoisonError::into_inner)
         .take();
     let Some(mut receiver) = receiver else { return };
-    let (stop, spawned) = (stop.clone(), tasks.clone());
+    let (stop, waiting_tasks) = (stop.clone(), tasks.clone());
     tasks.spawn(async move {
-        while let Some((run, _, answer)) = next(&mut receiver, &stop).await {
+        while let Some((run, _, report_sender)) = next(&mut receiver, &stop).await {
             let (runs, stop) = (runs.clone(), stop.clone());
-            spawned.spawn(async move {
-                if let Some(end) = wait_elsewhere(runs.as_ref(), run, &stop).await {
-                    answer.send(end).ok();
+            waiting_tasks.spawn(async move {
+                if let Some(end) = poll_report(runs.as_ref(), run, &stop).await {
+                    report_sender.send(end).ok();
                 }
             });
         }
@@ -156,21 +156,21 @@ struct RunExecutor {
     runs: Arc<dyn RunStore>,
     stop: CancellationToken,
     permits: Arc<Semaphore>,
-    taken: Arc<Mutex<Instant>>,
+    last_claim: Arc<Mutex<Instant>>,
 }
 
 impl RunExecutor {
-    /// The same with another worker.
-    fn named(&self, worker: Uuid) -> Self {
+    /// The same executor with another worker id.
+    fn with_worker(&self, worker: Uuid) -> Self {
         Self {
-            dispatcher: Arc::new(self.dispatcher.named(worker)),
+            dispatcher: Arc::new(self.dispatcher.with_worker(worker)),
             ..self.clone()
         }
     }
 
-    async fn answer(self, mut receiver: mpsc::Receiver<SubmittedRun>, tasks: TaskTracker) {
-        while let Some((run, worker, answer)) = next(&mut receiver, &self.stop).await {
-            let executor = self.named(worker.unwrap_or_else(Uuid::now_v7));
+    async fn execute_submitted(self, mut receiver: mpsc::Receiver<SubmittedRun>, tasks: TaskTracker) {
+        while let Some((run, worker, report_sender)) = next(&mut receiver, &self.stop).await {
+            let executor = self.with_worker(worker.unwrap_or_else(Uuid::now_v7));
             tasks.spawn(async move {
                 let end = match executor.dispatch(run).await {
                     // What stopped and is still sending waits for somebody, be it that its account is suspended.
@@ -180,36 +180,37 @@ impl RunExecutor {
                     }))),
                     Ok(RunEnd::Gone) => Some(Ok(None)),
                     Ok(RunEnd::HandedOver | RunEnd::Postponed { .. }) => {
-                        wait_elsewhere(executor.runs.as_ref(), run, &executor.stop).await
+                        poll_report(executor.runs.as_ref(), run, &executor.stop).await
                     }
                     Err(error) => {
-                        executor.drop_run(run, &error).await;
-                        wait_elsewhere(executor.runs.as_ref(), run, &executor.stop).await
+                        executor.release(run, &error).await;
+                        poll_report(executor.runs.as_ref(), run, &executor.stop).await
                     }
                 };
                 if let Some(end) = end {
-                    answer.send(end).ok();
+                    report_sender.send(end).ok();
                 }
             });
         }
     }
 
-    async fn take_one(&self, tasks: &TaskTracker) -> Result<bool, StoreError> {
+    async fn claim_next(&self, tasks: &TaskTracker) -> Result<bool, StoreError> {
         let Ok(permit) = self.permits.clone().try_acquire_owned() else {
-            // Time slices: a short run must not wait for the end of many long ones. Who has just begun is let be.
-            if self.last_taken() > TIME_SLICE && self.runs.waiting().await? {
+            // Time slices: a short run must not wait for the end of long runs. For one slice after the latest claim, no
+            // run has to yield.
+            if self.time_since_claim() > TIME_SLICE && self.runs.waiting().await? {
                 self.limiter.request_yield();
             }
             return Ok(false);
         };
-        let executor = self.named(Uuid::now_v7());
+        let executor = self.with_worker(Uuid::now_v7());
         let Some(run) = executor.dispatcher.take().await? else {
             return Ok(false);
         };
-        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last_claim.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         tasks.spawn(async move {
             if let Err(error) = executor.dispatch(run).await {
-                executor.drop_run(run, &error).await;
+                executor.release(run, &error).await;
             }
             drop(permit);
         });
@@ -218,33 +219,34 @@ impl RunExecutor {
 
     /// This process's part in a run.
     async fn dispatch(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
-        let end = self.dispatcher.carry_out(run).instrument(traces::dispatch(run)).await;
+        let end = self.dispatcher.run(run).instrument(traces::dispatch(run)).await;
         if let Ok(RunEnd::Postponed { delay, reason }) = &end {
-            tracing::warn!(%reason, %delay, campaign = %run.campaign_id, "a run is postponed");
+            tracing::warn!(%reason, %delay, campaign = %run.campaign_id, "postponed a run");
         }
         end
     }
 
-    /// How long ago a run was taken up.
-    fn last_taken(&self) -> Duration {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    /// The time since the latest claim of a run.
+    fn time_since_claim(&self) -> Duration {
+        self.last_claim.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
-    /// Gives a run up that went wrong, as soon as the store hears of it; at the latest its lease runs out.
-    async fn drop_run(&self, run: QueuedRun, error: &StoreError) {
-        tracing::warn!(cause = %worker_loop::chain(error), campaign = %run.campaign_id, "a run was dropped");
-        let give_up = async {
+    /// Releases a failed run, so that another worker can claim it. If that fails for `RELEASE_TIMEOUT`, the lease
+    /// expires.
+    async fn release(&self, run: QueuedRun, error: &StoreError) {
+        tracing::warn!(cause = %worker_loop::chain(error), campaign = %run.campaign_id, "a run failed and is released");
+        let release = async {
             while let Err(error) = self.dispatcher.abandon(run).await {
                 tracing::debug!(cause = %worker_loop::chain(&error), campaign = %run.campaign_id,
-                    "a run cannot be given back");
-                tokio::time::sleep(LOOK_FOR_RUNS).await;
+                    "a run cannot be released");
+                tokio::time::sleep(RUNS_INTERVAL).await;
             }
         };
         tokio::select! {
             () = self.stop.cancelled() => {}
-            done = tokio::time::timeout(GIVE_UP, give_up) => {
-                if done.is_err() {
-                    tracing::warn!(campaign = %run.campaign_id, "a run was not given back, its lease will expire");
+            result = tokio::time::timeout(RELEASE_TIMEOUT, release) => {
+                if result.is_err() {
+                    tracing::warn!(campaign = %run.campaign_id, "a run was not released, its lease will expire");
                 }
             }
         }
@@ -258,8 +260,8 @@ async fn next(receiver: &mut mpsc::Receiver<SubmittedRun>, stop: &CancellationTo
     }
 }
 
-/// Looks at a run that another worker holds until it is over. None: this server stops first.
-async fn wait_elsewhere(
+/// Polls a run that another worker executes until it ends or pauses. None: this server stops first.
+async fn poll_report(
     runs: &dyn RunStore,
     run: QueuedRun,
     stop: &CancellationToken,
@@ -273,7 +275,7 @@ async fn wait_elsewhere(
         }
         tokio::select! {
             () = stop.cancelled() => return None,
-            () = tokio::time::sleep(LOOK_AT_RUN) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
 }

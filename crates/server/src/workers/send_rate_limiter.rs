@@ -38,8 +38,8 @@ impl TokioSendRateLimiter {
         self.should_yield.store(true, Ordering::Relaxed);
     }
 
-    /// Remembers the throttled rate of a number, as long as it limits anything.
-    fn learn(&self, phone_number_id: &str, rate: Option<f64>) {
+    /// Stores the throttled rate of a number, or removes it if it no longer limits the number.
+    fn set_throttled_rate(&self, phone_number_id: &str, rate: Option<f64>) {
         let age = time::Duration::ZERO;
         let limit = rate.and_then(|rate| ThrottledRate { rate, age }.limit());
         let mut throttled = self.throttled.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,8 +62,8 @@ impl TokioSendRateLimiter {
 impl SendRateLimiter for TokioSendRateLimiter {
     async fn reserve(&self, phone_number_id: &str, burst: Burst) -> Result<SlotTime, StoreError> {
         let slot = self.slots.reserve(phone_number_id, burst).await?;
-        self.learn(phone_number_id, slot.limit);
-        // From when the answer came: a slow one makes the slot later, never earlier than it is.
+        self.set_throttled_rate(phone_number_id, slot.limit);
+        // The wait counts from the response, so a slow response makes the slot later and never too early.
         Ok(SlotTime(duration(self.epoch.elapsed()) + slot.wait))
     }
 
@@ -76,7 +76,7 @@ impl SendRateLimiter for TokioSendRateLimiter {
 
     async fn slow_down(&self, phone_number_id: &str, rate: f64) -> Result<(), StoreError> {
         let limit = self.slots.slow_down(phone_number_id, rate).await?;
-        self.learn(phone_number_id, Some(limit));
+        self.set_throttled_rate(phone_number_id, Some(limit));
         Ok(())
     }
 
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn messages_of_a_number_keep_their_distance_and_numbers_do_not_share_it() {
+    async fn limiter_spaces_messages_per_number() {
         let limiter = limiter(&CancellationToken::new());
         let began = Instant::now();
         let send_rate = SendRate::Delay(time::Duration::milliseconds(200));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lead_is_time_before_the_slot() {
+    async fn until_returns_the_lead_before_the_slot() {
         let limiter = limiter(&CancellationToken::new());
         let began = Instant::now();
         let burst = SendRate::Delay(time::Duration::milliseconds(200)).burst();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_leaves_once_the_server_stops() {
+    async fn limiter_refuses_slots_once_the_server_stops() {
         let stop = CancellationToken::new();
         let limiter = limiter(&stop);
         let send_rate = SendRate::Delay(time::Duration::seconds(60));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_throttled_rate_is_remembered_until_it_has_recovered() {
+    async fn throttled_rate_applies_until_it_has_recovered() {
         let limiter = limiter(&CancellationToken::new());
         assert_eq!(limiter.limit("a"), None);
         limiter.slow_down("a", 200.0).await.unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_yields_once_for_each_request() {
+    async fn yield_request_applies_to_one_run() {
         let limiter = limiter(&CancellationToken::new());
         assert!(!limiter.should_yield());
         limiter.request_yield();

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{SWEEP, SWEEP_BATCH, worker_loop};
+use super::{SWEEP_BATCH, SWEEP_INTERVAL, worker_loop};
 use crate::telemetry::WorkerMetrics;
 use crate::wiring::{Shared, Stores};
 
@@ -65,7 +65,7 @@ impl WorkSignal for TokioWorkSignal {
     fn failed(&self, what: &'static str, error: &StoreError) {
         self.failed.store(true, Ordering::Relaxed);
         self.metrics.failed();
-        tracing::warn!(worker = DELIVERER, what, cause = %worker_loop::chain(error), "a step failed");
+        tracing::warn!(worker = DELIVERER, what, cause = %worker_loop::chain(error), "a delivery step failed");
     }
 }
 
@@ -78,12 +78,12 @@ pub(super) fn start(
     let signal = TokioWorkSignal::new(shared.relays.deliveries.clone(), stop.clone());
     let metrics = signal.metrics.clone();
     let deliverer = shared.deliverer(Arc::new(signal))?;
-    tasks.spawn(async move { worker_loop::keep_up(DELIVERER, &metrics, || deliverer.run()).await });
+    tasks.spawn(async move { worker_loop::restart_on_panic(DELIVERER, &metrics, || deliverer.run()).await });
     let sweeper = Arc::new(stores.webhook_sweeper());
-    let swept = move || {
+    let purge = move || {
         let sweeper = sweeper.clone();
         async move { sweeper.sweep(SWEEP_BATCH).await }
     };
-    worker_loop::spawn(tasks, stop, "webhook_sweep", SWEEP, swept);
+    worker_loop::spawn(tasks, stop, "webhook_sweep", SWEEP_INTERVAL, purge);
     Ok(())
 }

@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 pub(super) use crate::logging::chain;
 use crate::telemetry::WorkerMetrics;
 
-/// How long work that panicked rests.
-const AFTER_PANIC: Duration = Duration::from_secs(1);
+/// The pause after a panic of work that has its own loop.
+const PANIC_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a worker rests.
 #[derive(Clone, Copy, Debug)]
@@ -105,12 +105,12 @@ async fn run_any<F, Fut, E>(
             Ok(Err(error)) => {
                 metrics.failed();
                 failures = failures.saturating_add(1);
-                tracing::warn!(worker = name, cause = %chain(&error), failures, "a round failed");
+                tracing::warn!(worker = name, cause = %chain(&error), failures, "an iteration failed");
             }
             Err(_) => {
                 metrics.panicked();
                 failures = failures.saturating_add(1);
-                tracing::error!(worker = name, failures, "a round panicked");
+                tracing::error!(worker = name, failures, "an iteration panicked");
             }
         }
         let pause = match failures {
@@ -134,16 +134,16 @@ async fn run_any<F, Fut, E>(
     }
 }
 
-/// Keeps up work that has iterations of its own: after a panic it begins anew.
-pub(super) async fn keep_up<Fut: Future<Output = ()>>(
+/// Runs work that has its own loop, and restarts it after a panic.
+pub(super) async fn restart_on_panic<Fut: Future<Output = ()>>(
     name: &'static str,
     metrics: &WorkerMetrics,
     work: impl Fn() -> Fut,
 ) {
     while AssertUnwindSafe(work()).catch_unwind().await.is_err() {
         metrics.panicked();
-        tracing::error!(worker = name, "the work panicked, it begins anew");
-        tokio::time::sleep(AFTER_PANIC).await;
+        tracing::error!(worker = name, "a worker panicked and is restarted");
+        tokio::time::sleep(PANIC_PAUSE).await;
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_failing_round_is_tried_again_later_and_a_wake_ends_the_rest() {
+    async fn worker_backs_off_after_failures_and_wakes_early() {
         let iterations = Arc::new(AtomicU32::new(0));
         let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
         let counted = iterations.clone();
@@ -191,29 +191,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_ends_a_round_and_no_worker() {
+    async fn panic_ends_an_iteration_and_not_the_worker() {
         let (stop, mut iterations) = (CancellationToken::new(), 0);
         let stopping = stop.clone();
         run("test", Backoff::idle(Duration::from_secs(1)), stop, None, move || {
             iterations += 1;
             let (iteration, stop) = (iterations, stopping.clone());
             async move {
-                assert!(iteration > 2, "the round panics");
+                assert!(iteration > 2, "injected panic of an iteration");
                 stop.cancel();
                 Ok(false)
             }
         })
         .await;
         let tries = AtomicU32::new(0);
-        keep_up("test", &WorkerMetrics::of("test"), || async {
-            assert!(tries.fetch_add(1, Ordering::SeqCst) > 1, "the work panics");
+        restart_on_panic("test", &WorkerMetrics::of("test"), || async {
+            assert!(tries.fetch_add(1, Ordering::SeqCst) > 1, "injected panic of the work");
         })
         .await;
         assert_eq!(tries.load(Ordering::SeqCst), 3);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_rest_is_longer_than_the_longest() {
+    async fn backoff_does_not_exceed_its_maximum() {
         let began = tokio::time::Instant::now();
         let stop = CancellationToken::new();
         let (stopping, mut iterations) = (stop.clone(), 0);

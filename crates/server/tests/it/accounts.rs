@@ -20,7 +20,7 @@ fn active_cookie(reply: &crate::harness::client::Reply) -> String {
     cookies[0].to_owned()
 }
 
-fn listed(user: &User<'_>, cookie: Option<&str>) -> serde_json::Value {
+fn list_accounts(user: &User<'_>, cookie: Option<&str>) -> serde_json::Value {
     let request = user.request("GET", "/api/accounts");
     match cookie {
         Some(id) => request.cookie(&format!("svc-active-account-id={id}")).send().ok(),
@@ -29,11 +29,11 @@ fn listed(user: &User<'_>, cookie: Option<&str>) -> serde_json::Value {
 }
 
 #[test]
-fn an_account_is_made_listed_and_remembered() {
+fn account_created_is_listed_and_set_active() {
     let server = Server::new();
     let ana = server.stranger();
     let empty = json!({ "accounts": [], "active_account_id": null, "is_admin": false, "support_mode": null });
-    assert_eq!(listed(&ana, None), empty);
+    assert_eq!(list_accounts(&ana, None), empty);
 
     let reply = ana.post("/api/accounts", json!({ "name": "  Café  da <b>Ana</b> " }));
     let cookie = active_cookie(&reply);
@@ -63,7 +63,7 @@ fn an_account_is_made_listed_and_remembered() {
     }
     assert!(!cookie.contains("Secure"), "{cookie}");
 
-    let list = listed(&ana, Some(&id));
+    let list = list_accounts(&ana, Some(&id));
     assert_eq!(
         list["accounts"],
         json!([{ "account_id": id, "role": "owner", "account": account }])
@@ -72,14 +72,14 @@ fn an_account_is_made_listed_and_remembered() {
 }
 
 #[test]
-fn cookies_are_secure_unless_told_otherwise() {
+fn active_account_cookie_is_secure_if_configured() {
     let server = Server::start(Options::default().with("COOKIE_SECURE", "true"));
     let reply = server.stranger().post("/api/accounts", json!({ "name": "Loja" }));
     assert!(active_cookie(&reply).contains("Secure"));
 }
 
 #[test]
-fn names_are_checked_and_slugs_stay_unique() {
+fn account_names_are_validated_and_slugs_are_unique() {
     let server = Server::new();
     let ana = server.stranger();
     let slug = |name: &str| text(&ana.post("/api/accounts", json!({ "name": name })).created()["account"]["slug"]);
@@ -98,7 +98,7 @@ fn names_are_checked_and_slugs_stay_unique() {
 }
 
 #[test]
-fn concurrent_creations_get_different_slugs() {
+fn concurrent_account_creations_get_different_slugs() {
     let server = Server::new();
     let port = server.port();
     let users: Vec<String> = (0..10).map(|_| server.stranger().token).collect();
@@ -117,14 +117,14 @@ fn concurrent_creations_get_different_slugs() {
         let slugs = threads.into_iter().map(|thread| thread.join().unwrap());
         slugs.collect::<std::collections::BTreeSet<_>>()
     });
-    let mut wanted: std::collections::BTreeSet<String> = (2..=10).map(|n| format!("padaria-{n}")).collect();
-    wanted.insert("padaria".into());
-    assert_eq!(slugs, wanted);
+    let mut expected: std::collections::BTreeSet<String> = (2..=10).map(|n| format!("padaria-{n}")).collect();
+    expected.insert("padaria".into());
+    assert_eq!(slugs, expected);
     assert_eq!(server.db.count("FROM account_users WHERE role = 'owner'"), 10);
 }
 
 #[test]
-fn switching_is_for_members_of_active_accounts() {
+fn account_switch_requires_membership_of_active_account() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let switch = |user: &User<'_>, account: &str| user.post("/api/accounts/switch", json!({ "account_id": account }));
@@ -159,7 +159,7 @@ fn switching_is_for_members_of_active_accounts() {
 }
 
 #[test]
-fn the_account_of_a_request_is_the_cookies_then_the_headers_then_the_latest() {
+fn request_account_is_from_cookie_then_header_then_last_active() {
     let server = Server::new();
     let mut ana = server.owner();
     let first = ana.account.clone();
@@ -191,13 +191,13 @@ fn the_account_of_a_request_is_the_cookies_then_the_headers_then_the_latest() {
         assert_eq!(contacts(wrong, &first), None, "{wrong}");
         assert_eq!(contacts("", wrong), None, "{wrong}");
     }
-    assert_eq!(listed(&ana, Some(&foreign))["active_account_id"], json!(null));
-    assert_eq!(listed(&ana, Some("garbage"))["active_account_id"], json!(null));
-    assert_eq!(listed(&ana, None)["active_account_id"], json!(null));
+    assert_eq!(list_accounts(&ana, Some(&foreign))["active_account_id"], json!(null));
+    assert_eq!(list_accounts(&ana, Some("garbage"))["active_account_id"], json!(null));
+    assert_eq!(list_accounts(&ana, None)["active_account_id"], json!(null));
 }
 
 #[test]
-fn without_an_account_there_is_no_account_context() {
+fn user_without_account_is_refused_by_account_routes() {
     let server = Server::new();
     let ana = server.stranger();
     ana.get("/api/contacts").refused(401, "AUTH_ERROR");
@@ -206,7 +206,7 @@ fn without_an_account_there_is_no_account_context() {
 }
 
 #[test]
-fn a_suspended_account_is_closed_and_says_so() {
+fn suspended_account_is_refused_with_reason() {
     let server = Server::new();
     let ana = server.owner();
     ana.get("/api/contacts").ok();
@@ -214,24 +214,27 @@ fn a_suspended_account_is_closed_and_says_so() {
         "UPDATE accounts SET status = 'suspended' WHERE id = '{}'",
         ana.account
     ));
-    // A membership is trusted for a second.
-    let error = crate::harness::eventually("the account is closed", || {
+    // The authentication cache holds a membership for a second.
+    let error = crate::harness::eventually("the account is suspended", || {
         let reply = ana.get("/api/contacts");
         (reply.status != 200).then_some(reply)
     });
     let message = text(&error.refused(401, "AUTH_ERROR")["message"]);
     assert!(message.contains("suspended"), "{message}");
-    // The list still shows it, with its status.
-    assert_eq!(listed(&ana, None)["accounts"][0]["account"]["status"], "suspended");
+    // The account list still shows the account and its status.
+    assert_eq!(
+        list_accounts(&ana, None)["accounts"][0]["account"]["status"],
+        "suspended"
+    );
     server.db.run(&format!(
         "UPDATE accounts SET status = 'active' WHERE id = '{}'",
         ana.account
     ));
-    crate::harness::until("the account is open again", || ana.get("/api/contacts").status == 200);
+    crate::harness::until("the account is active again", || ana.get("/api/contacts").status == 200);
 }
 
 #[test]
-fn a_removed_member_is_out_within_a_moment() {
+fn removed_member_loses_access() {
     let server = Server::new();
     let ana = server.owner();
     let bia = server.member(&ana.account, "member");
@@ -239,18 +242,20 @@ fn a_removed_member_is_out_within_a_moment() {
     server
         .db
         .run(&format!("DELETE FROM account_users WHERE user_id = '{}'", bia.id));
-    crate::harness::until("the member is out", || bia.get("/api/contacts").status == 401);
+    crate::harness::until("the removed member is refused", || {
+        bia.get("/api/contacts").status == 401
+    });
 }
 
 /// The support-mode cookie of a user, signed as the server does.
 fn support_cookie(user: &User<'_>, account: &str, lasts_seconds: i64) -> String {
     let now = time::OffsetDateTime::now_utc();
-    let moment = |seconds: i64| {
+    let after = |seconds: i64| {
         let at = now + time::Duration::seconds(seconds);
         at.format(&time::format_description::well_known::Rfc3339).unwrap()
     };
     let mode = json!([user.id, { "account_id": account, "account_name": "Loja", "original_account_id": null,
-        "started_at": moment(lasts_seconds - 14_400), "expires_at": moment(lasts_seconds) }]);
+        "started_at": after(lasts_seconds - 14_400), "expires_at": after(lasts_seconds) }]);
     let sign = |key: &[u8], text: &[u8]| {
         let mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
         mac.chain_update(text).finalize().into_bytes()
@@ -266,34 +271,34 @@ fn support_cookie(user: &User<'_>, account: &str, lasts_seconds: i64) -> String 
 }
 
 #[test]
-fn support_mode_is_told_to_whom_it_was_given_and_while_it_lasts() {
+fn support_mode_is_shown_to_its_administrator_until_expiry() {
     let server = Server::new();
     let (ana, bia) = (server.root(), server.owner());
-    let told = |user: &User<'_>, cookie: &str| {
+    let support_mode = |user: &User<'_>, cookie: &str| {
         let list = user.request("GET", "/api/accounts").cookie(cookie).send().ok();
         list["support_mode"].clone()
     };
     let cookie = support_cookie(&ana, &bia.account, 3600);
-    let mode = told(&ana, &cookie);
+    let mode = support_mode(&ana, &cookie);
     assert_eq!(
         (&mode["account_id"], &mode["account_name"]),
         (&json!(bia.account), &json!("Loja"))
     );
     assert_eq!(mode["original_account_id"], json!(null));
     for field in ["started_at", "expires_at"] {
-        let moment = text(&mode[field]);
-        assert!(moment.ends_with('Z') && moment.len() == 24, "{moment}");
+        let time = text(&mode[field]);
+        assert!(time.ends_with('Z') && time.len() == 24, "{time}");
     }
     assert_eq!(mode.as_object().unwrap().len(), 5);
-    assert_eq!(told(&bia, &cookie), json!(null));
-    assert_eq!(told(&server.root(), &cookie), json!(null), "another administrator");
-    let own = support_cookie(&bia, &bia.account, 3600);
+    assert_eq!(support_mode(&bia, &cookie), json!(null));
     assert_eq!(
-        told(&bia, &own),
+        support_mode(&server.root(), &cookie),
         json!(null),
-        "nobody's who is no administrator any more"
+        "another administrator"
     );
-    assert_eq!(told(&ana, &format!("{cookie}A")), json!(null));
-    assert_eq!(told(&ana, &support_cookie(&ana, &bia.account, -1)), json!(null));
-    assert_eq!(told(&ana, "svc-support-mode=forged"), json!(null));
+    let own = support_cookie(&bia, &bia.account, 3600);
+    assert_eq!(support_mode(&bia, &own), json!(null), "not a platform administrator");
+    assert_eq!(support_mode(&ana, &format!("{cookie}A")), json!(null));
+    assert_eq!(support_mode(&ana, &support_cookie(&ana, &bia.account, -1)), json!(null));
+    assert_eq!(support_mode(&ana, "svc-support-mode=forged"), json!(null));
 }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::api_keys;
-use crate::billing::{becomes, card_order, plan, subscribe};
+use crate::billing::{card_order, plan, subscribe, wait_for_status};
 use crate::harness::client::Request;
-use crate::harness::runs::{adds_up, calls, counted, ended};
+use crate::harness::runs::{assert_stats_add_up, calls, final_status, wait_for_stat};
 use crate::harness::users::User;
 use crate::harness::{DEADLINE, Server, eventually, text, until};
 use crate::matrix::{label, row, with_body};
@@ -18,24 +18,22 @@ fn admin_routes() -> impl Iterator<Item = &'static RouteSpec> {
     TABLE.iter().filter(|spec| spec.access == Access::Administrator)
 }
 
-fn path(spec: &RouteSpec, account: &str) -> String {
+fn path_for_account(spec: &RouteSpec, account: &str) -> String {
     spec.path.replace("{id}", account)
 }
 
 #[test]
-fn nobody_else_gets_through_any_of_the_routes() {
+fn admin_routes_refuse_all_but_platform_administrators() {
     let server = Server::new();
     let ana = server.owner();
-    let key = api_keys::key(&ana);
+    let key = api_keys::create_key(&ana);
     let lookalikes = [
         "root@example.com.br",
         "xroot@example.com",
         "root@example.co",
         "root+1@example.com",
     ];
-    let mut tokens: Vec<String> = lookalikes
-        .map(|email| server.person(Uuid::new_v4(), email).token)
-        .into();
+    let mut tokens: Vec<String> = lookalikes.map(|email| server.user(Uuid::new_v4(), email).token).into();
     tokens.extend(["admin", "member", "viewer"].map(|role| server.member(&ana.account, role).token));
     tokens.extend([ana.token.clone(), key]);
     let before = server
@@ -45,7 +43,7 @@ fn nobody_else_gets_through_any_of_the_routes() {
     for spec in admin_routes() {
         for token in &tokens {
             let request = server
-                .request(spec.method.as_str(), &path(spec, &ana.account))
+                .request(spec.method.as_str(), &path_for_account(spec, &ana.account))
                 .bearer(token);
             with_body(request, row(spec)).send().refused(401, "AUTH_ERROR");
         }
@@ -58,10 +56,10 @@ fn nobody_else_gets_through_any_of_the_routes() {
             .text("SELECT string_agg(a::text, '|' ORDER BY id) FROM accounts a"),
         before
     );
-    // The list of administrators knows no case.
-    let root = server.person(Uuid::new_v4(), " ROOT@Example.COM ");
+    // Administrator addresses are compared without case.
+    let root = server.user(Uuid::new_v4(), " ROOT@Example.COM ");
     for spec in admin_routes().filter(|spec| spec.method == "GET") {
-        let reply = root.get(&path(spec, &ana.account));
+        let reply = root.get(&path_for_account(spec, &ana.account));
         assert_eq!(reply.status, 200, "{}: {}", label(spec), reply.text);
     }
     // A foreign page cannot use an administrator's cookie.
@@ -75,9 +73,9 @@ fn nobody_else_gets_through_any_of_the_routes() {
 }
 
 #[test]
-fn the_order_of_checks_and_the_limits() {
+fn admin_action_checks_rate_limit_before_path_and_body() {
     let server = Server::new();
-    let (root, other) = (server.root(), server.root());
+    let (root, second_root) = (server.root(), server.root());
     let unknown = Uuid::now_v7();
     let act = |user: &User<'_>| {
         user.post(
@@ -94,19 +92,19 @@ fn the_order_of_checks_and_the_limits() {
     // The limit is asked before the path and the body are read, and counts each administrator alone.
     let late = root.post("/api/admin/accounts/7/action", json!(7));
     late.refused(429, "RATE_LIMIT");
-    act(&other).refused(404, "NOT_FOUND");
+    act(&second_root).refused(404, "NOT_FOUND");
     let support = root.post(&format!("/api/admin/accounts/{unknown}/support"), json!({}));
     assert_eq!(
         support.header("x-ratelimit-remaining"),
         Some("29"),
-        "each route has a limit of its own"
+        "each route has its own limit"
     );
     support.refused(404, "NOT_FOUND");
     assert_eq!(root.get("/api/admin/stats").header("x-ratelimit-limit"), None);
 }
 
 #[test]
-fn an_account_is_made_with_nobody_in_it() {
+fn account_created_by_administrator_has_no_members() {
     let server = Server::new();
     let root = server.root();
     let made = root
@@ -156,7 +154,7 @@ fn an_account_is_made_with_nobody_in_it() {
 }
 
 #[test]
-fn an_account_is_found_and_changed() {
+fn account_is_read_and_updated_by_administrator() {
     let server = Server::new();
     let (root, ana) = (server.root(), server.owner());
     let create = |body: Value| root.post("/api/admin/accounts", body).created();
@@ -197,7 +195,7 @@ fn an_account_is_found_and_changed() {
 }
 
 #[test]
-fn the_list_is_wrapped_twice_filtered_and_paged() {
+fn admin_account_list_is_filtered_and_paged() {
     let server = Server::new();
     let (root, ana) = (server.root(), server.owner());
     for number in 0..24 {
@@ -223,17 +221,17 @@ fn the_list_is_wrapped_twice_filtered_and_paged() {
         (20, &json!("Café 23"))
     );
     let mine = list(&format!("?search={}", ana.email.to_uppercase()));
-    let wanted = json!({ "id": ana.account, "company_name": "Loja", "slug": "loja", "owner_email": ana.email,
+    let expected = json!({ "id": ana.account, "company_name": "Loja", "slug": "loja", "owner_email": ana.email,
                          "plan": "free", "status": "active", "users": 1, "contacts": 0, "messages_30d": 0, "mrr": 0,
                          "created_at": mine["data"][0]["created_at"] });
-    assert_eq!(mine["data"], json!([wanted]));
+    assert_eq!(mine["data"], json!([expected]));
     assert_eq!(list("?search=CAF%C3%89+2&plan=growth&limit=2")["total"], 2, "21 and 23");
-    assert_eq!(list("?search=%25")["total"], 0, "a sign of patterns is a sign");
+    assert_eq!(list("?search=%25")["total"], 0, "a percent sign matches itself");
     assert_eq!(list("?status=suspended")["total"], 0);
     assert_eq!(
         list("?search=&plan=&status=&page=&limit=")["total"],
         25,
-        "empty is absent"
+        "an empty parameter counts as absent"
     );
     let beyond = list("?page=99&limit=1000");
     assert_eq!(
@@ -250,15 +248,15 @@ fn the_list_is_wrapped_twice_filtered_and_paged() {
     }
 }
 
-/// Nothing that is asked later than a second after the action may succeed, on any server.
-fn closed_within_a_second(what: &str, request: impl Fn() -> Request) {
+/// Waits until the request is refused. A request sent later than a second after the action must not succeed.
+fn wait_until_refused(what: &str, request: impl Fn() -> Request) {
     let began = Instant::now();
     eventually(what, || {
-        let asked = began.elapsed();
+        let sent_at = began.elapsed();
         let reply = request().send();
         assert!(
-            reply.status == 401 || asked < DEADLINE / 4,
-            "{what}: {} after {asked:?}",
+            reply.status == 401 || sent_at < DEADLINE / 4,
+            "{what}: {} after {sent_at:?}",
             reply.status
         );
         (reply.status == 401).then_some(())
@@ -266,10 +264,10 @@ fn closed_within_a_second(what: &str, request: impl Fn() -> Request) {
 }
 
 #[test]
-fn an_action_counts_at_once_on_every_server() {
+fn suspension_takes_effect_on_every_server() {
     let server = Server::new();
     let (root, ana, bia) = (server.root(), server.owner(), server.owner());
-    let key = api_keys::key(&ana);
+    let key = api_keys::create_key(&ana);
     let sibling = server.sibling();
     let act = |action: &str| {
         root.post(
@@ -277,28 +275,30 @@ fn an_action_counts_at_once_on_every_server() {
             json!({ "action": action }),
         )
     };
-    let reading = |token: &str| server.get("/api/contacts").bearer(token);
-    let there = |token: &str| sibling.request("GET", "/api/contacts").bearer(token);
+    let read_here = |token: &str| server.get("/api/contacts").bearer(token);
+    let read_on_sibling = |token: &str| sibling.request("GET", "/api/contacts").bearer(token);
     for token in [&ana.token, &key] {
-        reading(token).send().ok();
-        there(token).send().ok();
+        read_here(token).send().ok();
+        read_on_sibling(token).send().ok();
     }
     let message = act("suspend").ok();
     assert!(message["message"].is_string() && message.as_object().unwrap().len() == 1);
-    // Where it was done, nothing is remembered.
-    reading(&ana.token).send().refused(401, "AUTH_ERROR");
-    reading(&key).send().refused(401, "AUTH_ERROR");
-    closed_within_a_second("a session elsewhere", || there(&ana.token));
-    closed_within_a_second("a key elsewhere", || there(&key));
+    // The server that suspends the account evicts its cached memberships and keys immediately.
+    read_here(&ana.token).send().refused(401, "AUTH_ERROR");
+    read_here(&key).send().refused(401, "AUTH_ERROR");
+    wait_until_refused("a session on the other server", || read_on_sibling(&ana.token));
+    wait_until_refused("an API key on the other server", || read_on_sibling(&key));
     bia.get("/api/contacts").ok();
     act("reactivate").ok();
-    until("it is open again", || there(&ana.token).send().status == 200);
-    reading(&key).send().ok();
+    until("the account is active again", || {
+        read_on_sibling(&ana.token).send().status == 200
+    });
+    read_here(&key).send().ok();
 
     let logs = ana.get("/api/audit-logs?entityType=admin_account_action").ok();
-    let told: Vec<&Value> = logs["logs"].as_array().unwrap().iter().collect();
-    assert_eq!(told.len(), 2);
-    for (log, action) in told.iter().zip(["reactivate", "suspend"]) {
+    let entries = logs["logs"].as_array().unwrap();
+    assert_eq!(entries.len(), 2);
+    for (log, action) in entries.iter().zip(["reactivate", "suspend"]) {
         assert_eq!(
             (&log["action"], &log["entity_id"]),
             (&json!("update"), &json!(ana.account))
@@ -318,7 +318,7 @@ fn an_action_counts_at_once_on_every_server() {
 }
 
 #[test]
-fn a_suspended_accounts_run_pauses_and_goes_on() {
+fn run_of_suspended_account_stops_until_reactivated() {
     let server = Server::new();
     let (root, ana) = (server.root(), server.owner());
     let profile = ana.profile();
@@ -330,33 +330,37 @@ fn a_suspended_accounts_run_pauses_and_goes_on() {
     ana.contacts(40);
     let campaign = ana.plain_campaign();
     ana.send(&campaign);
-    until("some have left", || calls(&server).len() >= 4);
+    until("some messages were sent", || calls(&server).len() >= 4);
     let act = |action: &str| {
         let path = format!("/api/admin/accounts/{}/action", ana.account);
         root.post(&path, json!({ "action": action })).ok()
     };
     act("suspend");
-    // The worker gives the run up, and nothing is under way any more.
-    until("nobody is at it", || {
+    // The worker releases the run after its calls in flight have ended.
+    until("no worker holds the run", || {
         server.db.count("FROM campaign_queue WHERE leased_until > now()") == 0
     });
-    let left = calls(&server).len();
-    assert!(left < 40, "{left}");
+    let sent = calls(&server).len();
+    assert!(sent < 40, "{sent}");
     assert_eq!(server.db.text("SELECT status FROM campaigns"), "sending");
     act("reactivate");
-    assert_eq!(ended(&ana, &campaign), "completed");
+    assert_eq!(final_status(&ana, &campaign), "completed");
     let calls = calls(&server);
-    assert_eq!((calls.len(), calls.values().max()), (40, Some(&1)), "everybody once");
-    adds_up(&counted(&ana, &campaign, "read", 40));
+    assert_eq!(
+        (calls.len(), calls.values().max()),
+        (40, Some(&1)),
+        "one call per contact"
+    );
+    assert_stats_add_up(&wait_for_stat(&ana, &campaign, "read", 40));
 }
 
 #[test]
-fn a_plan_is_granted_and_the_price_stays() {
+fn plan_grant_changes_plan_and_keeps_price() {
     let server = Server::new();
     let (root, ana, bia) = (server.root(), server.owner(), server.owner());
     subscribe(&ana, card_order("4111 1111 1111 1111", "123")).created();
-    becomes(&ana, "active");
-    let asked = server.payment.ledger().len();
+    wait_for_status(&ana, "active");
+    let gateway_calls = server.payment.ledger().len();
     let grant = |account: &str, plan: &str| {
         let body = json!({ "action": "change_plan", "plan": plan });
         root.post(&format!("/api/admin/accounts/{account}/action"), body)
@@ -369,7 +373,11 @@ fn a_plan_is_granted_and_the_price_stays() {
         (&json!("scale"), &json!(9_700))
     );
     assert_eq!((plan(&ana), plan(&bia)), ("scale".into(), "growth".into()));
-    assert_eq!(server.payment.ledger().len(), asked, "the gateway is not asked");
+    assert_eq!(
+        server.payment.ledger().len(),
+        gateway_calls,
+        "a grant does not call the gateway"
+    );
     assert_eq!(grant(&ana.account, "gold").invalid(), ["plan"]);
     assert_eq!(plan(&ana), "scale");
     let logs = ana.get("/api/audit-logs?entityType=admin_account_action").ok();
@@ -393,14 +401,14 @@ fn a_plan_is_granted_and_the_price_stays() {
 }
 
 #[test]
-fn series_have_every_day() {
+fn revenue_and_churn_series_have_one_row_per_day() {
     let server = Server::new();
     let (root, ana) = (server.root(), server.owner());
     let today = time::OffsetDateTime::now_utc().date().to_string();
     subscribe(&ana, card_order("4111 1111 1111 1111", "123")).created();
-    becomes(&ana, "active");
+    wait_for_status(&ana, "active");
     let series = |path: &str| root.get(&format!("/api/admin/{path}")).ok().as_array().unwrap().clone();
-    until("the payment is told", || {
+    until("the payment is recorded", || {
         server.db.count("FROM billing_history WHERE paid_at IS NOT NULL") == 1
     });
     for (query, rows) in [

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::api_keys;
 use crate::harness::admin::{Browser, ROOT};
-use crate::harness::runs::ended;
+use crate::harness::runs::final_status;
 use crate::harness::users::User;
 use crate::harness::{Server, eventually, text, until};
 use crate::invites;
@@ -17,8 +17,8 @@ use crate::matrix::{is_account, label, row, with_body};
 const SUPPORT: &str = "svc-support-mode";
 const ACTIVE: &str = "svc-active-account-id";
 
-/// The memberships of a person: account, role, whether marked.
-fn memberships(user: &User<'_>) -> String {
+/// The user's memberships: account, role, and whether each is a support membership.
+fn list_memberships(user: &User<'_>) -> String {
     user.server.db.text(&format!(
         "SELECT coalesce(string_agg(account_id || ' ' || role || ' ' || is_support, ', ' ORDER BY created_at), '')
          FROM account_users WHERE user_id = '{}'",
@@ -26,12 +26,12 @@ fn memberships(user: &User<'_>) -> String {
     ))
 }
 
-fn mode(browser: &Browser<'_>) -> Value {
+fn list_accounts(browser: &Browser<'_>) -> Value {
     browser.get("/api/accounts").ok()
 }
 
 #[test]
-fn from_the_start_to_the_stop() {
+fn support_mode_start_and_stop_set_cookies_and_membership() {
     let server = Server::new();
     let (ana, mut root) = (server.owner(), server.root());
     root.account = text(&root.post("/api/accounts", json!({ "name": "Nossa" })).created()["account"]["id"]);
@@ -56,28 +56,28 @@ fn from_the_start_to_the_stop() {
     }
     assert_eq!(browser.cookie(ACTIVE).as_deref(), Some(target.as_str()));
     assert_eq!(
-        memberships(&browser.user),
+        list_memberships(&browser.user),
         format!("{own} owner false, {target} admin true")
     );
-    let listed = mode(&browser);
+    let listed = list_accounts(&browser);
     assert_eq!(
         (&listed["active_account_id"], &listed["is_admin"]),
         (&json!(target), &json!(true))
     );
-    let told = &listed["support_mode"];
+    let mode = &listed["support_mode"];
     assert_eq!(
-        (&told["account_id"], &told["original_account_id"]),
+        (&mode["account_id"], &mode["original_account_id"]),
         (&json!(target), &json!(own))
     );
-    assert_eq!(told["account_name"], "Loja");
+    assert_eq!(mode["account_name"], "Loja");
 
     assert_eq!(browser.stop().ok(), json!({ "account_id": own }));
     assert_eq!(
         (browser.cookie(SUPPORT), browser.cookie(ACTIVE)),
         (None, Some(own.clone()))
     );
-    assert_eq!(memberships(&browser.user), format!("{own} owner false"));
-    assert_eq!(mode(&browser)["support_mode"], json!(null));
+    assert_eq!(list_memberships(&browser.user), format!("{own} owner false"));
+    assert_eq!(list_accounts(&browser)["support_mode"], json!(null));
     browser
         .user
         .request("GET", "/api/contacts")
@@ -88,7 +88,7 @@ fn from_the_start_to_the_stop() {
 }
 
 #[test]
-fn whoever_is_there_for_support_works_in_the_account_and_is_none_of_the_team() {
+fn support_administrator_can_act_but_is_not_in_the_team() {
     let server = Server::new();
     let (ana, browser) = (server.owner(), Browser::new(server.root()));
     let target = ana.account.clone();
@@ -130,7 +130,7 @@ fn whoever_is_there_for_support_works_in_the_account_and_is_none_of_the_team() {
 }
 
 #[test]
-fn everything_done_meanwhile_names_the_administrator_and_nothing_after_it() {
+fn support_mode_actions_name_administrator_in_audit_log() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(3);
@@ -141,31 +141,31 @@ fn everything_done_meanwhile_names_the_administrator_and_nothing_after_it() {
     browser
         .post(&format!("/api/campaigns/{campaign}/execute"), json!({}))
         .ok();
-    assert_eq!(ended(&ana, &campaign), "sent");
+    assert_eq!(final_status(&ana, &campaign), "sent");
     let draft = ana.plain_campaign();
     browser.post(&format!("/api/campaigns/{draft}/send"), json!({})).ok();
-    ended(&ana, &draft);
+    final_status(&ana, &draft);
     let act = format!("/api/admin/accounts/{}/action", ana.account);
     browser
         .post(&act, json!({ "action": "change_plan", "plan": "growth" }))
         .ok();
     let order = json!({ "plan": "starter", "billing_type": "PIX", "cycle": "MONTHLY", "cpf_cnpj": "529.982.247-25" });
     browser.post("/api/billing/subscribe", order).created();
-    let of_root = |logs: &Value| {
+    let entries_of_root = |logs: &Value| {
         let logs = logs["logs"].as_array().unwrap().iter().cloned();
         logs.filter(|log| log["user_id"] == json!(browser.user.id))
             .collect::<Vec<_>>()
     };
-    let logs = of_root(&ana.get("/api/audit-logs?limit=100").ok());
+    let logs = entries_of_root(&ana.get("/api/audit-logs?limit=100").ok());
     let kinds: Vec<&str> = logs.iter().map(|log| log["entity_type"].as_str().unwrap()).collect();
-    let wanted = [
+    let expected = [
         "subscription",
         "admin_account_action",
         "campaign_send",
         "campaign",
         "admin_impersonation",
     ];
-    assert_eq!(kinds, wanted);
+    assert_eq!(kinds, expected);
     assert!(
         logs.iter().all(|log| log["changes"]["support_admin"] == ROOT),
         "{logs:?}"
@@ -173,9 +173,9 @@ fn everything_done_meanwhile_names_the_administrator_and_nothing_after_it() {
     browser.stop().ok();
     browser.post(&act, json!({ "action": "suspend" })).ok();
     browser.post(&act, json!({ "action": "reactivate" })).ok();
-    let logs = eventually("it is open", || {
+    let logs = eventually("the account is active again", || {
         let reply = ana.get("/api/audit-logs?limit=100");
-        (reply.status == 200).then(|| of_root(&reply.ok()))
+        (reply.status == 200).then(|| entries_of_root(&reply.ok()))
     });
     assert_eq!(logs.len(), 7);
     assert!(
@@ -184,35 +184,35 @@ fn everything_done_meanwhile_names_the_administrator_and_nothing_after_it() {
             .all(|log| log["changes"].get("support_admin").is_none()),
         "{logs:?}"
     );
-    // What people of the account do names nobody.
-    api_keys::made(&ana, "CI");
+    // Actions of the account's own members name no administrator.
+    api_keys::create_key_response(&ana, "CI");
     let newest = ana.get("/api/audit-logs?limit=1").ok();
     assert_eq!(newest["logs"][0]["changes"], json!({ "name": "CI" }));
 }
 
 #[test]
-fn what_starts_later_names_the_administrator_who_scheduled_it() {
+fn scheduled_start_names_administrator_who_scheduled_it() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(1);
     let browser = Browser::new(server.root());
     browser.support(&ana.account);
-    let (theirs, own) = (ana.plain_campaign(), ana.plain_campaign());
+    let (by_root, by_ana) = (ana.plain_campaign(), ana.plain_campaign());
     let later = json!({ "scheduled_at": "2126-01-01T00:00:00Z" });
-    for campaign in [&theirs, &own] {
+    for campaign in [&by_root, &by_ana] {
         let path = format!("/api/campaigns/{campaign}/schedule");
         browser.post(&path, later.clone()).ok();
     }
-    // Whoever schedules it again makes it theirs.
-    ana.post(&format!("/api/campaigns/{own}/schedule"), later).ok();
+    // A member who reschedules the campaign becomes the user who scheduled it.
+    ana.post(&format!("/api/campaigns/{by_ana}/schedule"), later).ok();
     browser.stop().ok();
     server
         .db
         .run("UPDATE campaigns SET scheduled_at = now() - interval '1 second'");
-    for (campaign, user, admin) in [(&theirs, browser.user.id, json!(ROOT)), (&own, ana.id, Value::Null)] {
-        until("it has begun", || ana.status(campaign) != "scheduled");
-        assert_eq!(ended(&ana, campaign), "sent");
-        let started = eventually("the start is in the log", || {
+    for (campaign, user, admin) in [(&by_root, browser.user.id, json!(ROOT)), (&by_ana, ana.id, Value::Null)] {
+        until("the scheduled run starts", || ana.status(campaign) != "scheduled");
+        assert_eq!(final_status(&ana, campaign), "sent");
+        let started = eventually("the start is audited", || {
             let logs = ana.get("/api/audit-logs?limit=100&entityType=campaign_send").ok();
             let mut logs = logs["logs"].as_array().unwrap().clone().into_iter();
             logs.find(|log| log["entity_id"] == json!(campaign))
@@ -229,7 +229,7 @@ fn what_starts_later_names_the_administrator_who_scheduled_it() {
 }
 
 #[test]
-fn what_is_their_own_is_never_changed_nor_lost() {
+fn support_mode_keeps_the_administrators_own_membership() {
     let server = Server::new();
     let ana = server.owner();
     for role in ["owner", "admin", "member", "viewer"] {
@@ -243,17 +243,17 @@ fn what_is_their_own_is_never_changed_nor_lost() {
         browser.support(&ana.account);
         browser.support(&ana.account);
         let own = format!("{} {role} false", ana.account);
-        assert_eq!(memberships(&browser.user), own);
+        assert_eq!(list_memberships(&browser.user), own);
         let made = browser.post("/api/tags", json!({ "name": format!("t-{role}") }));
         assert_eq!(made.status, if role == "viewer" { 401 } else { 201 }, "{role}");
         assert_eq!(browser.stop().ok(), json!({ "account_id": ana.account }));
-        assert_eq!(memberships(&browser.user), own);
+        assert_eq!(list_memberships(&browser.user), own);
         browser.get("/api/contacts").ok();
     }
 }
 
 #[test]
-fn a_start_in_support_mode_leaves_the_first_account_and_keeps_the_way_back() {
+fn second_support_start_replaces_account_and_keeps_original() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let mut root = server.root();
@@ -264,25 +264,28 @@ fn a_start_in_support_mode_leaves_the_first_account_and_keeps_the_way_back() {
     browser.support(&ana.account);
     browser.support(&bia.account);
     assert_eq!(
-        memberships(&browser.user),
+        list_memberships(&browser.user),
         format!("{own} owner false, {} admin true", bia.account)
     );
     assert_eq!(
-        mode(&browser)["support_mode"]["original_account_id"],
+        list_accounts(&browser)["support_mode"]["original_account_id"],
         json!(own),
-        "without a cookie, the one used last"
+        "without a cookie: the last active account"
     );
     assert_eq!(browser.stop().ok(), json!({ "account_id": own }));
-    // Somebody without an account returns to none.
-    let homeless = Browser::new(server.root());
-    homeless.support(&ana.account);
-    assert_eq!(homeless.stop().ok(), json!({ "account_id": null }));
-    assert_eq!((homeless.cookie(ACTIVE), homeless.cookie(SUPPORT)), (None, None));
-    homeless.get("/api/contacts").refused(401, "AUTH_ERROR");
+    // An administrator without an account has no active account afterwards.
+    let without_account = Browser::new(server.root());
+    without_account.support(&ana.account);
+    assert_eq!(without_account.stop().ok(), json!({ "account_id": null }));
+    assert_eq!(
+        (without_account.cookie(ACTIVE), without_account.cookie(SUPPORT)),
+        (None, None)
+    );
+    without_account.get("/api/contacts").refused(401, "AUTH_ERROR");
 }
 
 #[test]
-fn of_starts_at_once_there_is_one_membership() {
+fn concurrent_support_starts_create_one_membership() {
     let server = Server::new();
     let (ana, root) = (server.owner(), server.root());
     root.get("/api/accounts").ok();
@@ -297,7 +300,7 @@ fn of_starts_at_once_there_is_one_membership() {
             assert_eq!(thread.join().unwrap(), 200);
         }
     });
-    assert_eq!(memberships(&root), format!("{} admin true", ana.account));
+    assert_eq!(list_memberships(&root), format!("{} admin true", ana.account));
     assert_eq!(
         ana.get("/api/audit-logs?entityType=admin_impersonation").ok()["total"],
         8
@@ -305,10 +308,10 @@ fn of_starts_at_once_there_is_one_membership() {
 }
 
 #[test]
-fn without_a_cookie_there_is_nothing_to_stop() {
+fn support_stop_without_valid_cookie_is_refused() {
     let server = Server::new();
     let ana = server.owner();
-    let (browser, other) = (Browser::new(server.root()), Browser::new(server.root()));
+    let (browser, other_browser) = (Browser::new(server.root()), Browser::new(server.root()));
     browser.stop().refused(500, "INTERNAL_ERROR");
     browser.support(&ana.account);
     let cookie = browser.cookie(SUPPORT).unwrap();
@@ -328,20 +331,20 @@ fn without_a_cookie_there_is_nothing_to_stop() {
             .send()
             .refused(500, "INTERNAL_ERROR");
     }
-    // Another administrator's is none of mine, and nobody's who is none.
-    other.set(SUPPORT, &cookie);
-    other.stop().refused(500, "INTERNAL_ERROR");
+    // The cookie is valid only for the administrator it was issued to.
+    other_browser.set(SUPPORT, &cookie);
+    other_browser.stop().refused(500, "INTERNAL_ERROR");
     let stranger = ana
         .request("POST", "/api/admin/stop-support")
         .cookie(&format!("{SUPPORT}={cookie}"));
     stranger.send().refused(401, "AUTH_ERROR");
-    assert_eq!(memberships(&browser.user), format!("{} admin true", ana.account));
+    assert_eq!(list_memberships(&browser.user), format!("{} admin true", ana.account));
     browser.stop().ok();
     browser.stop().refused(500, "INTERNAL_ERROR");
 }
 
 #[test]
-fn it_works_in_suspended_accounts_and_nobody_elses_session_does() {
+fn support_mode_works_in_suspended_account() {
     let server = Server::new();
     let (ana, root) = (server.owner(), server.root());
     root.post(
@@ -374,7 +377,7 @@ fn it_works_in_suspended_accounts_and_nobody_elses_session_does() {
 }
 
 #[test]
-fn what_is_over_opens_nothing_and_is_swept() {
+fn expired_support_membership_is_refused_and_deleted() {
     let server = Server::new();
     let (ana, browser) = (server.owner(), Browser::new(server.root()));
     browser.support(&ana.account);
@@ -382,23 +385,25 @@ fn what_is_over_opens_nothing_and_is_swept() {
     server
         .db
         .run("UPDATE account_users SET expires_at = now() WHERE is_support");
-    until("it is over", || browser.get("/api/contacts").status == 401);
+    until("support mode has expired", || {
+        browser.get("/api/contacts").status == 401
+    });
     for spec in TABLE.iter().filter(|spec| is_account(spec)) {
         let path = spec.path.replace("{id}", &Uuid::now_v7().to_string());
         with_body(browser.request(spec.method.as_str(), &path), row(spec))
             .send()
             .refused(401, "AUTH_ERROR");
     }
-    assert_eq!(mode(&browser)["accounts"], json!([]));
-    assert_eq!(mode(&browser)["active_account_id"], json!(null));
-    until("it is swept", || {
+    assert_eq!(list_accounts(&browser)["accounts"], json!([]));
+    assert_eq!(list_accounts(&browser)["active_account_id"], json!(null));
+    until("the support membership is deleted", || {
         server.db.count("FROM account_users WHERE is_support") == 0
     });
 }
 
 /// A marked membership is worth nothing to somebody who is no administrator any more.
 #[test]
-fn whoever_is_no_administrator_any_more_is_out() {
+fn support_membership_of_former_administrator_is_refused() {
     let server = Server::new();
     let ana = server.owner();
     let former = server.stranger();
@@ -422,19 +427,19 @@ fn whoever_is_no_administrator_any_more_is_out() {
 }
 
 #[test]
-fn an_invite_that_is_accepted_in_support_mode_makes_a_member_of_their_own() {
+fn invite_accepted_in_support_mode_creates_own_membership() {
     let server = Server::new();
     let (ana, browser) = (server.owner(), Browser::new(server.root()));
     browser.support(&ana.account);
     let made = ana
         .post("/api/team/invites", json!({ "email": ROOT, "role": "member" }))
         .created();
-    assert!(!invites::id_of(&ana, "caio@example.com").is_empty());
+    assert!(!invites::create_invite_id(&ana, "caio@example.com").is_empty());
     browser
         .post("/api/auth/accept-invite", json!({ "token": made["token"] }))
         .ok();
-    assert_eq!(memberships(&browser.user), format!("{} member false", ana.account));
+    assert_eq!(list_memberships(&browser.user), format!("{} member false", ana.account));
     browser.stop().ok();
-    assert_eq!(memberships(&browser.user), format!("{} member false", ana.account));
+    assert_eq!(list_memberships(&browser.user), format!("{} member false", ana.account));
     assert_eq!(ana.get("/api/team/members").ok()["data"].as_array().unwrap().len(), 2);
 }

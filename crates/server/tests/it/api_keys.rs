@@ -13,32 +13,32 @@ use crate::harness::{Options, Server, eventually, text};
 
 /// A key of the account, made by this user.
 #[track_caller]
-pub fn key(owner: &User<'_>) -> String {
-    text(&made(owner, "CI")["full_key"])
+pub fn create_key(owner: &User<'_>) -> String {
+    text(&create_key_response(owner, "CI")["full_key"])
 }
 
 /// A new key, as it was answered.
 #[track_caller]
-pub fn made(owner: &User<'_>, name: &str) -> Value {
+pub fn create_key_response(owner: &User<'_>, name: &str) -> Value {
     owner.post("/api/api-keys", json!({ "name": name })).created()
 }
 
-fn fields(object: &Value) -> BTreeSet<&str> {
+fn field_names(object: &Value) -> BTreeSet<&str> {
     object.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-fn presented(server: &Server, key: &str) -> Reply {
+fn request_with_key(server: &Server, key: &str) -> Reply {
     server.get("/api/contacts").bearer(key).send()
 }
 
 #[test]
-fn a_key_is_made_listed_used_and_removed() {
+fn api_key_is_created_listed_used_and_deleted() {
     let server = Server::new();
     let ana = server.owner();
     assert_eq!(ana.get("/api/api-keys").ok(), json!([]));
-    let first = made(&ana, "  Loja <b>CI</b> ");
+    let first = create_key_response(&ana, "  Loja <b>CI</b> ");
     let names = ["id", "name", "key_prefix", "key_hint", "full_key", "created_at"];
-    assert_eq!(fields(&first), BTreeSet::from(names));
+    assert_eq!(field_names(&first), BTreeSet::from(names));
     let full = text(&first["full_key"]);
     assert_eq!((full.len(), &full[..12]), (44, "svc_live_sk_"));
     let random = &full[12..];
@@ -56,7 +56,7 @@ fn a_key_is_made_listed_used_and_removed() {
     let created = text(&first["created_at"]);
     assert!(created.ends_with('Z') && created.len() == 24, "{created}");
 
-    let second = made(&ana, "CI");
+    let second = create_key_response(&ana, "CI");
     assert_ne!(second["full_key"], first["full_key"]);
     let list = ana.get("/api/api-keys").ok();
     assert_eq!(list.as_array().unwrap().len(), 2);
@@ -66,13 +66,13 @@ fn a_key_is_made_listed_used_and_removed() {
         "newest first"
     );
     let names = ["id", "name", "key_prefix", "key_hint", "last_used_at", "created_at"];
-    assert_eq!(fields(&list[1]), BTreeSet::from(names));
+    assert_eq!(field_names(&list[1]), BTreeSet::from(names));
     assert_eq!(list[1]["last_used_at"], Value::Null);
     for field in ["name", "key_prefix", "key_hint", "created_at"] {
         assert_eq!(list[1][field], first[field]);
     }
 
-    presented(&server, &full).ok();
+    request_with_key(&server, &full).ok();
     let used = ana.get("/api/api-keys").ok()[1]["last_used_at"].take();
     assert!(
         used.as_str()
@@ -80,39 +80,39 @@ fn a_key_is_made_listed_used_and_removed() {
         "{used}"
     );
     let path = format!("/api/api-keys/{}", text(&first["id"]));
-    ana.delete(&path).gone();
-    // At once, however often it was let in before.
-    presented(&server, &full).refused(401, "AUTH_ERROR");
+    ana.delete(&path).no_content();
+    // The deletion evicts the cached key immediately.
+    request_with_key(&server, &full).refused(401, "AUTH_ERROR");
     ana.delete(&path).refused(404, "NOT_FOUND");
     assert_eq!(ana.get("/api/api-keys").ok().as_array().unwrap().len(), 1);
-    presented(&server, &text(&second["full_key"])).ok();
+    request_with_key(&server, &text(&second["full_key"])).ok();
 }
 
 #[test]
-fn a_removed_key_stops_at_once_here_and_within_a_second_elsewhere() {
+fn deleted_api_key_is_refused_everywhere_within_a_second() {
     let server = Server::new();
-    let other = server.sibling();
+    let sibling = server.sibling();
     let ana = server.owner();
     for _ in 0..10 {
-        let made = made(&ana, "CI");
+        let made = create_key_response(&ana, "CI");
         let key = text(&made["full_key"]);
-        let elsewhere = other.request("GET", "/api/contacts").bearer(&key);
-        presented(&server, &key).ok();
-        elsewhere.clone().send().ok();
-        ana.delete(&format!("/api/api-keys/{}", text(&made["id"]))).gone();
+        let on_sibling = sibling.request("GET", "/api/contacts").bearer(&key);
+        request_with_key(&server, &key).ok();
+        on_sibling.clone().send().ok();
+        ana.delete(&format!("/api/api-keys/{}", text(&made["id"]))).no_content();
         let removed = Instant::now();
-        presented(&server, &key).refused(401, "AUTH_ERROR");
-        eventually("the other server refuses it", || {
-            let asked = removed.elapsed();
-            let reply = elsewhere.clone().send();
-            assert!(reply.status == 401 || asked < Duration::from_secs(1), "{asked:?}");
+        request_with_key(&server, &key).refused(401, "AUTH_ERROR");
+        eventually("the other server refuses the key", || {
+            let sent_at = removed.elapsed();
+            let reply = on_sibling.clone().send();
+            assert!(reply.status == 401 || sent_at < Duration::from_secs(1), "{sent_at:?}");
             (reply.status == 401).then_some(())
         });
     }
 }
 
 #[test]
-fn names_have_1_to_100_characters_and_an_account_100_keys() {
+fn api_key_name_length_and_count_are_limited() {
     let server = Server::new();
     let ana = server.owner();
     let post = |body: Value| ana.post("/api/api-keys", body);
@@ -147,15 +147,15 @@ fn names_have_1_to_100_characters_and_an_account_100_keys() {
     assert!(refused.text.contains("at most 100"), "{}", refused.text);
     assert_eq!(refused.invalid(), ["name"]);
     assert_eq!(ana.get("/api/api-keys").ok().as_array().unwrap().len(), 100);
-    ana.delete(&format!("/api/api-keys/{}", text(&last["id"]))).gone();
+    ana.delete(&format!("/api/api-keys/{}", text(&last["id"]))).no_content();
     post(json!({ "name": "one more" })).created();
 }
 
 #[test]
-fn keys_of_another_account_are_out_of_sight_and_reach() {
+fn api_keys_of_other_accounts_are_inaccessible() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    let hers = made(&bia, "Of Bia");
+    let hers = create_key_response(&bia, "Of Bia");
     let path = format!("/api/api-keys/{}", text(&hers["id"]));
     ana.delete(&path).refused(404, "NOT_FOUND");
     ana.request("DELETE", &path)
@@ -163,9 +163,9 @@ fn keys_of_another_account_are_out_of_sight_and_reach() {
         .send()
         .refused(401, "AUTH_ERROR");
     assert_eq!(ana.get("/api/api-keys").ok(), json!([]));
-    presented(&server, &text(&hers["full_key"])).ok();
-    // A key lists the keys of its account, and neither makes nor removes any.
-    let key = key(&ana);
+    request_with_key(&server, &text(&hers["full_key"])).ok();
+    // A key can list the keys of its account, but cannot create or delete any.
+    let key = create_key(&ana);
     let list = server.get("/api/api-keys").bearer(&key).send().ok();
     assert_eq!(list.as_array().unwrap().len(), 1);
     for request in [
@@ -181,7 +181,7 @@ fn keys_of_another_account_are_out_of_sight_and_reach() {
 }
 
 #[test]
-fn making_is_limited_and_the_role_comes_first() {
+fn api_key_creation_checks_role_before_rate_limit() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let member = server.member(&ana.account, "member");
@@ -212,24 +212,24 @@ fn making_is_limited_and_the_role_comes_first() {
     member
         .post("/api/api-keys", json!({ "name": "CI" }))
         .refused(401, "AUTH_ERROR");
-    made(&bia, "CI");
-    // Neither looking nor removing is limited.
+    create_key_response(&bia, "CI");
+    // Listing and deleting are not rate limited.
     for key in ana.get("/api/api-keys").ok().as_array().unwrap() {
-        ana.delete(&format!("/api/api-keys/{}", text(&key["id"]))).gone();
+        ana.delete(&format!("/api/api-keys/{}", text(&key["id"]))).no_content();
         ana.get("/api/api-keys").ok();
     }
 }
 
 #[test]
-fn a_key_is_whole_in_one_answer_and_nowhere_else() {
+fn full_api_key_appears_only_in_creation_response() {
     let server = Server::start(Options::default().with("RUST_LOG", "trace"));
     let ana = server.owner();
-    let made = made(&ana, "CI");
+    let made = create_key_response(&ana, "CI");
     let full = text(&made["full_key"]);
-    presented(&server, &full).ok();
+    request_with_key(&server, &full).ok();
     server.get("/api/contacts").header("X-API-Key", &full).send().ok();
-    presented(&server, &format!("{full}x")).refused(401, "AUTH_ERROR");
-    // By key, too, so that the key is near whatever is written about it.
+    request_with_key(&server, &format!("{full}x")).refused(401, "AUTH_ERROR");
+    // Authenticated by the key, so that logs and audit entries of the request could contain it.
     let campaign = server
         .post("/api/campaigns")
         .bearer(&full)
@@ -240,50 +240,53 @@ fn a_key_is_whole_in_one_answer_and_nowhere_else() {
         .request("DELETE", &format!("/api/campaigns/{}", text(&campaign["id"])))
         .bearer(&full)
         .send()
-        .gone();
+        .no_content();
     let listed = ana.get("/api/api-keys").text;
     let audited = ana.get("/api/audit-logs").text;
     assert!(audited.contains("api_key"), "{audited}");
-    ana.delete(&format!("/api/api-keys/{}", text(&made["id"]))).gone();
+    ana.delete(&format!("/api/api-keys/{}", text(&made["id"]))).no_content();
     let removed = ana.get("/api/audit-logs").text;
     // Answered twice, it is kept in between, encrypted.
     let again = || {
         let request = ana.request("POST", "/api/api-keys").header("Idempotency-Key", "once");
         request.json(&json!({ "name": "CI" })).send().created()
     };
-    let other = text(&again()["full_key"]);
-    assert_eq!(text(&again()["full_key"]), other);
+    let replayed = text(&again()["full_key"]);
+    assert_eq!(text(&again()["full_key"]), replayed);
     assert_eq!(server.db.count("FROM api_keys"), 1);
     assert_eq!(server.db.count("FROM idempotency_keys"), 1);
-    server.db.settles();
+    server.db.wait_for_outbox();
 
     // Bytes are in hexadecimal.
     let stored: String = server.db.dump().into_values().collect();
-    let digest = hex::encode(Sha256::digest(&other));
-    assert!(stored.contains(&digest), "what is stored of a key is its hash");
+    let digest = hex::encode(Sha256::digest(&replayed));
+    assert!(stored.contains(&digest), "the database stores the key's hash");
     let logged = server.log();
-    assert!(logged.contains("\"TRACE\""), "the log says everything");
-    for key in [&full, &other] {
+    assert!(logged.contains("\"TRACE\""), "the log contains TRACE lines");
+    for key in [&full, &replayed] {
         let random = &key[12..];
-        for (place, found) in [
+        for (source, content) in [
             ("the list", &listed),
             ("the audit log", &audited),
             ("the audit log", &removed),
             ("the database", &stored),
             ("the log", &logged),
         ] {
-            assert!(!found.contains(random), "{place} holds the key");
-            assert!(!found.contains(&hex::encode(random)), "{place} holds the key's bytes");
+            assert!(!content.contains(random), "{source} contains the key");
+            assert!(
+                !content.contains(&hex::encode(random)),
+                "{source} contains the key's bytes"
+            );
         }
     }
 }
 
 #[test]
-fn a_key_opens_its_account_and_no_other() {
+fn api_key_grants_access_to_its_account_only() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     bia.contact("Of Bia", "+5511961234567");
-    let key = key(&ana);
+    let key = create_key(&ana);
     let made = server
         .post("/api/contacts")
         .bearer(&key)
@@ -303,9 +306,9 @@ fn a_key_opens_its_account_and_no_other() {
             .bearer(&key)
             .cookie(&format!("svc-active-account-id={}", bia.account)),
     ] {
-        let seen = request.send().ok();
-        assert_eq!(seen["data"].as_array().unwrap().len(), 1);
-        assert_eq!(seen["data"][0]["name"], "By key");
+        let list = request.send().ok();
+        assert_eq!(list["data"].as_array().unwrap().len(), 1);
+        assert_eq!(list["data"][0]["name"], "By key");
     }
     let used = server.db.text("SELECT last_used_at FROM api_keys");
     assert!(!used.is_empty());
@@ -318,10 +321,10 @@ fn a_key_opens_its_account_and_no_other() {
 }
 
 #[test]
-fn a_key_is_no_session() {
+fn api_key_is_refused_where_session_is_required() {
     let server = Server::new();
     let ana = server.owner();
-    let key = key(&ana);
+    let key = create_key(&ana);
     server
         .get("/api/accounts")
         .bearer(&key)
@@ -342,10 +345,10 @@ fn a_key_is_no_session() {
 }
 
 #[test]
-fn a_wrong_key_opens_nothing() {
+fn wrong_api_key_is_refused() {
     let server = Server::new();
     let ana = server.owner();
-    let key = key(&ana);
+    let key = create_key(&ana);
     let shorter = &key[..key.len() - 1];
     for wrong in [
         format!("{key}x"),
@@ -378,10 +381,10 @@ fn a_wrong_key_opens_nothing() {
 }
 
 #[test]
-fn a_key_outlives_its_makers_membership_and_not_its_account() {
+fn api_key_survives_creator_removal_but_not_suspension() {
     let server = Server::new();
     let ana = server.owner();
-    let key = key(&ana);
+    let key = create_key(&ana);
     let account = &ana.account;
     server
         .db
@@ -391,7 +394,7 @@ fn a_key_outlives_its_makers_membership_and_not_its_account() {
         "UPDATE accounts SET status = 'suspended' WHERE id = '{account}'"
     ));
     let error = eventually("the key of a suspended account is refused", || {
-        let reply = presented(&server, &key);
+        let reply = request_with_key(&server, &key);
         (reply.status == 401).then(|| reply.refused(401, "AUTH_ERROR"))
     });
     assert!(error["message"].as_str().unwrap().contains("suspended"), "{error}");

@@ -8,22 +8,22 @@ use crate::api_keys;
 use crate::harness::client::Reply;
 use crate::harness::users::User;
 use crate::harness::{Server, text};
-use crate::matrix::{Takes, label, row};
+use crate::matrix::{RouteInput, label, row};
 
 /// A wished id, hash and day that nothing else can have made.
 const ID: &str = "0badc0de-0bad-7bad-8bad-0badc0de0bad";
 const HASH: &str = "deadbeefdeadbeefdeadbeefdeadbeef";
 const DAY: &str = "2001-02-03";
 
-/// Every field that is the server's own, with a value that would show.
-fn wishes(other: &User<'_>) -> Map<String, Value> {
+/// Every server-owned field with a marker value. Account ids name the foreign user's account.
+fn server_owned_fields(foreign: &User<'_>) -> Map<String, Value> {
     let day = format!("{DAY}T04:05:06.000Z");
-    let mut wishes = Map::new();
+    let mut fields = Map::new();
     for name in ["accountId", "account_id"] {
-        wishes.insert(name.into(), json!(other.account));
+        fields.insert(name.into(), json!(foreign.account));
     }
     for name in ["id", "user_id", "owner_id", "created_by"] {
-        wishes.insert(name.into(), json!(ID));
+        fields.insert(name.into(), json!(ID));
     }
     for name in [
         "created_at",
@@ -39,7 +39,7 @@ fn wishes(other: &User<'_>) -> Map<String, Value> {
         "expires_at",
         "read_at",
     ] {
-        wishes.insert(name.into(), json!(day));
+        fields.insert(name.into(), json!(day));
     }
     for name in [
         "meta_template_id",
@@ -56,19 +56,19 @@ fn wishes(other: &User<'_>) -> Map<String, Value> {
         "wa_message_id",
         "pause_reason",
     ] {
-        wishes.insert(name.into(), json!(HASH));
+        fields.insert(name.into(), json!(HASH));
     }
-    let others = json!({
+    let further = json!({
         "status": "completed", "meta_status": "approved", "plan": "scale", "role": "owner", "is_admin": true,
         "is_support": true, "total_recipients": 7777, "simulated": true, "quota": 7777, "members": 7777,
         "__proto__": { "role": "owner" }, "constructor": { "role": "owner" },
     });
-    wishes.extend(others.as_object().unwrap().clone());
-    wishes
+    fields.extend(further.as_object().unwrap().clone());
+    fields
 }
 
-/// Tables and how many of their rows hold a text.
-fn holding(server: &Server, needle: &str) -> Vec<String> {
+/// The tables that have a row with this text.
+fn tables_with_text(server: &Server, needle: &str) -> Vec<String> {
     let tables = "SELECT quote_ident(table_name) FROM information_schema.tables
       WHERE table_schema = 'public' AND table_type = 'BASE TABLE'";
     let names = server.db.rows(tables).into_iter().map(|mut row| row.remove(0).unwrap());
@@ -84,29 +84,30 @@ fn holding(server: &Server, needle: &str) -> Vec<String> {
 
 /// No answer holds a hash, a token, or anything of these wishes.
 #[track_caller]
-fn clean(what: &str, reply: &Reply) {
+fn assert_no_secret(route: &str, reply: &Reply) {
     for secret in [ID, HASH, DAY, "key_hash", "token_hash", "access_token", "7777"] {
-        let told = reply.text.contains(secret);
-        // A refusal may name what is missing.
-        assert!(!told || reply.status == 422, "{what}: {}", reply.text);
+        let is_leaked = reply.text.contains(secret);
+        // A 422 may name a missing field.
+        assert!(!is_leaked || reply.status == 422, "{route}: {}", reply.text);
     }
 }
 
-fn with_wishes(body: &str, wishes: &Map<String, Value>, extra: Value) -> Value {
-    let mut whole = wishes.clone();
-    whole.extend(
+/// Adds the server-owned fields to a valid body. The body's own fields and `extra` win.
+fn with_server_owned_fields(body: &str, server_owned: &Map<String, Value>, extra: Value) -> Value {
+    let mut merged = server_owned.clone();
+    merged.extend(
         serde_json::from_str::<Value>(body)
             .unwrap()
             .as_object()
             .unwrap()
             .clone(),
     );
-    whole.extend(extra.as_object().unwrap().clone());
-    Value::Object(whole)
+    merged.extend(extra.as_object().unwrap().clone());
+    Value::Object(merged)
 }
 
-/// One thing of every kind that a path can name.
-fn things(ana: &User<'_>) -> Vec<(&'static str, String)> {
+/// Creates one resource for each path prefix. Returns prefix and id.
+fn create_resources(ana: &User<'_>) -> Vec<(&'static str, String)> {
     vec![
         ("/api/contacts/", ana.contact("Contato", "+5511961111111")),
         ("/api/templates/", ana.template("own", "Oi", &[])),
@@ -115,50 +116,50 @@ fn things(ana: &User<'_>) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn bodies() -> impl Iterator<Item = (&'static RouteSpec, &'static str)> {
-    // An administrator of the platform may set nearly everything: their routes have tests of their own.
+fn routes_with_json_body() -> impl Iterator<Item = (&'static RouteSpec, &'static str)> {
+    // A platform administrator may set nearly every field: administration.rs tests those routes.
     let routes = TABLE.iter().filter(|spec| spec.access != Access::Administrator);
     routes.filter_map(|spec| match row(spec) {
-        Takes::Json(body) => Some((spec, *body)),
+        RouteInput::Json(body) => Some((spec, *body)),
         _ => None,
     })
 }
 
 #[test]
-fn nobody_sets_what_is_the_servers_on_any_route() {
+fn request_bodies_cannot_set_server_fields_on_any_route() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let admin = server.member(&ana.account, "admin");
-    let (things, wishes) = (things(&ana), wishes(&bia));
-    api_keys::key(&ana);
+    let (resources, server_owned) = (create_resources(&ana), server_owned_fields(&bia));
+    api_keys::create_key(&ana);
     let count = |table: &str| {
         let account = &bia.account;
         server.db.count(&format!("FROM {table} WHERE account_id = '{account}'"))
     };
     let mut tried = 0;
-    for (spec, body) in bodies() {
-        let thing = things.iter().find(|(prefix, _)| spec.path.starts_with(prefix));
-        let path = spec.path.replace("{id}", thing.map_or(ID, |(_, id)| id));
+    for (spec, body) in routes_with_json_body() {
+        let resource = resources.iter().find(|(prefix, _)| spec.path.starts_with(prefix));
+        let path = spec.path.replace("{id}", resource.map_or(ID, |(_, id)| id));
         let extra = match spec.path {
             // Wishes that are this route's own input.
             "/api/accounts/switch" => json!({ "account_id": ana.account }),
             _ => json!({}),
         };
-        let whole = with_wishes(body, &wishes, extra);
-        let reply = admin.request(spec.method.as_str(), &path).json(&whole).send();
+        let body = with_server_owned_fields(body, &server_owned, extra);
+        let reply = admin.request(spec.method.as_str(), &path).json(&body).send();
         assert!(
             // 400: what is not set leaves nothing that could be done, as with a schedule without its time.
             [200, 201, 400, 404, 422].contains(&reply.status),
             "{}: {reply:?}",
             label(spec)
         );
-        clean(&label(spec), &reply);
+        assert_no_secret(&label(spec), &reply);
         tried += 1;
     }
     assert!(tried >= 12, "{tried}");
-    server.db.settles();
+    server.db.wait_for_outbox();
     for needle in [ID, HASH, DAY, "7777"] {
-        assert_eq!(holding(&server, needle), Vec::<String>::new(), "{needle}");
+        assert_eq!(tables_with_text(&server, needle), Vec::<String>::new(), "{needle}");
     }
     for table in [
         "contacts",
@@ -171,11 +172,11 @@ fn nobody_sets_what_is_the_servers_on_any_route() {
         assert_eq!(count(table), 0, "{table}");
     }
     assert_eq!(count("account_users"), 1);
-    states_are_the_servers(&server, &ana, &admin);
+    assert_states_unchanged(&server, &ana, &admin);
 }
 
-/// The fields with a closed set of values are what the server makes of them.
-fn states_are_the_servers(server: &Server, ana: &User<'_>, admin: &User<'_>) {
+/// Asserts that the server alone set every status, count, plan and role.
+fn assert_states_unchanged(server: &Server, ana: &User<'_>, admin: &User<'_>) {
     let all = |column: &str, table: &str| {
         server
             .db
@@ -193,26 +194,26 @@ fn states_are_the_servers(server: &Server, ana: &User<'_>, admin: &User<'_>) {
     );
     assert_eq!(all("role", &role), "admin");
     let submitted = ["draft", "draft,pending", "pending", "approved,draft", "approved"];
-    let found = all("meta_status", "message_templates");
-    assert!(submitted.contains(&found.as_str()), "{found}");
+    let statuses = all("meta_status", "message_templates");
+    assert!(submitted.contains(&statuses.as_str()), "{statuses}");
     let approved = "FROM message_templates WHERE meta_status = 'approved' AND meta_template_id IS NULL";
-    assert_eq!(server.db.count(approved), 0, "approved by nobody");
+    assert_eq!(server.db.count(approved), 0, "approved without a review by WhatsApp");
 }
 
 #[test]
-fn reads_tell_no_hash_and_no_token() {
+fn reads_return_no_hash_and_no_token() {
     let server = Server::new();
     let ana = server.owner();
-    let key = api_keys::key(&ana);
-    let things = things(&ana);
+    let key = api_keys::create_key(&ana);
+    let resources = create_resources(&ana);
     let hash = server.db.text("SELECT encode(key_hash, 'hex') FROM api_key_hashes");
     // The reference names the fields that secrets are written to, and holds nobody's.
     for spec in TABLE
         .iter()
         .filter(|spec| spec.method == "GET" && spec.path.starts_with("/api") && spec.path != "/api/openapi.json")
     {
-        let thing = things.iter().find(|(prefix, _)| spec.path.starts_with(prefix));
-        let path = spec.path.replace("{id}", thing.map_or(ID, |(_, id)| id));
+        let resource = resources.iter().find(|(prefix, _)| spec.path.starts_with(prefix));
+        let path = spec.path.replace("{id}", resource.map_or(ID, |(_, id)| id));
         let reply = ana.get(&path);
         for secret in [
             &key,
@@ -229,10 +230,10 @@ fn reads_tell_no_hash_and_no_token() {
 }
 
 #[test]
-fn a_type_of_nonsense_for_a_field_of_the_server_is_ignored() {
+fn server_field_of_wrong_type_in_body_is_ignored() {
     let server = Server::new();
     let ana = server.owner();
-    for nonsense in [
+    for wrong_type in [
         json!(null),
         json!([]),
         json!({ "$ne": 1 }),
@@ -240,8 +241,8 @@ fn a_type_of_nonsense_for_a_field_of_the_server_is_ignored() {
         json!("'; DROP TABLE tags; --"),
     ] {
         let id = Uuid::now_v7().to_string();
-        let body =
-            json!({ "name": id, "id": nonsense, "account_id": nonsense, "status": nonsense, "deleted_at": nonsense });
+        let body = json!({ "name": id, "id": wrong_type, "account_id": wrong_type, "status": wrong_type,
+            "deleted_at": wrong_type });
         let made = ana.post("/api/tags", body.clone()).created();
         assert_eq!(text(&made["name"]), id);
         let campaign = ana.campaign(json!({ "name": "C" }));

@@ -7,42 +7,42 @@ use uuid::Uuid;
 
 use crate::api_keys;
 use crate::harness::client::Request;
-use crate::harness::runs::silent;
+use crate::harness::runs::without_statuses;
 use crate::harness::users::User;
 use crate::harness::{Options, Server, text};
 
 /// What a GET of the audit log shows.
 #[track_caller]
-fn read(user: &User<'_>, query: &str) -> Value {
+fn read_log(user: &User<'_>, query: &str) -> Value {
     user.get(&format!("/api/audit-logs{query}")).ok()
 }
 
-fn logs(page: &Value) -> &Vec<Value> {
+fn log_entries(page: &Value) -> &Vec<Value> {
     page["logs"].as_array().unwrap()
 }
 
-/// What was done to what, newest first.
-fn told(page: &Value) -> Vec<(String, String, Value)> {
-    let tell = |log: &Value| {
+/// Action, entity type and entity id of each entry, newest first.
+fn actions(page: &Value) -> Vec<(String, String, Value)> {
+    let action = |log: &Value| {
         (
             text(&log["action"]),
             text(&log["entity_type"]),
             log["entity_id"].clone(),
         )
     };
-    logs(page).iter().map(tell).collect()
+    log_entries(page).iter().map(action).collect()
 }
 
 /// A template that was there and is not any more; its id.
 #[track_caller]
-fn removed(user: &User<'_>, name: &str) -> String {
+fn delete_new_template(user: &User<'_>, name: &str) -> String {
     let id = user.template(name, "Oi", &[]);
-    user.delete(&format!("/api/templates/{id}")).gone();
+    user.delete(&format!("/api/templates/{id}")).no_content();
     id
 }
 
-/// Entries that nobody's operation made.
-fn written(user: &User<'_>, entity_type: &str, count: usize) {
+/// Inserts audit entries without an operation.
+fn insert_entries(user: &User<'_>, entity_type: &str, count: usize) {
     user.server.db.run(&format!(
         "INSERT INTO audit_logs (account_id, id, action, entity_type, created_at)
          SELECT '{}', gen_random_uuid(), 'export', '{entity_type}', '2026-03-01 12:00Z'::timestamptz - i * interval '1 second'
@@ -53,14 +53,14 @@ fn written(user: &User<'_>, entity_type: &str, count: usize) {
 
 /// The page holds these entries, all of this user, in the published shape and no other.
 #[track_caller]
-fn assert_entries(user: &User<'_>, page: &Value, wanted: &[(&str, &str, &str)]) {
-    let expected: Vec<_> = wanted
+fn assert_entries(user: &User<'_>, page: &Value, entries: &[(&str, &str, &str)]) {
+    let expected: Vec<_> = entries
         .iter()
         .map(|(action, entity_type, id)| ((*action).to_owned(), (*entity_type).to_owned(), json!(id)))
         .collect();
-    assert_eq!(told(page), expected);
-    assert_eq!(page["total"], wanted.len());
-    for log in logs(page) {
+    assert_eq!(actions(page), expected);
+    assert_eq!(page["total"], entries.len());
+    for log in log_entries(page) {
         assert_eq!(log["user_id"], json!(user.id), "{log}");
         assert_eq!(log["account_id"], json!(user.account), "{log}");
         assert_eq!(log["ip_address"], "127.0.0.1", "{log}");
@@ -77,40 +77,40 @@ fn assert_entries(user: &User<'_>, page: &Value, wanted: &[(&str, &str, &str)]) 
             "created_at",
         ];
         assert_eq!(fields, BTreeSet::from(published), "{log}");
-        let moment = text(&log["created_at"]);
-        assert!(moment.len() == 24 && moment.ends_with('Z'), "{moment}");
+        let time = text(&log["created_at"]);
+        assert!(time.len() == 24 && time.ends_with('Z'), "{time}");
     }
 }
 
 #[test]
-fn every_audited_operation_leaves_one_entry_that_says_who_what_and_where_from() {
-    let server = Server::start(silent());
+fn audited_operations_write_one_complete_entry_each() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     ana.contacts(2);
     assert_eq!(
-        read(&ana, ""),
+        read_log(&ana, ""),
         json!({ "logs": [], "total": 0, "page": 1, "limit": 50 })
     );
     let run = ana.plain_campaign();
     ana.execute(&run).ok();
-    ana.delete(&format!("/api/campaigns/{run}")).gone();
+    ana.delete(&format!("/api/campaigns/{run}")).no_content();
     let cancelled = ana.plain_campaign();
     server.db.run(&format!(
         "UPDATE campaigns SET status = 'scheduled', scheduled_at = now() WHERE id = '{cancelled}'"
     ));
     ana.cancel(&cancelled).ok();
-    let template = removed(&ana, "gone");
-    let key = text(&api_keys::made(&ana, "CI")["id"]);
-    ana.delete(&format!("/api/api-keys/{key}")).gone();
-    // What is refused, or not audited, leaves nothing.
+    let template = delete_new_template(&ana, "gone");
+    let key = text(&api_keys::create_key_response(&ana, "CI")["id"]);
+    ana.delete(&format!("/api/api-keys/{key}")).no_content();
+    // Refused operations and operations that are not audited write no entry.
     ana.delete(&format!("/api/api-keys/{key}")).refused(404, "NOT_FOUND");
     ana.delete(&format!("/api/templates/{template}"))
         .refused(404, "NOT_FOUND");
     ana.cancel(&cancelled).refused(400, "VALIDATION_ERROR");
     ana.post("/api/api-keys", json!({ "name": "" })).invalid();
     ana.tag("vip");
-    let page = read(&ana, "");
+    let page = read_log(&ana, "");
     assert_entries(
         &ana,
         &page,
@@ -125,17 +125,17 @@ fn every_audited_operation_leaves_one_entry_that_says_who_what_and_where_from() 
             ("create", "campaign", &run),
         ],
     );
-    let changes: Vec<&Value> = logs(&page).iter().map(|log| &log["changes"]).collect();
+    let changes: Vec<&Value> = log_entries(&page).iter().map(|log| &log["changes"]).collect();
     assert_eq!((changes[0], changes[1]), (&Value::Null, &json!({ "name": "CI" })));
     assert_eq!(changes[3], &json!({ "previousStatus": "scheduled" }));
     assert_eq!(changes[6]["sent"], 2);
 }
 
 #[test]
-fn what_a_key_does_is_done_in_the_name_of_its_maker() {
+fn api_key_actions_are_audited_as_the_key_creator() {
     let server = Server::new();
     let bia = server.owner();
-    let key = api_keys::key(&bia);
+    let key = api_keys::create_key(&bia);
     let body = json!({ "name": "By key" });
     let campaign = server.post("/api/campaigns").bearer(&key).json(&body).send().created();
     let page = server
@@ -147,41 +147,48 @@ fn what_a_key_does_is_done_in_the_name_of_its_maker() {
 }
 
 #[test]
-fn the_newest_entry_is_first_and_pages_follow_each_other() {
+fn audit_log_pages_are_newest_first_without_gaps() {
     let server = Server::new();
     let ana = server.owner();
-    written(&ana, "old", 60);
-    let ids: Vec<String> = (0..5).map(|number| removed(&ana, &format!("t{number}"))).collect();
-    let first = read(&ana, "");
+    insert_entries(&ana, "old", 60);
+    let ids: Vec<String> = (0..5)
+        .map(|number| delete_new_template(&ana, &format!("t{number}")))
+        .collect();
+    let first = read_log(&ana, "");
     assert_eq!(
-        (logs(&first).len(), &first["total"], &first["page"], &first["limit"]),
+        (
+            log_entries(&first).len(),
+            &first["total"],
+            &first["page"],
+            &first["limit"]
+        ),
         (50, &json!(65), &json!(1), &json!(50))
     );
-    for (log, id) in logs(&first).iter().zip(ids.iter().rev()) {
+    for (log, id) in log_entries(&first).iter().zip(ids.iter().rev()) {
         assert_eq!(&text(&log["entity_id"]), id);
     }
     let mut seen = BTreeSet::new();
-    let mut moments = Vec::new();
+    let mut times = Vec::new();
     for (number, count) in [(1, 20), (2, 20), (3, 20), (4, 5), (5, 0), (1_000_000, 0)] {
-        let page = read(&ana, &format!("?limit=20&page={number}"));
+        let page = read_log(&ana, &format!("?limit=20&page={number}"));
         assert_eq!(
-            (logs(&page).len(), &page["total"], &page["page"]),
+            (log_entries(&page).len(), &page["total"], &page["page"]),
             (count, &json!(65), &json!(number))
         );
-        for log in logs(&page) {
+        for log in log_entries(&page) {
             assert!(seen.insert(text(&log["id"])), "twice: {log}");
-            moments.push(text(&log["created_at"]));
+            times.push(text(&log["created_at"]));
         }
     }
     assert_eq!(seen.len(), 65);
-    assert!(moments.is_sorted_by(|newer, older| newer >= older), "{moments:?}");
+    assert!(times.is_sorted_by(|newer, older| newer >= older), "{times:?}");
 }
 
 #[test]
-fn parameters_out_of_range_are_clamped_and_others_named() {
+fn audit_log_query_clamps_ranges_and_rejects_malformed() {
     let server = Server::new();
     let ana = server.owner();
-    written(&ana, "old", 120);
+    insert_entries(&ana, "old", 120);
     for (query, page, limit, count) in [
         ("?page=0", 1, 50, 50),
         ("?page=-1", 1, 50, 50),
@@ -194,13 +201,13 @@ fn parameters_out_of_range_are_clamped_and_others_named() {
         ("?page=99999999999999999999999", i64::MAX, 50, 0),
         ("?entityType=&action=&unknown=1", 1, 50, 50),
     ] {
-        let seen = read(&ana, query);
+        let list = read_log(&ana, query);
         assert_eq!(
-            (&seen["page"], &seen["limit"], &seen["total"]),
+            (&list["page"], &list["limit"], &list["total"]),
             (&json!(page), &json!(limit), &json!(120)),
             "{query}"
         );
-        assert_eq!(logs(&seen).len(), count, "{query}");
+        assert_eq!(log_entries(&list).len(), count, "{query}");
     }
     for (query, field) in [
         ("?page=1e18", "page"),
@@ -220,15 +227,15 @@ fn parameters_out_of_range_are_clamped_and_others_named() {
 }
 
 #[test]
-fn filters_narrow_what_is_shown_and_counted() {
+fn audit_log_filters_apply_to_entries_and_total() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     for user in [&ana, &bia] {
-        removed(user, "t");
+        delete_new_template(user, "t");
         let campaign = user.campaign(json!({ "name": "C" }));
-        user.delete(&format!("/api/campaigns/{campaign}")).gone();
+        user.delete(&format!("/api/campaigns/{campaign}")).no_content();
         user.campaign(json!({ "name": "D" }));
-        written(user, "report", 3);
+        insert_entries(user, "report", 3);
     }
     for (query, total) in [
         ("", 7),
@@ -242,30 +249,32 @@ fn filters_narrow_what_is_shown_and_counted() {
         ("?action='%20OR%20true--", 0),
         ("?entityType=%25", 0),
     ] {
-        let page = read(&ana, query);
+        let page = read_log(&ana, query);
         assert_eq!(page["total"], total, "{query}");
         assert!(
-            logs(&page).iter().all(|log| log["account_id"] == json!(ana.account)),
+            log_entries(&page)
+                .iter()
+                .all(|log| log["account_id"] == json!(ana.account)),
             "{page}"
         );
     }
-    // Whatever else a caller says about accounts.
-    let asked = format!("?account_id={}&accountId={}", bia.account, bia.account);
-    assert_eq!(read(&ana, &asked)["total"], 7);
-    let other = ana
+    // Account parameters in the query are ignored.
+    let foreign_query = format!("?account_id={}&accountId={}", bia.account, bia.account);
+    assert_eq!(read_log(&ana, &foreign_query)["total"], 7);
+    let foreign_header = ana
         .request("GET", "/api/audit-logs")
         .header("X-Account-Id", &bia.account);
-    other.send().refused(401, "AUTH_ERROR");
+    foreign_header.send().refused(401, "AUTH_ERROR");
 }
 
 #[test]
-fn the_total_counts_what_is_there() {
+fn audit_log_total_matches_stored_entries() {
     let server = Server::new();
     let ana = server.owner();
-    written(&ana, "bulk", 2_000);
+    insert_entries(&ana, "bulk", 2_000);
     for number in 0..10 {
-        removed(&ana, &format!("t{number}"));
-        assert_eq!(read(&ana, "?limit=1")["total"], 2_001 + number);
+        delete_new_template(&ana, &format!("t{number}"));
+        assert_eq!(read_log(&ana, "?limit=1")["total"], 2_001 + number);
     }
     // A log so large that it is not counted again every time.
     server.db.run(&format!(
@@ -274,21 +283,24 @@ fn the_total_counts_what_is_there() {
          INSERT INTO audit_counts VALUES ('{0}', 'large', 'export', 100000)",
         ana.account
     ));
-    assert_eq!(read(&ana, "?entityType=large&page=1000&limit=100")["total"], 100_000);
-    removed(&ana, "last");
-    assert_eq!(read(&ana, "?entityType=message_template")["total"], 11);
+    assert_eq!(
+        read_log(&ana, "?entityType=large&page=1000&limit=100")["total"],
+        100_000
+    );
+    delete_new_template(&ana, "last");
+    assert_eq!(read_log(&ana, "?entityType=message_template")["total"], 11);
 }
 
-/// Each time: an operation is answered, and the next GET shows it.
-fn shows_at_once(server: &Server, from: impl Fn(&str) -> Request) {
+/// Asserts that the next GET after each response shows the entry of that operation.
+fn assert_entries_visible_immediately(server: &Server, get: impl Fn(&str) -> Request) {
     for _ in 0..2 {
         let ana = server.owner();
         for round in 1..=25 {
-            let id = removed(&ana, &format!("t{round}"));
-            let page = from("/api/audit-logs?limit=1").bearer(&ana.token).send().ok();
+            let id = delete_new_template(&ana, &format!("t{round}"));
+            let page = get("/api/audit-logs?limit=1").bearer(&ana.token).send().ok();
             assert_eq!(page["total"], round);
             assert_eq!(
-                told(&page),
+                actions(&page),
                 [("delete".to_owned(), "message_template".to_owned(), json!(id))]
             );
         }
@@ -300,30 +312,30 @@ fn shows_at_once(server: &Server, from: impl Fn(&str) -> Request) {
 }
 
 #[test]
-fn an_entry_shows_in_the_first_look_after_the_answer() {
+fn audit_entry_is_visible_right_after_response() {
     let server = Server::new();
-    shows_at_once(&server, |path| server.get(path));
+    assert_entries_visible_immediately(&server, |path| server.get(path));
 }
 
 #[test]
-fn an_entry_shows_at_once_on_a_server_without_workers() {
+fn audit_entry_is_visible_on_server_without_workers() {
     let server = Server::new();
-    let other = server.sibling_of(&["serve", "--no-workers"]);
-    shows_at_once(&server, |path| other.request("GET", path));
+    let sibling = server.sibling_with_args(&["serve", "--no-workers"]);
+    assert_entries_visible_immediately(&server, |path| sibling.request("GET", path));
 }
 
 #[test]
-fn an_entry_shows_at_once_where_nobody_relays_at_all() {
+fn audit_entry_is_visible_without_any_relay() {
     let options = Options {
         args: vec!["serve", "--no-workers"],
         ..Options::default()
     };
     let server = Server::start(options);
-    shows_at_once(&server, |path| server.get(path));
+    assert_entries_visible_immediately(&server, |path| server.get(path));
 }
 
 #[test]
-fn looking_is_limited_to_thirty_a_minute() {
+fn audit_log_reads_are_limited_to_thirty_a_minute() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let viewer = server.member(&ana.account, "viewer");
@@ -349,7 +361,7 @@ fn looking_is_limited_to_thirty_a_minute() {
         "{reset} {retry}"
     );
     refused.refused(429, "RATE_LIMIT");
-    read(&bia, "");
+    read_log(&bia, "");
     server.get("/api/audit-logs").send().refused(401, "AUTH_ERROR");
     let stranger = server
         .request("GET", "/api/audit-logs")

@@ -18,7 +18,7 @@ struct Fixture {
     campaign: String,
 }
 
-fn fixture(ana: &User<'_>) -> Fixture {
+fn create_fixture(ana: &User<'_>) -> Fixture {
     ana.contacts(3);
     let fixture = Fixture {
         templates: (0..OPERATIONS)
@@ -26,31 +26,31 @@ fn fixture(ana: &User<'_>) -> Fixture {
             .collect(),
         campaign: ana.plain_campaign(),
     };
-    ana.server.db.settles();
+    ana.server.db.wait_for_outbox();
     fixture
 }
 
-fn timed<T>(times: &mut Vec<Duration>, operation: impl FnOnce() -> T) -> T {
+fn measure<T>(times: &mut Vec<Duration>, operation: impl FnOnce() -> T) -> T {
     let began = Instant::now();
-    let done = operation();
+    let result = operation();
     times.push(began.elapsed());
-    done
+    result
 }
 
-/// Every operation answers as ever, also while others look at the log and wait in vain.
-fn operate(server: &Server, ana: &User<'_>, fixture: &Fixture) {
-    let looks: Vec<_> = (0..6)
+/// Asserts that every operation succeeds while reads of the audit log fail.
+fn run_operations(server: &Server, ana: &User<'_>, fixture: &Fixture) {
+    let reads: Vec<_> = (0..6)
         .map(|_| {
-            let look = server.get("/api/audit-logs").bearer(&ana.token);
-            std::thread::spawn(move || look.send())
+            let read = server.get("/api/audit-logs").bearer(&ana.token);
+            std::thread::spawn(move || read.send())
         })
         .collect();
     let (mut deletes, mut creates) = (Vec::new(), Vec::new());
     for template in &fixture.templates {
-        timed(&mut deletes, || {
-            ana.delete(&format!("/api/templates/{template}")).gone()
+        measure(&mut deletes, || {
+            ana.delete(&format!("/api/templates/{template}")).no_content()
         });
-        let created = timed(&mut creates, || {
+        let created = measure(&mut creates, || {
             ana.post("/api/campaigns", json!({ "name": "C" })).created()
         });
         assert_eq!(created["status"], "draft");
@@ -58,8 +58,8 @@ fn operate(server: &Server, ana: &User<'_>, fixture: &Fixture) {
     assert!(shortest(deletes) < LOCK_WAIT && shortest(creates) < LOCK_WAIT);
     let report = ana.execute(&fixture.campaign).ok();
     assert_eq!((&report["sent"], &report["status"]), (&json!(3), &json!("sent")));
-    for look in looks {
-        let reply = look.join().unwrap();
+    for read in reads {
+        let reply = read.join().unwrap();
         assert!([500, 503].contains(&reply.status), "{} {}", reply.status, reply.text);
         assert!(!reply.text.contains("audit_logs"), "{}", reply.text);
     }
@@ -87,40 +87,43 @@ fn assert_complete(server: &Server, ana: &User<'_>) {
     );
 }
 
-fn suffer(away: &str, back: &str) {
+fn test_unavailable_log(break_log: &str, restore_log: &str) {
     let server = Server::new();
     let ana = server.owner();
-    let fixture = fixture(&ana);
-    server.db.run(away);
-    operate(&server, &ana, &fixture);
-    until("the run was told of", || server.db.count("FROM notifications") == 1);
-    assert!(server.db.count("FROM outbox_events") >= 2 * OPERATIONS, "entries wait");
-    // Long enough to fail more than once.
-    until("the relay has tried", || {
-        server.log().matches("a round failed").count() >= 3
+    let fixture = create_fixture(&ana);
+    server.db.run(break_log);
+    run_operations(&server, &ana, &fixture);
+    until("the run is notified", || server.db.count("FROM notifications") == 1);
+    assert!(
+        server.db.count("FROM outbox_events") >= 2 * OPERATIONS,
+        "the entries wait in the outbox"
+    );
+    // The relay fails more than once.
+    until("the relay has retried", || {
+        server.log().matches("an iteration failed").count() >= 3
     });
-    server.db.run(back);
-    server.db.settles();
+    server.db.run(restore_log);
+    server.db.wait_for_outbox();
     assert_complete(&server, &ana);
     let page = ana.get("/api/audit-logs").ok();
     assert_eq!(page["total"], 2 * OPERATIONS + 2);
 }
 
 #[test]
-fn a_renamed_audit_log_stops_nothing_and_loses_nothing() {
-    suffer(
+fn renamed_audit_table_fails_no_operation_and_loses_no_entry() {
+    test_unavailable_log(
         "ALTER TABLE audit_logs RENAME TO audit_logs_away",
         "ALTER TABLE audit_logs_away RENAME TO audit_logs",
     );
 }
 
 #[test]
-fn a_locked_audit_log_stops_nothing_and_loses_nothing() {
-    suffer("BEGIN; LOCK TABLE audit_logs IN ACCESS EXCLUSIVE MODE", "COMMIT");
+fn locked_audit_table_fails_no_operation_and_loses_no_entry() {
+    test_unavailable_log("BEGIN; LOCK TABLE audit_logs IN ACCESS EXCLUSIVE MODE", "COMMIT");
 }
 
 #[test]
-fn an_audit_log_that_refuses_entries_stops_nothing_and_loses_nothing() {
+fn rejecting_audit_table_fails_no_operation_and_loses_no_entry() {
     let server = Server::new();
     let ana = server.owner();
     server
@@ -128,29 +131,29 @@ fn an_audit_log_that_refuses_entries_stops_nothing_and_loses_nothing() {
         .run("ALTER TABLE audit_logs ADD CONSTRAINT refused CHECK (false) NOT VALID");
     let mut creates = Vec::new();
     for number in 0..OPERATIONS {
-        timed(&mut creates, || ana.campaign(json!({ "name": format!("C{number}") })));
+        measure(&mut creates, || ana.campaign(json!({ "name": format!("C{number}") })));
     }
     assert!(shortest(creates) < LOCK_WAIT);
-    until("each entry was refused", || {
+    until("each entry was rejected", || {
         server.db.count("FROM outbox_events WHERE retry_at IS NOT NULL") == OPERATIONS
     });
     // Looking answers what is there.
     assert_eq!(ana.get("/api/audit-logs").ok()["total"], 0);
     server.db.run("ALTER TABLE audit_logs DROP CONSTRAINT refused");
-    until("every entry is there", || {
+    until("every entry is stored", || {
         server.db.count("FROM audit_logs WHERE action = 'create'") == OPERATIONS
     });
     assert_eq!(ana.get("/api/audit-logs").ok()["total"], OPERATIONS);
 }
 
 #[test]
-fn a_server_killed_after_its_answer_has_lost_no_entry() {
+fn server_killed_after_response_loses_no_audit_entry() {
     let server = Server::new();
     let ana = server.owner();
     for round in 1..=5 {
         let template = ana.template(&format!("t{round}"), "Oi", &[]);
         ana.campaign(json!({ "name": "C" }));
-        ana.delete(&format!("/api/templates/{template}")).gone();
+        ana.delete(&format!("/api/templates/{template}")).no_content();
         server.kill();
         server.run(&["serve"]);
         // The first look after the restart.
@@ -169,7 +172,7 @@ fn a_server_killed_after_its_answer_has_lost_no_entry() {
 }
 
 #[test]
-fn a_server_that_stops_leaves_what_waits_to_the_next_one() {
+fn pending_audit_entries_survive_server_stop() {
     let server = Server::new();
     let ana = server.owner();
     server.db.run("ALTER TABLE audit_logs RENAME TO audit_logs_away");

@@ -7,13 +7,13 @@ use crate::harness::users::User;
 use crate::harness::{Server, text};
 use crate::ingestion::ago;
 
-fn automation(user: &User<'_>, name: &str) -> String {
+fn create_automation(user: &User<'_>, name: &str) -> String {
     let body = json!({ "name": name, "status": "active" });
     text(&user.post("/api/automations", body).created()["id"])
 }
 
 #[test]
-fn all_of_them_count_as_used_and_the_plan_refuses_none() {
+fn automations_count_as_usage_without_plan_limit() {
     let server = Server::new();
     let ana = server.owner();
     let used = || ana.get("/api/billing/subscription").ok()["usage"]["automations"].clone();
@@ -29,8 +29,8 @@ fn all_of_them_count_as_used_and_the_plan_refuses_none() {
         (json!("Boas vindas"), json!("draft"))
     );
     assert_eq!(used(), 1);
-    // The free plan has one of them: it is asked when a plan is changed, not here.
-    automation(&ana, "Carrinho");
+    // The free plan includes one automation. Only a plan change checks this limit.
+    create_automation(&ana, "Carrinho");
     assert_eq!(used(), 2);
     let id = text(&made["id"]);
     let changed = ana
@@ -53,7 +53,7 @@ fn all_of_them_count_as_used_and_the_plan_refuses_none() {
     assert_eq!(listed["data"][1]["id"], id);
 }
 
-fn execution(status: &str, started: i64, seconds: i64) -> Value {
+fn execution_body(status: &str, started: i64, seconds: i64) -> Value {
     let started = time::OffsetDateTime::now_utc() - time::Duration::minutes(started);
     let format = recado_domain::shared::timestamp::format;
     json!({ "status": status, "started_at": format(started),
@@ -64,43 +64,46 @@ fn execution(status: &str, started: i64, seconds: i64) -> Value {
 fn executions_are_reported_by_automation() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    let (first, second) = (automation(&ana, "Primeira"), automation(&ana, "Segunda"));
-    let tell = |id: &str, items: &[Value]| {
+    let (first, second) = (create_automation(&ana, "Primeira"), create_automation(&ana, "Segunda"));
+    let report = |id: &str, items: &[Value]| {
         ana.post(
             &format!("/api/automations/{id}/executions"),
             json!({ "executions": items }),
         )
     };
-    let mut known = execution("completed", 5, 2);
-    known["id"] = json!(Uuid::now_v7());
+    let mut with_id = execution_body("completed", 5, 2);
+    with_id["id"] = json!(Uuid::now_v7());
     let items = [
-        known.clone(),
-        execution("failed", 5, 3),
-        execution("completed", 8 * 1440, 100),
+        with_id.clone(),
+        execution_body("failed", 5, 3),
+        execution_body("completed", 8 * 1440, 100),
     ];
-    assert_eq!(tell(&first, &items).ok(), json!({ "accepted": 3, "duplicates": 0 }));
-    assert_eq!(tell(&first, &[known]).ok(), json!({ "accepted": 0, "duplicates": 1 }));
-    tell(&second, &vec![execution("completed", 1, 1); 3]).ok();
-    let report = ana.get("/api/analytics/automations").ok();
-    let wanted = json!([
+    assert_eq!(report(&first, &items).ok(), json!({ "accepted": 3, "duplicates": 0 }));
+    assert_eq!(
+        report(&first, &[with_id]).ok(),
+        json!({ "accepted": 0, "duplicates": 1 })
+    );
+    report(&second, &vec![execution_body("completed", 1, 1); 3]).ok();
+    let analytics = ana.get("/api/analytics/automations").ok();
+    let expected = json!([
         { "automation_id": second, "automation_name": "Segunda", "total_executions": 3, "completed": 3, "failed": 0,
           "avg_latency_seconds": 1 },
         { "automation_id": first, "automation_name": "Primeira", "total_executions": 2, "completed": 1, "failed": 1,
           "avg_latency_seconds": 2.5 },
     ]);
-    assert_eq!(report["data"], wanted);
+    assert_eq!(analytics["data"], expected);
     assert_eq!(
-        report["summary"],
+        analytics["summary"],
         json!({ "totalExecutions": 5, "successRate": 80, "avgLatency": 1.6 })
     );
     let month = ana.get("/api/analytics/automations?period=30d").ok();
     assert_eq!(month["summary"]["totalExecutions"], 6);
-    let mut backwards = execution("completed", 5, 0);
+    let mut backwards = execution_body("completed", 5, 0);
     backwards["finished_at"] = json!(ago(10));
-    assert_eq!(tell(&first, &[backwards]).invalid(), ["executions[0].finished_at"]);
+    assert_eq!(report(&first, &[backwards]).invalid(), ["executions[0].finished_at"]);
     let foreign = bia.post(
         &format!("/api/automations/{first}/executions"),
-        json!({ "executions": [execution("failed", 1, 1)] }),
+        json!({ "executions": [execution_body("failed", 1, 1)] }),
     );
     foreign.refused(404, "NOT_FOUND");
     assert_eq!(

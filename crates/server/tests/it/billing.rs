@@ -41,34 +41,37 @@ pub fn plan(user: &User<'_>) -> String {
         .text(&format!("SELECT plan FROM accounts WHERE id = '{}'", user.account))
 }
 
-/// Waits for a status.
-pub fn becomes(user: &User<'_>, status: &str) -> Value {
+/// Waits until the subscription has this status and returns it.
+pub fn wait_for_status(user: &User<'_>, status: &str) -> Value {
     eventually(&format!("the subscription is {status}"), || {
         let subscription = overview(user)["subscription"].take();
         (subscription["status"] == status).then_some(subscription)
     })
 }
 
-/// Waits for the gateway's word about the first payment by card: after the end it would begin the subscription anew.
-pub fn paid(user: &User<'_>) {
-    until("the payment is heard of", || {
-        notices(user).iter().any(|(_, title)| title == "Payment confirmed")
+/// Waits for the gateway event of the first card payment. If it came after a cancellation, it would reactivate the
+/// subscription.
+pub fn wait_for_first_payment(user: &User<'_>) {
+    until("the payment is confirmed", || {
+        notifications(user)
+            .iter()
+            .any(|(_, title)| title == "Payment confirmed")
     });
 }
 
-/// What people were told, the newest first.
-pub fn notices(user: &User<'_>) -> Vec<(String, String)> {
+/// Type and title of the account's notifications, newest first.
+pub fn notifications(user: &User<'_>) -> Vec<(String, String)> {
     let list = user.get("/api/notifications?limit=100").ok();
     let rows = list["data"].as_array().unwrap().iter();
     rows.map(|row| (text(&row["type"]), text(&row["title"]))).collect()
 }
 
-fn keys(value: &Value) -> BTreeSet<&str> {
+fn field_names(value: &Value) -> BTreeSet<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
 #[test]
-fn the_catalogue_is_open_to_everybody() {
+fn plan_catalogue_is_public() {
     let server = Server::new();
     let plans = server.get("/api/billing/plans").send().ok();
     let plans = plans.as_array().unwrap();
@@ -89,7 +92,7 @@ fn the_catalogue_is_open_to_everybody() {
 }
 
 #[test]
-fn without_a_subscription_there_is_the_plan_and_the_usage() {
+fn overview_without_subscription_shows_plan_and_usage() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(3);
@@ -99,7 +102,7 @@ fn without_a_subscription_there_is_the_plan_and_the_usage() {
         (&Value::Null, &json!("free"))
     );
     assert_eq!(
-        keys(&overview["plan"]),
+        field_names(&overview["plan"]),
         BTreeSet::from(["id", "name", "limits", "features"])
     );
     let usage = json!({ "contacts": 3, "messages": 0, "automations": 0, "team": 1, "whatsapp": 0 });
@@ -111,8 +114,7 @@ fn without_a_subscription_there_is_the_plan_and_the_usage() {
     assert_eq!(history, json!({ "items": [], "total": 0, "page": 1, "limit": 20 }));
 }
 
-/// The fields of a subscription.
-fn published() -> BTreeSet<&'static str> {
+fn subscription_fields() -> BTreeSet<&'static str> {
     BTreeSet::from([
         "id",
         "plan",
@@ -133,7 +135,7 @@ fn published() -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn by_pix_from_the_code_to_the_active_plan() {
+fn pix_subscription_is_active_after_payment() {
     let server = Server::new();
     let ana = server.owner();
     let made = subscribe(&ana, order("PIX")).created();
@@ -157,7 +159,7 @@ fn by_pix_from_the_code_to_the_active_plan() {
         );
     }
     assert!(data.get("boleto_url").is_none());
-    assert_eq!(keys(&made["subscription"]), published());
+    assert_eq!(field_names(&made["subscription"]), subscription_fields());
     assert_eq!(
         (&made["subscription"]["value"], plan(&ana).as_str()),
         (&json!(9700), "starter")
@@ -166,7 +168,7 @@ fn by_pix_from_the_code_to_the_active_plan() {
     assert_eq!(overview(&ana)["subscription"], made["subscription"]);
     subscribe(&ana, order("PIX")).invalid();
     let payment = text(&data["payment_id"]);
-    let live = |status: &str| {
+    let assert_payment_status = |status: &str| {
         let shown = ana
             .get(&format!("/api/billing/payment-status?payment_id={payment}"))
             .ok();
@@ -174,13 +176,13 @@ fn by_pix_from_the_code_to_the_active_plan() {
             (&shown["status"], &shown["billing_type"]),
             (&json!(status), &json!("PIX"))
         );
-        assert!(shown["invoice_url"].is_string() && keys(&shown).len() == 3);
+        assert!(shown["invoice_url"].is_string() && field_names(&shown).len() == 3);
     };
-    live("PENDING");
+    assert_payment_status("PENDING");
     assert!(server.payment.act(&payment, Action::Confirm, std::time::Duration::ZERO));
-    let active = becomes(&ana, "active");
+    let active = wait_for_status(&ana, "active");
     assert!(active["current_period_end"].as_str() > active["current_period_start"].as_str());
-    live("RECEIVED");
+    assert_payment_status("RECEIVED");
     let history = ana.get("/api/billing/history").ok();
     let row = &history["items"][0];
     assert_eq!(
@@ -192,7 +194,7 @@ fn by_pix_from_the_code_to_the_active_plan() {
         row["paid_at"].is_string() && row["due_date"].as_str().unwrap().len() == 10,
         "{row}"
     );
-    assert_eq!(notices(&ana)[0], ("success".into(), "Payment received".into()));
+    assert_eq!(notifications(&ana)[0], ("success".into(), "Payment received".into()));
     let audit = ana.get("/api/audit-logs?entityType=subscription").ok();
     assert_eq!(
         (&audit["total"], &audit["logs"][0]["action"]),
@@ -201,7 +203,7 @@ fn by_pix_from_the_code_to_the_active_plan() {
 }
 
 #[test]
-fn by_boleto_there_is_a_slip() {
+fn boleto_subscription_returns_slip_and_follows_payment() {
     let server = Server::new();
     let ana = server.owner();
     let mut order = order("BOLETO");
@@ -228,23 +230,23 @@ fn by_boleto_there_is_a_slip() {
     assert_eq!(customers[0]["externalReference"], json!(ana.account));
     let payment = text(&data["payment_id"]);
     server.payment.act(&payment, Action::Overdue, std::time::Duration::ZERO);
-    becomes(&ana, "past_due");
-    assert_eq!(notices(&ana)[0], ("warning".into(), "Payment overdue".into()));
+    wait_for_status(&ana, "past_due");
+    assert_eq!(notifications(&ana)[0], ("warning".into(), "Payment overdue".into()));
     subscribe(&ana, self::order("PIX")).invalid();
     // Confirmed and received, in the same second: one period.
     server.payment.act(&payment, Action::Confirm, std::time::Duration::ZERO);
-    let active = becomes(&ana, "active");
+    let active = wait_for_status(&ana, "active");
     let years = |field: &str| active[field].as_str().unwrap()[..4].parse::<i32>().unwrap();
     assert_eq!(years("current_period_end") - years("current_period_start"), 1);
-    until("both events are applied", || notices(&ana).len() == 4);
+    until("both events are applied", || notifications(&ana).len() == 4);
     assert_eq!(
-        becomes(&ana, "active")["current_period_end"],
+        wait_for_status(&ana, "active")["current_period_end"],
         active["current_period_end"]
     );
 }
 
 #[test]
-fn wrong_input_is_named() {
+fn subscribe_names_invalid_fields() {
     let server = Server::new();
     let ana = server.owner();
     assert_eq!(
@@ -268,7 +270,7 @@ fn wrong_input_is_named() {
         subscribe(&ana, order("CREDIT_CARD")).invalid(),
         ["credit_card", "credit_card_holder_info"]
     );
-    assert!(server.payment.ledger().is_empty(), "the gateway was not asked");
+    assert!(server.payment.ledger().is_empty(), "the gateway was not called");
     assert_eq!(ana.get("/api/billing/payment-status").invalid(), ["payment_id"]);
     assert_eq!(
         ana.get("/api/billing/payment-status?payment_id=").invalid(),
@@ -278,7 +280,7 @@ fn wrong_input_is_named() {
 }
 
 #[test]
-fn another_accounts_payment_is_no_payment() {
+fn payment_status_of_other_account_is_not_found() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let made = subscribe(&ana, order("PIX")).created();
@@ -289,16 +291,16 @@ fn another_accounts_payment_is_no_payment() {
     let unknown = bia.get("/api/billing/payment-status?payment_id=pay_none");
     assert_eq!(foreign.text, unknown.text);
     foreign.refused(404, "NOT_FOUND");
-    let odd = bia.get("/api/billing/payment-status?payment_id=..%2F..%2Fcustomers%3Fx");
-    odd.refused(404, "NOT_FOUND");
+    let traversal = bia.get("/api/billing/payment-status?payment_id=..%2F..%2Fcustomers%3Fx");
+    traversal.refused(404, "NOT_FOUND");
     assert_eq!(overview(&bia)["subscription"], Value::Null);
     assert_eq!(bia.get("/api/billing/history").ok()["total"], 0);
 }
 
-/// The statuses of so many requests at once.
-fn at_once(number: usize, request: &Request) -> Vec<u16> {
+/// Sends `count` requests at the same time and returns their statuses.
+fn send_concurrently(count: usize, request: &Request) -> Vec<u16> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..number)
+        let threads: Vec<_> = (0..count)
             .map(|_| scope.spawn(|| request.clone().send().status))
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -306,18 +308,18 @@ fn at_once(number: usize, request: &Request) -> Vec<u16> {
 }
 
 #[test]
-fn of_twenty_at_once_one_subscribes() {
+fn twenty_concurrent_subscribes_create_one_subscription() {
     let server = Server::new();
     let ana = server.owner();
     // The server opens its connections now: on a busy machine that takes longer than a request waits for one.
     let reads = ana.request("GET", "/api/billing/subscription");
     until("twenty are served at once", || {
-        at_once(20, &reads).iter().all(|status| *status == 200)
+        send_concurrently(20, &reads).iter().all(|status| *status == 200)
     });
     let request = ana.request("POST", "/api/billing/subscribe").json(&order("PIX"));
-    let statuses = at_once(20, &request);
-    // 503: the machine was too busy for that one. Another server, which has not counted the account's requests of this
-    // minute, says what has become of the account.
+    let statuses = send_concurrently(20, &request);
+    // 503: the machine was too busy for that request. A sibling has its own rate limit counts, so it can show whether
+    // the account has a subscription.
     assert!(
         statuses.iter().all(|status| [201, 422, 503].contains(status)),
         "{statuses:?}"
@@ -325,11 +327,11 @@ fn of_twenty_at_once_one_subscribes() {
     let sibling = server.sibling();
     let again = sibling.request("POST", "/api/billing/subscribe").bearer(&ana.token);
     let again = again.json(&order("PIX")).send_until_served().status;
-    let made = |statuses: &[u16]| statuses.iter().filter(|status| **status == 201).count();
-    let (by_the_twenty, is_sure) = (made(&statuses), !statuses.contains(&503));
-    assert!(by_the_twenty == 1 || (by_the_twenty == 0 && !is_sure), "{statuses:?}");
+    let created = statuses.iter().filter(|status| **status == 201).count();
+    let all_served = !statuses.contains(&503);
+    assert!(created == 1 || (created == 0 && !all_served), "{statuses:?}");
     assert!(
-        again == 422 || (again == 201 && by_the_twenty == 0),
+        again == 422 || (again == 201 && created == 0),
         "{again} after {statuses:?}"
     );
     assert_eq!(overview(&ana)["subscription"]["status"], "pending");
@@ -343,22 +345,22 @@ fn of_twenty_at_once_one_subscribes() {
 }
 
 #[test]
-fn a_client_that_asks_again_with_its_key_gets_its_answer() {
+fn subscribe_with_idempotency_key_replays_response() {
     let server = Server::new();
     let ana = server.owner();
-    let ask = || {
+    let subscribe_with_key = || {
         let request = ana.request("POST", "/api/billing/subscribe");
         request.header("Idempotency-Key", "k1").json(&order("PIX")).send()
     };
-    let first = ask();
-    let again = ask();
+    let first = subscribe_with_key();
+    let again = subscribe_with_key();
     assert_eq!((first.status, again.status, &first.text), (201, 201, &again.text));
     assert_eq!(again.header("idempotent-replayed"), Some("true"));
     assert_eq!(server.db.count("FROM subscriptions"), 1);
 }
 
 #[test]
-fn without_a_gateway_its_routes_say_so() {
+fn billing_routes_without_gateway_return_payment_error() {
     let options = Options::default()
         .with("PAYMENT_GATEWAY_URL", "")
         .with("PAYMENT_GATEWAY_WEBHOOK_TOKEN", "");

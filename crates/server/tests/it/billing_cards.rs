@@ -11,34 +11,34 @@ const NUMBER: &str = "4929531748602937";
 const REFUSED: &str = "4929531748600002";
 const CCV: &str = "7319";
 
-fn assert_clean(what: &str, text: &str) {
-    // Four digits alone are in many a number: the code is looked for as a value.
+fn assert_no_card_data(source: &str, text: &str) {
+    // Four digits occur inside many numbers, so the code is searched only as a delimited value.
     let code = ["\"", " ", "="].map(|before| format!("{before}{CCV}"));
     let values = code
         .iter()
         .flat_map(|code| ["\"", "\\", " ", ",", "."].map(|after| format!("{code}{after}")));
     let numbers = [NUMBER, REFUSED, &NUMBER[..12], "4929 5317"].map(str::to_owned);
     for marker in numbers.into_iter().chain(values) {
-        assert!(!text.contains(&marker), "{what} holds {marker}");
+        assert!(!text.contains(&marker), "{source} contains {marker}");
     }
     // The same in hexadecimal, as bytes are shown.
     let hex: String = NUMBER.bytes().map(|byte| format!("{byte:02x}")).collect();
-    assert!(!text.contains(&hex), "{what} holds the number's bytes");
+    assert!(!text.contains(&hex), "{source} contains the number's bytes");
 }
 
 #[test]
-fn a_card_is_found_nowhere() {
+fn card_data_appears_in_no_response_table_or_log() {
     let server = Server::start(Options::default().with("RUST_LOG", "trace"));
-    let mut said = String::new();
-    let mut ask = |order: &Value, wanted: u16, faults: Vec<Fault>| {
+    let mut responses = String::new();
+    let mut subscribe = |order: &Value, expected_status: u16, faults: Vec<Fault>| {
         let ana = server.owner();
         server.payment.script(faults);
         let request = ana
             .request("POST", "/api/billing/subscribe")
             .header("Idempotency-Key", "card");
         let reply = request.json(order).send();
-        assert_eq!(reply.status, wanted, "{}", reply.text);
-        said += &reply.text;
+        assert_eq!(reply.status, expected_status, "{}", reply.text);
+        responses += &reply.text;
     };
     let order = card_order("4929 5317 4860 2937", CCV);
     let on_subscribe = |kind: FaultKind| vec![Fault::new(kind).on("POST", "/subscriptions")];
@@ -47,12 +47,12 @@ fn a_card_is_found_nowhere() {
         json!({ "errors": [{ "code": NUMBER, "description": format!("cartão {NUMBER}, código {CCV}") }] }),
     );
     let broken = FaultKind::status(500, json!({ "x": NUMBER }));
-    ask(&order, 201, vec![]);
-    ask(&card_order(REFUSED, CCV), 422, vec![]);
-    ask(&order, 422, on_subscribe(echo));
-    ask(&order, 502, on_subscribe(broken));
-    ask(&order, 201, on_subscribe(FaultKind::AcceptThenReset));
-    ask(&order, 201, on_subscribe(FaultKind::GarbageJson));
+    subscribe(&order, 201, vec![]);
+    subscribe(&card_order(REFUSED, CCV), 422, vec![]);
+    subscribe(&order, 422, on_subscribe(echo));
+    subscribe(&order, 502, on_subscribe(broken));
+    subscribe(&order, 201, on_subscribe(FaultKind::AcceptThenReset));
+    subscribe(&order, 201, on_subscribe(FaultKind::GarbageJson));
     for (field, wrong) in [
         ("credit_card", json!(NUMBER)),
         (
@@ -68,16 +68,16 @@ fn a_card_is_found_nowhere() {
     ] {
         let mut order = order.clone();
         order[field] = wrong;
-        ask(&order, 422, vec![]);
+        subscribe(&order, 422, vec![]);
     }
-    server.db.settles();
+    server.db.wait_for_outbox();
     assert!(server.payment.wait_idle(std::time::Duration::from_secs(30)));
-    assert_clean("an answer", &said);
-    assert_clean("the database", &server.db.dump().into_values().collect::<String>());
+    assert_no_card_data("a response", &responses);
+    assert_no_card_data("the database", &server.db.dump().into_values().collect::<String>());
     let log = server.log();
-    assert!(log.contains("\"TRACE\""), "the log is as loud as it can be");
-    assert_clean("the log", &log);
-    // It did reach the gateway, which is where it belongs.
+    assert!(log.contains("\"TRACE\""), "the log contains TRACE lines");
+    assert_no_card_data("the log", &log);
+    // The gateway received the card.
     let sent = server
         .payment
         .ledger()
@@ -87,7 +87,7 @@ fn a_card_is_found_nowhere() {
 }
 
 #[test]
-fn a_refused_card_can_be_replaced_by_another_one() {
+fn refused_card_can_be_replaced_by_another_one() {
     let server = Server::new();
     let ana = server.owner();
     let error = subscribe(&ana, card_order(REFUSED, CCV)).refused(422, "VALIDATION_ERROR");
@@ -112,7 +112,7 @@ fn a_refused_card_can_be_replaced_by_another_one() {
 
 /// A hash of a body with a card in it could be guessed from; with the server's key it cannot.
 #[test]
-fn the_hash_of_a_request_is_keyed() {
+fn idempotency_request_hash_is_keyed() {
     use sha2::{Digest as _, Sha256};
 
     let server = Server::new();

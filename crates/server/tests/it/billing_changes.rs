@@ -3,24 +3,26 @@
 use recado_simulators::fault::{Fault, FaultKind};
 use serde_json::{Value, json};
 
-use crate::billing::{becomes, card_order, notices, order, overview, paid, plan, subscribe};
+use crate::billing::{
+    card_order, notifications, order, overview, plan, subscribe, wait_for_first_payment, wait_for_status,
+};
 use crate::harness::users::User;
 use crate::harness::{Server, text, until};
 
 const CARD: &str = "4000000000001234";
 
-fn change(user: &User<'_>, body: Value) -> crate::harness::client::Reply {
+fn change_subscription(user: &User<'_>, body: Value) -> crate::harness::client::Reply {
     user.put("/api/billing/subscription", body)
 }
 
-/// What the account was told, the payment's own news among it, which come when they come.
-fn messages(user: &User<'_>) -> Vec<String> {
+/// The account's notification messages, including those of asynchronous gateway events.
+fn notification_messages(user: &User<'_>) -> Vec<String> {
     let list = user.get("/api/notifications?limit=100").ok();
     let rows = list["data"].as_array().unwrap().iter();
     rows.map(|row| text(&row["message"])).collect()
 }
 
-fn last_put(server: &Server) -> Value {
+fn last_put_body(server: &Server) -> Value {
     let mut puts = server
         .payment
         .ledger()
@@ -30,11 +32,11 @@ fn last_put(server: &Server) -> Value {
 }
 
 #[test]
-fn a_plan_changes_here_and_at_the_gateway() {
+fn plan_change_updates_account_and_gateway() {
     let server = Server::new();
     let ana = server.owner();
     subscribe(&ana, card_order(CARD, "987")).created();
-    let changed = change(&ana, json!({ "plan": "growth", "cycle": "YEARLY" })).ok();
+    let changed = change_subscription(&ana, json!({ "plan": "growth", "cycle": "YEARLY" })).ok();
     assert_eq!(
         (&changed["previous_plan"], &changed["new_plan"]),
         (&json!("starter"), &json!("growth"))
@@ -48,19 +50,22 @@ fn a_plan_changes_here_and_at_the_gateway() {
         (plan(&ana).as_str(), &overview(&ana)["plan"]["id"]),
         ("growth", &json!("growth"))
     );
-    let put = last_put(&server);
+    let put = last_put_body(&server);
     assert_eq!(
         (&put["value"], &put["cycle"], &put["updatePendingPayments"]),
         (&json!(2970), &json!("YEARLY"), &json!(true))
     );
-    change(&ana, json!({ "plan": "growth", "cycle": "MONTHLY" })).ok();
-    let told = messages(&ana);
-    assert!(told.iter().any(|message| message.contains("monthly")), "{told:?}");
-    let down = change(&ana, json!({ "plan": "starter" })).ok();
+    change_subscription(&ana, json!({ "plan": "growth", "cycle": "MONTHLY" })).ok();
+    let messages = notification_messages(&ana);
+    assert!(
+        messages.iter().any(|message| message.contains("monthly")),
+        "{messages:?}"
+    );
+    let down = change_subscription(&ana, json!({ "plan": "starter" })).ok();
     assert_eq!(down["subscription"]["cycle"], "MONTHLY");
-    let told = messages(&ana);
-    let both = |message: &&String| message.contains("Growth") && message.contains("Starter");
-    assert_eq!(told.iter().filter(both).count(), 2, "{told:?}");
+    let messages = notification_messages(&ana);
+    let names_both_plans = |message: &&String| message.contains("Growth") && message.contains("Starter");
+    assert_eq!(messages.iter().filter(names_both_plans).count(), 2, "{messages:?}");
     let audit = ana.get("/api/audit-logs?entityType=subscription&action=update").ok();
     assert_eq!(audit["total"], 3);
     assert_eq!(
@@ -70,7 +75,7 @@ fn a_plan_changes_here_and_at_the_gateway() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn plan_change_is_refused_if_invalid_or_over_limits() {
     let server = Server::new();
     let ana = server.owner();
     subscribe(
@@ -84,20 +89,20 @@ fn what_does_not_fit_is_refused() {
         json!({ "plan": "gold" }),
         json!({}),
     ] {
-        assert_eq!(change(&ana, wrong.clone()).invalid(), ["plan"], "{wrong}");
+        assert_eq!(change_subscription(&ana, wrong.clone()).invalid(), ["plan"], "{wrong}");
     }
     assert_eq!(
-        change(&ana, json!({ "plan": "scale", "cycle": "DAILY" })).invalid(),
+        change_subscription(&ana, json!({ "plan": "scale", "cycle": "DAILY" })).invalid(),
         ["cycle"]
     );
     for name in ["a", "b"] {
         let body = json!({ "name": name, "phone_number_id": name, "waba_id": "1", "access_token": "t" });
         ana.post("/api/whatsapp/profiles", body).created();
     }
-    let error = change(&ana, json!({ "plan": "starter" })).refused(422, "VALIDATION_ERROR");
-    let words = error["details"]["fields"]["plan"][0].as_str().unwrap();
-    assert!(words.contains("1 WhatsApp") && words.contains('2'), "{words}");
-    change(&ana, json!({ "plan": "scale" })).ok();
+    let error = change_subscription(&ana, json!({ "plan": "starter" })).refused(422, "VALIDATION_ERROR");
+    let message = error["details"]["fields"]["plan"][0].as_str().unwrap();
+    assert!(message.contains("1 WhatsApp") && message.contains('2'), "{message}");
+    change_subscription(&ana, json!({ "plan": "scale" })).ok();
     assert_eq!(
         server
             .payment
@@ -110,12 +115,12 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn a_gateway_that_does_not_change_it_changes_nothing() {
+fn failed_gateway_change_leaves_subscription_unchanged() {
     let server = Server::new();
     let ana = server.owner();
     subscribe(&ana, order("PIX")).created();
     let before = overview(&ana)["subscription"].take();
-    let told = notices(&ana).len();
+    let notification_count = notifications(&ana).len();
     let refusal = FaultKind::status(
         400,
         json!({ "errors": [{ "code": "invalid_value", "description": "Valor inválido." }] }),
@@ -124,12 +129,12 @@ fn a_gateway_that_does_not_change_it_changes_nothing() {
     server
         .payment
         .script(vec![Fault::new(refusal.clone()).on("PUT", "/subscriptions")]);
-    let error = change(&ana, json!({ "plan": "growth" })).refused(422, "VALIDATION_ERROR");
+    let error = change_subscription(&ana, json!({ "plan": "growth" })).refused(422, "VALIDATION_ERROR");
     assert_eq!(error["details"]["errors"][0]["description"], "Valor inválido.");
     server
         .payment
         .script(vec![Fault::new(broken.clone()).on("PUT", "/subscriptions")]);
-    change(&ana, json!({ "plan": "growth" })).refused(502, "PAYMENT_ERROR");
+    change_subscription(&ana, json!({ "plan": "growth" })).refused(502, "PAYMENT_ERROR");
     server
         .payment
         .script(vec![Fault::new(broken).on("DELETE", "/subscriptions")]);
@@ -137,8 +142,8 @@ fn a_gateway_that_does_not_change_it_changes_nothing() {
     let mut after = overview(&ana)["subscription"].take();
     after["updated_at"] = before["updated_at"].clone();
     assert_eq!(
-        (after, notices(&ana).len(), plan(&ana).as_str()),
-        (before, told, "starter")
+        (after, notifications(&ana).len(), plan(&ana).as_str()),
+        (before, notification_count, "starter")
     );
     // Done in spite of its answer.
     for (method, kind) in [
@@ -154,11 +159,11 @@ fn a_gateway_that_does_not_change_it_changes_nothing() {
         server
             .payment
             .script(vec![Fault::new(kind.clone()).on(method, "/subscriptions")]);
-        let reply = change(&ana, json!({ "plan": plan }));
+        let reply = change_subscription(&ana, json!({ "plan": plan }));
         assert!(reply.status == 200 || plan == "growth", "{kind:?}: {}", reply.text);
         assert_eq!(self::plan(&ana), plan, "{kind:?}");
         if plan == "growth" {
-            change(&ana, json!({ "plan": "scale" })).ok();
+            change_subscription(&ana, json!({ "plan": "scale" })).ok();
         }
     }
     server.payment.script(vec![
@@ -169,12 +174,12 @@ fn a_gateway_that_does_not_change_it_changes_nothing() {
 }
 
 #[test]
-fn what_is_paid_can_be_used_to_its_end() {
+fn cancelled_paid_plan_stays_active_until_period_end() {
     let server = Server::new();
     let ana = server.owner();
     subscribe(&ana, card_order(CARD, "987")).created();
-    let end = text(&becomes(&ana, "active")["current_period_end"]);
-    paid(&ana);
+    let end = text(&wait_for_status(&ana, "active")["current_period_end"]);
+    wait_for_first_payment(&ana);
     let cancelled = ana.request("POST", "/api/billing/cancel").send().ok();
     assert_eq!(cancelled, json!({ "cancelled": true, "effective_until": end }));
     let after = overview(&ana);
@@ -182,7 +187,7 @@ fn what_is_paid_can_be_used_to_its_end() {
         (&after["subscription"], &after["plan"]["id"]),
         (&Value::Null, &json!("starter"))
     );
-    assert!(notices(&ana).contains(&("warning".into(), "Subscription cancelled".into())));
+    assert!(notifications(&ana).contains(&("warning".into(), "Subscription cancelled".into())));
     let audit = ana.get("/api/audit-logs?entityType=subscription&action=delete").ok();
     assert_eq!(audit["total"], 1);
     let deleted = server
@@ -193,7 +198,7 @@ fn what_is_paid_can_be_used_to_its_end() {
         .count();
     assert_eq!(deleted, 1);
     ana.post("/api/billing/cancel", json!({})).refused(404, "NOT_FOUND");
-    change(&ana, json!({ "plan": "growth" })).refused(404, "NOT_FOUND");
+    change_subscription(&ana, json!({ "plan": "growth" })).refused(404, "NOT_FOUND");
     server.db.run("UPDATE subscriptions SET current_period_end = now()");
     until("the plan is free", || plan(&ana) == "free");
     assert_eq!(overview(&ana)["plan"]["id"], "free");
@@ -207,11 +212,11 @@ fn what_is_paid_can_be_used_to_its_end() {
         .ledger()
         .into_iter()
         .filter(|e| e.method == "POST" && e.path.ends_with("/customers"));
-    assert_eq!(customers.count(), 1, "one account is one customer");
+    assert_eq!(customers.count(), 1, "an account has one gateway customer");
 }
 
 #[test]
-fn what_was_never_paid_ends_at_once() {
+fn cancelled_unpaid_subscription_ends_immediately() {
     let server = Server::new();
     let ana = server.owner();
     subscribe(&ana, order("BOLETO")).created();
@@ -221,27 +226,27 @@ fn what_was_never_paid_ends_at_once() {
 }
 
 #[test]
-fn what_is_paid_sends_beside_what_waits_for_its_payment() {
+fn paid_plan_allows_sends_while_new_plan_awaits_payment() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(1);
     let template = ana.approved("Oi", &[]);
-    let sends = || {
+    let execute_campaign = || {
         let id = ana.campaign(json!({ "name": "C", "template_id": template }));
         ana.execute(&id)
     };
     subscribe(&ana, card_order(CARD, "987")).created();
-    paid(&ana);
+    wait_for_first_payment(&ana);
     ana.post("/api/billing/cancel", json!({})).ok();
     let growth = json!({ "plan": "growth", "billing_type": "PIX", "cycle": "MONTHLY", "cpf_cnpj": "52998224725" });
     subscribe(&ana, growth).created();
     assert_eq!(plan(&ana), "growth");
-    assert_eq!(sends().ok()["sent"], 1);
+    assert_eq!(execute_campaign().ok()["sent"], 1);
     ana.post("/api/billing/cancel", json!({})).ok();
     assert_eq!(plan(&ana), "starter");
-    assert_eq!(sends().ok()["sent"], 1);
+    assert_eq!(execute_campaign().ok()["sent"], 1);
     server
         .db
         .run("UPDATE subscriptions SET current_period_end = now() WHERE plan = 'starter'");
-    until("nothing is left", || plan(&ana) == "free");
+    until("no paid plan is left", || plan(&ana) == "free");
 }

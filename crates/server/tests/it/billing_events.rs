@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 use recado_simulators::payment::{Action, PaymentEvent};
 use serde_json::{Value, json};
 
-use crate::billing::{becomes, card_order, notices, order, overview, paid, plan, subscribe};
+use crate::billing::{
+    card_order, notifications, order, overview, plan, subscribe, wait_for_first_payment, wait_for_status,
+};
 use crate::harness::users::User;
 use crate::harness::{GATEWAY_TOKEN, Server, text, until};
 
-/// A subscription by Pix; the gateway's id and its payment's.
-fn pending(user: &User<'_>) -> (String, String) {
+/// Creates a pending Pix subscription. Returns the gateway's ids of the subscription and its payment.
+fn create_pending_subscription(user: &User<'_>) -> (String, String) {
     let made = subscribe(user, order("PIX")).created();
     (
         text(&made["gateway_subscription_id"]),
@@ -18,19 +20,18 @@ fn pending(user: &User<'_>) -> (String, String) {
     )
 }
 
-/// An event in the published form.
-fn event(kind: &str, subscription: &str, payment: &str) -> Value {
+fn payment_event(kind: &str, subscription: &str, payment: &str) -> Value {
     json!({ "event": kind, "payment": { "id": payment, "subscription": subscription, "billingType": "PIX", "value": 97.0,
         "invoiceUrl": "https://g.example/i", "bankSlipUrl": null, "dueDate": "2026-12-01",
         "status": kind.trim_start_matches("PAYMENT_") } })
 }
 
 #[track_caller]
-fn received(reply: &crate::harness::client::Reply) {
+fn assert_received(reply: &crate::harness::client::Reply) {
     assert_eq!((reply.status, reply.text.as_str()), (200, r#"{"received":true}"#));
 }
 
-fn status(user: &User<'_>) -> String {
+fn subscription_status(user: &User<'_>) -> String {
     let account = &user.account;
     user.server.db.text(&format!(
         "SELECT status FROM subscriptions WHERE account_id = '{account}'"
@@ -38,13 +39,13 @@ fn status(user: &User<'_>) -> String {
 }
 
 #[test]
-fn only_the_right_token_is_heard() {
+fn gateway_callback_requires_the_exact_token() {
     let server = Server::new();
     // Its own events would count as well.
     server.payment.set_options(|options| options.webhook_url = None);
     let ana = server.owner();
-    let (subscription, payment) = pending(&ana);
-    let body = event("PAYMENT_CONFIRMED", &subscription, &payment);
+    let (subscription, payment) = create_pending_subscription(&ana);
+    let body = payment_event("PAYMENT_CONFIRMED", &subscription, &payment);
     let post = |headers: &[(&str, &str)]| {
         let request = server.post("/api/billing/webhook").json(&body);
         headers
@@ -67,10 +68,10 @@ fn only_the_right_token_is_heard() {
     ] {
         post(&headers).refused(401, "AUTH_ERROR");
     }
-    assert_eq!(status(&ana), "pending");
-    received(&post(&[("asaas-access-token", GATEWAY_TOKEN)]));
-    assert_eq!(status(&ana), "active");
-    // The server is not slowed down by foreigners: the limit is by address.
+    assert_eq!(subscription_status(&ana), "pending");
+    assert_received(&post(&[("asaas-access-token", GATEWAY_TOKEN)]));
+    assert_eq!(subscription_status(&ana), "active");
+    // The rate limit counts requests with a wrong token, per client address.
     let statuses: Vec<u16> = (0..100)
         .map(|_| post(&[("gateway-access-token", "wrong")]).status)
         .collect();
@@ -81,55 +82,65 @@ fn only_the_right_token_is_heard() {
 }
 
 #[test]
-fn every_published_effect() {
+fn gateway_events_have_their_published_effects() {
     let server = Server::new();
     let ana = server.owner();
-    let (subscription, payment) = pending(&ana);
-    for (kind, wanted, told) in [
-        ("PAYMENT_OVERDUE", "past_due", Some(("warning", "Payment overdue"))),
-        ("PAYMENT_CONFIRMED", "active", Some(("success", "Payment confirmed"))),
-        ("PAYMENT_RECEIVED", "active", Some(("success", "Payment received"))),
+    let (subscription, payment) = create_pending_subscription(&ana);
+    for (kind, expected_status, (notification, title)) in [
+        ("PAYMENT_OVERDUE", "past_due", ("warning", "Payment overdue")),
+        ("PAYMENT_CONFIRMED", "active", ("success", "Payment confirmed")),
+        ("PAYMENT_RECEIVED", "active", ("success", "Payment received")),
     ] {
-        received(&server.gateway_event(&event(kind, &subscription, &payment)));
-        assert_eq!(status(&ana), wanted, "{kind}");
-        let (kind, title) = told.unwrap();
-        assert_eq!(notices(&ana)[0], (kind.into(), title.into()));
+        assert_received(&server.gateway_event(&payment_event(kind, &subscription, &payment)));
+        assert_eq!(subscription_status(&ana), expected_status, "{kind}");
+        assert_eq!(notifications(&ana)[0], (notification.into(), title.into()));
     }
     let row = ana.get("/api/billing/history").ok()["items"][0].take();
     assert_eq!(
         (&row["status"], &row["due_date"], &row["invoice_url"]),
         (&json!("RECEIVED"), &json!("2026-12-01"), &json!("https://g.example/i"))
     );
-    let before = notices(&ana).len();
+    let before = notifications(&ana).len();
     let ended = json!({ "event": "SUBSCRIPTION_INACTIVATED", "payment": { "subscription": subscription } });
-    received(&server.gateway_event(&ended));
+    assert_received(&server.gateway_event(&ended));
     assert_eq!(
-        (status(&ana).as_str(), plan(&ana).as_str(), notices(&ana).len()),
+        (
+            subscription_status(&ana).as_str(),
+            plan(&ana).as_str(),
+            notifications(&ana).len()
+        ),
         ("inactive", "free", before)
     );
     assert_eq!(overview(&ana)["subscription"], Value::Null);
-    // From any state, as published.
-    received(&server.gateway_event(&event("PAYMENT_RECEIVED", &subscription, "pay_second")));
-    assert_eq!((status(&ana).as_str(), plan(&ana).as_str()), ("active", "starter"));
+    // A payment activates the subscription from any state, as the API documentation says.
+    assert_received(&server.gateway_event(&payment_event("PAYMENT_RECEIVED", &subscription, "pay_second")));
+    assert_eq!(
+        (subscription_status(&ana).as_str(), plan(&ana).as_str()),
+        ("active", "starter")
+    );
     assert_eq!(ana.get("/api/billing/history").ok()["total"], 2);
 }
 
 #[test]
-fn a_payment_revives_a_cancelled_subscription_and_late_money_does_not() {
+fn cancelled_subscription_is_reactivated_by_new_payment_only() {
     let server = Server::new();
     let ana = server.owner();
-    let (subscription, payment) = pending(&ana);
-    received(&server.gateway_event(&event("PAYMENT_CONFIRMED", &subscription, &payment)));
+    let (subscription, payment) = create_pending_subscription(&ana);
+    assert_received(&server.gateway_event(&payment_event("PAYMENT_CONFIRMED", &subscription, &payment)));
     ana.post("/api/billing/cancel", json!({})).ok();
-    received(&server.gateway_event(&event("PAYMENT_RECEIVED", &subscription, &payment)));
-    assert_eq!(status(&ana), "cancelled", "the money of what was confirmed before");
-    received(&server.gateway_event(&event("PAYMENT_RECEIVED", &subscription, "pay_new")));
+    assert_received(&server.gateway_event(&payment_event("PAYMENT_RECEIVED", &subscription, &payment)));
+    assert_eq!(
+        subscription_status(&ana),
+        "cancelled",
+        "this payment was already confirmed"
+    );
+    assert_received(&server.gateway_event(&payment_event("PAYMENT_RECEIVED", &subscription, "pay_new")));
     let row = overview(&ana)["subscription"].take();
     assert_eq!((&row["status"], &row["cancelled_at"]), (&json!("active"), &Value::Null));
     // Not beside another one.
     ana.post("/api/billing/cancel", json!({})).ok();
     let second = subscribe(&ana, order("PIX")).created();
-    received(&server.gateway_event(&event("PAYMENT_RECEIVED", &subscription, "pay_third")));
+    assert_received(&server.gateway_event(&payment_event("PAYMENT_RECEIVED", &subscription, "pay_third")));
     assert_eq!(overview(&ana)["subscription"]["id"], second["subscription"]["id"]);
     assert_eq!(
         server
@@ -141,63 +152,63 @@ fn a_payment_revives_a_cancelled_subscription_and_late_money_does_not() {
 }
 
 #[test]
-fn repeated_ten_times_at_once_an_event_counts_once() {
+fn concurrent_duplicate_gateway_events_apply_once() {
     let server = Server::new();
     let ana = server.owner();
-    let (subscription, payment) = pending(&ana);
+    let (subscription, payment) = create_pending_subscription(&ana);
     assert!(server.payment.wait_idle(Duration::from_secs(30)));
-    let before = notices(&ana).len();
-    let mut with_id = event("PAYMENT_RECEIVED", &subscription, &payment);
+    let before = notifications(&ana).len();
+    let mut with_id = payment_event("PAYMENT_RECEIVED", &subscription, &payment);
     with_id["id"] = json!("evt_1");
-    let bodies = [with_id, event("PAYMENT_OVERDUE", &subscription, "pay_2")];
+    let bodies = [with_id, payment_event("PAYMENT_OVERDUE", &subscription, "pay_2")];
     std::thread::scope(|scope| {
         for body in bodies.iter().cycle().take(20) {
             let request = server.gateway_request(body);
-            scope.spawn(move || received(&request.send()));
+            scope.spawn(move || assert_received(&request.send()));
         }
     });
-    until("nothing waits", || {
+    until("every event is applied", || {
         server.db.count("FROM gateway_events WHERE due_at IS NOT NULL") == 0
     });
-    assert_eq!(notices(&ana).len(), before + 2);
+    assert_eq!(notifications(&ana).len(), before + 2);
     assert_eq!(
         (
             server.db.count("FROM gateway_events"),
             ana.get("/api/billing/history").ok()["total"].clone()
         ),
         (5 - 1, json!(2)),
-        "with those of the gateway itself"
+        "including the simulator's own events"
     );
     assert_eq!(server.db.count("FROM billing_history WHERE credited"), 1);
 }
 
 #[test]
-fn older_news_of_a_payment_changes_nothing() {
+fn older_payment_event_changes_nothing() {
     let server = Server::new();
     let ana = server.owner();
-    let (subscription, payment) = pending(&ana);
+    let (subscription, payment) = create_pending_subscription(&ana);
     let at = |kind: &str, id: &str, time: &str| {
-        let mut body = event(kind, &subscription, &payment);
+        let mut body = payment_event(kind, &subscription, &payment);
         (body["id"], body["dateCreated"]) = (json!(id), json!(format!("2026-06-12 {time}")));
-        received(&server.gateway_event(&body));
+        assert_received(&server.gateway_event(&body));
     };
     at("PAYMENT_RECEIVED", "evt_2", "16:45:03");
     at("PAYMENT_OVERDUE", "evt_1", "16:45:02");
-    assert_eq!(status(&ana), "active");
+    assert_eq!(subscription_status(&ana), "active");
     at("PAYMENT_OVERDUE", "evt_3", "16:45:03");
     assert_eq!(
-        status(&ana),
+        subscription_status(&ana),
         "past_due",
-        "in the same second the order of arrival counts"
+        "within the same second the order of arrival decides"
     );
 }
 
 #[test]
-fn whatever_comes_with_the_token_is_received() {
+fn gateway_callback_accepts_any_body_with_valid_token() {
     let server = Server::new();
     let ana = server.owner();
-    let (subscription, payment) = pending(&ana);
-    let before = (overview(&ana), notices(&ana));
+    let (subscription, payment) = create_pending_subscription(&ana);
+    let before = (overview(&ana), notifications(&ana));
     let post = |body: Vec<u8>| {
         let request = server
             .post("/api/billing/webhook")
@@ -215,27 +226,27 @@ fn whatever_comes_with_the_token_is_received() {
         "{\"id\":\"\\u0000\"}",
         "<xml/>",
     ] {
-        received(&post(body.into()));
+        assert_received(&post(body.into()));
     }
     for body in [
-        event("PAYMENT_REFUNDED", &subscription, &payment),
-        event("PAYMENT_SOMETHING_NEW", &subscription, &payment),
-        event("PAYMENT_CONFIRMED", "sub_unknown", &payment),
+        payment_event("PAYMENT_REFUNDED", &subscription, &payment),
+        payment_event("PAYMENT_SOMETHING_NEW", &subscription, &payment),
+        payment_event("PAYMENT_CONFIRMED", "sub_unknown", &payment),
         json!({ "event": "PAYMENT_CONFIRMED", "payment": { "subscription": subscription } }),
         json!({ "event": "PAYMENT_CONFIRMED", "payment": { "id": payment } }),
         json!({ "event": "PAYMENT_CONFIRMED" }),
         json!({ "event": "SUBSCRIPTION_DELETED", "subscription": { "id": subscription } }),
     ] {
-        received(&server.gateway_event(&body));
+        assert_received(&server.gateway_event(&body));
     }
-    received(&post(vec![b' '; 4 * 1024 * 1024]));
+    assert_received(&post(vec![b' '; 4 * 1024 * 1024]));
     post(vec![b' '; 4 * 1024 * 1024 + 1]).refused(413, "PAYLOAD_TOO_LARGE");
     post(vec![b' '; 10 * 1024 * 1024]).refused(413, "PAYLOAD_TOO_LARGE");
-    assert_eq!((overview(&ana), notices(&ana)), before);
+    assert_eq!((overview(&ana), notifications(&ana)), before);
 }
 
 #[test]
-fn a_card_is_confirmed_at_once_and_received_a_month_later() {
+fn late_receipt_of_card_payment_reactivates_nothing() {
     let server = Server::new();
     let ana = server.owner();
     let made = subscribe(&ana, card_order("4000000000001234", "987")).created();
@@ -244,18 +255,18 @@ fn a_card_is_confirmed_at_once_and_received_a_month_later() {
         (&json!("ACTIVE"), &json!("credit_card"))
     );
     let payment = text(&made["payment_data"]["payment_id"]);
-    paid(&ana);
-    let end = becomes(&ana, "active")["current_period_end"].clone();
+    wait_for_first_payment(&ana);
+    let end = wait_for_status(&ana, "active")["current_period_end"].clone();
     assert_eq!(
         end, made["subscription"]["current_period_end"],
-        "one period for one payment"
+        "one payment starts one period"
     );
     ana.post("/api/billing/cancel", json!({})).ok();
     server.payment.act(&payment, Action::Receive, Duration::ZERO);
-    until("the money is there", || {
+    until("the payment is received", || {
         ana.get("/api/billing/history").ok()["items"][0]["status"] == "RECEIVED"
     });
-    assert_eq!(status(&ana), "cancelled");
+    assert_eq!(subscription_status(&ana), "cancelled");
     assert!(server.payment.send_event(&PaymentEvent {
         event: "PAYMENT_REFUNDED".into(),
         id: payment,
@@ -263,42 +274,44 @@ fn a_card_is_confirmed_at_once_and_received_a_month_later() {
         wrong_token: false,
     }));
     assert!(server.payment.wait_idle(Duration::from_secs(30)));
-    assert_eq!(status(&ana), "cancelled");
+    assert_eq!(subscription_status(&ana), "cancelled");
 }
 
 #[test]
-fn while_the_database_is_away_an_event_is_received_and_applied_later() {
+fn gateway_event_during_db_outage_is_buffered_and_applied() {
     let server = Server::new();
     let ana = server.owner();
-    let (subscription, payment) = pending(&ana);
+    let (subscription, payment) = create_pending_subscription(&ana);
     server
         .db
         .run("ALTER TABLE gateway_events RENAME TO gateway_events_away");
     let began = Instant::now();
-    received(&server.gateway_event(&event("PAYMENT_RECEIVED", &subscription, &payment)));
+    assert_received(&server.gateway_event(&payment_event("PAYMENT_RECEIVED", &subscription, &payment)));
     assert!(
         began.elapsed() < Duration::from_secs(9),
-        "the gateway gives up after ten seconds"
+        "the gateway times out after ten seconds"
     );
-    assert_eq!(status(&ana), "pending");
-    // What comes while one waits stays behind it.
-    received(&server.gateway_event(&event("PAYMENT_OVERDUE", &subscription, &payment)));
+    assert_eq!(subscription_status(&ana), "pending");
+    // An event that arrives later is applied after the buffered one.
+    assert_received(&server.gateway_event(&payment_event("PAYMENT_OVERDUE", &subscription, &payment)));
     server
         .db
         .run("ALTER TABLE gateway_events_away RENAME TO gateway_events");
-    until("both are applied, in their order", || status(&ana) == "past_due");
+    until("both are applied in order of arrival", || {
+        subscription_status(&ana) == "past_due"
+    });
     assert_eq!(server.db.count("FROM billing_history WHERE credited"), 1);
 }
 
 #[test]
-fn a_silent_gateway_is_asked() {
+fn subscription_without_gateway_event_is_polled() {
     let server = Server::new();
     server.payment.set_options(|options| options.webhook_url = None);
     let ana = server.owner();
-    let (_, payment) = pending(&ana);
+    let (_, payment) = create_pending_subscription(&ana);
     server.payment.act(&payment, Action::Confirm, Duration::ZERO);
     assert!(server.payment.wait_idle(Duration::from_secs(30)));
-    assert_eq!(status(&ana), "pending");
+    assert_eq!(subscription_status(&ana), "pending");
     assert_eq!(
         server
             .db
@@ -306,6 +319,6 @@ fn a_silent_gateway_is_asked() {
         "t"
     );
     server.db.run("UPDATE subscriptions SET check_at = now()");
-    becomes(&ana, "active");
-    assert_eq!(notices(&ana)[0].1, "Payment received");
+    wait_for_status(&ana, "active");
+    assert_eq!(notifications(&ana)[0].1, "Payment received");
 }

@@ -5,7 +5,7 @@ use recado_simulators::fault::{Fault, FaultKind};
 use recado_simulators::payment::PaymentSimulator;
 use serde_json::{Value, json};
 
-use crate::billing::{becomes, notices, order, overview, plan, subscribe};
+use crate::billing::{notifications, order, overview, plan, subscribe, wait_for_status};
 use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, until};
 
@@ -13,13 +13,13 @@ pub fn broken(http_status: u16) -> FaultKind {
     FaultKind::status(http_status, json!({ "error": "x" }))
 }
 
-fn on_subscribe(server: &Server, kind: FaultKind) {
+fn script_subscribe_fault(server: &Server, kind: FaultKind) {
     server
         .payment
         .script(vec![Fault::new(kind).on("POST", "/subscriptions")]);
 }
 
-fn posts(gateway: &PaymentSimulator) -> usize {
+fn count_subscribe_calls(gateway: &PaymentSimulator) -> usize {
     let entries = gateway.ledger().into_iter();
     entries
         .filter(|entry| entry.method == "POST" && entry.path.ends_with("/subscriptions"))
@@ -27,7 +27,7 @@ fn posts(gateway: &PaymentSimulator) -> usize {
 }
 
 #[test]
-fn a_refusal_is_passed_on_in_the_gateways_words() {
+fn gateway_refusal_text_is_returned_to_the_client() {
     let server = Server::new();
     let ana = server.owner();
     let body = json!({ "errors": [
@@ -47,16 +47,19 @@ fn a_refusal_is_passed_on_in_the_gateways_words() {
         (overview(&ana)["subscription"].take(), plan(&ana).as_str()),
         (Value::Null, "free")
     );
-    assert_eq!((server.db.count("FROM subscriptions"), notices(&ana).len()), (0, 0));
+    assert_eq!(
+        (server.db.count("FROM subscriptions"), notifications(&ana).len()),
+        (0, 0)
+    );
     subscribe(&ana, order("PIX")).created();
 }
 
 #[test]
-fn a_fault_of_the_gateway_is_ours_to_tell_and_leaves_nothing() {
+fn gateway_error_returns_502_and_creates_nothing() {
     let server = Server::new();
     let ana = server.owner();
     for status in [401, 403, 429, 500, 503] {
-        on_subscribe(&server, broken(status));
+        script_subscribe_fault(&server, broken(status));
         subscribe(&ana, order("PIX")).refused(502, "PAYMENT_ERROR");
         assert_eq!(
             (overview(&ana)["subscription"].take(), plan(&ana).as_str()),
@@ -64,14 +67,14 @@ fn a_fault_of_the_gateway_is_ours_to_tell_and_leaves_nothing() {
             "{status}"
         );
     }
-    assert_eq!(notices(&ana).len(), 0);
+    assert_eq!(notifications(&ana).len(), 0);
     assert_eq!(ana.get("/api/audit-logs?entityType=subscription").ok()["total"], 0);
     subscribe(&ana, order("PIX")).created();
-    assert_eq!(posts(&server.payment), 6);
+    assert_eq!(count_subscribe_calls(&server.payment), 6);
 }
 
 #[test]
-fn what_was_made_in_spite_of_its_answer_is_found() {
+fn subscription_is_found_after_lost_gateway_response() {
     for kind in [
         FaultKind::AcceptThenReset,
         FaultKind::AcceptThenStatus500,
@@ -79,15 +82,18 @@ fn what_was_made_in_spite_of_its_answer_is_found() {
     ] {
         let server = Server::new();
         let ana = server.owner();
-        on_subscribe(&server, kind.clone());
+        script_subscribe_fault(&server, kind.clone());
         let made = subscribe(&ana, order("PIX")).created();
         assert!(made["payment_data"]["payment_id"].is_string(), "{kind:?}");
-        assert_eq!((posts(&server.payment), plan(&ana).as_str()), (1, "starter"));
+        assert_eq!(
+            (count_subscribe_calls(&server.payment), plan(&ana).as_str()),
+            (1, "starter")
+        );
     }
 }
 
 #[test]
-fn in_doubt_nobody_pays_twice() {
+fn subscribe_retry_after_unknown_outcome_charges_once() {
     let server = Server::new();
     let ana = server.owner();
     server.payment.script(vec![
@@ -102,57 +108,65 @@ fn in_doubt_nobody_pays_twice() {
     // The second request finds it at the gateway, whose answer to the first was lost.
     assert_eq!(subscribe(&ana, order("PIX")).invalid(), ["plan"]);
     assert_eq!(overview(&ana)["subscription"]["status"], "pending");
-    assert_eq!((posts(&server.payment), plan(&ana).as_str()), (1, "starter"));
-    until("it is audited", || {
+    assert_eq!(
+        (count_subscribe_calls(&server.payment), plan(&ana).as_str()),
+        (1, "starter")
+    );
+    until("the subscription is audited", || {
         ana.get("/api/audit-logs?entityType=subscription").ok()["total"] == 1
     });
 }
 
-/// The gateway has made the subscription; the server dies before it has the answer.
-fn killed_behind_the_answer(server: &Server) -> User<'_> {
+/// Kills the server after the gateway created a subscription and before its response arrived. Then restarts the server.
+fn kill_during_subscribe(server: &Server) -> User<'_> {
     server.run(&["serve"]);
     let ana = server.owner();
-    // The answer hangs, and the server dies while it waits.
-    on_subscribe(server, FaultKind::Hang { ms: 20_000 });
+    script_subscribe_fault(server, FaultKind::Hang { ms: 20_000 });
     std::thread::scope(|scope| {
         let request = ana.request("POST", "/api/billing/subscribe").json(&order("PIX"));
-        let asked = scope.spawn(move || request.try_send().is_ok_and(|reply| reply.status == 201));
-        until("the gateway has made it", || posts(&server.payment) == 1);
+        let client = scope.spawn(move || request.try_send().is_ok_and(|reply| reply.status == 201));
+        until("the gateway has created the subscription", || {
+            count_subscribe_calls(&server.payment) == 1
+        });
         server.kill();
-        assert!(!asked.join().unwrap());
+        assert!(!client.join().unwrap());
     });
     assert_eq!(
         server.db.text("SELECT status || attempt FROM subscriptions"),
         "pendingtrue"
     );
-    assert_eq!(plan(&ana), "free", "no plan before it is sure");
+    assert_eq!(plan(&ana), "free", "no plan before the outcome is known");
     server.run(&["serve"]);
     ana
 }
 
 #[test]
-fn a_server_that_dies_behind_the_gateways_answer_leaves_nothing_unfinished() {
+fn subscribe_interrupted_by_crash_is_completed_by_worker() {
     let server = Server::prepare(&Options::default());
-    let ana = killed_behind_the_answer(&server);
-    // A worker asks within half a minute, whatever the lease is.
-    let asks = "SELECT intent_check_at <= created_at + interval '30 s' AND intent_until > now() FROM subscriptions";
-    assert_eq!(server.db.text(asks), "t");
+    let ana = kill_during_subscribe(&server);
+    // The worker checks the intent within 30 seconds, although the lease is longer.
+    let check_is_soon =
+        "SELECT intent_check_at <= created_at + interval '30 s' AND intent_until > now() FROM subscriptions";
+    assert_eq!(server.db.text(check_is_soon), "t");
     server.db.run("UPDATE subscriptions SET intent_check_at = now()");
-    let made = becomes(&ana, "pending");
+    let made = wait_for_status(&ana, "pending");
     assert!(made["gateway_subscription_id"].is_string());
-    assert_eq!((posts(&server.payment), plan(&ana).as_str()), (1, "starter"));
+    assert_eq!(
+        (count_subscribe_calls(&server.payment), plan(&ana).as_str()),
+        (1, "starter")
+    );
     subscribe(&ana, order("PIX")).invalid();
 }
 
 #[test]
-fn a_second_request_settles_what_a_dead_server_left_at_once() {
+fn subscribe_interrupted_by_crash_is_completed_by_request() {
     let server = Server::prepare(&Options::default());
-    let ana = killed_behind_the_answer(&server);
+    let ana = kill_during_subscribe(&server);
     assert_eq!(subscribe(&ana, order("PIX")).invalid(), ["plan"]);
     let made = overview(&ana)["subscription"].take();
     assert_eq!((&made["status"], plan(&ana).as_str()), (&json!("pending"), "starter"));
-    assert_eq!(posts(&server.payment), 1);
-    // Its payment is found, too, and what it takes to pay it.
+    assert_eq!(count_subscribe_calls(&server.payment), 1);
+    // Reconciliation also finds the payment and its invoice URL.
     let history = eventually("the payment is found", || {
         let history = ana.get("/api/billing/history").ok();
         (history["total"] == 1).then_some(history)

@@ -2,31 +2,31 @@
 
 use serde_json::{Value, json};
 
-use crate::billing::{becomes, card_order, order, overview, paid, plan, subscribe};
+use crate::billing::{card_order, order, overview, plan, subscribe, wait_for_first_payment, wait_for_status};
 use crate::harness::users::User;
 use crate::harness::{Server, until};
 
 const CARD: &str = "4111 1111 1111 1111";
 
-fn grant(root: &User<'_>, account: &str, plan: &str) {
+fn grant_plan(root: &User<'_>, account: &str, plan: &str) {
     let body = json!({ "action": "change_plan", "plan": plan });
     root.post(&format!("/api/admin/accounts/{account}/action"), body).ok();
 }
 
-/// A customer whose subscription was cancelled, and whose paid time is over.
-fn formerly<'a>(server: &'a Server) -> User<'a> {
+/// Creates an owner whose subscription is cancelled and whose paid period has ended.
+fn former_customer<'a>(server: &'a Server) -> User<'a> {
     let ana = server.owner();
     subscribe(&ana, card_order(CARD, "123")).created();
-    becomes(&ana, "active");
-    paid(&ana);
+    wait_for_status(&ana, "active");
+    wait_for_first_payment(&ana);
     ana.post("/api/billing/cancel", json!({})).ok();
     server.db.run("UPDATE subscriptions SET current_period_end = now()");
-    until("the plan is over", || plan(&ana) == "free");
+    until("the paid period has ended", || plan(&ana) == "free");
     ana
 }
 
-/// So many of the month's messages are used.
-fn use_up(user: &User<'_>, messages: usize) {
+/// Records `messages` sent messages in this month.
+fn use_quota(user: &User<'_>, messages: usize) {
     user.server.db.run(&format!(
         "INSERT INTO message_usage_slots (account_id, month, sent)
            VALUES ('{}', date_trunc('month', now() AT TIME ZONE 'UTC')::date, {messages})",
@@ -35,20 +35,20 @@ fn use_up(user: &User<'_>, messages: usize) {
 }
 
 #[test]
-fn a_former_customer_can_use_what_is_granted() {
+fn granted_plan_is_active_for_former_customer() {
     let server = Server::new();
-    let (root, ana) = (server.root(), formerly(&server));
+    let (root, ana) = (server.root(), former_customer(&server));
     ana.contacts(1);
     let template = ana.approved("Oi", &[]);
-    let run = || {
+    let execute_campaign = || {
         let id = ana.campaign(json!({ "name": "C", "template_id": template }));
         ana.execute(&id)
     };
-    // More than the free plan has.
-    use_up(&ana, 300);
-    run().refused(400, "VALIDATION_ERROR");
-    grant(&root, &ana.account, "growth");
-    assert_eq!(run().ok()["sent"], 1);
+    // More than the free plan includes.
+    use_quota(&ana, 300);
+    execute_campaign().refused(400, "VALIDATION_ERROR");
+    grant_plan(&root, &ana.account, "growth");
+    assert_eq!(execute_campaign().ok()["sent"], 1);
     let shown = overview(&ana);
     assert_eq!(
         (
@@ -63,21 +63,21 @@ fn a_former_customer_can_use_what_is_granted() {
     assert_eq!((&listed["total"], &listed["data"][0]["mrr"]), (&json!(1), &json!(0)));
     let account = root.get(&format!("/api/admin/accounts/{}", ana.account)).ok();
     assert_eq!(account["plan"], "growth");
-    // Taken back, it is the free plan again.
-    grant(&root, &ana.account, "free");
+    // Granting `free` ends the grant.
+    grant_plan(&root, &ana.account, "free");
     assert_eq!(
         (plan(&ana).as_str(), &overview(&ana)["plan"]["id"]),
         ("free", &json!("free"))
     );
-    run().refused(400, "VALIDATION_ERROR");
+    execute_campaign().refused(400, "VALIDATION_ERROR");
 }
 
 #[test]
-fn a_grant_outlives_a_subscription_and_takes_nothing_from_it() {
+fn grant_outlives_subscription_and_never_reduces_it() {
     let server = Server::new();
     let (root, ana) = (server.root(), server.owner());
-    grant(&root, &ana.account, "growth");
-    // Bought beside it: a smaller plan adds nothing, a larger one does.
+    grant_plan(&root, &ana.account, "growth");
+    // A smaller paid plan adds nothing to the grant, a larger one does.
     subscribe(&ana, order("PIX")).created();
     let shown = overview(&ana);
     assert_eq!(
@@ -103,35 +103,35 @@ fn a_grant_outlives_a_subscription_and_takes_nothing_from_it() {
     let mut scale = card_order(CARD, "123");
     scale["plan"] = json!("scale");
     subscribe(&bia, scale).created();
-    becomes(&bia, "active");
-    paid(&bia);
+    wait_for_status(&bia, "active");
+    wait_for_first_payment(&bia);
     bia.post("/api/billing/cancel", json!({})).ok();
     for smaller in ["starter", "free"] {
-        grant(&root, &bia.account, smaller);
+        grant_plan(&root, &bia.account, smaller);
         assert_eq!(
             (&overview(&bia)["plan"]["id"], plan(&bia).as_str()),
             (&json!("scale"), "scale")
         );
     }
-    grant(&root, &bia.account, "starter");
+    grant_plan(&root, &bia.account, "starter");
     server.db.run(&format!(
         "UPDATE subscriptions SET current_period_end = now() WHERE account_id = '{}'",
         bia.account
     ));
-    until("the paid time is over", || plan(&bia) == "starter");
+    until("the paid period has ended", || plan(&bia) == "starter");
 }
 
 /// A subscription that is paid has the plan itself: what was granted before does not outdo it.
 #[test]
-fn a_change_of_what_is_paid_takes_the_place_of_the_grant() {
+fn grant_to_paying_account_changes_its_subscription_plan() {
     let server = Server::new();
     let (root, ana) = (server.root(), server.owner());
-    grant(&root, &ana.account, "scale");
+    grant_plan(&root, &ana.account, "scale");
     subscribe(&ana, card_order(CARD, "123")).created();
-    becomes(&ana, "active");
-    paid(&ana);
+    wait_for_status(&ana, "active");
+    wait_for_first_payment(&ana);
     assert_eq!(plan(&ana), "scale");
-    grant(&root, &ana.account, "growth");
+    grant_plan(&root, &ana.account, "growth");
     let shown = overview(&ana);
     assert_eq!(
         (
@@ -143,5 +143,5 @@ fn a_change_of_what_is_paid_takes_the_place_of_the_grant() {
     );
     ana.post("/api/billing/cancel", json!({})).ok();
     server.db.run("UPDATE subscriptions SET current_period_end = now()");
-    until("nothing is left", || plan(&ana) == "free");
+    until("no plan is left", || plan(&ana) == "free");
 }

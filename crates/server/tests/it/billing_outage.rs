@@ -10,50 +10,50 @@ use crate::harness::client::Reply;
 use crate::harness::users::User;
 use crate::harness::{Server, text, until};
 
-fn down(server: &Server) {
+fn take_gateway_down(server: &Server) {
     server.payment.script(vec![Fault::new(broken(503)).for_good()]);
 }
 
-fn change(user: &User<'_>) -> Reply {
+fn change_plan(user: &User<'_>) -> Reply {
     user.put("/api/billing/subscription", json!({ "plan": "growth" }))
 }
 
-fn cancel(user: &User<'_>) -> Reply {
+fn cancel_subscription(user: &User<'_>) -> Reply {
     user.post("/api/billing/cancel", json!({}))
 }
 
 #[track_caller]
-fn is_the_gateways(reply: &Reply) {
-    let shown = (reply.status, reply.json()["error"]["code"].take());
-    assert_eq!(shown, (502, json!("PAYMENT_ERROR")), "{}", reply.text);
+fn assert_payment_error(reply: &Reply) {
+    let error = (reply.status, reply.json()["error"]["code"].take());
+    assert_eq!(error, (502, json!("PAYMENT_ERROR")), "{}", reply.text);
 }
 
 #[test]
-fn a_gateway_that_is_down_is_named_on_every_path() {
+fn gateway_outage_returns_payment_error_on_every_route() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let made = subscribe(&ana, order("PIX")).created();
     let payment = text(&made["payment_data"]["payment_id"]);
-    down(&server);
-    is_the_gateways(&subscribe(&bia, order("PIX")));
-    is_the_gateways(&ana.get(&format!("/api/billing/payment-status?payment_id={payment}")));
-    // The first leaves an intent, which all others have to settle first.
+    take_gateway_down(&server);
+    assert_payment_error(&subscribe(&bia, order("PIX")));
+    assert_payment_error(&ana.get(&format!("/api/billing/payment-status?payment_id={payment}")));
+    // The first change leaves an intent, which every later request must reconcile first.
     for _ in 0..2 {
-        is_the_gateways(&change(&ana));
-        is_the_gateways(&cancel(&ana));
+        assert_payment_error(&change_plan(&ana));
+        assert_payment_error(&cancel_subscription(&ana));
     }
     assert_eq!(
         (overview(&ana)["subscription"]["plan"].take(), plan(&bia)),
         (json!("starter"), "free".into())
     );
     server.payment.clear_faults();
-    assert_eq!(change(&ana).ok()["new_plan"], "growth");
-    cancel(&ana).ok();
+    assert_eq!(change_plan(&ana).ok()["new_plan"], "growth");
+    cancel_subscription(&ana).ok();
     subscribe(&bia, order("PIX")).created();
 }
 
 #[test]
-fn a_gateway_that_is_down_while_an_attempt_is_settled_is_named() {
+fn gateway_outage_in_reconciliation_returns_payment_error() {
     let server = Server::new();
     let ana = server.owner();
     server.payment.script(vec![
@@ -61,7 +61,7 @@ fn a_gateway_that_is_down_while_an_attempt_is_settled_is_named() {
         Fault::new(broken(503)).on("GET", "/subscriptions").for_good(),
     ]);
     for _ in 0..3 {
-        is_the_gateways(&subscribe(&ana, order("PIX")));
+        assert_payment_error(&subscribe(&ana, order("PIX")));
     }
     server.payment.clear_faults();
     assert_eq!(subscribe(&ana, order("PIX")).invalid(), ["plan"]);
@@ -70,21 +70,24 @@ fn a_gateway_that_is_down_while_an_attempt_is_settled_is_named() {
 
 /// A removal does not wait for the gateway; whose fault it is that something is left there stays known.
 #[test]
-fn a_removal_that_the_gateway_does_not_answer_blames_the_gateway() {
+fn failed_cancellation_after_deletion_logs_gateway_error() {
     let server = Server::new();
     let (root, ana) = (server.root(), server.owner());
     subscribe(&ana, order("PIX")).created();
-    down(&server);
-    root.delete(&format!("/api/admin/accounts/{}", ana.account)).gone();
+    take_gateway_down(&server);
+    root.delete(&format!("/api/admin/accounts/{}", ana.account))
+        .no_content();
     server.db.run("UPDATE gateway_cancellations SET due_at = now()");
-    until("the worker has asked", || {
-        server.log().contains("gateway cancellations")
+    until("the worker has called the gateway", || {
+        server.log().contains("gateway_cancellations")
     });
     let log = server.log();
-    let line = log.lines().find(|line| line.contains("gateway cancellations")).unwrap();
+    let line = log.lines().find(|line| line.contains("gateway_cancellations")).unwrap();
     assert!(line.contains("the payment gateway failed"), "{line}");
     assert!(!line.contains("the store is unavailable"), "{line}");
     server.payment.clear_faults();
     server.db.run("UPDATE gateway_cancellations SET due_at = now()");
-    until("nothing is left", || server.db.count("FROM gateway_cancellations") == 0);
+    until("no cancellation is pending", || {
+        server.db.count("FROM gateway_cancellations") == 0
+    });
 }

@@ -11,10 +11,10 @@ use uuid::Uuid;
 use crate::harness::client::{Reply, Request, connect};
 use crate::harness::users::User;
 use crate::harness::{Server, media, text};
-use crate::matrix::{Takes, belongings, dump, label, path_of, row};
+use crate::matrix::{RouteInput, create_resources, dump, label, resource_path, row};
 
-/// The changes of the interface: the fields that null clears, and those that it is refused for.
-const CHANGES: &[(&str, &[&str], &[&str])] = &[
+/// Every PUT route: its path, the fields that null clears, and the fields that reject null.
+const NULL_RULES: &[(&str, &[&str], &[&str])] = &[
     (
         "/api/admin/accounts/{id}",
         &["logo_url"],
@@ -84,15 +84,15 @@ const CHANGES: &[(&str, &[&str], &[&str])] = &[
     ),
 ];
 
-/// What may be empty by its type, and not in the row that the test has: each needs one of its fields.
-const NEEDED_THERE: &[(&str, &str)] = &[
+/// Nullable fields that the test's row must not lose, because the row requires one of a group of fields.
+const REQUIRED_BY_ROW: &[(&str, &str)] = &[
     ("/api/contacts/{id}", "phone"),
     ("/api/templates/{id}", "body_text"),
     ("/api/webhooks/{id}", "url"),
 ];
 
-/// Where arrays of a number or of nothing must be refused: every object within a body, as the reference tells of it.
-const OBJECTS: &[&str] = &[
+/// Every object inside a request body, according to the OpenAPI document. An array must be rejected at each of them.
+const OBJECT_PATHS: &[&str] = &[
     "POST /api/ad-spend entries[0]",
     "POST /api/automations/{id}/executions executions[0]",
     "POST /api/billing/subscribe credit_card",
@@ -120,71 +120,72 @@ const OBJECTS: &[&str] = &[
 
 /// A step into a body.
 #[derive(Clone, Debug)]
-enum Step {
+enum PathStep {
     Field(String),
     Item,
 }
 
-/// A place in a body.
-type Place = Vec<Step>;
+type BodyPath = Vec<PathStep>;
 
-fn named(place: &[Step]) -> String {
+/// The path as error messages write it: `orders[0].items[0]`.
+fn path_name(path: &[PathStep]) -> String {
     let mut name = String::new();
-    for step in place {
+    for step in path {
         match step {
-            Step::Field(field) if name.is_empty() => name.push_str(field),
-            Step::Field(field) => name.push_str(&format!(".{field}")),
-            Step::Item => name.push_str("[0]"),
+            PathStep::Field(field) if name.is_empty() => name.push_str(field),
+            PathStep::Field(field) => name.push_str(&format!(".{field}")),
+            PathStep::Item => name.push_str("[0]"),
         }
     }
     name
 }
 
-/// A body that has nothing but this value, at this place.
-fn holding(place: &[Step], value: &Value) -> Value {
-    place.iter().rev().fold(value.clone(), |inner, step| match step {
-        Step::Field(field) => json!({ field.as_str(): inner }),
-        Step::Item => json!([inner]),
+/// A body that contains only `value`, at `path`.
+fn body_with_value_at(path: &[PathStep], value: &Value) -> Value {
+    path.iter().rev().fold(value.clone(), |inner, step| match step {
+        PathStep::Field(field) => json!({ field.as_str(): inner }),
+        PathStep::Item => json!([inner]),
     })
 }
 
 fn types(schema: &Value) -> Vec<&str> {
     match &schema["type"] {
         Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
-        one => one.as_str().into_iter().collect(),
+        single => single.as_str().into_iter().collect(),
     }
 }
 
-/// Every place in a body where an object is due.
-fn objects(document: &Value, schema: &Value, place: &[Step], found: &mut Vec<Place>) {
-    assert!(place.len() < 10, "{place:?}");
-    if let Some(path) = schema["$ref"].as_str() {
-        return objects(document, document.pointer(&path[1..]).unwrap(), place, found);
+/// Collects the path of every object inside a body.
+fn collect_object_paths(document: &Value, schema: &Value, path: &[PathStep], found: &mut Vec<BodyPath>) {
+    assert!(path.len() < 10, "{path:?}");
+    if let Some(reference) = schema["$ref"].as_str() {
+        let referenced = document.pointer(&reference[1..]).unwrap();
+        return collect_object_paths(document, referenced, path, found);
     }
     for inner in ["anyOf", "oneOf", "allOf"] {
-        for one in schema[inner].as_array().into_iter().flatten() {
-            objects(document, one, place, found);
+        for part in schema[inner].as_array().into_iter().flatten() {
+            collect_object_paths(document, part, path, found);
         }
     }
-    if types(schema).contains(&"object") && !place.is_empty() {
-        assert!(!types(schema).contains(&"array"), "{place:?}");
-        found.push(place.to_vec());
+    if types(schema).contains(&"object") && !path.is_empty() {
+        assert!(!types(schema).contains(&"array"), "{path:?}");
+        found.push(path.to_vec());
     }
-    let step = |step| [place, &[step]].concat();
+    let append = |step| [path, &[step]].concat();
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        objects(document, field, &step(Step::Field(name.clone())), found);
+        collect_object_paths(document, field, &append(PathStep::Field(name.clone())), found);
     }
     for (inner, next) in [
-        ("items", Step::Item),
-        ("additionalProperties", Step::Field("any".to_owned())),
+        ("items", PathStep::Item),
+        ("additionalProperties", PathStep::Field("any".to_owned())),
     ] {
         if schema[inner].is_object() {
-            objects(document, &schema[inner], &step(next), found);
+            collect_object_paths(document, &schema[inner], &append(next), found);
         }
     }
 }
 
-fn body_of<'a>(document: &'a Value, spec: &RouteSpec) -> &'a Value {
+fn body_schema<'a>(document: &'a Value, spec: &RouteSpec) -> &'a Value {
     let operation = &document["paths"][spec.path][spec.method.as_str().to_lowercase()];
     &operation["requestBody"]["content"]["application/json"]["schema"]
 }
@@ -193,48 +194,50 @@ fn body_of<'a>(document: &'a Value, spec: &RouteSpec) -> &'a Value {
 fn json_routes<'a>(server: &'a Server) -> impl Iterator<Item = (&'static RouteSpec, User<'a>)> {
     let specs = TABLE
         .iter()
-        .filter(|spec| matches!(row(spec), Takes::Json(_) | Takes::Unfetched(_)));
-    specs.map(|spec| (spec, caller(server, spec)))
+        .filter(|spec| matches!(row(spec), RouteInput::Json(_) | RouteInput::Unfetched(_)));
+    specs.map(|spec| (spec, new_caller(server, spec)))
 }
 
-/// Somebody new for each route, whom no limit has counted yet.
-fn caller<'a>(server: &'a Server, spec: &RouteSpec) -> User<'a> {
+/// A new user for each route, so that no rate limit has counted a request of theirs.
+fn new_caller<'a>(server: &'a Server, spec: &RouteSpec) -> User<'a> {
     match spec.access {
         Access::Administrator => server.root(),
         _ => server.owner(),
     }
 }
 
-fn at_nothing(caller: &User<'_>, spec: &RouteSpec) -> Request {
+/// A request whose path names an id that does not exist.
+fn request_for_unknown_id(caller: &User<'_>, spec: &RouteSpec) -> Request {
     let path = spec.path.replace("{id}", &Uuid::now_v7().to_string());
     caller.request(spec.method.as_str(), &path)
 }
 
 #[test]
-fn an_array_is_no_object_anywhere_in_a_body() {
+fn array_is_rejected_wherever_a_body_expects_an_object() {
     let (server, document) = (Server::new(), document());
     let mut seen = BTreeSet::new();
     for (spec, caller) in json_routes(&server) {
-        let mut places = Vec::new();
-        objects(&document, body_of(&document, spec), &[], &mut places);
-        for place in places {
-            let name = named(&place);
+        let mut paths = Vec::new();
+        collect_object_paths(&document, body_schema(&document, spec), &[], &mut paths);
+        for path in paths {
+            let name = path_name(&path);
             for wrong in [json!([]), json!([1]), json!([null, "x"])] {
-                let reply = at_nothing(&caller, spec).json(&holding(&place, &wrong)).send();
+                let body = body_with_value_at(&path, &wrong);
+                let reply = request_for_unknown_id(&caller, spec).json(&body).send();
                 assert_eq!(reply.invalid(), [name.as_str()], "{} {name} {wrong}", label(spec));
             }
             seen.insert(format!("{} {name}", label(spec)));
         }
     }
-    assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), OBJECTS);
+    assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), OBJECT_PATHS);
 }
 
 /// With all else in order, an array has no fields to lend.
 #[test]
-fn what_is_refused_for_an_array_leaves_nothing() {
+fn request_rejected_for_an_array_stores_nothing() {
     let server = Server::new();
     let ana = server.owner();
-    server.db.settles();
+    server.db.wait_for_outbox();
     let before = dump(&ana);
     for (path, body, field) in [
         (
@@ -255,19 +258,19 @@ fn what_is_refused_for_an_array_leaves_nothing() {
         ),
     ] {
         let error = ana.post(path, body).refused(422, "VALIDATION_ERROR");
-        let words = json!({ field: ["invalid type: sequence, expected an object"] });
-        assert_eq!(error["details"]["fields"], words, "{path}");
+        let expected = json!({ field: ["invalid type: sequence, expected an object"] });
+        assert_eq!(error["details"]["fields"], expected, "{path}");
     }
     assert_eq!(dump(&ana), before);
 }
 
-/// The names of a body's fields.
-fn fields(document: &Value, schema: &Value, found: &mut BTreeSet<String>) {
+/// Collects the field names of a body.
+fn collect_fields(document: &Value, schema: &Value, found: &mut BTreeSet<String>) {
     if let Some(path) = schema["$ref"].as_str() {
-        return fields(document, document.pointer(&path[1..]).unwrap(), found);
+        return collect_fields(document, document.pointer(&path[1..]).unwrap(), found);
     }
-    for one in schema["allOf"].as_array().into_iter().flatten() {
-        fields(document, one, found);
+    for part in schema["allOf"].as_array().into_iter().flatten() {
+        collect_fields(document, part, found);
     }
     found.extend(
         schema["properties"]
@@ -278,51 +281,56 @@ fn fields(document: &Value, schema: &Value, found: &mut BTreeSet<String>) {
     );
 }
 
-/// Whether the reference says that a body may have this field as null, and whether it may be without it.
-fn told(document: &Value, schema: &Value, field: &str) -> (bool, bool) {
+/// Whether the OpenAPI document lets this field be null, and whether the field is optional.
+fn nullable_and_optional(document: &Value, schema: &Value, field: &str) -> (bool, bool) {
     let schema = alone(document, schema);
     let validator = jsonschema::draft202012::options().build(&schema).unwrap();
-    let blamed = |body: &Value, keyword: &str| {
-        let mut faults = validator.iter_errors(body);
-        faults.any(|fault| fault.instance_path().as_str() == format!("/{field}") || fault.to_string().contains(keyword))
+    let has_error = |body: &Value, message: &str| {
+        let mut errors = validator.iter_errors(body);
+        errors.any(|error| error.instance_path().as_str() == format!("/{field}") || error.to_string().contains(message))
     };
-    let absent = format!("\"{field}\" is a required property");
-    (!blamed(&json!({ field: null }), &absent), !blamed(&json!({}), &absent))
+    let missing = format!("\"{field}\" is a required property");
+    (
+        !has_error(&json!({ field: null }), &missing),
+        !has_error(&json!({}), &missing),
+    )
 }
 
 #[test]
-fn null_in_a_change_clears_what_may_be_empty_and_is_refused_for_all_else() {
+fn null_in_put_clears_nullable_fields_and_is_else_rejected() {
     let (server, document) = (Server::new(), document());
     let (ana, root) = (server.owner(), server.root());
-    let mut things = belongings(&ana);
-    things.push(("/api/admin/accounts/", ana.account.clone()));
+    let mut ids = create_resources(&ana);
+    ids.push(("/api/admin/accounts/", ana.account.clone()));
     let before = dump(&ana);
-    let mut changes: Vec<_> = CHANGES.iter().collect();
+    let mut rules: Vec<_> = NULL_RULES.iter().collect();
     for spec in TABLE.iter().filter(|spec| spec.method.as_str() == "PUT") {
-        let at = changes.iter().position(|(path, _, _)| *path == spec.path);
-        let (path, clearable, never) = changes.swap_remove(at.unwrap_or_else(|| panic!("{}", label(spec))));
-        let schema = body_of(&document, spec);
-        let mut all = BTreeSet::new();
-        fields(&document, schema, &mut all);
-        let known: BTreeSet<String> = clearable.iter().chain(*never).map(ToString::to_string).collect();
-        assert_eq!(all, known, "{path}");
+        let at = rules.iter().position(|(path, _, _)| *path == spec.path);
+        let (path, nullable, required) = rules.swap_remove(at.unwrap_or_else(|| panic!("{}", label(spec))));
+        let schema = body_schema(&document, spec);
+        let mut documented = BTreeSet::new();
+        collect_fields(&document, schema, &mut documented);
+        let expected: BTreeSet<String> = nullable.iter().chain(*required).map(ToString::to_string).collect();
+        assert_eq!(documented, expected, "{path}");
         let caller = if spec.access == Access::Administrator {
             &root
         } else {
             &ana
         };
-        let null = |field: &str| caller.put(&path_of(spec, &things), json!({ field: null }));
-        for field in *never {
-            assert_eq!(null(field).invalid(), [*field], "{path}");
-            assert!(!told(&document, schema, field).0, "{path} {field} is told to be null");
+        let put_null = |field: &str| caller.put(&resource_path(spec, &ids), json!({ field: null }));
+        for field in *required {
+            assert_eq!(put_null(field).invalid(), [*field], "{path}");
+            let (nullable, _) = nullable_and_optional(&document, schema, field);
+            assert!(!nullable, "{path} {field} is documented as nullable");
         }
-        for field in *clearable {
-            assert_eq!(told(&document, schema, field), (true, true), "{path} {field}");
+        for field in *nullable {
+            let documented = nullable_and_optional(&document, schema, field);
+            assert_eq!(documented, (true, true), "{path} {field}");
         }
     }
-    assert!(changes.is_empty(), "{changes:?}");
+    assert!(rules.is_empty(), "{rules:?}");
     assert_eq!(dump(&ana), before);
-    for (path, clearable, _) in CHANGES {
+    for (path, nullable, _) in NULL_RULES {
         let spec = TABLE
             .iter()
             .find(|spec| spec.path == *path && spec.method.as_str() == "PUT");
@@ -332,9 +340,9 @@ fn null_in_a_change_clears_what_may_be_empty_and_is_refused_for_all_else() {
         } else {
             &ana
         };
-        for field in *clearable {
-            let reply = caller.put(&path_of(spec, &things), json!({ *field: null }));
-            match NEEDED_THERE.contains(&(path, field)) {
+        for field in *nullable {
+            let reply = caller.put(&resource_path(spec, &ids), json!({ *field: null }));
+            match REQUIRED_BY_ROW.contains(&(path, field)) {
                 true => assert!(
                     !reply.text.contains("must not be null"),
                     "{path} {field}: {}",
@@ -348,7 +356,7 @@ fn null_in_a_change_clears_what_may_be_empty_and_is_refused_for_all_else() {
 
 /// Absent keeps, null clears or is refused; in what makes something, null is still nothing.
 #[test]
-fn a_refused_null_says_so_and_what_is_absent_stays() {
+fn rejected_null_names_its_field_and_absent_fields_stay() {
     let server = Server::new();
     let ana = server.owner();
     let campaign = format!("/api/campaigns/{}", ana.campaign(json!({ "name": "Oferta" })));
@@ -356,16 +364,16 @@ fn a_refused_null_says_so_and_what_is_absent_stays() {
         .put(&campaign, json!({ "name": null }))
         .refused(422, "VALIDATION_ERROR");
     assert_eq!(error["details"]["fields"], json!({ "name": ["must not be null"] }));
-    let kept = ana
+    let changed = ana
         .put(
             &campaign,
             json!({ "segment_config": { "filters": { "has_email": true } } }),
         )
         .ok();
-    assert_eq!(kept["name"], "Oferta");
-    let kept = ana.put(&campaign, json!({ "folder_id": null })).ok();
-    assert_eq!(kept["segment_config"], json!({ "filters": { "has_email": true } }));
-    // Within a body null is what it was, and so it is where something is made.
+    assert_eq!(changed["name"], "Oferta");
+    let changed = ana.put(&campaign, json!({ "folder_id": null })).ok();
+    assert_eq!(changed["segment_config"], json!({ "filters": { "has_email": true } }));
+    // Null inside a nested object, and null in a POST, mean absent.
     let tags = json!({ "segment_config": { "tag_ids": null } });
     ana.put(&campaign, tags).ok();
     let contact = json!({ "name": "Ana", "phone": "+5511961234567", "attributes": null, "tag_ids": null,
@@ -385,15 +393,15 @@ fn a_refused_null_says_so_and_what_is_absent_stays() {
     }
 }
 
-/// The answer to a request as it is written by hand: these last lines of the head, and this body.
-fn by_hand(request: &Request, last: &str, body: &str) -> Reply {
+/// Writes a raw request with these last header lines and this body, and returns the response.
+fn send_raw(request: &Request, last_headers: &str, body: &str) -> Reply {
     let mut stream = connect(request.port());
-    let whole = request.head(&format!("{last}Connection: close\r\n\r\n{body}"));
+    let whole = request.head(&format!("{last_headers}Connection: close\r\n\r\n{body}"));
     stream.write_all(whole.as_bytes()).unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    let answer = String::from_utf8(answer).unwrap();
-    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    let response = String::from_utf8(response).unwrap();
+    let (head, text) = response.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     Reply {
         status,
@@ -403,36 +411,38 @@ fn by_hand(request: &Request, last: &str, body: &str) -> Reply {
 }
 
 #[test]
-fn no_body_at_all_is_an_empty_one() {
+fn missing_body_is_handled_as_an_empty_body() {
     let (server, document) = (Server::new(), document());
     let mut seen = 0;
     for spec in TABLE {
         let media_type = match row(spec) {
-            Takes::Json(_) | Takes::Unfetched(_) => "application/json",
-            Takes::Csv => "text/csv",
-            Takes::Form => media::FORM,
-            Takes::Nothing | Takes::Query(_) | Takes::Needs(_) | Takes::Public(_) => continue,
+            RouteInput::Json(_) | RouteInput::Unfetched(_) => "application/json",
+            RouteInput::Csv => "text/csv",
+            RouteInput::Form => media::FORM,
+            RouteInput::Nothing | RouteInput::Query(_) | RouteInput::RequiredQuery(_) | RouteInput::Public(_) => {
+                continue;
+            }
         };
-        let caller = caller(&server, spec);
-        let request = at_nothing(&caller, spec);
+        let caller = new_caller(&server, spec);
+        let request = request_for_unknown_id(&caller, spec);
         let operation = &document["paths"][spec.path][spec.method.as_str().to_lowercase()];
         if operation["requestBody"]["required"] == false {
-            assert_ne!(by_hand(&request, "", "").status, 415, "{}", label(spec));
+            assert_ne!(send_raw(&request, "", "").status, 415, "{}", label(spec));
             continue;
         }
         let empty = request.clone().body(media_type, "").send();
-        for last in ["", "Content-Length: 0\r\n"] {
-            let none = by_hand(&request, last, "");
+        for last_headers in ["", "Content-Length: 0\r\n"] {
+            let none = send_raw(&request, last_headers, "");
             if media_type != media::FORM {
                 assert_eq!(none.text, empty.text, "{}", label(spec));
             }
             assert_eq!(none.invalid(), ["body"], "{}", label(spec));
         }
-        for (last, body) in [
+        for (last_headers, body) in [
             ("Content-Length: 2\r\n", "{}"),
             ("Transfer-Encoding: chunked\r\n", "0\r\n\r\n"),
         ] {
-            by_hand(&request, last, body).refused(415, "UNSUPPORTED_MEDIA_TYPE");
+            send_raw(&request, last_headers, body).refused(415, "UNSUPPORTED_MEDIA_TYPE");
         }
         assert_eq!(empty.invalid(), ["body"], "{}", label(spec));
         seen += 1;

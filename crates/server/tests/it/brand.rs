@@ -18,21 +18,21 @@ const PAGE: &str = "<html><head><title>Padaria Aurora | Pães</title><meta name=
     natural.'></head><body><script>steal()</script><p>Oferecemos produtos sem conservantes! Atendemos famílias da região. \
     Nossos valores são qualidade e respeito!</p></body></html>";
 
-/// A website that answers every request with the same.
-fn site(answer: Reply) -> RawServer {
-    RawServer::replying(vec![answer]).unwrap()
+/// A website that gives every request the same response.
+fn site(response: Reply) -> RawServer {
+    RawServer::replying(vec![response]).unwrap()
 }
 
-fn site_of(html: &str) -> RawServer {
-    site(answer("text/html; charset=utf-8", html.as_bytes()))
+fn site_with_html(html: &str) -> RawServer {
+    site(http_response("text/html; charset=utf-8", html.as_bytes()))
 }
 
-fn answer(media_type: &str, body: &[u8]) -> Reply {
+fn http_response(media_type: &str, body: &[u8]) -> Reply {
     Reply::http_last(&format!("200 OK\r\nContent-Type: {media_type}"), body)
 }
 
-/// A server that may call this machine, and the AI service it asks.
-pub fn server() -> (Server, Ai) {
+/// A server whose egress rules allow this machine, and its AI service.
+pub fn start_with_ai_service() -> (Server, Ai) {
     let service = Ai::start(ai::AiOptions::default()).unwrap();
     let options = Options::default()
         .with("AI_API_URL", service.base_url())
@@ -42,8 +42,8 @@ pub fn server() -> (Server, Ai) {
     (Server::start(options), service)
 }
 
-/// What is said of an address that gives no page.
-fn refused(user: &User<'_>, url: &str) -> String {
+/// Scrapes a URL that must be refused. Returns the message of the field `url`.
+fn scrape_error(user: &User<'_>, url: &str) -> String {
     let reply = user.post(SCRAPE, json!({ "url": url }));
     let body = reply.json();
     assert_eq!(reply.invalid(), ["url"], "{url}");
@@ -54,7 +54,7 @@ fn refused(user: &User<'_>, url: &str) -> String {
 }
 
 #[test]
-fn a_brand_is_written_field_by_field() {
+fn brand_put_updates_only_the_given_fields() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     assert_eq!(ana.get(PATH).ok(), Value::Null);
@@ -108,7 +108,7 @@ fn a_brand_is_written_field_by_field() {
 }
 
 #[test]
-fn every_rule_names_its_field() {
+fn brand_errors_name_the_invalid_field() {
     let server = Server::new();
     let ana = server.owner();
     let long = "ã".repeat(5001);
@@ -137,9 +137,9 @@ fn every_rule_names_its_field() {
 }
 
 #[test]
-fn a_website_is_read_and_kept() {
-    let (server, service) = server();
-    let site = site_of(PAGE);
+fn website_scrape_fills_and_stores_the_brand() {
+    let (server, service) = start_with_ai_service();
+    let site = site_with_html(PAGE);
     let ana = server.owner();
     ana.put(PATH, json!({ "tone_of_voice": "antigo", "target_audience": "antigo" }))
         .ok();
@@ -160,10 +160,10 @@ fn a_website_is_read_and_kept() {
     );
     assert!(read["last_scraped_at"].is_string());
     assert_eq!(ana.get(PATH).ok(), read);
-    let asked = service.ledger();
-    let text = asked[0].body["messages"][1]["content"].as_str().unwrap().to_owned();
+    let prompts = service.ledger();
+    let text = prompts[0].body["messages"][1]["content"].as_str().unwrap().to_owned();
     assert!(text.contains("Nossos valores") && !text.contains("steal") && !text.contains("<p"));
-    assert!(!text.contains(&ana.account), "nothing of the tenant");
+    assert!(!text.contains(&ana.account), "the prompt contains no tenant data");
     assert_eq!(
         ana.get("/api/audit-logs?entity_type=brand_context").ok()["logs"]
             .as_array()
@@ -171,16 +171,16 @@ fn a_website_is_read_and_kept() {
             .len(),
         1
     );
-    // What is not found is null, whatever stood there.
-    site.answer(answer("text/plain", "só um título".as_bytes()));
+    // A field that is not found on the page becomes null.
+    site.answer(http_response("text/plain", "só um título".as_bytes()));
     let again = ana.post(SCRAPE, json!({ "url": site.origin() })).ok();
     assert_eq!(again["target_audience"], Value::Null);
 }
 
 /// The page that `cargo xtask dev` offers, so that the line of the README shows what it says.
 #[test]
-fn the_shop_of_the_stand_ins_is_read() {
-    let (server, service) = server();
+fn sample_shop_scrape_fills_the_brand() {
+    let (server, service) = start_with_ai_service();
     let shop = Receiver::start(receiver::ReceiverOptions::default()).unwrap();
     let read = server.owner().post(SCRAPE, json!({ "url": shop.url("/site") })).ok();
     for (field, value) in [
@@ -202,26 +202,29 @@ fn the_shop_of_the_stand_ins_is_read() {
         "{read}"
     );
     assert!(text(&read["products_services"]).contains("pães rústicos"), "{read}");
-    let asked = service.ledger();
-    let page = asked[0].body["messages"][1]["content"].as_str().unwrap();
-    for unseen in ["dataLayer", "<p", "font-family", "Ative o JavaScript", "\t"] {
-        assert!(!page.contains(unseen), "{unseen}: {page}");
+    let prompts = service.ledger();
+    let page = prompts[0].body["messages"][1]["content"].as_str().unwrap();
+    for removed in ["dataLayer", "<p", "font-family", "Ative o JavaScript", "\t"] {
+        assert!(!page.contains(removed), "{removed}: {page}");
     }
 }
 
 #[test]
-fn pages_that_are_none_are_refused_in_time_and_change_nothing() {
-    let (server, service) = server();
+fn invalid_pages_are_refused_and_change_nothing() {
+    let (server, service) = start_with_ai_service();
     let ana = server.owner();
-    let canary = site_of("caught");
+    let canary = site_with_html("caught");
     let before = ana.put(PATH, json!({ "company_name": "Loja" })).ok();
     let large = vec![b'a'; (1 << 20) + 1];
     let head = |lines: &str| Reply::last(format!("HTTP/1.1 {lines}\r\nConnection: close\r\n\r\n"));
-    for (answer, words) in [
-        (answer("image/png", b"x"), "neither HTML nor plain text"),
-        (answer("text/html", &large), "larger than 1 MB"),
-        (answer("text/html; charset=utf-8", b"<p>\xff\xfe\xc3"), "cannot be read"),
-        (answer("text/html", b"<script>x</script>"), "no text"),
+    for (response, message) in [
+        (http_response("image/png", b"x"), "neither HTML nor plain text"),
+        (http_response("text/html", &large), "larger than 1 MB"),
+        (
+            http_response("text/html; charset=utf-8", b"<p>\xff\xfe\xc3"),
+            "cannot be read",
+        ),
+        (http_response("text/html", b"<script>x</script>"), "no text"),
         (head("404 Not Found\r\nContent-Type: text/html"), "status 404"),
         (head("500 No\r\nContent-Type: text/html"), "status 500"),
         (head("302 Found\r\nLocation: http://169.254.169.254/"), "redirects to"),
@@ -233,9 +236,9 @@ fn pages_that_are_none_are_refused_in_time_and_change_nothing() {
         ),
         (Reply::last(""), "cannot be read"),
     ] {
-        let site = site(answer);
-        let said = refused(&ana, site.origin());
-        assert!(said.contains(words), "{words}: {said}");
+        let site = site(response);
+        let error = scrape_error(&ana, site.origin());
+        assert!(error.contains(message), "{message}: {error}");
     }
     for url in [
         "http://10.0.0.1/",
@@ -244,35 +247,35 @@ fn pages_that_are_none_are_refused_in_time_and_change_nothing() {
         "ftp://127.0.0.1/",
         "http://no.such.invalid/",
     ] {
-        refused(&ana, url);
+        scrape_error(&ana, url);
     }
     assert_eq!((service.ledger().len(), canary.connections()), (0, 0));
     assert_eq!(ana.get(PATH).ok(), before);
 }
 
 #[test]
-fn a_site_that_only_drips_is_left_after_ten_seconds() {
-    let (server, service) = server();
+fn slow_website_is_abandoned_after_ten_seconds() {
+    let (server, service) = start_with_ai_service();
     let ana = server.owner();
     // A byte a tenth of a second, until the other side has had enough.
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
     let site = site(Reply::drip(head, "a", Duration::from_millis(100)));
     let begun = Instant::now();
-    let said = refused(&ana, site.origin());
-    assert!(said.contains("in time"), "{said}");
+    let error = scrape_error(&ana, site.origin());
+    assert!(error.contains("in time"), "{error}");
     let took = begun.elapsed();
     assert!((9..12).contains(&took.as_secs()), "{took:?}");
     assert_eq!(service.ledger().len(), 0);
 }
 
 #[test]
-fn without_a_list_this_machine_is_out_of_reach() {
+fn loopback_addresses_are_refused_by_default() {
     let service = Ai::start(ai::AiOptions::default()).unwrap();
     let options = Options::default()
         .with("AI_API_URL", service.base_url())
         .with("AI_MODEL", "small");
     let server = Server::start(options);
-    let (ana, canary) = (server.owner(), site_of(PAGE));
+    let (ana, canary) = (server.owner(), site_with_html(PAGE));
     let port = canary.port();
     for host in [
         "127.0.0.1",
@@ -285,15 +288,15 @@ fn without_a_list_this_machine_is_out_of_reach() {
         "[64:ff9b::7f00:1]",
         "0",
     ] {
-        refused(&ana, &format!("http://{host}:{port}/"));
+        scrape_error(&ana, &format!("http://{host}:{port}/"));
     }
     assert_eq!((canary.connections(), service.ledger().len()), (0, 0));
 }
 
 #[test]
-fn an_ai_service_that_fails_is_said_so_and_nothing_is_stored() {
-    let (server, service) = server();
-    let site = site_of(PAGE);
+fn failing_ai_service_returns_502_and_stores_nothing() {
+    let (server, service) = start_with_ai_service();
+    let site = site_with_html(PAGE);
     let ana = server.owner();
     let scrape = || ana.post(SCRAPE, json!({ "url": site.origin() }));
     let status = |http_status, body| Fault::new(FaultKind::status(http_status, body));
@@ -319,9 +322,9 @@ fn an_ai_service_that_fails_is_said_so_and_nothing_is_stored() {
 }
 
 #[test]
-fn without_an_ai_service_it_says_so() {
+fn scrape_without_ai_service_returns_502() {
     let server = Server::start(Options::default().with("EGRESS_ALLOW_CIDRS", "127.0.0.0/8"));
-    let (ana, site) = (server.owner(), site_of(PAGE));
+    let (ana, site) = (server.owner(), site_with_html(PAGE));
     let error = ana
         .post(SCRAPE, json!({ "url": site.origin() }))
         .refused(502, "VPS_ERROR");
@@ -330,11 +333,11 @@ fn without_an_ai_service_it_says_so() {
 }
 
 #[test]
-fn scrapes_are_limited_by_account() {
+fn scrapes_are_rate_limited_per_account() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let scrape = |user: &User<'_>| user.post(SCRAPE, json!({ "url": "http://10.0.0.1/" }));
-    let limited = eventually("the limit is reached", || {
+    let limited = eventually("the rate limit is reached", || {
         Some(scrape(&ana)).filter(|reply| reply.status == 429)
     });
     limited.refused(429, "RATE_LIMIT");

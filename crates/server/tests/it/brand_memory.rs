@@ -8,22 +8,22 @@ use flate2::write::GzEncoder;
 use recado_simulators::raw::{self, RawServer};
 use serde_json::json;
 
-use crate::brand::{SCRAPE, server};
+use crate::brand::{SCRAPE, start_with_ai_service};
 use crate::harness::client::Reply;
 
 /// How many read such a site at once: its allocator takes megabytes from the system at a time, which one reader alone
 /// would seem to cost, and which are nothing among eight.
 const READERS: usize = 8;
 
-/// How much more memory the server may ever use for each who reads such a site, in bytes.
-const MORE: u64 = 8 << 20;
+/// The most additional peak memory per reader, in bytes.
+const MAX_BYTES_PER_READER: u64 = 8 << 20;
 
-/// The longest that a refusal may take: the ten seconds that a site has, and what a machine with other work needs.
-const LONGEST: Duration = Duration::from_secs(15);
+/// The longest that a refusal may take: the scrape timeout of ten seconds plus time for a busy machine.
+const MAX_DURATION: Duration = Duration::from_secs(15);
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n";
 
-fn packed(encoder: GzEncoder<Vec<u8>>) -> raw::Reply {
+fn gzip_response(encoder: GzEncoder<Vec<u8>>) -> raw::Reply {
     let status = "200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip";
     raw::Reply::http_last(status, encoder.finish().unwrap())
 }
@@ -35,36 +35,35 @@ fn encoder() -> GzEncoder<Vec<u8>> {
 /// A megabyte on the wire that unpacks to a gigabyte.
 fn bomb() -> raw::Reply {
     let mut bomb = encoder();
-    let piece = vec![b' '; 1 << 20];
+    let block = vec![b' '; 1 << 20];
     while bomb.get_ref().len() < 1_000_000 {
-        bomb.write_all(&piece).unwrap();
+        bomb.write_all(&block).unwrap();
     }
-    packed(bomb)
+    gzip_response(bomb)
 }
 
-/// A head, and a body that never ends.
-fn endless(head: &str, again: impl Into<Vec<u8>>) -> raw::Reply {
-    raw::Reply::endless(format!("{HEAD}{head}"), again)
+/// A response that starts with `head` and repeats `block` without end.
+fn endless(head: &str, block: impl Into<Vec<u8>>) -> raw::Reply {
+    raw::Reply::endless(format!("{HEAD}{head}"), block)
 }
 
-/// Websites that are there to do harm.
-fn sites() -> [(&'static str, raw::Reply); 7] {
-    let piece = "a".repeat(1 << 16);
-    let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
+fn hostile_sites() -> [(&'static str, raw::Reply); 7] {
+    let block = "a".repeat(1 << 16);
+    let chunk = format!("{:x}\r\n{block}\r\n", block.len());
     let page = format!("{HEAD}\r\n{}", "a".repeat(1_000_000));
     let tags = "<a><b>".repeat(170_000);
     [
-        ("a packed bomb", bomb()),
+        ("a gzip bomb", bomb()),
         ("an endless body", endless("Transfer-Encoding: chunked\r\n\r\n", chunk)),
         (
-            "a lying length",
+            "a wrong Content-Length",
             endless("Content-Length: 100\r\n\r\n", vec![0xff; 1 << 16]),
         ),
-        ("an endless header", endless("X-Long: ", piece)),
+        ("an endless header", endless("X-Long: ", block)),
         ("endless headers", endless("", "X-More: 0123456789\r\n".repeat(1000))),
-        // Most of a page at once, then a byte now and then.
-        ("a drip", raw::Reply::drip(page, "a", Duration::from_millis(100))),
-        // A page of a megabyte that opens a tag with every character.
+        // Most of a page at once, then one byte every 100 ms.
+        ("a slow body", raw::Reply::drip(page, "a", Duration::from_millis(100))),
+        // A page of a megabyte that consists of opening tags.
         (
             "nothing but tags",
             raw::Reply::http_last("200 OK\r\nContent-Type: text/html", tags),
@@ -72,19 +71,19 @@ fn sites() -> [(&'static str, raw::Reply); 7] {
     ]
 }
 
-/// A good page, for what is only ever loaded once.
-fn page() -> raw::Reply {
+/// An ordinary page, which makes the server allocate what it allocates only once.
+fn ordinary_page() -> raw::Reply {
     let mut page = encoder();
     let text = "Oferecemos produtos de qualidade. ".repeat(20_000);
     page.write_all(text.as_bytes()).unwrap();
-    packed(page)
+    gzip_response(page)
 }
 
 #[test]
-fn a_hostile_site_costs_next_to_nothing() {
-    let (server, _service) = server();
+fn hostile_website_uses_bounded_memory_and_time() {
+    let (server, _service) = start_with_ai_service();
     let readers: Vec<_> = (0..READERS).map(|_| server.owner()).collect();
-    let read = |site: &RawServer| -> Vec<Reply> {
+    let scrape = |site: &RawServer| -> Vec<Reply> {
         let requests = readers.iter().map(|reader| reader.request("POST", SCRAPE));
         let requests = requests.map(|request| request.json(&json!({ "url": site.origin() })));
         std::thread::scope(|scope| {
@@ -94,19 +93,21 @@ fn a_hostile_site_costs_next_to_nothing() {
     };
     // What is only ever made once is made by a good page.
     let serve = |reply| RawServer::replying(vec![reply]).unwrap();
-    read(&serve(page())).into_iter().for_each(|reply| drop(reply.ok()));
-    for (name, reply) in sites() {
+    scrape(&serve(ordinary_page()))
+        .into_iter()
+        .for_each(|reply| drop(reply.ok()));
+    for (name, reply) in hostile_sites() {
         let site = serve(reply);
-        let before = server.forget_peak_memory();
+        let before = server.reset_peak_memory();
         let begun = Instant::now();
-        let replies = read(&site);
-        let (took, more) = (begun.elapsed(), server.peak_memory().saturating_sub(before));
+        let replies = scrape(&site);
+        let (took, extra) = (begun.elapsed(), server.peak_memory().saturating_sub(before));
         for reply in replies {
             assert_eq!(reply.invalid(), ["url"], "{name}");
         }
-        let each = more / u64::try_from(READERS).unwrap();
-        assert!(took < LONGEST, "{name}: {took:?}");
-        assert!(each <= MORE, "{name}: {each} bytes for each reader");
+        let each = extra / u64::try_from(READERS).unwrap();
+        assert!(took < MAX_DURATION, "{name}: {took:?}");
+        assert!(each <= MAX_BYTES_PER_READER, "{name}: {each} bytes for each reader");
         println!("{name}: {took:?}, {} KiB more for each reader", each >> 10);
     }
 }

@@ -8,12 +8,12 @@ use crate::api_keys;
 use crate::harness::client::{Reply, Request};
 use crate::harness::users::User;
 use crate::harness::{Options, Server, text, until};
-use crate::matrix::{belongings, dump, label, path_of, row, with_body};
+use crate::matrix::{create_resources, dump, label, resource_path, row, with_body};
 
 const ACTIVE: &str = "svc-active-account-id";
 
-/// The names of the contacts that a request sees; none where it is refused.
-fn seen(request: Request) -> Option<Vec<String>> {
+/// The names of the contacts that a request returns. None: the request is refused.
+fn contact_names(request: Request) -> Option<Vec<String>> {
     let reply = request.send();
     if reply.status == 401 {
         reply.refused(401, "AUTH_ERROR");
@@ -29,7 +29,7 @@ fn seen(request: Request) -> Option<Vec<String>> {
 }
 
 #[test]
-fn the_active_account_cookie_opens_no_account_but_ones_own() {
+fn active_account_cookie_selects_only_own_accounts() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     ana.contact("Of Ana", "+5511961230001");
@@ -37,14 +37,14 @@ fn the_active_account_cookie_opens_no_account_but_ones_own() {
     let (own, foreign) = (ana.account.clone(), bia.account.clone());
     let with = |lines: &[String]| {
         let request = ana.request("GET", "/api/contacts");
-        seen(lines.iter().fold(request, |request, line| request.cookie(line)))
+        contact_names(lines.iter().fold(request, |request, line| request.cookie(line)))
     };
-    let named = |id: &str| format!("{ACTIVE}={id}");
-    let one = Some(vec!["Of Ana".to_owned()]);
-    assert_eq!(with(&[named(&own)]), one);
-    assert_eq!(with(&[named(&own.to_uppercase())]), one);
-    assert_eq!(with(&[format!("other=1; {}; more=2", named(&own))]), one);
-    assert_eq!(with(&[named("")]), one, "an empty one says nothing");
+    let cookie = |id: &str| format!("{ACTIVE}={id}");
+    let own_contacts = Some(vec!["Of Ana".to_owned()]);
+    assert_eq!(with(&[cookie(&own)]), own_contacts);
+    assert_eq!(with(&[cookie(&own.to_uppercase())]), own_contacts);
+    assert_eq!(with(&[format!("other=1; {}; more=2", cookie(&own))]), own_contacts);
+    assert_eq!(with(&[cookie("")]), own_contacts, "an empty cookie is ignored");
     for junk in [
         foreign.as_str(),
         "garbage",
@@ -62,23 +62,23 @@ fn the_active_account_cookie_opens_no_account_but_ones_own() {
         &"a".repeat(8 * 1024),
         &format!("{own}{}", "a".repeat(8 * 1024)),
     ] {
-        assert_eq!(with(&[named(junk)]), None, "{}", &junk[..junk.len().min(40)]);
+        assert_eq!(with(&[cookie(junk)]), None, "{}", &junk[..junk.len().min(40)]);
     }
-    // Twice the same is the same; two that differ are nobody's word, in whatever order, in one line or in two.
-    assert_eq!(with(&[format!("{}; {}", named(&own), named(&own))]), one);
+    // Equal repeated cookies count as one. Different ones are refused, in any order, in one header line or in two.
+    assert_eq!(with(&[format!("{}; {}", cookie(&own), cookie(&own))]), own_contacts);
     for (first, second) in [(&own, &foreign), (&foreign, &own), (&own, &"junk".to_owned())] {
-        assert_eq!(with(&[format!("{}; {}", named(first), named(second))]), None);
-        assert_eq!(with(&[named(first), named(second)]), None);
+        assert_eq!(with(&[format!("{}; {}", cookie(first), cookie(second))]), None);
+        assert_eq!(with(&[cookie(first), cookie(second)]), None);
     }
     // Another site's broken cookie takes nothing away.
     for broken in ["junk", "=", "a=%ff", "\"x", ";;"] {
-        assert_eq!(with(&[format!("{broken}; {}", named(&own))]), one, "{broken}");
-        assert_eq!(with(&[format!("{broken}; {}", named(&foreign))]), None, "{broken}");
+        assert_eq!(with(&[format!("{broken}; {}", cookie(&own))]), own_contacts, "{broken}");
+        assert_eq!(with(&[format!("{broken}; {}", cookie(&foreign))]), None, "{broken}");
     }
 }
 
 #[test]
-fn the_account_header_says_one_thing_or_nothing() {
+fn account_header_must_name_exactly_one_own_account() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     ana.contact("Of Ana", "+5511961230001");
@@ -86,11 +86,11 @@ fn the_account_header_says_one_thing_or_nothing() {
     let with = |values: &[&str]| {
         let request = ana.request("GET", "/api/contacts");
         let header = |request: Request, value: &&str| request.header("X-Account-Id", value);
-        seen(values.iter().fold(request, header))
+        contact_names(values.iter().fold(request, header))
     };
-    let one = Some(vec!["Of Ana".to_owned()]);
-    assert_eq!(with(&[&ana.account]), one);
-    assert_eq!(with(&[&ana.account, &ana.account]), one);
+    let own_contacts = Some(vec!["Of Ana".to_owned()]);
+    assert_eq!(with(&[&ana.account]), own_contacts);
+    assert_eq!(with(&[&ana.account, &ana.account]), own_contacts);
     for wrong in [
         &[bia.account.as_str()][..],
         &[&ana.account, &bia.account],
@@ -105,9 +105,9 @@ fn the_account_header_says_one_thing_or_nothing() {
     // What the cookie says comes first, good or bad.
     let both = |cookie: &str, header: &str| {
         let request = ana.request("GET", "/api/contacts").header("X-Account-Id", header);
-        seen(request.cookie(&format!("{ACTIVE}={cookie}")))
+        contact_names(request.cookie(&format!("{ACTIVE}={cookie}")))
     };
-    assert_eq!(both(&ana.account, &bia.account), one);
+    assert_eq!(both(&ana.account, &bia.account), own_contacts);
     assert_eq!(both(&bia.account, &ana.account), None);
 }
 
@@ -121,20 +121,20 @@ fn attributes(reply: &Reply) -> Vec<String> {
 }
 
 #[test]
-fn the_cookie_has_exactly_the_published_attributes() {
+fn active_account_cookie_has_the_published_attributes() {
     for (secure, more) in [("true", Some("Secure")), ("false", None)] {
         let server = Server::start(Options::default().with("COOKIE_SECURE", secure));
         let ana = server.stranger();
         let made = ana.post("/api/accounts", json!({ "name": "Loja" }));
         let set = attributes(&made);
         let account = text(&made.created()["account"]["id"]);
-        let mut wanted = vec![format!("{ACTIVE}={account}")];
-        wanted.extend(["HttpOnly", "Max-Age=31536000", "Path=/", "SameSite=Lax"].map(str::to_owned));
-        wanted.extend(more.map(str::to_owned));
-        assert_eq!(set, wanted);
+        let mut expected = vec![format!("{ACTIVE}={account}")];
+        expected.extend(["HttpOnly", "Max-Age=31536000", "Path=/", "SameSite=Lax"].map(str::to_owned));
+        expected.extend(more.map(str::to_owned));
+        assert_eq!(set, expected);
         let switched = ana.post("/api/accounts/switch", json!({ "account_id": account }));
-        assert_eq!(attributes(&switched), wanted);
-        // Nothing else sets one: neither a read nor a refusal.
+        assert_eq!(attributes(&switched), expected);
+        // Reads and refused requests set no cookie.
         for reply in [
             ana.get("/api/accounts"),
             ana.get("/api/contacts"),
@@ -146,7 +146,7 @@ fn the_cookie_has_exactly_the_published_attributes() {
     }
 }
 
-fn changes() -> impl Iterator<Item = &'static RouteSpec> {
+fn mutating_routes() -> impl Iterator<Item = &'static RouteSpec> {
     TABLE
         .iter()
         .filter(|spec| spec.access != Access::Public && spec.method != "GET")
@@ -155,7 +155,7 @@ fn changes() -> impl Iterator<Item = &'static RouteSpec> {
 /// The headers that a browser adds to what a page of some site sends.
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
-const FOREIGN: [Headers<'static>; 7] = [
+const CROSS_SITE: [Headers<'static>; 7] = [
     &[("Origin", "https://evil.example")],
     &[("Origin", "https://evil.example"), ("Sec-Fetch-Site", "cross-site")],
     &[("Origin", "null")],
@@ -171,17 +171,17 @@ fn with_headers(request: Request, headers: Headers<'_>) -> Request {
         .fold(request, |request, (name, value)| request.header(name, value))
 }
 
-fn by_cookie(server: &Server, user: &User<'_>, method: &str, path: &str) -> Request {
+fn request_by_cookie(server: &Server, user: &User<'_>, method: &str, path: &str) -> Request {
     let cookie = format!("svc-session={}; {ACTIVE}={}", user.token, user.account);
     server.request(method, path).cookie(&cookie)
 }
 
 #[test]
-fn a_foreign_page_changes_nothing_on_any_route() {
+fn cross_site_request_is_refused_on_every_route() {
     let server = Server::start(Options::default().with("CORS_ORIGINS", "https://app.example"));
     let ana = server.owner();
-    let root = server.person(Uuid::new_v4(), "root@example.com");
-    let things = belongings(&ana);
+    let root = server.user(Uuid::new_v4(), "root@example.com");
+    let ids = create_resources(&ana);
     let accounts = || {
         server
             .db
@@ -189,20 +189,20 @@ fn a_foreign_page_changes_nothing_on_any_route() {
     };
     let before = (dump(&ana), accounts());
     let mut tried = 0;
-    for spec in changes() {
+    for spec in mutating_routes() {
         let (user, path) = match spec.access {
             Access::Administrator => (&root, spec.path.replace("{id}", &ana.account)),
-            _ => (&ana, path_of(spec, &things)),
+            _ => (&ana, resource_path(spec, &ids)),
         };
-        for headers in FOREIGN {
-            let request = by_cookie(&server, user, spec.method.as_str(), &path);
+        for headers in CROSS_SITE {
+            let request = request_by_cookie(&server, user, spec.method.as_str(), &path);
             let request = with_headers(with_body(request, row(spec)), headers);
             let error = request.send().refused(403, "FORBIDDEN");
             assert_eq!(error["details"], json!({}), "{}", label(spec));
             tried += 1;
         }
-        // A form can only send such a body; it is refused before it is looked at.
-        let form = by_cookie(&server, user, spec.method.as_str(), &path);
+        // A form can only send such a media type. The request is refused before the body is read.
+        let form = request_by_cookie(&server, user, spec.method.as_str(), &path);
         let form = form
             .header("Origin", "https://evil.example")
             .body("text/plain", "{\"name\":\"x\"}");
@@ -210,23 +210,23 @@ fn a_foreign_page_changes_nothing_on_any_route() {
     }
     assert!(tried >= 7 * 18, "{tried}");
     assert_eq!((dump(&ana), accounts()), before);
-    // It reads nothing, either, that the browser would show it: reads are let through, without a word that allows it.
-    for headers in FOREIGN {
-        let read = with_headers(by_cookie(&server, &ana, "GET", "/api/contacts"), headers).send();
-        let told = read.header("access-control-allow-origin").map(str::to_owned);
+    // Reads are processed, but without a CORS header for the foreign origin the browser hides the response.
+    for headers in CROSS_SITE {
+        let read = with_headers(request_by_cookie(&server, &ana, "GET", "/api/contacts"), headers).send();
+        let allowed = read.header("access-control-allow-origin").map(str::to_owned);
         read.ok();
         assert!(
-            told.as_deref().is_none_or(|origin| origin == "https://app.example"),
-            "{told:?}"
+            allowed.as_deref().is_none_or(|origin| origin == "https://app.example"),
+            "{allowed:?}"
         );
     }
 }
 
 #[test]
-fn own_pages_programs_and_callbacks_are_let_through() {
+fn own_pages_api_clients_and_callbacks_are_accepted() {
     let server = Server::start(Options::default().with("CORS_ORIGINS", "https://app.example, http://localhost:3000"));
     let ana = server.owner();
-    let key = api_keys::key(&ana);
+    let key = api_keys::create_key(&ana);
     let own = format!("http://127.0.0.1:{}", server.port());
     let own_pages: [Headers<'_>; 7] = [
         &[("Origin", &own), ("Sec-Fetch-Site", "same-origin")],
@@ -238,30 +238,34 @@ fn own_pages_programs_and_callbacks_are_let_through() {
         &[],
     ];
     let mut number = 0;
-    let mut named = |request: Request| {
+    let mut create_tag = |request: Request| {
         number += 1;
         request.json(&json!({ "name": format!("tag {number}") })).send()
     };
     for headers in own_pages {
-        named(with_headers(by_cookie(&server, &ana, "POST", "/api/tags"), headers)).created();
+        create_tag(with_headers(
+            request_by_cookie(&server, &ana, "POST", "/api/tags"),
+            headers,
+        ))
+        .created();
     }
-    // A browser adds neither of these by itself.
-    for headers in FOREIGN {
-        named(with_headers(ana.request("POST", "/api/tags"), headers)).created();
-        named(with_headers(server.post("/api/tags").bearer(&key), headers)).created();
+    // A browser adds no bearer token and no API key by itself.
+    for headers in CROSS_SITE {
+        create_tag(with_headers(ana.request("POST", "/api/tags"), headers)).created();
+        create_tag(with_headers(server.post("/api/tags").bearer(&key), headers)).created();
         let by_key = server.post("/api/tags").header("X-API-Key", &key);
-        named(with_headers(
+        create_tag(with_headers(
             by_key.cookie(&format!("svc-session={}", ana.token)),
             headers,
         ))
         .created();
     }
-    let plain = by_cookie(&server, &ana, "POST", "/api/tags").body("text/plain", "{\"name\":\"x\"}");
+    let plain = request_by_cookie(&server, &ana, "POST", "/api/tags").body("text/plain", "{\"name\":\"x\"}");
     plain.send().refused(415, "UNSUPPORTED_MEDIA_TYPE");
     // The platform proves itself by its signature, whatever it says of its origin.
     let body = json!({ "object": "whatsapp_business_account", "entry": [] }).to_string();
     let signature = recado_simulators::whatsapp::signature(crate::harness::WHATSAPP_APP_SECRET, body.as_bytes());
-    for headers in FOREIGN {
+    for headers in CROSS_SITE {
         let callback = server
             .post("/api/whatsapp/webhook")
             .header("X-Hub-Signature-256", &signature);
@@ -271,17 +275,17 @@ fn own_pages_programs_and_callbacks_are_let_through() {
 }
 
 #[test]
-fn who_is_nobody_is_told_that_first() {
+fn authentication_and_role_precede_the_origin_check() {
     let server = Server::new();
     let ana = server.owner();
     let viewer = server.member(&ana.account, "viewer");
-    for headers in FOREIGN {
+    for headers in CROSS_SITE {
         let stranger = with_headers(server.post("/api/tags"), headers).json(&json!({ "name": "x" }));
         stranger.send().refused(401, "AUTH_ERROR");
-        let viewer = with_headers(by_cookie(&server, &viewer, "POST", "/api/tags"), headers);
+        let viewer = with_headers(request_by_cookie(&server, &viewer, "POST", "/api/tags"), headers);
         viewer.json(&json!({ "name": "x" })).send().refused(401, "AUTH_ERROR");
     }
-    until("nothing is there", || server.db.count("FROM tags") == 0);
-    let none: Value = ana.get("/api/tags").ok()["data"].clone();
-    assert_eq!(none, json!([]));
+    until("no tag is stored", || server.db.count("FROM tags") == 0);
+    let tags: Value = ana.get("/api/tags").ok()["data"].clone();
+    assert_eq!(tags, json!([]));
 }

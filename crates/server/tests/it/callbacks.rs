@@ -3,14 +3,14 @@
 use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind, signature};
 use serde_json::{Value, json};
 
-use crate::harness::runs::{adds_up, counted, silent, status, statuses};
+use crate::harness::runs::{assert_stats_add_up, status, statuses, wait_for_stat, without_statuses};
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, VERIFY_TOKEN, WHATSAPP_APP_SECRET, text, until};
 
 const NUMBER: &str = "106500000001";
 
-/// A finished campaign to so many contacts, whose platform told nothing since; its sends.
-fn sent(ana: &User<'_>, contacts: usize) -> (String, Vec<Value>) {
+/// Completes a campaign to `contacts` contacts without any status update. Returns the campaign and its sends.
+fn completed_campaign(ana: &User<'_>, contacts: usize) -> (String, Vec<Value>) {
     ana.profile_at(NUMBER);
     ana.contacts(contacts);
     let campaign = ana.plain_campaign();
@@ -25,7 +25,7 @@ fn wamid(send: &Value) -> String {
 }
 
 #[test]
-fn the_handshake_proves_the_address() {
+fn callback_handshake_requires_the_verify_token() {
     let server = Server::new();
     let get = |query: &str| server.get(&format!("/api/whatsapp/webhook?{query}")).send();
     let good = get(&format!(
@@ -45,10 +45,10 @@ fn the_handshake_proves_the_address() {
 }
 
 #[test]
-fn only_the_right_signature_is_heard() {
-    let server = Server::start(silent());
+fn callback_requires_a_valid_signature() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
-    let (campaign, sends) = sent(&ana, 1);
+    let (campaign, sends) = completed_campaign(&ana, 1);
     let body = statuses(NUMBER, &[status(&wamid(&sends[0]), "read", None)]).to_string();
     let right = signature(WHATSAPP_APP_SECRET, body.as_bytes());
     let post = |signature: Option<&str>, body: &str| {
@@ -58,13 +58,13 @@ fn only_the_right_signature_is_heard() {
             .fold(request, |request, s| request.header("X-Hub-Signature-256", s));
         request.send()
     };
-    let other = signature("another secret", body.as_bytes());
+    let foreign = signature("another secret", body.as_bytes());
     let bare = right.trim_start_matches("sha256=").to_owned();
     let upper = format!("SHA256={bare}");
     let short = right[..right.len() - 2].to_owned();
     for wrong in [
         None,
-        Some(other.as_str()),
+        Some(foreign.as_str()),
         Some(&bare),
         Some(&upper),
         Some(&short),
@@ -82,9 +82,9 @@ fn only_the_right_signature_is_heard() {
 }
 
 #[test]
-fn a_body_without_news_is_taken() {
+fn callback_without_known_content_is_accepted() {
     let server = Server::new();
-    let odd = [
+    let bodies = [
         json!({}),
         json!([]),
         json!("x"),
@@ -95,7 +95,7 @@ fn a_body_without_news_is_taken() {
         statuses("999", &[status("wamid.none", "read", None)]),
         statuses("999", &[status("wamid.none", "played", Some("not-a-uuid"))]),
     ];
-    for body in odd {
+    for body in bodies {
         let reply = server.callback(&body);
         assert_eq!(reply.status, 200, "{body}: {}", reply.text);
     }
@@ -116,27 +116,29 @@ fn a_body_without_news_is_taken() {
         .send();
     assert_eq!(
         large.status, 200,
-        "not JSON, but signed: the platform would repeat it for days"
+        "signed but not JSON: WhatsApp would repeat a refused callback for days"
     );
-    until("nothing is kept", || server.db.count("FROM whatsapp_callbacks") == 0);
+    until("no callback is stored", || {
+        server.db.count("FROM whatsapp_callbacks") == 0
+    });
 }
 
 #[test]
-fn statuses_move_forward_only_and_the_counters_add_up() {
-    let server = Server::start(silent());
+fn statuses_only_move_forward_and_counters_add_up() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
-    let (campaign, sends) = sent(&ana, 1);
+    let (campaign, sends) = completed_campaign(&ana, 1);
     let wamid = wamid(&sends[0]);
-    let tell = |news: &str| {
+    let report = |name: &str| {
         assert_eq!(
-            server.callback(&statuses(NUMBER, &[status(&wamid, news, None)])).status,
+            server.callback(&statuses(NUMBER, &[status(&wamid, name, None)])).status,
             200
         );
         let stats = ana.stats(&campaign);
-        adds_up(&stats);
+        assert_stats_add_up(&stats);
         text(&ana.sends(&campaign)[0]["status"])
     };
-    let heard = [
+    let shown = [
         "delivered",
         "sent",
         "delivered",
@@ -147,9 +149,9 @@ fn statuses_move_forward_only_and_the_counters_add_up() {
         "failed",
         "read",
     ]
-    .map(tell);
+    .map(report);
     assert_eq!(
-        heard,
+        shown,
         [
             "delivered",
             "delivered",
@@ -166,29 +168,31 @@ fn statuses_move_forward_only_and_the_counters_add_up() {
 }
 
 #[test]
-fn what_was_sent_from_a_number_that_is_not_there_any_more_is_still_told_of() {
-    let server = Server::start(silent());
+fn status_of_disconnected_number_still_updates_its_sends() {
+    let server = Server::start(without_statuses());
     let (ana, bia) = (server.owner(), server.owner());
-    let (campaign, sends) = sent(&ana, 2);
+    let (campaign, sends) = completed_campaign(&ana, 2);
     let profile = text(&ana.get("/api/whatsapp/profiles").ok()["data"][0]["id"]);
     let path = format!("/api/whatsapp/profiles/{profile}");
     ana.put(&path, json!({ "phone_number_id": "106500000002" })).ok();
     server.callback(&statuses(NUMBER, &[status(&wamid(&sends[0]), "delivered", None)]));
     assert_eq!(ana.stats(&campaign)["delivered"], 1);
-    ana.delete(&path).gone();
-    // Whoever has the number now learns nothing of what others sent.
+    ana.delete(&path).no_content();
+    // A status update applies to the account that sent the message, not to the one that has the number now.
     bia.profile_at(NUMBER);
-    let news = sends.iter().map(|send| status(&wamid(send), "read", None));
-    server.callback(&statuses(NUMBER, &news.collect::<Vec<_>>()));
+    let updates = sends.iter().map(|send| status(&wamid(send), "read", None));
+    server.callback(&statuses(NUMBER, &updates.collect::<Vec<_>>()));
     assert_eq!(ana.stats(&campaign)["read"], 2);
-    until("nothing is kept", || server.db.count("FROM whatsapp_callbacks") == 0);
+    until("no callback is stored", || {
+        server.db.count("FROM whatsapp_callbacks") == 0
+    });
 }
 
 #[test]
-fn failed_is_final_and_tells_why() {
-    let server = Server::start(silent());
+fn failed_status_is_final_and_stores_the_reason() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
-    let (campaign, sends) = sent(&ana, 2);
+    let (campaign, sends) = completed_campaign(&ana, 2);
     let mut failed = status(&wamid(&sends[0]), "failed", None);
     failed["errors"] = json!([{ "code": 131_049, "title": "Not delivered", "message": "m",
         "error_data": { "details": "To keep the ecosystem healthy" } }]);
@@ -196,9 +200,9 @@ fn failed_is_final_and_tells_why() {
     for late in ["sent", "delivered", "read"] {
         server.callback(&statuses(NUMBER, &[status(&wamid(&sends[0]), late, None)]));
     }
-    // A message that was delivered cannot fail any more.
-    for news in ["delivered", "failed"] {
-        server.callback(&statuses(NUMBER, &[status(&wamid(&sends[1]), news, None)]));
+    // A delivered message can no longer fail.
+    for name in ["delivered", "failed"] {
+        server.callback(&statuses(NUMBER, &[status(&wamid(&sends[1]), name, None)]));
     }
     let stats = ana.stats(&campaign);
     assert_eq!(
@@ -214,38 +218,38 @@ fn failed_is_final_and_tells_why() {
 }
 
 #[test]
-fn a_batch_is_applied_whole_and_twice_changes_nothing() {
-    let server = Server::start(silent());
+fn status_batch_applies_completely_and_only_once() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
-    let (campaign, sends) = sent(&ana, 30);
-    let mut news: Vec<Value> = Vec::new();
+    let (campaign, sends) = completed_campaign(&ana, 30);
+    let mut updates: Vec<Value> = Vec::new();
     for (position, send) in sends.iter().enumerate() {
-        news.push(status(&wamid(send), "read", None));
-        news.push(status(
+        updates.push(status(&wamid(send), "read", None));
+        updates.push(status(
             &wamid(send),
             if position % 2 == 0 { "delivered" } else { "sent" },
             None,
         ));
     }
-    news.push(status("wamid.somebody-else's", "read", None));
+    updates.push(status("wamid.unknown", "read", None));
     for _ in 0..2 {
-        assert_eq!(server.callback(&statuses(NUMBER, &news)).status, 200);
+        assert_eq!(server.callback(&statuses(NUMBER, &updates)).status, 200);
         assert_eq!(ana.stats(&campaign)["read"], 30);
     }
-    adds_up(&ana.stats(&campaign));
+    assert_stats_add_up(&ana.stats(&campaign));
 }
 
 #[test]
 fn concurrent_callbacks_of_the_same_sends_count_once() {
-    let server = Server::start(silent());
+    let server = Server::start(without_statuses());
     let ana = server.owner();
-    let (campaign, sends) = sent(&ana, 20);
-    let news = |word: &str, reverse: bool| {
-        let mut news: Vec<Value> = sends.iter().map(|send| status(&wamid(send), word, None)).collect();
+    let (campaign, sends) = completed_campaign(&ana, 20);
+    let callback = |name: &str, reverse: bool| {
+        let mut updates: Vec<Value> = sends.iter().map(|send| status(&wamid(send), name, None)).collect();
         if reverse {
-            news.reverse();
+            updates.reverse();
         }
-        let body = statuses(NUMBER, &news).to_string();
+        let body = statuses(NUMBER, &updates).to_string();
         let signed = signature(WHATSAPP_APP_SECRET, body.as_bytes());
         server
             .post("/api/whatsapp/webhook")
@@ -254,18 +258,18 @@ fn concurrent_callbacks_of_the_same_sends_count_once() {
     };
     std::thread::scope(|scope| {
         for round in 0..8 {
-            let word = ["sent", "delivered", "read"][round % 3];
-            let request = news(word, round % 2 == 0);
+            let name = ["sent", "delivered", "read"][round % 3];
+            let request = callback(name, round % 2 == 0);
             scope.spawn(move || assert_eq!(request.send().status, 200));
         }
     });
-    let stats = counted(&ana, &campaign, "read", 20);
-    adds_up(&stats);
+    let stats = wait_for_stat(&ana, &campaign, "read", 20);
+    assert_stats_add_up(&stats);
 }
 
 #[test]
-fn news_finds_its_send_by_our_id_before_the_platforms_is_known() {
-    let server = Server::start(silent());
+fn status_finds_send_by_callback_data_without_whatsapp_id() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile_at(NUMBER);
     ana.contacts(1);
@@ -284,9 +288,10 @@ fn news_finds_its_send_by_our_id_before_the_platforms_is_known() {
         (&send["status"], &send["wa_message_id"]),
         (&json!("pending"), &json!(null))
     );
-    let told = server.whatsapp.sends()[0].callback_data.clone().unwrap();
-    assert_eq!(json!(told), send["id"], "what comes back names our send");
-    server.callback(&statuses(NUMBER, &[status("wamid.X", "delivered", Some(&told))]));
+    let callback_data = server.whatsapp.sends()[0].callback_data.clone().unwrap();
+    assert_eq!(json!(callback_data), send["id"], "the callback data is the send's id");
+    let delivered = status("wamid.X", "delivered", Some(&callback_data));
+    server.callback(&statuses(NUMBER, &[delivered]));
     let send = ana.sends(&campaign)[0].clone();
     assert_eq!(
         (&send["status"], &send["wa_message_id"]),
@@ -297,11 +302,11 @@ fn news_finds_its_send_by_our_id_before_the_platforms_is_known() {
 }
 
 #[test]
-fn news_that_comes_before_its_record_is_kept_and_applied() {
-    let server = Server::start(silent());
+fn status_that_precedes_the_recorded_id_is_applied_later() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
-    let (campaign, sends) = sent(&ana, 1);
-    // By the platform's id alone, which is not recorded yet.
+    let (campaign, sends) = completed_campaign(&ana, 1);
+    // The status update names only WhatsApp's id, which is not recorded yet.
     server.db.run("UPDATE campaign_sends SET wa_message_id = NULL");
     server.callback(&statuses(NUMBER, &[status(&wamid(&sends[0]), "read", None)]));
     assert_eq!(ana.stats(&campaign)["sent"], 1);
@@ -310,33 +315,35 @@ fn news_that_comes_before_its_record_is_kept_and_applied() {
         "UPDATE campaign_sends SET wa_message_id = '{}'",
         wamid(&sends[0])
     ));
-    counted(&ana, &campaign, "read", 1);
-    until("it is forgotten", || server.db.count("FROM whatsapp_callbacks") == 0);
+    wait_for_stat(&ana, &campaign, "read", 1);
+    until("the callback is deleted", || {
+        server.db.count("FROM whatsapp_callbacks") == 0
+    });
 }
 
 #[test]
-fn another_accounts_number_moves_nothing() {
-    let server = Server::start(silent());
+fn status_on_other_accounts_number_changes_nothing() {
+    let server = Server::start(without_statuses());
     let (ana, bia) = (server.owner(), server.owner());
-    let (campaign, sends) = sent(&ana, 1);
+    let (campaign, sends) = completed_campaign(&ana, 1);
     bia.profile_at("222");
-    let news = |number: &str| {
+    let read_on = |number: &str| {
         statuses(
             number,
             &[status(&wamid(&sends[0]), "read", Some(&text(&sends[0]["id"])))],
         )
     };
-    server.callback(&news("222"));
-    server.callback(&news("333"));
+    server.callback(&read_on("222"));
+    server.callback(&read_on("333"));
     assert_eq!(ana.stats(&campaign)["read"], 0);
     // The same number in both accounts: the send is found where it is.
     bia.profile_at(NUMBER);
-    server.callback(&news(NUMBER));
+    server.callback(&read_on(NUMBER));
     assert_eq!(ana.stats(&campaign)["read"], 1);
 }
 
 #[test]
-fn the_platforms_own_order_and_repetitions_are_survived() {
+fn repeated_and_reordered_callbacks_are_tolerated() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
@@ -352,6 +359,6 @@ fn the_platforms_own_order_and_repetitions_are_survived() {
     server.whatsapp.script(faults.collect());
     let campaign = ana.plain_campaign();
     assert_eq!(ana.execute(&campaign).ok()["sent"], 12);
-    let stats = counted(&ana, &campaign, "read", 8);
-    assert_eq!(stats["sent"], 4, "what is wrongly signed is not heard");
+    let stats = wait_for_stat(&ana, &campaign, "read", 8);
+    assert_eq!(stats["sent"], 4, "callbacks with a wrong signature are refused");
 }

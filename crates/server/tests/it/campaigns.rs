@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::harness::{Server, text};
 
 #[test]
-fn a_campaign_is_made_read_changed_and_removed() {
+fn campaign_is_created_read_updated_and_deleted() {
     let server = Server::new();
     let ana = server.owner();
     let (template, tag) = (ana.template("t", "Oi {{1}}", &["Ana"]), ana.tag("vip"));
@@ -38,8 +38,8 @@ fn a_campaign_is_made_read_changed_and_removed() {
     let id = text(&made["id"]);
     let path = format!("/api/campaigns/{id}");
     assert_eq!(ana.get(&path).ok(), made);
-    let nothing = json!({ "total": 0, "pending": 0, "sent": 0, "delivered": 0, "read": 0, "failed": 0 });
-    assert_eq!(ana.stats(&id), nothing);
+    let zero = json!({ "total": 0, "pending": 0, "sent": 0, "delivered": 0, "read": 0, "failed": 0 });
+    assert_eq!(ana.stats(&id), zero);
     let sends = ana.get(&format!("{path}/sends")).expect(200);
     assert_eq!(sends, json!({ "data": [], "total": 0, "page": 1, "totalPages": 0 }));
 
@@ -59,7 +59,7 @@ fn a_campaign_is_made_read_changed_and_removed() {
     );
     assert_eq!(ana.get(&path).ok()["name"], "Novo nome");
 
-    ana.delete(&path).gone();
+    ana.delete(&path).no_content();
     for (method, path) in [
         ("GET", path.clone()),
         ("DELETE", path.clone()),
@@ -74,7 +74,7 @@ fn a_campaign_is_made_read_changed_and_removed() {
 }
 
 #[test]
-fn every_rule_names_its_field() {
+fn campaign_errors_name_the_invalid_field() {
     let server = Server::new();
     let ana = server.owner();
     let with = |change: Value| {
@@ -121,7 +121,7 @@ fn every_rule_names_its_field() {
 }
 
 #[test]
-fn the_list_is_sorted_and_paged() {
+fn campaign_list_is_sorted_and_paged() {
     let server = Server::new();
     let ana = server.owner();
     for name in ["c", "a", "b"] {
@@ -157,7 +157,7 @@ fn the_list_is_sorted_and_paged() {
 }
 
 #[test]
-fn what_ran_is_neither_changed_nor_cancelled_nor_run_again() {
+fn finished_campaign_refuses_update_cancel_and_execute() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(2);
@@ -177,13 +177,13 @@ fn what_ran_is_neither_changed_nor_cancelled_nor_run_again() {
         campaign["executed_at"].is_string() && campaign["completed_at"].is_string(),
         "{campaign}"
     );
-    ana.delete(&path).gone();
-    // Validation comes before existence, and both before the state.
+    ana.delete(&path).no_content();
+    // The body is validated before the existence and the state of the campaign.
     assert_eq!(ana.put(&path, json!({ "name": 7 })).invalid(), ["name"]);
 }
 
 #[test]
-fn a_campaign_that_is_sending_is_neither_removed_nor_changed() {
+fn sending_campaign_refuses_delete_and_update() {
     let server = Server::new();
     let ana = server.owner();
     let id = ana.plain_campaign();
@@ -195,5 +195,5 @@ fn a_campaign_that_is_sending_is_neither_removed_nor_changed() {
     ana.put(&path, json!({ "name": "x" })).refused(400, "VALIDATION_ERROR");
     ana.execute(&id).refused(400, "VALIDATION_ERROR");
     assert_eq!(ana.cancel(&id).ok(), json!({ "status": "cancelled" }));
-    ana.delete(&path).gone();
+    ana.delete(&path).no_content();
 }

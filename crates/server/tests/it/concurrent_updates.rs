@@ -10,36 +10,36 @@ use recado_simulators::whatsapp::Inbound;
 use serde_json::{Value, json};
 
 use crate::harness::client::Request;
-use crate::harness::runs::silent;
+use crate::harness::runs::without_statuses;
 use crate::harness::users::User;
 use crate::harness::{Options, Server, text, until};
 use crate::matrix;
 
-/// How long rows are held at most: no request may wait longer for a lock than 1.15 s.
-const HELD: Duration = Duration::from_millis(800);
+/// The longest time that rows stay locked: requests give up waiting for a lock after 1.15 s.
+const MAX_LOCK_TIME: Duration = Duration::from_millis(800);
 
-/// How many rounds there may be until one finds both requests waiting.
-const ROUNDS: usize = 25;
+/// Attempts until both requests wait for the lock at the same time.
+const MAX_ROUNDS: usize = 25;
 
-/// How the PUT of a route is tried.
-enum Tried {
-    /// Beside another change of the same row of a table. Each body has the number of the round in it.
-    Beside(&'static str, fn(usize) -> [Value; 2]),
-    /// It has one field, so that no other one can be lost.
+/// How the PUT of a route is tested.
+enum Coverage {
+    /// Concurrently with another PUT of the same row of this table. Each body contains the number of the round.
+    Concurrent(&'static str, fn(usize) -> [Value; 2]),
+    /// The body has one field, so that no other field can be lost.
     OneField(&'static str),
     /// By the tests of that module.
     Elsewhere,
 }
 
-use Tried::{Beside, Elsewhere, OneField};
+use Coverage::{Concurrent, Elsewhere, OneField};
 
-const ROWS: &[(&str, Tried)] = &[
+const ROUTES: &[(&str, Coverage)] = &[
     ("/api/team/members/{id}", OneField("role")),
     // postgres/tests/it/billing.rs: of writes that were decided on one version of a subscription one is done.
     ("/api/billing/subscription", Elsewhere),
     (
         "/api/brand-context",
-        Beside("brand_contexts", |n| {
+        Concurrent("brand_contexts", |n| {
             [
                 json!({ "company_name": format!("Loja {n}") }),
                 json!({ "tone_of_voice": format!("Tom {n}") }),
@@ -48,7 +48,7 @@ const ROWS: &[(&str, Tried)] = &[
     ),
     (
         "/api/contacts/{id}",
-        Beside("contacts", |n| {
+        Concurrent("contacts", |n| {
             [
                 json!({ "email": format!("ana{n}@example.com") }),
                 json!({ "phone": format!("+55119777770{n:02}") }),
@@ -60,7 +60,7 @@ const ROWS: &[(&str, Tried)] = &[
     ("/api/conversations/{id}", OneField("status")),
     (
         "/api/segments/{id}",
-        Beside("segments", |n| {
+        Concurrent("segments", |n| {
             [
                 json!({ "name": format!("VIP {n}") }),
                 json!({ "description": format!("De {n}") }),
@@ -69,7 +69,7 @@ const ROWS: &[(&str, Tried)] = &[
     ),
     (
         "/api/templates/{id}",
-        Beside("message_templates", |n| {
+        Concurrent("message_templates", |n| {
             [
                 json!({ "footer_text": format!("Loja {n}") }),
                 json!({ "body_text": format!("Oi {n}") }),
@@ -78,7 +78,7 @@ const ROWS: &[(&str, Tried)] = &[
     ),
     (
         "/api/whatsapp/profiles/{id}",
-        Beside("whatsapp_profiles", |n| {
+        Concurrent("whatsapp_profiles", |n| {
             [
                 json!({ "access_token": format!("EAAG-token-{n}") }),
                 json!({ "messages_per_second": n + 1 }),
@@ -87,7 +87,7 @@ const ROWS: &[(&str, Tried)] = &[
     ),
     (
         "/api/webhooks/{id}",
-        Beside("webhook_endpoints", |n| {
+        Concurrent("webhook_endpoints", |n| {
             [
                 json!({ "name": format!("CI {n}") }),
                 json!({ "url": format!("https://e{n}.example") }),
@@ -96,7 +96,7 @@ const ROWS: &[(&str, Tried)] = &[
     ),
     (
         "/api/campaigns/{id}",
-        Beside("campaigns", |n| {
+        Concurrent("campaigns", |n| {
             [
                 json!({ "name": format!("Natal {n}") }),
                 json!({ "rfm_segments": [format!("s{n}")] }),
@@ -105,14 +105,14 @@ const ROWS: &[(&str, Tried)] = &[
     ),
     (
         "/api/automations/{id}",
-        Beside("automations", |n| {
+        Concurrent("automations", |n| {
             let status = if n % 2 == 0 { "active" } else { "paused" };
             [json!({ "name": format!("Oi {n}") }), json!({ "status": status })]
         }),
     ),
     (
         "/api/admin/accounts/{id}",
-        Beside("accounts", |n| {
+        Concurrent("accounts", |n| {
             [
                 json!({ "name": format!("Loja {n}") }),
                 json!({ "logo_url": format!("https://e.example/{n}.png") }),
@@ -134,8 +134,8 @@ fn properties(document: &Value, schema: &Value) -> BTreeSet<String> {
     own.chain(parts.flat_map(|part| properties(document, part))).collect()
 }
 
-/// The fields of the body of a PUT that the reference knows.
-fn fields_of(path: &str) -> BTreeSet<String> {
+/// The fields of a PUT's body, according to the OpenAPI document.
+fn body_fields(path: &str) -> BTreeSet<String> {
     let document = document();
     let schema = &document["paths"][path]["put"]["requestBody"]["content"]["application/json"]["schema"];
     let fields = properties(&document, schema);
@@ -144,22 +144,22 @@ fn fields_of(path: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_put_of_the_route_table_is_tried() {
+fn every_put_route_has_its_coverage_declared() {
     let routes: BTreeSet<&str> = TABLE
         .iter()
         .filter(|spec| spec.method == Method::PUT)
         .map(|spec| spec.path)
         .collect();
-    let rows: BTreeSet<&str> = ROWS.iter().map(|(path, _)| *path).collect();
-    assert_eq!(routes, rows);
-    for (path, tried) in ROWS {
-        let fields = fields_of(path);
-        match tried {
+    let covered: BTreeSet<&str> = ROUTES.iter().map(|(path, _)| *path).collect();
+    assert_eq!(routes, covered);
+    for (path, coverage) in ROUTES {
+        let fields = body_fields(path);
+        match coverage {
             OneField(field) => assert_eq!(fields, BTreeSet::from([(*field).to_owned()]), "{path}"),
-            Beside(_, bodies) => {
+            Concurrent(_, bodies) => {
                 for body in bodies(1) {
-                    let named = body.as_object().unwrap().keys();
-                    assert!(named.into_iter().all(|field| fields.contains(field)), "{path}: {body}");
+                    let mut names = body.as_object().unwrap().keys();
+                    assert!(names.all(|field| fields.contains(field)), "{path}: {body}");
                 }
             }
             Elsewhere => {}
@@ -170,31 +170,31 @@ fn every_put_of_the_route_table_is_tried() {
 /// From now on nothing but the clients touches the rows.
 const NO_WORKERS: [&str; 2] = ["serve", "--no-workers"];
 
-fn quiet() -> Server {
+fn server_without_workers() -> Server {
     Server::start(Options {
         args: NO_WORKERS.to_vec(),
-        ..silent()
+        ..without_statuses()
     })
 }
 
-/// Rows that are held: whoever wants to write them waits, and whoever reads them does not.
-struct Held<'a> {
+/// Rows locked by `FOR UPDATE`: writers wait, readers do not.
+struct LockedRows<'a> {
     server: &'a Server,
     since: Instant,
 }
 
-impl<'a> Held<'a> {
+impl<'a> LockedRows<'a> {
     fn new(server: &'a Server, rows: &str) -> Self {
         server.db.run(&format!("BEGIN; SELECT 1 FROM {rows} FOR UPDATE"));
         let since = Instant::now();
         Self { server, since }
     }
 
-    /// Whether so many writers wait before the rows have to be released.
-    fn stops(&self, writers: i64) -> bool {
+    /// Whether `writers` transactions wait for a lock before the rows must be released.
+    fn has_waiting_writers(&self, writers: i64) -> bool {
         let waiting = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        while self.since.elapsed() < HELD {
-            // Inside of a transaction what was seen of others is kept.
+        while self.since.elapsed() < MAX_LOCK_TIME {
+            // Within a transaction, pg_stat_activity returns a cached snapshot.
             self.server.db.run("SELECT pg_stat_clear_snapshot()");
             if self.server.db.count(waiting) >= writers {
                 return true;
@@ -209,32 +209,39 @@ impl<'a> Held<'a> {
     }
 }
 
-/// Sends both while the rows of a table are held: each reads, and then waits to write, in this order. The statuses, and
-/// whether both waited.
-fn side_by_side(server: &Server, table: &str, requests: [Request; 2]) -> ([u16; 2], bool) {
-    let held = Held::new(server, table);
+/// Sends both requests in this order while the table's rows are locked: each reads its row, then waits to write.
+/// Returns the statuses and whether both waited.
+fn send_while_locked(server: &Server, table: &str, requests: [Request; 2]) -> ([u16; 2], bool) {
+    let rows = LockedRows::new(server, table);
     let mut waited = true;
     let sent = [1, 2].into_iter().zip(requests).map(|(writers, request)| {
         let sent = std::thread::spawn(move || request.send().status);
-        waited &= held.stops(writers);
+        waited &= rows.has_waiting_writers(writers);
         sent
     });
     let sent: Vec<_> = sent.collect();
-    held.release();
+    rows.release();
     let statuses: Vec<u16> = sent.into_iter().map(|sent| sent.join().unwrap()).collect();
     ([statuses[0], statuses[1]], waited)
 }
 
-/// Changes two fields of a row at once until both requests had read it before either wrote, in either order.
-fn both_are_kept(user: &User<'_>, table: &str, row: &str, paths: [&str; 2], bodies: impl Fn(usize) -> [Value; 2]) {
+/// Updates two fields of a row concurrently until both requests have read the row before either wrote, in both orders.
+/// Asserts that neither update is lost.
+fn assert_no_lost_update(
+    user: &User<'_>,
+    table: &str,
+    row: &str,
+    paths: [&str; 2],
+    bodies: impl Fn(usize) -> [Value; 2],
+) {
     let server = user.server;
     let read = || -> Value { serde_json::from_str(&server.db.text(row)).unwrap() };
-    let mut seen = [false; 2];
-    for round in 1..=ROUNDS {
+    let mut raced = [false; 2];
+    for round in 1..=MAX_ROUNDS {
         let (before, bodies) = (read(), bodies(round));
         let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
         let requests = order.map(|n| user.request("PUT", paths[n]).json(&bodies[n]));
-        let (statuses, waited) = side_by_side(server, table, requests);
+        let (statuses, waited) = send_while_locked(server, table, requests);
         let after = read();
         for (status, n) in statuses.into_iter().zip(order) {
             // Unavailable: the machine was so busy that the rows were held for too long.
@@ -250,8 +257,8 @@ fn both_are_kept(user: &User<'_>, table: &str, row: &str, paths: [&str; 2], bodi
                 }
             }
         }
-        seen[round % 2] |= waited && statuses == [200, 200];
-        if seen == [true, true] {
+        raced[round % 2] |= waited && statuses == [200, 200];
+        if raced == [true, true] {
             return;
         }
     }
@@ -259,22 +266,22 @@ fn both_are_kept(user: &User<'_>, table: &str, row: &str, paths: [&str; 2], bodi
 }
 
 #[test]
-fn two_puts_of_different_fields_are_both_kept() {
-    let server = Server::start(silent());
+fn concurrent_puts_of_different_fields_both_apply() {
+    let server = Server::start(without_statuses());
     let (ana, root) = (server.owner(), server.root());
     ana.put("/api/brand-context", json!({ "company_name": "Loja" })).ok();
-    let belongings = matrix::belongings(&ana);
+    let resources = matrix::create_resources(&ana);
     server.stop();
     server.run(&NO_WORKERS);
-    for (path, tried) in ROWS {
-        let Beside(table, bodies) = tried else { continue };
+    for (path, coverage) in ROUTES {
+        let Concurrent(table, bodies) = coverage else { continue };
         let user = if path.starts_with("/api/admin/") { &root } else { &ana };
         let id = match path.strip_suffix("{id}") {
             None => None,
             Some("/api/admin/accounts/") => Some(ana.account.clone()),
             Some(prefix) => {
-                let made = belongings.iter().find(|(of, _)| *of == prefix);
-                Some(made.unwrap_or_else(|| panic!("{path}: there is none")).1.clone())
+                let resource = resources.iter().find(|(route, _)| *route == prefix);
+                Some(resource.unwrap_or_else(|| panic!("{path}: no resource")).1.clone())
             }
         };
         let key = match &id {
@@ -283,13 +290,13 @@ fn two_puts_of_different_fields_are_both_kept() {
         };
         let row = format!("SELECT to_jsonb(t) FROM {table} t WHERE {key}");
         let path = path.replace("{id}", &id.unwrap_or_default());
-        both_are_kept(user, table, &row, [&path, &path], bodies);
+        assert_no_lost_update(user, table, &row, [&path, &path], bodies);
     }
 }
 
 #[test]
-fn tags_beside_another_field_of_the_contact_keep_both() {
-    let server = quiet();
+fn concurrent_put_of_tags_and_contact_field_both_apply() {
+    let server = server_without_workers();
     let ana = server.owner();
     let (contact, tag) = (ana.contact("Ana", "+5511961234567"), ana.tag("vip"));
     let row = format!(
@@ -298,45 +305,45 @@ fn tags_beside_another_field_of_the_contact_keep_both() {
     );
     let path = format!("/api/contacts/{contact}");
     let bodies = |n| [json!({ "tag_ids": [tag] }), json!({ "name": format!("Ana {n}") })];
-    both_are_kept(&ana, "contacts", &row, [&format!("{path}/tags"), &path], bodies);
+    assert_no_lost_update(&ana, "contacts", &row, [&format!("{path}/tags"), &path], bodies);
 }
 
 /// The next campaign must not write to whoever has the old number now.
 #[test]
-fn phone_that_whatsapp_moved_beside_a_put_stays_moved() {
+fn phone_changed_by_whatsapp_survives_a_concurrent_put() {
     const NUMBER: &str = "106500000061";
-    let server = Server::start(silent());
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile_at(NUMBER);
-    let moved = (1..=ROUNDS).any(|round| {
+    let raced = (1..=MAX_ROUNDS).any(|round| {
         let (old, new) = (format!("+55119611110{round:02}"), format!("+55119622220{round:02}"));
         let contact = ana.contact("Ana", &old);
         let path = format!("/api/contacts/{contact}");
         let email = format!("ana{round}@example.com");
         let put = ana.request("PUT", &path).json(&json!({ "email": email }));
-        let held = Held::new(&server, &format!("contacts WHERE id = '{contact}'"));
-        // The callback comes first in the queue for the row; the PUT has read the old number by then.
+        let rows = LockedRows::new(&server, &format!("contacts WHERE id = '{contact}'"));
+        // The callback is first in the queue for the row lock. The PUT has read the old number by then.
         server.whatsapp.inbound(&Inbound {
             new_number: Some(new.clone()),
             ..Inbound::text(NUMBER, &old, "")
         });
-        let first = held.stops(1);
+        let callback_waits = rows.has_waiting_writers(1);
         let sent = std::thread::spawn(move || put.send().status);
-        let both = held.stops(2);
-        held.release();
+        let both_wait = rows.has_waiting_writers(2);
+        rows.release();
         let status = sent.join().unwrap();
-        until("the number has moved", || ana.get(&path).ok()["phone"] == json!(new));
+        until("the number has changed", || ana.get(&path).ok()["phone"] == json!(new));
         let stored = ana.get(&path).ok();
         assert!(status != 200 || text(&stored["email"]) == email, "{stored}");
-        first && both && status == 200
+        callback_waits && both_wait && status == 200
     });
-    assert!(moved, "the callback and the PUT never waited at the same time");
+    assert!(raced, "the callback and the PUT never waited at the same time");
 }
 
 /// A contact may hold more than a caller may write: it came from imports.
 #[test]
 fn contact_with_too_many_attributes_can_be_edited() {
-    let server = quiet();
+    let server = server_without_workers();
     let ana = server.owner();
     let contact = ana.contact("Ana", "+5511961234567");
     server

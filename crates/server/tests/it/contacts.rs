@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, text};
 
-fn names(list: &Value) -> Vec<String> {
+fn contact_names(list: &Value) -> Vec<String> {
     list["data"]
         .as_array()
         .unwrap()
@@ -17,7 +17,7 @@ fn names(list: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_contact_is_made_read_changed_and_removed() {
+fn contact_is_created_read_updated_and_deleted() {
     let server = Server::new();
     let ana = server.owner();
     let tag = ana.tag("vip");
@@ -62,7 +62,7 @@ fn a_contact_is_made_read_changed_and_removed() {
     );
     assert_eq!(ana.get(&path).ok()["name"], "João S.");
 
-    ana.delete(&path).gone();
+    ana.delete(&path).no_content();
     ana.get(&path).refused(404, "NOT_FOUND");
     ana.put(&path, json!({ "name": "x" })).refused(404, "NOT_FOUND");
     ana.delete(&path).refused(404, "NOT_FOUND");
@@ -72,7 +72,7 @@ fn a_contact_is_made_read_changed_and_removed() {
 }
 
 #[test]
-fn wrong_fields_are_named_all_at_once() {
+fn contact_errors_name_every_invalid_field() {
     let server = Server::new();
     let ana = server.owner();
     let body = json!({ "name": " ", "phone": "123", "email": "a@b", "attributes": { "a": [1] } });
@@ -95,7 +95,7 @@ fn wrong_fields_are_named_all_at_once() {
 }
 
 #[test]
-fn one_person_is_one_contact_with_or_without_the_ninth_digit() {
+fn contact_phone_is_unique_with_or_without_ninth_digit() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     ana.contact("Ana", "+5511961234567");
@@ -114,7 +114,7 @@ fn one_person_is_one_contact_with_or_without_the_ninth_digit() {
 }
 
 #[test]
-fn concurrent_creations_of_one_number_make_one_contact() {
+fn concurrent_creations_of_one_number_create_one_contact() {
     let server = Server::new();
     let ana = server.owner();
     let request = ana
@@ -132,7 +132,7 @@ fn concurrent_creations_of_one_number_make_one_contact() {
 }
 
 #[test]
-fn search_and_tags_narrow_the_list() {
+fn contact_list_is_filtered_by_search_and_tag() {
     let server = Server::new();
     let ana = server.owner();
     let tag = ana.tag("vip");
@@ -143,12 +143,12 @@ fn search_and_tags_narrow_the_list() {
     add("Ana 100%", "+5511961234567", "ana@loja.example", &[&tag]);
     add("Bia_x", "+5521961230000", "bia@casa.example", &[&tag]);
     add("Caio", "+5531961111111", "caio@loja.example", &[]);
-    let found = |query: &str| names(&ana.get(&format!("/api/contacts?{query}")).ok());
+    let found = |query: &str| contact_names(&ana.get(&format!("/api/contacts?{query}")).ok());
     assert_eq!(found("search=ANA"), ["Ana 100%"]);
     assert_eq!(found("search=loja"), ["Caio", "Ana 100%"]);
     assert_eq!(found("search=%2B5521"), ["Bia_x"]);
-    assert_eq!(found("search=%25"), ["Ana 100%"], "a percent sign is itself");
-    assert_eq!(found("search=_"), ["Bia_x"], "an underscore is itself");
+    assert_eq!(found("search=%25"), ["Ana 100%"], "a percent sign matches itself");
+    assert_eq!(found("search=_"), ["Bia_x"], "an underscore matches itself");
     assert_eq!(found("search=%5C"), Vec::<String>::new());
     assert_eq!(found("search=%27%3B--"), Vec::<String>::new());
     assert_eq!(found(&format!("tag_id={tag}")), ["Bia_x", "Ana 100%"]);
@@ -167,7 +167,7 @@ fn search_and_tags_narrow_the_list() {
 }
 
 #[test]
-fn a_person_without_a_number_is_known_by_the_user_id() {
+fn contact_without_phone_is_identified_by_wa_user_id() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let made = ana
@@ -194,10 +194,10 @@ fn a_person_without_a_number_is_known_by_the_user_id() {
     let twice = json!({ "name": "x", "wa_user_id": "BR.1aZ" });
     assert_eq!(ana.post("/api/contacts", twice.clone()).invalid(), ["wa_user_id"]);
     bia.post("/api/contacts", twice).created();
-    let other = ana.contact("Outra", &phone(2));
-    let moved = ana.put(&format!("/api/contacts/{other}"), json!({ "wa_user_id": "BR.1aZ" }));
-    assert_eq!(moved.invalid(), ["wa_user_id"]);
-    // The last way to know somebody stays; any other may go.
+    let second = ana.contact("Outra", &phone(2));
+    let duplicate = ana.put(&format!("/api/contacts/{second}"), json!({ "wa_user_id": "BR.1aZ" }));
+    assert_eq!(duplicate.invalid(), ["wa_user_id"]);
+    // A contact must keep at least one identifier: phone or wa_user_id.
     assert_eq!(ana.put(&path, json!({ "wa_user_id": null })).invalid(), ["phone"]);
     let both = ana
         .put(&path, json!({ "phone": phone(1), "wa_user_id": "US.ENT.x9" }))
@@ -208,28 +208,31 @@ fn a_person_without_a_number_is_known_by_the_user_id() {
     );
     assert_eq!(ana.put(&path, json!({ "name": "A" })).ok()["wa_user_id"], "US.ENT.x9");
     assert_eq!(ana.put(&path, json!({ "phone": null })).ok()["phone"], json!(null));
-    ana.delete(&path).gone();
+    ana.delete(&path).no_content();
     ana.post("/api/contacts", json!({ "name": "x", "wa_user_id": "US.ENT.x9" }))
         .created();
 }
 
 #[test]
-fn an_opt_out_is_recorded_seen_and_taken_back() {
+fn contact_opt_out_is_recorded_and_ended_by_the_api() {
     let server = Server::new();
     let ana = server.owner();
     let body = json!({ "name": "Ana", "phone": phone(1), "opted_out": true, "opted_out_at": "2001-01-01T00:00:00Z" });
     let made = ana.post("/api/contacts", body).created();
-    let moment = text(&made["opted_out_at"]);
-    assert!(moment.starts_with("20") && !moment.starts_with("2001"), "{made}");
+    let opted_out_at = text(&made["opted_out_at"]);
+    assert!(
+        opted_out_at.starts_with("20") && !opted_out_at.starts_with("2001"),
+        "{made}"
+    );
     assert!(made.get("opted_out").is_none());
     let path = format!("/api/contacts/{}", text(&made["id"]));
     assert_eq!(
         ana.put(&path, json!({ "opted_out": true })).ok()["opted_out_at"],
-        json!(moment)
+        json!(opted_out_at)
     );
     assert_eq!(
         ana.put(&path, json!({ "name": "A" })).ok()["opted_out_at"],
-        json!(moment)
+        json!(opted_out_at)
     );
     assert_eq!(ana.put(&path, json!({ "opted_out": "no" })).invalid(), ["opted_out"]);
     assert_eq!(
@@ -240,29 +243,29 @@ fn an_opt_out_is_recorded_seen_and_taken_back() {
     assert!(ana.put(&path, json!({ "opted_out": true })).ok()["opted_out_at"].is_string());
 }
 
-/// Walks a list by its cursor and returns every id, in order.
-fn walk(user: &User<'_>, path: &str) -> Vec<String> {
+/// Reads every page of a list and returns the ids in order.
+fn list_all_ids(user: &User<'_>, path: &str) -> Vec<String> {
     let mut ids = Vec::new();
     let mut cursor = String::new();
     loop {
-        let slice = user.get(&format!("{path}&cursor={cursor}")).ok();
-        let rows = slice["data"].as_array().unwrap();
+        let page = user.get(&format!("{path}&cursor={cursor}")).ok();
+        let rows = page["data"].as_array().unwrap();
         ids.extend(rows.iter().map(|row| text(&row["id"])));
-        assert_eq!(slice["hasMore"], json!(!slice["nextCursor"].is_null()), "{slice}");
-        if slice["nextCursor"].is_null() {
+        assert_eq!(page["hasMore"], json!(!page["nextCursor"].is_null()), "{page}");
+        if page["nextCursor"].is_null() {
             return ids;
         }
         assert_eq!(rows.len(), 10);
-        cursor = text(&slice["nextCursor"]);
+        cursor = text(&page["nextCursor"]);
     }
 }
 
 #[test]
-fn cursors_walk_every_contact_once_also_while_some_come_and_go() {
+fn contact_cursors_are_stable_under_inserts_and_deletes() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(45);
-    let ids = walk(&ana, "/api/contacts?limit=10");
+    let ids = list_all_ids(&ana, "/api/contacts?limit=10");
     assert_eq!((ids.len(), ids.iter().collect::<BTreeSet<_>>().len()), (45, 45));
     assert!(ids.is_sorted_by(|a, b| a > b), "newest first");
 
@@ -290,7 +293,7 @@ fn cursors_walk_every_contact_once_also_while_some_come_and_go() {
 }
 
 #[test]
-fn tags_are_unique_by_name_and_leave_with_their_contacts_untouched() {
+fn tags_are_unique_by_name_and_deleted_without_contacts() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let made = ana
@@ -309,11 +312,11 @@ fn tags_are_unique_by_name_and_leave_with_their_contacts_untouched() {
     let body = json!({ "name": "Ana", "phone": phone(1), "tag_ids": [id, id] });
     let contact = text(&ana.post("/api/contacts", body).created()["id"]);
     assert_eq!(ana.get("/api/tags").ok()["data"], json!([made]));
-    ana.delete(&format!("/api/tags/{id}")).gone();
+    ana.delete(&format!("/api/tags/{id}")).no_content();
     ana.delete(&format!("/api/tags/{id}")).refused(404, "NOT_FOUND");
     assert_eq!(ana.get(&format!("/api/contacts/{contact}")).ok()["tags"], json!([]));
     for number in 0..25 {
         ana.tag(&format!("t{number}"));
     }
-    assert_eq!(walk(&ana, "/api/tags?limit=10").len(), 25);
+    assert_eq!(list_all_ids(&ana, "/api/tags?limit=10").len(), 25);
 }

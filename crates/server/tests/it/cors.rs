@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::harness::client::Reply;
 use crate::harness::{Options, Server};
 
-const FRIEND: &str = "https://app.example.com";
+const ALLOWED_ORIGIN: &str = "https://app.example.com";
 
 fn preflight(server: &Server, path: &str, origin: &str) -> Reply {
     server
@@ -16,17 +16,17 @@ fn preflight(server: &Server, path: &str, origin: &str) -> Reply {
         .send()
 }
 
-fn friendly() -> Server {
-    Server::start(Options::default().with("CORS_ORIGINS", format!("http://localhost:3000, {FRIEND}")))
+fn server_with_origins() -> Server {
+    Server::start(Options::default().with("CORS_ORIGINS", format!("http://localhost:3000, {ALLOWED_ORIGIN}")))
 }
 
 #[test]
-fn preflights_of_configured_origins_are_answered() {
-    let server = friendly();
+fn preflights_of_configured_origins_are_allowed() {
+    let server = server_with_origins();
     for path in ["/api/contacts", "/api/accounts", "/api/campaigns/7"] {
-        let reply = preflight(&server, path, FRIEND);
+        let reply = preflight(&server, path, ALLOWED_ORIGIN);
         assert_eq!(reply.status, 200, "{}", reply.text);
-        assert_eq!(reply.header("access-control-allow-origin"), Some(FRIEND));
+        assert_eq!(reply.header("access-control-allow-origin"), Some(ALLOWED_ORIGIN));
         assert_eq!(reply.header("access-control-allow-credentials"), Some("true"));
         let methods = reply.header("access-control-allow-methods").unwrap();
         for method in ["GET", "POST", "PUT", "DELETE"] {
@@ -41,8 +41,8 @@ fn preflights_of_configured_origins_are_answered() {
 }
 
 #[test]
-fn preflights_of_others_are_refused() {
-    let server = friendly();
+fn preflights_of_other_origins_are_refused() {
+    let server = server_with_origins();
     for origin in [
         "https://evil.example.com",
         "null",
@@ -53,34 +53,37 @@ fn preflights_of_others_are_refused() {
         assert_eq!(reply.header("access-control-allow-origin"), None, "{origin}");
         reply.refused(403, "FORBIDDEN");
     }
-    // Nobody is allowed where nobody is configured.
-    let closed = Server::new();
-    let reply = preflight(&closed, "/api/contacts", FRIEND);
+    // Without configured origins, no origin is allowed.
+    let without_origins = Server::new();
+    let reply = preflight(&without_origins, "/api/contacts", ALLOWED_ORIGIN);
     assert_eq!(reply.header("access-control-allow-origin"), None);
     assert_eq!(reply.header("allow"), Some("GET, POST"));
     reply.refused(405, "METHOD_NOT_ALLOWED");
 }
 
 #[test]
-fn a_configured_page_acts_with_a_cookie_and_reads_the_answer() {
-    let server = friendly();
+fn configured_origin_can_use_cookies_and_read_responses() {
+    let server = server_with_origins();
     let ana = server.owner();
-    let create = |origin: &str| {
+    let create_tag = |origin: &str| {
         let request = server.post("/api/tags").cookie(&format!("svc-session={}", ana.token));
         let request = request.header("Origin", origin).header("Sec-Fetch-Site", "cross-site");
         request.json(&json!({ "name": "vip" })).send()
     };
-    let reply = create(FRIEND);
-    assert_eq!(reply.header("access-control-allow-origin"), Some(FRIEND));
+    let reply = create_tag(ALLOWED_ORIGIN);
+    assert_eq!(reply.header("access-control-allow-origin"), Some(ALLOWED_ORIGIN));
     assert_eq!(reply.header("access-control-allow-credentials"), Some("true"));
     let exposed = reply.header("access-control-expose-headers").unwrap().to_lowercase();
     assert!(exposed.contains("retry-after"), "{exposed}");
     reply.created();
-    let reply = create("https://evil.example.com");
+    let reply = create_tag("https://evil.example.com");
     assert_eq!(reply.header("access-control-allow-origin"), None);
     reply.refused(403, "FORBIDDEN");
-    // Errors can be read too.
-    let nobody = server.get("/api/tags").header("Origin", FRIEND).send();
-    assert_eq!(nobody.header("access-control-allow-origin"), Some(FRIEND));
-    nobody.refused(401, "AUTH_ERROR");
+    // The page can read errors, too.
+    let unauthenticated = server.get("/api/tags").header("Origin", ALLOWED_ORIGIN).send();
+    assert_eq!(
+        unauthenticated.header("access-control-allow-origin"),
+        Some(ALLOWED_ORIGIN)
+    );
+    unauthenticated.refused(401, "AUTH_ERROR");
 }

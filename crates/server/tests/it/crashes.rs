@@ -2,19 +2,19 @@
 
 use serde_json::json;
 
-use crate::harness::runs::{adds_up, calls, counted, ended, lease_ends, silent};
+use crate::harness::runs::{assert_stats_add_up, calls, expire_leases, final_status, wait_for_stat, without_statuses};
 use crate::harness::users::{User, phone};
 use crate::harness::{Options, Server, until};
 
 const CONTACTS: usize = 60;
 
-fn paced(delay_ms: u32) -> Options {
-    let options = Options::platform(|platform| platform.latency_ms = 15);
+fn with_delay(delay_ms: u32) -> Options {
+    let options = Options::with_whatsapp(|whatsapp| whatsapp.latency_ms = 15);
     options.with("CAMPAIGN_MESSAGE_DELAY_MS", delay_ms.to_string())
 }
 
-/// Begins a run and returns as soon as some messages left.
-fn begin(ana: &User<'_>) -> String {
+/// Starts a run and returns as soon as some messages were sent.
+fn start_run(ana: &User<'_>) -> String {
     ana.profile();
     ana.contacts(CONTACTS);
     let id = ana.plain_campaign();
@@ -26,57 +26,57 @@ fn begin(ana: &User<'_>) -> String {
 }
 
 #[test]
-fn a_killed_server_is_followed_by_another_and_nobody_gets_it_twice() {
-    let server = Server::start(paced(70).with("SEND_UNKNOWN_TTL", "2s"));
+fn run_of_killed_server_resumes_without_duplicates() {
+    let server = Server::start(with_delay(70).with("SEND_UNKNOWN_TTL", "2s"));
     let ana = server.owner();
-    let id = begin(&ana);
+    let id = start_run(&ana);
     server.kill();
     let before = server.whatsapp.counters().accepted;
     assert!(before < 60, "the kill came too late: {before}");
     server.run(&["serve"]);
-    lease_ends(&server);
-    let status = ended(&ana, &id);
+    expire_leases(&server);
+    let status = final_status(&ana, &id);
     assert!(["completed", "partial"].contains(&status.as_str()), "{status}");
     let calls = calls(&server);
     assert!(
         calls.values().all(|calls| *calls == 1),
-        "somebody was called twice: {calls:?}"
+        "a contact was called twice: {calls:?}"
     );
-    // What was in flight is settled by the platform's own news, or given up.
-    let stats = counted(&ana, &id, "pending", 0);
-    adds_up(&stats);
-    let read = counted(&ana, &id, "read", i64::try_from(calls.len()).unwrap());
+    // Sends in flight are resolved by WhatsApp's status updates or by `SEND_UNKNOWN_TTL`.
+    let stats = wait_for_stat(&ana, &id, "pending", 0);
+    assert_stats_add_up(&stats);
+    let read = wait_for_stat(&ana, &id, "read", i64::try_from(calls.len()).unwrap());
     assert_eq!(read["read"].as_i64().unwrap() + read["failed"].as_i64().unwrap(), 60);
     let usage = server.db.text("SELECT sent || ' ' || reserved FROM message_usage");
     assert_eq!(usage, format!("{} 0", calls.len()));
 }
 
 #[test]
-fn crash_after_crash_nobody_gets_it_twice() {
-    let server = Server::start(paced(5).with("SEND_UNKNOWN_TTL", "1s"));
+fn run_survives_repeated_crashes_without_duplicates() {
+    let server = Server::start(with_delay(5).with("SEND_UNKNOWN_TTL", "1s"));
     let ana = server.owner();
-    let id = begin(&ana);
-    for part in 2..=4 {
+    let id = start_run(&ana);
+    for round in 2..=4 {
         server.kill();
         server.run(&["serve"]);
-        lease_ends(&server);
-        until("the run moves on", || {
-            server.whatsapp.counters().accepted >= part * 12 || ana.status(&id) != "sending"
+        expire_leases(&server);
+        until("the run continues", || {
+            server.whatsapp.counters().accepted >= round * 12 || ana.status(&id) != "sending"
         });
     }
-    ended(&ana, &id);
+    final_status(&ana, &id);
     assert!(calls(&server).values().all(|calls| *calls == 1));
-    let stats = counted(&ana, &id, "pending", 0);
-    adds_up(&stats);
+    let stats = wait_for_stat(&ana, &id, "pending", 0);
+    assert_stats_add_up(&stats);
     assert_eq!(stats["total"], 60);
 }
 
 /// A server that stood still for longer than its lease finds its own run free, and takes it like anybody's.
 #[test]
-fn a_run_that_its_own_server_takes_again_is_carried_out_once() {
-    let slow = Options::platform(|platform| {
-        platform.latency_ms = 1000;
-        (platform.sent_ms, platform.delivered_ms, platform.read_ms) = (None, None, None);
+fn run_reclaimed_by_its_own_server_sends_each_message_once() {
+    let slow = Options::with_whatsapp(|whatsapp| {
+        whatsapp.latency_ms = 1000;
+        (whatsapp.sent_ms, whatsapp.delivered_ms, whatsapp.read_ms) = (None, None, None);
     });
     let server = Server::start(slow.with("CAMPAIGN_MESSAGE_DELAY_MS", "0"));
     let ana = server.owner();
@@ -85,32 +85,32 @@ fn a_run_that_its_own_server_takes_again_is_carried_out_once() {
     let id = ana.plain_campaign();
     ana.send(&id);
     until("some were sent", || server.whatsapp.counters().accepted >= 25);
-    lease_ends(&server);
-    let open = || {
+    expire_leases(&server);
+    let count_in_flight = || {
         server
             .db
             .count("FROM campaign_sends WHERE status = 'pending' AND started_at IS NOT NULL AND unknown_at IS NULL")
     };
-    let mut most = 0;
-    until("it is over", || {
-        most = most.max(open());
+    let mut max_in_flight = 0;
+    until("the run ends", || {
+        max_in_flight = max_in_flight.max(count_in_flight());
         ana.status(&id) != "sending"
     });
-    assert!(most <= 50, "{most} were in flight");
-    assert_eq!(ended(&ana, &id), "completed");
+    assert!(max_in_flight <= 50, "{max_in_flight} were in flight");
+    assert_eq!(final_status(&ana, &id), "completed");
     assert!(calls(&server).values().all(|calls| *calls == 1));
 }
 
 /// Most of its sends are made while it goes on.
 #[test]
-fn a_large_audience_survives_a_crash_whole() {
-    let options = silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "0");
+fn large_audience_survives_a_crash_completely() {
+    let options = without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "0");
     let server = Server::start(options.with("SEND_UNKNOWN_TTL", "1s"));
     let ana = server.owner();
     ana.profile();
     server.db.run("UPDATE accounts SET plan = 'growth'");
-    let people = 14_000;
-    let rows: String = (0..people).map(|n| format!("Ana,{}\n", phone(n))).collect();
+    let recipients = 14_000;
+    let rows: String = (0..recipients).map(|n| format!("Ana,{}\n", phone(n))).collect();
     ana.import(format!("name,phone\n{rows}")).ok();
     let id = ana.plain_campaign();
     let request = ana.command(&id, "execute");
@@ -123,14 +123,14 @@ fn a_large_audience_survives_a_crash_whole() {
         "the kill came too late"
     );
     server.run(&["serve"]);
-    lease_ends(&server);
-    let status = ended(&ana, &id);
+    expire_leases(&server);
+    let status = final_status(&ana, &id);
     assert!(["completed", "partial"].contains(&status.as_str()), "{status}");
-    let stats = counted(&ana, &id, "pending", 0);
-    assert_eq!(stats["total"], people);
+    let stats = wait_for_stat(&ana, &id, "pending", 0);
+    assert_eq!(stats["total"], recipients);
     assert_eq!(
         ana.get(&format!("/api/campaigns/{id}/sends")).expect(200)["total"],
-        people
+        recipients
     );
     let calls = calls(&server);
     assert!(calls.values().all(|calls| *calls == 1));
@@ -141,30 +141,30 @@ fn a_large_audience_survives_a_crash_whole() {
 }
 
 #[test]
-fn a_stopping_server_hands_its_run_over() {
-    let server = Server::start(paced(30));
+fn stopping_server_releases_its_run_to_another_server() {
+    let server = Server::start(with_delay(30));
     let ana = server.owner();
-    let other = server.sibling();
-    let id = begin(&ana);
+    let sibling = server.sibling();
+    let id = start_run(&ana);
     let began = std::time::Instant::now();
     assert_eq!(server.stop(), Some(0));
     assert!(began.elapsed() < crate::harness::DEADLINE, "{:?}", began.elapsed());
     let status = crate::harness::eventually("the other server ends the run", || {
-        let campaign = other
+        let campaign = sibling
             .request("GET", &format!("/api/campaigns/{id}"))
             .bearer(&ana.token)
             .send()
             .ok();
         (campaign["status"] != "sending").then(|| campaign["status"].clone())
     });
-    assert_eq!(status, "completed", "a hand-over leaves nothing in doubt");
+    assert_eq!(status, "completed", "a released run has no unknown outcomes");
     let calls = calls(&server);
     assert_eq!((calls.len(), calls.values().max()), (60, Some(&1)));
 }
 
 #[test]
-fn whoever_waits_at_a_stopping_server_is_told() {
-    let server = Server::start(paced(200));
+fn execute_on_stopping_server_returns_503() {
+    let server = Server::start(with_delay(200));
     let ana = server.owner();
     ana.profile();
     ana.contacts(40);
@@ -179,10 +179,10 @@ fn whoever_waits_at_a_stopping_server_is_told() {
 }
 
 #[test]
-fn routes_and_workers_may_be_two_processes() {
+fn routes_and_workers_can_be_two_processes() {
     let server = Server::start(Options {
         args: vec!["serve", "--no-workers"],
-        ..silent()
+        ..without_statuses()
     });
     let ana = server.owner();
     ana.profile();
@@ -202,9 +202,9 @@ fn routes_and_workers_may_be_two_processes() {
 }
 
 #[test]
-fn two_servers_share_the_work_of_many_runs() {
-    let server = Server::start(silent());
-    let other = server.sibling();
+fn two_servers_share_concurrent_runs() {
+    let server = Server::start(without_statuses());
+    let sibling = server.sibling();
     let ana = server.owner();
     ana.profile();
     ana.contacts(25);
@@ -215,7 +215,7 @@ fn two_servers_share_the_work_of_many_runs() {
             let request = if number % 2 == 0 {
                 ana.request("POST", &path)
             } else {
-                other.request("POST", &path).bearer(&ana.token)
+                sibling.request("POST", &path).bearer(&ana.token)
             };
             scope.spawn(move || assert_eq!(request.send().ok()["sent"], 25));
         }
@@ -224,16 +224,16 @@ fn two_servers_share_the_work_of_many_runs() {
 }
 
 #[test]
-fn a_database_that_goes_away_for_a_moment_is_survived() {
-    let server = Server::start(paced(20));
+fn run_survives_broken_database_connections() {
+    let server = Server::start(with_delay(20));
     let ana = server.owner();
-    let id = begin(&ana);
-    // Every connection but this test's breaks at once.
+    let id = start_run(&ana);
+    // Breaks every connection except this test's.
     server.db.run(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
          WHERE datname = current_database() AND pid <> pg_backend_pid()",
     );
-    lease_ends(&server);
+    expire_leases(&server);
     until("the run ends", || {
         let reply = ana.get(&format!("/api/campaigns/{id}"));
         if reply.status != 200 {
@@ -245,7 +245,7 @@ fn a_database_that_goes_away_for_a_moment_is_survived() {
         reply.ok()["status"] != "sending"
     });
     assert!(calls(&server).values().all(|calls| *calls == 1));
-    until("every connection is a new one", || {
+    until("every broken connection is replaced", || {
         (0..20).all(|_| ana.get("/api/contacts").status == 200)
     });
 }

@@ -17,8 +17,8 @@ use crate::harness::{Options, Server, until};
 
 const THREADS: usize = 12;
 
-/// One of the two tenants: what its requests need, and what none of the other's answers may hold.
-struct Side {
+/// One of the two accounts: what its requests need, and marker values that the other account must never read.
+struct TestAccount {
     token: String,
     account: String,
     contact: String,
@@ -27,8 +27,8 @@ struct Side {
     mark: &'static str,
 }
 
-impl Side {
-    fn of(user: &User<'_>, mark: &'static str) -> Self {
+impl TestAccount {
+    fn new(user: &User<'_>, mark: &'static str) -> Self {
         Self {
             token: user.token.clone(),
             account: user.account.clone(),
@@ -39,9 +39,9 @@ impl Side {
         }
     }
 
-    /// A request as bytes; the phone of the contact that it makes, if it makes one.
-    fn request(&self, number: usize, rng: &mut TestRng) -> (Vec<u8>, Option<String>) {
-        let made = phone(number);
+    /// A random request as bytes, and the phone number of the contact that it creates, if any.
+    fn random_request(&self, number: usize, rng: &mut TestRng) -> (Vec<u8>, Option<String>) {
+        let new_phone = phone(number);
         let (contact, campaign, mark) = (&self.contact, &self.campaign, self.mark);
         let (line, media_type, body) = match rng.below(8) {
             0 => ("GET /api/contacts?limit=100".to_owned(), "", String::new()),
@@ -55,15 +55,15 @@ impl Side {
                 (format!("PUT /api/contacts/{contact}"), "application/json", changed)
             }
             4 => {
-                let file = format!("name,phone,tags\n{mark},{made},{mark}\n");
+                let file = format!("name,phone,tags\n{mark},{new_phone},{mark}\n");
                 ("POST /api/contacts/import".to_owned(), "text/csv", file)
             }
             _ => {
-                let body = json!({ "name": mark, "phone": made, "tag_ids": [self.tag] }).to_string();
+                let body = json!({ "name": mark, "phone": new_phone, "tag_ids": [self.tag] }).to_string();
                 ("POST /api/contacts".to_owned(), "application/json", body)
             }
         };
-        let makes = line.starts_with("POST").then_some(made);
+        let created_phone = line.starts_with("POST").then_some(new_phone);
         let head = format!(
             "{line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nX-Account-Id: {}\r\nConnection: close\r\n",
             self.token, self.account
@@ -72,15 +72,15 @@ impl Side {
             "Content-Type: {media_type}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        (format!("{head}{length}").into_bytes(), makes)
+        (format!("{head}{length}").into_bytes(), created_phone)
     }
 }
 
-/// Sends one request and perhaps hangs up; the phone that the server said it has kept.
-fn client(port: u16, sides: &[Side; 2], seed: u64, number: usize) -> Option<(usize, String)> {
+/// Sends one request and may disconnect. Returns the account's index and phone number of an acknowledged new contact.
+fn run_client(port: u16, accounts: &[TestAccount; 2], seed: u64, number: usize) -> Option<(usize, String)> {
     let mut rng = TestRng::of(seed, u64::try_from(number).unwrap());
     let own = usize::try_from(rng.below(2)).unwrap();
-    let (request, made) = sides[own].request(number, &mut rng);
+    let (request, created_phone) = accounts[own].random_request(number, &mut rng);
     let mut stream = connect(port);
     stream.set_nodelay(true).unwrap();
     let kind = rng.below(4);
@@ -89,56 +89,61 @@ fn client(port: u16, sides: &[Side; 2], seed: u64, number: usize) -> Option<(usi
         _ => request.len(),
     };
     stream.write_all(&request[..sent]).unwrap();
-    let moment = Duration::from_micros(rng.below(6000));
+    let delay = Duration::from_micros(rng.below(6000));
     match kind {
-        // In the middle of the request, and at any moment of its work: hung up for good.
-        0 | 1 => std::thread::sleep(moment),
-        // Done with speaking, still listening.
+        // Disconnects: within the request (0), or while the server handles it (1).
+        0 | 1 => std::thread::sleep(delay),
+        // Half-closes: stops sending, still reads.
         2 => stream.shutdown(Shutdown::Write).unwrap(),
         _ => {}
     }
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     match kind {
         0 | 1 => {
             stream.set_nonblocking(true).unwrap();
             let mut buffer = [0; 65_536];
             if let Ok(read) = stream.read(&mut buffer) {
-                answer.extend_from_slice(&buffer[..read]);
+                response.extend_from_slice(&buffer[..read]);
             }
         }
-        _ => drop(stream.read_to_end(&mut answer)),
+        _ => drop(stream.read_to_end(&mut response)),
     }
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    for foreign in [&sides[1 - own].account, sides[1 - own].mark, &sides[1 - own].contact] {
-        assert!(!answer.contains(foreign), "client {number} read of {foreign}: {answer}");
+    let response = String::from_utf8_lossy(&response).into_owned();
+    let other = &accounts[1 - own];
+    for foreign in [&other.account, other.mark, &other.contact] {
+        assert!(
+            !response.contains(foreign),
+            "client {number} read {foreign}: {response}"
+        );
     }
-    let status = answer.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok());
+    let status = response.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok());
     if kind == 3 {
         // So many at once are more imports than an account may have under way.
         let is_import = request.starts_with(b"POST /api/contacts/import");
         let is_done = matches!(status, Some(200 | 201)) || (is_import && status == Some(429));
-        assert!(is_done, "client {number}: {answer}");
+        assert!(is_done, "client {number}: {response}");
     }
-    made.filter(|_| matches!(status, Some(200 | 201)))
-        .map(|made| (own, made))
+    created_phone
+        .filter(|_| matches!(status, Some(200 | 201)))
+        .map(|phone| (own, phone))
 }
 
 /// F08.
 #[test]
-fn clients_that_hang_up_anywhere_leave_nothing_behind_and_learn_nothing() {
+fn client_disconnects_leak_no_transaction_and_no_data() {
     let (clients, seed) = (usize::try_from(runs(1000)).unwrap(), seed(1));
     println!("{clients} clients of seed {seed}");
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "8"));
     let (ana, bia) = (server.owner(), server.owner());
-    let sides = [Side::of(&ana, "AnaOnly"), Side::of(&bia, "BiaOnly")];
-    let kept = Mutex::new(Vec::new());
+    let accounts = [TestAccount::new(&ana, "AnaOnly"), TestAccount::new(&bia, "BiaOnly")];
+    let acknowledged = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (sides, kept, port) = (&sides, &kept, server.port());
+            let (accounts, acknowledged, port) = (&accounts, &acknowledged, server.port());
             scope.spawn(move || {
                 for number in (thread..clients).step_by(THREADS) {
-                    if let Some(told) = client(port, sides, seed, number) {
-                        kept.lock().unwrap().push(told);
+                    if let Some(contact) = run_client(port, accounts, seed, number) {
+                        acknowledged.lock().unwrap().push(contact);
                     }
                 }
             });
@@ -149,22 +154,23 @@ fn clients_that_hang_up_anywhere_leave_nothing_behind_and_learn_nothing() {
                     AND application_name LIKE 'recado %' AND state <> 'idle'";
         server.db.count(open) == 0
     });
-    let kept = kept.into_inner().unwrap();
-    assert!(kept.len() > clients / 8, "{} writes were acknowledged", kept.len());
-    for (own, side) in sides.iter().enumerate() {
-        let account = &side.account;
+    let acknowledged = acknowledged.into_inner().unwrap();
+    let count = acknowledged.len();
+    assert!(count > clients / 8, "{count} writes were acknowledged");
+    for (own, test_account) in accounts.iter().enumerate() {
+        let account = &test_account.account;
         let rows = server
             .db
             .rows(&format!("SELECT phone FROM contacts WHERE account_id = '{account}'"));
-        let there: BTreeSet<String> = rows.into_iter().map(|mut row| row.remove(0).unwrap()).collect();
-        let lost: Vec<_> = kept
+        let stored: BTreeSet<String> = rows.into_iter().map(|mut row| row.remove(0).unwrap()).collect();
+        let lost: Vec<_> = acknowledged
             .iter()
-            .filter(|(of, phone)| *of == own && !there.contains(phone))
+            .filter(|(owner, phone)| *owner == own && !stored.contains(phone))
             .collect();
-        assert!(lost.is_empty(), "acknowledged and not there: {lost:?}");
+        assert!(lost.is_empty(), "acknowledged but not stored: {lost:?}");
         let foreign = format!(
             "FROM contacts WHERE account_id = '{account}' AND name <> '{}'",
-            side.mark
+            test_account.mark
         );
         assert_eq!(server.db.count(&foreign), 0);
     }
@@ -172,7 +178,7 @@ fn clients_that_hang_up_anywhere_leave_nothing_behind_and_learn_nothing() {
     std::thread::scope(|scope| {
         for number in 0..40 {
             let user = if number % 2 == 0 { &ana } else { &bia };
-            let mark = sides[number % 2].mark;
+            let mark = accounts[number % 2].mark;
             let request = user.request("GET", "/api/contacts?limit=100");
             scope.spawn(move || {
                 let list = request.send().ok();

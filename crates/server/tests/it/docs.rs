@@ -3,15 +3,15 @@
 
 use crate::harness::{Options, Server};
 
-/// Every address that the page names.
-fn addresses(page: &str) -> Vec<String> {
-    let named = page.split(['"', '\'']).skip(1).step_by(2);
-    let named = named.filter(|text| text.starts_with("docs/") || text.contains("//"));
-    named.map(str::to_owned).collect()
+/// Every URL in the page's attributes.
+fn asset_urls(page: &str) -> Vec<String> {
+    let quoted = page.split(['"', '\'']).skip(1).step_by(2);
+    let urls = quoted.filter(|text| text.starts_with("docs/") || text.contains("//"));
+    urls.map(str::to_owned).collect()
 }
 
 #[test]
-fn the_page_loads_from_nowhere_else() {
+fn docs_page_loads_only_own_assets() {
     let server = Server::start(Options::default());
     let page = server.get("/docs").send();
     assert_eq!(page.status, 200);
@@ -20,31 +20,34 @@ fn the_page_loads_from_nowhere_else() {
     let policy = page.headers["content-security-policy"].to_str().unwrap();
     assert!(policy.starts_with("default-src 'none'; script-src 'self';"), "{policy}");
     assert!(!policy.contains("unsafe"), "{policy}");
-    let addresses = addresses(&page.text);
-    assert_eq!(addresses.len(), 6, "{addresses:?}");
-    for address in addresses {
-        let (status, head) = server.get(&format!("/{address}")).answer_head();
-        assert_eq!(status, 200, "{address}");
-        assert!(head.contains("x-content-type-options: nosniff"), "{address}: {head}");
+    let urls = asset_urls(&page.text);
+    assert_eq!(urls.len(), 6, "{urls:?}");
+    for url in urls {
+        let (status, head) = server.get(&format!("/{url}")).response_head();
+        assert_eq!(status, 200, "{url}");
+        assert!(head.contains("x-content-type-options: nosniff"), "{url}: {head}");
     }
 }
 
 #[test]
-fn assets_are_kept_by_whoever_loaded_them() {
+fn docs_assets_are_cacheable() {
     let server = Server::start(Options::default());
-    let ask = || server.get("/docs/swagger-ui.css");
-    let plain = ask().header("Accept-Encoding", "identity").send();
+    let request = || server.get("/docs/swagger-ui.css");
+    let plain = request().header("Accept-Encoding", "identity").send();
     assert!(plain.text.contains(".swagger-ui"), "{} bytes", plain.text.len());
     assert!(!plain.headers.contains_key("content-encoding"));
     assert_eq!(plain.headers["content-type"], "text/css; charset=utf-8");
     assert_eq!(plain.headers["vary"], "Accept-Encoding");
     assert_eq!(plain.headers["cache-control"], "public, max-age=86400");
-    let (status, packed) = ask().answer_head();
+    let (status, compressed) = request().response_head();
     assert_eq!(status, 200);
-    assert!(packed.contains("content-encoding: gzip"), "{packed}");
+    assert!(compressed.contains("content-encoding: gzip"), "{compressed}");
     let tag = plain.headers["etag"].to_str().unwrap().to_owned();
-    assert!(!packed.contains(&tag), "two forms, two tags: {packed}");
-    let again = ask()
+    assert!(
+        !compressed.contains(&tag),
+        "each encoding has its own ETag: {compressed}"
+    );
+    let again = request()
         .header("Accept-Encoding", "identity")
         .header("If-None-Match", &tag)
         .send();
@@ -52,7 +55,7 @@ fn assets_are_kept_by_whoever_loaded_them() {
 }
 
 #[test]
-fn nothing_else_is_served() {
+fn docs_serves_no_other_path() {
     let server = Server::start(Options::default());
     for path in [
         "/docs/",

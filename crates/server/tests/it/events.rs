@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::runs::silent;
+use crate::harness::runs::without_statuses;
 use crate::harness::users::User;
 use crate::harness::{Server, eventually};
 
-/// Waits for the audit row of an action on a campaign; its changes.
-fn audited(ana: &User<'_>, action: &str, id: &str) -> Value {
+/// Waits for the audit entry of an action on a campaign. Returns its changes.
+fn wait_for_audit_entry(ana: &User<'_>, action: &str, id: &str) -> Value {
     let row = eventually(&format!("the audit row {action}"), || {
         let rows = ana.server.db.rows(&format!(
             "SELECT changes, user_id, account_id, ip_address FROM audit_logs
@@ -25,7 +25,7 @@ fn audited(ana: &User<'_>, action: &str, id: &str) -> Value {
         .map_or(Value::Null, |changes| serde_json::from_str(changes).unwrap())
 }
 
-fn notified(ana: &User<'_>) -> Vec<(String, Value)> {
+fn list_notifications(ana: &User<'_>) -> Vec<(String, Value)> {
     let rows = ana.server.db.rows("SELECT type, data FROM notifications ORDER BY id");
     rows.into_iter()
         .map(|row| {
@@ -38,15 +38,15 @@ fn notified(ana: &User<'_>) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn create_execute_and_delete_are_audited_and_the_end_is_notified() {
-    let server = Server::start(silent());
+fn campaign_actions_are_audited_and_its_end_is_notified() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     ana.contacts(3);
     let id = ana.plain_campaign();
-    audited(&ana, "create", &id);
+    wait_for_audit_entry(&ana, "create", &id);
     ana.execute(&id).ok();
-    let details = audited(&ana, "update", &id);
+    let details = wait_for_audit_entry(&ana, "update", &id);
     for (field, value) in [
         ("total", json!(3)),
         ("sent", json!(3)),
@@ -55,23 +55,23 @@ fn create_execute_and_delete_are_audited_and_the_end_is_notified() {
     ] {
         assert_eq!(details[field], value, "{details}");
     }
-    let notes = eventually("the notification", || {
-        Some(notified(&ana)).filter(|notes| !notes.is_empty())
+    let notifications = eventually("the notification", || {
+        Some(list_notifications(&ana)).filter(|notifications| !notifications.is_empty())
     });
-    assert_eq!((notes.len(), notes[0].0.as_str()), (1, "success"));
-    assert_eq!(notes[0].1["campaign_id"], json!(id));
-    ana.delete(&format!("/api/campaigns/{id}")).gone();
-    audited(&ana, "delete", &id);
-    // A refused operation leaves nothing.
+    assert_eq!((notifications.len(), notifications[0].0.as_str()), (1, "success"));
+    assert_eq!(notifications[0].1["campaign_id"], json!(id));
+    ana.delete(&format!("/api/campaigns/{id}")).no_content();
+    wait_for_audit_entry(&ana, "delete", &id);
+    // A refused operation writes no entry.
     ana.delete(&format!("/api/campaigns/{id}")).refused(404, "NOT_FOUND");
-    server.db.settles();
+    server.db.wait_for_outbox();
     assert_eq!(server.db.count("FROM audit_logs"), 3);
 }
 
 #[test]
-fn a_partial_run_warns() {
+fn partial_run_notifies_a_warning() {
     use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
-    let server = Server::start(silent());
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     ana.contacts(3);
@@ -80,14 +80,17 @@ fn a_partial_run_warns() {
         .script(vec![WhatsappFault::send(WhatsappFaultKind::error(131_026, ""))]);
     let id = ana.plain_campaign();
     ana.execute(&id).ok();
-    let notes = eventually("the notification", || {
-        Some(notified(&ana)).filter(|notes| !notes.is_empty())
+    let notifications = eventually("the notification", || {
+        Some(list_notifications(&ana)).filter(|notifications| !notifications.is_empty())
     });
-    assert_eq!((notes[0].0.as_str(), &notes[0].1["failed"]), ("warning", &json!(1)));
+    assert_eq!(
+        (notifications[0].0.as_str(), &notifications[0].1["failed"]),
+        ("warning", &json!(1))
+    );
 }
 
 #[test]
-fn a_cancel_is_audited_with_the_status_before_and_notified() {
+fn campaign_cancel_is_audited_with_old_status_and_notified() {
     let server = Server::new();
     let ana = server.owner();
     let id = ana.plain_campaign();
@@ -95,15 +98,18 @@ fn a_cancel_is_audited_with_the_status_before_and_notified() {
         .db
         .run("UPDATE campaigns SET status = 'scheduled', scheduled_at = now() + interval '1 day'");
     ana.cancel(&id).ok();
-    assert_eq!(audited(&ana, "update", &id), json!({ "previousStatus": "scheduled" }));
-    let notes = eventually("the notification", || {
-        Some(notified(&ana)).filter(|notes| !notes.is_empty())
+    assert_eq!(
+        wait_for_audit_entry(&ana, "update", &id),
+        json!({ "previousStatus": "scheduled" })
+    );
+    let notifications = eventually("the notification", || {
+        Some(list_notifications(&ana)).filter(|notifications| !notifications.is_empty())
     });
-    assert_eq!((notes.len(), notes[0].0.as_str()), (1, "info"));
+    assert_eq!((notifications.len(), notifications[0].0.as_str()), (1, "info"));
 }
 
 #[test]
-fn events_survive_a_crash_and_are_written_once() {
+fn audit_entries_survive_a_crash_and_are_written_once() {
     let server = Server::new();
     let ana = server.owner();
     for number in 0..20 {
@@ -111,7 +117,7 @@ fn events_survive_a_crash_and_are_written_once() {
     }
     server.kill();
     server.run(&["serve"]);
-    server.db.settles();
+    server.db.wait_for_outbox();
     assert_eq!(
         server
             .db
@@ -125,8 +131,8 @@ fn events_survive_a_crash_and_are_written_once() {
 }
 
 #[test]
-fn the_address_in_the_audit_is_the_peers_unless_a_proxy_is_trusted() {
-    for (trusted, wanted) in [("", "127.0.0.1"), ("127.0.0.0/8", "203.0.113.9")] {
+fn audited_address_is_the_peer_unless_a_proxy_is_trusted() {
+    for (trusted, expected) in [("", "127.0.0.1"), ("127.0.0.0/8", "203.0.113.9")] {
         let server = Server::start(crate::harness::Options::default().with("TRUSTED_PROXIES", trusted));
         let ana = server.owner();
         let request = ana
@@ -136,6 +142,6 @@ fn the_address_in_the_audit_is_the_peers_unless_a_proxy_is_trusted() {
         let address = eventually("the audit row", || {
             Some(server.db.text("SELECT ip_address FROM audit_logs")).filter(|address| !address.is_empty())
         });
-        assert_eq!(address, wanted);
+        assert_eq!(address, expected);
     }
 }

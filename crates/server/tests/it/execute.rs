@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::runs::{counted, silent};
+use crate::harness::runs::{wait_for_stat, without_statuses};
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, text};
 
 /// Refused with 400, and nothing happened; the message.
 #[track_caller]
-fn refused(ana: &User<'_>, id: &str) -> String {
+fn execute_refused(ana: &User<'_>, id: &str) -> String {
     let error = ana.execute(id).refused(400, "VALIDATION_ERROR");
     assert_eq!(ana.status(id), "draft");
     let db = &ana.server.db;
@@ -21,25 +21,25 @@ fn refused(ana: &User<'_>, id: &str) -> String {
 }
 
 #[test]
-fn each_precondition_refuses() {
+fn execute_checks_each_precondition() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
     let template = ana.approved("Oi {{1}}", &["Ana"]);
     let id = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
-    assert!(refused(&ana, &id).contains("no contact"));
+    assert!(execute_refused(&ana, &id).contains("no contact"));
     ana.contact("Ana", &phone(1));
     let none = ana.campaign(json!({ "name": "Sem" }));
-    assert!(refused(&ana, &none).contains("template"));
+    assert!(execute_refused(&ana, &none).contains("template"));
     let draft = ana.template("rascunho", "Oi", &[]);
     let draft = ana.campaign(json!({ "name": "Rascunho", "template_id": draft }));
-    assert!(refused(&ana, &draft).contains("not approved"));
-    ana.delete(&format!("/api/templates/{template}")).gone();
-    assert!(refused(&ana, &id).contains("template"));
+    assert!(execute_refused(&ana, &draft).contains("not approved"));
+    ana.delete(&format!("/api/templates/{template}")).no_content();
+    assert!(execute_refused(&ana, &id).contains("template"));
 }
 
 #[test]
-fn without_an_active_plan_nothing_is_sent() {
+fn execute_without_active_plan_is_refused() {
     let server = Server::new();
     let ana = server.owner();
     ana.contact("Ana", &phone(1));
@@ -63,7 +63,7 @@ fn without_an_active_plan_nothing_is_sent() {
         ("cancelled", "-1 day"),
     ] {
         subscribe(status, end);
-        assert!(refused(&ana, &id).contains("plan"), "{status}");
+        assert!(execute_refused(&ana, &id).contains("plan"), "{status}");
     }
     // The limit on executing counts refusals, too.
     let bia = server.owner();
@@ -80,7 +80,7 @@ fn without_an_active_plan_nothing_is_sent() {
 }
 
 #[test]
-fn an_empty_placeholder_is_named() {
+fn execute_names_the_empty_placeholder() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
@@ -88,16 +88,16 @@ fn an_empty_placeholder_is_named() {
     let template = ana.approved("Oi {{1}}, use {{2}}", &["Ana", "X"]);
     let with =
         |variables: Value| ana.campaign(json!({ "name": "Oferta", "template_id": template, "variables": variables }));
-    let message = refused(&ana, &with(json!({ "2": "{attributes.coupon}" })));
+    let message = execute_refused(&ana, &with(json!({ "2": "{attributes.coupon}" })));
     assert!(message.contains("{{2}}"), "{message}");
-    let message = refused(&ana, &with(json!({ "1": " ", "2": "x" })));
+    let message = execute_refused(&ana, &with(json!({ "1": " ", "2": "x" })));
     assert!(message.contains("{{1}}"), "{message}");
     let report = ana.execute(&with(json!({ "2": "{attributes.coupon|PROMO10}" }))).ok();
     assert_eq!(report["sent"], 3);
 }
 
 #[test]
-fn without_a_number_the_run_is_simulated() {
+fn run_without_connected_number_is_simulated() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(30);
@@ -131,7 +131,7 @@ fn without_a_number_the_run_is_simulated() {
 }
 
 #[test]
-fn a_real_run_reaches_everybody_once() {
+fn run_sends_each_contact_one_message() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
@@ -151,7 +151,7 @@ fn a_real_run_reaches_everybody_once() {
     assert_eq!(called, phones.into_iter().collect());
     let counters = server.whatsapp.counters();
     assert_eq!((counters.accepted, counters.per_recipient_max), (55, 1));
-    counted(&ana, &id, "read", 55);
+    wait_for_stat(&ana, &id, "read", 55);
     let sends = ana.sends(&id);
     assert!(
         sends
@@ -160,15 +160,15 @@ fn a_real_run_reaches_everybody_once() {
     );
     let order: Vec<String> = sends.iter().map(|send| text(&send["sent_at"])).collect();
     assert!(order.is_sorted_by(|a, b| a >= b), "latest first");
-    // Removed contacts leave the list of sends, and stay in the counters.
-    let gone = text(&sends[0]["contact_id"]);
-    ana.delete(&format!("/api/contacts/{gone}")).gone();
+    // A deleted contact's send leaves the list of sends, but stays in the counters.
+    let deleted = text(&sends[0]["contact_id"]);
+    ana.delete(&format!("/api/contacts/{deleted}")).no_content();
     assert_eq!(ana.stats(&id)["total"], 55);
 }
 
 #[test]
 fn placeholders_are_rendered_for_each_contact() {
-    let server = Server::start(silent());
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     let add = |name: &str, number: usize, email: Value, attributes: Value| {
@@ -189,43 +189,43 @@ fn placeholders_are_rendered_for_each_contact() {
     let id = ana.campaign(json!({ "name": "O", "template_id": template, "variables": variables }));
     ana.execute(&id).ok();
     let sent = server.whatsapp.sends();
-    let of = |number: usize| {
-        let found = sent
+    let parameters_of = |number: usize| {
+        let send = sent
             .iter()
             .find(|send| send.to.as_deref() == Some(&phone(number)))
             .unwrap();
-        assert_eq!(found.language.as_deref(), Some("pt_BR"));
-        found.parameters.clone()
+        assert_eq!(send.language.as_deref(), Some("pt_BR"));
+        send.parameters.clone()
     };
-    let ana_has = [
+    let ana_parameters = [
         "Ana",
         "Ana Maria Souza",
         "use ANA5!",
         "ana@loja.example",
         &format!("12 {}", phone(1)),
     ];
-    let bia_has = ["Bia", "Bia", "use PROMO10!", "sem", &format!("0 {}", phone(2))];
-    assert_eq!(of(1), ana_has);
-    assert_eq!(of(2), bia_has);
+    let bia_parameters = ["Bia", "Bia", "use PROMO10!", "sem", &format!("0 {}", phone(2))];
+    assert_eq!(parameters_of(1), ana_parameters);
+    assert_eq!(parameters_of(2), bia_parameters);
 }
 
 #[test]
-fn the_audience_is_a_union_narrowed_by_filters() {
-    let server = Server::start(silent());
+fn audience_is_a_union_narrowed_by_filters() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
-    let (tag, other) = (ana.tag("vip"), ana.tag("b2b"));
+    let (vip, b2b) = (ana.tag("vip"), ana.tag("b2b"));
     let add = |number: usize, tags: &[&str], email: Option<&str>, city: &str| {
         let body = json!({ "name": "C", "phone": phone(number), "tag_ids": tags, "email": email,
                            "attributes": { "cidade": city } });
         text(&ana.post("/api/contacts", body).created()["id"])
     };
-    add(1, &[&tag], Some("a@loja.example"), "Santos");
-    let both = add(2, &[&tag, &other], None, "Santos");
-    add(3, &[&other], Some("c@loja.example"), "Osasco");
+    add(1, &[&vip], Some("a@loja.example"), "Santos");
+    let both = add(2, &[&vip, &b2b], None, "Santos");
+    add(3, &[&b2b], Some("c@loja.example"), "Osasco");
     let member = add(4, &[], Some("d@loja.example"), "Santos");
-    let out = add(5, &[&tag], None, "Santos");
-    let hidden = add(6, &[&tag], None, "Santos");
+    let out = add(5, &[&vip], None, "Santos");
+    let hidden = add(6, &[&vip], None, "Santos");
     let rfm = add(7, &[], None, "Santos");
     add(8, &[], None, "Santos");
     let (segment, account) = (Uuid::now_v7(), &ana.account);
@@ -240,10 +240,13 @@ fn the_audience_is_a_union_narrowed_by_filters() {
     let template = ana.approved("Oi", &[]);
     let reached = |body: Value| {
         server.whatsapp.reset();
-        // Every run of this test is within the limit on executing.
-        let mut whole = json!({ "name": "O", "template_id": template });
-        whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
-        let report = ana.execute(&ana.campaign(whole)).ok();
+        // The runs of this test stay within the rate limit on executing.
+        let mut campaign = json!({ "name": "O", "template_id": template });
+        campaign
+            .as_object_mut()
+            .unwrap()
+            .extend(body.as_object().unwrap().clone());
+        let report = ana.execute(&ana.campaign(campaign)).ok();
         let mut reached: Vec<usize> = (1..=8)
             .filter(|n| {
                 server
@@ -254,17 +257,17 @@ fn the_audience_is_a_union_narrowed_by_filters() {
             })
             .collect();
         reached.sort_unstable();
-        assert_eq!(report["total"], reached.len(), "nobody twice");
+        assert_eq!(report["total"], reached.len(), "no contact twice");
         reached
     };
     assert_eq!(
         reached(json!({})),
         [1, 2, 3, 4, 7, 8],
-        "everybody but the opted-out and the phoneless"
+        "all contacts with a phone number and without an opt-out"
     );
-    let union = json!({ "segment_id": segment, "segment_config": { "tag_ids": [tag] }, "rfm_segments": ["champions"] });
+    let union = json!({ "segment_id": segment, "segment_config": { "tag_ids": [vip] }, "rfm_segments": ["champions"] });
     assert_eq!(reached(union), [1, 2, 4, 7]);
-    let narrowed = json!({ "segment_id": segment, "segment_config": { "tag_ids": [tag, other], "filters":
+    let narrowed = json!({ "segment_id": segment, "segment_config": { "tag_ids": [vip, b2b], "filters":
         { "has_email": true, "attributes": { "cidade": "Santos" } } } });
     assert_eq!(reached(narrowed), [1, 4]);
     let recent =
@@ -276,8 +279,8 @@ fn the_audience_is_a_union_narrowed_by_filters() {
 }
 
 #[test]
-fn of_two_at_once_one_runs() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "20"));
+fn concurrent_executes_start_one_run() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "20"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(20);

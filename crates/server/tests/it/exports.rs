@@ -7,9 +7,9 @@ use crate::harness::client::{Reply, Request, connect};
 use crate::harness::users::User;
 use crate::harness::{Server, eventually, until};
 
-const MARK: char = '\u{feff}';
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
-fn export(user: &User<'_>, query: &str) -> Reply {
+fn get_export(user: &User<'_>, query: &str) -> Reply {
     user.get(&format!("/api/analytics/export?{query}"))
 }
 
@@ -17,19 +17,19 @@ fn export(user: &User<'_>, query: &str) -> Reply {
 #[track_caller]
 fn records(reply: &Reply) -> Vec<Vec<String>> {
     assert_eq!(reply.status, 200, "{}", reply.text);
-    assert!(reply.text.starts_with(MARK));
-    assert_eq!(reply.text.matches(MARK).count(), 1);
+    assert!(reply.text.starts_with(BYTE_ORDER_MARK));
+    assert_eq!(reply.text.matches(BYTE_ORDER_MARK).count(), 1);
     let mut reader = csv::ReaderBuilder::new()
         .has_headers(false)
-        .from_reader(reply.text.trim_start_matches(MARK).as_bytes());
+        .from_reader(reply.text.trim_start_matches(BYTE_ORDER_MARK).as_bytes());
     let records = reader
         .records()
         .map(|record| record.unwrap().iter().map(str::to_owned).collect());
     records.collect()
 }
 
-/// So many contacts, the first of them oldest, with names of about this length.
-fn contacts(server: &Server, account: &str, count: usize, length: usize) {
+/// Inserts `count` contacts, the first of them oldest, with names of about `length` characters.
+fn insert_contacts(server: &Server, account: &str, count: usize, length: usize) {
     server.db.run(&format!(
         "INSERT INTO contacts (account_id, id, name, phone, created_at)
          SELECT '{account}', lpad(to_hex(n), 32, '0')::uuid, n || ' ' || repeat('x', {length}), '+55119' || lpad(n::text, 8, '0'),
@@ -39,7 +39,7 @@ fn contacts(server: &Server, account: &str, count: usize, length: usize) {
 }
 
 #[test]
-fn dangerous_cells_are_guarded_and_everything_comes_back() {
+fn export_guards_formula_cells_and_can_be_imported() {
     let server = Server::new();
     let ana = server.owner();
     let names = [
@@ -59,19 +59,19 @@ fn dangerous_cells_are_guarded_and_everything_comes_back() {
         " =spaced",
         "plain",
     ];
-    for (place, name) in names.iter().enumerate() {
+    for (number, name) in names.iter().enumerate() {
         let name: String = name
             .chars()
             .map(|c| format!("\\{:04x}", u32::from(c)).replace("\\1f389", "\\+01f389"))
             .collect();
         server.db.run(&format!(
             "INSERT INTO contacts (account_id, id, name, email, phone, created_at)
-             VALUES ('{}', lpad('{place}', 32, '0')::uuid, U&'{name}', 'a@e.example', '+551196000{place:04}',
+             VALUES ('{}', lpad('{number}', 32, '0')::uuid, U&'{name}', 'a@e.example', '+551196000{number:04}',
                '2026-03-01 12:00:00.5Z')",
             ana.account
         ));
     }
-    let reply = export(&ana, "type=contacts");
+    let reply = get_export(&ana, "type=contacts");
     assert_eq!(reply.header("content-type"), Some("text/csv; charset=utf-8"));
     assert_eq!(
         reply.header("content-disposition"),
@@ -86,7 +86,7 @@ fn dangerous_cells_are_guarded_and_everything_comes_back() {
     let mut found = records(&reply);
     assert_eq!(found.remove(0), ["Nome", "Telefone", "Email", "Criado em"]);
     found.reverse();
-    let wanted: Vec<String> = names
+    let expected: Vec<String> = names
         .iter()
         .map(|name| {
             if name.starts_with(['=', '+', '-', '@', '\t', '\n', '\r']) {
@@ -97,7 +97,7 @@ fn dangerous_cells_are_guarded_and_everything_comes_back() {
         })
         .collect();
     let shown: Vec<&str> = found.iter().map(|record| record[0].as_str()).collect();
-    assert_eq!(shown, wanted);
+    assert_eq!(shown, expected);
     assert_eq!(
         found[3][1..],
         ["'+5511960000003", "a@e.example", "2026-03-01T12:00:00.500Z"]
@@ -111,27 +111,27 @@ fn dangerous_cells_are_guarded_and_everything_comes_back() {
 }
 
 #[test]
-fn an_export_holds_the_newest_ten_thousand() {
+fn contact_export_has_the_newest_ten_thousand() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    contacts(&server, &ana.account, 10_001, 20);
-    let found = records(&export(&ana, "type=contacts"));
+    insert_contacts(&server, &ana.account, 10_001, 20);
+    let found = records(&get_export(&ana, "type=contacts"));
     assert_eq!(found.len(), 10_001);
     assert!(found[1][0].starts_with("10001 ") && found[10_000][0].starts_with("2 "));
-    assert_eq!(records(&export(&bia, "type=contacts")).len(), 1);
+    assert_eq!(records(&get_export(&bia, "type=contacts")).len(), 1);
     let viewer = server.member(&ana.account, "viewer");
-    assert_eq!(records(&export(&viewer, "type=contacts&period=7d")).len(), 10_001);
-    // Read and forgotten: what it takes is a part, not the whole.
+    assert_eq!(records(&get_export(&viewer, "type=contacts&period=7d")).len(), 10_001);
+    // The server streams in chunks: memory does not grow with the size of the export.
     let before = server.memory();
     for _ in 0..4 {
-        assert_eq!(records(&export(&ana, "type=contacts")).len(), 10_001);
+        assert_eq!(records(&get_export(&ana, "type=contacts")).len(), 10_001);
     }
-    let more = server.memory().saturating_sub(before);
-    assert!(more < 8 * 1024 * 1024, "{more} bytes more");
+    let extra = server.memory().saturating_sub(before);
+    assert!(extra < 8 * 1024 * 1024, "{extra} bytes more");
 }
 
 #[test]
-fn messages_are_those_of_the_period_and_campaigns_all() {
+fn message_export_follows_period_campaign_export_has_all() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(2);
@@ -153,13 +153,13 @@ fn messages_are_those_of_the_period_and_campaigns_all() {
         ("&period=30d", 6),
         ("&period=90d&tz=Asia/Kathmandu", 8),
     ] {
-        let found = records(&export(&ana, &format!("type=messages{query}")));
+        let found = records(&get_export(&ana, &format!("type=messages{query}")));
         assert_eq!(found[0], ["Data", "Direção", "Tipo", "Status", "Conteúdo"]);
         assert_eq!(found.len(), 1 + count, "{query}");
         assert_eq!(found[1][1..], ["outbound", "template", "sent", "Oi {{1}}"]);
         assert_eq!(found[3][1..], ["inbound", "text", "received", "'-oi"]);
     }
-    let reply = export(&ana, "type=campaigns&period=7d");
+    let reply = get_export(&ana, "type=campaigns&period=7d");
     assert_eq!(
         reply.header("content-disposition"),
         Some("attachment; filename=\"campaigns_export.csv\"")
@@ -182,7 +182,7 @@ fn messages_are_those_of_the_period_and_campaigns_all() {
 }
 
 #[test]
-fn what_cannot_be_exported_is_named() {
+fn export_names_the_invalid_parameter() {
     let server = Server::new();
     let ana = server.owner();
     for (query, field) in [
@@ -196,22 +196,22 @@ fn what_cannot_be_exported_is_named() {
         ("type=messages&tz=Mars", "tz"),
         ("type=contacts&type=contacts", "type"),
     ] {
-        assert_eq!(export(&ana, query).invalid(), [field], "{query}");
+        assert_eq!(get_export(&ana, query).invalid(), [field], "{query}");
     }
 }
 
-/// An export that is not read any further than its head.
-fn stalled(request: &Request) -> TcpStream {
+/// Requests an export and reads only the start of the response.
+fn stalled_reader(request: &Request) -> TcpStream {
     let mut stream = connect(request.port());
     stream.write_all(request.head("\r\n").as_bytes()).unwrap();
-    let mut piece = [0; 12];
-    stream.read_exact(&mut piece).unwrap();
-    assert_eq!(&piece, b"HTTP/1.1 200");
+    let mut status_line = [0; 12];
+    stream.read_exact(&mut status_line).unwrap();
+    assert_eq!(&status_line, b"HTTP/1.1 200");
     stream
 }
 
-/// Connections that do something, or hold a transaction.
-fn busy(server: &Server) -> i64 {
+/// The tenant connections that execute a statement or have an open transaction.
+fn count_busy_connections(server: &Server) -> i64 {
     server.db.count(
         "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'recado tenant'
            AND (state <> 'idle' OR xact_start IS NOT NULL)",
@@ -219,25 +219,28 @@ fn busy(server: &Server) -> i64 {
 }
 
 #[test]
-fn slow_readers_hold_no_connection() {
+fn slow_export_readers_hold_no_connection() {
     let server = Server::new();
     let ana = server.owner();
-    // More than all buffers on the way take.
-    contacts(&server, &ana.account, 10_001, 2_500);
+    // Larger than all buffers between server and client.
+    insert_contacts(&server, &ana.account, 10_001, 2_500);
     let request = ana.request("GET", "/api/analytics/export").query("type=contacts");
-    // More of them than there are connections.
-    let mut readers: Vec<TcpStream> = (0..20).map(|_| stalled(&request)).collect();
-    until("nobody holds anything", || busy(&server) == 0);
-    // A kilobyte now and then.
-    let (mut piece, mut quiet) = ([0; 1024], 0);
+    // More readers than the pool has connections.
+    let mut readers: Vec<TcpStream> = (0..20).map(|_| stalled_reader(&request)).collect();
+    until("no connection is busy", || count_busy_connections(&server) == 0);
+    // Every reader reads one kilobyte at a time.
+    let (mut buffer, mut idle_rounds) = ([0; 1024], 0);
     for _ in 0..10 {
         for reader in &mut readers {
-            reader.read_exact(&mut piece).unwrap();
+            reader.read_exact(&mut buffer).unwrap();
         }
-        quiet += i32::from(busy(&server) == 0);
+        idle_rounds += i32::from(count_busy_connections(&server) == 0);
         ana.get("/api/analytics").ok();
     }
-    assert!(quiet >= 7, "quiet only {quiet} times of 10");
+    assert!(
+        idle_rounds >= 7,
+        "no connection was busy in only {idle_rounds} of 10 rounds"
+    );
     let held = "FROM pg_stat_activity WHERE datname = current_database() AND now() - xact_start > interval '5 seconds'";
     assert_eq!(server.db.count(held), 0);
     // One of them reads on to the end, the others go.
@@ -252,27 +255,27 @@ fn slow_readers_hold_no_connection() {
         end.drain(..end.len().saturating_sub(16));
     }
     assert!(total > 10_000 * 2_500, "{total}");
-    until("everybody is gone", || busy(&server) == 0);
+    until("no connection is busy", || count_busy_connections(&server) == 0);
 }
 
 #[test]
-fn an_export_that_cannot_go_on_is_cut_off() {
+fn export_that_fails_midway_is_cut_off() {
     let server = Server::new();
     let ana = server.owner();
-    contacts(&server, &ana.account, 10_001, 2_500);
+    insert_contacts(&server, &ana.account, 10_001, 2_500);
     let request = ana.request("GET", "/api/analytics/export").query("type=contacts");
-    let mut reader = stalled(&request);
-    until("nobody holds anything", || busy(&server) == 0);
+    let mut reader = stalled_reader(&request);
+    until("no connection is busy", || count_busy_connections(&server) == 0);
     server.db.run("ALTER TABLE contacts RENAME TO contacts_gone");
     let mut all = Vec::new();
     // An end without the last chunk is no end.
     reader.read_to_end(&mut all).ok();
     assert!(!all.ends_with(b"0\r\n\r\n"));
     assert!(all.len() < 10_000 * 2_500);
-    // What cannot begin is refused as elsewhere.
-    export(&ana, "type=contacts").refused(500, "INTERNAL_ERROR");
+    // An export that cannot start returns an error.
+    get_export(&ana, "type=contacts").refused(500, "INTERNAL_ERROR");
     server.db.run("ALTER TABLE contacts_gone RENAME TO contacts");
-    eventually("exports are back", || {
-        (export(&ana, "type=campaigns").status == 200).then_some(())
+    eventually("exports work again", || {
+        (get_export(&ana, "type=campaigns").status == 200).then_some(())
     });
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::harness::client::Reply;
 use crate::harness::media::{MP4, PNG, WEBP};
-use crate::harness::runs::silent;
+use crate::harness::runs::without_statuses;
 use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text, until};
 
@@ -13,32 +13,32 @@ fn submit(user: &User<'_>, id: &str) -> Reply {
     user.request("POST", &format!("/api/templates/{id}/submit")).send()
 }
 
-fn becomes(user: &User<'_>, id: &str, field: &str, value: &Value) -> Value {
+fn wait_for_field(user: &User<'_>, id: &str, field: &str, value: &Value) -> Value {
     eventually(&format!("{field} is {value}"), || {
         let template = user.get(&format!("/api/templates/{id}")).ok();
         (&template[field] == value).then_some(template)
     })
 }
 
-fn approved(user: &User<'_>, id: &str) {
+fn submit_and_approve(user: &User<'_>, id: &str) {
     submit(user, id).ok();
-    becomes(user, id, "meta_status", &json!("approved"));
+    wait_for_field(user, id, "meta_status", &json!("approved"));
 }
 
-fn count(server: &Server, end: &str) -> usize {
+fn count_calls(server: &Server, path_end: &str) -> usize {
     let ledger = server.whatsapp.ledger().into_iter();
-    ledger.filter(|call| call.request.path.ends_with(end)).count()
+    ledger.filter(|call| call.request.path.ends_with(path_end)).count()
 }
 
 #[test]
-fn a_picture_goes_from_the_upload_to_the_message() {
-    let server = Server::start(silent());
+fn uploaded_image_is_sent_in_the_message() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     let url = text(&ana.upload("a.png", PNG).ok()["url"]);
     let template = ana.template_with_file("foto", "image", &url);
-    approved(&ana, &template);
-    assert_eq!(count(&server, "/1/uploads"), 1);
+    submit_and_approve(&ana, &template);
+    assert_eq!(count_calls(&server, "/1/uploads"), 1);
     ana.contacts(3);
     for run in 1..=2 {
         let campaign = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
@@ -46,7 +46,11 @@ fn a_picture_goes_from_the_upload_to_the_message() {
         assert_eq!((&report["sent"], &report["failed"]), (&json!(3), &json!(0)), "{report}");
         assert_eq!(server.whatsapp.sends().len(), 3 * run);
     }
-    assert_eq!(count(&server, "/media"), 1, "the platform is given the file once");
+    assert_eq!(
+        count_calls(&server, "/media"),
+        1,
+        "the file is uploaded to WhatsApp once"
+    );
     let parameter = &server.whatsapp.sends()[0].request.body["template"]["components"][0]["parameters"][0];
     assert_eq!(parameter["type"], "image");
     assert!(parameter["image"]["id"].is_string(), "{parameter}");
@@ -59,8 +63,8 @@ fn a_picture_goes_from_the_upload_to_the_message() {
 }
 
 #[test]
-fn a_carousel_goes_from_the_upload_to_the_message() {
-    let server = Server::start(silent());
+fn uploaded_carousel_video_is_sent_in_the_message() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     let url = text(&ana.upload("a.mp4", MP4).ok()["url"]);
@@ -71,7 +75,7 @@ fn a_carousel_goes_from_the_upload_to_the_message() {
     let body = json!({ "name": "vitrine", "category": "MARKETING", "language": "pt_BR", "template_type": "carousel",
         "body_text": "Oi {{1}}, veja:", "example_values": ["Ana"], "carousel_cards": [card, card] });
     let template = text(&ana.post("/api/templates", body).created()["id"]);
-    approved(&ana, &template);
+    submit_and_approve(&ana, &template);
     ana.contact("Ana", "+5511961234567");
     let campaign = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
     assert_eq!(ana.execute(&campaign).ok()["sent"], 1);
@@ -81,25 +85,25 @@ fn a_carousel_goes_from_the_upload_to_the_message() {
 }
 
 #[test]
-fn a_file_that_does_not_fit_is_refused_by_its_field() {
+fn submit_refuses_unsuitable_header_file_by_its_field() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     ana.profile();
     let upload = |user: &User<'_>, content: &[u8]| text(&user.upload("a", content).ok()["url"]);
-    let (webp, film, theirs) = (upload(&ana, WEBP), upload(&ana, MP4), upload(&bia, PNG));
-    let inside = format!("http://127.0.0.1:{}/readyz", server.port());
-    for (number, url) in [webp, film, theirs, inside, "https://elsewhere.example/a.png".into()]
+    let (webp, video, foreign) = (upload(&ana, WEBP), upload(&ana, MP4), upload(&bia, PNG));
+    let internal = format!("http://127.0.0.1:{}/readyz", server.port());
+    for (number, url) in [webp, video, foreign, internal, "https://elsewhere.example/a.png".into()]
         .iter()
         .enumerate()
     {
         let template = ana.template_with_file(&format!("t{number}"), "image", url);
         assert_eq!(submit(&ana, &template).invalid(), ["header_media_url"], "{url}");
     }
-    assert!(server.whatsapp.ledger().is_empty(), "nothing reached the platform");
+    assert!(server.whatsapp.ledger().is_empty(), "WhatsApp is not called");
 }
 
 #[test]
-fn a_platform_that_does_not_take_the_file_is_a_502_and_the_draft_stays() {
+fn file_rejected_by_whatsapp_returns_502_and_keeps_draft() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
@@ -112,14 +116,14 @@ fn a_platform_that_does_not_take_the_file_is_a_502_and_the_draft_stays() {
         (&error["details"]["code"], &error["details"]["message"]),
         (&json!(100), &json!("file rejected"))
     );
-    becomes(&ana, &template, "meta_status", &json!("draft"));
+    wait_for_field(&ana, &template, "meta_status", &json!("draft"));
     server.whatsapp.script(vec![WhatsappFault::of(
         On::Upload,
         WhatsappFaultKind::BreakAfter { bytes: 5 },
     )]);
-    approved(&ana, &template);
-    let unset = Server::start(Options::default().with("WHATSAPP_APP_ID", ""));
-    let bia = unset.owner();
+    submit_and_approve(&ana, &template);
+    let without_app_id = Server::start(Options::default().with("WHATSAPP_APP_ID", ""));
+    let bia = without_app_id.owner();
     bia.profile();
     let url = text(&bia.upload("a.png", PNG).ok()["url"]);
     let template = bia.template_with_file("foto", "image", &url);
@@ -127,13 +131,13 @@ fn a_platform_that_does_not_take_the_file_is_a_502_and_the_draft_stays() {
 }
 
 #[test]
-fn a_run_whose_file_is_gone_waits_and_says_so() {
-    let server = Server::start(silent());
+fn run_with_missing_file_pauses_with_reason() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     let url = text(&ana.upload("a.png", PNG).ok()["url"]);
     let template = ana.template_with_file("foto", "image", &url);
-    approved(&ana, &template);
+    submit_and_approve(&ana, &template);
     for file in server.media.files() {
         std::fs::remove_file(server.media.path().join(file)).unwrap();
     }
@@ -145,12 +149,12 @@ fn a_run_whose_file_is_gone_waits_and_says_so() {
         (&json!(true), &json!("sending"))
     );
     let reason = server.db.text("SELECT pause_reason FROM campaigns");
-    assert_eq!(reason, "the file of a header is not there any more");
+    assert_eq!(reason, "the file of the template's header no longer exists");
     assert!(server.whatsapp.sends().is_empty());
 }
 
-/// How often in a row runs were postponed that no worker holds.
-fn postponed(server: &Server) -> i64 {
+/// The consecutive retries of the runs that no worker has claimed.
+fn count_retries(server: &Server) -> i64 {
     server
         .db
         .text("SELECT coalesce(sum(retries), 0) FROM campaign_queue WHERE worker IS NULL")
@@ -159,13 +163,13 @@ fn postponed(server: &Server) -> i64 {
 }
 
 #[test]
-fn a_run_waits_for_the_store_of_files_and_goes_on() {
-    let server = Server::start(silent());
+fn run_waits_for_media_storage_and_continues() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     let url = text(&ana.upload("a.png", PNG).ok()["url"]);
     let template = ana.template_with_file("foto", "image", &url);
-    approved(&ana, &template);
+    submit_and_approve(&ana, &template);
     ana.contacts(3);
     let campaign = || ana.campaign(json!({ "name": "Oferta", "template_id": template }));
     let (id, cancelled) = (campaign(), campaign());
@@ -178,14 +182,14 @@ fn a_run_waits_for_the_store_of_files_and_goes_on() {
     )
     .refused(502, "STORAGE_ERROR");
     ana.send(&id);
-    until("it was tried twice", || postponed(&server) >= 2);
+    until("the run was retried twice", || count_retries(&server) >= 2);
     assert_eq!(
         (ana.status(&id), ana.status(&cancelled)),
         ("sending".into(), "draft".into())
     );
     assert_eq!(server.db.count("FROM campaigns WHERE paused_at IS NOT NULL"), 0);
     ana.send(&cancelled);
-    until("the other one waits, too", || {
+    until("both runs wait for a retry", || {
         server
             .db
             .count("FROM campaign_queue WHERE retries > 0 AND worker IS NULL")
@@ -219,48 +223,52 @@ fn a_run_waits_for_the_store_of_files_and_goes_on() {
 }
 
 #[test]
-fn quality_and_category_follow_the_platform() {
+fn template_quality_and_category_follow_whatsapp() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
     let id = ana.template("oferta", "Oi {{1}}!", &["Ana"]);
     let meta = text(&submit(&ana, &id).ok()["meta_template_id"]);
     assert_eq!(
-        becomes(&ana, &id, "meta_status", &json!("approved"))["quality_score"],
+        wait_for_field(&ana, &id, "meta_status", &json!("approved"))["quality_score"],
         Value::Null
     );
     for score in ["GREEN", "YELLOW", "RED", "UNKNOWN"] {
-        let news = json!({ "previous_quality_score": "UNKNOWN", "new_quality_score": score });
+        let update = json!({ "previous_quality_score": "UNKNOWN", "new_quality_score": score });
         assert!(
             server
                 .whatsapp
-                .tell_template(&meta, "message_template_quality_update", &news)
+                .send_template_update(&meta, "message_template_quality_update", &update)
         );
-        becomes(&ana, &id, "quality_score", &json!(score));
+        wait_for_field(&ana, &id, "quality_score", &json!(score));
     }
-    let news = json!({ "previous_category": "MARKETING", "new_category": "UTILITY" });
-    assert!(server.whatsapp.tell_template(&meta, "template_category_update", &news));
-    let before = becomes(&ana, &id, "category", &json!("UTILITY"));
+    let update = json!({ "previous_category": "MARKETING", "new_category": "UTILITY" });
+    assert!(
+        server
+            .whatsapp
+            .send_template_update(&meta, "template_category_update", &update)
+    );
+    let before = wait_for_field(&ana, &id, "category", &json!("UTILITY"));
     for event in ["FLAGGED", "LOCKED", "SOMETHING_NEW"] {
         assert!(server.whatsapp.set_template_status(&meta, event, None));
     }
     assert!(
         server
             .whatsapp
-            .tell_template(&meta, "message_template_quality_update", &json!({}))
+            .send_template_update(&meta, "message_template_quality_update", &json!({}))
     );
     assert!(server.whatsapp.wait_idle(crate::harness::DEADLINE));
     assert_eq!(ana.get(&format!("/api/templates/{id}")).ok(), before);
 }
 
 #[test]
-fn a_stopped_template_pauses_the_campaign_that_sends_it() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "200"));
+fn paused_template_pauses_the_campaign_that_sends_it() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "200"));
     let ana = server.owner();
     ana.profile();
     let id = ana.template("oferta", "Oi {{1}}!", &["Ana"]);
     let meta = text(&submit(&ana, &id).ok()["meta_template_id"]);
-    becomes(&ana, &id, "meta_status", &json!("approved"));
+    wait_for_field(&ana, &id, "meta_status", &json!("approved"));
     ana.contacts(100);
     let campaign = ana.campaign(json!({ "name": "Oferta", "template_id": id }));
     let (port, token) = (server.port(), ana.token.clone());
@@ -281,8 +289,8 @@ fn a_stopped_template_pauses_the_campaign_that_sends_it() {
     assert!(server.whatsapp.sends().len() < 100);
     let reason = server.db.text("SELECT pause_reason FROM campaigns");
     assert!(reason.contains("template"), "{reason}");
-    becomes(&ana, &id, "meta_status", &json!("paused"));
-    until("people are told", || {
+    wait_for_field(&ana, &id, "meta_status", &json!("paused"));
+    until("the members are notified", || {
         server
             .db
             .count("FROM notifications WHERE type = 'warning' AND title LIKE 'Template paused%'")

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::harness::users::User;
 use crate::harness::{Server, text};
 
-fn folder(user: &User<'_>, name: &str, kind: &str) -> String {
+fn create_folder(user: &User<'_>, name: &str, kind: &str) -> String {
     let made = user
         .post("/api/folders", json!({ "name": name, "kind": kind }))
         .created();
@@ -14,16 +14,16 @@ fn folder(user: &User<'_>, name: &str, kind: &str) -> String {
     text(&made["id"])
 }
 
-fn names(list: &Value) -> Vec<String> {
+fn folder_names(list: &Value) -> Vec<String> {
     let rows = list["data"].as_array().unwrap();
     rows.iter().map(|row| text(&row["name"])).collect()
 }
 
 #[test]
-fn folders_are_made_listed_and_removed() {
+fn folders_are_created_listed_and_deleted() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    folder(&bia, "De bia", "campaign");
+    create_folder(&bia, "De bia", "campaign");
     let made = ana
         .post(
             "/api/folders",
@@ -34,30 +34,33 @@ fn folders_are_made_listed_and_removed() {
         (&made["name"], &made["kind"]),
         (&json!("Datas 2026"), &json!("campaign"))
     );
-    folder(&ana, "Avisos", "template");
-    assert_eq!(names(&ana.get("/api/folders").ok()), ["Avisos", "Datas 2026"]);
-    assert_eq!(names(&ana.get("/api/folders?kind=campaign").ok()), ["Datas 2026"]);
-    assert_eq!(names(&ana.get("/api/folders?kind=template").ok()), ["Avisos"]);
-    assert_eq!(names(&ana.get("/api/folders?kind=").ok()).len(), 2);
+    create_folder(&ana, "Avisos", "template");
+    assert_eq!(folder_names(&ana.get("/api/folders").ok()), ["Avisos", "Datas 2026"]);
+    assert_eq!(
+        folder_names(&ana.get("/api/folders?kind=campaign").ok()),
+        ["Datas 2026"]
+    );
+    assert_eq!(folder_names(&ana.get("/api/folders?kind=template").ok()), ["Avisos"]);
+    assert_eq!(folder_names(&ana.get("/api/folders?kind=").ok()).len(), 2);
     assert_eq!(ana.get("/api/folders?kind=contact").invalid(), ["kind"]);
     let path = format!("/api/folders/{}", text(&made["id"]));
     bia.delete(&path).refused(404, "NOT_FOUND");
-    ana.delete(&path).gone();
+    ana.delete(&path).no_content();
     ana.delete(&path).refused(404, "NOT_FOUND");
-    assert_eq!(names(&ana.get("/api/folders").ok()), ["Avisos"]);
+    assert_eq!(folder_names(&ana.get("/api/folders").ok()), ["Avisos"]);
     for number in 0..24 {
-        folder(&ana, &format!("F{number}"), "campaign");
+        create_folder(&ana, &format!("F{number}"), "campaign");
     }
     let first = ana.get("/api/folders").ok();
-    assert_eq!((names(&first).len(), &first["hasMore"]), (20, &json!(true)));
+    assert_eq!((folder_names(&first).len(), &first["hasMore"]), (20, &json!(true)));
     let rest = ana
         .get(&format!("/api/folders?cursor={}", text(&first["nextCursor"])))
         .ok();
-    assert_eq!((names(&rest).len(), &rest["hasMore"]), (5, &json!(false)));
+    assert_eq!((folder_names(&rest).len(), &rest["hasMore"]), (5, &json!(false)));
 }
 
 #[test]
-fn every_rule_names_its_field() {
+fn folder_errors_name_the_invalid_field() {
     let server = Server::new();
     let ana = server.owner();
     let cases = [
@@ -74,10 +77,13 @@ fn every_rule_names_its_field() {
 }
 
 #[test]
-fn what_lay_in_a_folder_stays_when_it_goes() {
+fn folder_deletion_keeps_its_campaigns_and_templates() {
     let server = Server::new();
     let ana = server.owner();
-    let (campaigns, templates) = (folder(&ana, "C", "campaign"), folder(&ana, "T", "template"));
+    let (campaigns, templates) = (
+        create_folder(&ana, "C", "campaign"),
+        create_folder(&ana, "T", "template"),
+    );
     let campaign = ana.campaign(json!({ "name": "Dentro", "folder_id": campaigns }));
     let template = ana.template("dentro", "Oi", &[]);
     let template = format!("/api/templates/{template}");
@@ -88,7 +94,7 @@ fn what_lay_in_a_folder_stays_when_it_goes() {
     let list = ana.get(&format!("/api/campaigns?folder_id={campaigns}")).expect(200);
     assert_eq!(list["total"], 1);
     for folder in [&campaigns, &templates] {
-        ana.delete(&format!("/api/folders/{folder}")).gone();
+        ana.delete(&format!("/api/folders/{folder}")).no_content();
     }
     let campaign = format!("/api/campaigns/{campaign}");
     assert_eq!(ana.get(&campaign).ok()["folder_id"], json!(null));
@@ -101,15 +107,18 @@ fn what_lay_in_a_folder_stays_when_it_goes() {
 }
 
 #[test]
-fn a_folder_takes_what_it_is_for() {
+fn folder_accepts_only_its_kind_and_account() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    let (campaigns, templates) = (folder(&ana, "C", "campaign"), folder(&ana, "T", "template"));
-    let foreign = folder(&bia, "De bia", "campaign");
+    let (campaigns, templates) = (
+        create_folder(&ana, "C", "campaign"),
+        create_folder(&ana, "T", "template"),
+    );
+    let foreign = create_folder(&bia, "De bia", "campaign");
     let campaign = format!("/api/campaigns/{}", ana.campaign(json!({ "name": "Oferta" })));
     let template = format!("/api/templates/{}", ana.template("aviso", "Oi", &[]));
-    let nobodys = Uuid::now_v7().to_string();
-    for wrong in [&templates, &foreign, &nobodys] {
+    let unknown = Uuid::now_v7().to_string();
+    for wrong in [&templates, &foreign, &unknown] {
         let body = json!({ "name": "x", "folder_id": wrong });
         assert_eq!(ana.post("/api/campaigns", body).invalid(), ["folder_id"]);
         assert_eq!(
@@ -117,7 +126,7 @@ fn a_folder_takes_what_it_is_for() {
             ["folder_id"]
         );
     }
-    for wrong in [&campaigns, &foreign, &nobodys] {
+    for wrong in [&campaigns, &foreign, &unknown] {
         let body = json!({ "name": "x", "category": "UTILITY", "language": "pt", "template_type": "standard",
                            "body_text": "Oi", "folder_id": wrong });
         assert_eq!(ana.post("/api/templates", body).invalid(), ["folder_id"]);

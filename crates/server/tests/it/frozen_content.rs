@@ -5,21 +5,21 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::client::Reply;
-use crate::harness::runs::{calls, ended, silent};
+use crate::harness::runs::{calls, final_status, without_statuses};
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, text, until};
 
-const PEOPLE: usize = 200;
+const RECIPIENTS: usize = 200;
 
-/// The positions of people whose first message WhatsApp refuses: the first ones and the last one.
-const REFUSED: [usize; 3] = [0, 1, PEOPLE - 1];
+/// The positions of the contacts whose first message WhatsApp refuses.
+const REFUSED: [usize; 3] = [0, 1, RECIPIENTS - 1];
 
-fn act(user: &User<'_>, campaign: &str, action: &str) -> Reply {
+fn run_command(user: &User<'_>, campaign: &str, action: &str) -> Reply {
     user.command(campaign, action).send()
 }
 
-/// A template with a header file, two placeholders and a button with a value; approved.
-fn approved(ana: &User<'_>) -> String {
+/// Creates an approved template with a header file, two placeholders and a button with a placeholder.
+fn approved_template(ana: &User<'_>) -> String {
     let body = json!({ "name": "oferta", "category": "MARKETING", "language": "pt_BR", "template_type": "standard",
         "header_type": "image", "header_media_url": "https://cdn.example/antes.png",
         "body_text": "Oi {{1}}, use {{2}} hoje.", "example_values": ["Ana", "X5"],
@@ -30,24 +30,25 @@ fn approved(ana: &User<'_>) -> String {
 }
 
 fn approve(ana: &User<'_>, template: &str) {
-    set(ana, template, "meta_status = 'approved'");
+    update_template(ana, template, "meta_status = 'approved'");
 }
 
-fn set(ana: &User<'_>, template: &str, change: &str) {
+fn update_template(ana: &User<'_>, template: &str, change: &str) {
     let db = &ana.server.db;
     db.run(&format!(
         "UPDATE message_templates SET {change} WHERE id = '{template}'"
     ));
 }
 
-/// A run with a mapping, so slow that it can be paused in its middle, and a few refusals.
-fn server() -> Server {
-    Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "30"))
+/// A server that sends so slowly that a run can be paused halfway.
+fn slow_server() -> Server {
+    Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "30"))
 }
 
-fn campaign(ana: &User<'_>, template: &str) -> String {
+/// A campaign with a mapping. WhatsApp refuses the first message of the contacts in `REFUSED`.
+fn campaign_with_refusals(ana: &User<'_>, template: &str) -> String {
     ana.profile();
-    ana.contacts(PEOPLE);
+    ana.contacts(RECIPIENTS);
     let refusals = REFUSED.map(|at| {
         let (code, http_status) = (131_026, 400);
         let details = "undeliverable".to_owned();
@@ -64,22 +65,22 @@ fn campaign(ana: &User<'_>, template: &str) -> String {
     ana.campaign(json!({ "name": "Oferta", "template_id": template, "variables": { "2": "VOLTA" } }))
 }
 
-/// Starts the run, and pauses it in its middle.
-fn paused(ana: &User<'_>, id: &str) {
+/// Starts the run and pauses it halfway.
+fn start_and_pause(ana: &User<'_>, id: &str) {
     let server = ana.server;
-    act(ana, id, "send").ok();
+    run_command(ana, id, "send").ok();
     until("some were sent", || server.whatsapp.sends().len() > 10);
-    act(ana, id, "pause").ok();
-    until("the worker let go", || {
+    run_command(ana, id, "pause").ok();
+    until("the worker released the run", || {
         server.db.count("FROM campaign_queue WHERE worker IS NOT NULL") == 0
     });
     let sent = server.whatsapp.sends().len();
-    assert!(sent < PEOPLE, "the run is over");
+    assert!(sent < RECIPIENTS, "the run is over");
 }
 
 /// Every message has the content of the start.
 #[track_caller]
-fn as_at_the_start(sent: &ReceivedRequest) {
+fn assert_content_of_start(sent: &ReceivedRequest) {
     let components = &sent.request.body["template"]["components"];
     let name = components[1]["parameters"][0]["text"].clone();
     assert!(text(&name).starts_with("Contato"), "{components}");
@@ -100,29 +101,30 @@ fn as_at_the_start(sent: &ReceivedRequest) {
     );
 }
 
-/// The run goes on to its end, and its failed sends are tried again: all as at the start.
-fn goes_on_unchanged(ana: &User<'_>, id: &str, change: impl Fn()) {
+/// Resumes the run to its end, applies `change` and retries the failed sends. Asserts that every message has the
+/// content of the start.
+fn assert_run_keeps_content(ana: &User<'_>, id: &str, change: impl Fn()) {
     let server = ana.server;
-    act(ana, id, "resume").ok();
-    assert_eq!(ended(ana, id), "partial");
+    run_command(ana, id, "resume").ok();
+    assert_eq!(final_status(ana, id), "partial");
     assert_eq!(ana.stats(id)["failed"], REFUSED.len());
-    server.whatsapp.sends().iter().for_each(as_at_the_start);
+    server.whatsapp.sends().iter().for_each(assert_content_of_start);
     change();
-    act(ana, id, "retry-failed").ok();
-    assert_eq!(ended(ana, id), "completed");
+    run_command(ana, id, "retry-failed").ok();
+    assert_eq!(final_status(ana, id), "completed");
     let sends = server.whatsapp.sends();
-    assert_eq!(sends.len(), PEOPLE + REFUSED.len());
-    assert_eq!(calls(server).len(), PEOPLE);
-    sends.iter().for_each(as_at_the_start);
+    assert_eq!(sends.len(), RECIPIENTS + REFUSED.len());
+    assert_eq!(calls(server).len(), RECIPIENTS);
+    sends.iter().for_each(assert_content_of_start);
 }
 
 #[test]
 fn edited_template_changes_no_message_of_a_started_run() {
-    let server = server();
+    let server = slow_server();
     let ana = server.owner();
-    let template = approved(&ana);
-    let id = campaign(&ana, &template);
-    paused(&ana, &id);
+    let template = approved_template(&ana);
+    let id = campaign_with_refusals(&ana, &template);
+    start_and_pause(&ana, &id);
     let path = format!("/api/templates/{template}");
     let edit = |name: &str, body: &str| {
         let change = json!({ "name": name, "header_media_url": "https://cdn.example/depois.png", "body_text": body,
@@ -130,14 +132,14 @@ fn edited_template_changes_no_message_of_a_started_run() {
         assert_eq!(ana.put(&path, change).ok()["meta_status"], "draft");
     };
     edit("novidade", "{{1}} para {{2}}, só hoje.");
-    goes_on_unchanged(&ana, &id, || {
-        // Approved anew, and edited again.
+    assert_run_keeps_content(&ana, &id, || {
+        // Approves the template again and edits it again.
         approve(&ana, &template);
         edit("oferta", "Use {{2}} hoje, {{1}}, e ganhe.");
     });
     // A campaign that starts later sends what is approved then.
     approve(&ana, &template);
-    ana.tagged("depois", PEOPLE..PEOPLE + 1);
+    ana.tagged("depois", RECIPIENTS..RECIPIENTS + 1);
     let later = json!({ "name": "Depois", "template_id": template,
         "segment_config": { "tag_ids": [text(&ana.get("/api/tags").ok()["data"][0]["id"])] } });
     let later = ana.campaign(later);
@@ -149,28 +151,28 @@ fn edited_template_changes_no_message_of_a_started_run() {
 
 #[test]
 fn deleted_template_changes_no_message_of_a_started_run() {
-    let server = server();
+    let server = slow_server();
     let ana = server.owner();
-    let template = approved(&ana);
-    let id = campaign(&ana, &template);
-    paused(&ana, &id);
-    ana.delete(&format!("/api/templates/{template}")).gone();
-    goes_on_unchanged(&ana, &id, || {
-        // Another one of the same name has nothing to do with it.
+    let template = approved_template(&ana);
+    let id = campaign_with_refusals(&ana, &template);
+    start_and_pause(&ana, &id);
+    ana.delete(&format!("/api/templates/{template}")).no_content();
+    assert_run_keeps_content(&ana, &id, || {
+        // A new template of the same name does not affect the run.
         ana.template("oferta", "Tchau", &[]);
     });
 }
 
 #[test]
 fn resume_refuses_what_execute_refuses() {
-    let server = server();
+    let server = slow_server();
     let (ana, db) = (server.owner(), &server.db);
-    let template = approved(&ana);
-    let id = campaign(&ana, &template);
-    paused(&ana, &id);
+    let template = approved_template(&ana);
+    let id = campaign_with_refusals(&ana, &template);
+    start_and_pause(&ana, &id);
     let before = server.whatsapp.sends().len();
     let refused = |reason: &str| {
-        let error = act(&ana, &id, "resume").refused(400, "VALIDATION_ERROR");
+        let error = run_command(&ana, &id, "resume").refused(400, "VALIDATION_ERROR");
         assert_eq!(error["details"]["reason"], reason, "{error}");
         let stored = ana.get(&format!("/api/campaigns/{id}")).ok();
         assert_eq!(stored["status"], "sending");
@@ -178,17 +180,17 @@ fn resume_refuses_what_execute_refuses() {
         error
     };
     for status in ["pending", "rejected", "paused", "disabled"] {
-        set(&ana, &template, &format!("meta_status = '{status}'"));
+        update_template(&ana, &template, &format!("meta_status = '{status}'"));
         refused("template_not_approved");
     }
-    set(
+    update_template(
         &ana,
         &template,
         "meta_status = 'approved', unsupported = '[\"unsupported_button:flow\"]'",
     );
     let error = refused("template_not_sendable");
     assert_eq!(error["details"]["reasons"], json!(["unsupported_button:flow"]));
-    set(&ana, &template, "unsupported = '[]'");
+    update_template(&ana, &template, "unsupported = '[]'");
 
     let account = &ana.account;
     db.run(&format!(
@@ -202,50 +204,50 @@ fn resume_refuses_what_execute_refuses() {
         "DELETE FROM subscriptions; UPDATE accounts SET plan = 'free' WHERE id = '{account}'"
     ));
 
-    // The run's own messages are in the month already: 250 fit, and so they do not any more.
-    let used = |more: i64| {
+    // The month already counts the run's own messages. With 60 more, the plan's 250 are exceeded.
+    let use_quota = |messages: i64| {
         db.run(&format!(
-            "UPDATE message_usage_slots SET test_sends = {more} WHERE slot = 0"
+            "UPDATE message_usage_slots SET test_sends = {messages} WHERE slot = 0"
         ));
     };
-    used(60);
+    use_quota(60);
     let error = refused("quota_exceeded");
     assert!(text(&error["message"]).contains("250"), "{error}");
-    used(0);
+    use_quota(0);
 
-    let run_number = |profile: &str| {
+    let set_profile = |profile: &str| {
         db.run(&format!(
             "UPDATE campaigns SET profile_id = {profile} WHERE id = '{id}'"
         ))
     };
-    run_number("NULL");
+    set_profile("NULL");
     refused("number_not_connected");
-    run_number("(SELECT id FROM whatsapp_profiles)");
+    set_profile("(SELECT id FROM whatsapp_profiles)");
 
     assert_eq!(server.whatsapp.sends().len(), before);
-    let resumed = act(&ana, &id, "resume").ok();
+    let resumed = run_command(&ana, &id, "resume").ok();
     assert_eq!(
         (&resumed["paused_at"], &resumed["pause_reason"]),
         (&Value::Null, &Value::Null)
     );
-    assert_eq!(ended(&ana, &id), "partial");
-    assert_eq!(calls(&server).len(), PEOPLE);
+    assert_eq!(final_status(&ana, &id), "partial");
+    assert_eq!(calls(&server).len(), RECIPIENTS);
 }
 
 #[test]
-fn run_started_before_the_freeze_existed_goes_on_and_is_frozen_then() {
-    let server = server();
+fn run_without_stored_content_is_frozen_when_resumed() {
+    let server = slow_server();
     let ana = server.owner();
-    let template = approved(&ana);
-    let id = campaign(&ana, &template);
-    paused(&ana, &id);
-    // As an older version left it.
+    let template = approved_template(&ana);
+    let id = campaign_with_refusals(&ana, &template);
+    start_and_pause(&ana, &id);
+    // A run that an older version started has no stored content.
     server.db.run("DELETE FROM campaign_run_contents");
-    set(&ana, &template, "meta_status = 'draft'");
-    let error = act(&ana, &id, "resume").refused(400, "VALIDATION_ERROR");
+    update_template(&ana, &template, "meta_status = 'draft'");
+    let error = run_command(&ana, &id, "resume").refused(400, "VALIDATION_ERROR");
     assert_eq!(error["details"]["reason"], "template_not_approved");
     approve(&ana, &template);
-    goes_on_unchanged(&ana, &id, || {
-        ana.delete(&format!("/api/templates/{template}")).gone();
+    assert_run_keeps_content(&ana, &id, || {
+        ana.delete(&format!("/api/templates/{template}")).no_content();
     });
 }

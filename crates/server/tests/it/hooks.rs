@@ -16,10 +16,10 @@ pub(crate) struct Hook {
 impl Hook {
     pub(crate) fn new(ana: &User<'_>) -> Self {
         let body = json!({ "name": "Loja", "direction": "inbound", "events": ["*"] });
-        Self::of(&ana.post("/api/webhooks", body).created())
+        Self::from_response(&ana.post("/api/webhooks", body).created())
     }
 
-    fn of(made: &Value) -> Self {
+    fn from_response(made: &Value) -> Self {
         Self {
             id: text(&made["id"]),
             signer: Webhook::new(&text(&made["signing_secret"])).unwrap(),
@@ -43,18 +43,18 @@ impl Hook {
     }
 }
 
-fn order(status: &str) -> Value {
+fn order_call(status: &str) -> Value {
     json!({ "type": "order.recorded", "data": { "external_id": "1001", "platform": "loja", "status": status,
         "total": 149.9, "items": [], "placed_at": "2026-03-01T12:00:00Z" } })
 }
 
-fn inbound_logs(ana: &User<'_>) -> Vec<Value> {
+fn list_inbound_logs(ana: &User<'_>) -> Vec<Value> {
     let logs = ana.get("/api/webhooks/logs?direction=inbound").ok();
     logs.as_array().unwrap().clone()
 }
 
 #[test]
-fn what_a_shop_tells_is_recorded_once_and_logged() {
+fn inbound_calls_are_recorded_once_and_logged() {
     let server = Server::new();
     let ana = server.owner();
     let hook = Hook::new(&ana);
@@ -62,7 +62,7 @@ fn what_a_shop_tells_is_recorded_once_and_logged() {
         "tags": ["vip"], "attributes": { "city": "SP" } } });
     let metric = json!({ "type": "metric.recorded", "data": { "metric_name": "visit",
         "contact_phone": "+5511961234567", "source": "site", "value": 2 } });
-    for (message, body) in [("m1", &contact), ("m2", &metric), ("m3", &order("paid"))] {
+    for (message, body) in [("m1", &contact), ("m2", &metric), ("m3", &order_call("paid"))] {
         assert_eq!(hook.call(&server, message, body).ok(), json!({ "received": true }));
         // Again, whatever it says then.
         hook.call(&server, message, &json!({ "type": "x", "data": {} })).ok();
@@ -82,26 +82,26 @@ fn what_a_shop_tells_is_recorded_once_and_logged() {
         server.db.text("SELECT status || ' ' || total FROM orders"),
         "paid 149.9"
     );
-    let logs = inbound_logs(&ana);
-    let told: Vec<_> = logs
+    let logs = list_inbound_logs(&ana);
+    let entries: Vec<_> = logs
         .iter()
         .map(|log| (text(&log["event_type"]), text(&log["message_id"])))
         .collect();
-    let wanted = [
+    let expected = [
         ("stock.changed", "m4"),
         ("order.recorded", "m3"),
         ("metric.recorded", "m2"),
         ("contact.upserted", "m1"),
     ];
     assert_eq!(
-        told,
-        wanted.map(|(kind, message)| (kind.to_owned(), message.to_owned()))
+        entries,
+        expected.map(|(kind, message)| (kind.to_owned(), message.to_owned()))
     );
     assert!(
         logs.iter()
             .all(|log| log["response_status"] == 200 && log["endpoint_id"] == json!(hook.id))
     );
-    assert_eq!(logs[1]["payload"], order("paid"));
+    assert_eq!(logs[1]["payload"], order_call("paid"));
     assert_eq!(
         ana.get("/api/webhooks/logs?status=success")
             .ok()
@@ -110,23 +110,23 @@ fn what_a_shop_tells_is_recorded_once_and_logged() {
             .len(),
         4
     );
-    // The same order told by another call, changed.
-    hook.call(&server, "m5", &order("refunded")).ok();
+    // Another call reports the same order with a new status.
+    hook.call(&server, "m5", &order_call("refunded")).ok();
     assert_eq!(server.db.text("SELECT string_agg(status, ' ') FROM orders"), "refunded");
 }
 
 #[test]
-fn a_contact_is_told_of_with_all_that_a_contact_has() {
+fn inbound_contact_sets_every_contact_field() {
     let server = Server::new();
     let ana = server.owner();
     let hook = Hook::new(&ana);
     let vip = ana.tag("vip");
-    let told = |message: &str, data: Value| {
+    let upsert = |message_id: &str, data: Value| {
         let body = json!({ "type": "contact.upserted", "data": data });
-        hook.call(&server, message, &body)
+        hook.call(&server, message_id, &body)
     };
-    let only = || ana.get("/api/contacts").ok()["data"].as_array().unwrap().clone();
-    told(
+    let list_contacts = || ana.get("/api/contacts").ok()["data"].as_array().unwrap().clone();
+    upsert(
         "m1",
         json!({ "name": "Bia", "wa_user_id": "BR.1a", "tag_ids": [vip], "attributes": { "city": "SP" } }),
     )
@@ -134,18 +134,18 @@ fn a_contact_is_told_of_with_all_that_a_contact_has() {
     // The same person, whose number is known by now. What is not named, or null, is kept.
     let more = json!({ "name": "Bia S.", "phone": "11961234567", "wa_user_id": "BR.1a", "tags": ["new"],
         "attributes": { "size": 3 }, "email": "bia@loja.example" });
-    told("m2", more).ok();
-    told(
+    upsert("m2", more).ok();
+    upsert(
         "m3",
         json!({ "name": "Bia S.", "phone": "+5511961234567", "email": null, "opted_out": true }),
     )
     .ok();
-    told(
+    upsert(
         "m4",
         json!({ "name": "Bia S.", "phone": "+5511961234567", "opted_out": false }),
     )
     .ok();
-    let contacts = only();
+    let contacts = list_contacts();
     assert_eq!(contacts.len(), 1, "{contacts:?}");
     let contact = &contacts[0];
     assert_eq!(
@@ -165,22 +165,25 @@ fn a_contact_is_told_of_with_all_that_a_contact_has() {
     assert_eq!(contact["attributes"], json!({ "city": "SP", "size": 3 }));
     let tags = contact["tags"].as_array().unwrap().iter().map(|tag| text(&tag["name"]));
     assert_eq!(tags.collect::<Vec<_>>(), ["new", "vip"]);
-    assert!(contact["opted_out_at"].is_string(), "a system's word opts nobody in");
+    assert!(
+        contact["opted_out_at"].is_string(),
+        "an inbound call cannot end an opt-out"
+    );
 }
 
 #[test]
-fn what_is_wrong_with_a_contact_is_named_by_its_field() {
+fn inbound_contact_errors_name_their_field() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let hook = Hook::new(&ana);
     let foreign = bia.tag("theirs");
-    let told = |message: &str, data: Value| {
+    let upsert = |message_id: &str, data: Value| {
         let body = json!({ "type": "contact.upserted", "data": data });
-        hook.call(&server, message, &body)
+        hook.call(&server, message_id, &body)
     };
-    told("m1", json!({ "name": "Bia", "wa_user_id": "BR.1a" })).ok();
+    upsert("m1", json!({ "name": "Bia", "wa_user_id": "BR.1a" })).ok();
     let wrong = |data: Value| {
-        let error = told("m5", data).refused(422, "VALIDATION_ERROR");
+        let error = upsert("m5", data).refused(422, "VALIDATION_ERROR");
         let fields = error["details"]["fields"].as_object().unwrap();
         fields.keys().cloned().collect::<Vec<_>>()
     };
@@ -193,8 +196,8 @@ fn what_is_wrong_with_a_contact_is_named_by_its_field() {
         wrong(json!({ "name": "X", "phone": "11961234568", "tag_ids": ["x"] })),
         ["data.tag_ids"]
     );
-    // One person's number and another one's id.
-    told("m6", json!({ "name": "Caio", "phone": "11961234569" })).ok();
+    // The phone number of one contact with the wa_user_id of another one.
+    upsert("m6", json!({ "name": "Caio", "phone": "11961234569" })).ok();
     assert_eq!(
         wrong(json!({ "name": "X", "phone": "11961234569", "wa_user_id": "BR.1a" })),
         ["data.wa_user_id"]
@@ -203,7 +206,7 @@ fn what_is_wrong_with_a_contact_is_named_by_its_field() {
 }
 
 #[test]
-fn kinds_that_mean_nothing_to_us_may_say_anything() {
+fn inbound_call_of_unknown_type_is_logged_with_any_data() {
     let server = Server::new();
     let ana = server.owner();
     let hook = Hook::new(&ana);
@@ -217,7 +220,7 @@ fn kinds_that_mean_nothing_to_us_may_say_anything() {
     }
     let bare = json!({ "type": "order.recorded", "data": [] });
     hook.call(&server, "bare", &bare).refused(422, "VALIDATION_ERROR");
-    let logs = inbound_logs(&ana);
+    let logs = list_inbound_logs(&ana);
     let payloads: Vec<&Value> = logs.iter().rev().map(|log| &log["payload"]).collect();
     assert_eq!(payloads, calls.iter().chain([&bare]).collect::<Vec<_>>());
     assert_eq!(
@@ -227,66 +230,74 @@ fn kinds_that_mean_nothing_to_us_may_say_anything() {
 }
 
 #[test]
-fn nobody_without_the_secret_leaves_a_trace() {
+fn inbound_call_without_valid_signature_leaves_no_trace() {
     let server = Server::new();
     let ana = server.owner();
-    let (hook, other) = (Hook::new(&ana), Hook::new(&ana));
+    let (hook, second_hook) = (Hook::new(&ana), Hook::new(&ana));
     let forged = Hook {
         id: hook.id.clone(),
-        signer: other.signer,
+        signer: second_hook.signer,
     };
-    forged.call(&server, "m1", &order("paid")).refused(401, "AUTH_ERROR");
+    forged
+        .call(&server, "m1", &order_call("paid"))
+        .refused(401, "AUTH_ERROR");
     for at in [now() - 310, now() + 310] {
-        hook.call_at(&server, "m1", at, &order("paid").to_string())
+        hook.call_at(&server, "m1", at, &order_call("paid").to_string())
             .refused(401, "AUTH_ERROR");
     }
     let path = format!("/api/hooks/{}", hook.id);
     server
         .post(&path)
-        .json(&order("paid"))
+        .json(&order_call("paid"))
         .send()
         .refused(401, "AUTH_ERROR");
     assert_eq!(server.db.text("SELECT count(*) FROM orders"), "0");
-    assert_eq!(inbound_logs(&ana), Vec::<Value>::new());
-    // A secret that was replaced counts for another day.
+    assert_eq!(list_inbound_logs(&ana), Vec::<Value>::new());
+    // A replaced secret stays valid for a day.
     let rotated = ana
         .post(&format!("/api/webhooks/{}/rotate-secret", hook.id), json!({}))
         .ok();
-    hook.call(&server, "m1", &order("paid")).ok();
-    Hook::of(&rotated).call(&server, "m2", &order("paid")).ok();
+    hook.call(&server, "m1", &order_call("paid")).ok();
+    Hook::from_response(&rotated)
+        .call(&server, "m2", &order_call("paid"))
+        .ok();
     server.db.run(
         "UPDATE webhook_endpoints SET previous_secret_until = now() - interval '1 second'
                    WHERE previous_secret IS NOT NULL",
     );
-    hook.call(&server, "m3", &order("paid")).refused(401, "AUTH_ERROR");
+    hook.call(&server, "m3", &order_call("paid")).refused(401, "AUTH_ERROR");
 }
 
 #[test]
-fn other_endpoints_are_not_there() {
+fn inbound_call_to_unavailable_endpoint_is_not_found() {
     let server = Server::new();
     let ana = server.owner();
     let hook = Hook::new(&ana);
     let outbound = json!({ "name": "CI", "url": "https://e.example", "events": ["*"] });
-    let outbound = Hook::of(&ana.post("/api/webhooks", outbound).created());
-    outbound.call(&server, "m1", &order("paid")).refused(404, "NOT_FOUND");
+    let outbound = Hook::from_response(&ana.post("/api/webhooks", outbound).created());
+    outbound
+        .call(&server, "m1", &order_call("paid"))
+        .refused(404, "NOT_FOUND");
     let unknown = Hook {
         id: uuid::Uuid::now_v7().to_string(),
         signer: Webhook::new("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD").unwrap(),
     };
-    unknown.call(&server, "m1", &order("paid")).refused(404, "NOT_FOUND");
+    unknown
+        .call(&server, "m1", &order_call("paid"))
+        .refused(404, "NOT_FOUND");
     ana.put(&format!("/api/webhooks/{}", hook.id), json!({ "is_active": false }))
         .ok();
-    hook.call(&server, "m1", &order("paid")).refused(404, "NOT_FOUND");
+    hook.call(&server, "m1", &order_call("paid")).refused(404, "NOT_FOUND");
     ana.put(&format!("/api/webhooks/{}", hook.id), json!({ "is_active": true }))
         .ok();
     server.db.run("UPDATE accounts SET status = 'suspended'");
-    hook.call(&server, "m1", &order("paid")).refused(404, "NOT_FOUND");
+    hook.call(&server, "m1", &order_call("paid")).refused(404, "NOT_FOUND");
     server.db.run("UPDATE accounts SET status = 'active'");
-    hook.call(&server, "m1", &order("paid")).ok();
+    hook.call(&server, "m1", &order_call("paid")).ok();
 }
 
 #[test]
-fn what_is_wrong_is_named_and_may_be_sent_again() {
+fn inbound_call_with_errors_names_fields_and_can_be_retried() {
     let server = Server::new();
     let ana = server.owner();
     let hook = Hook::new(&ana);
@@ -299,7 +310,7 @@ fn what_is_wrong_is_named_and_may_be_sent_again() {
     );
     hook.call_at(&server, "m2", now(), "no json")
         .refused(422, "VALIDATION_ERROR");
-    let logs = inbound_logs(&ana);
+    let logs = list_inbound_logs(&ana);
     assert_eq!((logs.len(), &logs[1]["response_status"]), (2, &json!(422)));
     assert!(text(&logs[1]["error"]).contains("data.total"), "{logs:?}");
     assert_eq!(
@@ -310,29 +321,29 @@ fn what_is_wrong_is_named_and_may_be_sent_again() {
             .len(),
         2
     );
-    // Mended, under the same id.
-    hook.call(&server, "m1", &order("paid")).ok();
+    // The corrected call under the same message id is accepted.
+    hook.call(&server, "m1", &order_call("paid")).ok();
     assert_eq!(server.db.text("SELECT count(*) FROM orders"), "1");
 }
 
 #[test]
-fn what_is_recorded_is_told_to_outbound_endpoints() {
+fn inbound_records_are_published_as_webhook_events() {
     let server = Server::start(Options::default());
     let ana = server.owner();
     let feed = json!({ "name": "feed", "url": "https://e.example", "events": ["*"], "is_active": false });
     ana.post("/api/webhooks", feed).created();
     let hook = Hook::new(&ana);
-    hook.call(&server, "m1", &order("paid")).ok();
-    hook.call(&server, "m2", &order("paid")).ok();
+    hook.call(&server, "m1", &order_call("paid")).ok();
+    hook.call(&server, "m2", &order_call("paid")).ok();
     let metric = json!({ "type": "metric.recorded", "data": { "metric_name": "visit", "source": "site",
         "contact_phone": "+5511961234567", "value": 1.5, "currency": "BRL" } });
     hook.call(&server, "m3", &metric).ok();
-    let told = crate::harness::eventually("both are in the feed", || {
+    let events = crate::harness::eventually("both are in the feed", || {
         let events = ana.get("/api/webhooks/events").ok()["data"].take();
         (events.as_array().unwrap().len() == 2).then_some(events)
     });
-    assert_eq!(told[0]["type"], "order.recorded");
-    let order = &told[0]["data"];
+    assert_eq!(events[0]["type"], "order.recorded");
+    let order = &events[0]["data"];
     assert_eq!(
         (
             &order["external_id"],
@@ -347,7 +358,7 @@ fn what_is_recorded_is_told_to_outbound_endpoints() {
             &json!("2026-03-01T12:00:00.000Z")
         )
     );
-    let event = &told[1]["data"];
+    let event = &events[1]["data"];
     assert_eq!(
         (
             &event["metric_name"],

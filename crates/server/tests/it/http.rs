@@ -10,7 +10,7 @@ use crate::harness::client::connect;
 const MIB: usize = 1024 * 1024;
 
 #[test]
-fn an_unknown_path_is_an_error_in_the_envelope() {
+fn unknown_path_returns_404_in_the_error_envelope() {
     let server = Server::new();
     for path in [
         "/",
@@ -30,7 +30,7 @@ fn an_unknown_path_is_an_error_in_the_envelope() {
 }
 
 #[test]
-fn a_wrong_method_is_told_what_is_allowed() {
+fn wrong_method_returns_405_with_allowed_methods() {
     let server = Server::new();
     let allowed = |method: &str, path: &str| {
         let reply = server.request(method, path).send();
@@ -45,7 +45,7 @@ fn a_wrong_method_is_told_what_is_allowed() {
 }
 
 #[test]
-fn malformed_json_and_wrong_types_name_their_path() {
+fn json_errors_name_the_path_of_the_value() {
     let server = Server::new();
     let ana = server.owner();
     let fields = |path: &str, body: &str| {
@@ -71,7 +71,7 @@ fn malformed_json_and_wrong_types_name_their_path() {
 }
 
 #[test]
-fn a_json_array_or_scalar_is_no_body() {
+fn json_scalar_is_rejected_as_body() {
     let server = Server::new();
     let ana = server.owner();
     for body in ["5", "\"x\"", "null", "true"] {
@@ -81,7 +81,7 @@ fn a_json_array_or_scalar_is_no_body() {
 }
 
 #[test]
-fn deep_nesting_is_refused_and_harmless() {
+fn deeply_nested_json_is_rejected() {
     let server = Server::new();
     let ana = server.owner();
     let deep = format!(
@@ -98,7 +98,7 @@ fn deep_nesting_is_refused_and_harmless() {
 }
 
 #[test]
-fn a_body_is_at_most_one_mebibyte() {
+fn body_over_one_mebibyte_is_refused() {
     let server = Server::new();
     let ana = server.owner();
     let body = |bytes: usize| {
@@ -115,17 +115,17 @@ fn a_body_is_at_most_one_mebibyte() {
 
     let chunked = |bytes: usize| {
         let body = body(bytes).into_bytes();
-        let pieces: Vec<&[u8]> = body.chunks(65_536).collect();
+        let chunks: Vec<&[u8]> = body.chunks(65_536).collect();
         ana.request("POST", "/api/accounts")
             .header("Content-Type", "application/json")
-            .send_chunked(&pieces)
+            .send_chunked(&chunks)
             .0
     };
     assert_eq!((chunked(MIB), chunked(MIB + 1)), (201, 413));
 }
 
 #[test]
-fn a_declared_length_is_refused_before_the_body_is_sent() {
+fn excessive_content_length_is_refused_before_the_body() {
     let server = Server::new();
     let ana = server.owner();
     let mut stream = connect(server.port());
@@ -161,7 +161,7 @@ fn other_media_types_and_encodings_are_refused() {
 }
 
 #[test]
-fn a_nul_character_is_named_and_reaches_no_database() {
+fn nul_character_is_rejected_before_the_database() {
     let server = Server::new();
     let ana = server.owner();
     let body = json!({ "name": "a\u{0}b", "phone": "+5511961234567" });
@@ -173,7 +173,7 @@ fn a_nul_character_is_named_and_reaches_no_database() {
 }
 
 #[test]
-fn the_request_id_is_echoed_or_made() {
+fn request_id_is_echoed_or_generated() {
     let server = Server::new();
     let id_of = |given: Option<&str>| {
         let request = server.get("/api/accounts");
@@ -190,14 +190,14 @@ fn the_request_id_is_echoed_or_made() {
         assert_ne!(id_of(Some(wrong)), wrong);
     }
     assert_ne!(id_of(None), made);
-    // Also on a 404, and in the log.
-    let lost = server.get("/nowhere").header("X-Request-Id", "find-me").send();
-    assert_eq!(lost.header("x-request-id"), Some("find-me"));
+    // A 404 also has the id, and so does the log.
+    let not_found = server.get("/nowhere").header("X-Request-Id", "find-me").send();
+    assert_eq!(not_found.header("x-request-id"), Some("find-me"));
     crate::harness::until("the id is logged", || server.log().contains("find-me"));
 }
 
 #[test]
-fn a_bad_query_is_named_and_numbers_are_clamped() {
+fn query_errors_name_parameters_and_numbers_are_clamped() {
     let server = Server::new();
     let ana = server.owner();
     assert_eq!(
@@ -215,7 +215,7 @@ fn a_bad_query_is_named_and_numbers_are_clamped() {
 }
 
 #[test]
-fn the_process_answers_for_itself() {
+fn health_checks_respond_and_server_stops_cleanly() {
     let server = Server::new();
     assert_eq!(server.get("/healthz").send().ok()["status"], "ok");
     assert_eq!(server.get("/readyz").send().ok()["status"], "ready");

@@ -6,16 +6,16 @@ use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 
 use crate::harness::client::{Reply, Request, connect};
-use crate::harness::runs::silent;
+use crate::harness::runs::without_statuses;
 use crate::harness::users::User;
 use crate::harness::{Server, eventually, text};
 
-fn keyed(user: &User<'_>, path: &str, key: &str) -> Request {
+fn with_key(user: &User<'_>, path: &str, key: &str) -> Request {
     user.request("POST", path).header("Idempotency-Key", key)
 }
 
-fn contact(user: &User<'_>, key: &str, name: &str) -> Reply {
-    keyed(user, "/api/contacts", key)
+fn create_contact(user: &User<'_>, key: &str, name: &str) -> Reply {
+    with_key(user, "/api/contacts", key)
         .json(&json!({ "name": name, "phone": "+5511961234567" }))
         .send()
 }
@@ -24,7 +24,7 @@ fn is_replay(reply: &Reply) -> bool {
     reply.header("idempotent-replayed") == Some("true")
 }
 
-fn contacts(user: &User<'_>) -> i64 {
+fn count_contacts(user: &User<'_>) -> i64 {
     let account = &user.account;
     user.server
         .db
@@ -32,39 +32,39 @@ fn contacts(user: &User<'_>) -> i64 {
 }
 
 #[test]
-fn a_repeated_request_gets_the_first_answer() {
+fn repeated_key_returns_the_stored_response() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    let first = contact(&ana, "k1", "Ana");
+    let first = create_contact(&ana, "k1", "Ana");
     assert!(!is_replay(&first));
-    let again = contact(&ana, "k1", "Ana");
+    let again = create_contact(&ana, "k1", "Ana");
     assert!(is_replay(&again));
     assert_eq!((again.status, &again.text), (201, &first.text));
     assert_eq!(again.header("content-type"), first.header("content-type"));
     assert_ne!(again.header("x-request-id"), first.header("x-request-id"));
-    assert_eq!(contacts(&ana), 1);
-    // Everybody in the account together; nobody outside of it.
+    assert_eq!(count_contacts(&ana), 1);
+    // The members of an account share its keys. Another account does not.
     let member = server.member(&ana.account, "member");
-    assert!(is_replay(&contact(&member, "k1", "Ana")));
-    assert!(!is_replay(&contact(&bia, "k1", "Ana")));
-    // Another key asks anew, and is told so again.
+    assert!(is_replay(&create_contact(&member, "k1", "Ana")));
+    assert!(!is_replay(&create_contact(&bia, "k1", "Ana")));
+    // Another key runs the request again. Its error response is stored, too.
     for replayed in [false, true] {
-        let taken = contact(&ana, "k2", "Ana");
-        assert_eq!(is_replay(&taken), replayed);
-        assert_eq!(taken.invalid(), ["phone"]);
+        let duplicate = create_contact(&ana, "k2", "Ana");
+        assert_eq!(is_replay(&duplicate), replayed);
+        assert_eq!(duplicate.invalid(), ["phone"]);
     }
 }
 
 #[test]
-fn a_key_means_one_request() {
+fn key_reused_for_another_request_is_a_conflict() {
     let server = Server::new();
     let ana = server.owner();
-    contact(&ana, "k", "Ana").created();
-    contact(&ana, "k", "Bia").refused(409, "CONFLICT");
-    let elsewhere = keyed(&ana, "/api/tags", "k").json(&json!({ "name": "vip" })).send();
+    create_contact(&ana, "k", "Ana").created();
+    create_contact(&ana, "k", "Bia").refused(409, "CONFLICT");
+    let elsewhere = with_key(&ana, "/api/tags", "k").json(&json!({ "name": "vip" })).send();
     elsewhere.refused(409, "CONFLICT");
-    assert_eq!((contacts(&ana), server.db.count("FROM tags")), (1, 0));
-    // Routes that are idempotent by themselves take no notice.
+    assert_eq!((count_contacts(&ana), server.db.count("FROM tags")), (1, 0));
+    // Routes that are idempotent by themselves ignore the key.
     ana.request("GET", "/api/contacts")
         .header("Idempotency-Key", "k")
         .send()
@@ -72,56 +72,62 @@ fn a_key_means_one_request() {
 }
 
 #[test]
-fn a_key_has_1_to_255_characters() {
+fn key_length_outside_1_to_255_is_refused() {
     let server = Server::new();
     let ana = server.owner();
     for wrong in ["", " ", &"k".repeat(256)] {
-        assert_eq!(contact(&ana, wrong, "Ana").invalid(), ["Idempotency-Key"], "{wrong}");
+        assert_eq!(
+            create_contact(&ana, wrong, "Ana").invalid(),
+            ["Idempotency-Key"],
+            "{wrong}"
+        );
     }
-    let twice = keyed(&ana, "/api/contacts", "a").header("Idempotency-Key", "b");
+    let twice = with_key(&ana, "/api/contacts", "a").header("Idempotency-Key", "b");
     assert_eq!(
         twice.json(&json!({ "name": "Ana" })).send().invalid(),
         ["Idempotency-Key"]
     );
-    let nobody = server.post("/api/contacts").header("Idempotency-Key", "");
-    nobody.json(&json!({})).send().refused(401, "AUTH_ERROR");
-    assert_eq!(contacts(&ana), 0);
-    contact(&ana, &"k".repeat(255), "Ana").created();
+    let anonymous = server.post("/api/contacts").header("Idempotency-Key", "");
+    anonymous.json(&json!({})).send().refused(401, "AUTH_ERROR");
+    assert_eq!(count_contacts(&ana), 0);
+    create_contact(&ana, &"k".repeat(255), "Ana").created();
 }
 
 #[test]
-fn a_replay_passes_the_door_first() {
+fn replay_runs_the_access_check_and_counts_to_the_limit() {
     let server = Server::new();
     let ana = server.owner();
     let member = server.member(&ana.account, "member");
-    contact(&member, "k", "Ana").created();
+    create_contact(&member, "k", "Ana").created();
     server.db.run(&format!(
         "UPDATE account_users SET role = 'viewer' WHERE user_id = '{}'",
         member.id
     ));
     eventually("the member is a viewer", || {
-        (contact(&member, "k", "Ana").status == 401).then_some(())
+        (create_contact(&member, "k", "Ana").status == 401).then_some(())
     });
-    contact(&member, "k", "Ana").refused(401, "AUTH_ERROR");
-    assert!(is_replay(&contact(&ana, "k", "Ana")));
-    // It counts towards the limit like any other request.
+    create_contact(&member, "k", "Ana").refused(401, "AUTH_ERROR");
+    assert!(is_replay(&create_contact(&ana, "k", "Ana")));
+    // A replay counts towards the rate limit.
     for _ in 0..30 {
-        keyed(&ana, "/api/campaigns", "c")
+        with_key(&ana, "/api/campaigns", "c")
             .json(&json!({ "name": "C" }))
             .send()
             .created();
     }
-    let limited = keyed(&ana, "/api/campaigns", "c").json(&json!({ "name": "C" })).send();
+    let limited = with_key(&ana, "/api/campaigns", "c")
+        .json(&json!({ "name": "C" }))
+        .send();
     limited.refused(429, "RATE_LIMIT");
     assert_eq!(server.db.count("FROM campaigns"), 1);
 }
 
 #[test]
-fn on_routes_without_an_account_a_key_is_the_users() {
+fn key_without_account_is_scoped_to_the_user() {
     let server = Server::new();
     let (ana, bia) = (server.stranger(), server.stranger());
     let create = |user: &User<'_>| {
-        let request = keyed(user, "/api/accounts", "k");
+        let request = with_key(user, "/api/accounts", "k");
         request.json(&json!({ "name": "Loja" })).send()
     };
     let (first, again) = (create(&ana), create(&ana));
@@ -134,10 +140,10 @@ fn on_routes_without_an_account_a_key_is_the_users() {
 }
 
 #[test]
-fn of_many_at_once_one_is_carried_out() {
+fn concurrent_requests_with_one_key_run_once() {
     let server = Server::new();
     let ana = server.owner();
-    let request = keyed(&ana, "/api/tags", "k").json(&json!({ "name": "vip" }));
+    let request = with_key(&ana, "/api/tags", "k").json(&json!({ "name": "vip" }));
     let replies: Vec<Reply> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..30).map(|_| scope.spawn(|| request.clone().send())).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -156,8 +162,8 @@ fn of_many_at_once_one_is_carried_out() {
 }
 
 #[test]
-fn a_fault_is_no_answer() {
-    let server = Server::start(silent());
+fn failed_request_leaves_the_key_free() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     let template = ana.template("t", "Oi {{1}}, tudo bem?", &["Ana"]);
@@ -168,7 +174,7 @@ fn a_fault_is_no_answer() {
     };
     server.whatsapp.script(vec![WhatsappFault::template(fault)]);
     let submit = || {
-        keyed(&ana, &format!("/api/templates/{template}/submit"), "k")
+        with_key(&ana, &format!("/api/templates/{template}/submit"), "k")
             .json(&json!({}))
             .send()
     };
@@ -180,16 +186,18 @@ fn a_fault_is_no_answer() {
 }
 
 #[test]
-fn a_body_that_broke_off_or_was_not_taken_leaves_the_key_free() {
+fn refused_or_broken_body_leaves_the_key_free() {
     let server = Server::new();
     let ana = server.owner();
     let body = json!({ "name": "Ana", "phone": "+5511961234567" }).to_string();
-    let refused = keyed(&ana, "/api/contacts", "k")
+    let refused = with_key(&ana, "/api/contacts", "k")
         .body("text/plain", body.clone())
         .send();
     refused.refused(415, "UNSUPPORTED_MEDIA_TYPE");
     let huge = format!("{{\"x\":\"{}\"}}", "a".repeat(1024 * 1024));
-    let refused = keyed(&ana, "/api/contacts", "k").body("application/json", huge).send();
+    let refused = with_key(&ana, "/api/contacts", "k")
+        .body("application/json", huge)
+        .send();
     refused.refused(413, "PAYLOAD_TOO_LARGE");
     let mut stream = connect(server.port());
     let head = format!(
@@ -202,17 +210,17 @@ fn a_body_that_broke_off_or_was_not_taken_leaves_the_key_free() {
     stream.write_all(&body.as_bytes()[..10]).unwrap();
     drop(stream);
     let done = eventually("the key is free", || {
-        Some(contact(&ana, "k", "Ana")).filter(|reply| reply.status != 409)
+        Some(create_contact(&ana, "k", "Ana")).filter(|reply| reply.status != 409)
     });
     assert!(!is_replay(&done), "{}", done.text);
     done.created();
 }
 
 #[test]
-fn an_import_is_repeated_without_importing() {
+fn repeated_import_returns_the_first_report() {
     let server = Server::new();
     let ana = server.owner();
-    let import = |csv: &str| keyed(&ana, "/api/contacts/import", "k").body("text/csv", csv).send();
+    let import = |csv: &str| with_key(&ana, "/api/contacts/import", "k").body("text/csv", csv).send();
     let file = "name,phone\nAna,+5511961234567\nBia,+5511961234568\nbad,1\n";
     let first = import(file).ok();
     assert_eq!((&first["imported"], &first["skipped"]), (&json!(2), &json!(1)));
@@ -220,7 +228,7 @@ fn an_import_is_repeated_without_importing() {
     assert!(is_replay(&again));
     assert_eq!(again.ok(), first);
     import("name,phone\nCaio,+5511961234569\n").refused(409, "CONFLICT");
-    assert_eq!(contacts(&ana), 2);
+    assert_eq!(count_contacts(&ana), 2);
 }
 
 /// Sends a request and hangs up without waiting for the answer.
@@ -235,8 +243,8 @@ fn send_and_hang_up(user: &User<'_>, path: &str, key: &str) {
 }
 
 #[test]
-fn a_client_that_hung_up_gets_its_answer_when_it_asks_again() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "100"));
+fn client_that_hung_up_gets_the_response_on_retry() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "100"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(8);
@@ -244,24 +252,24 @@ fn a_client_that_hung_up_gets_its_answer_when_it_asks_again() {
     let path = format!("/api/campaigns/{campaign}/execute");
     send_and_hang_up(&ana, &path, "k");
     eventually("the run has begun", || (ana.status(&campaign) != "draft").then_some(()));
-    keyed(&ana, &path, "k").send().refused(409, "CONFLICT");
+    with_key(&ana, &path, "k").send().refused(409, "CONFLICT");
     eventually("the run is over", || {
         (ana.status(&campaign) == "completed").then_some(())
     });
-    // Asking for it again and again would be refused for its number.
-    eventually("the answer is kept", || {
-        let kept = server.db.count("FROM idempotency_keys WHERE response IS NOT NULL");
-        (kept == 1).then_some(())
+    // Polling the route itself would hit its rate limit.
+    eventually("the response is stored", || {
+        let stored = server.db.count("FROM idempotency_keys WHERE response IS NOT NULL");
+        (stored == 1).then_some(())
     });
-    let answer = keyed(&ana, &path, "k").send();
-    assert!(is_replay(&answer));
-    assert_eq!(answer.ok()["status"], "completed");
+    let reply = with_key(&ana, &path, "k").send();
+    assert!(is_replay(&reply));
+    assert_eq!(reply.ok()["status"], "completed");
     assert_eq!(server.whatsapp.sends().len(), 8);
 }
 
 #[test]
-fn a_server_that_died_frees_its_keys_when_their_lease_is_over() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "1000"));
+fn key_of_a_dead_server_is_free_after_its_lease() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "1000"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(20);
@@ -273,23 +281,23 @@ fn a_server_that_died_frees_its_keys_when_their_lease_is_over() {
     });
     server.kill();
     server.run(&["serve"]);
-    keyed(&ana, &path, "k").send().refused(409, "CONFLICT");
+    with_key(&ana, &path, "k").send().refused(409, "CONFLICT");
     server.db.run("UPDATE idempotency_keys SET leased_until = now()");
-    // Carried out anew, and so refused for what the first one did.
-    let refused = keyed(&ana, &path, "k").send();
+    // The request runs again and is refused, because the first one has started the run.
+    let refused = with_key(&ana, &path, "k").send();
     assert!(!is_replay(&refused));
     refused.refused(400, "VALIDATION_ERROR");
 }
 
 #[test]
-fn nothing_of_an_answer_is_kept_in_clear() {
+fn stored_response_is_sealed() {
     let server = Server::new();
     let ana = server.owner();
-    contact(&ana, "k", "Very Recognisable").created();
-    let kept = server
+    create_contact(&ana, "k", "Very Recognisable").created();
+    let stored = server
         .db
         .text("SELECT encode(response, 'escape') FROM idempotency_keys");
-    assert!(kept.len() > 50 && !kept.contains("Recognisable"), "{kept}");
+    assert!(stored.len() > 50 && !stored.contains("Recognisable"), "{stored}");
     let rows: Value = json!(server.db.rows("SELECT length(request_hash) FROM idempotency_keys"));
     assert_eq!(rows, json!([["32"]]));
 }

@@ -43,8 +43,8 @@ impl Provider {
         provider
     }
 
-    /// From now on it fails.
-    fn fails(&self) {
+    /// Makes the key set respond with status 500 from now on.
+    fn fail(&self) {
         self.server.answer(Reply::http_last("500 Down", ""));
     }
 
@@ -54,9 +54,9 @@ impl Provider {
 
     fn ec_key(&self) -> Value {
         let point = self.ec.public_key().as_ref();
-        let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         json!({ "kty": "EC", "crv": "P-256", "kid": "e", "use": "sig", "alg": "ES256",
-                "x": part(&point[1..33]), "y": part(&point[33..65]) })
+                "x": encode(&point[1..33]), "y": encode(&point[33..65]) })
     }
 
     /// The modulus and the exponent out of the key's DER: a sequence of two numbers.
@@ -100,8 +100,8 @@ impl Provider {
 }
 
 fn unsigned(head: &Value, claims: &Value) -> String {
-    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-    format!("{}.{}", part(head), part(claims))
+    let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    format!("{}.{}", encode(head), encode(claims))
 }
 
 fn hs256(head: &Value, claims: &Value, secret: &[u8]) -> String {
@@ -130,7 +130,7 @@ fn status(server: &Server, token: &str) -> u16 {
 }
 
 #[track_caller]
-fn refused(server: &Server, what: &str, token: &str) {
+fn assert_refused(server: &Server, what: &str, token: &str) {
     for request in [
         server.get("/api/accounts").bearer(token),
         server.get("/api/contacts").bearer(token),
@@ -144,7 +144,7 @@ fn refused(server: &Server, what: &str, token: &str) {
 }
 
 #[test]
-fn forged_tokens_prove_nothing_and_lead_nowhere() {
+fn forged_token_is_refused_and_its_urls_are_not_called() {
     let (provider, canary) = (Provider::start(), RawServer::replying(vec![]).unwrap());
     let server = Server::start(provider.options());
     let good = provider.session();
@@ -155,8 +155,8 @@ fn forged_tokens_prove_nothing_and_lead_nowhere() {
     let claims = claims(json!({}));
     for algorithm in ["none", "None", "NONE", "nOnE", "", "ES256K", "HS256"] {
         let head = json!({ "alg": algorithm, "kid": "e" });
-        refused(&server, algorithm, &format!("{}.", unsigned(&head, &claims)));
-        refused(&server, algorithm, &unsigned(&head, &claims));
+        assert_refused(&server, algorithm, &format!("{}.", unsigned(&head, &claims)));
+        assert_refused(&server, algorithm, &unsigned(&head, &claims));
     }
     let der = provider.rsa.public_key().as_ref();
     let pem = format!(
@@ -178,36 +178,36 @@ fn forged_tokens_prove_nothing_and_lead_nowhere() {
     for secret in secrets {
         for kid in ["r", "e"] {
             let head = json!({ "alg": "HS256", "typ": "JWT", "kid": kid });
-            refused(&server, "a public key as a secret", &hs256(&head, &claims, secret));
+            assert_refused(&server, "a public key as a secret", &hs256(&head, &claims, secret));
         }
     }
-    brought_keys(&server, &provider, &canary);
-    // Cut, swapped and patched.
+    refuse_keys_in_headers(&server, &provider, &canary);
+    // Truncated, swapped and patched signatures.
     let (signed, signature) = good.rsplit_once('.').unwrap();
-    let (_, other) = by_rsa.rsplit_once('.').unwrap();
+    let (_, rsa_signature) = by_rsa.rsplit_once('.').unwrap();
     for token in [
         format!("{signed}."),
-        format!("{signed}.{other}"),
+        format!("{signed}.{rsa_signature}"),
         format!("{signed}.{signature}="),
         format!("{signed}.{}", &signature[..signature.len() - 2]),
         format!("{signed}.{signature}.{signature}"),
         format!("{signed}.{}", URL_SAFE_NO_PAD.encode([0; 64])),
         good.replacen('.', "..", 1),
     ] {
-        refused(&server, "not what was signed", &token);
+        assert_refused(&server, "not what was signed", &token);
     }
     assert_eq!(
         provider.fetches(),
         2,
-        "at first, and for the first key that nobody knew"
+        "one fetch at the start and one for the first unknown key id"
     );
     assert!(provider.server.heads()[0].starts_with("GET /jwks.json "));
-    assert_eq!(canary.connections(), 0, "somebody called");
+    assert_eq!(canary.connections(), 0, "the server called an address from a token");
     assert_eq!(status(&server, &good), 200);
 }
 
-/// Tokens that bring a key along, say where one is, or name one that no key set can have.
-fn brought_keys(server: &Server, provider: &Provider, canary: &RawServer) {
+/// Sends tokens whose header contains a key, the URL of a key set, or a key id that no key set can have.
+fn refuse_keys_in_headers(server: &Server, provider: &Provider, canary: &RawServer) {
     let foreign = Provider::start();
     let address = format!("{}/jwks.json", canary.origin());
     let heads = [
@@ -234,16 +234,16 @@ fn brought_keys(server: &Server, provider: &Provider, canary: &RawServer) {
     for extra in heads {
         let mut head = json!({ "alg": "ES256", "typ": "JWT", "kid": "e" });
         head.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        refused(server, &extra.to_string(), &foreign.es256(&head, &claims(json!({}))));
+        assert_refused(server, &extra.to_string(), &foreign.es256(&head, &claims(json!({}))));
     }
-    assert_eq!(foreign.fetches(), 0, "its own keys were fetched");
-    // Beside a signature that is right they change nothing.
+    assert_eq!(foreign.fetches(), 0, "the foreign key set was fetched");
+    // With a valid signature these header fields change nothing.
     let head = json!({ "alg": "ES256", "kid": "e", "jku": address, "x5u": address, "jwk": foreign.ec_key() });
     assert_eq!(status(server, &provider.es256(&head, &claims(json!({})))), 200);
 }
 
 #[test]
-fn claims_that_speak_against_a_token_refuse_it() {
+fn token_with_invalid_claims_is_refused() {
     let provider = Provider::start();
     let server = Server::start(provider.options());
     let head = json!({ "alg": "ES256", "kid": "e" });
@@ -278,7 +278,7 @@ fn claims_that_speak_against_a_token_refuse_it() {
         json!({ "email": "" }),
         json!({ "role": "service_role" }),
     ] {
-        refused(
+        assert_refused(
             &server,
             &wrong.to_string(),
             &provider.es256(&head, &claims(wrong.clone())),
@@ -304,13 +304,13 @@ fn raw(port: u16, name: &str, value: &str) -> Option<u16> {
     let request = format!("GET /api/accounts HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{name}: {value}\r\n\r\n");
     // Whoever refuses it may close before all of it is written.
     stream.write_all(request.as_bytes()).ok();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).ok();
-    String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).ok();
+    String::from_utf8_lossy(&response).split(' ').nth(1)?.parse().ok()
 }
 
 #[test]
-fn a_token_of_any_length_is_refused_and_harmless() {
+fn oversized_token_is_refused_without_memory_growth() {
     let provider = Provider::start();
     let server = Server::start(provider.options());
     assert_eq!(status(&server, &provider.session()), 200);
@@ -335,9 +335,9 @@ fn a_token_of_any_length_is_refused_and_harmless() {
             ("Authorization", format!("Bearer {token}")),
             ("Cookie", format!("svc-session={token}")),
         ] {
-            let refused = raw(server.port(), name, &value);
-            // None: closed before it was all taken, and the answer lost with the connection.
-            assert!(matches!(refused, None | Some(400 | 401 | 431)), "{name}: {refused:?}");
+            let status = raw(server.port(), name, &value);
+            // None: the server closed the connection early, and the response was lost with it.
+            assert!(matches!(status, None | Some(400 | 401 | 431)), "{name}: {status:?}");
         }
     }
     let grown = server.memory().saturating_sub(before);
@@ -352,13 +352,13 @@ fn exchange(stream: &mut TcpStream, token: &str) -> u16 {
         "GET /api/accounts HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
     )
     .unwrap();
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let mut buffer = [0; 8192];
     loop {
         let read = stream.read(&mut buffer).unwrap();
-        assert!(read > 0, "closed: {}", String::from_utf8_lossy(&answer));
-        answer.extend_from_slice(&buffer[..read]);
-        let text = String::from_utf8_lossy(&answer);
+        assert!(read > 0, "closed: {}", String::from_utf8_lossy(&response));
+        response.extend_from_slice(&buffer[..read]);
+        let text = String::from_utf8_lossy(&response);
         let Some((head, body)) = text.split_once("\r\n\r\n") else {
             continue;
         };
@@ -378,7 +378,7 @@ fn exchange(stream: &mut TcpStream, token: &str) -> u16 {
 /// them. How many there were of each status.
 fn flood(port: u16, tokens: usize, meanwhile: impl Fn()) -> Vec<(u16, usize)> {
     const THREADS: usize = 4;
-    let (left, found) = (AtomicUsize::new(THREADS), Mutex::new(std::collections::BTreeMap::new()));
+    let (running, statuses) = (AtomicUsize::new(THREADS), Mutex::new(std::collections::BTreeMap::new()));
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
@@ -394,42 +394,42 @@ fn flood(port: u16, tokens: usize, meanwhile: impl Fn()) -> Vec<(u16, usize)> {
                         URL_SAFE_NO_PAD.encode([7; 64])
                     );
                     let status = exchange(&mut stream, &token);
-                    *found.lock().unwrap().entry(status).or_default() += 1;
+                    *statuses.lock().unwrap().entry(status).or_default() += 1;
                 }
-                left.fetch_sub(1, Ordering::SeqCst);
+                running.fetch_sub(1, Ordering::SeqCst);
             });
         }
-        while left.load(Ordering::SeqCst) > 0 {
+        while running.load(Ordering::SeqCst) > 0 {
             meanwhile();
         }
     });
-    found.into_inner().unwrap().into_iter().collect()
+    statuses.into_inner().unwrap().into_iter().collect()
 }
 
-/// How many fetches a time allows: the first, the first for an unknown key, five with a growing pause (1, 2, 4, 8, 16 s), and
-/// then one each half minute at most.
-fn allowed(began: Instant) -> usize {
+/// The most key set fetches since `began`: one at the start, one for the first unknown key id, five with exponential
+/// backoff (1, 2, 4, 8, 16 s), then one per 30 s.
+fn max_fetches(began: Instant) -> usize {
     2 + 5 + usize::try_from(began.elapsed().as_secs() / 30).unwrap()
 }
 
 #[test]
-fn a_flood_of_unknown_keys_disturbs_nobody_while_the_provider_is_down() {
+fn unknown_key_flood_leaves_known_sessions_working() {
     let provider = Provider::start();
     let server = Server::start(provider.options());
-    let known = provider.session();
+    let known_session = provider.session();
     let began = Instant::now();
-    assert_eq!(status(&server, &known), 200);
-    provider.fails();
-    flood(server.port(), 200, || assert_eq!(status(&server, &known), 200));
+    assert_eq!(status(&server, &known_session), 200);
+    provider.fail();
+    flood(server.port(), 200, || assert_eq!(status(&server, &known_session), 200));
     let before = server.memory();
     let statuses = flood(server.port(), 2400, || {
-        // Proved before, and proved now, by a key that is known.
-        assert_eq!(status(&server, &known), 200);
+        // A cached token, and a new token signed with a cached key.
+        assert_eq!(status(&server, &known_session), 200);
         assert_eq!(status(&server, &provider.session()), 200);
     });
     assert_eq!(statuses, [(401, 2400)]);
     assert!(
-        provider.fetches() <= allowed(began),
+        provider.fetches() <= max_fetches(began),
         "{} fetches in {:?}",
         provider.fetches(),
         began.elapsed()
@@ -442,9 +442,9 @@ fn a_flood_of_unknown_keys_disturbs_nobody_while_the_provider_is_down() {
 }
 
 #[test]
-fn a_flood_at_a_provider_that_never_answered_asks_it_once() {
+fn unknown_key_flood_without_jwks_returns_503_and_few_fetches() {
     let provider = Provider::start();
-    provider.fails();
+    provider.fail();
     let server = Server::start(provider.options());
     let began = Instant::now();
     let statuses = flood(server.port(), 1000, || {
@@ -453,9 +453,9 @@ fn a_flood_at_a_provider_that_never_answered_asks_it_once() {
         assert_eq!(status(&server, &none), 401);
         server.get("/healthz").send().ok();
     });
-    assert_eq!(statuses, [(503, 1000)], "nobody can tell");
+    assert_eq!(statuses, [(503, 1000)], "without keys no token can be verified");
     assert!(
-        provider.fetches() <= allowed(began),
+        provider.fetches() <= max_fetches(began),
         "{} fetches in {:?}",
         provider.fetches(),
         began.elapsed()

@@ -13,7 +13,7 @@ fn numbers(report: &Value) -> [i64; 3] {
 }
 
 #[test]
-fn the_example_is_taken_in_twice() {
+fn example_file_imported_twice_updates_the_contacts() {
     let server = Server::new();
     let ana = server.owner();
     let first = ana.import(EXAMPLE).ok();
@@ -38,7 +38,7 @@ fn the_example_is_taken_in_twice() {
 }
 
 #[test]
-fn columns_come_in_any_order_and_unknown_ones_become_attributes() {
+fn csv_columns_in_any_order_unknown_become_attributes() {
     let server = Server::new();
     let ana = server.owner();
     let csv = "\u{feff}tags,Phone,cidade,name,email\r\n\
@@ -75,7 +75,7 @@ fn columns_come_in_any_order_and_unknown_ones_become_attributes() {
 }
 
 #[test]
-fn errors_name_the_physical_line() {
+fn import_errors_report_the_physical_line() {
     let server = Server::new();
     let ana = server.owner();
     let csv = format!(
@@ -98,7 +98,7 @@ fn errors_name_the_physical_line() {
 }
 
 #[test]
-fn a_file_that_is_none_is_refused() {
+fn invalid_file_or_media_type_is_refused() {
     let server = Server::new();
     let ana = server.owner();
     for csv in ["", "\n", "foo,bar\n1,2\n", "name\nAna\n", "phone\n11961234567\n"] {
@@ -122,15 +122,15 @@ fn a_file_that_is_none_is_refused() {
 }
 
 #[test]
-fn pieces_may_be_cut_anywhere() {
+fn csv_split_into_single_bytes_is_imported() {
     let server = Server::new();
     let ana = server.owner();
     let csv = format!("name,phone,tags\n\"João, \"\"Jô\"\"\",{},é;ç\n", phone(1));
-    let pieces: Vec<&[u8]> = csv.as_bytes().chunks(1).collect();
+    let chunks: Vec<&[u8]> = csv.as_bytes().chunks(1).collect();
     let request = ana
         .request("POST", "/api/contacts/import")
         .header("Content-Type", "text/csv");
-    let (status, body) = request.send_chunked(&pieces);
+    let (status, body) = request.send_chunked(&chunks);
     assert_eq!(status, 200, "{body}");
     let contact = ana.get("/api/contacts").ok()["data"][0].clone();
     assert_eq!(contact["name"], "João, \"Jô\"");
@@ -138,7 +138,7 @@ fn pieces_may_be_cut_anywhere() {
 }
 
 #[test]
-fn twenty_thousand_lines_are_taken_in_and_only_the_first_errors_told() {
+fn large_import_reports_only_the_first_100_errors() {
     let server = Server::new();
     let ana = server.owner();
     let mut csv = "name,phone,email,tags,cidade\n".to_owned();
@@ -161,7 +161,7 @@ fn twenty_thousand_lines_are_taken_in_and_only_the_first_errors_told() {
 }
 
 #[test]
-fn a_connection_that_breaks_leaves_what_came_before_and_the_server_well() {
+fn broken_connection_keeps_the_imported_batches() {
     let server = Server::new();
     let ana = server.owner();
     let mut csv = "name,phone\n".to_owned();
@@ -189,7 +189,7 @@ fn a_connection_that_breaks_leaves_what_came_before_and_the_server_well() {
 }
 
 #[test]
-fn two_imports_at_once_agree() {
+fn concurrent_imports_create_each_contact_once() {
     let server = Server::new();
     let ana = server.owner();
     let lines = |order: &mut dyn Iterator<Item = usize>| {
@@ -221,7 +221,7 @@ fn lines(contacts: &[Value]) -> String {
 }
 
 #[test]
-fn lines_of_json_are_taken_in_under_each_of_their_names() {
+fn ndjson_is_imported_under_each_media_type() {
     let server = Server::new();
     let ana = server.owner();
     let file = lines(&[
@@ -239,11 +239,11 @@ fn lines_of_json_are_taken_in_under_each_of_their_names() {
         let request = ana.request("POST", "/api/contacts/import");
         let report = request.body(media_type, file.as_str()).send().ok();
         assert_eq!(numbers(&report), counts, "{media_type}: {report}");
-        let told = [
+        let errors = [
             json!({ "line": 4, "message": "phone is required" }),
             json!({ "line": 5, "message": "line is not valid JSON" }),
         ];
-        assert_eq!(report["errors"], json!(told));
+        assert_eq!(report["errors"], json!(errors));
     }
     let list = ana.get("/api/contacts?search=Jo%C3%A3o").ok();
     let contact = &list["data"][0];
@@ -267,19 +267,19 @@ fn lines_of_json_are_taken_in_under_each_of_their_names() {
 }
 
 #[test]
-fn a_spreadsheet_of_excel_is_taken_as_it_is_saved() {
+fn excel_csv_is_imported_as_saved() {
     let server = Server::new();
     let ana = server.owner();
     // Semicolons, CRLF, Windows-1252, an apostrophe before the sign, commas inside.
     let head = b"Name;PHONE;tags;cidade\r\n".as_slice();
-    let ana_line = b"Jo\xe3o;'+5511961234567;\"vip;novo\";\"S\xe3o Paulo, SP\"\r\n".as_slice();
-    let other = b"Ant\xf4nio \x96 2\xba;11961230000;;Mar\xedlia".as_slice();
-    let file = [head, ana_line, other].concat();
-    let pieces: Vec<&[u8]> = file.chunks(1).collect();
+    let joao_line = b"Jo\xe3o;'+5511961234567;\"vip;novo\";\"S\xe3o Paulo, SP\"\r\n".as_slice();
+    let antonio_line = b"Ant\xf4nio \x96 2\xba;11961230000;;Mar\xedlia".as_slice();
+    let file = [head, joao_line, antonio_line].concat();
+    let chunks: Vec<&[u8]> = file.chunks(1).collect();
     let request = ana
         .request("POST", "/api/contacts/import")
         .header("Content-Type", "text/csv");
-    let (status, body) = request.send_chunked(&pieces);
+    let (status, body) = request.send_chunked(&chunks);
     assert_eq!(status, 200, "{body}");
     let list = ana.get("/api/contacts").ok();
     let names: Vec<String> = list["data"]
@@ -307,7 +307,7 @@ fn a_spreadsheet_of_excel_is_taken_as_it_is_saved() {
 }
 
 #[test]
-fn one_number_of_two_batches_is_one_contact() {
+fn phone_number_in_two_batches_is_one_contact() {
     let server = Server::new();
     let ana = server.owner();
     let contact = |n: usize| json!({ "name": format!("C{n}"), "phone": phone(n % 1500) });

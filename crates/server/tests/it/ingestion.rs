@@ -25,10 +25,11 @@ fn with(mut item: Value, field: &str, value: Value) -> Value {
     item
 }
 
-fn told(user: &User<'_>, path: &str, list: &str, items: &[Value]) -> (i64, i64) {
-    let answer = user.post(path, json!({ list: items })).ok();
-    let count = |name: &str| answer[name].as_i64().unwrap();
-    assert_eq!(answer.as_object().unwrap().len(), 2, "{answer}");
+/// Posts items and returns the counts of accepted and duplicate items.
+fn ingest(user: &User<'_>, path: &str, list: &str, items: &[Value]) -> (i64, i64) {
+    let response = user.post(path, json!({ list: items })).ok();
+    let count = |name: &str| response[name].as_i64().unwrap();
+    assert_eq!(response.as_object().unwrap().len(), 2, "{response}");
     (count("accepted"), count("duplicates"))
 }
 
@@ -37,10 +38,10 @@ fn event(name: &str) -> Value {
 }
 
 #[test]
-fn what_is_told_again_counts_once_and_what_changed_counts_anew() {
+fn repeated_item_is_a_duplicate_and_changed_one_accepted() {
     let server = Server::new();
     let ana = server.owner();
-    let orders = |items: &[Value]| told(&ana, "/api/orders", "orders", items);
+    let orders = |items: &[Value]| ingest(&ana, "/api/orders", "orders", items);
     let first = order("1", 10.01);
     assert_eq!(orders(&[first.clone(), order("2", 5.0)]), (2, 0));
     assert_eq!(orders(&[first.clone(), order("3", 5.0)]), (1, 1));
@@ -49,22 +50,22 @@ fn what_is_told_again_counts_once_and_what_changed_counts_anew() {
     assert_eq!(orders(&[with(first.clone(), "platform", json!("outra"))]), (1, 0));
     // Of several of one order the last counts.
     assert_eq!(orders(&[first.clone(), with(first, "total", json!("7.77"))]), (1, 1));
-    let kept = "SELECT total || ' ' || status FROM orders WHERE external_id = '1' AND platform = 'loja'";
-    assert_eq!(server.db.text(kept), "7.77 paid");
+    let stored = "SELECT total || ' ' || status FROM orders WHERE external_id = '1' AND platform = 'loja'";
+    assert_eq!(server.db.text(stored), "7.77 paid");
 
     let cart = json!({ "external_id": "1", "platform": "loja", "status": "open", "total": 3, "created_at": ago(5) });
-    let carts = |items: &[Value]| told(&ana, "/api/carts", "carts", items);
+    let carts = |items: &[Value]| ingest(&ana, "/api/carts", "carts", items);
     assert_eq!(carts(std::slice::from_ref(&cart)), (1, 0));
     assert_eq!(carts(std::slice::from_ref(&cart)), (0, 1));
     assert_eq!(carts(&[with(cart, "status", json!("recovered"))]), (1, 0));
 
     let spend = json!({ "date": "2026-11-01", "source": "meta", "amount": 10.5 });
-    let entries = |items: &[Value]| told(&ana, "/api/ad-spend", "entries", items);
+    let entries = |items: &[Value]| ingest(&ana, "/api/ad-spend", "entries", items);
     assert_eq!(entries(std::slice::from_ref(&spend)), (1, 0));
     assert_eq!(entries(&[spend.clone(), with(spend, "amount", json!(11))]), (1, 1));
 
     let with_id = with(event("visit"), "id", json!(Uuid::now_v7()));
-    let events = |items: &[Value]| told(&ana, "/api/events", "events", items);
+    let events = |items: &[Value]| ingest(&ana, "/api/events", "events", items);
     assert_eq!(events(&[with_id.clone(), with_id.clone(), event("visit")]), (2, 1));
     // An event is a fact: told otherwise, it is still the same event.
     assert_eq!(events(&[with(with_id, "value", json!(5))]), (0, 1));
@@ -72,7 +73,7 @@ fn what_is_told_again_counts_once_and_what_changed_counts_anew() {
 }
 
 #[test]
-fn one_bad_item_refuses_all_and_is_named_by_its_place() {
+fn invalid_item_refuses_the_batch_and_names_its_index() {
     let server = Server::new();
     let ana = server.owner();
     let good = order("1", 10.0);
@@ -120,8 +121,8 @@ fn one_bad_item_refuses_all_and_is_named_by_its_place() {
         let reply = ana.post("/api/events", json!({ "events": [event("visit"), bad] }));
         assert_eq!(reply.invalid(), [format!("events[1].{field}")], "{field}: {value}");
     }
-    let nobody = json!({ "events": [{ "metric_name": "visit", "source": "site" }] });
-    assert_eq!(ana.post("/api/events", nobody).invalid(), ["events[0].contact_id"]);
+    let no_contact = json!({ "events": [{ "metric_name": "visit", "source": "site" }] });
+    assert_eq!(ana.post("/api/events", no_contact).invalid(), ["events[0].contact_id"]);
     let dates = json!({ "entries": [{ "date": "2026-02-30", "source": "x", "amount": 1 }] });
     assert_eq!(ana.post("/api/ad-spend", dates).invalid(), ["entries[0].date"]);
     for (path, list) in [
@@ -143,12 +144,12 @@ fn one_bad_item_refuses_all_and_is_named_by_its_place() {
 }
 
 #[test]
-fn an_order_of_somebody_unknown_is_kept_and_makes_no_contact() {
+fn order_of_unknown_phone_is_stored_without_a_contact() {
     let server = Server::new();
     let ana = server.owner();
     let unknown = with(order("1", 10.0), "contact_phone", json!("(11) 96123-4567"));
-    told(&ana, "/api/orders", "orders", std::slice::from_ref(&unknown));
-    told(&ana, "/api/events", "events", &[event("visit")]);
+    ingest(&ana, "/api/orders", "orders", std::slice::from_ref(&unknown));
+    ingest(&ana, "/api/events", "events", &[event("visit")]);
     assert_eq!(server.db.count("FROM contacts"), 0);
     assert_eq!(server.db.count("FROM orders WHERE contact_id IS NULL"), 1);
     // Known by the next telling, with or without the ninth digit; and kept by one that leaves the phone out.
@@ -158,13 +159,13 @@ fn an_order_of_somebody_unknown_is_kept_and_makes_no_contact() {
         "total",
         json!(11),
     );
-    assert_eq!(told(&ana, "/api/orders", "orders", &[later]), (1, 0));
-    assert_eq!(told(&ana, "/api/orders", "orders", &[order("1", 12.0)]), (1, 0));
+    assert_eq!(ingest(&ana, "/api/orders", "orders", &[later]), (1, 0));
+    assert_eq!(ingest(&ana, "/api/orders", "orders", &[order("1", 12.0)]), (1, 0));
     assert_eq!(server.db.text("SELECT contact_id FROM orders"), bia);
 }
 
 #[test]
-fn an_order_is_owed_to_what_it_names_or_to_the_last_message() {
+fn order_is_attributed_to_its_reference_or_last_message() {
     let server = Server::new();
     let ana = server.owner();
     let contact = ana.contact("Bia", "+5511961234567");
@@ -180,58 +181,61 @@ fn an_order_is_owed_to_what_it_names_or_to_the_last_message() {
     }
     let link = json!({ "original_url": "https://loja.example/", "campaign_id": campaigns[2] });
     let link = ana.post("/api/links", link).created();
-    let of_bia = |number: &str| with(order(number, 10.0), "contact_phone", json!("11961234567"));
-    let earlier = with(of_bia("4"), "placed_at", json!(ago(5 * 1440)));
+    let order_of_bia = |number: &str| with(order(number, 10.0), "contact_phone", json!("11961234567"));
+    let earlier_order = with(order_of_bia("4"), "placed_at", json!(ago(5 * 1440)));
     let items = [
-        of_bia("1"),
-        with(of_bia("2"), "campaign_id", json!(campaigns[0])),
-        with(of_bia("3"), "link_code", link["short_code"].clone()),
-        earlier,
-        with(of_bia("5"), "placed_at", json!(ago(9 * 1440))),
+        order_of_bia("1"),
+        with(order_of_bia("2"), "campaign_id", json!(campaigns[0])),
+        with(order_of_bia("3"), "link_code", link["short_code"].clone()),
+        earlier_order,
+        with(order_of_bia("5"), "placed_at", json!(ago(9 * 1440))),
         order("6", 10.0),
     ];
-    told(&ana, "/api/orders", "orders", &items);
-    let owed = |number: usize| {
+    ingest(&ana, "/api/orders", "orders", &items);
+    let attributed_campaign = |number: usize| {
         let campaign = format!("SELECT campaign_id FROM orders WHERE external_id = '{number}'");
         server.db.text(&campaign)
     };
     let [a, b, c] = campaigns;
-    let wanted = [b, a.clone(), c, a, String::new(), String::new()];
-    assert_eq!([1, 2, 3, 4, 5, 6].map(owed), wanted);
-    let of_link = format!(
+    let expected = [b, a.clone(), c, a, String::new(), String::new()];
+    assert_eq!([1, 2, 3, 4, 5, 6].map(attributed_campaign), expected);
+    let link_orders = format!(
         "FROM orders WHERE external_id = '3' AND link_id = '{}'",
         text(&link["id"])
     );
-    assert_eq!(server.db.count(&of_link), 1);
-    // The message is decided once: told again without a name, an order is owed to what it was owed to.
-    let again = with(of_bia("1"), "total", json!(11));
+    assert_eq!(server.db.count(&link_orders), 1);
+    // The attribution to a message is decided once: an order without a reference keeps its attribution.
+    let again = with(order_of_bia("1"), "total", json!(11));
     assert_eq!(
-        told(&ana, "/api/orders", "orders", std::slice::from_ref(&again)),
+        ingest(&ana, "/api/orders", "orders", std::slice::from_ref(&again)),
         (1, 0)
     );
-    assert_eq!(owed(1), wanted[0]);
-    // A name alone is a change, and takes the revenue along.
-    let named = with(again.clone(), "campaign_id", json!(wanted[1]));
+    assert_eq!(attributed_campaign(1), expected[0]);
+    // A new reference alone is a change and moves the revenue.
+    let named = with(again.clone(), "campaign_id", json!(expected[1]));
     assert_eq!(
-        told(&ana, "/api/orders", "orders", std::slice::from_ref(&named)),
+        ingest(&ana, "/api/orders", "orders", std::slice::from_ref(&named)),
         (1, 0)
     );
-    assert_eq!(owed(1), wanted[1]);
+    assert_eq!(attributed_campaign(1), expected[1]);
     for item in [named, again] {
-        assert_eq!(told(&ana, "/api/orders", "orders", std::slice::from_ref(&item)), (0, 1));
+        assert_eq!(
+            ingest(&ana, "/api/orders", "orders", std::slice::from_ref(&item)),
+            (0, 1)
+        );
     }
-    assert_eq!(owed(1), wanted[1]);
+    assert_eq!(attributed_campaign(1), expected[1]);
 }
 
 #[test]
-fn another_accounts_keys_and_ids_are_nobodys() {
+fn another_accounts_ids_are_unknown_references() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let id = json!(Uuid::now_v7());
     for user in [&ana, &bia] {
-        assert_eq!(told(user, "/api/orders", "orders", &[order("1", 10.0)]), (1, 0));
+        assert_eq!(ingest(user, "/api/orders", "orders", &[order("1", 10.0)]), (1, 0));
         let event = with(event("visit"), "id", id.clone());
-        assert_eq!(told(user, "/api/events", "events", &[event]), (1, 0));
+        assert_eq!(ingest(user, "/api/events", "events", &[event]), (1, 0));
     }
     let link = bia
         .post("/api/links", json!({ "original_url": "https://loja.example/" }))
@@ -249,14 +253,14 @@ fn another_accounts_keys_and_ids_are_nobodys() {
     };
     refused("link_code", &text(&link["short_code"]), "nowhere");
     refused("campaign_id", &campaign, &Uuid::now_v7().to_string());
-    let of_bia = ana.post(
+    let foreign_contact = ana.post(
         "/api/events",
         json!({ "events": [with(event("visit"), "contact_id", json!(contact))] }),
     );
-    assert_eq!(of_bia.invalid(), ["events[0].contact_id"]);
+    assert_eq!(foreign_contact.invalid(), ["events[0].contact_id"]);
     let link = json!({ "original_url": "https://loja.example/", "campaign_id": campaign });
     assert_eq!(ana.post("/api/links", link).invalid(), ["campaign_id"]);
-    told(
+    ingest(
         &ana,
         "/api/orders",
         "orders",
@@ -266,10 +270,10 @@ fn another_accounts_keys_and_ids_are_nobodys() {
 }
 
 #[test]
-fn an_api_key_tells_and_a_repeated_request_is_told_once() {
+fn api_key_event_with_repeated_key_counts_once() {
     let server = Server::new();
     let ana = server.owner();
-    let key = api_keys::key(&ana);
+    let key = api_keys::create_key(&ana);
     let call = || {
         let request = server
             .request("POST", "/api/events")

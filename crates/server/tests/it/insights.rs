@@ -14,22 +14,22 @@ fn report(user: &User<'_>, path: &str) -> Value {
     user.get(&format!("/api/analytics{path}")).ok()
 }
 
-/// The account's totals, once the messages are all as far as they get.
-fn totals(user: &User<'_>, wanted: &Value) {
+/// Waits until the account's totals have these values.
+fn wait_for_totals(user: &User<'_>, expected: &Value) {
     eventually("the messages are counted", || {
-        (report(user, "/messages")["totals"] == *wanted).then_some(())
+        (report(user, "/messages")["totals"] == *expected).then_some(())
     });
 }
 
-/// An account with a number that sent a campaign to three, and was written to once.
-fn active(server: &Server) -> (User<'_>, String) {
+/// Creates an account with a number, a completed campaign to three contacts, and one inbound message.
+fn create_active_account(server: &Server) -> (User<'_>, String) {
     let ana = server.owner();
     ana.profile_at(NUMBER);
     ana.contacts(3);
     let campaign = ana.plain_campaign();
     assert_eq!(ana.execute(&campaign).ok()["status"], "completed");
     server.whatsapp.inbound(&Inbound::text(NUMBER, ANA, "oi"));
-    totals(
+    wait_for_totals(
         &ana,
         &json!({ "sent": 3, "delivered": 3, "read": 3, "failed": 0, "received": 1 }),
     );
@@ -37,7 +37,7 @@ fn active(server: &Server) -> (User<'_>, String) {
 }
 
 #[test]
-fn an_account_without_anything_has_zeros() {
+fn empty_account_reports_zeros() {
     let server = Server::new();
     let ana = server.owner();
     assert_eq!(
@@ -69,9 +69,9 @@ fn an_account_without_anything_has_zeros() {
 }
 
 #[test]
-fn what_happens_shows_everywhere() {
+fn sent_and_received_messages_show_in_every_report() {
     let server = Server::new();
-    let (ana, campaign) = active(&server);
+    let (ana, campaign) = create_active_account(&server);
     let automation = json!({ "name": "Boas-vindas", "status": "active" });
     ana.post("/api/automations", automation).created();
     server.db.run(&format!(
@@ -89,13 +89,16 @@ fn what_happens_shows_everywhere() {
         })
     );
     let shown = report(&ana, "/campaigns?period=90d&tz=Asia/Kathmandu");
-    let [one] = &shown["campaigns"].as_array().unwrap()[..] else {
+    let [campaign_row] = &shown["campaigns"].as_array().unwrap()[..] else {
         panic!("{shown}")
     };
-    assert_eq!((&one["id"], &one["name"]), (&json!(campaign), &json!("Oferta")));
+    assert_eq!(
+        (&campaign_row["id"], &campaign_row["name"]),
+        (&json!(campaign), &json!("Oferta"))
+    );
     let stored = ana.get(&format!("/api/campaigns/{campaign}")).ok();
-    assert_eq!(one["executed_at"], stored["executed_at"]);
-    for (field, wanted) in [
+    assert_eq!(campaign_row["executed_at"], stored["executed_at"]);
+    for (field, expected) in [
         ("total_recipients", 3),
         ("delivered", 3),
         ("read", 3),
@@ -103,11 +106,14 @@ fn what_happens_shows_everywhere() {
         ("delivery_rate", 100),
         ("read_rate", 100),
     ] {
-        assert_eq!(one[field], wanted, "{field}");
+        assert_eq!(campaign_row[field], expected, "{field}");
     }
     let template = server.db.text("SELECT name FROM message_templates");
     assert_eq!(
-        (one["template_name"].as_str(), one.as_object().unwrap().len()),
+        (
+            campaign_row["template_name"].as_str(),
+            campaign_row.as_object().unwrap().len()
+        ),
         (Some(template.as_str()), 10)
     );
     for zone in ["UTC", "Asia/Kathmandu", "Australia/Lord_Howe", "America/Sao_Paulo"] {
@@ -133,9 +139,9 @@ fn what_happens_shows_everywhere() {
 }
 
 #[test]
-fn replies_count_and_tests_do_not_and_what_is_gone_has_been_sent() {
+fn reports_keep_deleted_items_and_omit_test_sends() {
     let server = Server::new();
-    let (ana, campaign) = active(&server);
+    let (ana, campaign) = create_active_account(&server);
     let found = ana.get("/api/conversations").ok();
     let conversation = text(&found["data"][0]["id"]);
     let reply = ana.post(
@@ -148,11 +154,11 @@ fn replies_count_and_tests_do_not_and_what_is_gone_has_been_sent() {
         json!({ "phone": "+5511961234567" }),
     );
     assert_eq!(test.status, 200, "{}", test.text);
-    totals(
+    wait_for_totals(
         &ana,
         &json!({ "sent": 4, "delivered": 4, "read": 4, "failed": 0, "received": 1 }),
     );
-    ana.delete(&format!("/api/campaigns/{campaign}")).gone();
+    ana.delete(&format!("/api/campaigns/{campaign}")).no_content();
     let close = ana.put(
         &format!("/api/conversations/{conversation}"),
         json!({ "status": "closed" }),
@@ -165,7 +171,7 @@ fn replies_count_and_tests_do_not_and_what_is_gone_has_been_sent() {
     assert_eq!(report(&ana, "/campaigns"), json!({ "campaigns": [] }));
     // A contact takes its conversation along.
     let contact = text(&found["data"][0]["contact_id"]);
-    ana.delete(&format!("/api/contacts/{contact}")).gone();
+    ana.delete(&format!("/api/contacts/{contact}")).no_content();
     let shown = report(&ana, "");
     assert_eq!(shown["conversations"], json!({ "total": 0, "active": 0 }));
     assert_eq!(shown["contacts"]["total"], 3);
@@ -173,13 +179,13 @@ fn replies_count_and_tests_do_not_and_what_is_gone_has_been_sent() {
 }
 
 #[test]
-fn simulated_messages_count() {
+fn simulated_messages_count_as_sent() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(4);
     let campaign = ana.plain_campaign();
     assert_eq!(ana.execute(&campaign).ok()["status"], "sent");
-    totals(
+    wait_for_totals(
         &ana,
         &json!({ "sent": 4, "delivered": 0, "read": 0, "failed": 0, "received": 0 }),
     );
@@ -187,7 +193,7 @@ fn simulated_messages_count() {
 }
 
 #[test]
-fn only_the_twenty_latest_campaigns_are_shown() {
+fn campaign_report_shows_the_twenty_latest() {
     let server = Server::new();
     let ana = server.owner();
     let account = &ana.account;
@@ -202,17 +208,17 @@ fn only_the_twenty_latest_campaigns_are_shown() {
             .as_array()
             .unwrap()
             .iter()
-            .map(|one| text(&one["name"]))
+            .map(|campaign| text(&campaign["name"]))
             .collect();
-        let wanted: Vec<String> = (0..count).map(|n| format!("c{n}")).collect();
-        assert_eq!(names, wanted);
+        let expected: Vec<String> = (0..count).map(|n| format!("c{n}")).collect();
+        assert_eq!(names, expected);
         assert_eq!(shown["campaigns"][0]["template_name"], Value::Null);
         assert_eq!(shown["campaigns"][1]["delivery_rate"], 0);
     }
 }
 
 #[test]
-fn periods_and_zones_that_are_none_are_named() {
+fn invalid_period_or_time_zone_names_the_field() {
     let server = Server::new();
     let ana = server.owner();
     for route in ROUTES {
@@ -238,7 +244,7 @@ fn periods_and_zones_that_are_none_are_named() {
 #[test]
 fn another_accounts_messages_are_not_counted() {
     let server = Server::new();
-    let (_ana, _) = active(&server);
+    let (_ana, _) = create_active_account(&server);
     let bia = server.owner();
     let shown = report(&bia, "");
     assert_eq!(shown["messages"]["total_sent"], 0);

@@ -9,19 +9,19 @@ use crate::api_keys;
 use crate::harness::client::{Reply, Request};
 use crate::harness::users::{User, token};
 use crate::harness::{Options, Server, text};
-use crate::team::audited;
+use crate::team::membership_audit;
 
 fn invite(owner: &User<'_>, email: &str, role: &str) -> Reply {
     owner.post("/api/team/invites", json!({ "email": email, "role": role }))
 }
 
-/// A new invite's token.
-fn invited(owner: &User<'_>, email: &str, role: &str) -> String {
+/// Creates an invite and returns its token.
+fn invite_token(owner: &User<'_>, email: &str, role: &str) -> String {
     text(&invite(owner, email, role).created()["token"])
 }
 
-/// A new invite's id.
-pub fn id_of(owner: &User<'_>, email: &str) -> String {
+/// Creates an invite and returns its id.
+pub fn create_invite_id(owner: &User<'_>, email: &str) -> String {
     text(&invite(owner, email, "member").created()["id"])
 }
 
@@ -30,8 +30,8 @@ fn server() -> Server {
     Server::start(Options::default().with("TRUSTED_PROXIES", "127.0.0.0/8"))
 }
 
-/// From an address of its own.
-fn accepting(user: &User<'_>, token: &str) -> Request {
+/// A request to accept an invite, from a new client address.
+fn accept_request(user: &User<'_>, token: &str) -> Request {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let [_, a, b, c] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     user.request("POST", "/api/auth/accept-invite")
@@ -40,7 +40,7 @@ fn accepting(user: &User<'_>, token: &str) -> Request {
 }
 
 fn accept(user: &User<'_>, token: &str) -> Reply {
-    accepting(user, token).send()
+    accept_request(user, token).send()
 }
 
 fn cookie(reply: &Reply) -> Option<String> {
@@ -60,8 +60,8 @@ fn memberships(user: &User<'_>, account: &str) -> i64 {
     ))
 }
 
-/// Everything that the tables about invites hold, every byte of it readable.
-fn everything(server: &Server) -> String {
+/// All rows of the tables that store invites, with readable bytes.
+fn dump_invite_tables(server: &Server) -> String {
     let dump = |table: &str| {
         let rows = server.db.rows(&format!("SELECT t::text FROM {table} t"));
         rows.into_iter().filter_map(|row| row[0].clone()).collect::<String>()
@@ -82,23 +82,27 @@ fn everything(server: &Server) -> String {
 }
 
 #[test]
-fn an_invite_is_told_with_its_token_once_and_stored_without() {
+fn invite_token_is_returned_once_and_not_stored() {
     let server = server();
     let ana = server.owner();
     let bia = server.stranger();
-    let made = invite(&ana, &format!(" {} ", bia.email), "admin").created();
-    let secret = text(&made["token"]);
+    let invite_response = invite(&ana, &format!(" {} ", bia.email), "admin").created();
+    let secret = text(&invite_response["token"]);
     assert_eq!(secret.len(), 43, "32 bytes in base64url");
     let url = format!("http://127.0.0.1:{}/accept-invite?token={secret}", server.port());
-    assert_eq!(made["accept_url"], json!(url));
+    assert_eq!(invite_response["accept_url"], json!(url));
     assert_eq!(
-        (&made["email"], &made["role"], &made["status"]),
+        (
+            &invite_response["email"],
+            &invite_response["role"],
+            &invite_response["status"]
+        ),
         (&json!(bia.email), &json!("admin"), &json!("pending"))
     );
     let hours = "SELECT extract(epoch FROM expires_at - created_at)::bigint / 3600 FROM team_invites";
     assert_eq!(server.db.text(hours), "168");
     let listed = ana.get("/api/team/invites").ok();
-    let mut expected = made;
+    let mut expected = invite_response;
     for field in ["token", "accept_url"] {
         expected.as_object_mut().unwrap().remove(field);
     }
@@ -107,21 +111,21 @@ fn an_invite_is_told_with_its_token_once_and_stored_without() {
         json!({ "data": [expected], "nextCursor": null, "hasMore": false })
     );
     assert_eq!(expected.as_object().unwrap().len(), 6, "{expected}");
-    assert!(!everything(&server).contains(&secret));
+    assert!(!dump_invite_tables(&server).contains(&secret));
     accept(&bia, &secret).ok();
-    assert_eq!(audited(&server, &ana.account).len(), 1);
-    assert!(!everything(&server).contains(&secret));
+    assert_eq!(membership_audit(&server, &ana.account).len(), 1);
+    assert!(!dump_invite_tables(&server).contains(&secret));
     assert!(!server.log().contains(&secret));
 }
 
 #[test]
-fn whoever_accepts_is_a_member_and_the_token_is_used_up() {
+fn accepted_invite_adds_a_member_and_consumes_the_token() {
     let server = server();
     let ana = server.owner();
     let bia = server.stranger();
     bia.get("/api/contacts").refused(401, "AUTH_ERROR");
-    let made = invite(&ana, &bia.email, "viewer").created();
-    let reply = accepting(&bia, &text(&made["token"]))
+    let invite_response = invite(&ana, &bia.email, "viewer").created();
+    let reply = accept_request(&bia, &text(&invite_response["token"]))
         .header("X-Forwarded-For", "10.9.9.9")
         .send();
     let cookie = cookie(&reply).unwrap();
@@ -145,23 +149,23 @@ fn whoever_accepts_is_a_member_and_the_token_is_used_up() {
     let expected = format!(
         r#"create {0} {0} {{"role": "viewer", "invite_id": "{1}", "invited_by": "{2}", "invited_by_email": "{3}"}} 10.9.9.9"#,
         bia.id,
-        text(&made["id"]),
+        text(&invite_response["id"]),
         ana.id,
         ana.email
     );
-    assert_eq!(audited(&server, &ana.account), [expected]);
-    accept(&bia, &text(&made["token"])).refused(404, "NOT_FOUND");
-    ana.delete(&format!("/api/team/invites/{}", text(&made["id"])))
+    assert_eq!(membership_audit(&server, &ana.account), [expected]);
+    accept(&bia, &text(&invite_response["token"])).refused(404, "NOT_FOUND");
+    ana.delete(&format!("/api/team/invites/{}", text(&invite_response["id"])))
         .refused(404, "NOT_FOUND");
 }
 
 #[test]
-fn the_active_account_is_set_for_those_who_had_none() {
+fn accepted_invite_sets_the_active_account_if_missing() {
     let server = server();
     let (ana, foreign) = (server.owner(), server.owner());
     let with_cookie = |user: &User<'_>, value: &str| {
-        let secret = invited(&ana, &user.email, "member");
-        let request = accepting(user, &secret).cookie(&format!("svc-active-account-id={value}"));
+        let secret = invite_token(&ana, &user.email, "member");
+        let request = accept_request(user, &secret).cookie(&format!("svc-active-account-id={value}"));
         let reply = request.send();
         let cookie = cookie(&reply);
         reply.ok();
@@ -180,14 +184,14 @@ fn the_active_account_is_set_for_those_who_had_none() {
 }
 
 #[test]
-fn fifty_at_once_make_one_member() {
+fn fifty_concurrent_accepts_make_one_member() {
     let server = server();
     let ana = server.owner();
     let mut bia = server.stranger();
     bia.email = bia.email.to_uppercase();
     bia.token = token(bia.id, &bia.email);
-    let secret = invited(&ana, &bia.email.to_lowercase(), "member");
-    let calls: Vec<Request> = (0..50).map(|_| accepting(&bia, &secret)).collect();
+    let secret = invite_token(&ana, &bia.email.to_lowercase(), "member");
+    let calls: Vec<Request> = (0..50).map(|_| accept_request(&bia, &secret)).collect();
     let mut statuses: Vec<u16> = std::thread::scope(|scope| {
         let threads: Vec<_> = calls
             .iter()
@@ -202,18 +206,18 @@ fn fifty_at_once_make_one_member() {
         "{statuses:?}"
     );
     assert_eq!(memberships(&bia, &ana.account), 1);
-    assert_eq!(audited(&server, &ana.account).len(), 1);
+    assert_eq!(membership_audit(&server, &ana.account).len(), 1);
     accept(&bia, &secret).refused(404, "NOT_FOUND");
 }
 
 #[test]
-fn an_expired_invite_is_refused_once_as_such_and_then_unknown() {
+fn expired_invite_is_invalid_once_then_not_found() {
     let server = server();
     let ana = server.owner();
     // Long over, and over at this very moment.
     for expiry in ["now() - interval '1 day'", "now()"] {
         let bia = server.stranger();
-        let secret = invited(&ana, &bia.email, "member");
+        let secret = invite_token(&ana, &bia.email, "member");
         server.db.run(&format!(
             "UPDATE team_invites SET expires_at = {expiry} WHERE email = '{}'",
             bia.email
@@ -222,18 +226,18 @@ fn an_expired_invite_is_refused_once_as_such_and_then_unknown() {
         assert_eq!(status(&server, &bia.email), "expired");
         accept(&bia, &secret).refused(404, "NOT_FOUND");
         assert_eq!(memberships(&bia, &ana.account), 0);
-        // Another one can be made.
-        accept(&bia, &invited(&ana, &bia.email, "member")).ok();
+        // A new invite to the same address works.
+        accept(&bia, &invite_token(&ana, &bia.email, "member")).ok();
     }
-    assert_eq!(audited(&server, &ana.account).len(), 2);
+    assert_eq!(membership_audit(&server, &ana.account).len(), 2);
 }
 
 #[test]
-fn neither_somebody_else_nor_a_member_uses_an_invite_up() {
+fn refused_accept_leaves_the_invite_pending() {
     let server = server();
     let ana = server.owner();
     let (bia, caio) = (server.stranger(), server.stranger());
-    let secret = invited(&ana, &bia.email, "member");
+    let secret = invite_token(&ana, &bia.email, "member");
     accept(&caio, &secret).refused(403, "FORBIDDEN");
     assert_eq!(status(&server, &bia.email), "pending");
     // They came in by another way.
@@ -249,48 +253,48 @@ fn neither_somebody_else_nor_a_member_uses_an_invite_up() {
         .db
         .run(&format!("DELETE FROM account_users WHERE user_id = '{id}'"));
     accept(&bia, &secret).ok();
-    assert_eq!(audited(&server, &ana.account).len(), 1);
+    assert_eq!(membership_audit(&server, &ana.account).len(), 1);
 }
 
 #[test]
-fn a_new_invite_to_an_address_ends_the_one_before() {
+fn new_invite_to_an_address_replaces_the_pending_one() {
     let server = server();
-    let (ana, other) = (server.owner(), server.owner());
+    let (ana, other_owner) = (server.owner(), server.owner());
     let bia = server.stranger();
-    let elsewhere = invited(&other, &bia.email, "member");
-    let first = invited(&ana, &bia.email, "viewer");
-    let second = invited(&ana, &bia.email.to_uppercase(), "admin");
+    let elsewhere = invite_token(&other_owner, &bia.email, "member");
+    let first = invite_token(&ana, &bia.email, "viewer");
+    let second = invite_token(&ana, &bia.email.to_uppercase(), "admin");
     accept(&bia, &first).refused(404, "NOT_FOUND");
     assert_eq!(accept(&bia, &second).ok()["role"], "admin");
-    assert_eq!(accept(&bia, &elsewhere).ok()["account_id"], json!(other.account));
-    // A member may be invited, and is told when they accept.
+    assert_eq!(accept(&bia, &elsewhere).ok()["account_id"], json!(other_owner.account));
+    // A member can be invited, but cannot accept.
     for member in [&bia, &ana] {
-        let secret = invited(&ana, &member.email.to_uppercase(), "viewer");
+        let secret = invite_token(&ana, &member.email.to_uppercase(), "viewer");
         assert_eq!(accept(member, &secret).invalid(), ["token"]);
         assert_eq!(memberships(member, &ana.account), 1);
     }
 }
 
 #[test]
-fn a_pending_invite_can_be_taken_back() {
+fn pending_invite_can_be_revoked() {
     let server = server();
-    let (ana, other) = (server.owner(), server.owner());
+    let (ana, other_owner) = (server.owner(), server.owner());
     let bia = server.stranger();
-    let made = invite(&ana, &bia.email, "member").created();
-    let path = format!("/api/team/invites/{}", text(&made["id"]));
-    other.delete(&path).refused(404, "NOT_FOUND");
+    let invite_response = invite(&ana, &bia.email, "member").created();
+    let path = format!("/api/team/invites/{}", text(&invite_response["id"]));
+    other_owner.delete(&path).refused(404, "NOT_FOUND");
     ana.delete(&format!("/api/team/invites/{}", Uuid::now_v7()))
         .refused(404, "NOT_FOUND");
-    ana.delete(&path).gone();
+    ana.delete(&path).no_content();
     ana.delete(&path).refused(404, "NOT_FOUND");
     assert_eq!(status(&server, &bia.email), "revoked");
-    accept(&bia, &text(&made["token"])).refused(404, "NOT_FOUND");
+    accept(&bia, &text(&invite_response["token"])).refused(404, "NOT_FOUND");
     assert_eq!(server.db.count("FROM invite_tokens"), 0);
-    assert_eq!(audited(&server, &ana.account), Vec::<String>::new());
+    assert_eq!(membership_audit(&server, &ana.account), Vec::<String>::new());
 }
 
 #[test]
-fn only_owners_and_admins_invite_and_only_owners_an_owner() {
+fn invite_requires_admin_and_owner_invite_requires_owner() {
     let server = server();
     let ana = server.owner();
     for (role, status) in [("admin", 401), ("owner", 201)] {
@@ -303,7 +307,7 @@ fn only_owners_and_admins_invite_and_only_owners_an_owner() {
         invite(&actor, "x@example.com", "viewer").refused(401, "AUTH_ERROR");
         actor.get("/api/team/invites").refused(401, "AUTH_ERROR");
     }
-    let key = api_keys::key(&ana);
+    let key = api_keys::create_key(&ana);
     server.get("/api/team/members").bearer(&key).send().ok();
     let by_key = server.post("/api/team/invites").bearer(&key);
     by_key
@@ -313,7 +317,7 @@ fn only_owners_and_admins_invite_and_only_owners_an_owner() {
 }
 
 #[test]
-fn what_is_wrong_with_an_invite_is_named() {
+fn invalid_invite_names_the_field() {
     let server = server();
     let ana = server.owner();
     let with = |field: &str, value: Value| {
@@ -337,11 +341,11 @@ fn what_is_wrong_with_an_invite_is_named() {
         assert_eq!(with("expires_in_hours", hours).invalid(), ["expires_in_hours"]);
     }
     assert_eq!(ana.post("/api/team/invites", json!({})).invalid(), ["email", "role"]);
-    for (hours, wanted) in [(1, "1"), (8760, "8760")] {
+    for (hours, expected) in [(1, "1"), (8760, "8760")] {
         with("expires_in_hours", json!(hours)).created();
         let stored = "SELECT extract(epoch FROM expires_at - created_at)::bigint / 3600
              FROM team_invites ORDER BY id DESC LIMIT 1";
-        assert_eq!(server.db.text(stored), wanted);
+        assert_eq!(server.db.text(stored), expected);
     }
     let bia = server.stranger();
     for body in [
@@ -350,13 +354,13 @@ fn what_is_wrong_with_an_invite_is_named() {
         json!({ "token": "" }),
         json!({ "token": 7 }),
     ] {
-        let request = accepting(&bia, "").json(&body);
+        let request = accept_request(&bia, "").json(&body);
         assert_eq!(request.send().invalid(), ["token"], "{body}");
     }
 }
 
 #[test]
-fn the_sixth_attempt_of_an_address_in_a_minute_is_refused() {
+fn sixth_accept_of_an_address_in_a_minute_is_limited() {
     let server = server();
     let bia = server.stranger();
     let attempt = |address: &str| {
@@ -385,13 +389,13 @@ fn the_sixth_attempt_of_an_address_in_a_minute_is_refused() {
 }
 
 #[test]
-fn an_invite_to_a_suspended_account_works_and_outlives_its_maker() {
+fn invite_survives_removed_inviter_and_suspended_account() {
     let server = server();
     let ana = server.owner();
     let admin = server.member(&ana.account, "admin");
     let bia = server.stranger();
-    let secret = invited(&admin, &bia.email, "member");
-    ana.delete(&format!("/api/team/members/{}", admin.id)).gone();
+    let secret = invite_token(&admin, &bia.email, "member");
+    ana.delete(&format!("/api/team/members/{}", admin.id)).no_content();
     let account = &ana.account;
     server.db.run(&format!(
         "UPDATE accounts SET status = 'suspended' WHERE id = '{account}'"
@@ -403,23 +407,25 @@ fn an_invite_to_a_suspended_account_works_and_outlives_its_maker() {
 }
 
 #[test]
-fn the_list_holds_every_invite_newest_first() {
+fn invite_list_holds_every_invite_newest_first() {
     let server = server();
     let ana = server.owner();
-    let mut ids: Vec<String> = (0..5).map(|n| id_of(&ana, &format!("b{n}@example.com"))).collect();
-    ana.delete(&format!("/api/team/invites/{}", ids[2])).gone();
+    let mut ids: Vec<String> = (0..5)
+        .map(|n| create_invite_id(&ana, &format!("b{n}@example.com")))
+        .collect();
+    ana.delete(&format!("/api/team/invites/{}", ids[2])).no_content();
     ids.reverse();
     let (mut seen, mut cursor) = (Vec::new(), String::new());
     loop {
-        let slice = ana.get(&format!("/api/team/invites?limit=2&cursor={cursor}")).ok();
+        let page = ana.get(&format!("/api/team/invites?limit=2&cursor={cursor}")).ok();
         seen.extend(
-            slice["data"]
+            page["data"]
                 .as_array()
                 .unwrap()
                 .iter()
                 .map(|invite| text(&invite["id"])),
         );
-        match slice["nextCursor"].as_str() {
+        match page["nextCursor"].as_str() {
             Some(next) => cursor = next.to_owned(),
             None => break,
         }

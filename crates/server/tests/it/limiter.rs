@@ -12,31 +12,30 @@ use crate::harness::process::own_redis;
 use crate::harness::users::{User, now};
 use crate::harness::{Options, Server, shortest, until};
 
-/// What a request may take while its counter is in trouble; the counter itself may cost it 50 ms.
-const BOUND: Duration = Duration::from_secs(2);
+/// The longest allowed request while Redis is down. The rate limiter itself may add 50 ms.
+const REQUEST_MAX: Duration = Duration::from_secs(2);
 
-/// A request that is counted and does nothing: its body is refused.
-fn counted(request: Request) -> Request {
+/// A request that the limiter counts, and that has no effect because its body is invalid.
+fn with_invalid_body(request: Request) -> Request {
     request.json(&json!({}))
 }
 
-fn create(user: &User<'_>) -> Request {
-    counted(user.request("POST", "/api/campaigns"))
+fn create_request(user: &User<'_>) -> Request {
+    with_invalid_body(user.request("POST", "/api/campaigns"))
 }
 
-/// Whether a reply was let pass, its headers checked either way.
-fn passed(reply: &Reply) -> Option<i64> {
+fn remaining(reply: &Reply) -> Option<i64> {
     let numbers = |header: &str| reply.number(header);
-    checked(reply.status, &numbers, reply.header("retry-after").is_some())
+    check_limit_headers(reply.status, &numbers, reply.header("retry-after").is_some())
 }
 
-/// Of a counted request: what was left when it was let pass; none where it was refused.
-fn checked(status: u16, number: &dyn Fn(&str) -> i64, waits: bool) -> Option<i64> {
+/// Checks the rate limit headers of a counted response. Returns the remaining requests, or `None` for a 429.
+fn check_limit_headers(status: u16, number: &dyn Fn(&str) -> i64, has_retry_after: bool) -> Option<i64> {
     assert_eq!(number("x-ratelimit-limit"), 30);
     let (remaining, reset) = (number("x-ratelimit-remaining"), number("x-ratelimit-reset"));
     let in_ms = reset - i64::try_from(now() * 1000).unwrap();
     assert!((-10_000..=62_000).contains(&in_ms), "{in_ms}");
-    assert_eq!(waits, status == 429);
+    assert_eq!(has_retry_after, status == 429);
     if status == 422 {
         return Some(remaining);
     }
@@ -46,9 +45,9 @@ fn checked(status: u16, number: &dyn Fn(&str) -> i64, waits: bool) -> Option<i64
     None
 }
 
-/// Sends so many counted requests at once, each over a connection of its own, in turn to these ports. What was left at
-/// each that was let pass; and how many were not counted at all.
-fn crowd(ports: &[u16], user: &User<'_>, requests: usize) -> (Vec<i64>, usize) {
+/// Sends `requests` concurrent requests over separate connections, spread over these ports. Returns the remaining
+/// requests that each admitted response reported, and the number of uncounted responses.
+fn send_burst(ports: &[u16], user: &User<'_>, requests: usize) -> (Vec<i64>, usize) {
     let head = format!(
         "POST /api/campaigns HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: 2\r\nAuthorization: Bearer {}\r\nX-Account-Id: {}\r\n\r\n",
@@ -66,38 +65,38 @@ fn crowd(ports: &[u16], user: &User<'_>, requests: usize) -> (Vec<i64>, usize) {
     }
     let (mut left, mut uncounted) = (vec![], 0);
     for mut stream in streams {
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let answer = answer.to_lowercase();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let response = response.to_lowercase();
         let header = |name: &str| {
-            answer
+            response
                 .lines()
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
         };
-        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let status = response.split(' ').nth(1).unwrap().parse().unwrap();
         if header("x-ratelimit-limit").is_none() {
-            // Redis, or the database, did not keep up with this machine.
-            assert!(matches!(status, 422 | 503), "{answer}");
+            // On a busy machine Redis or the database may time out.
+            assert!(matches!(status, 422 | 503), "{response}");
             uncounted += 1;
             continue;
         }
         let number = |name: &str| header(name).unwrap().parse().unwrap();
-        left.extend(checked(status, &number, header("retry-after").is_some()));
+        left.extend(check_limit_headers(status, &number, header("retry-after").is_some()));
     }
     left.sort_unstable();
     (left, uncounted)
 }
 
-/// Of two hundred requests at once exactly thirty pass: never one more, and not one less where the machine has the time
-/// to count them all.
-fn exactly_thirty(server: &Server, ports: &[u16]) {
-    until("a round in which every request was counted", || {
+/// Sends bursts of 200 requests until every request of one is counted. Checks that at most 30 pass, and exactly 30 of
+/// that burst.
+fn assert_thirty_pass(server: &Server, ports: &[u16]) {
+    until("every request of a burst is counted", || {
         let ana = server.owner();
-        let (left, uncounted) = crowd(ports, &ana, 200);
+        let (left, uncounted) = send_burst(ports, &ana, 200);
         assert!(left.len() <= 30, "{left:?}");
         assert!(
             left.windows(2).all(|pair| pair[0] < pair[1]),
-            "a place was taken twice: {left:?}"
+            "two responses reported the same remaining count: {left:?}"
         );
         assert!(uncounted > 0 || left == (0..30).collect::<Vec<_>>(), "{left:?}");
         uncounted == 0
@@ -105,40 +104,40 @@ fn exactly_thirty(server: &Server, ports: &[u16]) {
 }
 
 #[test]
-fn of_two_hundred_at_once_exactly_thirty_pass() {
+fn limiter_admits_exactly_the_limit_under_burst() {
     let server = Server::new();
-    exactly_thirty(&server, &[server.port()]);
+    assert_thirty_pass(&server, &[server.port()]);
 }
 
 #[test]
-fn of_two_hundred_at_once_on_two_servers_exactly_thirty_pass() {
+fn limiter_admits_the_limit_once_across_two_servers() {
     let redis = own_redis();
     let server = Server::start(Options::default().with("REDIS_URL", redis.url()));
     let sibling = server.sibling();
-    exactly_thirty(&server, &[server.port(), sibling.port()]);
+    assert_thirty_pass(&server, &[server.port(), sibling.port()]);
 }
 
 #[test]
-fn what_a_caller_says_of_its_address_changes_no_count() {
+fn spoofed_client_address_does_not_change_the_count() {
     for proxies in ["", "127.0.0.0/8"] {
         let server = Server::start(Options::default().with("TRUSTED_PROXIES", proxies));
         let ana = server.owner();
         let spoofed = |at: usize| {
             let address = format!("203.0.113.{at}");
-            create(&ana)
+            create_request(&ana)
                 .header("X-Forwarded-For", &address)
                 .header("X-Real-IP", &address)
                 .header("Forwarded", &format!("for={address}"))
                 .header("CF-Connecting-IP", &address)
                 .send()
         };
-        let let_through = (0..40).filter(|at| passed(&spoofed(*at)).is_some()).count();
-        assert_eq!(let_through, 30, "an account's count is the account's");
+        let admitted = (0..40).filter(|at| remaining(&spoofed(*at)).is_some()).count();
+        assert_eq!(admitted, 30, "the limit is per account");
     }
 }
 
 #[test]
-fn the_address_in_the_audit_is_the_peers_or_what_a_trusted_proxy_says() {
+fn audit_address_comes_from_peer_or_trusted_proxy() {
     let cases = [
         ("", "6.6.6.6", "127.0.0.1"),
         ("10.0.0.0/8", "6.6.6.6", "127.0.0.1"),
@@ -151,7 +150,7 @@ fn the_address_in_the_audit_is_the_peers_or_what_a_trusted_proxy_says() {
         ("::ffff:127.0.0.0/104", "::ffff:203.0.113.9", "203.0.113.9"),
         ("127.0.0.0/8", "6.6.6.6, unknown", "127.0.0.1"),
     ];
-    for (proxies, forwarded, wanted) in cases {
+    for (proxies, forwarded, expected) in cases {
         let server = Server::start(Options::default().with("TRUSTED_PROXIES", proxies));
         let ana = server.owner();
         let request = ana.request("POST", "/api/campaigns").json(&json!({ "name": "C" }));
@@ -159,90 +158,90 @@ fn the_address_in_the_audit_is_the_peers_or_what_a_trusted_proxy_says() {
             .header("X-Forwarded-For", forwarded)
             .header("Forwarded", "for=6.6.6.6");
         request.header("X-Real-IP", "6.6.6.6").send().created();
-        until("the entry is there", || {
+        until("the audit entry is stored", || {
             server.db.count("FROM audit_logs WHERE entity_type = 'campaign'") == 1
         });
         let written = server
             .db
             .text("SELECT ip_address FROM audit_logs WHERE entity_type = 'campaign'");
-        assert_eq!(written, wanted, "{proxies} {forwarded}");
+        assert_eq!(written, expected, "{proxies} {forwarded}");
     }
 }
 
-/// So many limited requests, none of which is counted, refused or kept waiting.
-fn uncounted(user: &User<'_>, requests: usize) {
+/// Sends `requests` requests to a limited route. The limiter counts, refuses and delays none of them.
+fn assert_uncounted(user: &User<'_>, requests: usize) {
     let mut times = Vec::new();
     for number in 0..requests {
         let began = Instant::now();
-        let reply = create(user).send();
+        let reply = create_request(user).send();
         times.push(began.elapsed());
         assert_eq!(reply.header("x-ratelimit-limit"), None, "{number}");
         assert_eq!(reply.invalid(), ["name"], "{number}");
     }
-    assert!(shortest(times) < BOUND);
+    assert!(shortest(times) < REQUEST_MAX);
 }
 
-/// Waits until requests are counted again by every thread of the server, and that the limit then holds.
-fn limited_again(user: &User<'_>) {
-    until("requests are counted and refused again", || {
-        (0..10).all(|_| create(user).send().status == 429)
+/// Waits until every thread of the server counts requests again and the limit is reached.
+fn wait_for_limit(user: &User<'_>) {
+    until("requests are counted and refused", || {
+        (0..10).all(|_| create_request(user).send().status == 429)
     });
 }
 
 #[test]
-fn a_redis_in_trouble_stops_nobody_and_the_limits_come_back_with_it() {
+fn redis_outage_opens_the_limits_until_redis_recovers() {
     let mut redis = own_redis();
     let server = Server::start(Options::default().with("REDIS_URL", redis.url()));
     let (ana, bia) = (server.owner(), server.owner());
-    limited_again(&ana);
+    wait_for_limit(&ana);
 
     redis.signal("STOP");
-    uncounted(&ana, 40);
+    assert_uncounted(&ana, 40);
     redis.signal("CONT");
-    limited_again(&ana);
+    wait_for_limit(&ana);
 
     // Gone, and back with nothing of what it knew.
     redis.kill();
-    uncounted(&ana, 300);
+    assert_uncounted(&ana, 300);
     let log = server.log();
     let warnings = log
         .lines()
-        .filter(|line| line.contains("rate counter is unavailable"))
+        .filter(|line| line.contains("unavailable, requests are not counted"))
         .count();
     assert!(
         (1..20).contains(&warnings),
         "{warnings} warnings for hundreds of requests"
     );
     redis.restart();
-    limited_again(&ana);
+    wait_for_limit(&ana);
 
     // A spoiled key opens its own count alone.
     redis.say(&format!("SET recado:limit:camp-create:{} x", ana.account));
-    uncounted(&ana, 20);
-    limited_again(&bia);
+    assert_uncounted(&ana, 20);
+    wait_for_limit(&bia);
     redis.say(&format!("DEL recado:limit:camp-create:{}", ana.account));
-    limited_again(&ana);
+    wait_for_limit(&ana);
 
     redis.say("CONFIG SET maxmemory-policy noeviction");
     redis.say("CONFIG SET maxmemory 1");
     for _ in 0..20 {
-        let status = create(&server.owner()).send().status;
+        let status = create_request(&server.owner()).send().status;
         assert_eq!(status, 422);
     }
     redis.say("CONFIG SET maxmemory 0");
-    limited_again(&bia);
+    wait_for_limit(&bia);
 }
 
 #[test]
-fn an_emptied_redis_counts_from_the_start_and_fails_nothing() {
+fn flushed_redis_restarts_the_count_without_errors() {
     let redis = own_redis();
     let server = Server::start(Options::default().with("REDIS_URL", redis.url()));
     let ana = server.owner();
-    limited_again(&ana);
+    wait_for_limit(&ana);
     std::thread::scope(|scope| {
         let traffic: Vec<_> = (0..4)
             .map(|_| {
-                let request = create(&ana);
+                let request = create_request(&ana);
                 scope.spawn(move || (0..40).map(|_| request.clone().send().status).collect::<Vec<_>>())
             })
             .collect();
@@ -260,21 +259,21 @@ fn an_emptied_redis_counts_from_the_start_and_fails_nothing() {
     });
     until("a request is the first of a new count", || {
         redis.say("FLUSHALL SYNC");
-        // Not counted: this machine kept Redis from answering in time.
-        let reply = create(&ana).send();
-        reply.header("x-ratelimit-limit").is_some() && passed(&reply) == Some(29)
+        // On a busy machine Redis may time out: then the request is not counted.
+        let reply = create_request(&ana).send();
+        reply.header("x-ratelimit-limit").is_some() && remaining(&reply) == Some(29)
     });
-    limited_again(&ana);
+    wait_for_limit(&ana);
 }
 
 #[test]
-fn a_limited_request_is_one_command_and_any_other_none() {
+fn limited_request_costs_one_redis_command() {
     let redis = own_redis();
     let server = Server::start(Options::default().with("REDIS_URL", redis.url()));
     let ana = server.owner();
     let campaign = ana.campaign(json!({ "name": "C" }));
-    // Until both threads have their connection and the script is loaded.
-    limited_again(&ana);
+    // After this, every thread has a connection and the script is loaded.
+    wait_for_limit(&ana);
     redis.say("CONFIG RESETSTAT");
     for _ in 0..25 {
         ana.get("/api/contacts").ok();
@@ -283,10 +282,10 @@ fn a_limited_request_is_one_command_and_any_other_none() {
         ana.get("/api/accounts").ok();
     }
     assert_eq!(redis.calls(), []);
-    until("a round in which this machine let Redis answer every one", || {
+    until("every request of a round is counted", || {
         redis.say("FLUSHALL SYNC");
         redis.say("CONFIG RESETSTAT");
-        let replies: Vec<Reply> = (0..40).map(|_| create(&ana).send()).collect();
+        let replies: Vec<Reply> = (0..40).map(|_| create_request(&ana).send()).collect();
         let counted = replies.iter().all(|reply| reply.header("x-ratelimit-limit").is_some());
         let calls = redis.calls();
         assert!(!counted || calls == [("evalsha".to_owned(), 40)], "{calls:?}");

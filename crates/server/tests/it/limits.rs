@@ -28,7 +28,7 @@ fn now_ms() -> i64 {
 }
 
 #[test]
-fn the_thirty_first_creation_in_a_minute_is_refused() {
+fn thirty_first_create_in_a_minute_is_limited() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     for count in 1..=30 {
@@ -71,7 +71,7 @@ fn the_thirty_first_creation_in_a_minute_is_refused() {
 }
 
 #[test]
-fn routes_without_a_limit_say_nothing_of_one() {
+fn unlimited_route_sends_no_rate_limit_headers() {
     let server = Server::new();
     let ana = server.owner();
     for path in ["/api/campaigns", "/api/contacts", "/api/templates", "/api/accounts"] {
@@ -84,7 +84,7 @@ fn routes_without_a_limit_say_nothing_of_one() {
 }
 
 #[test]
-fn executing_is_limited_to_five_a_minute() {
+fn execute_is_limited_to_five_a_minute() {
     let server = Server::new();
     let ana = server.owner();
     let id = ana.campaign(json!({ "name": "C" }));
@@ -97,7 +97,7 @@ fn executing_is_limited_to_five_a_minute() {
 }
 
 #[test]
-fn changing_removing_and_cancelling_share_one_count() {
+fn update_delete_and_cancel_share_one_limit() {
     let server = Server::new();
     let ana = server.owner();
     let id = ana.campaign(json!({ "name": "C" }));
@@ -114,7 +114,7 @@ fn changing_removing_and_cancelling_share_one_count() {
 }
 
 #[test]
-fn many_at_once_do_not_slip_through() {
+fn concurrent_creates_stay_within_the_limit() {
     let server = Server::new();
     let ana = server.owner();
     let request = ana.request("POST", "/api/campaigns").json(&json!({ "name": "C" }));
@@ -122,20 +122,23 @@ fn many_at_once_do_not_slip_through() {
         let threads: Vec<_> = (0..45).map(|_| scope.spawn(|| request.clone().send().status)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    // Where the machine is busy, some may not have found a connection, before or after they were counted.
-    let of = |wanted: u16| statuses.iter().filter(|status| **status == wanted).count();
-    assert_eq!(of(201) + of(429) + of(503), 45, "{statuses:?}");
-    assert!(of(201) <= 30 && of(201) + of(503) >= 30, "{statuses:?}");
+    // On a busy machine a request may find no free database connection, before or after it was counted.
+    let count_of = |expected: u16| statuses.iter().filter(|status| **status == expected).count();
+    assert_eq!(count_of(201) + count_of(429) + count_of(503), 45, "{statuses:?}");
+    assert!(
+        count_of(201) <= 30 && count_of(201) + count_of(503) >= 30,
+        "{statuses:?}"
+    );
 }
 
 #[test]
-fn servers_with_one_redis_count_together_and_without_it_let_pass() {
+fn servers_share_one_limit_and_admit_all_without_redis() {
     let redis = own_redis();
     let server = Server::start(Options::default().with("REDIS_URL", redis.url()));
-    let other = server.sibling();
+    let second_server = server.sibling();
     let ana = server.owner();
-    let elsewhere = || {
-        other
+    let create_on_second = || {
+        second_server
             .request("POST", "/api/campaigns")
             .bearer(&ana.token)
             .json(&json!({ "name": "C" }))
@@ -143,22 +146,22 @@ fn servers_with_one_redis_count_together_and_without_it_let_pass() {
     };
     for _ in 0..15 {
         create(&ana).created();
-        elsewhere().created();
+        create_on_second().created();
     }
     create(&ana).refused(429, "RATE_LIMIT");
-    let refused = elsewhere();
+    let refused = create_on_second();
     assert_eq!(numbers(&refused)[..2], [30, 0]);
     assert!(refused.header("retry-after").is_some());
     refused.refused(429, "RATE_LIMIT");
     drop(redis);
     for _ in 0..3 {
         create(&ana).created();
-        elsewhere().created();
+        create_on_second().created();
     }
 }
 
 #[test]
-fn a_redis_that_was_never_there_stops_nothing() {
+fn missing_redis_admits_all_requests() {
     let server = Server::start(Options::default().with("REDIS_URL", "redis://127.0.0.1:9"));
     let ana = server.owner();
     for _ in 0..35 {

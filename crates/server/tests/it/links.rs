@@ -9,7 +9,7 @@ fn link(user: &crate::harness::users::User<'_>, url: &str) -> Value {
 }
 
 #[test]
-fn a_link_leads_where_it_should_and_counts() {
+fn link_redirects_and_counts_clicks() {
     let server = Server::new();
     let ana = server.owner();
     let made = link(&ana, "https://loja.example/a?b=c#d");
@@ -21,8 +21,8 @@ fn a_link_leads_where_it_should_and_counts() {
         (json!(0), Value::Null)
     );
     for _ in 0..3 {
-        // Whoever follows it has no session.
-        let (status, head) = server.request("GET", &format!("/r/{code}")).answer_head();
+        // Following a link requires no session.
+        let (status, head) = server.request("GET", &format!("/r/{code}")).response_head();
         assert_eq!(status, 302);
         assert!(head.contains("location: https://loja.example/a?b=c#d"), "{head}");
         assert!(head.contains("cache-control: no-store"), "{head}");
@@ -33,14 +33,14 @@ fn a_link_leads_where_it_should_and_counts() {
     });
     assert_eq!(listed["data"][0]["short_url"], made["short_url"]);
     for path in ["/r/nowhere", "/r/%00", "/r/..%2F", "/r/'"] {
-        let status = server.request("GET", path).answer_head().0;
+        let status = server.request("GET", path).response_head().0;
         assert!([404, 422].contains(&status), "{path}: {status}");
     }
     server.request("GET", "/r/nowhere").send().refused(404, "NOT_FOUND");
 }
 
 #[test]
-fn links_are_listed_newest_first_and_by_parts() {
+fn link_list_is_paged_newest_first() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let mut ids: Vec<String> = (0..5)
@@ -50,12 +50,12 @@ fn links_are_listed_newest_first_and_by_parts() {
     link(&bia, "https://outra.example/");
     let (mut seen, mut cursor) = (vec![], String::new());
     loop {
-        let part = ana.get(&format!("/api/links?limit=2&cursor={cursor}")).ok();
-        seen.extend(part["data"].as_array().unwrap().iter().map(|link| text(&link["id"])));
-        if part["hasMore"] == false {
+        let page = ana.get(&format!("/api/links?limit=2&cursor={cursor}")).ok();
+        seen.extend(page["data"].as_array().unwrap().iter().map(|link| text(&link["id"])));
+        if page["hasMore"] == false {
             break;
         }
-        cursor = text(&part["nextCursor"]);
+        cursor = text(&page["nextCursor"]);
     }
     assert_eq!(seen, ids);
     for wrong in ["javascript:alert(1)", "loja.example", "", "https://a.example/\r\nX: y"] {

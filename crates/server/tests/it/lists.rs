@@ -24,7 +24,7 @@ fn by_page(campaign: &str) -> Vec<String> {
     BY_PAGE.iter().map(|path| (*path).to_owned()).chain([sends]).collect()
 }
 
-fn every(campaign: &str) -> Vec<String> {
+fn all_lists(campaign: &str) -> Vec<String> {
     BY_CURSOR
         .iter()
         .map(|path| (*path).to_owned())
@@ -38,8 +38,8 @@ fn rows(list: &Value) -> Vec<Value> {
     list.unwrap().clone()
 }
 
-/// A refusal of ours, that says nothing of the database.
-fn told_well(what: &str, reply: &Reply) {
+/// Checks that the response is no server error and that its message does not mention the database.
+fn assert_no_database_detail(what: &str, reply: &Reply) {
     assert!(reply.status < 500, "{what}: {reply:?}");
     let text = reply.text.to_lowercase();
     for word in [
@@ -56,7 +56,7 @@ fn told_well(what: &str, reply: &Reply) {
 }
 
 #[test]
-fn numbers_out_of_range_are_clamped_and_other_words_named() {
+fn limit_and_page_are_clamped_and_non_numbers_refused() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(3);
@@ -67,7 +67,7 @@ fn numbers_out_of_range_are_clamped_and_other_words_named() {
         "9223372036854775808",
         "99999999999999999999999999",
     ];
-    for list in every(&campaign) {
+    for list in all_lists(&campaign) {
         for limit in ["0", "-1", "-99999999999999999999", "1"] {
             assert!(
                 rows(&ana.get(&format!("{list}limit={limit}")).expect(200)).len() <= 1,
@@ -116,7 +116,7 @@ fn numbers_out_of_range_are_clamped_and_other_words_named() {
 }
 
 #[test]
-fn at_most_a_hundred_come_at_once() {
+fn list_returns_at_most_a_hundred_rows() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(130);
@@ -129,7 +129,7 @@ fn at_most_a_hundred_come_at_once() {
 }
 
 #[test]
-fn sorts_orders_and_filters_of_no_meaning_are_named() {
+fn unknown_sort_order_or_filter_names_the_parameter() {
     let server = Server::new();
     let ana = server.owner();
     let words = [
@@ -174,7 +174,7 @@ fn sorts_orders_and_filters_of_no_meaning_are_named() {
 }
 
 #[test]
-fn hostile_text_is_text_everywhere() {
+fn hostile_query_text_is_matched_literally() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(3);
@@ -220,14 +220,14 @@ fn hostile_text_is_text_everywhere() {
         "\\x00",
     ];
     let long = "a".repeat(4000);
-    for list in every(&campaign) {
+    for list in all_lists(&campaign) {
         for value in texts.iter().chain([&long.as_str()]) {
             let value = value.replace(['<', '>', '\\', '{', '}'], "-");
             // What is taken as text, what is taken as a position, and all together.
             let all: Vec<String> = parameters.iter().map(|name| format!("{name}={value}")).collect();
             for query in [format!("search={value}"), format!("cursor={value}"), all.join("&")] {
                 let reply = ana.get(&format!("{list}{query}"));
-                told_well(&query, &reply);
+                assert_no_database_detail(&query, &reply);
                 assert!([200, 422].contains(&reply.status), "{list}{query}: {reply:?}");
                 assert_eq!(reply.header("x-injected"), None);
                 if value.contains("%00") {
@@ -237,20 +237,20 @@ fn hostile_text_is_text_everywhere() {
         }
     }
     assert_eq!(server.db.count("FROM contacts"), 3);
-    // What stands for any text in SQL stands for itself.
-    for wild in ["%25", "_", "%25%25", "%5C", "%5C%25"] {
-        let found = ana.get(&format!("/api/contacts?search={wild}")).expect(200);
-        assert_eq!(rows(&found), Vec::<Value>::new(), "{wild}");
+    // SQL wildcards match only themselves.
+    for wildcard in ["%25", "_", "%25%25", "%5C", "%5C%25"] {
+        let found = ana.get(&format!("/api/contacts?search={wildcard}")).expect(200);
+        assert_eq!(rows(&found), Vec::<Value>::new(), "{wildcard}");
     }
     assert_eq!(rows(&ana.get("/api/contacts?search=Contato1").expect(200)).len(), 1);
 }
 
 #[test]
-fn a_parameter_given_twice_is_named() {
+fn repeated_query_parameter_is_refused() {
     let server = Server::new();
     let ana = server.owner();
     let campaign = ana.campaign(json!({ "name": "C" }));
-    for list in every(&campaign) {
+    for list in all_lists(&campaign) {
         for twice in [
             "limit=1&limit=2",
             "limit=5&limit=5",
@@ -267,7 +267,7 @@ fn a_parameter_given_twice_is_named() {
 }
 
 #[test]
-fn odd_paths_are_ids_of_nothing() {
+fn odd_path_id_is_not_found_or_invalid() {
     let server = Server::new();
     let ana = server.owner();
     let id = ana.contact("Ana", "+5511961234567");
@@ -284,7 +284,7 @@ fn odd_paths_are_ids_of_nothing() {
         "/api/templates/%3Cscript%3E",
     ] {
         let reply = ana.get(path);
-        told_well(path, &reply);
+        assert_no_database_detail(path, &reply);
         assert!([404, 422].contains(&reply.status), "{path}: {reply:?}");
     }
     for tail in ["%2Ftags", "%00", "%20", ";x=1", ","] {
@@ -294,7 +294,7 @@ fn odd_paths_are_ids_of_nothing() {
 }
 
 #[test]
-fn forged_and_stale_cursors_are_positions_or_named() {
+fn stale_cursor_continues_and_forged_cursor_is_refused() {
     let server = Server::new();
     let ana = server.owner();
     for number in 0..6 {
@@ -327,7 +327,7 @@ fn forged_and_stale_cursors_are_positions_or_named() {
         let first = ana.get(&format!("{list}?limit=3")).ok();
         let cursor = text(&first["nextCursor"]);
         let after = ana.get(&format!("{list}?limit=3&cursor={cursor}")).ok();
-        ana.delete(&format!("{list}/{cursor}")).gone();
+        ana.delete(&format!("{list}/{cursor}")).no_content();
         assert_eq!(
             ana.get(&format!("{list}?limit=3&cursor={cursor}")).ok(),
             after,
@@ -338,7 +338,7 @@ fn forged_and_stale_cursors_are_positions_or_named() {
     let cursor = text(&first["nextCursor"]);
     let after = ana.get(&format!("/api/templates?limit=3&cursor={cursor}")).ok();
     ana.delete(&format!("/api/templates/{}", text(&first["data"][2]["id"])))
-        .gone();
+        .no_content();
     assert_eq!(ana.get(&format!("/api/templates?limit=3&cursor={cursor}")).ok(), after);
     // Made for another order, or by hand.
     assert_eq!(
@@ -348,7 +348,7 @@ fn forged_and_stale_cursors_are_positions_or_named() {
 }
 
 #[test]
-fn cursors_written_by_hand_are_positions_or_named() {
+fn handmade_cursor_never_causes_a_server_error() {
     let server = Server::new();
     let ana = server.owner();
     ana.template("only", "Oi", &[]);
@@ -367,7 +367,7 @@ fn cursors_written_by_hand_are_positions_or_named() {
     ] {
         let forged = hex::encode(format!("{sort} {id} {value}"));
         let reply = ana.get(&format!("/api/templates?sort={sort}&cursor={forged}"));
-        told_well(&format!("{sort} {value}"), &reply);
+        assert_no_database_detail(&format!("{sort} {value}"), &reply);
         assert!([200, 422].contains(&reply.status), "{sort} {value}: {reply:?}");
     }
     for junk in [
@@ -384,8 +384,8 @@ fn cursors_written_by_hand_are_positions_or_named() {
     }
 }
 
-/// How often each row comes in a walk over the whole list, while somebody else adds rows.
-fn walked(user: &User<'_>, list: &str, add: impl Fn(usize) -> Request + Sync) -> BTreeMap<String, usize> {
+/// Reads the whole list by cursor while a second client adds rows. Returns how often each row occurred.
+fn walk_under_writes(user: &User<'_>, list: &str, add: impl Fn(usize) -> Request + Sync) -> BTreeMap<String, usize> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let adding = scope.spawn(|| {
@@ -399,31 +399,31 @@ fn walked(user: &User<'_>, list: &str, add: impl Fn(usize) -> Request + Sync) ->
         let mut seen = BTreeMap::new();
         let mut cursor = String::new();
         loop {
-            let slice = user.get(&format!("{list}&limit=4&cursor={cursor}")).ok();
-            for row in rows(&slice) {
+            let page = user.get(&format!("{list}&limit=4&cursor={cursor}")).ok();
+            for row in rows(&page) {
                 *seen.entry(text(&row["id"])).or_default() += 1;
             }
-            if slice["hasMore"] == json!(false) {
-                assert_eq!(slice["nextCursor"], json!(null));
+            if page["hasMore"] == json!(false) {
+                assert_eq!(page["nextCursor"], json!(null));
                 break;
             }
-            cursor = text(&slice["nextCursor"]);
+            cursor = text(&page["nextCursor"]);
         }
         done.store(true, Ordering::Relaxed);
-        assert!(adding.join().unwrap() > 0, "nothing was written meanwhile");
+        assert!(adding.join().unwrap() > 0, "no row was added during the walk");
         seen
     })
 }
 
-fn every_one_once(list: &str, before: &[String], seen: &BTreeMap<String, usize>) {
-    assert!(seen.values().all(|times| *times == 1), "{list}: a row came twice");
+fn assert_each_once(list: &str, before: &[String], seen: &BTreeMap<String, usize>) {
+    assert!(seen.values().all(|times| *times == 1), "{list}: a row occurred twice");
     for id in before {
-        assert!(seen.contains_key(id), "{list}: {id} was passed over");
+        assert!(seen.contains_key(id), "{list}: {id} is missing");
     }
 }
 
 #[test]
-fn a_walk_meets_every_row_once_while_others_write() {
+fn cursor_walk_returns_each_row_once_under_writes() {
     let server = Server::new();
     let ana = server.owner();
     let template =
@@ -440,10 +440,14 @@ fn a_walk_meets_every_row_once_while_others_write() {
     let (port, token) = (server.port(), ana.token.clone());
     let post = |path: &str, body: Value| Request::new(port, "POST", path).bearer(&token).json(&body);
     let contact = |number: usize| post("/api/contacts", json!({ "name": "D", "phone": phone(1000 + number) }));
-    every_one_once("contacts", &contacts, &walked(&ana, "/api/contacts?x=", contact));
+    assert_each_once(
+        "contacts",
+        &contacts,
+        &walk_under_writes(&ana, "/api/contacts?x=", contact),
+    );
     let tag = |number: usize| post("/api/tags", json!({ "name": format!("later {number}") }));
-    every_one_once("tags", &tags, &walked(&ana, "/api/tags?x=", tag));
-    for (turn, order) in [
+    assert_each_once("tags", &tags, &walk_under_writes(&ana, "/api/tags?x=", tag));
+    for (index, order) in [
         "sort=created_at&order=desc",
         "sort=created_at&order=asc",
         "sort=name&order=asc",
@@ -452,10 +456,10 @@ fn a_walk_meets_every_row_once_while_others_write() {
     .iter()
     .enumerate()
     {
-        // Names before, between and after those that are there.
-        let name = |number: usize| format!("{}_{turn}_{number}", ["a", "before_3", "z"][number % 3]);
+        // Names that sort before, between and after the existing ones.
+        let name = |number: usize| format!("{}_{index}_{number}", ["a", "before_3", "z"][number % 3]);
         let list = format!("/api/templates?{order}");
-        let seen = walked(&ana, &list, |number| post("/api/templates", template(&name(number))));
-        every_one_once(&list, &templates, &seen);
+        let seen = walk_under_writes(&ana, &list, |number| post("/api/templates", template(&name(number))));
+        assert_each_once(&list, &templates, &seen);
     }
 }

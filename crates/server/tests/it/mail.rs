@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, shortest, text, until};
 
-fn post_office() -> Smtp {
+fn start_smtp() -> Smtp {
     Smtp::start(smtp::SmtpOptions::default()).unwrap()
 }
 
@@ -22,25 +22,26 @@ fn invite(owner: &User<'_>, email: &str) -> Value {
     owner.post("/api/team/invites", body).created()
 }
 
-fn arrived(mail: &Smtp, count: usize) -> Vec<ReceivedMail> {
+fn wait_for_mails(mail: &Smtp, count: usize) -> Vec<ReceivedMail> {
     eventually("the mail arrives", || {
         Some(mail.mails()).filter(|mails| mails.len() >= count)
     })
 }
 
-/// Of the one mail that waits.
-fn waiting(server: &Server, what: &str) -> String {
-    server.db.text(&format!("SELECT {what} FROM outgoing_mail"))
+/// A column or expression of the only queued mail.
+fn queued_mail(server: &Server, expression: &str) -> String {
+    server.db.text(&format!("SELECT {expression} FROM outgoing_mail"))
 }
 
-fn hurry(server: &Server) {
+fn make_due(server: &Server) {
     server.db.run("UPDATE outgoing_mail SET due_at = now()");
 }
 
-/// The mail failed and was put back: its next try is further away than the lease of a try.
-fn deferred(server: &Server, attempts: u32) {
-    until("the mail is put back", || {
-        let state = waiting(
+/// Waits until the mail is requeued after a failed attempt: its `due_at` is not the end of
+/// an attempt's lease of 120 s.
+fn wait_for_requeue(server: &Server, attempts: u32) {
+    until("the mail is requeued", || {
+        let state = queued_mail(
             server,
             "attempts || ' ' || (abs(extract(epoch FROM due_at - now()) - 120) > 5)",
         );
@@ -49,24 +50,24 @@ fn deferred(server: &Server, attempts: u32) {
 }
 
 #[test]
-fn an_invitation_arrives_within_a_second_and_its_link_works() {
-    let mail = post_office();
+fn invite_mail_arrives_within_a_second_and_its_link_works() {
+    let mail = start_smtp();
     let server = server(&mail);
     let ana = server.owner();
     let bia = server.stranger();
     // The first connection of the queue is not what is measured.
     invite(&ana, "warm@example.com");
-    arrived(&mail, 1);
+    wait_for_mails(&mail, 1);
     let mut times = Vec::new();
-    for already in 1..4 {
+    for sent in 1..4 {
         let began = Instant::now();
-        invite(&ana, &format!("dora{already}@example.com"));
-        arrived(&mail, already + 1);
+        invite(&ana, &format!("dora{sent}@example.com"));
+        wait_for_mails(&mail, sent + 1);
         times.push(began.elapsed());
     }
     assert!(shortest(times.clone()) < Duration::from_secs(1), "{times:?}");
     let made = invite(&ana, &bia.email.to_uppercase());
-    let mails = arrived(&mail, 5);
+    let mails = wait_for_mails(&mail, 5);
     let received = &mails[4];
     assert_eq!(received.to, [bia.email.to_uppercase()]);
     assert_eq!(received.header("Subject").unwrap(), "Join Loja on Recado");
@@ -88,18 +89,18 @@ fn an_invitation_arrives_within_a_second_and_its_link_works() {
 }
 
 #[test]
-fn the_sender_can_be_named() {
-    let mail = post_office();
+fn mail_from_sets_the_sender() {
+    let mail = start_smtp();
     let options = Options::default().with("SMTP_URL", mail.url());
     let server = Server::start(options.with("MAIL_FROM", "Loja <ola@loja.example>"));
     invite(&server.owner(), "bia@example.com");
-    let mails = arrived(&mail, 1);
+    let mails = wait_for_mails(&mail, 1);
     assert_eq!(mails[0].header("From").unwrap(), "Loja <ola@loja.example>");
     assert_eq!(mails[0].from, "ola@loja.example");
 }
 
 #[test]
-fn without_a_mail_server_nothing_is_queued() {
+fn invite_without_mail_server_queues_no_mail() {
     let server = Server::new();
     let made = invite(&server.owner(), "bia@example.com");
     assert!(made["token"].is_string());
@@ -108,22 +109,24 @@ fn without_a_mail_server_nothing_is_queued() {
 }
 
 #[test]
-fn a_refused_mail_waits_sealed_and_goes_out_later() {
-    let mail = post_office();
+fn refused_mail_waits_sealed_and_is_sent_later() {
+    let mail = start_smtp();
     mail.set_behavior(SmtpBehavior::Refuses(451));
     let server = server(&mail);
     let made = invite(&server.owner(), "bia@example.com");
-    deferred(&server, 1);
-    let rest: f64 = waiting(&server, "extract(epoch FROM due_at - now())").parse().unwrap();
-    assert!((50.0..=60.0).contains(&rest), "{rest}");
-    let content = waiting(&server, "encode(content, 'escape')");
+    wait_for_requeue(&server, 1);
+    let delay: f64 = queued_mail(&server, "extract(epoch FROM due_at - now())")
+        .parse()
+        .unwrap();
+    assert!((50.0..=60.0).contains(&delay), "{delay}");
+    let content = queued_mail(&server, "encode(content, 'escape')");
     let token = text(&made["token"]);
     for secret in [token.as_str(), "bia@example.com", "accept-invite", "Loja"] {
         assert!(!content.contains(secret), "{secret}");
     }
     mail.set_behavior(SmtpBehavior::Takes);
-    hurry(&server);
-    let mails = arrived(&mail, 1);
+    make_due(&server);
+    let mails = wait_for_mails(&mail, 1);
     assert!(mails[0].text().contains(&token));
     until("the queue is empty", || server.db.count("FROM outgoing_mail") == 0);
     let log = server.log();
@@ -134,17 +137,17 @@ fn a_refused_mail_waits_sealed_and_goes_out_later() {
 }
 
 #[test]
-fn after_the_eighth_try_a_mail_is_given_up() {
-    let mail = post_office();
+fn mail_is_abandoned_after_the_eighth_attempt() {
+    let mail = start_smtp();
     mail.set_behavior(SmtpBehavior::Refuses(550));
     let server = server(&mail);
     let made = invite(&server.owner(), "bia@example.com");
-    deferred(&server, 1);
+    wait_for_requeue(&server, 1);
     server.db.run("UPDATE outgoing_mail SET attempts = 7, due_at = now()");
-    until("the mail is given up", || server.db.count("FROM outgoing_mail") == 0);
+    until("the mail is abandoned", || server.db.count("FROM outgoing_mail") == 0);
     assert!(mail.mails().is_empty());
-    let log = eventually("the log tells", || {
-        Some(server.log()).filter(|log| log.contains("given up"))
+    let log = eventually("the log reports it", || {
+        Some(server.log()).filter(|log| log.contains("a mail was abandoned"))
     });
     assert!(!log.contains(&text(&made["token"])) && !log.contains("hunter2"));
     // The invite itself stands.
@@ -152,44 +155,44 @@ fn after_the_eighth_try_a_mail_is_given_up() {
 }
 
 #[test]
-fn a_mail_server_that_hangs_holds_up_nobody_and_a_crash_loses_nothing() {
-    let mail = post_office();
+fn hanging_mail_server_and_crash_lose_no_mail() {
+    let mail = start_smtp();
     mail.set_behavior(SmtpBehavior::Hangs);
     let server = server(&mail);
     let ana = server.owner();
     invite(&ana, "bia@example.com");
-    until("somebody tries to send it", || mail.attempts() == 1);
+    until("the first mail is being sent", || mail.attempts() == 1);
     invite(&ana, "caio@example.com");
-    assert_eq!(mail.attempts(), 1, "it did not wait for the mail server");
-    // In the middle of it.
+    assert_eq!(mail.attempts(), 1, "the request did not wait for the mail server");
+    // The server dies during the attempt.
     server.kill();
     mail.set_behavior(SmtpBehavior::Takes);
     server.run(&["serve"]);
-    arrived(&mail, 1);
-    // The lease of the dead one runs out.
-    hurry(&server);
-    let mut recipients: Vec<String> = arrived(&mail, 2).into_iter().flat_map(|mail| mail.to).collect();
+    wait_for_mails(&mail, 1);
+    // The lease of the killed server expires.
+    make_due(&server);
+    let mut recipients: Vec<String> = wait_for_mails(&mail, 2).into_iter().flat_map(|mail| mail.to).collect();
     recipients.sort_unstable();
     assert_eq!(recipients, ["bia@example.com", "caio@example.com"]);
     until("the queue is empty", || server.db.count("FROM outgoing_mail") == 0);
 }
 
 #[test]
-fn what_may_have_arrived_is_sent_again_under_the_same_id() {
-    let mail = post_office();
-    mail.set_behavior(SmtpBehavior::KeepsAndCloses);
+fn mail_with_unknown_outcome_is_resent_with_the_same_id() {
+    let mail = start_smtp();
+    mail.set_behavior(SmtpBehavior::StoresThenCloses);
     let server = server(&mail);
     invite(&server.owner(), "bia@example.com");
-    deferred(&server, 1);
+    wait_for_requeue(&server, 1);
     mail.set_behavior(SmtpBehavior::Takes);
-    hurry(&server);
-    let mails = arrived(&mail, 2);
+    make_due(&server);
+    let mails = wait_for_mails(&mail, 2);
     assert_eq!(mails[0].header("Message-ID"), mails[1].header("Message-ID"));
 }
 
 #[test]
-fn a_hostile_name_makes_no_header() {
-    let mail = post_office();
+fn hostile_account_name_adds_no_mail_header() {
+    let mail = start_smtp();
     let server = server(&mail);
     let ana = server.owner();
     server.db.run(&format!(
@@ -198,7 +201,7 @@ fn a_hostile_name_makes_no_header() {
         ana.account, ana.id
     ));
     invite(&ana, "bia@example.com");
-    let mails = arrived(&mail, 1);
+    let mails = wait_for_mails(&mail, 1);
     assert_eq!((mails.len(), mails[0].to.len(), mails[0].header("Bcc")), (1, 1, None));
     let subject = mails[0].header("Subject").unwrap();
     assert_eq!(subject, "Join Loja Bcc: all@example.com Click on Recado");
@@ -206,8 +209,8 @@ fn a_hostile_name_makes_no_header() {
 }
 
 #[test]
-fn a_server_of_routes_alone_leaves_its_mail_to_a_worker() {
-    let mail = post_office();
+fn server_without_workers_leaves_mail_to_a_worker() {
+    let mail = start_smtp();
     let options = Options::default().with("SMTP_URL", mail.url());
     let server = Server::start(Options {
         args: vec!["serve", "--no-workers"],
@@ -216,5 +219,5 @@ fn a_server_of_routes_alone_leaves_its_mail_to_a_worker() {
     invite(&server.owner(), "bia@example.com");
     assert_eq!(server.db.count("FROM outgoing_mail"), 1);
     server.run(&["worker"]);
-    arrived(&mail, 1);
+    wait_for_mails(&mail, 1);
 }

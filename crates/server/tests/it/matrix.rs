@@ -13,13 +13,13 @@ use crate::harness::users::User;
 use crate::harness::{Server, eventually, text, until};
 use crate::{api_keys, invites};
 
-/// What a route takes, and what a caller without any right gets from a public one.
-pub enum Takes {
+/// A valid input of a route.
+pub enum RouteInput {
     Nothing,
     /// A query that names nothing.
     Query(&'static str),
-    /// A query that the route needs.
-    Needs(&'static str),
+    /// A query that the route requires.
+    RequiredQuery(&'static str),
     Json(&'static str),
     /// The same, naming a page that nobody fetches.
     Unfetched(&'static str),
@@ -28,9 +28,9 @@ pub enum Takes {
     Public(u16),
 }
 
-use Takes::{Csv, Form, Json, Needs, Nothing, Public, Query, Unfetched};
+use RouteInput::{Csv, Form, Json, Nothing, Public, Query, RequiredQuery, Unfetched};
 
-const ROWS: &[(&str, &str, Takes)] = &[
+const ROWS: &[(&str, &str, RouteInput)] = &[
     ("GET", "/healthz", Public(200)),
     ("GET", "/readyz", Public(200)),
     ("GET", "/api/openapi.json", Public(200)),
@@ -229,7 +229,7 @@ const ROWS: &[(&str, &str, Takes)] = &[
     ("GET", "/api/analytics/messages", Nothing),
     ("GET", "/api/analytics/campaigns", Nothing),
     ("GET", "/api/analytics/heatmap", Nothing),
-    ("GET", "/api/analytics/export", Needs("type=messages")),
+    ("GET", "/api/analytics/export", RequiredQuery("type=messages")),
     ("GET", "/api/analytics/rfm", Nothing),
     ("POST", "/api/analytics/rfm/recalculate", Nothing),
     ("GET", "/api/analytics/revenue", Nothing),
@@ -354,20 +354,20 @@ const FIELDS: &[(&str, &[&str])] = &[
     ),
 ];
 
-pub fn row(spec: &RouteSpec) -> &'static Takes {
+pub fn row(spec: &RouteSpec) -> &'static RouteInput {
     let found = ROWS
         .iter()
         .find(|(method, path, _)| (*method, *path) == (spec.method.as_str(), spec.path));
-    let Some((_, _, takes)) = found else {
+    let Some((_, _, input)) = found else {
         panic!("{} {} has no row in the matrix", spec.method, spec.path)
     };
-    takes
+    input
 }
 
-pub fn with_body(request: Request, takes: &Takes) -> Request {
-    match takes {
+pub fn with_body(request: Request, input: &RouteInput) -> Request {
+    match input {
         Nothing | Public(_) => request,
-        Query(query) | Needs(query) => request.query(query),
+        Query(query) | RequiredQuery(query) => request.query(query),
         Json(body) | Unfetched(body) => request.body("application/json", *body),
         Csv => request.body("text/csv", "name,phone\nAna,+5511961234567\n"),
         Form => request.body(media::FORM, media::form(&[("file", "a.png", media::PNG)])),
@@ -378,15 +378,18 @@ pub fn is_account(spec: &RouteSpec) -> bool {
     matches!(spec.access, Access::Read | Access::Write | Access::Manage)
 }
 
-/// One row of everything that has an id, by the path that takes it.
-pub fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
+/// Creates one resource of each kind that has an id. Returns each id with the path prefix of its routes.
+pub fn create_resources(owner: &User<'_>) -> Vec<(&'static str, String)> {
     let contact = owner.contact("Contato", "+5511961111111");
     let segment = text(&owner.post("/api/segments", json!({ "name": "Meu" })).created()["id"]);
     let members = json!({ "contact_ids": [contact] });
     owner.post(&format!("/api/segments/{segment}/members"), members).ok();
     let folder = json!({ "name": "Minha", "kind": "campaign" });
-    let things = vec![
-        ("/api/api-keys/", text(&api_keys::made(owner, "Chave")["id"])),
+    let resources = vec![
+        (
+            "/api/api-keys/",
+            text(&api_keys::create_key_response(owner, "Chave")["id"]),
+        ),
         ("/api/contacts/", contact),
         ("/api/segments/", segment),
         (
@@ -406,10 +409,13 @@ pub fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
             "/api/team/members/",
             owner.server.member(&owner.account, "admin").id.to_string(),
         ),
-        ("/api/team/invites/", invites::id_of(owner, "caio@example.com")),
+        (
+            "/api/team/invites/",
+            invites::create_invite_id(owner, "caio@example.com"),
+        ),
     ];
-    owner.server.db.settles();
-    things
+    owner.server.db.wait_for_outbox();
+    resources
 }
 
 /// A conversation with one message, and a notification, without anybody's doing.
@@ -458,8 +464,8 @@ fn automation(owner: &User<'_>) -> String {
         .post("/api/links", json!({ "original_url": "https://loja.example/" }))
         .created();
     let path = format!("/r/{}", text(&link["short_code"]));
-    assert_eq!(owner.server.request("GET", &path).answer_head().0, 302);
-    // The click is written after its answer.
+    assert_eq!(owner.server.request("GET", &path).response_head().0, 302);
+    // The click is stored after its response.
     let clicks = format!("FROM link_rollups WHERE link_id = '{}'", text(&link["id"]));
     until("the click is written", || owner.server.db.count(&clicks) > 0);
     id
@@ -490,9 +496,9 @@ fn notification(owner: &User<'_>) -> String {
 
 /// Everything an account has, as text, but for what moves by itself and what reading changes.
 pub fn dump(owner: &User<'_>) -> BTreeMap<String, String> {
-    let mut dump = owner.server.db.dump_of(&owner.account);
-    for moving in ["notifications", "outbox_events", "outgoing_mail", "rfm_calculations"] {
-        dump.remove(moving).unwrap();
+    let mut dump = owner.server.db.dump_account(&owner.account);
+    for table in ["notifications", "outbox_events", "outgoing_mail", "rfm_calculations"] {
+        dump.remove(table).unwrap();
     }
     dump
 }
@@ -510,7 +516,7 @@ pub fn label(spec: &RouteSpec) -> String {
 }
 
 #[test]
-fn every_row_is_a_route() {
+fn every_matrix_row_is_a_route() {
     for (method, path, _) in ROWS {
         let found = TABLE
             .iter()
@@ -521,14 +527,16 @@ fn every_row_is_a_route() {
 }
 
 #[test]
-fn without_a_session_only_public_routes_answer() {
+fn request_without_session_reaches_only_public_routes() {
     let server = Server::new();
     for spec in TABLE {
         let path = spec.path.replace("{id}", &Uuid::now_v7().to_string());
         let reply = with_body(server.request(spec.method.as_str(), &path), row(spec)).send();
         match (spec.access, row(spec)) {
             (Access::Public, Public(status)) => assert_eq!(reply.status, *status, "{}", label(spec)),
-            (Access::Public, _) | (_, Public(_)) => panic!("{} is public on one side only", label(spec)),
+            (Access::Public, _) | (_, Public(_)) => {
+                panic!("{} is public only in the table or only in the matrix", label(spec))
+            }
             _ => drop(reply.refused(401, "AUTH_ERROR")),
         }
         // The session is asked for before path and body are read.
@@ -544,14 +552,14 @@ fn without_a_session_only_public_routes_answer() {
 }
 
 #[test]
-fn a_viewer_reads_and_writes_nothing() {
+fn viewer_reads_but_cannot_write() {
     let server = Server::new();
     let ana = server.owner();
-    let things = belongings(&ana);
+    let resources = create_resources(&ana);
     let viewer = server.member(&ana.account, "viewer");
     let before = dump(&ana);
     for spec in TABLE.iter().filter(|spec| is_account(spec)) {
-        let path = path_of(spec, &things);
+        let path = resource_path(spec, &resources);
         let reply = with_body(viewer.request(spec.method.as_str(), &path), row(spec)).send();
         match spec.access {
             Access::Write | Access::Manage => drop(reply.refused(401, "AUTH_ERROR")),
@@ -564,7 +572,7 @@ fn a_viewer_reads_and_writes_nothing() {
 }
 
 #[test]
-fn the_other_roles_may_do_everything_of_these() {
+fn admin_and_member_reach_their_routes() {
     let server = Server::new();
     for role in ["admin", "member"] {
         let ana = server.owner();
@@ -583,17 +591,17 @@ fn the_other_roles_may_do_everything_of_these() {
 }
 
 #[test]
-fn a_suspended_account_and_an_outsider_get_nothing() {
+fn suspended_account_and_outsider_are_refused() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    let things = belongings(&ana);
-    let key = api_keys::key(&ana);
-    ana.server.db.settles();
+    let resources = create_resources(&ana);
+    let key = api_keys::create_key(&ana);
+    ana.server.db.wait_for_outbox();
     let before = dump(&ana);
     for spec in TABLE.iter().filter(|spec| is_account(spec)) {
-        let request = bia.request(spec.method.as_str(), &path_of(spec, &things));
-        let outside = with_body(request.header("X-Account-Id", &ana.account), row(spec)).send();
-        outside.refused(401, "AUTH_ERROR");
+        let request = bia.request(spec.method.as_str(), &resource_path(spec, &resources));
+        let outsider = with_body(request.header("X-Account-Id", &ana.account), row(spec)).send();
+        outsider.refused(401, "AUTH_ERROR");
     }
     server.db.run(&format!(
         "UPDATE accounts SET status = 'suspended' WHERE id = '{}'",
@@ -603,7 +611,7 @@ fn a_suspended_account_and_an_outsider_get_nothing() {
         (ana.get("/api/contacts").status == 401).then_some(())
     });
     for spec in TABLE.iter().filter(|spec| is_account(spec)) {
-        let path = path_of(spec, &things);
+        let path = resource_path(spec, &resources);
         for credential in [&ana.token, &key] {
             let request = server.request(spec.method.as_str(), &path).bearer(credential);
             let error = with_body(request, row(spec)).send().refused(401, "AUTH_ERROR");
@@ -618,10 +626,10 @@ fn a_suspended_account_and_an_outsider_get_nothing() {
 }
 
 #[test]
-fn api_keys_open_account_routes_alone() {
+fn api_key_reaches_only_account_routes() {
     let server = Server::new();
     let ana = server.owner();
-    let key = api_keys::key(&ana);
+    let key = api_keys::create_key(&ana);
     ana.profile();
     for spec in TABLE.iter().filter(|spec| spec.access != Access::Public) {
         let path = spec.path.replace("{id}", &Uuid::now_v7().to_string());
@@ -634,10 +642,10 @@ fn api_keys_open_account_routes_alone() {
 }
 
 #[test]
-fn another_accounts_ids_are_unknown_ids() {
+fn another_accounts_id_is_not_found() {
     let server = Server::new();
     let bia = server.owner();
-    let things = belongings(&bia);
+    let resources = create_resources(&bia);
     let before = dump(&bia);
     let with_id = TABLE
         .iter()
@@ -647,7 +655,7 @@ fn another_accounts_ids_are_unknown_ids() {
         // Somebody new for each, whom no limit has counted yet.
         let ana = server.owner();
         let call = |path: &str| with_body(ana.request(spec.method.as_str(), path), row(spec)).send();
-        let foreign = call(&path_of(spec, &things));
+        let foreign = call(&resource_path(spec, &resources));
         let unknown = call(&spec.path.replace("{id}", &Uuid::now_v7().to_string()));
         assert_eq!(foreign.text, unknown.text, "{}", label(spec));
         foreign.refused(404, "NOT_FOUND");
@@ -659,7 +667,7 @@ fn another_accounts_ids_are_unknown_ids() {
 }
 
 #[test]
-fn an_id_that_is_none_is_named() {
+fn malformed_path_id_is_invalid() {
     let server = Server::new();
     let (ana, root) = (server.owner(), server.root());
     for spec in TABLE.iter().filter(|spec| spec.path.contains("{id}")) {
@@ -680,11 +688,11 @@ fn an_id_that_is_none_is_named() {
 }
 
 #[test]
-fn a_body_that_is_none_is_refused_by_every_route_that_takes_one() {
+fn malformed_body_is_refused_by_every_route() {
     let server = Server::new();
     let (ana, root) = (server.owner(), server.root());
-    let mut things = belongings(&ana);
-    things.push(("/api/admin/accounts/", ana.account.clone()));
+    let mut resources = create_resources(&ana);
+    resources.push(("/api/admin/accounts/", ana.account.clone()));
     let before = dump(&ana);
     for spec in TABLE {
         let caller = if spec.access == Access::Administrator {
@@ -693,7 +701,7 @@ fn a_body_that_is_none_is_refused_by_every_route_that_takes_one() {
             &ana
         };
         let call = |media_type: &str, body: &str| -> Reply {
-            let request = caller.request(spec.method.as_str(), &path_of(spec, &things));
+            let request = caller.request(spec.method.as_str(), &resource_path(spec, &resources));
             request.body(media_type, body).send()
         };
         match row(spec) {
@@ -727,15 +735,15 @@ fn a_body_that_is_none_is_refused_by_every_route_that_takes_one() {
                 assert_eq!(call(media::FORM, "").status, 422, "{}", label(spec));
                 call("application/json", "{}").refused(415, "UNSUPPORTED_MEDIA_TYPE");
             }
-            Nothing | Query(_) | Needs(_) | Public(_) => {}
+            Nothing | Query(_) | RequiredQuery(_) | Public(_) => {}
         }
     }
     assert_eq!(dump(&ana), before);
 }
 
 #[test]
-fn the_matrix_of_bodies_knows_every_field_type() {
-    // A value of the wrong type in every known field: never a 500, always named.
+fn field_of_wrong_type_is_named_by_every_route() {
+    // A value of the wrong type is reported for its field, never as a 500.
     let server = Server::new();
     let (ana, root) = (server.owner(), server.root());
     for (path, names) in FIELDS {
@@ -758,14 +766,14 @@ fn the_matrix_of_bodies_knows_every_field_type() {
     }
 }
 
-/// The route's path with the id of the thing it is about.
-pub fn path_of(spec: &RouteSpec, things: &[(&'static str, String)]) -> String {
+/// The route's path with the id of the resource of its kind.
+pub fn resource_path(spec: &RouteSpec, resources: &[(&'static str, String)]) -> String {
     if !spec.path.contains("{id}") {
         return spec.path.to_owned();
     }
-    let found = things.iter().find(|(prefix, _)| spec.path.starts_with(prefix));
+    let found = resources.iter().find(|(prefix, _)| spec.path.starts_with(prefix));
     let Some((_, id)) = found else {
-        panic!("{}: nothing belongs there", label(spec))
+        panic!("{}: no resource has this path prefix", label(spec))
     };
     spec.path.replace("{id}", id)
 }

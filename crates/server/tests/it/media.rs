@@ -19,7 +19,7 @@ fn padded(head: &[u8], length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn each_type_is_stored_under_its_account_and_given_back() {
+fn upload_of_each_type_is_stored_and_served() {
     let server = Server::new();
     let ana = server.owner();
     for (content, kind, extension) in [
@@ -46,8 +46,8 @@ fn each_type_is_stored_under_its_account_and_given_back() {
         assert!(uuid::Uuid::parse_str(id).is_ok(), "{url}");
         assert!(server.media.files().contains(&path.to_owned()));
         assert_eq!(std::fs::read(server.media.path().join(path)).unwrap(), content);
-        let fetched = server.get(&format!("/media/{path}")).answer_head();
-        assert_eq!(fetched.0, 200);
+        let (status, head) = server.get(&format!("/media/{path}")).response_head();
+        assert_eq!(status, 200);
         for header in [
             &format!("content-type: {kind}"),
             "content-disposition: inline",
@@ -56,7 +56,7 @@ fn each_type_is_stored_under_its_account_and_given_back() {
             "content-security-policy: default-src 'none'; sandbox",
             &format!("content-length: {}", content.len()),
         ] {
-            assert!(fetched.1.lines().any(|line| line == header), "{header}: {}", fetched.1);
+            assert!(head.lines().any(|line| line == header), "{header}: {head}");
         }
     }
     assert_eq!(server.media.files().len(), 5);
@@ -66,7 +66,7 @@ fn each_type_is_stored_under_its_account_and_given_back() {
 }
 
 #[test]
-fn other_content_is_refused_whatever_it_is_called() {
+fn upload_of_other_content_is_refused() {
     let server = Server::new();
     let html = b"<!doctype html><script>alert(1)</script>";
     let contents: [&[u8]; 8] = [
@@ -91,9 +91,9 @@ fn other_content_is_refused_whatever_it_is_called() {
     assert_eq!(ana.upload_form(two).invalid(), ["file"]);
     let many = vec![("note", "n", &b"x"[..]); 1000];
     assert_eq!(ana.upload_form(form(&many)).invalid(), ["body"]);
-    let mut open = form(&[("file", "a.pdf", &padded(PDF, 3 * MB))]);
-    open.truncate(open.len() - 10);
-    assert_eq!(ana.upload_form(open).invalid(), ["body"]);
+    let mut unterminated = form(&[("file", "a.pdf", &padded(PDF, 3 * MB))]);
+    unterminated.truncate(unterminated.len() - 10);
+    assert_eq!(ana.upload_form(unterminated).invalid(), ["body"]);
     assert_eq!(server.media.files(), Vec::<String>::new());
     // What could be taken for something else is told as what it begins as, and is not sniffed.
     let polyglot = server.owner().upload("a.png", &[PDF, html].concat()).ok();
@@ -101,7 +101,7 @@ fn other_content_is_refused_whatever_it_is_called() {
 }
 
 #[test]
-fn a_body_that_is_no_form_is_refused() {
+fn upload_without_a_multipart_form_is_refused() {
     let server = Server::new();
     let ana = server.owner();
     let post = |media_type: &str, body: &[u8]| {
@@ -119,19 +119,19 @@ fn a_body_that_is_no_form_is_refused() {
 }
 
 #[test]
-fn a_file_over_its_types_limit_is_refused_however_it_comes() {
+fn upload_over_the_size_limit_of_its_type_is_refused() {
     let server = Server::new();
     let ana = server.owner();
-    let just = ana.upload("a.png", &padded(PNG, 5 * MB)).ok();
-    assert_eq!(just["size"], 5 * MB);
+    let largest = ana.upload("a.png", &padded(PNG, 5 * MB)).ok();
+    assert_eq!(largest["size"], 5 * MB);
     assert_eq!(ana.upload("a.png", &padded(PNG, 5 * MB + 1)).invalid(), ["file"]);
     let chunked = |content: &[u8]| {
         let body = form(&[("file", "a.bin", content)]);
-        let pieces: Vec<&[u8]> = body.chunks(60_000).collect();
+        let chunks: Vec<&[u8]> = body.chunks(60_000).collect();
         let request = ana
             .request("POST", "/api/templates/media/upload")
             .header("Content-Type", FORM);
-        request.send_chunked(&pieces)
+        request.send_chunked(&chunks)
     };
     for content in [padded(JPEG, 5 * MB + 1), padded(MP4, 16 * MB + 1)] {
         let (status, body) = chunked(&content);
@@ -140,25 +140,25 @@ fn a_file_over_its_types_limit_is_refused_however_it_comes() {
     assert_eq!(server.media.files().len(), 1);
     // More than any file may be, and said so: nothing of it is read, and the answer is the same.
     let bia = server.owner();
-    let mut stream = begin(&bia, 101 * MB);
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 422 "), "{answer}");
+    let mut stream = start_upload(&bia, 101 * MB);
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 422 "), "{response}");
     assert!(
-        answer.contains(r#""file":["must have at most 104857600 bytes"]"#),
-        "{answer}"
+        response.contains(r#""file":["must have at most 104857600 bytes"]"#),
+        "{response}"
     );
 }
 
 #[test]
-fn what_is_too_much_beside_the_file_is_too_large() {
+fn upload_with_too_many_other_bytes_is_too_large() {
     let server = Server::new();
-    let mut begun = form(&[("file", "a.png", PNG)]);
-    begun.truncate(begun.len() - "--\r\n".len());
+    let mut unterminated = form(&[("file", "a.png", PNG)]);
+    unterminated.truncate(unterminated.len() - "--\r\n".len());
     let head = part_head("note", "n.txt", "text/plain");
     let (_, head) = head.split_once("\r\n").unwrap();
     let (line, junk) = (format!("\r\n{head}"), padded(b"junk", MB));
-    let pieces: Vec<&[u8]> = [begun.as_slice(), line.as_bytes()]
+    let chunks: Vec<&[u8]> = [unterminated.as_slice(), line.as_bytes()]
         .into_iter()
         .chain(std::iter::repeat_n(junk.as_slice(), 100))
         // What comes after the refusal is not read, so this is the end.
@@ -168,16 +168,16 @@ fn what_is_too_much_beside_the_file_is_too_large() {
     let request = ana
         .request("POST", "/api/templates/media/upload")
         .header("Content-Type", FORM);
-    let (status, answer) = request.send_chunked(&pieces);
+    let (status, response) = request.send_chunked(&chunks);
     assert!(
-        status == 413 && answer.contains("PAYLOAD_TOO_LARGE"),
-        "{status} {answer}"
+        status == 413 && response.contains("PAYLOAD_TOO_LARGE"),
+        "{status} {response}"
     );
     assert_eq!(server.media.files(), Vec::<String>::new());
 }
 
-/// Sends the head of an upload of so many bytes.
-fn begin(user: &User<'_>, length: usize) -> TcpStream {
+/// Sends the head of an upload of `length` bytes.
+fn start_upload(user: &User<'_>, length: usize) -> TcpStream {
     let mut stream = connect(user.server.port());
     let head = format!(
         "POST /api/templates/media/upload HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
@@ -189,28 +189,31 @@ fn begin(user: &User<'_>, length: usize) -> TcpStream {
 }
 
 fn status(stream: &mut TcpStream) -> u16 {
-    let mut answer = [0; 12];
-    stream.read_exact(&mut answer).unwrap();
-    std::str::from_utf8(&answer[9..]).unwrap().parse().unwrap()
+    let mut response = [0; 12];
+    stream.read_exact(&mut response).unwrap();
+    std::str::from_utf8(&response[9..]).unwrap().parse().unwrap()
 }
 
 #[test]
-fn of_an_upload_that_breaks_off_nothing_is_left() {
+fn broken_upload_leaves_no_file() {
     let server = Server::new();
     let ana = server.owner();
     let body = form(&[("file", "a.pdf", &padded(PDF, 20 * MB))]);
-    let mut stream = begin(&ana, body.len());
+    let mut stream = start_upload(&ana, body.len());
     stream.write_all(&body[..body.len() * 99 / 100]).unwrap();
     until("the file is being written", || !server.media.files().is_empty());
     let written = server.media.files();
-    assert!(written[0].contains('#'), "nobody can fetch it yet: {written:?}");
+    assert!(
+        written[0].contains('#'),
+        "an unfinished file has a name that no URL matches: {written:?}"
+    );
     drop(stream);
-    until("nothing is left of it", || server.media.files().is_empty());
+    until("the unfinished file is deleted", || server.media.files().is_empty());
     assert_eq!(ana.upload("a.pdf", PDF).status, 200);
 }
 
 #[test]
-fn a_store_that_fails_or_is_not_configured_is_a_502() {
+fn failing_or_unset_media_store_returns_502() {
     let server = Server::new();
     let ana = server.owner();
     std::fs::remove_dir_all(server.media.path()).unwrap();
@@ -224,7 +227,7 @@ fn a_store_that_fails_or_is_not_configured_is_a_502() {
 }
 
 #[test]
-fn only_stored_files_are_served() {
+fn media_route_serves_only_stored_files() {
     let server = Server::new();
     let ana = server.owner();
     let url = text(&ana.upload("a.png", PNG).ok()["url"]);
@@ -253,7 +256,7 @@ fn only_stored_files_are_served() {
 }
 
 #[test]
-fn an_upload_with_a_key_is_stored_once() {
+fn upload_with_a_repeated_key_is_stored_once() {
     let server = Server::new();
     let ana = server.owner();
     let send = |content: &[u8]| {
@@ -271,18 +274,18 @@ fn an_upload_with_a_key_is_stored_once() {
 
 /// The file is never held whole, neither here nor there.
 #[test]
-fn a_hundred_megabytes_pass_through_little_memory() {
+fn hundred_megabyte_upload_uses_little_memory() {
     let server = Server::new();
     let ana = server.owner();
     ana.upload("warm.pdf", &padded(PDF, 4 * MB)).ok();
     let before = server.peak_memory();
     let head = part_head("file", "large.pdf", "application/pdf");
     let tail = "\r\n------recado--\r\n";
-    let mut stream = begin(&ana, head.len() + 100 * MB + tail.len());
+    let mut stream = start_upload(&ana, head.len() + 100 * MB + tail.len());
     stream.write_all(head.as_bytes()).unwrap();
-    let piece = padded(PDF, 64 * 1024);
-    for _ in 0..100 * MB / piece.len() {
-        stream.write_all(&piece).unwrap();
+    let chunk = padded(PDF, 64 * 1024);
+    for _ in 0..100 * MB / chunk.len() {
+        stream.write_all(&chunk).unwrap();
     }
     stream.write_all(tail.as_bytes()).unwrap();
     assert_eq!(status(&mut stream), 200);

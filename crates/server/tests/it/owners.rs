@@ -8,10 +8,11 @@ use crate::harness::client::Reply;
 use crate::harness::users::User;
 use crate::harness::{Server, text};
 
-fn made(root: &User<'_>, email: &str) -> (String, Value) {
+/// Creates an account with an invite to its owner. Returns the account's id and the invite.
+fn create_account(root: &User<'_>, email: &str) -> (String, Value) {
     let body = json!({ "name": "Padaria Sol", "plan": "growth", "owner_email": email });
-    let made = root.post("/api/admin/accounts", body).created();
-    (text(&made["id"]), made["owner_invite"].clone())
+    let account = root.post("/api/admin/accounts", body).created();
+    (text(&account["id"]), account["owner_invite"].clone())
 }
 
 fn accept(user: &User<'_>, invite: &Value) -> Reply {
@@ -19,19 +20,19 @@ fn accept(user: &User<'_>, invite: &Value) -> Reply {
 }
 
 #[test]
-fn from_the_administrator_to_an_owner_at_work() {
+fn invited_first_owner_works_in_the_account() {
     let server = Server::new();
     let root = server.root();
-    let (id, invite) = made(&root, " Dona@example.com ");
+    let (id, invite) = create_account(&root, " Dona@example.com ");
     assert_eq!(
         (&invite["email"], &invite["role"], &invite["status"]),
         (&json!("Dona@example.com"), &json!("owner"), &json!("pending"))
     );
     assert!(text(&invite["accept_url"]).ends_with(&text(&invite["token"])));
-    // Nobody else gets in by it.
-    let other = server.person(Uuid::new_v4(), "outra@example.com");
-    accept(&other, &invite).refused(403, "FORBIDDEN");
-    let mut dona = server.person(Uuid::new_v4(), "dona@EXAMPLE.com");
+    // Another address cannot accept the invite.
+    let stranger = server.user(Uuid::new_v4(), "outra@example.com");
+    accept(&stranger, &invite).refused(403, "FORBIDDEN");
+    let mut dona = server.user(Uuid::new_v4(), "dona@EXAMPLE.com");
     let joined = accept(&dona, &invite).ok();
     assert_eq!((&joined["account_id"], &joined["role"]), (&json!(id), &json!("owner")));
     accept(&dona, &invite).refused(404, "NOT_FOUND");
@@ -65,16 +66,16 @@ fn from_the_administrator_to_an_owner_at_work() {
 }
 
 #[test]
-fn an_invite_that_was_lost_is_replaced_and_the_old_one_opens_nothing() {
+fn replaced_owner_invite_makes_the_old_one_void() {
     let server = Server::new();
     let root = server.root();
-    let (id, lost) = made(&root, "errada@example.com");
+    let (id, lost) = create_account(&root, "errada@example.com");
     let path = format!("/api/admin/accounts/{id}");
     let again = root.put(&path, json!({ "owner_email": "dona@example.com" })).ok();
     let invite = &again["owner_invite"];
-    let wrong = server.person(Uuid::new_v4(), "errada@example.com");
+    let wrong = server.user(Uuid::new_v4(), "errada@example.com");
     accept(&wrong, &lost).refused(404, "NOT_FOUND");
-    let dona = server.person(Uuid::new_v4(), "dona@example.com");
+    let dona = server.user(Uuid::new_v4(), "dona@example.com");
     accept(&dona, invite).ok();
     let open = "FROM team_invites WHERE status = 'pending'";
     assert_eq!(server.db.count(open), 0);
@@ -94,22 +95,22 @@ fn an_invite_that_was_lost_is_replaced_and_the_old_one_opens_nothing() {
 
 /// In support mode an administrator is an admin of the account, and makes no owner, as no admin does.
 #[test]
-fn support_mode_makes_no_owner() {
+fn support_mode_cannot_invite_an_owner() {
     let server = Server::new();
-    let (id, _) = made(&server.root(), "dona@example.com");
+    let (id, _) = create_account(&server.root(), "dona@example.com");
     let browser = Browser::new(server.root());
     browser.support(&id);
     let owner = json!({ "email": "outra@example.com", "role": "owner" });
     browser.post("/api/team/invites", owner).refused(401, "AUTH_ERROR");
-    let waiting = browser.get("/api/team/invites").ok();
+    let invites = browser.get("/api/team/invites").ok();
     assert_eq!(
-        waiting["data"][0]["email"], "dona@example.com",
-        "and it can be taken back"
+        invites["data"][0]["email"], "dona@example.com",
+        "an admin can list the invite and revoke it"
     );
-    let taken = browser.request(
+    let revoke = browser.request(
         "DELETE",
-        &format!("/api/team/invites/{}", text(&waiting["data"][0]["id"])),
+        &format!("/api/team/invites/{}", text(&invites["data"][0]["id"])),
     );
-    browser.send(taken).gone();
+    browser.send(revoke).no_content();
     assert_eq!(server.db.count("FROM team_invites WHERE status = 'revoked'"), 1);
 }

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::harness::client::Reply;
-use crate::harness::runs::{ended, silent};
+use crate::harness::runs::{final_status, without_statuses};
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, text};
 
-fn ask(user: &User<'_>, campaign: &str) -> Reply {
+fn request_preview(user: &User<'_>, campaign: &str) -> Reply {
     user.request("POST", &format!("/api/campaigns/{campaign}/preview"))
         .send()
 }
 
 fn preview(user: &User<'_>, campaign: &str) -> Value {
-    ask(user, campaign).ok()
+    request_preview(user, campaign).ok()
 }
 
 fn reasons(preview: &Value) -> Vec<String> {
@@ -23,16 +23,16 @@ fn reasons(preview: &Value) -> Vec<String> {
     refusals.iter().map(|refusal| text(&refusal["reason"])).collect()
 }
 
-/// Everything in the database, but for what any request of a signed-in user leaves.
-fn everything(server: &Server) -> BTreeMap<String, String> {
-    let mut everything = server.db.dump();
-    everything.remove("users");
-    everything
+/// All tables but `users`, which every authenticated request may change.
+fn dump_tables(server: &Server) -> BTreeMap<String, String> {
+    let mut tables = server.db.dump();
+    tables.remove("users");
+    tables
 }
 
 #[test]
-fn a_preview_shows_the_number_and_the_first_messages_as_they_will_be() {
-    let server = Server::start(silent());
+fn preview_shows_the_count_and_first_messages_as_sent() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     ana.contacts(5);
@@ -78,8 +78,8 @@ fn a_preview_shows_the_number_and_the_first_messages_as_they_will_be() {
 }
 
 #[test]
-fn white_space_is_collapsed_alike_in_preview_test_and_run() {
-    let server = Server::start(silent());
+fn whitespace_is_collapsed_alike_in_preview_test_and_run() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     ana.contacts(3);
@@ -118,14 +118,14 @@ fn white_space_is_collapsed_alike_in_preview_test_and_run() {
 }
 
 #[test]
-fn a_preview_changes_nothing_in_any_status() {
-    let server = Server::start(silent());
+fn preview_changes_no_data_in_any_status() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     let viewer = server.member(&ana.account, "viewer");
     ana.contacts(3);
     let id = ana.plain_campaign();
     preview(&viewer, &id);
-    server.db.settles();
+    server.db.wait_for_outbox();
     for status in [
         "draft",
         "scheduled",
@@ -137,7 +137,7 @@ fn a_preview_changes_nothing_in_any_status() {
     ] {
         // Nobody carries it out: it has no place in the queue.
         server.db.run(&format!("UPDATE campaigns SET status = '{status}'"));
-        let before = everything(&server);
+        let before = dump_tables(&server);
         for user in [&ana, &viewer] {
             let shown = preview(user, &id);
             assert_eq!(
@@ -150,42 +150,42 @@ fn a_preview_changes_nothing_in_any_status() {
             };
             assert_eq!(reasons(&shown), expected, "{status}");
         }
-        assert_eq!(everything(&server), before, "{status}");
+        assert_eq!(dump_tables(&server), before, "{status}");
     }
     assert!(server.whatsapp.ledger().is_empty());
 }
 
 #[test]
-fn everything_that_refuses_a_run_is_told_in_its_own_words() {
-    let server = Server::start(silent());
+fn preview_lists_every_refusal_of_a_run() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     let template = ana.approved("Oi {{1}}, use {{2}} e {{3}}.", &["Ana", "A", "B"]);
     let variables = json!({ "2": "{attributes.cupom}", "3": "{email}" });
     let segment = text(&ana.post("/api/segments", json!({ "name": "Frios" })).created()["id"]);
     let body = json!({ "name": "Oferta", "template_id": template, "variables": variables, "segment_id": segment });
     let id = ana.campaign(body);
-    // `execute` tells the first of them; mended one after the other.
-    let mend = |expected: &[&str]| {
+    // `execute` reports the first refusal. The test resolves one after the other.
+    let assert_refusals = |expected: &[&str]| {
         let shown = preview(&ana, &id);
         assert_eq!(reasons(&shown), expected, "{shown}");
         let refusals = shown["refusals"].as_array().unwrap().clone();
-        let told = ana.execute(&id).refused(400, "VALIDATION_ERROR");
-        assert_eq!(refusals[0]["message"], told["message"]);
+        let error = ana.execute(&id).refused(400, "VALIDATION_ERROR");
+        assert_eq!(refusals[0]["message"], error["message"]);
     };
     server.db.run("UPDATE message_templates SET meta_status = 'paused'");
-    ana.delete(&format!("/api/segments/{segment}")).gone();
-    mend(&["template_not_approved", "segment_deleted", "no_recipients"]);
+    ana.delete(&format!("/api/segments/{segment}")).no_content();
+    assert_refusals(&["template_not_approved", "segment_deleted", "no_recipients"]);
     server.db.run("UPDATE message_templates SET meta_status = 'approved'");
-    mend(&["segment_deleted", "no_recipients"]);
+    assert_refusals(&["segment_deleted", "no_recipients"]);
     ana.put(&format!("/api/campaigns/{id}"), json!({ "segment_id": null }))
         .ok();
-    mend(&["no_recipients"]);
+    assert_refusals(&["no_recipients"]);
     ana.contacts(3);
     server.db.run(
         "INSERT INTO message_usage_slots (account_id, month, sent)
          SELECT id, date_trunc('month', now() AT TIME ZONE 'UTC')::date, 248 FROM accounts",
     );
-    mend(&["empty_placeholder", "empty_placeholder", "quota_exceeded"]);
+    assert_refusals(&["empty_placeholder", "empty_placeholder", "quota_exceeded"]);
     let shown = preview(&ana, &id);
     let message = |at: usize| text(&shown["refusals"][at]["message"]);
     assert!(message(0).contains("{{2}}") && message(1).contains("{{3}}"), "{shown}");
@@ -193,16 +193,16 @@ fn everything_that_refuses_a_run_is_told_in_its_own_words() {
     server
         .db
         .run("UPDATE contacts SET email = 'x@example.com', attributes = '{\"cupom\":\"A\"}'");
-    mend(&["quota_exceeded"]);
+    assert_refusals(&["quota_exceeded"]);
 }
 
 #[test]
-fn without_a_template_or_a_plan_it_says_so_and_a_run_that_was_sent_is_shown() {
-    let server = Server::start(silent());
+fn preview_reports_missing_template_plan_and_sent_status() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.contacts(2);
-    let bare = ana.campaign(json!({ "name": "Sem modelo" }));
-    let shown = preview(&ana, &bare);
+    let without_template = ana.campaign(json!({ "name": "Sem modelo" }));
+    let shown = preview(&ana, &without_template);
     assert_eq!((&shown["recipients"], &shown["messages"]), (&json!(2), &json!([])));
     assert_eq!(reasons(&shown), ["no_template"]);
     let id = ana.plain_campaign();
@@ -210,7 +210,7 @@ fn without_a_template_or_a_plan_it_says_so_and_a_run_that_was_sent_is_shown() {
     assert_eq!(reasons(&preview(&ana, &id)), ["no_active_plan"]);
     server.db.run("UPDATE accounts SET plan = 'free'");
     ana.execute(&id).ok();
-    assert_eq!(ended(&ana, &id), "sent");
+    assert_eq!(final_status(&ana, &id), "sent");
     let shown = preview(&ana, &id);
     assert_eq!(reasons(&shown), ["status"]);
     assert_eq!(
@@ -223,13 +223,13 @@ fn without_a_template_or_a_plan_it_says_so_and_a_run_that_was_sent_is_shown() {
 }
 
 #[test]
-fn only_a_campaign_of_the_account_is_previewed() {
+fn preview_of_another_accounts_campaign_is_not_found() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     bia.contacts(1);
     let id = bia.plain_campaign();
-    ask(&ana, &id).refused(404, "NOT_FOUND");
-    bia.delete(&format!("/api/campaigns/{id}")).gone();
-    ask(&bia, &id).refused(404, "NOT_FOUND");
-    ask(&ana, "7").invalid();
+    request_preview(&ana, &id).refused(404, "NOT_FOUND");
+    bia.delete(&format!("/api/campaigns/{id}")).no_content();
+    request_preview(&bia, &id).refused(404, "NOT_FOUND");
+    request_preview(&ana, "7").invalid();
 }

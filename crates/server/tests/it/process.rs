@@ -6,9 +6,9 @@ use crate::harness::users::phone;
 use crate::harness::{Options, Server, eventually, until};
 
 #[test]
-fn a_missing_or_malformed_variable_is_named_and_nothing_starts() {
+fn invalid_environment_variable_is_named_and_stops_start() {
     let url = "postgres://postgres@127.0.0.1:9/none";
-    let usual = environment(url, "http://127.0.0.1:9/v25.0");
+    let valid_env = environment(url, "http://127.0.0.1:9/v25.0");
     let cases = [
         ("DATABASE_URL", ""),
         ("APP_SECRET", ""),
@@ -26,7 +26,7 @@ fn a_missing_or_malformed_variable_is_named_and_nothing_starts() {
         ("SESSION_JWKS_URL", "not a url"),
     ];
     for (name, value) in cases {
-        let mut env = usual.clone();
+        let mut env = valid_env.clone();
         env.push((name, value.to_owned()));
         let mut process = Process::start(&["serve"], &env);
         let code = process.wait();
@@ -35,20 +35,20 @@ fn a_missing_or_malformed_variable_is_named_and_nothing_starts() {
         assert!(log.contains(name), "{name}: {log}");
         assert!(
             value.is_empty() || !log.contains(value),
-            "{name}: the value is told: {log}"
+            "{name}: the log holds the value: {log}"
         );
     }
 }
 
 #[test]
-fn unknown_commands_say_how() {
+fn unknown_command_prints_the_usage() {
     let output = command(&["dance"], &[]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("usage: recado"));
 }
 
 #[test]
-fn a_server_without_its_migrations_is_not_ready_until_it_has_them() {
+fn server_is_not_ready_before_its_migrations_ran() {
     let server = Server::prepare(&Options::default());
     let mut env = server.environment();
     let empty = server.db.empty();
@@ -69,7 +69,7 @@ fn a_server_without_its_migrations_is_not_ready_until_it_has_them() {
 }
 
 #[test]
-fn without_a_database_the_server_answers_503_and_no_address() {
+fn server_without_database_returns_503_without_its_url() {
     let server = Server::prepare(&Options::default());
     let mut env = server.environment();
     let port = free_port();
@@ -86,7 +86,7 @@ fn without_a_database_the_server_answers_503_and_no_address() {
 }
 
 #[test]
-fn the_log_is_one_line_a_request_and_holds_no_secrets() {
+fn log_has_one_line_per_request_and_holds_no_secrets() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
@@ -107,7 +107,7 @@ fn the_log_is_one_line_a_request_and_holds_no_secrets() {
 }
 
 #[test]
-fn a_small_pool_serves_many_at_once() {
+fn small_pool_serves_forty_concurrent_requests() {
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "4"));
     let ana = server.owner();
     let statuses = std::thread::scope(|scope| {

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::harness::{Server, text};
 
 #[test]
-fn a_number_is_connected_changed_and_removed_and_its_token_never_shown() {
+fn number_token_is_never_shown_in_its_lifecycle() {
     let server = Server::new();
     let ana = server.owner();
     let body = json!({ "name": "Loja", "phone_number_id": "106500000001", "waba_id": "10200000001",
@@ -38,7 +38,7 @@ fn a_number_is_connected_changed_and_removed_and_its_token_never_shown() {
         .text("SELECT encode(access_token, 'escape') FROM whatsapp_profiles");
     assert!(!stored.is_empty() && !stored.contains("secret"));
     assert!(!server.log().contains("very-secret"));
-    ana.delete(&path).gone();
+    ana.delete(&path).no_content();
     ana.delete(&path).refused(404, "NOT_FOUND");
     // What is wrong is told before that there is nothing to change.
     let wrong = json!({ "messages_per_second": 0, "access_token": "a b" });
@@ -48,7 +48,7 @@ fn a_number_is_connected_changed_and_removed_and_its_token_never_shown() {
 }
 
 #[test]
-fn every_rule_names_its_field() {
+fn invalid_number_names_the_field() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let with = |change: serde_json::Value| {

@@ -1,12 +1,12 @@
 //! The plan's messages a month.
 
-use crate::conversations::{reply, written_to};
-use crate::harness::runs::silent;
+use crate::conversations::{open_conversation, reply};
+use crate::harness::runs::without_statuses;
 use crate::harness::{Server, text};
 
 #[test]
-fn a_run_beyond_the_month_is_refused_before_anything_is_sent() {
-    let server = Server::start(silent());
+fn run_beyond_the_quota_is_refused_before_any_send() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     let first = ana.campaign_to("a", 0..200);
@@ -33,8 +33,8 @@ fn a_run_beyond_the_month_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn two_runs_at_once_cannot_exceed_the_month_together() {
-    let server = Server::start(silent());
+fn concurrent_runs_stay_within_the_quota() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     let campaigns = [ana.campaign_to("a", 0..150), ana.campaign_to("b", 200..350)];
@@ -49,9 +49,9 @@ fn two_runs_at_once_cannot_exceed_the_month_together() {
 }
 
 #[test]
-fn failed_sends_do_not_count_and_a_cancel_gives_the_rest_back() {
+fn failed_and_cancelled_sends_release_their_reservation() {
     use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "50"));
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "50"));
     let ana = server.owner();
     ana.profile();
     let id = ana.campaign_to("a", 0..200);
@@ -64,29 +64,29 @@ fn failed_sends_do_not_count_and_a_cancel_gives_the_rest_back() {
     ana.cancel(&id).ok();
     assert_eq!(run.join().unwrap().ok()["status"], "cancelled");
     let accepted = server.whatsapp.counters().accepted;
-    crate::harness::until("the rest is given back", || {
+    crate::harness::until("the reservation is released", || {
         server.db.text("SELECT sent || ' ' || reserved FROM message_usage") == format!("{accepted} 0")
     });
 }
 
 #[test]
-fn replies_that_were_taken_count_and_none_is_refused_for_it() {
+fn accepted_replies_count_and_are_never_over_quota() {
     use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
-    let server = Server::start(silent());
+    let server = Server::start(without_statuses());
     let ana = server.owner();
-    let conversation = written_to(&ana);
-    let used = || ana.get("/api/billing/subscription").ok()["usage"]["messages"].clone();
+    let conversation = open_conversation(&ana);
+    let used_messages = || ana.get("/api/billing/subscription").ok()["usage"]["messages"].clone();
     server
         .whatsapp
         .script(vec![WhatsappFault::send(WhatsappFaultKind::Throttle)]);
     reply(&ana, &conversation, "oi").refused(502, "WHATSAPP_ERROR");
-    assert_eq!(used(), 0);
+    assert_eq!(used_messages(), 0);
     reply(&ana, &conversation, "oi").created();
-    assert_eq!(used(), 1);
+    assert_eq!(used_messages(), 1);
     let id = ana.campaign_to("a", 0..250);
     let error = ana.execute(&id).refused(400, "VALIDATION_ERROR");
     assert!(text(&error["message"]).contains("249 of this month's 250"), "{error}");
     server.db.run("UPDATE message_rollups SET sent = 250 WHERE sent > 0");
     reply(&ana, &conversation, "oi").created();
-    assert_eq!(used(), 251);
+    assert_eq!(used_messages(), 251);
 }

@@ -10,7 +10,7 @@ use crate::harness::client::Reply;
 use crate::harness::reference::check;
 
 #[test]
-fn it_is_served_to_everybody() {
+fn openapi_document_is_public() {
     let server = Server::new();
     let reply = server.get("/api/openapi.json").send();
     assert_eq!(reply.status, 200);
@@ -30,27 +30,27 @@ fn reply(status: u16, body: &Value) -> Reply {
 
 /// The harness would say so if an answer were not the one that the reference tells of.
 #[test]
-fn an_answer_that_is_not_told_of_is_found() {
-    let tags = |status: u16, body: &Value| {
+fn undocumented_response_fails_the_check() {
+    let is_documented = |status: u16, body: &Value| {
         let reply = reply(status, body);
         catch_unwind(|| check("GET", "/api/tags?limit=1", &reply)).is_ok()
     };
     let tag = json!({ "id": "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b", "name": "vip", "color": null });
-    let slice = |tag: &Value| json!({ "data": { "data": [tag], "nextCursor": null, "hasMore": false } });
-    assert!(tags(200, &slice(&tag)));
-    assert!(!tags(201, &slice(&tag)), "another status");
-    assert!(!tags(200, &tag), "without its envelope");
+    let page = |tag: &Value| json!({ "data": { "data": [tag], "nextCursor": null, "hasMore": false } });
+    assert!(is_documented(200, &page(&tag)));
+    assert!(!is_documented(201, &page(&tag)), "another status");
+    assert!(!is_documented(200, &tag), "without its envelope");
     for (field, value) in [
         ("id", json!(7)),
         ("id", json!("x")),
         ("name", Value::Null),
         ("secret", json!("x")),
     ] {
-        let mut other = tag.clone();
-        other[field] = value;
-        assert!(!tags(200, &slice(&other)), "{other}");
+        let mut changed = tag.clone();
+        changed[field] = value;
+        assert!(!is_documented(200, &page(&changed)), "{changed}");
     }
-    let refusal = |code: &str| json!({ "error": { "code": code, "message": "m", "details": {} } });
-    assert!(tags(422, &refusal("VALIDATION_ERROR")));
-    assert!(!tags(422, &refusal("NOT_FOUND")), "another code");
+    let error_body = |code: &str| json!({ "error": { "code": code, "message": "m", "details": {} } });
+    assert!(is_documented(422, &error_body("VALIDATION_ERROR")));
+    assert!(!is_documented(422, &error_body("NOT_FOUND")), "another code");
 }

@@ -6,15 +6,15 @@ use uuid::Uuid;
 use crate::harness::client::Reply;
 use crate::harness::{Server, text};
 
-/// The fields that a body with another account's id is refused for: the same as with an id that nobody has.
-fn refused(call: &dyn Fn(&str) -> Reply, id: &str) -> Vec<String> {
+/// The invalid fields of a body with another account's id. Checks that an unknown id gets the same response.
+fn invalid_fields(call: &dyn Fn(&str) -> Reply, id: &str) -> Vec<String> {
     let (foreign, unknown) = (call(id), call(&Uuid::now_v7().to_string()));
     assert_eq!(foreign.text, unknown.text);
     foreign.invalid()
 }
 
 #[test]
-fn another_accounts_rows_do_not_exist_for_a_campaign() {
+fn campaign_with_another_accounts_id_is_refused() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let own = ana.campaign(json!({ "name": "Minha" }));
@@ -26,12 +26,12 @@ fn another_accounts_rows_do_not_exist_for_a_campaign() {
     ];
     for (field, foreign) in rows {
         let create = |id: &str| ana.post("/api/campaigns", json!({ "name": "Oferta", field: id }));
-        assert_eq!(refused(&create, &foreign), [field]);
+        assert_eq!(invalid_fields(&create, &foreign), [field]);
         let update = |id: &str| ana.put(&format!("/api/campaigns/{own}"), json!({ field: id }));
-        assert_eq!(refused(&update, &foreign), [field]);
+        assert_eq!(invalid_fields(&update, &foreign), [field]);
     }
     let config = |id: &str| json!({ "name": "Oferta", "segment_config": { "tag_ids": [id] } });
-    let fields = refused(&|id| ana.post("/api/campaigns", config(id)), &bia.tag("vip"));
+    let fields = invalid_fields(&|id| ana.post("/api/campaigns", config(id)), &bia.tag("vip"));
     assert!(
         fields.len() == 1 && fields[0].starts_with("segment_config.tag_ids"),
         "{fields:?}"
@@ -41,7 +41,7 @@ fn another_accounts_rows_do_not_exist_for_a_campaign() {
 }
 
 #[test]
-fn another_accounts_rows_do_not_exist_for_a_contact_or_a_template() {
+fn contact_or_template_with_foreign_id_is_refused() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let tag = bia.tag("vip");
@@ -50,24 +50,24 @@ fn another_accounts_rows_do_not_exist_for_a_contact_or_a_template() {
         let body = json!({ "name": "B", "phone": "11961230000", "tag_ids": [id] });
         ana.post("/api/contacts", body)
     };
-    let fields = refused(&create, &tag);
+    let fields = invalid_fields(&create, &tag);
     assert!(fields.len() == 1 && fields[0].starts_with("tag_ids"), "{fields:?}");
     let tags = |id: &str| ana.put(&format!("/api/contacts/{contact}/tags"), json!({ "tag_ids": [id] }));
-    assert!(refused(&tags, &tag)[0].starts_with("tag_ids"));
+    assert!(invalid_fields(&tags, &tag)[0].starts_with("tag_ids"));
     assert_eq!(server.db.count("FROM contacts"), 1);
     assert_eq!(server.db.count("FROM contact_tags"), 0);
 
     let template = format!("/api/templates/{}", ana.template("mine", "Oi", &[]));
     let folder = bia.row("folders", "name, kind", "'F', 'template'");
-    let fold = |id: &str| ana.put(&template, json!({ "folder_id": id }));
-    assert_eq!(refused(&fold, &folder), ["folder_id"]);
+    let set_folder = |id: &str| ana.put(&template, json!({ "folder_id": id }));
+    assert_eq!(invalid_fields(&set_folder, &folder), ["folder_id"]);
     let submit = |id: &str| ana.post(&format!("{template}/submit"), json!({ "profile_id": id }));
-    assert_eq!(refused(&submit, &bia.profile()), ["profile_id"]);
+    assert_eq!(invalid_fields(&submit, &bia.profile()), ["profile_id"]);
     assert_eq!(ana.get(&template).ok()["meta_status"], "draft");
 }
 
 #[test]
-fn a_folder_holds_what_it_is_for() {
+fn campaign_list_filters_by_folder() {
     let server = Server::new();
     let ana = server.owner();
     let folder = ana.row("folders", "name, kind", "'F', 'campaign'");
@@ -78,7 +78,7 @@ fn a_folder_holds_what_it_is_for() {
 }
 
 #[test]
-fn a_filter_by_another_accounts_id_finds_nothing() {
+fn contact_filter_by_foreign_id_is_empty() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let tag = bia.tag("vip");
@@ -93,25 +93,28 @@ fn a_filter_by_another_accounts_id_finds_nothing() {
 }
 
 #[test]
-fn nobody_sets_what_is_not_theirs_to_set() {
+fn read_only_fields_of_a_body_are_ignored() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let id = Uuid::now_v7().to_string();
-    let wish = json!({
+    let read_only = json!({
         "id": id, "account_id": bia.account, "created_at": "2001-01-01T00:00:00Z", "updated_at": "2001-01-01T00:00:00Z",
         "deleted_at": "2001-01-01T00:00:00Z", "status": "completed", "meta_status": "approved",
         "meta_template_id": "9", "role": "owner", "plan": "scale", "slug": "mine", "opted_out_at": "2001-01-01T00:00:00Z",
         "total_recipients": 7, "simulated": true, "created_by": bia.id, "executed_at": "2001-01-01T00:00:00Z",
     });
     let with = |body: Value| {
-        let mut whole = wish.clone();
-        whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
-        whole
+        let mut body_with_read_only = read_only.clone();
+        body_with_read_only
+            .as_object_mut()
+            .unwrap()
+            .extend(body.as_object().unwrap().clone());
+        body_with_read_only
     };
     let check = |row: &Value| {
-        for (field, wished) in wish.as_object().unwrap() {
-            if let Some(given) = row.get(field) {
-                assert_ne!(given, wished, "{field} of {row}");
+        for (field, requested) in read_only.as_object().unwrap() {
+            if let Some(stored) = row.get(field) {
+                assert_ne!(stored, requested, "{field} of {row}");
             }
         }
         assert!(
@@ -139,7 +142,9 @@ fn nobody_sets_what_is_not_theirs_to_set() {
         check(&made);
         assert_eq!(made.get("members").unwrap_or(&json!(0)), 0);
         if !["/api/tags", "/api/folders"].contains(&path) {
-            let changed = ana.put(&format!("{path}/{}", text(&made["id"])), wish.clone()).ok();
+            let changed = ana
+                .put(&format!("{path}/{}", text(&made["id"])), read_only.clone())
+                .ok();
             check(&changed);
         }
     }

@@ -12,7 +12,7 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-fn tell(user: &User<'_>, path: &str, list: &str, items: Vec<Value>) {
+fn ingest(user: &User<'_>, path: &str, list: &str, items: Vec<Value>) {
     user.post(path, json!({ list: items })).ok();
 }
 
@@ -21,7 +21,7 @@ fn event(name: &str, phone: &str, value: Value) -> Value {
 }
 
 #[test]
-fn revenue_is_reported_as_published() {
+fn revenue_report_matches_its_published_form() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let campaign = ana.campaign(json!({ "name": "Black Friday" }));
@@ -29,16 +29,16 @@ fn revenue_is_reported_as_published() {
     let link = ana.post("/api/links", link).created();
     let code = text(&link["short_code"]);
     for _ in 0..3 {
-        assert_eq!(server.request("GET", &format!("/r/{code}")).answer_head().0, 302);
+        assert_eq!(server.request("GET", &format!("/r/{code}")).response_head().0, 302);
     }
     let mut by_link = order("1", 10.01);
     by_link["link_code"] = json!(code);
     by_link["gateway_fee"] = json!(0.25);
     let mut pending = order("3", 99.0);
     pending["status"] = json!("pending");
-    tell(&ana, "/api/orders", "orders", vec![by_link, order("2", 4.99), pending]);
+    ingest(&ana, "/api/orders", "orders", vec![by_link, order("2", 4.99), pending]);
     let today = ago(0)[..10].to_owned();
-    tell(
+    ingest(
         &ana,
         "/api/ad-spend",
         "entries",
@@ -57,31 +57,34 @@ fn revenue_is_reported_as_published() {
     assert_eq!(report["daily"].as_array().unwrap().len(), 30);
     let last = json!({ "date": today, "totalRevenue": 15, "attributedRevenue": 10.01, "orderCount": 2 });
     assert_eq!(report["daily"][29], last);
-    let of_campaign =
+    let by_campaign =
         json!([{ "campaignId": campaign, "campaignName": "Black Friday", "revenue": 10.01, "orderCount": 1 }]);
-    assert_eq!(report["byCampaign"], of_campaign);
+    assert_eq!(report["byCampaign"], by_campaign);
     assert_eq!(report["byAutomation"], json!([]));
-    let of_link = json!([{ "linkId": link["id"], "shortCode": code, "originalUrl": "https://loja.example/", "clicks": 3,
+    let links = json!([{ "linkId": link["id"], "shortCode": code, "originalUrl": "https://loja.example/", "clicks": 3,
         "orders": 1, "revenue": 10.01, "conversionRate": 33.33 }]);
-    assert_eq!(report["byLink"], of_link);
+    assert_eq!(report["byLink"], links);
     assert_eq!(keys(&report).len(), 5);
-    let other = bia.get("/api/analytics/revenue?period=7d&tz=Asia/Kathmandu").ok();
-    assert_eq!(other["overview"]["totalRevenue"], 0);
+    let other_account = bia.get("/api/analytics/revenue?period=7d&tz=Asia/Kathmandu").ok();
+    assert_eq!(other_account["overview"]["totalRevenue"], 0);
     assert_eq!(
-        (other["daily"].as_array().unwrap().len(), &other["byLink"]),
+        (
+            other_account["daily"].as_array().unwrap().len(),
+            &other_account["byLink"]
+        ),
         (7, &json!([]))
     );
 }
 
 #[test]
-fn e_commerce_is_reported_as_published() {
+fn ecommerce_report_matches_its_published_form() {
     let server = Server::new();
     let ana = server.owner();
     let mut refunded = order("2", 7.0);
     refunded["status"] = json!("refunded");
-    tell(&ana, "/api/orders", "orders", vec![order("1", 10.5), refunded]);
+    ingest(&ana, "/api/orders", "orders", vec![order("1", 10.5), refunded]);
     let cart = |number: u8, status: &str| json!({ "external_id": number.to_string(), "platform": "loja", "status": status, "total": 3, "created_at": ago(0) });
-    tell(
+    ingest(
         &ana,
         "/api/carts",
         "carts",
@@ -104,7 +107,7 @@ fn e_commerce_is_reported_as_published() {
 }
 
 #[test]
-fn metrics_are_reported_as_published() {
+fn metric_report_matches_its_published_form() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let contact = ana.contact("Bia", "+5511961234567");
@@ -113,13 +116,13 @@ fn metrics_are_reported_as_published() {
     named["display_name"] = json!("Visitas");
     named["category"] = json!("loja");
     named["properties"] = json!({ "page": "/" });
-    let mut other = event("outro", "11960000000", Value::Null);
-    other["source"] = json!("app");
-    tell(
+    let mut app_event = event("outro", "11960000000", Value::Null);
+    app_event["source"] = json!("app");
+    ingest(
         &ana,
         "/api/events",
         "events",
-        vec![named, event(name, "11960000000", json!(1)), other],
+        vec![named, event(name, "11960000000", json!(1)), app_event],
     );
     let report = ana.get("/api/analytics/metrics").ok();
     assert_eq!(report["available_sources"], json!(["app", "site"]));
@@ -134,28 +137,28 @@ fn metrics_are_reported_as_published() {
         (&json!(2), &json!(3.5))
     );
     assert_eq!(first["sources"], json!(["site"]));
-    let of_app = ana.get("/api/analytics/metrics?source=app").ok();
+    let app_report = ana.get("/api/analytics/metrics?source=app").ok();
     assert_eq!(
         (
-            of_app["metrics"].as_array().unwrap().len(),
-            &of_app["metrics"][0]["metric_name"]
+            app_report["metrics"].as_array().unwrap().len(),
+            &app_report["metrics"][0]["metric_name"]
         ),
         (1, &json!("outro"))
     );
-    assert_eq!(of_app["available_sources"], report["available_sources"]);
-    one_metric_is_reported(&ana, &bia, &contact, name);
+    assert_eq!(app_report["available_sources"], report["available_sources"]);
+    assert_metric_report(&ana, &bia, &contact, name);
 }
 
-fn one_metric_is_reported(ana: &User<'_>, bia: &User<'_>, contact: &str, name: &str) {
+fn assert_metric_report(ana: &User<'_>, bia: &User<'_>, contact: &str, name: &str) {
     let path = "/api/analytics/metrics/Visita%20%C3%A0%20loja%2Fa%C3%A7%C3%A3o%20100%25";
-    let one = ana.get(path).ok();
+    let metric = ana.get(path).ok();
     let summary = json!({ "total_events": 2, "total_value": 3.5, "avg_value": 1.75, "unique_contacts": 1 });
     assert_eq!(
-        (&one["summary"], &one["period"], &one["metric_name"]),
+        (&metric["summary"], &metric["period"], &metric["metric_name"]),
         (&summary, &json!("30d"), &json!(name))
     );
-    assert_eq!(one["daily"][29]["count"], 2);
-    assert_eq!(one["daily"][0]["value"], 0);
+    assert_eq!(metric["daily"][29]["count"], 2);
+    assert_eq!(metric["daily"][0]["value"], 0);
     let top = ana.get(&format!("{path}/top-contacts?limit=0")).ok();
     assert_eq!(top["contacts"].as_array().unwrap().len(), 1);
     assert_eq!(
@@ -184,18 +187,18 @@ fn one_metric_is_reported(ana: &User<'_>, bia: &User<'_>, contact: &str, name: &
     ] {
         bia.get(&path).refused(404, "NOT_FOUND");
     }
-    // A contact that was deleted is hidden.
-    ana.delete(&format!("/api/contacts/{contact}")).gone();
+    // The report hides deleted contacts.
+    ana.delete(&format!("/api/contacts/{contact}")).no_content();
     assert_eq!(ana.get(&format!("{path}/top-contacts")).ok()["contacts"], json!([]));
 }
 
 #[test]
-fn a_feed_goes_on_where_it_stopped() {
+fn activity_feed_continues_at_its_cursor() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let events: Vec<Value> = (0..5).map(|at| event("visit", "11961234567", json!(at))).collect();
-    tell(&ana, "/api/events", "events", events);
-    tell(
+    ingest(&ana, "/api/events", "events", events);
+    ingest(
         &bia,
         "/api/events",
         "events",
@@ -204,14 +207,14 @@ fn a_feed_goes_on_where_it_stopped() {
     let path = "/api/analytics/metrics/visit/activity";
     let (mut seen, mut query) = (vec![], "limit=2".to_owned());
     loop {
-        let part = ana.get(&format!("{path}?{query}")).ok();
-        let items = part["items"].as_array().unwrap().clone();
+        let page = ana.get(&format!("{path}?{query}")).ok();
+        let items = page["items"].as_array().unwrap().clone();
         seen.extend(items.iter().map(|item| item["value"].as_i64().unwrap()));
-        if part["nextCursor"].is_null() {
+        if page["nextCursor"].is_null() {
             break;
         }
-        assert_eq!(part["nextCursor"], items[items.len() - 1]["id"]);
-        query = format!("limit=2&cursor={}", text(&part["nextCursor"]));
+        assert_eq!(page["nextCursor"], items[items.len() - 1]["id"]);
+        query = format!("limit=2&cursor={}", text(&page["nextCursor"]));
     }
     assert_eq!(seen, [4, 3, 2, 1, 0]);
     let foreign = text(&bia.get(path).ok()["items"][0]["id"]);
@@ -223,17 +226,17 @@ fn a_feed_goes_on_where_it_stopped() {
         ("limit=1000000000000000000000", 5),
         ("limit=&cursor=", 5),
     ] {
-        let part = ana.get(&format!("{path}?{query}")).ok();
-        assert_eq!(part["items"].as_array().unwrap().len(), count, "{query}");
+        let page = ana.get(&format!("{path}?{query}")).ok();
+        assert_eq!(page["items"].as_array().unwrap().len(), count, "{query}");
     }
     assert_eq!(ana.get(&format!("{path}?limit=abc")).invalid(), ["limit"]);
 }
 
 #[test]
-fn a_period_and_a_zone_are_known_ones() {
+fn invalid_period_time_zone_or_name_is_refused() {
     let server = Server::new();
     let ana = server.owner();
-    tell(
+    ingest(
         &ana,
         "/api/events",
         "events",
@@ -276,26 +279,26 @@ fn a_period_and_a_zone_are_known_ones() {
 }
 
 #[test]
-fn the_command_names_wrong_sums_and_makes_them_right() {
+fn rollups_command_finds_and_rebuilds_wrong_sums() {
     let server = Server::new();
     let ana = server.owner();
-    tell(&ana, "/api/orders", "orders", vec![order("1", 10.0)]);
+    ingest(&ana, "/api/orders", "orders", vec![order("1", 10.0)]);
     let run = |arguments: &[&str]| {
         let output = command(arguments, &server.environment()).output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        (output.status.code(), said)
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        (output.status.code(), stdout)
     };
     assert_eq!(run(&["rollups", "verify"]).0, Some(0));
     server.db.run("UPDATE order_rollups SET revenue = 12345");
-    let (code, said) = run(&["rollups", "verify", "--account", &ana.account]);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, stdout) = run(&["rollups", "verify", "--account", &ana.account]);
+    assert_eq!(code, Some(1), "{stdout}");
     assert!(
-        said.contains("order_rollups") && said.contains(&ana.account) && said.contains("12345"),
-        "{said}"
+        stdout.contains("order_rollups") && stdout.contains(&ana.account) && stdout.contains("12345"),
+        "{stdout}"
     );
     assert_eq!(run(&["rollups", "rebuild"]).0, Some(0));
-    let (code, said) = run(&["rollups", "verify"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, stdout) = run(&["rollups", "verify"]);
+    assert_eq!(code, Some(0), "{stdout}");
     assert_eq!(ana.get("/api/analytics/revenue").ok()["overview"]["totalRevenue"], 10);
     assert_eq!(run(&["rollups", "verify", "--account", "7"]).0, Some(1));
     assert_eq!(run(&["rollups"]).0, Some(2));

@@ -29,66 +29,66 @@ fn recalculate(user: &User<'_>) -> Value {
     user.request("POST", "/api/analytics/rfm/recalculate").send().ok()
 }
 
-fn order(who: usize, number: i64, cents: i64, moment: &str, status: &str) -> Value {
-    json!({ "external_id": format!("{who}-{number}"), "platform": "loja", "contact_phone": phone(who), "status": status,
-            "total": format!("{}.{:02}", cents / 100, cents % 100).parse::<f64>().unwrap(), "items": [],
-            "placed_at": moment, "paid_at": moment })
+fn order(contact: usize, number: i64, cents: i64, time: &str, status: &str) -> Value {
+    json!({ "external_id": format!("{contact}-{number}"), "platform": "loja", "contact_phone": phone(contact),
+            "status": status, "items": [], "placed_at": time, "paid_at": time,
+            "total": format!("{}.{:02}", cents / 100, cents % 100).parse::<f64>().unwrap() })
 }
 
 fn record(user: &User<'_>, orders: Vec<Value>) {
     user.post("/api/orders", json!({ "orders": orders })).ok();
 }
 
-/// The sample: contacts, and paid orders for them.
-fn shop(user: &User<'_>) {
+/// Creates the contacts of `SAMPLE` with their paid orders, and one refunded order each.
+fn create_sample(user: &User<'_>) {
     user.contacts(SAMPLE.len());
     let mut orders = Vec::new();
-    for (who, (days, count, cents)) in SAMPLE.into_iter().enumerate() {
+    for (contact, (days, count, cents)) in SAMPLE.into_iter().enumerate() {
         for number in 0..count {
-            let moment = user.server.db.text(&format!(
+            let time = user.server.db.text(&format!(
                 "SELECT to_char((now() - interval '{days} days {number} minutes') AT TIME ZONE 'UTC',
                    'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
             ));
             let cents = if number == 0 { cents } else { 0 };
-            orders.push(order(who, number, cents, &moment, "paid"));
+            orders.push(order(contact, number, cents, &time, "paid"));
         }
-        let moment = user
+        let time = user
             .server
             .db
             .text("SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')");
-        orders.push(order(who, 99, 1_000_000, &moment, "refunded"));
+        orders.push(order(contact, 99, 1_000_000, &time, "refunded"));
     }
     record(user, orders);
 }
 
-/// Waits until the scores are there.
-fn calculated(user: &User<'_>) -> Value {
+/// Waits until the scores exist, and returns the report.
+fn wait_for_scores(user: &User<'_>) -> Value {
     eventually("the customers are scored", || {
         Some(rfm(user)).filter(|shown| !shown["lastCalculatedAt"].is_null())
     })
 }
 
 #[test]
-fn the_sample_is_scored() {
+fn rfm_scores_the_sample() {
     let server = Server::new();
     let ana = server.owner();
-    shop(&ana);
-    let nothing = json!({ "enabled": true, "orderCount": 40, "distribution": [], "lastCalculatedAt": null });
-    assert_eq!(rfm(&ana), nothing);
-    let answer = recalculate(&ana);
+    create_sample(&ana);
+    let before = json!({ "enabled": true, "orderCount": 40, "distribution": [], "lastCalculatedAt": null });
+    assert_eq!(rfm(&ana), before);
+    let response = recalculate(&ana);
     assert!(
-        answer["message"].is_string() && answer.as_object().unwrap().len() == 1,
-        "{answer}"
+        response["message"].is_string() && response.as_object().unwrap().len() == 1,
+        "{response}"
     );
-    let shown = calculated(&ana);
+    let shown = wait_for_scores(&ana);
     let sizes: Vec<String> = shown["distribution"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|one| {
-            assert_eq!(one["last_calculated_at"], shown["lastCalculatedAt"]);
-            assert_eq!(one.as_object().unwrap().len(), 3);
-            format!("{} {}", text(&one["segment"]), one["count"])
+        .map(|entry| {
+            assert_eq!(entry["last_calculated_at"], shown["lastCalculatedAt"]);
+            assert_eq!(entry.as_object().unwrap().len(), 3);
+            format!("{} {}", text(&entry["segment"]), entry["count"])
         })
         .collect();
     assert_eq!(
@@ -127,12 +127,12 @@ fn the_sample_is_scored() {
 }
 
 #[test]
-fn it_takes_twenty_paid_orders() {
+fn rfm_requires_twenty_paid_orders() {
     let server = Server::new();
     let ana = server.owner();
     ana.contacts(2);
-    let moment = "2026-01-05T12:00:00Z";
-    record(&ana, (0..19).map(|n| order(0, n, 100, moment, "paid")).collect());
+    let time = "2026-01-05T12:00:00Z";
+    record(&ana, (0..19).map(|n| order(0, n, 100, time, "paid")).collect());
     recalculate(&ana);
     let few = json!({ "enabled": false, "orderCount": 19, "distribution": [], "lastCalculatedAt": null });
     until("the calculation is over", || {
@@ -143,7 +143,7 @@ fn it_takes_twenty_paid_orders() {
     });
     assert_eq!(rfm(&ana), few);
     assert_eq!(server.db.count("FROM contact_rfm"), 0);
-    record(&ana, vec![order(1, 0, 100, moment, "paid")]);
+    record(&ana, vec![order(1, 0, 100, time, "paid")]);
     let before = rfm(&ana);
     assert_eq!((&before["enabled"], &before["orderCount"]), (&json!(true), &json!(20)));
     assert_eq!(
@@ -158,25 +158,25 @@ fn it_takes_twenty_paid_orders() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|one| one["count"].as_i64().unwrap())
+        .map(|entry| entry["count"].as_i64().unwrap())
         .sum();
     assert_eq!(sum, 2, "{shown}");
 }
 
 #[test]
-fn who_may_not_ask_is_told_so_in_a_200_and_nothing_begins() {
+fn rfm_recalculation_without_permission_returns_200_error() {
     let server = Server::new();
     let ana = server.owner();
     for role in ["member", "viewer"] {
         let user = server.member(&ana.account, role);
-        let answer = recalculate(&user);
+        let response = recalculate(&user);
         assert!(
-            answer["error"].is_string() && answer.as_object().unwrap().len() == 1,
-            "{answer}"
+            response["error"].is_string() && response.as_object().unwrap().len() == 1,
+            "{response}"
         );
         rfm(&user);
     }
-    let key = api_keys::key(&ana);
+    let key = api_keys::create_key(&ana);
     let reply = server.post("/api/analytics/rfm/recalculate").bearer(&key).send().ok();
     assert!(reply["error"].is_string(), "{reply}");
     assert_eq!(server.db.count("FROM rfm_calculations WHERE due_at <= now()"), 0);
@@ -186,17 +186,17 @@ fn who_may_not_ask_is_told_so_in_a_200_and_nothing_begins() {
 }
 
 #[test]
-fn one_calculation_survives_the_death_of_its_server_and_leaves_no_half() {
+fn rfm_calculation_survives_the_death_of_its_server() {
     let server = Server::new();
     let ana = server.owner();
-    shop(&ana);
+    create_sample(&ana);
     recalculate(&ana);
-    let first = calculated(&ana);
-    // Nobody gets through to the scores for now.
+    let first = wait_for_scores(&ana);
+    // This lock blocks every write of scores.
     let holder = Database::at(&server.db.url());
     holder.run("BEGIN; LOCK TABLE contact_rfm IN EXCLUSIVE MODE");
-    let begun = recalculate(&ana);
-    until("the calculation goes on", || {
+    let started = recalculate(&ana);
+    until("the calculation waits for the lock", || {
         server
             .db
             .count("FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
@@ -204,22 +204,22 @@ fn one_calculation_survives_the_death_of_its_server_and_leaves_no_half() {
     });
     let row = "SELECT concat_ws(' ', due_at, worker) FROM rfm_calculations";
     let before = server.db.text(row);
-    assert_eq!(recalculate(&ana), begun);
-    assert_eq!(server.db.text(row), before, "another one was begun");
+    assert_eq!(recalculate(&ana), started);
+    assert_eq!(server.db.text(row), before, "a second calculation was started");
     server.kill();
     server.run(&["serve"]);
     // The old scores are still the scores.
     assert_eq!(rfm(&ana), first);
     holder.run("COMMIT");
     server.db.run("UPDATE rfm_calculations SET leased_until = now()");
-    let shown = eventually("another server takes it over", || {
+    let shown = eventually("another server takes over the calculation", || {
         Some(rfm(&ana)).filter(|shown| shown["lastCalculatedAt"] != first["lastCalculatedAt"])
     });
     assert_eq!(shown["distribution"].as_array().unwrap().len(), 9);
     assert_eq!(server.db.count("FROM contact_rfm"), 10);
-    let moments = server.db.text("SELECT count(DISTINCT calculated_at) FROM contact_rfm");
-    assert_eq!(moments, "1");
-    until("it is due in the next night", || {
+    let calculation_times = server.db.text("SELECT count(DISTINCT calculated_at) FROM contact_rfm");
+    assert_eq!(calculation_times, "1");
+    until("the next calculation is due", || {
         server
             .db
             .count("FROM rfm_calculations WHERE due_at > now() AND worker IS NULL")
@@ -228,13 +228,13 @@ fn one_calculation_survives_the_death_of_its_server_and_leaves_no_half() {
 }
 
 #[test]
-fn every_account_is_scored_in_the_night() {
+fn rfm_scores_every_account_at_night() {
     let server = Server::prepare(&crate::harness::Options::default());
     server.run(&["serve", "--no-workers"]);
     let ana = server.owner();
-    shop(&ana);
+    create_sample(&ana);
     server.run(&["worker"]);
-    until("the account has a night", || {
+    until("a calculation is scheduled", || {
         server.db.count("FROM rfm_calculations WHERE due_at > now()") == 1
     });
     let hour = server
@@ -242,5 +242,5 @@ fn every_account_is_scored_in_the_night() {
         .text("SELECT extract(hour FROM due_at AT TIME ZONE 'UTC') FROM rfm_calculations");
     assert!(["3", "4", "5", "6"].contains(&hour.as_str()), "{hour}");
     server.db.run("UPDATE rfm_calculations SET due_at = now()");
-    assert_eq!(calculated(&ana)["distribution"].as_array().unwrap().len(), 9);
+    assert_eq!(wait_for_scores(&ana)["distribution"].as_array().unwrap().len(), 9);
 }

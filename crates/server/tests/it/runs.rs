@@ -3,7 +3,9 @@
 use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 
-use crate::harness::runs::{adds_up, calls, counted, ended, silent, status, statuses};
+use crate::harness::runs::{
+    assert_stats_add_up, calls, final_status, status, statuses, wait_for_stat, without_statuses,
+};
 use crate::harness::users::phone;
 use crate::harness::{Options, Server, text, until};
 
@@ -12,7 +14,7 @@ fn error(code: u32, details: &str) -> WhatsappFaultKind {
 }
 
 #[test]
-fn a_permanent_error_is_one_failed_send() {
+fn permanent_error_fails_one_send() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
@@ -40,12 +42,12 @@ fn a_permanent_error_is_one_failed_send() {
     );
     assert_eq!(failed[0]["wa_message_id"], json!(null));
     assert_eq!(calls(&server)[&phone(3)], 1);
-    adds_up(&counted(&ana, &id, "read", 11));
+    assert_stats_add_up(&wait_for_stat(&ana, &id, "read", 11));
 }
 
 #[test]
-fn what_is_ambiguous_is_never_sent_again_and_settled_by_later_news() {
-    let server = Server::start(silent());
+fn ambiguous_send_is_never_repeated_and_status_resolves_it() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     let number = "106500000009";
     ana.profile_at(number);
@@ -76,7 +78,7 @@ fn what_is_ambiguous_is_never_sent_again_and_settled_by_later_news() {
 
     let sends = ana.sends(&id);
     let pending: Vec<&Value> = sends.iter().filter(|send| send["status"] == "pending").collect();
-    let news: Vec<Value> = pending
+    let updates: Vec<Value> = pending
         .iter()
         .enumerate()
         .map(|(n, send)| {
@@ -87,16 +89,16 @@ fn what_is_ambiguous_is_never_sent_again_and_settled_by_later_news() {
             )
         })
         .collect();
-    server.callback(&statuses(number, &news));
+    server.callback(&statuses(number, &updates));
     let stats = ana.stats(&id);
-    let wanted = json!({ "total": 8, "pending": 0, "sent": 5, "delivered": 1, "read": 1, "failed": 1 });
-    assert_eq!(stats, wanted);
+    let expected = json!({ "total": 8, "pending": 0, "sent": 5, "delivered": 1, "read": 1, "failed": 1 });
+    assert_eq!(stats, expected);
     assert!(calls(&server).values().all(|calls| *calls == 1));
 }
 
 #[test]
-fn what_stays_unknown_fails_with_a_message_that_says_so() {
-    let server = Server::start(silent().with("SEND_UNKNOWN_TTL", "1s"));
+fn unknown_send_fails_after_its_ttl_with_a_message() {
+    let server = Server::start(without_statuses().with("SEND_UNKNOWN_TTL", "1s"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(3);
@@ -107,7 +109,7 @@ fn what_stays_unknown_fails_with_a_message_that_says_so() {
     let id = ana.plain_campaign();
     assert_eq!(ana.execute(&id).ok()["status"], "partial");
     assert_eq!(ana.stats(&id)["pending"], 1);
-    counted(&ana, &id, "failed", 1);
+    wait_for_stat(&ana, &id, "failed", 1);
     let sends = ana.sends(&id);
     let failed = sends.iter().find(|send| send["status"] == "failed").unwrap();
     let message = text(&failed["error_message"]).to_lowercase();
@@ -123,7 +125,7 @@ fn what_stays_unknown_fails_with_a_message_that_says_so() {
 }
 
 #[test]
-fn what_is_throttled_is_sent_later() {
+fn throttled_send_is_sent_later() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
@@ -142,7 +144,7 @@ fn what_is_throttled_is_sent_later() {
 }
 
 #[test]
-fn what_is_throttled_for_ever_fails_in_the_end() {
+fn always_throttled_send_fails_after_five_retries() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
@@ -153,8 +155,8 @@ fn what_is_throttled_for_ever_fails_in_the_end() {
     let id = ana.plain_campaign();
     let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
-    // The waits are what the test has no time for.
-    until("it gave up", || {
+    // The test shortens the retry delays.
+    until("the run ends", || {
         server
             .db
             .run("UPDATE campaign_sends SET retry_at = now() WHERE retry_at > now() + interval '100 ms'");
@@ -162,13 +164,13 @@ fn what_is_throttled_for_ever_fails_in_the_end() {
     });
     let report = run.join().unwrap().ok();
     assert_eq!((&report["status"], &report["failed"]), (&json!("partial"), &json!(1)));
-    assert_eq!(server.whatsapp.sends().len(), 6, "once, and five times again");
+    assert_eq!(server.whatsapp.sends().len(), 6, "one call and five retries");
     assert_eq!(ana.sends(&id)[0]["status"], "failed");
 }
 
 #[test]
-fn an_expired_token_pauses_the_run() {
-    let server = Server::start(silent());
+fn expired_token_pauses_the_run() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     let profile = ana.profile();
     ana.contacts(10);
@@ -186,7 +188,7 @@ fn an_expired_token_pauses_the_run() {
         "{campaign}"
     );
     assert_eq!(ana.stats(&id)["pending"], 10);
-    until("somebody is told", || {
+    until("a notification is stored", || {
         server
             .db
             .count("FROM notifications WHERE title LIKE 'Campaign paused%'")
@@ -199,8 +201,8 @@ fn an_expired_token_pauses_the_run() {
 }
 
 #[test]
-fn a_number_that_is_removed_during_a_run_pauses_it() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "50"));
+fn paused_template_pauses_the_run() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "50"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(100);
@@ -215,8 +217,11 @@ fn a_number_that_is_removed_during_a_run_pauses_it() {
         (&json!("sending"), &json!(true))
     );
     let stats = ana.stats(&id);
-    adds_up(&stats);
-    assert_eq!(stats["failed"], 0, "what concerns the whole run fails nobody: {stats}");
+    assert_stats_add_up(&stats);
+    assert_eq!(
+        stats["failed"], 0,
+        "an error that concerns the whole run fails no send: {stats}"
+    );
     assert_eq!(
         stats["pending"].as_i64().unwrap() + report["sent"].as_i64().unwrap(),
         100
@@ -224,8 +229,8 @@ fn a_number_that_is_removed_during_a_run_pauses_it() {
 }
 
 #[test]
-fn a_cancel_during_a_run_stops_it() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "100"));
+fn cancel_stops_the_run() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "100"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(200);
@@ -249,7 +254,7 @@ fn a_cancel_during_a_run_stops_it() {
     ana.execute(&next).ok();
     assert_eq!(server.whatsapp.counters().accepted, accepted + 1);
     let stats = ana.stats(&id);
-    adds_up(&stats);
+    assert_stats_add_up(&stats);
     assert_eq!(
         stats["pending"].as_i64().unwrap(),
         200 - i64::try_from(accepted).unwrap()
@@ -259,36 +264,36 @@ fn a_cancel_during_a_run_stops_it() {
 }
 
 #[test]
-fn a_client_that_hangs_up_does_not_stop_the_run() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "20"));
+fn client_disconnect_does_not_stop_the_run() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "20"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(30);
     let id = ana.plain_campaign();
     let request = ana.command(&id, "execute");
     let stream = request.write_chunked(&[]);
-    until("the run goes on", || server.whatsapp.counters().accepted >= 3);
+    until("the run has begun", || server.whatsapp.counters().accepted >= 3);
     drop(stream);
-    assert_eq!(ended(&ana, &id), "completed");
+    assert_eq!(final_status(&ana, &id), "completed");
     assert_eq!(server.whatsapp.counters().accepted, 30);
 }
 
 #[test]
-fn messages_keep_their_distance() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", ""));
+fn run_keeps_the_default_message_delay() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", ""));
     let ana = server.owner();
     ana.profile();
     ana.contacts(6);
     let id = ana.plain_campaign();
     ana.execute(&id).ok();
     let times: Vec<u64> = server.whatsapp.sends().iter().map(|send| send.request.at_ms).collect();
-    let whole = times.last().unwrap() - times.first().unwrap();
-    assert!(whole >= 5 * 200 - 100, "{times:?}");
+    let elapsed = times.last().unwrap() - times.first().unwrap();
+    assert!(elapsed >= 5 * 200 - 100, "{times:?}");
 }
 
 #[test]
-fn a_numbers_own_send_rate_wins() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "0"));
+fn number_send_rate_overrides_the_message_delay() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "0"));
     let ana = server.owner();
     let profile = ana.profile();
     ana.put(
@@ -299,13 +304,13 @@ fn a_numbers_own_send_rate_wins() {
     ana.contacts(11);
     ana.execute(&ana.plain_campaign()).ok();
     let times: Vec<u64> = server.whatsapp.sends().iter().map(|send| send.request.at_ms).collect();
-    let whole = times.last().unwrap() - times.first().unwrap();
-    assert!(whole >= 900, "{times:?}");
+    let elapsed = times.last().unwrap() - times.first().unwrap();
+    assert!(elapsed >= 900, "{times:?}");
 }
 
 #[test]
-fn a_number_keeps_its_own_rate_whoever_sends_from_it() {
-    let server = Server::start(silent());
+fn number_shared_by_two_accounts_keeps_its_send_rate() {
+    let server = Server::start(without_statuses());
     let second = server.sibling();
     // Two accounts share the number, and each server sends for one of them.
     let body = json!({ "name": "Loja", "phone_number_id": "1077", "waba_id": "1022", "access_token": "token",
@@ -328,14 +333,14 @@ fn a_number_keeps_its_own_rate_whoever_sends_from_it() {
     let mut times: Vec<u64> = server.whatsapp.sends().iter().map(|send| send.request.at_ms).collect();
     times.sort_unstable();
     assert_eq!(times.len(), 120);
-    // Late ones may come closer together; all in all no more left than the rate lets.
-    let whole = times.last().unwrap() - times.first().unwrap();
-    assert!(whole >= 2800, "{whole} ms");
+    // Delayed messages may be closer together, but the total stays within the rate.
+    let elapsed = times.last().unwrap() - times.first().unwrap();
+    assert!(elapsed >= 2800, "{elapsed} ms");
 }
 
 #[test]
-fn runs_take_turns_where_there_is_no_place_for_all() {
-    let settings = silent()
+fn long_run_yields_its_permit_to_a_waiting_run() {
+    let settings = without_statuses()
         .with("CAMPAIGN_RUNS", "1")
         .with("CAMPAIGN_MESSAGE_DELAY_MS", "100");
     let server = Server::start(settings);
@@ -344,31 +349,31 @@ fn runs_take_turns_where_there_is_no_place_for_all() {
     ana.contacts(240);
     let large = ana.plain_campaign();
     ana.send(&large);
-    until("the large one goes on", || server.whatsapp.counters().accepted >= 5);
+    until("the large run has begun", || server.whatsapp.counters().accepted >= 5);
     bia.contacts(3);
     let small = bia.plain_campaign();
     bia.send(&small);
-    until("the small one is sent", || {
+    until("the small run is sent", || {
         bia.get(&format!("/api/campaigns/{small}")).ok()["status"] == "sent"
     });
     let before = server.whatsapp.counters().accepted;
-    until("the large one goes on again", || {
+    until("the large run continues", || {
         server.whatsapp.counters().accepted > before + 5
     });
     let sends = server.db.count("FROM campaign_sends WHERE status = 'pending'");
-    assert!(sends > 30, "the large one is not over: {sends}");
+    assert!(sends > 30, "the large run is not finished: {sends}");
 }
 
 #[test]
-fn who_opts_out_or_is_removed_during_a_run_is_left_out() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "60"));
+fn contact_opted_out_during_a_run_gets_no_message() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "60"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(100);
     let id = ana.plain_campaign();
     let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
-    until("the run goes on", || server.whatsapp.counters().accepted >= 2);
+    until("the run has begun", || server.whatsapp.counters().accepted >= 2);
     server.db.run(
         "UPDATE contacts SET opted_out_at = now() WHERE id IN (SELECT contact_id FROM campaign_sends
            WHERE started_at IS NULL ORDER BY contact_id DESC LIMIT 5)",
@@ -382,8 +387,8 @@ fn who_opts_out_or_is_removed_during_a_run_is_left_out() {
 }
 
 #[test]
-fn a_suspended_account_sends_nothing_more_until_it_is_active_again() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "80"));
+fn executed_run_of_suspended_account_waits_until_active() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "80"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(60);
@@ -392,7 +397,7 @@ fn a_suspended_account_sends_nothing_more_until_it_is_active_again() {
     let run = std::thread::spawn(move || request.send());
     until("some were sent", || server.whatsapp.counters().accepted >= 3);
     server.db.run("UPDATE accounts SET status = 'suspended'");
-    until("the worker let go", || {
+    until("the worker released the run", || {
         server.db.count("FROM campaign_queue WHERE worker IS NOT NULL") == 0
     });
     let before = server.whatsapp.counters().accepted;
@@ -406,14 +411,14 @@ fn a_suspended_account_sends_nothing_more_until_it_is_active_again() {
     assert_eq!(server.db.text("SELECT status FROM campaigns"), "sending");
     assert_eq!(server.whatsapp.counters().accepted, before);
     server.db.run("UPDATE accounts SET status = 'active'");
-    until("the account is open", || ana.get("/api/contacts").status == 200);
-    assert_eq!(ended(&ana, &id), "completed");
+    until("the account is active", || ana.get("/api/contacts").status == 200);
+    assert_eq!(final_status(&ana, &id), "completed");
     assert!(calls(&server).values().all(|calls| *calls == 1));
 }
 
 #[test]
-fn many_accounts_run_side_by_side() {
-    let server = Server::start(Options::platform(|platform| platform.latency_ms = 5));
+fn runs_of_six_accounts_execute_concurrently() {
+    let server = Server::start(Options::with_whatsapp(|whatsapp| whatsapp.latency_ms = 5));
     let owners: Vec<_> = (0..6).map(|_| server.owner()).collect();
     let runs: Vec<_> = owners
         .iter()
@@ -430,6 +435,6 @@ fn many_accounts_run_side_by_side() {
         }
     });
     for (owner, (id, _)) in owners.iter().zip(&runs) {
-        counted(owner, id, "read", 20);
+        wait_for_stat(owner, id, "read", 20);
     }
 }

@@ -16,7 +16,7 @@ use crate::harness::client::Reply;
 use crate::harness::database::Database;
 use crate::harness::figures::scrape;
 use crate::harness::process::{SESSION_SECRET, free_port};
-use crate::harness::runs::ended;
+use crate::harness::runs::final_status;
 use crate::harness::users::User;
 use crate::harness::{GATEWAY_TOKEN, Options, Server, VERIFY_TOKEN, WHATSAPP_APP_SECRET, eventually, text, until};
 
@@ -73,8 +73,8 @@ fn database_password() -> String {
     password.to_owned()
 }
 
-/// What never may be told, from the start.
-fn given() -> Vec<Marker> {
+/// The secrets of the configuration, and the card number. They must not occur in any output.
+fn configured_secrets() -> Vec<Marker> {
     [
         ("the server's key", String::from_utf8(SERVER_KEY.to_vec()).unwrap()),
         ("the server's key in base64", STANDARD.encode(SERVER_KEY)),
@@ -85,17 +85,17 @@ fn given() -> Vec<Marker> {
         ("the key of the AI service", AI.to_owned()),
         ("the gateway's key", payment::PaymentOptions::default().api_key),
         ("the token of the gateway's events", GATEWAY_TOKEN.to_owned()),
-        ("the secret of the platform's callbacks", WHATSAPP_APP_SECRET.to_owned()),
+        ("the secret of WhatsApp's callbacks", WHATSAPP_APP_SECRET.to_owned()),
         ("the token of the handshake", VERIFY_TOKEN.to_owned()),
-        ("a platform token", WHATSAPP.to_owned()),
+        ("a WhatsApp access token", WHATSAPP.to_owned()),
         ("a card", CARD.to_owned()),
         ("the first half of a card", CARD[..10].to_owned()),
     ]
     .into()
 }
 
-/// What people are and say: in answers to their account, and nowhere else.
-fn private() -> Vec<Marker> {
+/// Personal data and message texts. Only responses to their own account may contain them.
+fn personal_data() -> Vec<Marker> {
     [
         ("a document", DOCUMENT),
         ("a document as it was written", "529.982.247"),
@@ -104,68 +104,69 @@ fn private() -> Vec<Marker> {
         ("an address", EMAIL),
         ("a name", NAME),
         ("a template's text", TEMPLATE),
-        ("a message from outside", INBOUND),
+        ("an inbound message", INBOUND),
         ("a reply", REPLY),
-        ("what was searched for", SEARCH),
+        ("a search text", SEARCH),
     ]
     .map(|(what, word)| (what, word.to_owned()))
     .into()
 }
 
 #[track_caller]
-pub fn assert_clean(what: &str, told: &str, markers: &[Marker]) {
+pub fn assert_clean(what: &str, output: &str, markers: &[Marker]) {
     for (secret, word) in markers {
         assert!(word.len() >= 8, "{secret} is too short to be looked for");
-        if let Some(at) = told.find(word.as_str()) {
-            let line = told[..at].rsplit('\n').next().unwrap_or_default();
-            let end = told[at..].find('\n').map_or(told.len(), |end| at + end);
-            panic!("{what} holds {secret}: {line}{}", &told[at..end]);
+        if let Some(at) = output.find(word.as_str()) {
+            let line = output[..at].rsplit('\n').next().unwrap_or_default();
+            let end = output[at..].find('\n').map_or(output.len(), |end| at + end);
+            panic!("{what} holds {secret}: {line}{}", &output[at..end]);
         }
     }
 }
 
-/// Everything with a secret in it happens, well and badly. Returns what must never be told, and all refusals.
-pub fn everything_happens(server: &Server) -> (Vec<Marker>, String) {
-    let (mut markers, mut refusals) = (given(), String::new());
-    markers.extend(private());
+/// Calls every feature that handles a secret, with valid and invalid input. Returns the markers that must not occur in
+/// the output, and all error responses.
+pub fn use_every_secret(server: &Server) -> (Vec<Marker>, String) {
+    let (mut markers, mut errors) = (configured_secrets(), String::new());
+    markers.extend(personal_data());
     let ana = server.owner();
     markers.push(("a session", ana.token.clone()));
-    people_come_in(server, &ana, &mut markers, &mut refusals);
-    messages_go_out_and_come_in(server, &ana);
-    money_is_paid(server, &ana, &mut refusals);
-    others_are_told(server, &ana, &mut markers);
-    (markers, refusals)
+    use_credentials(server, &ana, &mut markers, &mut errors);
+    exchange_messages(server, &ana);
+    use_billing(server, &ana, &mut errors);
+    use_webhooks(server, &ana, &mut markers);
+    (markers, errors)
 }
 
-fn refused(refusals: &mut String, reply: &Reply, status: u16) {
+fn expect_error(errors: &mut String, reply: &Reply, status: u16) {
     assert_eq!(reply.status, status, "{}", reply.text);
-    refusals.push_str(&reply.text);
-    refusals.push('\n');
+    errors.push_str(&reply.text);
+    errors.push('\n');
 }
 
-fn people_come_in(server: &Server, ana: &User<'_>, markers: &mut Vec<Marker>, refusals: &mut String) {
-    let key = api_keys::key(ana);
+fn use_credentials(server: &Server, ana: &User<'_>, markers: &mut Vec<Marker>, errors: &mut String) {
+    let key = api_keys::create_key(ana);
     server.get("/api/contacts").bearer(&key).send().ok();
     server.get("/api/contacts").header("X-API-Key", &key).send().ok();
     let wrong = format!("{}x", ana.token);
-    refused(refusals, &server.get("/api/contacts").bearer(&wrong).send(), 401);
+    expect_error(errors, &server.get("/api/contacts").bearer(&wrong).send(), 401);
     let cookie = format!("svc-session={}", ana.token);
     server.get("/api/contacts").cookie(&cookie).send().ok();
-    // Again with the same key: the kept answer holds the secret.
-    let once = || {
+    // The second request gets the stored response, which contains the secret.
+    let create_key = || {
         let request = ana.request("POST", "/api/api-keys").header("Idempotency-Key", "once");
         text(&request.json(&json!({ "name": "Two" })).send().created()["full_key"])
     };
-    let second = once();
-    assert_eq!(second, once());
+    let second = create_key();
+    assert_eq!(second, create_key());
     let invite = ana
         .post("/api/team/invites", json!({ "email": EMAIL, "role": "member" }))
         .created();
     let token = text(&invite["token"]);
     until("the mail failed", || server.log().contains("a mail was not sent"));
-    let bia = server.person(uuid::Uuid::new_v4(), EMAIL);
-    refused(
-        refusals,
+    let bia = server.user(uuid::Uuid::new_v4(), EMAIL);
+    expect_error(
+        errors,
         &bia.post("/api/auth/accept-invite", json!({ "token": format!("{token}x") })),
         404,
     );
@@ -187,7 +188,7 @@ fn people_come_in(server: &Server, ana: &User<'_>, markers: &mut Vec<Marker>, re
     ]);
 }
 
-fn messages_go_out_and_come_in(server: &Server, ana: &User<'_>) {
+fn exchange_messages(server: &Server, ana: &User<'_>) {
     let number =
         json!({ "name": "Loja", "phone_number_id": NUMBER, "waba_id": "100000000000001", "access_token": WHATSAPP });
     ana.post("/api/whatsapp/profiles", number).created();
@@ -200,7 +201,7 @@ fn messages_go_out_and_come_in(server: &Server, ana: &User<'_>) {
     let template = ana.approved(&format!("Oi {{{{1}}}}, {TEMPLATE}"), &["Ana"]);
     let campaign = ana.campaign(json!({ "name": "C", "template_id": template }));
     ana.execute(&campaign).ok();
-    ended(ana, &campaign);
+    final_status(ana, &campaign);
     ana.post(&format!("/api/campaigns/{campaign}/test"), json!({ "phone": PHONE }))
         .ok();
     server.whatsapp.inbound(&Inbound::text(NUMBER, SENDER, INBOUND));
@@ -222,14 +223,14 @@ fn messages_go_out_and_come_in(server: &Server, ana: &User<'_>) {
         .send();
 }
 
-fn money_is_paid(server: &Server, ana: &User<'_>, refusals: &mut String) {
+fn use_billing(server: &Server, ana: &User<'_>, errors: &mut String) {
     let broken = FaultKind::status(500, json!({ "echo": CARD }));
     server
         .payment
         .script(vec![Fault::new(broken).on("POST", "/subscriptions")]);
-    refused(refusals, &subscribe(ana, card_order(CARD, "7319")), 502);
-    let other = server.owner();
-    subscribe(&other, card_order(CARD, "7319")).created();
+    expect_error(errors, &subscribe(ana, card_order(CARD, "7319")), 502);
+    let bia = server.owner();
+    subscribe(&bia, card_order(CARD, "7319")).created();
     server.gateway_event(&json!({ "id": "evt_1", "event": "PAYMENT_CREATED", "payment": { "id": "pay_1" } }));
     server
         .post("/api/billing/webhook")
@@ -238,7 +239,7 @@ fn money_is_paid(server: &Server, ana: &User<'_>, refusals: &mut String) {
         .send();
 }
 
-fn others_are_told(server: &Server, ana: &User<'_>, markers: &mut Vec<Marker>) {
+fn use_webhooks(server: &Server, ana: &User<'_>, markers: &mut Vec<Marker>) {
     let outbound = json!({ "name": "CI", "url": "http://127.0.0.1:9/hook", "events": ["*"] });
     let outbound = ana.post("/api/webhooks", outbound).created();
     let inbound = json!({ "name": "Loja", "direction": "inbound", "events": ["*"] });
@@ -262,8 +263,8 @@ fn others_are_told(server: &Server, ana: &User<'_>, markers: &mut Vec<Marker>) {
         .ok();
     for (what, made) in [
         ("a webhook's secret", &outbound),
-        ("an inbound one", &inbound),
-        ("a rotated one", &rotated),
+        ("an inbound webhook's secret", &inbound),
+        ("a rotated secret", &rotated),
     ] {
         markers.push((what, text(&made["secret"])));
         markers.push((what, text(&made["signing_secret"])));
@@ -271,26 +272,26 @@ fn others_are_told(server: &Server, ana: &User<'_>, markers: &mut Vec<Marker>) {
 }
 
 #[test]
-fn no_secret_is_in_any_log_refusal_or_figure() {
+fn error_responses_and_metrics_hold_no_secret() {
     for format in ["json", "pretty"] {
-        let (server, figures) = start(Options::default().with("LOG_FORMAT", format));
-        let (markers, refusals) = everything_happens(&server);
-        assert_clean("a refusal", &refusals, &given());
-        assert_clean("the figures", &scrape(figures).text, &markers);
+        let (server, metrics_port) = start(Options::default().with("LOG_FORMAT", format));
+        let (markers, errors) = use_every_secret(&server);
+        assert_clean("an error response", &errors, &configured_secrets());
+        assert_clean("the metrics", &scrape(metrics_port).text, &markers);
         assert_eq!(server.stop(), Some(0));
     }
 }
 
 /// The log itself is read after its process: nothing may come later.
 #[test]
-fn no_secret_is_in_the_loudest_log() {
+fn trace_log_holds_no_secret() {
     for format in ["json", "pretty"] {
         let (server, _) = start(Options::default().with("LOG_FORMAT", format));
-        let (markers, _) = everything_happens(&server);
+        let (markers, _) = use_every_secret(&server);
         let log = server.log();
-        assert!(log.contains("TRACE"), "the log is as loud as it can be");
+        assert!(log.contains("TRACE"), "the log holds TRACE lines");
         assert!(
-            log.contains("a mail was not sent") && log.contains("uncounted"),
+            log.contains("a mail was not sent") && log.contains("requests are not counted"),
             "{format}"
         );
         assert_clean(&format!("the {format} log"), &log, &markers);
@@ -298,7 +299,7 @@ fn no_secret_is_in_the_loudest_log() {
 }
 
 #[test]
-fn a_crash_at_the_start_tells_no_secret() {
+fn failed_command_output_holds_no_secret() {
     let server = Server::prepare(&Options::default());
     let mut env = server.environment();
     env.push((
@@ -308,11 +309,12 @@ fn a_crash_at_the_start_tells_no_secret() {
     for arguments in [&["migrate"][..], &["rollups", "verify"][..]] {
         let output = crate::harness::process::command(arguments, &env).output().unwrap();
         assert!(!output.status.success());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-        assert!(!said.is_empty());
+        let output_text =
+            String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        assert!(!output_text.is_empty());
         assert_clean(
-            "the last words",
-            &said,
+            "the output of the command",
+            &output_text,
             &[("the database's password", DATABASE.to_owned())],
         );
     }
@@ -320,29 +322,29 @@ fn a_crash_at_the_start_tells_no_secret() {
 
 /// What others send is part of a line, and never makes one.
 #[test]
-fn nobody_writes_lines_of_their_own_into_the_log() {
+fn external_text_cannot_forge_a_log_line() {
     const FORGED: &str = "2031-01-01T00:00:00.000000Z  INFO forged";
     for format in ["pretty", "json"] {
         let server = Server::start(Options::default().with("LOG_FORMAT", format));
-        let said = format!("no\r\n{FORGED}\n{{\"level\":\"INFO\",\"forged\":true}}");
-        let words = FaultKind::status(400, json!({ "errors": [{ "code": "x", "description": said }] }));
-        server.payment.script(vec![Fault::new(words).on("GET", "/payments")]);
+        let description = format!("no\r\n{FORGED}\n{{\"level\":\"INFO\",\"forged\":true}}");
+        let fault = FaultKind::status(400, json!({ "errors": [{ "code": "x", "description": description }] }));
+        server.payment.script(vec![Fault::new(fault).on("GET", "/payments")]);
         let ana = server.owner();
         subscribe(&ana, order("PIX"));
         server
             .get(&format!("/api/contacts%0d%0a{}", FORGED.replace(' ', "%20")))
             .send();
         server.get("/healthz").header("X-Request-Id", "a\u{e9}forged").send();
-        until("the gateway's words are logged", || {
-            server.log().contains("cannot be had")
+        until("the gateway's error is logged", || {
+            server.log().contains("payment of a subscription could not be read")
         });
         let log = server.log();
         assert!(log.contains("forged"), "{log}");
-        let begins = |line: &str| line.starts_with("2031") || line.starts_with("{\"level\":\"INFO\",\"forged");
-        assert!(!log.lines().any(begins), "{log}");
+        let is_forged = |line: &str| line.starts_with("2031") || line.starts_with("{\"level\":\"INFO\",\"forged");
+        assert!(!log.lines().any(is_forged), "{log}");
         if format == "json" {
             for line in log.lines() {
-                assert!(serde_json::from_str::<Value>(line).is_ok(), "no JSON: {line}");
+                assert!(serde_json::from_str::<Value>(line).is_ok(), "not JSON: {line}");
             }
         }
     }

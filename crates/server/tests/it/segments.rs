@@ -6,53 +6,53 @@ use uuid::Uuid;
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, text};
 
-fn made(user: &User<'_>, body: Value) -> Value {
+fn create_segment(user: &User<'_>, body: Value) -> Value {
     user.post("/api/segments", body).created()
 }
 
-fn id_of(segment: &Value) -> String {
+fn segment_path(segment: &Value) -> String {
     format!("/api/segments/{}", text(&segment["id"]))
 }
 
-/// The contacts of a city, by name.
-fn people(user: &User<'_>, people: &[(&str, &str)]) -> Vec<String> {
+/// Creates contacts from pairs of name and city, and returns their ids.
+fn create_contacts(user: &User<'_>, contacts: &[(&str, &str)]) -> Vec<String> {
     let add = |(number, (name, city)): (usize, &(&str, &str))| {
         let body = json!({ "name": name, "phone": phone(number), "attributes": { "cidade": city } });
         text(&user.post("/api/contacts", body).created()["id"])
     };
-    people.iter().enumerate().map(add).collect()
+    contacts.iter().enumerate().map(add).collect()
 }
 
-/// How many a segment has after a change of its members.
-fn members(user: &User<'_>, method: &str, segment: &str, ids: &[&str]) -> Value {
+/// Adds or removes members, and returns the segment's member count after it.
+fn change_members(user: &User<'_>, method: &str, segment: &str, ids: &[&str]) -> Value {
     let request = user.request(method, &format!("{segment}/members"));
     let reply = request.json(&json!({ "contact_ids": ids })).send();
     if method == "DELETE" {
-        reply.gone();
+        reply.no_content();
         return user.get(segment).ok()["members"].take();
     }
     reply.ok()["members"].take()
 }
 
 #[test]
-fn a_segment_is_made_read_changed_and_removed() {
+fn segment_can_be_created_read_updated_and_deleted() {
     let server = Server::new();
     let ana = server.owner();
     let filters = json!({ "created_after": "2026-01-01T00:00:00.000Z", "has_email": false,
                           "attributes": { "cidade": "Santos" } });
     let body = json!({ "name": " <b>Litoral</b>\n sul ", "description": " Quem mora perto ", "filters": filters });
-    let segment = made(&ana, body);
+    let segment = create_segment(&ana, body);
     assert_eq!(
         (&segment["name"], &segment["description"]),
         (&json!("Litoral sul"), &json!("Quem mora perto"))
     );
     assert_eq!((&segment["filters"], &segment["members"]), (&filters, &json!(0)));
     assert_eq!(segment.as_object().unwrap().len(), 7, "{segment}");
-    let path = id_of(&segment);
+    let path = segment_path(&segment);
     assert_eq!(ana.get(&path).ok(), segment);
     assert_eq!(ana.get("/api/segments").ok()["data"], json!([segment]));
 
-    people(&ana, &[("Bia", "Santos"), ("Caio", "Natal")]);
+    create_contacts(&ana, &[("Bia", "Santos"), ("Caio", "Natal")]);
     assert_eq!(ana.get(&path).ok()["members"], 1);
     let changed = ana.put(&path, json!({ "name": "Norte", "description": null })).ok();
     assert_eq!(
@@ -70,17 +70,17 @@ fn a_segment_is_made_read_changed_and_removed() {
     }
     assert_eq!(ana.put(&path, json!({})).ok()["name"], "Norte");
 
-    ana.delete(&path).gone();
+    ana.delete(&path).no_content();
     ana.get(&path).refused(404, "NOT_FOUND");
     ana.put(&path, json!({ "name": "x" })).refused(404, "NOT_FOUND");
     ana.delete(&path).refused(404, "NOT_FOUND");
     assert_eq!(ana.get("/api/segments").ok()["data"], json!([]));
-    let plain = made(&ana, json!({ "name": "Só nome" }));
+    let plain = create_segment(&ana, json!({ "name": "Só nome" }));
     assert_eq!((&plain["description"], &plain["filters"]), (&json!(null), &json!({})));
 }
 
 #[test]
-fn every_rule_names_its_field() {
+fn invalid_segment_names_the_field() {
     let server = Server::new();
     let ana = server.owner();
     let cases = [
@@ -124,7 +124,7 @@ fn every_rule_names_its_field() {
         ana.post("/api/campaigns", config).invalid(),
         ["segment_config.filters.age"]
     );
-    let path = id_of(&made(&ana, json!({ "name": "é".repeat(100) })));
+    let path = segment_path(&create_segment(&ana, json!({ "name": "é".repeat(100) })));
     assert_eq!(ana.put(&path, json!({ "name": "" })).invalid(), ["name"]);
     let contact = ana.contact("Ana", &phone(1));
     for (method, status) in [("POST", 200), ("DELETE", 204)] {
@@ -143,10 +143,10 @@ fn every_rule_names_its_field() {
 }
 
 #[test]
-fn members_and_matches_count_once() {
+fn segment_counts_members_and_matches_once() {
     let server = Server::new();
     let ana = server.owner();
-    let ids = people(
+    let ids = create_contacts(
         &ana,
         &[
             ("Bia", "Santos"),
@@ -155,15 +155,15 @@ fn members_and_matches_count_once() {
             ("Eva", "Recife"),
         ],
     );
-    let path = id_of(&made(
+    let path = segment_path(&create_segment(
         &ana,
         json!({ "name": "S", "filters": { "attributes": { "cidade": "Santos" } } }),
     ));
-    assert_eq!(members(&ana, "POST", &path, &[&ids[0], &ids[1]]), 3);
+    assert_eq!(change_members(&ana, "POST", &path, &[&ids[0], &ids[1]]), 3);
     assert_eq!(
-        members(&ana, "POST", &path, &[&ids[1], &ids[1]]),
+        change_members(&ana, "POST", &path, &[&ids[1], &ids[1]]),
         3,
-        "twice changes nothing"
+        "adding a member twice changes nothing"
     );
     let listed = |path: &str| {
         let id = path.rsplit('/').next().unwrap();
@@ -172,66 +172,73 @@ fn members_and_matches_count_once() {
         names.collect::<Vec<_>>()
     };
     assert_eq!(listed(&path), ["Duda", "Caio", "Bia"]);
-    // Whoever matches stays, also when taken out of the members; a stranger is passed over.
-    let stranger = Uuid::now_v7().to_string();
-    assert_eq!(members(&ana, "DELETE", &path, &[&ids[0], &ids[3], &stranger]), 3);
-    assert_eq!(members(&ana, "DELETE", &path, &[&ids[1]]), 2);
-    ana.delete(&format!("/api/contacts/{}", ids[2])).gone();
+    // A contact that matches the filters stays after its removal from the members. Unknown ids are ignored.
+    let unknown_id = Uuid::now_v7().to_string();
+    assert_eq!(
+        change_members(&ana, "DELETE", &path, &[&ids[0], &ids[3], &unknown_id]),
+        3
+    );
+    assert_eq!(change_members(&ana, "DELETE", &path, &[&ids[1]]), 2);
+    ana.delete(&format!("/api/contacts/{}", ids[2])).no_content();
     assert_eq!(ana.get(&path).ok()["members"], 1);
     assert_eq!(listed(&path), ["Bia"]);
     let refused = ana.post(
         &format!("{path}/members"),
-        json!({ "contact_ids": [ids[0], stranger, ids[2]] }),
+        json!({ "contact_ids": [ids[0], unknown_id, ids[2]] }),
     );
     assert_eq!(refused.invalid(), ["contact_ids[1]", "contact_ids[2]"]);
-    assert_eq!(members(&ana, "POST", &path, &[]), 1);
+    assert_eq!(change_members(&ana, "POST", &path, &[]), 1);
 }
 
 #[test]
-fn another_accounts_contacts_and_segments_do_not_exist() {
+fn another_accounts_contact_or_segment_is_not_found() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let foreign = bia.contact("Of bia", &phone(1));
-    let path = id_of(&made(&ana, json!({ "name": "S" })));
+    let path = segment_path(&create_segment(&ana, json!({ "name": "S" })));
     let add = |id: &str| ana.post(&format!("{path}/members"), json!({ "contact_ids": [id] }));
-    let (theirs, nobodys) = (add(&foreign), add(&Uuid::now_v7().to_string()));
-    assert_eq!(theirs.text, nobodys.text);
-    assert_eq!(theirs.invalid(), ["contact_ids[0]"]);
-    assert_eq!(members(&ana, "DELETE", &path, &[&foreign]), 0);
+    let (foreign_reply, unknown_reply) = (add(&foreign), add(&Uuid::now_v7().to_string()));
+    assert_eq!(foreign_reply.text, unknown_reply.text);
+    assert_eq!(foreign_reply.invalid(), ["contact_ids[0]"]);
+    assert_eq!(change_members(&ana, "DELETE", &path, &[&foreign]), 0);
 
-    let their_path = id_of(&made(&bia, json!({ "name": "Of bia" })));
-    assert_eq!(members(&bia, "POST", &their_path, &[&foreign]), 1);
+    let foreign_path = segment_path(&create_segment(&bia, json!({ "name": "Of bia" })));
+    assert_eq!(change_members(&bia, "POST", &foreign_path, &[&foreign]), 1);
     let own = ana.contact("Own", &phone(2));
     for (method, ids) in [("POST", json!([own])), ("DELETE", json!([foreign]))] {
-        let request = ana.request(method, &format!("{their_path}/members"));
+        let request = ana.request(method, &format!("{foreign_path}/members"));
         request
             .json(&json!({ "contact_ids": ids }))
             .send()
             .refused(404, "NOT_FOUND");
     }
-    assert_eq!(bia.get(&their_path).ok()["members"], 1);
+    assert_eq!(bia.get(&foreign_path).ok()["members"], 1);
     assert_eq!(ana.get("/api/segments").ok()["data"].as_array().unwrap().len(), 1);
 }
 
 #[test]
-fn a_campaign_reaches_who_the_segment_holds_and_refuses_a_deleted_one() {
+fn campaign_sends_to_its_segment_and_refuses_a_deleted_one() {
     let server = Server::new();
     let ana = server.owner();
-    let ids = people(&ana, &[("Bia", "Santos"), ("Caio", "Natal"), ("Duda", "Santos")]);
+    let ids = create_contacts(&ana, &[("Bia", "Santos"), ("Caio", "Natal"), ("Duda", "Santos")]);
     ana.put(&format!("/api/contacts/{}", ids[2]), json!({ "opted_out": true }))
         .ok();
-    let segment = made(
+    let segment = create_segment(
         &ana,
         json!({ "name": "Litoral", "filters": { "attributes": { "cidade": "Santos" } } }),
     );
-    let path = id_of(&segment);
-    assert_eq!(members(&ana, "POST", &path, &[&ids[1]]), 3);
+    let path = segment_path(&segment);
+    assert_eq!(change_members(&ana, "POST", &path, &[&ids[1]]), 3);
     let template = ana.approved("Oi {{1}}", &["Ana"]);
     let body = json!({ "name": "Oferta", "template_id": template, "segment_id": segment["id"] });
     let campaign = ana.campaign(body.clone());
-    assert_eq!(ana.execute(&campaign).ok()["total"], 2, "who opted out is no recipient");
+    assert_eq!(
+        ana.execute(&campaign).ok()["total"],
+        2,
+        "a contact who opted out is no recipient"
+    );
     let late = ana.campaign(body.clone());
-    ana.delete(&path).gone();
+    ana.delete(&path).no_content();
     let refused = ana.execute(&late).refused(400, "VALIDATION_ERROR");
     assert!(text(&refused["message"]).contains("\"Litoral\""), "{refused}");
     assert_eq!(ana.status(&late), "draft");
@@ -251,11 +258,11 @@ fn a_campaign_reaches_who_the_segment_holds_and_refuses_a_deleted_one() {
 }
 
 #[test]
-fn the_list_is_walked_by_its_cursor() {
+fn segment_list_is_paged_by_cursor() {
     let server = Server::new();
     let ana = server.owner();
     for number in 0..25 {
-        made(&ana, json!({ "name": format!("S{number}") }));
+        create_segment(&ana, json!({ "name": format!("S{number}") }));
     }
     let first = ana.get("/api/segments").ok();
     assert_eq!(

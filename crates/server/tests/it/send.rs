@@ -4,7 +4,7 @@ use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 
 use crate::harness::client::Reply;
-use crate::harness::runs::{calls, ended, silent};
+use crate::harness::runs::{calls, final_status, without_statuses};
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, eventually, text, until};
 
@@ -17,8 +17,8 @@ fn schedule(user: &User<'_>, campaign: &str, body: Value) -> Reply {
     user.post(&format!("/api/campaigns/{campaign}/schedule"), body)
 }
 
-/// A moment from now, as the interface writes it.
-fn moment(milliseconds: i64) -> String {
+/// The time `milliseconds` from now, in the API's format.
+fn time_from_now(milliseconds: i64) -> String {
     let at = time::OffsetDateTime::now_utc() + time::Duration::milliseconds(milliseconds);
     at.format(&time::format_description::well_known::Rfc3339).unwrap()
 }
@@ -33,15 +33,15 @@ fn notified(server: &Server, kind: &str) -> Vec<String> {
 }
 
 #[test]
-fn send_answers_at_once_and_the_run_goes_on_by_itself() {
-    let server = Server::start(silent());
+fn send_returns_at_once_and_the_run_completes() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     ana.contacts(12);
     let id = ana.plain_campaign();
     let sent = act(&ana, &id, "send").ok();
     assert_eq!((&sent["id"], &sent["status"]), (&json!(id), &json!("sending")));
-    assert_eq!(ended(&ana, &id), "completed");
+    assert_eq!(final_status(&ana, &id), "completed");
     let calls = calls(&server);
     assert!(
         calls.len() == 12 && calls.values().all(|count| *count == 1),
@@ -55,47 +55,53 @@ fn send_answers_at_once_and_the_run_goes_on_by_itself() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_a_draft_again_and_says_why() {
+fn refused_send_becomes_a_draft_and_notifies_why() {
     let server = Server::new();
     let ana = server.owner();
     let without_template = ana.campaign(json!({ "name": "C" }));
     assert_eq!(act(&ana, &without_template, "send").ok()["status"], "sending");
-    until("it is a draft again", || ana.status(&without_template) == "draft");
-    until("somebody is told", || {
+    until("the campaign is a draft again", || {
+        ana.status(&without_template) == "draft"
+    });
+    until("a notification is stored", || {
         notified(&server, "error")
             .iter()
             .any(|message| message.contains("no template"))
     });
-    let nobody = ana.plain_campaign();
-    act(&ana, &nobody, "send").ok();
-    until("it is a draft again", || ana.status(&nobody) == "draft");
-    until("somebody is told", || notified(&server, "error").len() == 2);
+    let without_recipients = ana.plain_campaign();
+    act(&ana, &without_recipients, "send").ok();
+    until("the campaign is a draft again", || {
+        ana.status(&without_recipients) == "draft"
+    });
+    until("a second notification is stored", || {
+        notified(&server, "error").len() == 2
+    });
     assert_eq!(server.db.count("FROM campaign_queue"), 0);
     // With what it lacked it goes.
     ana.contacts(1);
-    act(&ana, &nobody, "send").ok();
-    assert_eq!(ended(&ana, &nobody), "sent");
+    act(&ana, &without_recipients, "send").ok();
+    assert_eq!(final_status(&ana, &without_recipients), "sent");
 }
 
 #[test]
-fn of_many_sends_and_executes_at_once_one_begins() {
-    let server = Server::start(silent());
-    let other = server.sibling();
+fn concurrent_sends_and_executes_start_one_run() {
+    let server = Server::start(without_statuses());
+    let second_server = server.sibling();
     let ana = server.owner();
     ana.profile();
     ana.contacts(5);
     let id = ana.plain_campaign();
-    let tries = |action: &'static str| {
+    let attempts = |action: &'static str| {
         let path = format!("/api/campaigns/{id}/{action}");
         let requests = [
             ana.request("POST", &path),
-            other.request("POST", &path).bearer(&ana.token),
+            second_server.request("POST", &path).bearer(&ana.token),
         ];
         std::iter::repeat_n(requests, 2).flatten()
     };
     let statuses: Vec<u16> = std::thread::scope(|scope| {
-        let threads: Vec<_> = tries("send")
-            .chain(tries("execute"))
+        let threads: Vec<_> = attempts("send")
+            .chain(attempts("execute"))
             .map(|request| scope.spawn(move || request.send().status))
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -109,29 +115,29 @@ fn of_many_sends_and_executes_at_once_one_begins() {
         statuses.iter().all(|status| [200, 400, 429].contains(status)),
         "{statuses:?}"
     );
-    ended(&ana, &id);
+    final_status(&ana, &id);
     assert!(calls(&server).values().all(|count| *count == 1));
     assert_eq!(server.whatsapp.sends().len(), 5);
 }
 
 #[test]
-fn a_scheduled_campaign_starts_by_itself() {
-    let server = Server::start(silent());
+fn scheduled_campaign_starts_when_due() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.contacts(2);
     let id = ana.plain_campaign();
     schedule(&ana, &id, json!({})).refused(400, "VALIDATION_ERROR");
-    schedule(&ana, &id, json!({ "scheduled_at": moment(-1000) })).refused(400, "VALIDATION_ERROR");
+    schedule(&ana, &id, json!({ "scheduled_at": time_from_now(-1000) })).refused(400, "VALIDATION_ERROR");
     assert_eq!(
         schedule(&ana, &id, json!({ "scheduled_at": "soon" })).invalid(),
         ["scheduled_at"]
     );
-    let far = schedule(&ana, &id, json!({ "scheduled_at": moment(86_400_000) })).ok();
+    let far = schedule(&ana, &id, json!({ "scheduled_at": time_from_now(86_400_000) })).ok();
     assert_eq!(far["status"], "scheduled");
-    let near = schedule(&ana, &id, json!({ "scheduled_at": moment(1500) })).ok();
+    let near = schedule(&ana, &id, json!({ "scheduled_at": time_from_now(1500) })).ok();
     assert!(text(&near["scheduled_at"]) < text(&far["scheduled_at"]));
-    until("it has begun", || ana.status(&id) != "scheduled");
-    assert_eq!(ended(&ana, &id), "sent");
+    until("the run has begun", || ana.status(&id) != "scheduled");
+    assert_eq!(final_status(&ana, &id), "sent");
     until("the audit rows", || {
         server.db.count("FROM audit_logs WHERE entity_type = 'campaign_send'") == 1
             && server
@@ -139,25 +145,25 @@ fn a_scheduled_campaign_starts_by_itself() {
                 .count("FROM audit_logs WHERE action = 'update' AND entity_type = 'campaign'")
                 == 2
     });
-    schedule(&ana, &id, json!({ "scheduled_at": moment(86_400_000) })).refused(400, "VALIDATION_ERROR");
+    schedule(&ana, &id, json!({ "scheduled_at": time_from_now(86_400_000) })).refused(400, "VALIDATION_ERROR");
 }
 
 #[test]
-fn an_unscheduled_campaign_is_a_draft_and_stays_one() {
+fn unscheduled_campaign_stays_a_draft() {
     let server = Server::new();
     let ana = server.owner();
-    let id = ana.campaign(json!({ "name": "C", "scheduled_at": moment(86_400_000) }));
+    let id = ana.campaign(json!({ "name": "C", "scheduled_at": time_from_now(86_400_000) }));
     act(&ana, &id, "unschedule").refused(400, "VALIDATION_ERROR");
     // The stored time suffices.
     assert_eq!(act(&ana, &id, "schedule").ok()["status"], "scheduled");
     let put = |body: Value| ana.put(&format!("/api/campaigns/{id}"), body);
     assert_eq!(put(json!({ "scheduled_at": null })).invalid(), ["scheduled_at"]);
     assert_eq!(
-        put(json!({ "scheduled_at": moment(-1000) })).invalid(),
+        put(json!({ "scheduled_at": time_from_now(-1000) })).invalid(),
         ["scheduled_at"]
     );
     assert_eq!(
-        put(json!({ "name": "D", "scheduled_at": moment(80_000_000) })).ok()["status"],
+        put(json!({ "name": "D", "scheduled_at": time_from_now(80_000_000) })).ok()["status"],
         "scheduled"
     );
     let draft = act(&ana, &id, "unschedule").ok();
@@ -171,8 +177,8 @@ fn an_unscheduled_campaign_is_a_draft_and_stays_one() {
 }
 
 #[test]
-fn a_paused_run_waits_and_goes_on_without_losing_or_doubling_anybody() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "60"));
+fn resumed_run_calls_every_recipient_once() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "60"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(60);
@@ -186,7 +192,7 @@ fn a_paused_run_waits_and_goes_on_without_losing_or_doubling_anybody() {
         paused["paused_at"].is_string() && paused["pause_reason"].is_string(),
         "{paused}"
     );
-    until("the worker let go", || {
+    until("the worker released the run", || {
         server.db.count("FROM campaign_queue WHERE worker IS NOT NULL") == 0
     });
     let before = server.whatsapp.sends().len();
@@ -198,7 +204,7 @@ fn a_paused_run_waits_and_goes_on_without_losing_or_doubling_anybody() {
         (&json!(null), &json!(null))
     );
     act(&ana, &id, "resume").ok();
-    assert_eq!(ended(&ana, &id), "completed");
+    assert_eq!(final_status(&ana, &id), "completed");
     let calls = calls(&server);
     assert!(
         calls.len() == 60 && calls.values().all(|count| *count == 1),
@@ -208,8 +214,8 @@ fn a_paused_run_waits_and_goes_on_without_losing_or_doubling_anybody() {
 }
 
 #[test]
-fn a_suspended_account_sends_nothing_and_goes_on_when_it_may() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "100"));
+fn run_of_suspended_account_completes_when_active() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "100"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(40);
@@ -217,22 +223,22 @@ fn a_suspended_account_sends_nothing_and_goes_on_when_it_may() {
     act(&ana, &id, "send").ok();
     until("some were sent", || server.whatsapp.sends().len() > 3);
     server.db.run("UPDATE accounts SET status = 'suspended'");
-    until("the worker let go", || {
+    until("the worker released the run", || {
         server.db.count("FROM campaign_queue WHERE worker IS NOT NULL") == 0
     });
     assert!(server.whatsapp.sends().len() < 40);
     server.db.run("UPDATE accounts SET status = 'active'");
-    eventually("the door is open", || {
+    eventually("the account is active", || {
         (ana.get("/api/campaigns").status == 200).then_some(())
     });
-    assert_eq!(ended(&ana, &id), "completed");
+    assert_eq!(final_status(&ana, &id), "completed");
     assert!(calls(&server).values().all(|count| *count == 1));
     assert_eq!(server.whatsapp.sends().len(), 40);
 }
 
 #[test]
-fn failed_sends_are_tried_again_and_the_others_left_alone() {
-    let server = Server::start(silent());
+fn retry_failed_repeats_only_the_failed_sends() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     ana.contacts(6);
@@ -242,14 +248,14 @@ fn failed_sends_are_tried_again_and_the_others_left_alone() {
     let id = ana.plain_campaign();
     act(&ana, &id, "retry-failed").refused(400, "VALIDATION_ERROR");
     act(&ana, &id, "send").ok();
-    assert_eq!(ended(&ana, &id), "partial");
+    assert_eq!(final_status(&ana, &id), "partial");
     assert_eq!(ana.stats(&id)["failed"], 2);
     let again = act(&ana, &id, "retry-failed").ok();
     assert_eq!(
         (&again["status"], &again["completed_at"]),
         (&json!("sending"), &json!(null))
     );
-    assert_eq!(ended(&ana, &id), "completed");
+    assert_eq!(final_status(&ana, &id), "completed");
     let calls = calls(&server);
     assert!(calls.values().all(|count| (1..=2).contains(count)), "{calls:?}");
     assert_eq!(calls.values().sum::<usize>(), 8);

@@ -9,7 +9,7 @@ use crate::harness::users::{now, sign, sign_with};
 use crate::harness::{Options, Server};
 
 #[test]
-fn what_is_no_session_is_refused() {
+fn invalid_session_token_is_refused() {
     let server = Server::new();
     let ana = server.stranger();
     let claims = json!({ "sub": ana.id, "email": ana.email, "exp": now() + 3600 });
@@ -76,7 +76,7 @@ fn what_is_no_session_is_refused() {
 }
 
 #[test]
-fn a_session_ends_when_its_time_is_over() {
+fn session_ends_at_its_expiry() {
     let server = Server::new();
     let ana = server.stranger();
     let token = sign(&json!({ "sub": ana.id, "email": ana.email, "exp": now() + 2 }));
@@ -87,7 +87,7 @@ fn a_session_ends_when_its_time_is_over() {
 }
 
 #[test]
-fn every_form_of_a_session_is_read() {
+fn session_is_read_from_every_header_and_cookie_form() {
     let server = Server::new();
     let ana = server.stranger();
     let session = json!({ "access_token": ana.token, "token_type": "bearer", "expires_in": 3600 }).to_string();
@@ -106,16 +106,16 @@ fn every_form_of_a_session_is_read() {
     server.get("/api/accounts").bearer(&ana.token).send().ok();
     let lower = format!("bearer {}", ana.token);
     server.get("/api/accounts").header("Authorization", &lower).send().ok();
-    let half = format!("svc-session.0={first}");
+    let incomplete = format!("svc-session.0={first}");
     server
         .get("/api/accounts")
-        .cookie(&half)
+        .cookie(&incomplete)
         .send()
         .refused(401, "AUTH_ERROR");
 }
 
 #[test]
-fn the_first_request_records_the_user_and_a_changed_address_is_kept() {
+fn first_request_stores_the_user_and_later_ones_update_it() {
     let server = Server::new();
     let ana = server.stranger();
     let row = || {
@@ -132,7 +132,7 @@ fn the_first_request_records_the_user_and_a_changed_address_is_kept() {
 }
 
 #[test]
-fn administrators_are_known_by_their_address() {
+fn administrator_is_identified_by_email() {
     let server = Server::new();
     let is_admin = |email: &str| {
         let token = sign(&json!({ "sub": uuid::Uuid::new_v4(), "email": email, "exp": now() + 3600 }));
@@ -145,7 +145,7 @@ fn administrators_are_known_by_their_address() {
 }
 
 #[test]
-fn issuer_and_audience_are_checked_where_they_are_configured() {
+fn session_issuer_and_audience_are_checked_if_configured() {
     let options = Options::default().with("SESSION_JWT_ISSUER", "https://idp.example");
     let server = Server::start(options.with("SESSION_JWT_AUDIENCE", "recado"));
     let status = |change: serde_json::Value| {
@@ -170,7 +170,7 @@ fn issuer_and_audience_are_checked_where_they_are_configured() {
 }
 
 #[test]
-fn with_published_keys_a_shared_secret_proves_nothing() {
+fn shared_secret_token_is_refused_with_published_keys() {
     let options = Options::default().with("SESSION_JWT_SECRET", "");
     let server = Server::start(options.with("SESSION_JWKS_URL", "http://127.0.0.1:9/jwks.json"));
     let ana = server.stranger();

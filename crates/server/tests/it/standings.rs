@@ -11,25 +11,25 @@ use crate::harness::users::User;
 use crate::harness::{Server, eventually};
 use crate::matrix::{is_account, label, row, with_body};
 
-/// What was taken away works for a second at most; the rest is for a busy machine.
-const AT_MOST: Duration = Duration::from_secs(15);
+/// The deadline for a change of access. The cache allows one second; the rest is a margin for a busy machine.
+const ACCESS_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Asks until it is refused; nothing that is asked later than a second after the change may succeed.
-fn refused_soon(what: &str, mut ask: impl FnMut() -> Reply) -> Reply {
+/// Repeats a request until it is refused, and returns the refusal. Fails if a request succeeds after `ACCESS_DEADLINE`.
+fn wait_until_refused(what: &str, mut send: impl FnMut() -> Reply) -> Reply {
     let changed = Instant::now();
     eventually(what, || {
-        let asked = changed.elapsed();
-        let reply = ask();
+        let elapsed = changed.elapsed();
+        let reply = send();
         if reply.status == 401 {
             return Some(reply);
         }
-        assert!(asked < AT_MOST, "{what}: {} after {asked:?}", reply.status);
+        assert!(elapsed < ACCESS_DEADLINE, "{what}: {} after {elapsed:?}", reply.status);
         None
     })
 }
 
-/// A route that only reads.
-fn reading() -> &'static RouteSpec {
+/// The spec of `GET /api/contacts`.
+fn list_contacts() -> &'static RouteSpec {
     let mut routes = account_routes();
     routes
         .find(|spec| spec.method == "GET" && spec.path == "/api/contacts")
@@ -59,19 +59,19 @@ fn set_status(server: &Server, account: &str, status: &str) {
     ));
 }
 
-/// Whatever a member's route answers when it lets somebody in.
-fn is_let_in(reply: &Reply) -> bool {
+/// Whether the response status shows that the caller passed the access check.
+fn is_admitted(reply: &Reply) -> bool {
     [200, 201, 204, 404, 422].contains(&reply.status)
 }
 
 #[test]
-fn a_demoted_member_writes_nothing_on_any_route() {
+fn demoted_member_cannot_write_on_any_route() {
     let server = Server::new();
     let ana = server.owner();
     let bia = server.member(&ana.account, "admin");
     let named = |method: &str, path: &str| bia.request(method, path).header("X-Account-Id", &bia.account);
     let latest = |method: &str, path: &str| bia.request(method, path);
-    assert!(account_routes().all(|spec| is_let_in(&call(spec, named))));
+    assert!(account_routes().all(|spec| is_admitted(&call(spec, named))));
     for (role, may_write, may_manage) in [("member", true, false), ("viewer", false, false), ("admin", true, true)] {
         set_role(&server, &bia, role);
         let wrong = || -> Vec<String> {
@@ -84,7 +84,7 @@ fn a_demoted_member_writes_nothing_on_any_route() {
                 let replies = [call(spec, named), call(spec, latest)];
                 // The limits may be used up by now: they come after the role.
                 let fits = |reply: &Reply| match allowed {
-                    true => is_let_in(reply) || reply.status == 429,
+                    true => is_admitted(reply) || reply.status == 429,
                     false => reply.status == 401,
                 };
                 !replies.iter().all(fits)
@@ -92,24 +92,27 @@ fn a_demoted_member_writes_nothing_on_any_route() {
             routes.map(label).collect()
         };
         let changed = Instant::now();
-        eventually(&format!("every route treats a {role} as one"), || {
-            let asked = changed.elapsed();
+        eventually(&format!("every route applies the role {role}"), || {
+            let elapsed = changed.elapsed();
             let wrong = wrong();
-            assert!(wrong.is_empty() || asked < AT_MOST, "{role}, {asked:?}: {wrong:?}");
+            assert!(
+                wrong.is_empty() || elapsed < ACCESS_DEADLINE,
+                "{role}, {elapsed:?}: {wrong:?}"
+            );
             wrong.is_empty().then_some(())
         });
     }
 }
 
 #[test]
-fn what_a_member_loses_is_gone_within_a_second() {
+fn lost_role_or_membership_ends_within_a_second() {
     let server = Server::new();
     let ana = server.owner();
     let bia = server.member(&ana.account, "member");
     let write = || bia.post("/api/tags", serde_json::json!({ "name": Uuid::now_v7().to_string() }));
     write().created();
     set_role(&server, &bia, "viewer");
-    refused_soon("a viewer writes", write);
+    wait_until_refused("a viewer cannot write", write);
     bia.get("/api/tags").ok();
     let tags = server.db.count("FROM tags");
     server
@@ -120,7 +123,7 @@ fn what_a_member_loses_is_gone_within_a_second() {
             .header("X-Account-Id", &ana.account)
             .send()
     };
-    refused_soon("a removed member reads", named);
+    wait_until_refused("a removed member cannot read", named);
     write().refused(401, "AUTH_ERROR");
     assert_eq!(server.db.count("FROM tags"), tags);
     let none = bia.get("/api/accounts").ok();
@@ -128,7 +131,7 @@ fn what_a_member_loses_is_gone_within_a_second() {
 }
 
 #[test]
-fn a_removed_member_is_out_of_every_route_and_keeps_what_is_theirs() {
+fn removed_member_is_refused_but_keeps_own_accounts() {
     let server = Server::new();
     let ana = server.owner();
     let bia = server.member(&ana.account, "member");
@@ -147,7 +150,7 @@ fn a_removed_member_is_out_of_every_route_and_keeps_what_is_theirs() {
     };
     let named = |method: &str, path: &str| bia.request(method, path).header("X-Account-Id", &ana.account);
     let latest = |method: &str, path: &str| bia.request(method, path);
-    refused_soon("the member is out", || call(reading(), named));
+    wait_until_refused("the membership has ended", || call(list_contacts(), named));
     for spec in account_routes() {
         for reply in [call(spec, named), call(spec, cookie), call(spec, latest)] {
             reply.refused(401, "AUTH_ERROR");
@@ -159,23 +162,25 @@ fn a_removed_member_is_out_of_every_route_and_keeps_what_is_theirs() {
     let made = own
         .post("/api/accounts", serde_json::json!({ "name": "Own" }))
         .created();
-    assert!(is_let_in(&call(reading(), latest)));
+    assert!(is_admitted(&call(list_contacts(), latest)));
     let listed = bia.get("/api/accounts").ok();
     assert_eq!(listed["accounts"][0]["account_id"], made["account"]["id"]);
     assert_eq!(listed["accounts"].as_array().unwrap().len(), 1);
 }
 
 #[test]
-fn a_suspended_account_is_closed_on_every_route_and_opens_again() {
+fn suspended_account_is_closed_until_reactivated() {
     let server = Server::new();
     let ana = server.owner();
-    let key = api_keys::key(&ana);
+    let key = api_keys::create_key(&ana);
     let by_session = |method: &str, path: &str| ana.request(method, path);
     let by_key = |method: &str, path: &str| server.request(method, path).bearer(&key);
-    call(reading(), by_session).ok();
+    call(list_contacts(), by_session).ok();
     set_status(&server, &ana.account, "suspended");
-    refused_soon("the account is closed to sessions", || call(reading(), by_session));
-    refused_soon("the account is closed to keys", || call(reading(), by_key));
+    wait_until_refused("the account is closed to sessions", || {
+        call(list_contacts(), by_session)
+    });
+    wait_until_refused("the account is closed to keys", || call(list_contacts(), by_key));
     for spec in account_routes() {
         for reply in [call(spec, by_session), call(spec, by_key)] {
             let error = reply.refused(401, "AUTH_ERROR");
@@ -189,24 +194,24 @@ fn a_suspended_account_is_closed_on_every_route_and_opens_again() {
     assert_eq!(server.db.count("FROM contacts"), 0);
     // The person is still somebody: their session routes answer.
     ana.get("/api/accounts").ok();
-    let other = ana
+    let other_account = ana
         .post("/api/accounts", serde_json::json!({ "name": "Other" }))
         .created();
     let elsewhere = ana
         .request("GET", "/api/contacts")
-        .header("X-Account-Id", other["account"]["id"].as_str().unwrap());
+        .header("X-Account-Id", other_account["account"]["id"].as_str().unwrap());
     elsewhere.send().ok();
 
     set_status(&server, &ana.account, "active");
     let named = |method: &str, path: &str| ana.request(method, path).header("X-Account-Id", &ana.account);
     eventually("the account is open again", || {
-        let replies = [call(reading(), named), call(reading(), by_key)];
+        let replies = [call(list_contacts(), named), call(list_contacts(), by_key)];
         replies.iter().all(|reply| reply.status == 200).then_some(())
     });
     for spec in account_routes() {
-        assert!(is_let_in(&call(spec, named)), "{}", label(spec));
+        assert!(is_admitted(&call(spec, named)), "{}", label(spec));
         if spec.access != Access::Manage {
-            assert!(is_let_in(&call(spec, by_key)), "{}", label(spec));
+            assert!(is_admitted(&call(spec, by_key)), "{}", label(spec));
         }
     }
 }

@@ -14,18 +14,18 @@ fn get(user: &User<'_>, id: &str) -> Value {
     user.get(&format!("/api/templates/{id}")).ok()
 }
 
-fn becomes(user: &User<'_>, id: &str, status: &str) -> Value {
+fn wait_for_status(user: &User<'_>, id: &str, status: &str) -> Value {
     eventually(&format!("the template is {status}"), || {
         Some(get(user, id)).filter(|template| template["meta_status"] == status)
     })
 }
 
-fn by_hand() -> Options {
-    Options::platform(|platform| platform.template_approval = Approval::Manual)
+fn manual_review() -> Options {
+    Options::with_whatsapp(|whatsapp| whatsapp.template_approval = Approval::Manual)
 }
 
 #[test]
-fn without_a_number_nothing_is_submitted() {
+fn submit_without_a_number_is_refused() {
     let server = Server::new();
     let ana = server.owner();
     let id = ana.template("oferta", "Oi {{1}}!", &["Ana"]);
@@ -35,7 +35,7 @@ fn without_a_number_nothing_is_submitted() {
 }
 
 #[test]
-fn a_submitted_template_is_approved_by_the_signed_callback() {
+fn signed_callback_approves_a_submitted_template() {
     let server = Server::new();
     let ana = server.owner();
     let profile = ana.profile();
@@ -44,15 +44,15 @@ fn a_submitted_template_is_approved_by_the_signed_callback() {
         "footer_text": "Responda SAIR", "example_values": ["Ana", "PROMO10"],
         "buttons": [{ "type": "QUICK_REPLY", "text": "Sair" }] });
     let id = text(&ana.post("/api/templates", body).created()["id"]);
-    let answer = submit(&ana, &id).ok();
+    let response = submit(&ana, &id).ok();
     assert_eq!(
-        (&answer["status"], &answer["category"]),
+        (&response["status"], &response["category"]),
         (&json!("PENDING"), &json!("MARKETING"))
     );
-    assert_eq!(answer.as_object().unwrap().len(), 3);
+    assert_eq!(response.as_object().unwrap().len(), 3);
 
-    let approved = becomes(&ana, &id, "approved");
-    assert_eq!(approved["meta_template_id"], answer["meta_template_id"]);
+    let approved = wait_for_status(&ana, &id, "approved");
+    assert_eq!(approved["meta_template_id"], response["meta_template_id"]);
     assert_eq!(approved["profile_id"], json!(profile));
     let sent = server
         .whatsapp
@@ -61,7 +61,10 @@ fn a_submitted_template_is_approved_by_the_signed_callback() {
         .find(|call| call.request.path.ends_with("/message_templates"));
     let sent = sent.unwrap().request.body;
     let components = sent["components"].as_array().unwrap();
-    let kinds: Vec<&str> = components.iter().map(|part| part["type"].as_str().unwrap()).collect();
+    let kinds: Vec<&str> = components
+        .iter()
+        .map(|component| component["type"].as_str().unwrap())
+        .collect();
     assert_eq!(kinds, ["HEADER", "BODY", "FOOTER", "BUTTONS"]);
     assert_eq!(components[1]["example"]["body_text"], json!([["Ana", "PROMO10"]]));
     until("the notification", || {
@@ -71,9 +74,9 @@ fn a_submitted_template_is_approved_by_the_signed_callback() {
 }
 
 #[test]
-fn a_rejection_keeps_its_reason_and_can_be_mended() {
-    let server = Server::start(Options::platform(|platform| {
-        platform.template_approval = Approval::Reject {
+fn rejected_template_has_a_reason_and_can_be_edited() {
+    let server = Server::start(Options::with_whatsapp(|whatsapp| {
+        whatsapp.template_approval = Approval::Reject {
             after_ms: 20,
             reason: "INVALID_FORMAT".into(),
         };
@@ -82,7 +85,10 @@ fn a_rejection_keeps_its_reason_and_can_be_mended() {
     ana.profile();
     let id = ana.template("oferta", "Oi {{1}}!", &["Ana"]);
     submit(&ana, &id).ok();
-    assert_eq!(becomes(&ana, &id, "rejected")["rejection_reason"], "INVALID_FORMAT");
+    assert_eq!(
+        wait_for_status(&ana, &id, "rejected")["rejection_reason"],
+        "INVALID_FORMAT"
+    );
     let edited = ana
         .put(&format!("/api/templates/{id}"), json!({ "body_text": "Olá {{1}}!" }))
         .ok();
@@ -92,13 +98,13 @@ fn a_rejection_keeps_its_reason_and_can_be_mended() {
     );
     server
         .whatsapp
-        .set_options(|platform| platform.template_approval = Approval::Approve { after_ms: 20 });
+        .set_options(|whatsapp| whatsapp.template_approval = Approval::Approve { after_ms: 20 });
     submit(&ana, &id).ok();
-    becomes(&ana, &id, "approved");
+    wait_for_status(&ana, &id, "approved");
 }
 
 #[test]
-fn a_failing_platform_is_told_with_its_code() {
+fn submit_error_reports_the_whatsapp_code() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
@@ -135,7 +141,7 @@ fn a_failing_platform_is_told_with_its_code() {
 }
 
 #[test]
-fn an_unreachable_or_unconfigured_platform_is_a_502() {
+fn submit_without_reachable_whatsapp_returns_502() {
     for url in ["http://127.0.0.1:9/v25.0", ""] {
         let server = Server::start(Options::default().with("WHATSAPP_API_URL", url));
         let ana = server.owner();
@@ -146,8 +152,8 @@ fn an_unreachable_or_unconfigured_platform_is_a_502() {
 }
 
 #[test]
-fn under_review_nothing_changes_and_an_edit_makes_a_draft() {
-    let server = Server::start(by_hand());
+fn template_is_locked_in_review_and_an_edit_makes_a_draft() {
+    let server = Server::start(manual_review());
     let ana = server.owner();
     ana.profile();
     let id = ana.template("oferta", "Oi {{1}}!", &["Ana"]);
@@ -160,14 +166,14 @@ fn under_review_nothing_changes_and_an_edit_makes_a_draft() {
     );
     assert_eq!(submit(&ana, &id).invalid(), ["meta_status"]);
     assert!(server.whatsapp.set_template_status(&meta, "APPROVED", None));
-    becomes(&ana, &id, "approved");
+    wait_for_status(&ana, &id, "approved");
     for (event, status) in [
         ("PAUSED", "paused"),
         ("REINSTATED", "approved"),
         ("DISABLED", "disabled"),
     ] {
         assert!(server.whatsapp.set_template_status(&meta, event, None));
-        becomes(&ana, &id, status);
+        wait_for_status(&ana, &id, status);
     }
     assert_eq!(
         ana.put(&path, json!({ "body_text": "Olá {{1}}" })).ok()["meta_status"],
@@ -176,7 +182,7 @@ fn under_review_nothing_changes_and_an_edit_makes_a_draft() {
 }
 
 #[test]
-fn what_the_platform_does_not_take_is_named_before_it_is_asked() {
+fn submit_of_invalid_template_makes_no_call() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
@@ -187,8 +193,8 @@ fn what_the_platform_does_not_take_is_named_before_it_is_asked() {
 }
 
 #[test]
-fn two_submissions_at_once_leave_one_template() {
-    let server = Server::start(by_hand());
+fn concurrent_submits_create_one_template() {
+    let server = Server::start(manual_review());
     let ana = server.owner();
     ana.profile();
     let id = ana.template("oferta", "Oi", &[]);

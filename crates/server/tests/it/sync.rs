@@ -15,7 +15,7 @@ fn report(created: u32, updated: u32, unchanged: u32) -> Value {
     json!({ "created": created, "updated": updated, "unchanged": unchanged })
 }
 
-fn remote(server: &Server, number: usize) -> String {
+fn add_remote_template(server: &Server, number: usize) -> String {
     server.whatsapp.add_template(
         &json!({ "name": format!("r{number:03}"), "language": "pt_BR", "category": "UTILITY",
         "components": [
@@ -26,7 +26,7 @@ fn remote(server: &Server, number: usize) -> String {
 }
 
 #[test]
-fn three_pages_are_taken_over_and_drafts_are_kept() {
+fn sync_imports_three_pages_and_preserves_drafts() {
     let server = Server::new();
     let ana = server.owner();
     assert_eq!(
@@ -34,7 +34,7 @@ fn three_pages_are_taken_over_and_drafts_are_kept() {
         ["profile_id"]
     );
     let profile = ana.profile();
-    let ids: Vec<String> = (0..205).map(|number| remote(&server, number)).collect();
+    let ids: Vec<String> = (0..205).map(|number| add_remote_template(&server, number)).collect();
     let draft = ana.template("r007", "Escrito aqui {{1}}!", &["Ana"]);
     assert_eq!(sync(&ana), report(204, 1, 0));
     let pages = server.whatsapp.ledger().len();
@@ -56,12 +56,12 @@ fn three_pages_are_taken_over_and_drafts_are_kept() {
         (&found["meta_template_id"], &found["profile_id"]),
         (&json!(ids[8]), &json!(profile))
     );
-    let kept = ana.get(&format!("/api/templates/{draft}")).ok();
+    let stored_draft = ana.get(&format!("/api/templates/{draft}")).ok();
     assert_eq!(
-        (&kept["meta_status"], &kept["body_text"]),
+        (&stored_draft["meta_status"], &stored_draft["body_text"]),
         (&json!("draft"), &json!("Escrito aqui {{1}}!"))
     );
-    assert_eq!(kept["meta_template_id"], json!(ids[7]));
+    assert_eq!(stored_draft["meta_template_id"], json!(ids[7]));
     assert_eq!(sync(&ana), report(0, 0, 205));
     // What was learned leads an edit to the template that the platform has.
     server.whatsapp.set_template_status(&ids[7], "REJECTED", None);
@@ -74,12 +74,12 @@ fn three_pages_are_taken_over_and_drafts_are_kept() {
 }
 
 #[test]
-fn a_failing_platform_leaves_nothing_half_written() {
+fn failed_sync_stores_no_template() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
     for number in 0..105 {
-        remote(&server, number);
+        add_remote_template(&server, number);
     }
     for kind in [
         WhatsappFaultKind::GarbageJson,
@@ -95,21 +95,24 @@ fn a_failing_platform_leaves_nothing_half_written() {
 }
 
 #[test]
-fn a_number_is_named_or_unknown() {
+fn sync_of_unknown_number_is_refused() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    remote(&server, 1);
-    let (first, theirs) = (ana.profile(), bia.profile());
+    add_remote_template(&server, 1);
+    let (own, foreign) = (ana.profile(), bia.profile());
     let body = |profile: &str| json!({ "profile_id": profile });
-    assert_eq!(ana.post("/api/templates/sync", body(&theirs)).invalid(), ["profile_id"]);
+    assert_eq!(
+        ana.post("/api/templates/sync", body(&foreign)).invalid(),
+        ["profile_id"]
+    );
     assert_eq!(ana.post("/api/templates/sync", body("7")).invalid(), ["profile_id"]);
-    assert_eq!(ana.post("/api/templates/sync", body(&first)).ok(), report(1, 0, 0));
+    assert_eq!(ana.post("/api/templates/sync", body(&own)).ok(), report(1, 0, 0));
     assert_eq!(bia.get("/api/templates").ok()["total"], 0);
 }
 
 /// A run that no worker has taken up yet, so that the platform is not asked.
 #[test]
-fn a_template_that_is_found_stopped_stops_the_campaigns_that_are_sending_it() {
+fn sync_of_a_stopped_template_pauses_its_campaigns() {
     let server = Server::start(Options {
         args: vec!["serve", "--no-workers"],
         ..Options::default()
@@ -121,8 +124,8 @@ fn a_template_that_is_found_stopped_stops_the_campaigns_that_are_sending_it() {
         let template = ana.approved("Oi {{1}}", &["Ana"]);
         let name = text(&ana.get(&format!("/api/templates/{template}")).ok()["name"]);
         let campaign = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
-        let other = ana.plain_campaign();
-        for id in [&campaign, &other] {
+        let other_campaign = ana.plain_campaign();
+        for id in [&campaign, &other_campaign] {
             ana.send(id);
         }
         server.whatsapp.add_template(
@@ -134,44 +137,41 @@ fn a_template_that_is_found_stopped_stops_the_campaigns_that_are_sending_it() {
             ana.get(&format!("/api/templates/{template}")).ok()["meta_status"],
             reason
         );
-        let waits = ana.get(&format!("/api/campaigns/{campaign}")).ok();
+        let paused_campaign = ana.get(&format!("/api/campaigns/{campaign}")).ok();
         assert_eq!(
-            (&waits["status"], &waits["pause_reason"]),
-            (
-                &json!("sending"),
-                &json!(format!("the platform has {reason} the template"))
-            )
+            (&paused_campaign["status"], &paused_campaign["pause_reason"]),
+            (&json!("sending"), &json!(format!("WhatsApp has {reason} the template")))
         );
         assert_eq!(
-            ana.get(&format!("/api/campaigns/{other}")).ok()["paused_at"],
+            ana.get(&format!("/api/campaigns/{other_campaign}")).ok()["paused_at"],
             json!(null)
         );
     }
-    let told = ana.get("/api/notifications").ok();
-    let titles = told["data"].as_array().unwrap();
-    let paused = titles
+    let notifications = ana.get("/api/notifications").ok();
+    let rows = notifications["data"].as_array().unwrap();
+    let paused = rows
         .iter()
-        .filter(|told| text(&told["title"]).starts_with("Campaign paused: "));
-    assert_eq!(paused.count(), 2, "{titles:?}");
+        .filter(|row| text(&row["title"]).starts_with("Campaign paused: "));
+    assert_eq!(paused.count(), 2, "{rows:?}");
 }
 
 #[test]
-fn a_refusal_of_the_template_says_how_it_stands() {
+fn send_rejection_updates_the_template_status() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
     ana.contacts(1);
     for (code, status) in [(132_015, "paused"), (132_016, "disabled")] {
-        let error = WhatsappFaultKind::error(code, "Said by the platform.");
+        let error = WhatsappFaultKind::error(code, "The template is stopped.");
         server.whatsapp.script(vec![WhatsappFault::send_to(&phone(0), error)]);
         let template = ana.approved("Oi {{1}}", &["Ana"]);
         let id = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
         assert_eq!(ana.execute(&id).ok()["paused"], true);
-        let stands = ana.get(&format!("/api/templates/{template}")).ok();
-        assert_eq!(stands["meta_status"], status);
-        until("somebody is told", || {
-            let told = format!("FROM notifications WHERE title LIKE 'Template {status}: %'");
-            server.db.count(&told) == 1
+        let stored = ana.get(&format!("/api/templates/{template}")).ok();
+        assert_eq!(stored["meta_status"], status);
+        until("a notification is stored", || {
+            let notifications = format!("FROM notifications WHERE title LIKE 'Template {status}: %'");
+            server.db.count(&notifications) == 1
         });
     }
 }

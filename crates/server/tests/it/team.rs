@@ -27,9 +27,9 @@ fn role(server: &Server, account: &str, user: Uuid) -> String {
     ))
 }
 
-/// The audit entries about memberships, oldest first, as `action user entity changes`.
-pub fn audited(server: &Server, account: &str) -> Vec<String> {
-    server.db.settles();
+/// The audit entries about memberships, oldest first, as `action user entity changes address`.
+pub fn membership_audit(server: &Server, account: &str) -> Vec<String> {
+    server.db.wait_for_outbox();
     let rows = server.db.rows(&format!(
         "SELECT concat_ws(' ', action, user_id, entity_id, changes, ip_address) FROM audit_logs
          WHERE account_id = '{account}' AND entity_type = 'account_user' ORDER BY created_at, id"
@@ -38,24 +38,24 @@ pub fn audited(server: &Server, account: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_role_sees_the_members_oldest_first() {
+fn member_list_is_oldest_first_for_every_role() {
     let server = Server::new();
-    let (ana, other) = (server.owner(), server.owner());
+    let (ana, other_owner) = (server.owner(), server.owner());
     let mut expected = vec![(ana.id, "owner")];
     for role in ["admin", "member", "viewer"] {
         expected.push((server.member(&ana.account, role).id, role));
     }
-    server.member(&other.account, "viewer");
+    server.member(&other_owner.account, "viewer");
     let viewer = server.member(&ana.account, "viewer");
     expected.push((viewer.id, "viewer"));
     let (mut seen, mut cursor) = (Vec::new(), String::new());
     loop {
-        let slice = viewer.get(&format!("/api/team/members?limit=2&cursor={cursor}")).ok();
-        let part = slice["data"].as_array().unwrap().clone();
-        assert!(part.len() <= 2);
-        seen.extend(part);
-        assert_eq!(slice["hasMore"], json!(!slice["nextCursor"].is_null()));
-        match slice["nextCursor"].as_str() {
+        let page = viewer.get(&format!("/api/team/members?limit=2&cursor={cursor}")).ok();
+        let members = page["data"].as_array().unwrap().clone();
+        assert!(members.len() <= 2);
+        seen.extend(members);
+        assert_eq!(page["hasMore"], json!(!page["nextCursor"].is_null()));
+        match page["nextCursor"].as_str() {
             Some(next) => cursor = next.to_owned(),
             None => break,
         }
@@ -83,7 +83,7 @@ fn every_role_sees_the_members_oldest_first() {
 }
 
 #[test]
-fn a_role_is_changed_and_a_member_removed_with_an_audit_entry_each() {
+fn role_change_and_removal_are_audited() {
     let server = Server::new();
     let ana = server.owner();
     let bia = server.member(&ana.account, "member");
@@ -96,20 +96,20 @@ fn a_role_is_changed_and_a_member_removed_with_an_audit_entry_each() {
     // What is so already is no change.
     set_role(&ana, bia.id, "admin").ok();
     set_role(&ana, bia.id, "viewer").ok();
-    remove(&ana, bia.id).gone();
+    remove(&ana, bia.id).no_content();
     remove(&ana, bia.id).refused(404, "NOT_FOUND");
     set_role(&ana, bia.id, "admin").refused(404, "NOT_FOUND");
-    let (by, of) = (ana.id, bia.id);
+    let (actor, target) = (ana.id, bia.id);
     let expected = [
-        format!(r#"update {by} {of} {{"role": "admin", "previousRole": "member"}} 127.0.0.1"#),
-        format!(r#"update {by} {of} {{"role": "viewer", "previousRole": "admin"}} 127.0.0.1"#),
-        format!(r#"delete {by} {of} {{"role": "viewer"}} 127.0.0.1"#),
+        format!(r#"update {actor} {target} {{"role": "admin", "previousRole": "member"}} 127.0.0.1"#),
+        format!(r#"update {actor} {target} {{"role": "viewer", "previousRole": "admin"}} 127.0.0.1"#),
+        format!(r#"delete {actor} {target} {{"role": "viewer"}} 127.0.0.1"#),
     ];
-    assert_eq!(audited(&server, &ana.account), expected);
+    assert_eq!(membership_audit(&server, &ana.account), expected);
 }
 
 #[test]
-fn only_an_owner_makes_or_changes_an_owner() {
+fn only_an_owner_can_make_or_change_an_owner() {
     let server = Server::new();
     let ana = server.owner();
     let (bia, caio) = (
@@ -125,7 +125,7 @@ fn only_an_owner_makes_or_changes_an_owner() {
     // Everything else an admin may.
     set_role(&bia, caio.id, "admin").ok();
     set_role(&caio, bia.id, "viewer").ok();
-    remove(&caio, bia.id).gone();
+    remove(&caio, bia.id).no_content();
     set_role(&ana, caio.id, "owner").ok();
     set_role(&caio, ana.id, "admin").ok();
     assert_eq!(role(&server, &ana.account, ana.id), "admin");
@@ -133,7 +133,7 @@ fn only_an_owner_makes_or_changes_an_owner() {
 }
 
 #[test]
-fn the_last_owner_stays() {
+fn last_owner_cannot_be_removed_or_demoted() {
     let server = Server::new();
     let ana = server.owner();
     let bia = server.member(&ana.account, "admin");
@@ -143,13 +143,13 @@ fn the_last_owner_stays() {
     assert_eq!(remove(&ana, ana.id).invalid(), ["user_id"]);
     set_role(&ana, ana.id, "owner").ok();
     set_role(&ana, bia.id, "owner").ok();
-    remove(&ana, ana.id).gone();
+    remove(&ana, ana.id).no_content();
     assert_eq!(remove(&bia, bia.id).invalid(), ["user_id"]);
     assert_eq!(server.db.count("FROM account_users WHERE role = 'owner'"), 1);
 }
 
 #[test]
-fn two_owners_who_demote_each_other_leave_one() {
+fn two_owners_demoting_each_other_leave_one() {
     let server = Server::new();
     for round in 0..8 {
         let ana = server.owner();
@@ -181,7 +181,7 @@ fn two_owners_who_demote_each_other_leave_one() {
 }
 
 #[test]
-fn who_is_no_member_is_not_found_before_any_rule() {
+fn non_member_target_is_not_found() {
     let server = Server::new();
     let (ana, foreign) = (server.owner(), server.owner());
     let admin = server.member(&ana.account, "admin");
@@ -206,54 +206,74 @@ fn who_is_no_member_is_not_found_before_any_rule() {
         // The body is wrong whoever it is about.
         assert_eq!(ana.put(&path(foreign.id), body).invalid(), ["role"]);
     }
-    assert_eq!(audited(&server, &ana.account), Vec::<String>::new());
+    assert_eq!(membership_audit(&server, &ana.account), Vec::<String>::new());
 }
 
 #[test]
-fn leaving_one_account_leaves_the_others_alone() {
+fn removal_from_one_account_preserves_other_memberships() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     server.db.run(&format!(
         "INSERT INTO account_users (account_id, user_id, role) VALUES ('{}', '{}', 'admin')",
         ana.account, bia.id
     ));
-    remove(&ana, bia.id).gone();
+    remove(&ana, bia.id).no_content();
     assert_eq!(role(&server, &bia.account, bia.id), "owner");
     bia.get("/api/contacts").ok();
 }
 
-/// Asks in the name of an account, whose membership is then remembered.
-fn ask(port: &dyn Fn(&str) -> Request, user: &User<'_>, path: &str) -> u16 {
-    let request = port(path).bearer(&user.token);
+/// Sends a request with `X-Account-Id`, so that the server caches the membership. Returns the status.
+fn request_status(new_request: &dyn Fn(&str) -> Request, user: &User<'_>, path: &str) -> u16 {
+    let request = new_request(path).bearer(&user.token);
     request.header("X-Account-Id", &user.account).send().status
 }
 
 #[test]
-fn a_change_counts_at_once_where_it_was_made_and_within_a_second_elsewhere() {
+fn membership_change_reaches_other_servers_within_a_second() {
     let server = Server::new();
     let sibling = server.sibling();
-    let here = |path: &str| server.request("GET", path);
-    let there = |path: &str| sibling.request("GET", path);
+    let on_first = |path: &str| server.request("GET", path);
+    let on_second = |path: &str| sibling.request("GET", path);
     let (mut demotions, mut removals) = (Vec::new(), Vec::new());
     for round in 0..6 {
         let ana = server.owner();
         let bia = server.member(&ana.account, "admin");
         let (managing, reading) = ("/api/team/invites", "/api/contacts");
         for path in [managing, reading] {
-            assert_eq!((ask(&here, &bia, path), ask(&there, &bia, path)), (200, 200));
+            assert_eq!(
+                (
+                    request_status(&on_first, &bia, path),
+                    request_status(&on_second, &bia, path)
+                ),
+                (200, 200)
+            );
         }
         set_role(&ana, bia.id, "member").ok();
-        assert_eq!(ask(&here, &bia, managing), 401, "round {round}: demoted");
-        assert_eq!(ask(&here, &bia, reading), 200, "round {round}: still a member");
+        assert_eq!(request_status(&on_first, &bia, managing), 401, "round {round}: demoted");
+        assert_eq!(
+            request_status(&on_first, &bia, reading),
+            200,
+            "round {round}: still a member"
+        );
         let began = Instant::now();
-        until("the demotion counts elsewhere", || ask(&there, &bia, managing) == 401);
+        until("the demotion applies on the second server", || {
+            request_status(&on_second, &bia, managing) == 401
+        });
         demotions.push(began.elapsed());
 
-        assert_eq!((ask(&here, &bia, reading), ask(&there, &bia, reading)), (200, 200));
-        remove(&ana, bia.id).gone();
-        assert_eq!(ask(&here, &bia, reading), 401, "round {round}: removed");
+        assert_eq!(
+            (
+                request_status(&on_first, &bia, reading),
+                request_status(&on_second, &bia, reading)
+            ),
+            (200, 200)
+        );
+        remove(&ana, bia.id).no_content();
+        assert_eq!(request_status(&on_first, &bia, reading), 401, "round {round}: removed");
         let began = Instant::now();
-        until("the removal counts elsewhere", || ask(&there, &bia, reading) == 401);
+        until("the removal applies on the second server", || {
+            request_status(&on_second, &bia, reading) == 401
+        });
         removals.push(began.elapsed());
     }
     for times in [demotions, removals] {

@@ -14,14 +14,14 @@ use uuid::Uuid;
 use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::harness::client::connect;
-use crate::harness::figures::{Figures, scrape};
+use crate::harness::figures::{Scrape, scrape};
 use crate::harness::process::{Process, command, free_port};
-use crate::harness::runs::{counted, silent};
+use crate::harness::runs::{wait_for_stat, without_statuses};
 use crate::harness::users::phone;
 use crate::harness::{Options, Server, eventually, text, until};
 
-/// A scrape never takes longer, whatever the database does.
-const SCRAPE: Duration = Duration::from_secs(3);
+/// The longest allowed scrape, also while the database hangs.
+const SCRAPE_MAX: Duration = Duration::from_secs(3);
 
 /// A server with figures, and their port.
 fn start(options: Options) -> (Server, u16) {
@@ -30,14 +30,14 @@ fn start(options: Options) -> (Server, u16) {
     (Server::start(options), port)
 }
 
-/// Waits until a scrape is as wanted; the scrape.
-fn seen(port: u16, what: &str, wanted: impl Fn(&Figures) -> bool) -> Figures {
-    eventually(what, || Some(scrape(port)).filter(&wanted))
+/// Waits until a scrape meets the condition, and returns that scrape.
+fn wait_for_scrape(port: u16, what: &str, condition: impl Fn(&Scrape) -> bool) -> Scrape {
+    eventually(what, || Some(scrape(port)).filter(&condition))
 }
 
 #[test]
-fn what_happens_is_counted_where_it_happens() {
-    let (server, port) = start(silent());
+fn requests_and_gateway_calls_are_counted() {
+    let (server, port) = start(without_statuses());
     let ana = server.owner();
     ana.profile();
     let contacts = 3;
@@ -46,15 +46,15 @@ fn what_happens_is_counted_where_it_happens() {
     }
     let campaign = ana.plain_campaign();
     ana.execute(&campaign).ok();
-    counted(&ana, &campaign, "sent", 3);
+    wait_for_stat(&ana, &campaign, "sent", 3);
     server.get("/nowhere").send().refused(404, "NOT_FOUND");
     server
         .request("PATCH", "/api/contacts")
         .send()
         .refused(405, "METHOD_NOT_ALLOWED");
     server.get("/api/contacts").send().refused(401, "AUTH_ERROR");
-    let figures = scrape(port);
-    let requests = |labels: &[&str]| figures.sum("recado_http_requests_total", labels).unwrap_or_default();
+    let metrics = scrape(port);
+    let requests = |labels: &[&str]| metrics.sum("recado_http_requests_total", labels).unwrap_or_default();
     assert_eq!(
         requests(&["route=\"/api/contacts\"", "method=\"POST\"", "status=\"2xx\""]),
         3.0
@@ -71,12 +71,12 @@ fn what_happens_is_counted_where_it_happens() {
         requests(&["route=\"unmatched\"", "method=\"unmatched\"", "status=\"4xx\""]),
         2.0
     );
-    let sum = |name: &str, labels: &[&str]| figures.sum(name, labels);
-    let took = sum(
+    let sum = |name: &str, labels: &[&str]| metrics.sum(name, labels);
+    let durations = sum(
         "recado_http_request_duration_seconds_count",
         &["route=\"/api/contacts\"", "method=\"POST\""],
     );
-    assert_eq!(took, Some(3.0));
+    assert_eq!(durations, Some(3.0));
     assert_eq!(sum("recado_http_requests_in_flight", &[]), Some(0.0));
     assert_eq!(
         sum("recado_messages_total", &["kind=\"template\"", "outcome=\"accepted\""]),
@@ -98,25 +98,25 @@ fn what_happens_is_counted_where_it_happens() {
 }
 
 #[test]
-fn every_figure_of_the_catalogue_is_told_with_its_type() {
+fn every_defined_metric_is_exported_with_its_type() {
     let (server, port) = start(Options::default());
     let ana = server.owner();
     ana.post("/api/campaigns", json!({ "name": "C" })).created();
     // A call to the outside.
     ana.profile();
     ana.post("/api/templates/sync", json!({})).ok();
-    let figures = seen(port, "the workers have worked", |figures| {
-        figures.sum(
+    let metrics = wait_for_scrape(port, "the audit worker has run", |metrics| {
+        metrics.sum(
             "recado_worker_iterations_total",
             &["worker=\"audit\"", "outcome=\"worked\""],
         ) > Some(0.0)
-            || figures.sum(
+            || metrics.sum(
                 "recado_worker_iterations_total",
                 &["worker=\"audit\"", "outcome=\"idle\""],
             ) > Some(1.0)
     });
-    let names = figures.names();
-    // Nothing is exported by this process.
+    let names = metrics.names();
+    // This process exports no traces.
     for definition in METRIC_DEFINITIONS
         .iter()
         .filter(|definition| definition.name != "recado_trace_exports_total")
@@ -131,10 +131,10 @@ fn every_figure_of_the_catalogue_is_told_with_its_type() {
     for name in names.keys() {
         assert!(
             METRIC_DEFINITIONS.iter().any(|definition| definition.name == *name),
-            "{name} is in no catalogue"
+            "{name} is not in METRIC_DEFINITIONS"
         );
     }
-    let queues = figures.labels("queue");
+    let queues = metrics.labels("queue");
     for queue in [
         "runs_waiting",
         "outbox_audit",
@@ -146,7 +146,7 @@ fn every_figure_of_the_catalogue_is_told_with_its_type() {
     ] {
         assert!(queues.contains(queue), "{queue}: {queues:?}");
     }
-    let pools = figures.labels("pool");
+    let pools = metrics.labels("pool");
     assert_eq!(
         pools,
         BTreeSet::from([
@@ -162,47 +162,47 @@ fn every_figure_of_the_catalogue_is_told_with_its_type() {
             "workers"
         ])
     );
-    assert_eq!(figures.sum("recado_database_up", &[]), Some(1.0));
-    let memory = figures.sum("process_resident_memory_bytes", &[]).unwrap();
+    assert_eq!(metrics.sum("recado_database_up", &[]), Some(1.0));
+    let memory = metrics.sum("process_resident_memory_bytes", &[]).unwrap();
     assert!((5.0e6..2.0e9).contains(&memory), "{memory}");
 }
 
 /// Background work that hangs, or fails for ever, is seen by the moment when it last went well.
 #[test]
-fn every_worker_shows_itself() {
+fn every_worker_reports_its_last_success() {
     let (_server, port) = start(Options::default());
-    let figures = seen(port, "the workers begin", |figures| {
-        figures.labels("worker").len() >= 25
+    let metrics = wait_for_scrape(port, "the workers have started", |metrics| {
+        metrics.labels("worker").len() >= 25
     });
-    let workers = figures.labels("worker");
+    let workers = metrics.labels("worker");
     for worker in [
-        "account removals",
-        "recipient_batches",
+        "account_removals",
         "audit",
-        "billing checks",
-        "billing intents",
-        "billing lapses",
+        "billing_checks",
+        "billing_intents",
         "callbacks",
         "clicks",
         "deliverer",
-        "gateway cancellations",
-        "gateway events",
-        "idempotency keys",
+        "gateway_cancellations",
+        "gateway_event_retention",
+        "gateway_events",
+        "idempotency_keys",
         "notification",
-        "notification streams",
-        "old gateway events",
+        "notification_streams",
+        "recipient_batches",
         "rfm",
-        "rfm nights",
-        "run queue",
+        "rfm_schedule",
+        "run_queue",
         "runs",
         "schedule",
         "statistics",
-        "support mode",
-        "unknown replies",
-        "unknown sends",
-        "waiting gateway events",
+        "subscription_expiry",
+        "support_mode",
+        "unknown_replies",
+        "unknown_sends",
+        "buffered_gateway_events",
         "webhook",
-        "webhook sweep",
+        "webhook_sweep",
     ] {
         assert!(workers.contains(worker), "{worker}: {workers:?}");
     }
@@ -212,7 +212,7 @@ fn every_worker_shows_itself() {
         .as_secs_f64();
     for worker in &workers {
         let label = format!("worker=\"{worker}\"");
-        let last = figures
+        let last = metrics
             .sum("recado_worker_last_success_timestamp_seconds", &[&label])
             .unwrap();
         assert!(now - last < 60.0, "{worker}: {last}");
@@ -221,9 +221,9 @@ fn every_worker_shows_itself() {
 
 /// Ids, paths, methods and accounts become no labels: series would pile up without end.
 #[test]
-fn series_do_not_grow_with_what_callers_send() {
+fn metric_series_do_not_grow_with_request_data() {
     let (server, port) = start(Options::default());
-    let knock = || {
+    let send_requests = || {
         let ana = server.owner();
         let id = ana.contact("Bia", &phone(1));
         ana.get(&format!("/api/contacts/{id}")).ok();
@@ -243,11 +243,11 @@ fn series_do_not_grow_with_what_callers_send() {
         // Whatever is read by workers is read by then.
         scrape(port)
     };
-    knock();
-    let first = seen(port, "workers were counted", |figures| {
-        figures.labels("worker").len() >= 25
+    send_requests();
+    let first = wait_for_scrape(port, "all workers have reported", |metrics| {
+        metrics.labels("worker").len() >= 25
     });
-    let second = knock();
+    let second = send_requests();
     assert_eq!(first.series(), second.series());
     let routes: BTreeSet<&str> = TABLE.iter().map(|spec| spec.path).chain(["unmatched"]).collect();
     assert!(
@@ -264,10 +264,10 @@ fn series_do_not_grow_with_what_callers_send() {
 }
 
 #[test]
-fn a_database_that_is_away_or_says_nothing_holds_up_no_scrape() {
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let hangs = silent.local_addr().unwrap().port();
-    for port_of_database in [9, hangs] {
+fn scrape_is_fast_while_the_database_is_down() {
+    let silent_listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hanging_port = silent_listener.local_addr().unwrap().port();
+    for database_port in [9, hanging_port] {
         let prepared = Server::prepare(&Options::default());
         let mut env = prepared.environment();
         let port = free_port();
@@ -275,78 +275,78 @@ fn a_database_that_is_away_or_says_nothing_holds_up_no_scrape() {
         env.push(("METRICS_BIND", format!("127.0.0.1:{port}")));
         env.push((
             "DATABASE_URL",
-            format!("postgres://postgres@127.0.0.1:{port_of_database}/none"),
+            format!("postgres://postgres@127.0.0.1:{database_port}/none"),
         ));
         let _process = Process::start(&["serve"], &env);
-        // Every thread makes its pools when it begins.
-        let figures = seen(port, "the pools of both threads", |figures| {
-            figures.sum("recado_pool_connections_max", &["pool=\"requests\""]) >= Some(4.0)
+        // Each thread creates its pools at its start.
+        let metrics = wait_for_scrape(port, "the pools of both threads", |metrics| {
+            metrics.sum("recado_pool_connections_max", &["pool=\"requests\""]) >= Some(4.0)
         });
-        assert!(figures.took < SCRAPE, "{:?}", figures.took);
-        assert_eq!(figures.sum("recado_database_up", &[]), Some(0.0));
+        assert!(metrics.took < SCRAPE_MAX, "{:?}", metrics.took);
+        assert_eq!(metrics.sum("recado_database_up", &[]), Some(0.0));
         assert_eq!(
-            figures.sum("recado_queue_depth", &[]),
+            metrics.sum("recado_queue_depth", &[]),
             None,
-            "no figure is better than an old one"
+            "queue depths are omitted instead of stale"
         );
     }
 }
 
 /// What an operator grants to requests is the tenants'; those that belong to no account have theirs beside it.
 #[test]
-fn the_tenants_have_all_connections_that_are_granted() {
+fn tenant_pools_have_all_configured_connections() {
     let threads = std::thread::available_parallelism().unwrap().get();
     let threads = u32::try_from(threads).unwrap();
-    let of_tenants = (8 / threads).max(2) * threads;
+    let tenant_connections = (8 / threads).max(2) * threads;
     let (_server, port) = start(Options::default().with("DATABASE_POOL_SIZE", "8"));
-    seen(port, "the pools of all threads", |figures| {
-        [("tenant", of_tenants), ("owner", 2 * threads)]
+    wait_for_scrape(port, "the pools of all threads", |metrics| {
+        [("tenant", tenant_connections), ("owner", 2 * threads)]
             .iter()
             .all(|(role, expected)| {
                 let labels = ["pool=\"requests\"", &format!("role=\"{role}\"")];
-                figures.sum("recado_pool_connections_max", &labels) == Some(f64::from(*expected))
+                metrics.sum("recado_pool_connections_max", &labels) == Some(f64::from(*expected))
             })
     });
 }
 
 #[test]
-fn a_limiter_that_is_down_is_seen() {
+fn unavailable_rate_limiter_is_counted() {
     let options = Options::default().with("REDIS_URL", "redis://127.0.0.1:9");
     let (server, port) = start(options);
     let ana = server.owner();
     ana.get("/api/audit-logs").ok();
-    let figures = scrape(port);
+    let metrics = scrape(port);
     assert_eq!(
-        figures.sum("recado_rate_limit_decisions_total", &["decision=\"failed_open\""]),
+        metrics.sum("recado_rate_limit_decisions_total", &["decision=\"failed_open\""]),
         Some(1.0)
     );
 }
 
 #[test]
-fn without_an_address_there_is_nothing_to_ask_and_a_worker_has_its_own() {
+fn metrics_need_a_bind_address_and_workers_export_too() {
     let server = Server::new();
     server.get("/metrics").send().refused(404, "NOT_FOUND");
     let port = free_port();
     let mut env = server.environment();
     env.push(("METRICS_BIND", format!("127.0.0.1:{port}")));
     let mut worker = Process::start(&["worker"], &env);
-    let figures = seen(port, "the workers begin", |figures| {
-        figures.labels("worker").contains("runs")
+    let metrics = wait_for_scrape(port, "the workers have started", |metrics| {
+        metrics.labels("worker").contains("runs")
     });
-    assert_eq!(figures.sum("recado_http_requests_total", &[]), None);
-    // The reference is of the other address: there `/readyz` is never unknown.
+    assert_eq!(metrics.sum("recado_http_requests_total", &[]), None);
+    // A raw request: the harness checks replies against the OpenAPI document, where `/readyz` never returns 404.
     let mut connection = connect(port);
     connection
         .write_all(b"GET /readyz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         .unwrap();
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    let mut response = String::new();
+    connection.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 404 "), "{response}");
     assert_eq!(worker.stop(), Some(0));
 }
 
 #[test]
-fn an_address_that_is_taken_is_named() {
+fn metrics_bind_address_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = Server::prepare(&Options::default());
     let mut env = server.environment();
@@ -357,35 +357,37 @@ fn an_address_that_is_taken_is_named() {
 }
 
 #[test]
-fn a_process_can_be_asked_how_it_is_without_any_other_program() {
+fn health_command_checks_server_and_worker() {
     let server = Server::new();
-    let (port, of_worker) = (server.port(), free_port());
-    let ask = |arguments: &[&str], port: u16| {
+    let (port, worker_port) = (server.port(), free_port());
+    let check_health = |arguments: &[&str], port: u16| {
         let env = [
             ("BIND", format!("0.0.0.0:{port}")),
-            ("METRICS_BIND", format!("127.0.0.1:{of_worker}")),
+            ("METRICS_BIND", format!("127.0.0.1:{worker_port}")),
         ];
         let output = command(arguments, &env).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    assert_eq!(ask(&["health"], port), (Some(0), String::new()));
-    let (code, said) = ask(&["health"], free_port());
-    assert!(code == Some(1) && said.contains("does not answer"), "{said}");
-    assert_eq!(ask(&["health", "--worker"], port).0, Some(1));
+    assert_eq!(check_health(&["health"], port), (Some(0), String::new()));
+    let (code, stderr) = check_health(&["health"], free_port());
+    assert!(code == Some(1) && stderr.contains("does not answer"), "{stderr}");
+    assert_eq!(check_health(&["health", "--worker"], port).0, Some(1));
     let mut env = server.environment();
-    env.push(("METRICS_BIND", format!("127.0.0.1:{of_worker}")));
+    env.push(("METRICS_BIND", format!("127.0.0.1:{worker_port}")));
     let _worker = Process::start(&["worker"], &env);
-    until("the worker is well", || ask(&["health", "--worker"], port).0 == Some(0));
-    // A server that lacks migrations lives, and may be given no work.
+    until("the worker is healthy", || {
+        check_health(&["health", "--worker"], port).0 == Some(0)
+    });
+    // A server that lacks a migration is alive but not ready.
     server.db.run(
         "DELETE FROM __diesel_schema_migrations WHERE version = (SELECT max(version) FROM __diesel_schema_migrations)",
     );
-    // It remembers for a second that it was ready.
-    let said = eventually("it is not ready", || {
-        let (code, said) = ask(&["health"], port);
-        (code == Some(1)).then_some(said)
+    // The server caches its readiness for a second.
+    let stderr = eventually("the server is not ready", || {
+        let (code, stderr) = check_health(&["health"], port);
+        (code == Some(1)).then_some(stderr)
     });
-    assert!(said.contains("/readyz answers 503"), "{said}");
+    assert!(stderr.contains("/readyz answers 503"), "{stderr}");
 }
 
 fn documentation(file: &str) -> String {
@@ -395,19 +397,19 @@ fn documentation(file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every word of a text that looks like a figure's name.
-fn named(text: &str) -> BTreeSet<&str> {
+/// The words of a text that have the form of a metric name.
+fn metric_names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words
         .filter(|word| word.starts_with("recado_") || word.starts_with("process_"))
         .collect()
 }
 
-/// The names under which figures are told: those of a histogram have endings.
-fn told() -> BTreeSet<String> {
+/// The exported metric names. A histogram also has names with the suffixes `_bucket`, `_sum` and `_count`.
+fn exported_names() -> BTreeSet<String> {
     let names = METRIC_DEFINITIONS.iter().flat_map(|definition| match definition.kind {
         Kind::Histogram => ["_bucket", "_sum", "_count", ""]
-            .map(|end| format!("{}{end}", definition.name))
+            .map(|suffix| format!("{}{suffix}", definition.name))
             .to_vec(),
         Kind::Counter | Kind::Gauge => vec![definition.name.to_owned()],
     });
@@ -415,7 +417,7 @@ fn told() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_figure_is_documented_and_none_that_is_not_there() {
+fn every_metric_is_documented_and_every_documented_one_exists() {
     let page = documentation("metrics.md");
     for definition in METRIC_DEFINITIONS {
         assert!(
@@ -424,17 +426,17 @@ fn every_figure_is_documented_and_none_that_is_not_there() {
             definition.name
         );
     }
-    let told = told();
-    for name in named(&page) {
+    let exported = exported_names();
+    for name in metric_names(&page) {
         assert!(
-            told.contains(name) || name == "recado_tenant",
-            "{name} is documented and not there"
+            exported.contains(name) || name == "recado_tenant",
+            "{name} is documented but does not exist"
         );
     }
 }
 
 #[test]
-fn alerts_are_valid_and_speak_of_figures_that_there_are() {
+fn alerts_are_valid_and_use_existing_metrics() {
     let source = documentation("alerts.yml");
     let documents = YamlLoader::load_from_str(&source).unwrap();
     assert_eq!(documents.len(), 1);
@@ -444,16 +446,16 @@ fn alerts_are_valid_and_speak_of_figures_that_there_are() {
         .flat_map(|group| group["rules"].as_vec().unwrap())
         .collect();
     assert!(rules.len() >= 15, "{}", rules.len());
-    let (told, page) = (told(), documentation("metrics.md"));
+    let (exported, page) = (exported_names(), documentation("metrics.md"));
     let mut names = BTreeSet::new();
     for rule in rules {
         let name = rule["alert"].as_str().unwrap();
-        assert!(names.insert(name), "{name} is there twice");
+        assert!(names.insert(name), "{name} is defined twice");
         assert!(page.contains(name), "{name} is not explained");
         let expression = rule["expr"].as_str().unwrap();
-        let used = named(expression);
+        let used = metric_names(expression);
         assert!(
-            !used.is_empty() && used.iter().all(|name| told.contains(*name)),
+            !used.is_empty() && used.iter().all(|name| exported.contains(*name)),
             "{name}: {used:?}"
         );
         let open = expression.matches(['(', '{', '[']).count();
@@ -470,12 +472,12 @@ fn alerts_are_valid_and_speak_of_figures_that_there_are() {
     // Labels in alerts are those that there are.
     let (server, port) = start(Options::default());
     text(&json!(server.owner().account));
-    let figures = scrape(port);
-    let known = figures.labels("queue");
-    let wanted = source
+    let metrics = scrape(port);
+    let exported_queues = metrics.labels("queue");
+    let alert_queues = source
         .match_indices("queue=")
         .filter_map(|(at, _)| source[at..].split('"').nth(1));
-    for queue in wanted.flat_map(|queues| queues.split('|')) {
-        assert!(known.contains(queue), "{queue}: {known:?}");
+    for queue in alert_queues.flat_map(|queues| queues.split('|')) {
+        assert!(exported_queues.contains(queue), "{queue}: {exported_queues:?}");
     }
 }

@@ -12,8 +12,8 @@ use crate::harness::{Server, eventually, text};
 const NUMBER: &str = "106500000001";
 const SENDER: &str = "+5531988887777";
 
-/// Wants everything, and is told nothing: what would have been delivered stands in the feed.
-fn listen(ana: &User<'_>) {
+/// Creates an inactive endpoint that subscribes to all events. The feed holds them, but none is delivered.
+fn subscribe_to_all(ana: &User<'_>) {
     let body = json!({ "name": "feed", "url": "https://e.example", "events": ["*"], "is_active": false });
     ana.post("/api/webhooks", body).created();
 }
@@ -25,31 +25,31 @@ fn feed(ana: &User<'_>) -> Vec<Value> {
 
 /// Waits until an event of this kind says this of this field; what it says.
 #[track_caller]
-fn told(ana: &User<'_>, kind: &str, field: &str, wanted: &Value) -> Value {
-    eventually(&format!("{kind} with {field} {wanted}"), || {
+fn wait_for_event(ana: &User<'_>, kind: &str, field: &str, expected: &Value) -> Value {
+    eventually(&format!("{kind} with {field} {expected}"), || {
         let events = feed(ana);
         let found = events
             .iter()
-            .find(|event| event["type"] == kind && event["data"][field] == *wanted);
+            .find(|event| event["type"] == kind && event["data"][field] == *expected);
         found.map(|event| event["data"].clone())
     })
 }
 
 #[test]
-fn a_campaign_and_each_of_its_messages() {
+fn campaign_run_emits_campaign_and_message_events() {
     let server = Server::new();
     let ana = server.owner();
-    listen(&ana);
+    subscribe_to_all(&ana);
     ana.profile();
     ana.contacts(3);
     let campaign = ana.plain_campaign();
     ana.execute(&campaign).ok();
     let id = json!(campaign);
-    assert_eq!(told(&ana, "campaign.started", "id", &id)["recipients"], 3);
-    assert_eq!(told(&ana, "campaign.finished", "id", &id)["sent"], 3);
+    assert_eq!(wait_for_event(&ana, "campaign.started", "id", &id)["recipients"], 3);
+    assert_eq!(wait_for_event(&ana, "campaign.finished", "id", &id)["sent"], 3);
     for send in ana.sends(&campaign) {
         for status in ["sent", "read"] {
-            let data = told(&ana, &format!("message.{status}"), "id", &send["id"]);
+            let data = wait_for_event(&ana, &format!("message.{status}"), "id", &send["id"]);
             assert_eq!((&data["campaign_id"], &data["contact_id"]), (&id, &send["contact_id"]));
             assert_eq!(
                 (&data["status"], &data["wa_message_id"]),
@@ -73,26 +73,26 @@ fn a_campaign_and_each_of_its_messages() {
     .ok();
     ana.cancel(&later).ok();
     assert_eq!(
-        told(&ana, "campaign.cancelled", "id", &json!(later))["previous_status"],
+        wait_for_event(&ana, "campaign.cancelled", "id", &json!(later))["previous_status"],
         "scheduled"
     );
 }
 
 #[test]
-fn somebody_unknown_writes_and_opts_out() {
+fn inbound_message_and_opt_out_emit_events() {
     let server = Server::new();
     let ana = server.owner();
-    listen(&ana);
+    subscribe_to_all(&ana);
     ana.profile_at(NUMBER);
     server.whatsapp.inbound(&Inbound::text(NUMBER, SENDER, "oi"));
-    let message = told(&ana, "message.received", "text", &json!("oi"));
-    let contact = told(&ana, "contact.created", "phone", &json!(SENDER));
+    let message = wait_for_event(&ana, "message.received", "text", &json!("oi"));
+    let contact = wait_for_event(&ana, "contact.created", "phone", &json!(SENDER));
     assert_eq!(message["contact_id"], contact["id"]);
     let conversation = ana.get("/api/conversations").ok()["data"][0].take();
     assert_eq!(message["conversation_id"], conversation["id"]);
     server.whatsapp.inbound(&Inbound::text(NUMBER, SENDER, "SAIR"));
-    told(&ana, "message.received", "text", &json!("SAIR"));
-    let out = eventually("the opt-out is told", || {
+    wait_for_event(&ana, "message.received", "text", &json!("SAIR"));
+    let opt_out = eventually("the opt-out is in the feed", || {
         let updated = feed(&ana)
             .into_iter()
             .filter(|event| event["type"] == "contact.updated");
@@ -100,13 +100,13 @@ fn somebody_unknown_writes_and_opts_out() {
             .map(|event| event["data"].clone())
             .find(|data| !data["opted_out_at"].is_null())
     });
-    assert_eq!(out["id"], contact["id"]);
+    assert_eq!(opt_out["id"], contact["id"]);
     let reply = ana.post(
         &format!("/api/conversations/{}/messages", text(&conversation["id"])),
         json!({ "text": "certo" }),
     );
     let reply = reply.created();
-    let sent = told(&ana, "message.sent", "id", &reply["id"]);
+    let sent = wait_for_event(&ana, "message.sent", "id", &reply["id"]);
     assert_eq!(
         (&sent["conversation_id"], &sent["campaign_id"]),
         (&conversation["id"], &Value::Null)
@@ -114,49 +114,52 @@ fn somebody_unknown_writes_and_opts_out() {
 }
 
 #[test]
-fn a_template_and_a_subscription_change() {
+fn template_and_subscription_changes_emit_events() {
     let server = Server::new();
     let ana = server.owner();
-    listen(&ana);
+    subscribe_to_all(&ana);
     ana.profile();
     let template = ana.template("oferta", "Oi {{1}}, tudo bem?", &["Ana"]);
     ana.post(&format!("/api/templates/{template}/submit"), json!({})).ok();
-    let pending = told(&ana, "template.status_changed", "status", &json!("pending"));
+    let pending = wait_for_event(&ana, "template.status_changed", "status", &json!("pending"));
     assert_eq!(
         (&pending["id"], &pending["previous_status"]),
         (&json!(template), &json!("draft"))
     );
-    let approved = told(&ana, "template.status_changed", "status", &json!("approved"));
+    let approved = wait_for_event(&ana, "template.status_changed", "status", &json!("approved"));
     assert_eq!(
         (&approved["id"], &approved["previous_status"]),
         (&json!(template), &json!("pending"))
     );
     let made = subscribe(&ana, card_order("4000000000001234", "987")).created();
-    let active = told(&ana, "subscription.changed", "status", &json!("active"));
+    let active = wait_for_event(&ana, "subscription.changed", "status", &json!("active"));
     assert_eq!(active["id"], made["subscription"]["id"]);
     assert_eq!(
         (&active["plan"], &active["previous_status"]),
         (&json!("starter"), &Value::Null)
     );
     ana.post("/api/billing/cancel", json!({})).ok();
-    let over = told(&ana, "subscription.changed", "status", &json!("cancelled"));
+    let cancelled = wait_for_event(&ana, "subscription.changed", "status", &json!("cancelled"));
     assert_eq!(
-        (&over["id"], &over["previous_status"]),
+        (&cancelled["id"], &cancelled["previous_status"]),
         (&active["id"], &json!("active"))
     );
 }
 
 #[test]
-fn an_import_tells_of_each_contact() {
+fn import_emits_an_event_for_each_contact() {
     let server = Server::new();
     let ana = server.owner();
-    listen(&ana);
+    subscribe_to_all(&ana);
     let rows: String = (0..30).map(|n| format!("Ana,{}\n", phone(n))).collect();
     ana.import(format!("name,phone\n{rows}")).ok();
     for n in [0, 29] {
-        told(&ana, "contact.created", "phone", &json!(phone(n)));
+        wait_for_event(&ana, "contact.created", "phone", &json!(phone(n)));
     }
     assert_eq!(feed(&ana).len(), 30);
     ana.import(format!("name,phone\nBia,{}\n", phone(3))).ok();
-    assert_eq!(told(&ana, "contact.updated", "phone", &json!(phone(3)))["name"], "Bia");
+    assert_eq!(
+        wait_for_event(&ana, "contact.updated", "phone", &json!(phone(3)))["name"],
+        "Bia"
+    );
 }

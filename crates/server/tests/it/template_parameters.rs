@@ -5,7 +5,7 @@ use recado_simulators::whatsapp::ReceivedRequest;
 use serde_json::{Value, json};
 
 use crate::harness::client::Reply;
-use crate::harness::runs::silent;
+use crate::harness::runs::without_statuses;
 use crate::harness::users::{User, phone};
 use crate::harness::{DEADLINE, Server, text};
 
@@ -13,8 +13,8 @@ fn sync(user: &User<'_>) {
     user.request("POST", "/api/templates/sync").send().ok();
 }
 
-/// A template of WhatsApp's that was synchronised.
-fn synced(server: &Server, user: &User<'_>, remote: Value) -> Value {
+/// Adds a template to the WhatsApp simulator, synchronises it and returns it.
+fn sync_template(server: &Server, user: &User<'_>, remote: Value) -> Value {
     let name = text(&remote["name"]);
     server.whatsapp.add_template(&remote);
     sync(user);
@@ -22,8 +22,8 @@ fn synced(server: &Server, user: &User<'_>, remote: Value) -> Value {
     found["data"][0].clone()
 }
 
-/// A template with a header that names the person, and a body that names them again.
-fn named(name: &str) -> Value {
+/// A template whose header and body both use the placeholder `first_name`.
+fn named_template(name: &str) -> Value {
     json!({ "name": name, "language": "pt_BR", "category": "MARKETING", "parameter_format": "NAMED", "components": [
         { "type": "HEADER", "format": "TEXT", "text": "Para {{first_name}}",
           "example": { "header_text_named_params": [{ "param_name": "first_name", "example": "Ana" }] } },
@@ -34,11 +34,14 @@ fn named(name: &str) -> Value {
             { "type": "URL", "text": "Ver", "url": "https://l.example/{{1}}", "example": ["abc"] }] } ] })
 }
 
-/// The parameters of a part of a message, by their names.
-fn by_name(sent: &ReceivedRequest, part: &str) -> Vec<(String, String)> {
+/// The parameters of a component of a message, as sorted pairs of name and text.
+fn named_parameters(sent: &ReceivedRequest, component_type: &str) -> Vec<(String, String)> {
     let components = sent.request.body["template"]["components"].as_array().unwrap();
-    let part = components.iter().find(|component| component["type"] == part).unwrap();
-    let parameters = part["parameters"].as_array().unwrap().iter();
+    let component = components
+        .iter()
+        .find(|component| component["type"] == component_type)
+        .unwrap();
+    let parameters = component["parameters"].as_array().unwrap().iter();
     let mut parameters: Vec<_> = parameters
         .map(|parameter| (text(&parameter["parameter_name"]), text(&parameter["text"])))
         .collect();
@@ -56,11 +59,11 @@ fn act(user: &User<'_>, campaign: &str, action: &str, body: Value) -> Reply {
 
 #[test]
 fn named_placeholders_are_filled_in_preview_test_and_run() {
-    let server = Server::start(silent());
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     ana.contacts(3);
-    let template = synced(&server, &ana, named("oferta"));
+    let template = sync_template(&server, &ana, named_template("oferta"));
     assert_eq!(
         (&template["parameter_format"], &template["variables"]),
         (&json!("named"), &json!(["Ana", "X5", ""]))
@@ -101,26 +104,26 @@ fn named_placeholders_are_filled_in_preview_test_and_run() {
     act(&ana, &id, "test", json!({ "phone": phone(40) })).ok();
     let test = server.whatsapp.sends().remove(0);
     assert_eq!(
-        by_name(&test, "header"),
+        named_parameters(&test, "header"),
         [pair("first_name", "Ana")],
-        "the example of a stranger"
+        "no contact has this phone number, so the example is used"
     );
     // The simulator refuses a wrong count with 132000, and wrong names with 132012.
     assert_eq!(act(&ana, &id, "execute", json!({})).ok()["sent"], 3);
     let sends = server.whatsapp.sends();
     for sent in &sends[1..] {
-        let [(_, name)] = &by_name(sent, "header")[..] else {
+        let [(_, name)] = &named_parameters(sent, "header")[..] else {
             panic!("{sent:?}")
         };
         assert!(name.starts_with("Contato"), "{name}");
         let body = [pair("cupom", "Y7"), pair("dia", "domingo"), pair("first_name", name)];
-        assert_eq!(by_name(sent, "body"), body);
+        assert_eq!(named_parameters(sent, "body"), body);
     }
 }
 
 #[test]
-fn named_templates_are_written_submitted_and_sent() {
-    let server = Server::start(silent());
+fn named_template_can_be_created_submitted_and_sent() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     ana.contacts(2);
@@ -137,9 +140,12 @@ fn named_templates_are_written_submitted_and_sent() {
     assert_eq!(ana.post("/api/templates", mixed).invalid(), ["body_text"]);
     let numbered = with("parameter_format", json!("positional"));
     assert_eq!(ana.post("/api/templates", numbered).invalid(), ["body_text"]);
-    let mut other = with("parameter_format", json!("other"));
-    other["body_text"] = json!("Oi {{1}}, use {{2}} hoje!");
-    assert_eq!(ana.post("/api/templates", other).invalid(), ["parameter_format"]);
+    let mut unknown_format = with("parameter_format", json!("other"));
+    unknown_format["body_text"] = json!("Oi {{1}}, use {{2}} hoje!");
+    assert_eq!(
+        ana.post("/api/templates", unknown_format).invalid(),
+        ["parameter_format"]
+    );
     let template = ana.post("/api/templates", with("footer_text", json!("Loja"))).created();
     assert_eq!(template["parameter_format"], "named");
     let id = text(&template["id"]);
@@ -167,7 +173,7 @@ fn named_templates_are_written_submitted_and_sent() {
         .whatsapp
         .sends()
         .iter()
-        .map(|sent| by_name(sent, "body"))
+        .map(|sent| named_parameters(sent, "body"))
         .collect();
     assert!(
         parameters.iter().all(|parameters| parameters[0] == pair("cupom", "Y7")),
@@ -176,14 +182,14 @@ fn named_templates_are_written_submitted_and_sent() {
 }
 
 #[test]
-fn a_synced_template_without_examples_is_filed_and_renamed() {
+fn synced_template_without_examples_can_be_edited() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
     let remote = json!({ "name": "antigo", "language": "fil", "category": "UTILITY", "components": [
         { "type": "HEADER", "format": "TEXT", "text": "Pedido {{1}}" },
         { "type": "BODY", "text": "Oi {{1}}, chegou {{2}}." } ] });
-    let template = synced(&server, &ana, remote);
+    let template = sync_template(&server, &ana, remote);
     assert_eq!(
         (&template["language"], &template["variables"]),
         (&json!("fil"), &json!(["", "", ""]))
@@ -215,8 +221,8 @@ fn a_synced_template_without_examples_is_filed_and_renamed() {
 }
 
 #[test]
-fn templates_that_cannot_be_sent_start_no_run() {
-    let server = Server::start(silent());
+fn unsendable_template_starts_no_run() {
+    let server = Server::start(without_statuses());
     let body = json!({ "type": "BODY", "text": "Oi!" });
     let location = json!([{ "type": "HEADER", "format": "LOCATION" }, body]);
     let flow = json!([body, { "type": "BUTTONS", "buttons": [{ "type": "FLOW", "text": "Agendar", "flow_id": "7" }] }]);
@@ -234,13 +240,13 @@ fn templates_that_cannot_be_sent_start_no_run() {
         let ana = server.owner();
         ana.profile();
         ana.contacts(1);
-        let template = synced(&server, &ana, remote);
+        let template = sync_template(&server, &ana, remote);
         assert_eq!(
             (&template["meta_status"], &template["sendable"], &template["reasons"]),
             (&json!("approved"), &json!(false), &json!([reason]))
         );
-        let one = ana.get(&format!("/api/templates/{}", text(&template["id"]))).ok();
-        assert_eq!(one, template);
+        let fetched = ana.get(&format!("/api/templates/{}", text(&template["id"]))).ok();
+        assert_eq!(fetched, template);
         let id = ana.campaign(json!({ "name": "Oferta", "template_id": template["id"] }));
         let later = json!({ "scheduled_at": "2100-01-01T12:00:00Z" });
         for (action, body) in [

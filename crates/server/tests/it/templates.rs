@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::harness::users::User;
 use crate::harness::{Server, eventually, text};
 
-fn with(change: Value) -> Value {
+/// A valid template body with these changes.
+fn body_with(change: Value) -> Value {
     let mut body = json!({ "name": "oferta", "category": "MARKETING", "language": "pt_BR",
         "template_type": "standard", "body_text": "Oi {{1}}, use {{2}} hoje.", "example_values": ["Ana", "PROMO10"] });
     body.as_object_mut()
@@ -17,11 +18,11 @@ fn with(change: Value) -> Value {
 }
 
 #[test]
-fn a_template_is_made_read_changed_and_removed() {
+fn template_can_be_created_read_updated_and_deleted() {
     let server = Server::new();
     let ana = server.owner();
     let made = ana
-        .post("/api/templates", with(json!({ "footer_text": "Responda SAIR" })))
+        .post("/api/templates", body_with(json!({ "footer_text": "Responda SAIR" })))
         .created();
     assert_eq!(
         (&made["meta_status"], &made["meta_template_id"]),
@@ -37,7 +38,7 @@ fn a_template_is_made_read_changed_and_removed() {
         (&json!(null), &made["body_text"])
     );
     assert!(text(&changed["updated_at"]) >= text(&made["updated_at"]));
-    ana.delete(&path).gone();
+    ana.delete(&path).no_content();
     ana.get(&path).refused(404, "NOT_FOUND");
     ana.delete(&path).refused(404, "NOT_FOUND");
     // What is wrong is told before that there is nothing to change.
@@ -56,19 +57,19 @@ fn a_template_is_made_read_changed_and_removed() {
             .rows("SELECT action, entity_type, entity_id, user_id, ip_address FROM audit_logs WHERE action = 'delete'");
         rows.into_iter().next()
     });
-    let wanted = [
+    let expected = [
         "delete",
         "message_template",
         &text(&made["id"]),
         &ana.id.to_string(),
         "127.0.0.1",
     ];
-    assert_eq!(audit, wanted.map(|word| Some(word.to_owned())));
-    ana.post("/api/templates", with(json!({}))).created();
+    assert_eq!(audit, expected.map(|value| Some(value.to_owned())));
+    ana.post("/api/templates", body_with(json!({}))).created();
 }
 
 #[test]
-fn every_rule_names_its_field() {
+fn invalid_template_names_the_field() {
     let server = Server::new();
     let ana = server.owner();
     let button = json!({ "type": "QUICK_REPLY", "text": "x" });
@@ -114,7 +115,7 @@ fn every_rule_names_its_field() {
     ];
     for (change, field) in cases {
         assert_eq!(
-            ana.post("/api/templates", with(change.clone())).invalid(),
+            ana.post("/api/templates", body_with(change.clone())).invalid(),
             [field],
             "{change}"
         );
@@ -122,7 +123,7 @@ fn every_rule_names_its_field() {
     let empty = ana.post("/api/templates", json!({})).invalid();
     assert_eq!(empty, ["category", "language", "name", "template_type"]);
     assert_eq!(server.db.count("FROM message_templates"), 0);
-    let limits = with(
+    let limits = body_with(
         json!({ "name": "x".repeat(512), "language": "pt", "footer_text": "é".repeat(60),
                               "body_text": format!("{{{{1}}}} {{{{2}}}}{}", "é".repeat(1013)) }),
     );
@@ -130,34 +131,34 @@ fn every_rule_names_its_field() {
 }
 
 #[test]
-fn name_and_language_are_unique_together() {
+fn template_name_and_language_are_unique_together() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    ana.post("/api/templates", with(json!({}))).created();
-    let other = ana
-        .post("/api/templates", with(json!({ "language": "en_US" })))
+    ana.post("/api/templates", body_with(json!({}))).created();
+    let english = ana
+        .post("/api/templates", body_with(json!({ "language": "en_US" })))
         .created();
-    assert_eq!(ana.post("/api/templates", with(json!({}))).invalid(), ["name"]);
-    let path = format!("/api/templates/{}", text(&other["id"]));
+    assert_eq!(ana.post("/api/templates", body_with(json!({}))).invalid(), ["name"]);
+    let path = format!("/api/templates/{}", text(&english["id"]));
     assert_eq!(ana.put(&path, json!({ "language": "pt_BR" })).invalid(), ["name"]);
-    bia.post("/api/templates", with(json!({}))).created();
+    bia.post("/api/templates", body_with(json!({}))).created();
 }
 
-fn fill(ana: &User<'_>) {
+fn create_templates(ana: &User<'_>) {
     for number in 0..25 {
         let category = if number % 5 == 0 { "UTILITY" } else { "MARKETING" };
         let body = format!("Texto {number} a{{{{1}}}}");
         let change = json!({ "name": format!("m{number:02}"), "category": category, "body_text": body,
                              "example_values": ["x"] });
-        ana.post("/api/templates", with(change)).created();
+        ana.post("/api/templates", body_with(change)).created();
     }
 }
 
 #[test]
-fn lists_come_by_page_or_by_cursor() {
+fn template_list_is_paged_by_page_or_cursor() {
     let server = Server::new();
     let ana = server.owner();
-    fill(&ana);
+    create_templates(&ana);
     let page = ana.get("/api/templates?sort=name&order=asc&page=2&limit=10").ok();
     let names: Vec<String> = page["data"]
         .as_array()
@@ -177,14 +178,14 @@ fn lists_come_by_page_or_by_cursor() {
             let (mut seen, mut cursor) = (Vec::new(), String::new());
             loop {
                 let path = format!("/api/templates?limit=10&sort={sort}&order={order}&cursor={cursor}");
-                let slice = ana.get(&path).ok();
-                assert_eq!(slice.as_object().unwrap().len(), 3, "{slice}");
-                seen.extend(slice["data"].as_array().unwrap().iter().map(|row| text(&row["name"])));
-                if slice["hasMore"] == json!(false) {
-                    assert_eq!(slice["nextCursor"], json!(null));
+                let page = ana.get(&path).ok();
+                assert_eq!(page.as_object().unwrap().len(), 3, "{page}");
+                seen.extend(page["data"].as_array().unwrap().iter().map(|row| text(&row["name"])));
+                if page["hasMore"] == json!(false) {
+                    assert_eq!(page["nextCursor"], json!(null));
                     break;
                 }
-                cursor = text(&slice["nextCursor"]);
+                cursor = text(&page["nextCursor"]);
             }
             assert_eq!(
                 (seen.len(), seen.iter().collect::<BTreeSet<_>>().len()),
@@ -205,10 +206,10 @@ fn lists_come_by_page_or_by_cursor() {
 }
 
 #[test]
-fn filters_narrow_the_list() {
+fn template_filters_narrow_the_list() {
     let server = Server::new();
     let ana = server.owner();
-    fill(&ana);
+    create_templates(&ana);
     let total = |query: &str| {
         ana.get(&format!("/api/templates?{query}")).ok()["total"]
             .as_i64()
@@ -230,7 +231,7 @@ fn filters_narrow_the_list() {
 }
 
 #[test]
-fn changes_at_the_same_time_are_both_made() {
+fn concurrent_template_updates_are_both_saved() {
     let server = Server::new();
     let ana = server.owner();
     let id = ana.template("t", "Oi {{1}}, tudo bem?", &["Ana"]);

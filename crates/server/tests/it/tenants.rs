@@ -7,8 +7,8 @@ use crate::harness::client::Reply;
 use crate::harness::users::User;
 use crate::harness::{Server, text};
 
-/// A tenant with one of everything.
-struct Belongings {
+/// One resource of each kind of a tenant.
+struct Resources {
     contact: String,
     tag: String,
     template: String,
@@ -19,13 +19,13 @@ struct Belongings {
     template_folder: String,
 }
 
-impl Belongings {
-    fn of(owner: &User<'_>) -> Self {
+impl Resources {
+    fn create(owner: &User<'_>) -> Self {
         let tag = owner.tag("vip");
         let body = json!({ "name": "Contato", "phone": "+5511961111111", "tag_ids": [tag] });
         let contact = text(&owner.post("/api/contacts", body).created()["id"]);
         let template = owner.template("own", "Oi {{1}}, tudo bem?", &["Ana"]);
-        let things = Self {
+        let resources = Self {
             campaign: owner.campaign(json!({ "name": "Minha", "template_id": template,
                                              "segment_config": { "tag_ids": [tag] } })),
             segment: owner.row("segments", "name, filters", "'S', '{}'"),
@@ -36,36 +36,39 @@ impl Belongings {
             tag,
             template,
         };
-        let (account, segment, contact) = (&owner.account, &things.segment, &things.contact);
+        let (account, segment, contact) = (&owner.account, &resources.segment, &resources.contact);
         owner.server.db.run(&format!(
             "INSERT INTO segment_members (account_id, segment_id, contact_id) VALUES ('{account}', '{segment}', '{contact}')"
         ));
-        owner.server.db.settles();
-        things
+        owner.server.db.wait_for_outbox();
+        resources
     }
 }
 
 /// The answer with another tenant's id, which has to be the one with an id of nothing.
 #[track_caller]
-fn same(what: &str, foreign: &str, call: impl Fn(&str) -> Reply) -> Reply {
+fn same_reply(what: &str, foreign: &str, call: impl Fn(&str) -> Reply) -> Reply {
     let unknown = Uuid::now_v7().to_string();
-    let (one, other) = (call(foreign), call(&unknown));
+    let (reply, unknown_reply) = (call(foreign), call(&unknown));
     let without = |reply: &Reply, id: &str| reply.text.replace(id, "<id>");
     assert_eq!(
-        (one.status, without(&one, foreign)),
-        (other.status, without(&other, &unknown)),
+        (reply.status, without(&reply, foreign)),
+        (unknown_reply.status, without(&unknown_reply, &unknown)),
         "{what}"
     );
-    assert!(one.status < 500, "{what}: {one:?}");
-    one
+    assert!(reply.status < 500, "{what}: {reply:?}");
+    reply
 }
 
 #[test]
-fn another_tenants_ids_in_a_body_are_refused_like_ids_of_nothing() {
+fn another_tenants_id_in_a_body_is_an_unknown_reference() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    let (own, foreign) = (Belongings::of(&ana), Belongings::of(&bia));
-    let (before, mine) = (server.db.dump_of(&bia.account), server.db.dump_of(&ana.account));
+    let (own, foreign) = (Resources::create(&ana), Resources::create(&bia));
+    let (before, mine) = (
+        server.db.dump_account(&bia.account),
+        server.db.dump_account(&ana.account),
+    );
     let campaign = format!("/api/campaigns/{}", own.campaign);
     let contact = format!("/api/contacts/{}", own.contact);
     let template = format!("/api/templates/{}", own.template);
@@ -73,22 +76,22 @@ fn another_tenants_ids_in_a_body_are_refused_like_ids_of_nothing() {
     // Beside a good id, a bad one spoils the whole request.
     for ids in [|id: &str, _: &str| json!([id]), |id: &str, own: &str| json!([own, id])] {
         let new = |id: &str| json!({ "name": "B", "phone": "11961230000", "tag_ids": ids(id, &own.tag) });
-        let named = fields(same("a contact's tags", &foreign.tag, |id| {
+        let named = fields(same_reply("a contact's tags", &foreign.tag, |id| {
             ana.post("/api/contacts", new(id))
         }));
         assert!(named[0].starts_with("tag_ids"), "{named:?}");
         let tags = |id: &str| json!({ "tag_ids": ids(id, &own.tag) });
-        same("a contact's new tags", &foreign.tag, |id| ana.put(&contact, tags(id))).invalid();
-        same("the tags alone", &foreign.tag, |id| {
+        same_reply("a contact's new tags", &foreign.tag, |id| ana.put(&contact, tags(id))).invalid();
+        same_reply("the tags alone", &foreign.tag, |id| {
             ana.put(&format!("{contact}/tags"), tags(id))
         })
         .invalid();
         let segment = |id: &str| json!({ "name": "C", "segment_config": { "tag_ids": ids(id, &own.tag) } });
-        same("a campaign's audience", &foreign.tag, |id| {
+        same_reply("a campaign's audience", &foreign.tag, |id| {
             ana.post("/api/campaigns", segment(id))
         })
         .invalid();
-        same("a new audience", &foreign.tag, |id| ana.put(&campaign, segment(id))).invalid();
+        same_reply("a new audience", &foreign.tag, |id| ana.put(&campaign, segment(id))).invalid();
     }
     let references = [
         ("template_id", &foreign.template),
@@ -98,38 +101,41 @@ fn another_tenants_ids_in_a_body_are_refused_like_ids_of_nothing() {
     for (field, foreign) in references {
         let body = |id: &str| json!({ "name": "C", field: id });
         assert_eq!(
-            fields(same(field, foreign, |id| ana.post("/api/campaigns", body(id)))),
+            fields(same_reply(field, foreign, |id| ana.post("/api/campaigns", body(id)))),
             [field]
         );
-        assert_eq!(fields(same(field, foreign, |id| ana.put(&campaign, body(id)))), [field]);
+        assert_eq!(
+            fields(same_reply(field, foreign, |id| ana.put(&campaign, body(id)))),
+            [field]
+        );
     }
-    let fold = |id: &str| json!({ "folder_id": id });
-    let folded = same("a template's folder", &foreign.template_folder, |id| {
-        ana.put(&template, fold(id))
+    let set_folder = |id: &str| json!({ "folder_id": id });
+    let reply = same_reply("a template's folder", &foreign.template_folder, |id| {
+        ana.put(&template, set_folder(id))
     });
-    assert_eq!(fields(folded), ["folder_id"]);
+    assert_eq!(fields(reply), ["folder_id"]);
     let new = |id: &str| json!({ "name": "n", "category": "UTILITY", "language": "pt", "template_type": "standard", "folder_id": id });
-    same("a new template's folder", &foreign.template_folder, |id| {
+    same_reply("a new template's folder", &foreign.template_folder, |id| {
         ana.post("/api/templates", new(id))
     })
     .invalid();
     let submit = |id: &str| ana.post(&format!("{template}/submit"), json!({ "profile_id": id }));
     assert_eq!(
-        fields(same("the number to submit by", &foreign.profile, submit)),
+        fields(same_reply("the number to submit by", &foreign.profile, submit)),
         ["profile_id"]
     );
     let switch = |id: &str| ana.post("/api/accounts/switch", json!({ "account_id": id }));
-    same("another account", &bia.account, switch).refused(401, "AUTH_ERROR");
-    assert_eq!(server.db.dump_of(&bia.account), before);
-    assert_eq!(server.db.dump_of(&ana.account), mine, "nothing of it was half done");
+    same_reply("another account", &bia.account, switch).refused(401, "AUTH_ERROR");
+    assert_eq!(server.db.dump_account(&bia.account), before);
+    assert_eq!(server.db.dump_account(&ana.account), mine, "no partial change");
 }
 
 #[test]
-fn another_tenants_ids_in_path_and_body_together_are_of_nothing() {
+fn another_tenants_ids_in_path_and_body_are_unknown() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    let (own, foreign) = (Belongings::of(&ana), Belongings::of(&bia));
-    let before = server.db.dump_of(&bia.account);
+    let (own, foreign) = (Resources::create(&ana), Resources::create(&bia));
+    let before = server.db.dump_account(&bia.account);
     let calls: [(&str, &str, &str, Value); 9] = [
         (
             "PUT",
@@ -187,21 +193,21 @@ fn another_tenants_ids_in_path_and_body_together_are_of_nothing() {
         ),
     ];
     for (method, path, foreign, body) in &calls {
-        let reply = same(path, foreign, |id| {
+        let reply = same_reply(path, foreign, |id| {
             ana.request(method, &path.replace("{}", id)).json(body).send()
         });
         // A body's own faults may be told first; never with another answer than for an id of nothing.
         assert!([404, 422].contains(&reply.status), "{path} {body}: {reply:?}");
     }
-    assert_eq!(server.db.dump_of(&bia.account), before);
+    assert_eq!(server.db.dump_account(&bia.account), before);
 }
 
 #[test]
-fn ids_of_another_kind_are_of_nothing() {
+fn id_of_another_resource_kind_is_not_found() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    let (own, foreign) = (Belongings::of(&ana), Belongings::of(&bia));
-    let before = server.db.dump_of(&bia.account);
+    let (own, foreign) = (Resources::create(&ana), Resources::create(&bia));
+    let before = server.db.dump_account(&bia.account);
     for (path, id) in [
         ("/api/contacts/", &own.campaign),
         ("/api/campaigns/", &own.contact),
@@ -210,18 +216,18 @@ fn ids_of_another_kind_are_of_nothing() {
         ("/api/campaigns/", &bia.account),
         ("/api/campaigns/", &ana.account),
     ] {
-        same(path, id, |id| ana.get(&format!("{path}{id}"))).refused(404, "NOT_FOUND");
-        same(path, id, |id| ana.delete(&format!("{path}{id}"))).refused(404, "NOT_FOUND");
+        same_reply(path, id, |id| ana.get(&format!("{path}{id}"))).refused(404, "NOT_FOUND");
+        same_reply(path, id, |id| ana.delete(&format!("{path}{id}"))).refused(404, "NOT_FOUND");
     }
-    assert_eq!(server.db.dump_of(&bia.account), before);
+    assert_eq!(server.db.dump_account(&bia.account), before);
 }
 
 #[test]
-fn another_tenants_ids_in_a_query_find_what_ids_of_nothing_find() {
+fn another_tenants_id_in_a_query_finds_no_rows() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    let (own, foreign) = (Belongings::of(&ana), Belongings::of(&bia));
-    let before = server.db.dump_of(&bia.account);
+    let (own, foreign) = (Resources::create(&ana), Resources::create(&bia));
+    let before = server.db.dump_account(&bia.account);
     let filters = [
         ("/api/contacts?tag_id=", &foreign.tag),
         ("/api/contacts?segment_id=", &foreign.segment),
@@ -230,22 +236,22 @@ fn another_tenants_ids_in_a_query_find_what_ids_of_nothing_find() {
         ("/api/templates?cursor=&folder_id=", &foreign.template_folder),
     ];
     for (path, foreign) in filters {
-        let found = same(path, foreign, |id| ana.get(&format!("{path}{id}")));
+        let found = same_reply(path, foreign, |id| ana.get(&format!("{path}{id}")));
         let list = found.expect(200);
         let rows = list["data"].as_array().or(list["data"]["data"].as_array()).unwrap();
         assert_eq!(rows.len(), 0, "{path}: {list}");
     }
-    // A position is a position, whoever's row it is: the id beside it, which is nobody's, gives the same.
-    let beside = |id: &str| Uuid::from_u128(Uuid::parse_str(id).unwrap().as_u128() + 1).to_string();
+    // A cursor is only a position: a foreign id and an unknown neighbouring id return the same page.
+    let next_id = |id: &str| Uuid::from_u128(Uuid::parse_str(id).unwrap().as_u128() + 1).to_string();
     for (path, id) in [
         ("/api/contacts", &foreign.contact),
         ("/api/tags", &foreign.tag),
         ("/api/whatsapp/profiles", &foreign.profile),
     ] {
         let list = |id: &str| ana.get(&format!("{path}?cursor={id}"));
-        let (there, nowhere) = (list(id), list(&beside(id)));
-        assert_eq!(there.text, nowhere.text, "{path}");
-        let seen = there.ok()["data"].to_string();
+        let (foreign_page, unknown_page) = (list(id), list(&next_id(id)));
+        assert_eq!(foreign_page.text, unknown_page.text, "{path}");
+        let seen = foreign_page.ok()["data"].to_string();
         assert!(
             seen.contains(&own.tag) || seen.contains(&own.contact) || seen.contains(&own.profile),
             "{seen}"
@@ -260,5 +266,5 @@ fn another_tenants_ids_in_a_query_find_what_ids_of_nothing_find() {
         !seen.contains(&foreign.template) && !seen.contains(&bia.account),
         "{seen}"
     );
-    assert_eq!(server.db.dump_of(&bia.account)["contacts"], before["contacts"]);
+    assert_eq!(server.db.dump_account(&bia.account)["contacts"], before["contacts"]);
 }

@@ -4,13 +4,13 @@ use crate::harness::{Options, Server};
 
 #[cfg(not(feature = "otel"))]
 #[test]
-fn a_program_without_traces_says_so() {
+fn server_without_otel_feature_warns() {
     let server = Server::start(Options::default().with("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9"));
     let log = server.log();
-    let told = log
+    let warnings = log
         .lines()
-        .filter(|line| line.contains("\"WARN\"") && line.contains("without the feature otel"));
-    assert_eq!(told.count(), 1, "{log}");
+        .filter(|line| line.contains("\"WARN\"") && line.contains("without the cargo feature otel"));
+    assert_eq!(warnings.count(), 1, "{log}");
     assert!(!Server::new().log().contains("OTEL"));
 }
 
@@ -22,7 +22,7 @@ mod otel {
     use serde_json::Value;
 
     use super::{Options, Server};
-    use crate::harness::runs::{counted, silent};
+    use crate::harness::runs::{wait_for_stat, without_statuses};
     use crate::harness::users::phone;
     use crate::harness::{eventually, text, until};
 
@@ -40,19 +40,22 @@ mod otel {
         value[name].as_array().map(Vec::as_slice).unwrap_or_default()
     }
 
-    fn span(told: &Value) -> Span {
+    fn parse_span(json: &Value) -> Span {
         let attribute = |pair: &Value| {
             let value = pair["value"].as_object().unwrap().values().next().unwrap();
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             (text(&pair["key"]), value)
         };
-        assert!(array(told, "events").is_empty(), "the log stays in the log: {told}");
+        assert!(
+            array(json, "events").is_empty(),
+            "log events are not span events: {json}"
+        );
         Span {
-            name: text(&told["name"]),
-            trace: text(&told["traceId"]),
-            parent: told["parentSpanId"].as_str().unwrap_or_default().to_owned(),
-            kind: told["kind"].as_i64().unwrap(),
-            attributes: array(told, "attributes").iter().map(attribute).collect(),
+            name: text(&json["name"]),
+            trace: text(&json["traceId"]),
+            parent: json["parentSpanId"].as_str().unwrap_or_default().to_owned(),
+            kind: json["kind"].as_i64().unwrap(),
+            attributes: array(json, "attributes").iter().map(attribute).collect(),
         }
     }
 
@@ -69,7 +72,7 @@ mod otel {
         for body in bodies(collector) {
             for resource in array(&body, "resourceSpans") {
                 for scope in array(resource, "scopeSpans") {
-                    spans.extend(array(scope, "spans").iter().map(span));
+                    spans.extend(array(scope, "spans").iter().map(parse_span));
                 }
             }
         }
@@ -80,31 +83,31 @@ mod otel {
         Receiver::start(receiver::ReceiverOptions::default()).unwrap()
     }
 
-    fn sending_to(collector: &Receiver) -> Options {
-        let options = silent().with("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url("/otlp"));
+    fn exporting_to(collector: &Receiver) -> Options {
+        let options = without_statuses().with("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url("/otlp"));
         options.with("OTEL_BSP_SCHEDULE_DELAY", "100")
     }
 
-    fn found(collector: &Receiver, what: &str, wanted: impl Fn(&Span) -> bool) -> Span {
-        eventually(what, || spans(collector).into_iter().find(&wanted))
+    fn find_span(collector: &Receiver, what: &str, condition: impl Fn(&Span) -> bool) -> Span {
+        eventually(what, || spans(collector).into_iter().find(&condition))
     }
 
-    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
     #[test]
-    fn requests_calls_and_turns_arrive_below_whoever_asked() {
+    fn request_and_gateway_spans_join_their_parent_trace() {
         let collector = collector();
-        let server = Server::start(sending_to(&collector));
+        let server = Server::start(exporting_to(&collector));
         let ana = server.owner();
         ana.profile();
         ana.contact("Bia", &phone(1));
         let campaign = ana.plain_campaign();
         ana.request("GET", &format!("/api/campaigns/{campaign}"))
-            .header("traceparent", &format!("00-{TRACE}-00f067aa0ba902b7-01"))
+            .header("traceparent", &format!("00-{TRACE_ID}-00f067aa0ba902b7-01"))
             .header("X-Request-Id", "my-request")
             .send()
             .ok();
-        let request = found(&collector, "the request's span", |span| span.trace == TRACE);
+        let request = find_span(&collector, "the request's span", |span| span.trace == TRACE_ID);
         assert_eq!((request.name.as_str(), request.kind), ("GET /api/campaigns/{id}", 2));
         assert_eq!(request.parent, "00f067aa0ba902b7");
         let attribute = |name: &str| request.attributes.get(name).map(String::as_str);
@@ -112,10 +115,10 @@ mod otel {
         assert_eq!(attribute("http.response.status_code"), Some("200"));
         assert_eq!(attribute("request_id"), Some("my-request"));
         ana.execute(&campaign).ok();
-        counted(&ana, &campaign, "sent", 1);
-        let dispatch = found(&collector, "the dispatch span", |span| span.name == "campaign.dispatch");
+        wait_for_stat(&ana, &campaign, "sent", 1);
+        let dispatch = find_span(&collector, "the dispatch span", |span| span.name == "campaign.dispatch");
         assert_eq!(dispatch.attributes.get("campaign"), Some(&campaign));
-        let call = found(&collector, "the call's span", |span| {
+        let call = find_span(&collector, "the call's span", |span| {
             span.name == "gateway" && span.attributes.get("gateway").is_some_and(|name| name == "whatsapp")
         });
         assert_eq!((call.kind, call.attributes["outcome"].as_str()), (3, "done"));
@@ -131,18 +134,18 @@ mod otel {
     }
 
     #[test]
-    fn spans_hold_no_secrets_and_the_last_ones_are_handed_over() {
+    fn spans_hold_no_secrets_and_are_flushed_at_stop() {
         let collector = collector();
-        let (server, _) = crate::secrets::start(sending_to(&collector));
-        let (markers, _) = crate::secrets::everything_happens(&server);
+        let (server, _) = crate::secrets::start(exporting_to(&collector));
+        let (markers, _) = crate::secrets::use_every_secret(&server);
         assert_eq!(server.stop(), Some(0));
         until("spans have arrived", || spans(&collector).len() > 20);
-        let told = bodies(&collector).iter().map(Value::to_string).collect::<String>();
-        crate::secrets::assert_clean("a span", &told, &markers);
+        let exported = bodies(&collector).iter().map(Value::to_string).collect::<String>();
+        crate::secrets::assert_clean("a span", &exported, &markers);
     }
 
     #[test]
-    fn a_collector_that_is_away_harms_nobody() {
+    fn unreachable_collector_does_not_affect_requests() {
         let options = Options::default().with("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9");
         let server = Server::start(options.with("OTEL_BSP_SCHEDULE_DELAY", "50"));
         let ana = server.owner();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text, until};
 
-const NEVER: &str = "https://e.example";
+const UNREACHED_URL: &str = "https://e.example";
 
 fn options() -> Options {
     Options::default()
@@ -23,8 +23,7 @@ fn body(url: &str, events: &[&str]) -> Value {
     json!({ "name": "CI", "url": url, "events": events })
 }
 
-/// A new endpoint, with its secrets.
-fn made(ana: &User<'_>, url: &str, events: &[&str]) -> Value {
+fn create_endpoint(ana: &User<'_>, url: &str, events: &[&str]) -> Value {
     ana.post("/api/webhooks", body(url, events)).created()
 }
 
@@ -40,7 +39,7 @@ fn webhook(ana: &User<'_>, id: &str) -> Value {
     ana.get(&format!("/api/webhooks/{id}")).ok()
 }
 
-fn arrived(receiver: &Receiver, path: &str, count: usize) -> Vec<Delivery> {
+fn wait_for_deliveries(receiver: &Receiver, path: &str, count: usize) -> Vec<Delivery> {
     eventually("deliveries arrive", || {
         let found = receiver.deliveries_to(path);
         (found.len() >= count).then_some(found)
@@ -52,24 +51,24 @@ fn status(status: u16) -> Fault {
 }
 
 #[test]
-fn an_endpoint_is_told_what_it_wants_with_a_signature_that_verifies() {
+fn endpoint_gets_subscribed_events_with_valid_signatures() {
     let (server, receiver) = (Server::start(options()), receiver());
     let ana = server.owner();
-    let hook = made(&ana, &receiver.url("/a"), &["contact.created", "contact.updated"]);
+    let hook = create_endpoint(&ana, &receiver.url("/a"), &["contact.created", "contact.updated"]);
     let (hex, signing) = (text(&hook["secret"]), text(&hook["signing_secret"]));
     assert!(hex.len() == 64 && signing.starts_with("whsec_") && hex.ends_with(&text(&hook["secret_hint"])));
     let contact = ana.contact("Bia", "+5511961234567");
     ana.put(&format!("/api/contacts/{contact}"), json!({ "name": "Caio" }))
         .ok();
-    ana.delete(&format!("/api/contacts/{contact}")).gone();
-    let found = arrived(&receiver, "/a", 2);
+    ana.delete(&format!("/api/contacts/{contact}")).no_content();
+    let found = wait_for_deliveries(&receiver, "/a", 2);
     for delivery in &found {
         delivery.verify(&hex).unwrap();
         delivery.verify(&signing).unwrap();
-        let told = delivery.json();
-        assert_eq!(Some(text(&told["id"]).as_str()), delivery.id());
+        let event = delivery.json();
+        assert_eq!(Some(text(&event["id"]).as_str()), delivery.id());
         assert_eq!(
-            (&told["account_id"], &told["data"]["id"]),
+            (&event["account_id"], &event["data"]["id"]),
             (&json!(ana.account), &json!(contact))
         );
     }
@@ -101,17 +100,18 @@ fn an_endpoint_is_told_what_it_wants_with_a_signature_that_verifies() {
         .iter()
         .find(|log| log["event_type"] == "contact.created")
         .unwrap();
-    let sent = found.iter().find(|one| one.id() == log["message_id"].as_str()).unwrap();
+    let message_id = log["message_id"].as_str();
+    let sent = found.iter().find(|call| call.id() == message_id).unwrap();
     assert_eq!(log["payload"], sent.json());
     assert_eq!((&log["response_status"], &log["attempt"]), (&json!(200), &json!(1)));
     assert!(server.db.count("FROM webhook_deliveries") == 0 && receiver.count() == 2);
 }
 
 #[test]
-fn a_secret_is_shown_once_and_everything_is_audited() {
+fn endpoint_secret_is_shown_once_and_changes_are_audited() {
     let server = Server::start(options());
     let ana = server.owner();
-    let hook = made(&ana, NEVER, &["*"]);
+    let hook = create_endpoint(&ana, UNREACHED_URL, &["*"]);
     let (id, secret) = (text(&hook["id"]), text(&hook["secret"]));
     let path = format!("/api/webhooks/{id}");
     let listed = ana.get("/api/webhooks?limit=1").ok();
@@ -150,7 +150,7 @@ fn a_secret_is_shown_once_and_everything_is_audited() {
     let rotated = ana.post(&format!("{path}/rotate-secret"), json!({})).ok();
     assert_ne!(rotated["secret"], json!(secret));
     assert_eq!(webhook(&ana, &id)["secret_hint"], rotated["secret_hint"]);
-    ana.delete(&path).gone();
+    ana.delete(&path).no_content();
     ana.get(&path).refused(404, "NOT_FOUND");
     let audit = ana.get("/api/audit-logs?entityType=webhook").ok();
     let actions: Vec<String> = audit["logs"]
@@ -160,16 +160,16 @@ fn a_secret_is_shown_once_and_everything_is_audited() {
         .map(|log| text(&log["action"]))
         .collect();
     assert_eq!(actions, ["delete", "update", "update", "create"]);
-    let kept = server.db.text("SELECT string_agg(t::text, '') FROM audit_logs t");
-    assert!(!kept.contains(&secret) && !server.log().contains(&secret));
+    let audit_rows = server.db.text("SELECT string_agg(t::text, '') FROM audit_logs t");
+    assert!(!audit_rows.contains(&secret) && !server.log().contains(&secret));
 }
 
 #[test]
-fn wrong_endpoints_are_named() {
+fn invalid_endpoint_names_the_field() {
     let server = Server::new();
     let ana = server.owner();
     let refused = |change: Value| {
-        let mut body = body(NEVER, &["*"]);
+        let mut body = body(UNREACHED_URL, &["*"]);
         for (key, value) in change.as_object().unwrap() {
             body[key] = value.clone();
         }
@@ -199,7 +199,7 @@ fn wrong_endpoints_are_named() {
         refused(json!({ "direction": "inbound", "url": "https://10.0.0.1/" })),
         ["url"]
     );
-    let bare = json!({ "name": "CI", "url": NEVER });
+    let bare = json!({ "name": "CI", "url": UNREACHED_URL });
     assert_eq!(ana.post("/api/webhooks", bare).invalid(), ["events"]);
     let inbound = json!({ "name": "Loja", "events": ["order.recorded"], "direction": "inbound" });
     let inbound = ana.post("/api/webhooks", inbound).created();
@@ -217,7 +217,7 @@ fn wrong_endpoints_are_named() {
 }
 
 #[test]
-fn nothing_is_ever_delivered_to_an_inbound_endpoint() {
+fn inbound_endpoint_gets_no_deliveries() {
     let (server, receiver) = (Server::start(options()), receiver());
     let ana = server.owner();
     let inbound = json!({ "name": "Loja", "direction": "inbound", "url": receiver.url("/in") });
@@ -232,8 +232,8 @@ fn nothing_is_ever_delivered_to_an_inbound_endpoint() {
     let outbound = json!({ "name": "CI", "url": receiver.url("/out"), "events": "*" });
     assert_eq!(ana.post("/api/webhooks", outbound).created()["events"], json!(["*"]));
     ana.contact("Caio", "+5511961234568");
-    arrived(&receiver, "/out", 1);
-    until("nothing waits", || server.db.count("FROM webhook_deliveries") == 0);
+    wait_for_deliveries(&receiver, "/out", 1);
+    until("no delivery waits", || server.db.count("FROM webhook_deliveries") == 0);
     for (action, body) in [
         ("test", json!({})),
         ("recover", json!({ "since": "2026-01-01T00:00:00Z" })),
@@ -254,13 +254,13 @@ fn nothing_is_ever_delivered_to_an_inbound_endpoint() {
 }
 
 #[test]
-fn failures_are_tried_again_with_the_same_id_and_logged_each() {
+fn failed_delivery_is_retried_with_the_same_id_and_logged() {
     let (server, receiver) = (Server::start(options()), receiver());
     let ana = server.owner();
-    let hook = made(&ana, &receiver.url("/a"), &["*"]);
+    let hook = create_endpoint(&ana, &receiver.url("/a"), &["*"]);
     receiver.script(vec![status(500), Fault::new(FaultKind::AcceptThenReset)]);
     ana.contact("Bia", "+5511961234567");
-    let found = arrived(&receiver, "/a", 3);
+    let found = wait_for_deliveries(&receiver, "/a", 3);
     assert!(
         found
             .iter()
@@ -291,42 +291,40 @@ fn failures_are_tried_again_with_the_same_id_and_logged_each() {
 }
 
 #[test]
-fn what_was_given_up_is_recovered_and_a_log_redelivered() {
+fn abandoned_deliveries_can_be_recovered_or_redelivered() {
     let (server, receiver) = (Server::start(options()), receiver());
     let ana = server.owner();
-    let hook = text(&made(&ana, &receiver.url("/a"), &["*"])["id"]);
+    let hook = text(&create_endpoint(&ana, &receiver.url("/a"), &["*"])["id"]);
     receiver.script(vec![status(500).for_good()]);
     ana.contact("Bia", "+5511961234567");
     ana.contact("Caio", "+5511961234568");
-    eventually("both are given up", || (logs(&ana, "").len() == 8).then_some(()));
-    until("nothing waits", || {
+    eventually("both are abandoned", || (logs(&ana, "").len() == 8).then_some(()));
+    until("no delivery waits", || {
         server.db.count("FROM webhook_deliveries WHERE state = 'waiting'") == 0
     });
-    receiver.forget_faults();
+    receiver.clear_faults();
     let path = format!("/api/webhooks/{hook}");
-    let since = |moment: &str| json!({ "since": moment });
+    let since = |time: &str| json!({ "since": time });
     let recovered = ana
         .post(&format!("{path}/recover"), since("2026-01-01T00:00:00Z"))
         .expect(202);
     assert_eq!(recovered["data"]["queued"], 2);
-    until("both arrived", || logs(&ana, "?status=success").len() == 2);
+    until("both deliveries succeeded", || logs(&ana, "?status=success").len() == 2);
     let again = ana
         .post(&format!("{path}/recover"), since("2026-01-01T00:00:00Z"))
         .expect(202);
     assert_eq!(again["data"]["queued"], 0, "what succeeded needs no recovery");
     let log = logs(&ana, "?status=success").remove(0);
     let redelivered = format!("/api/webhooks/logs/{}/redeliver", text(&log["id"]));
-    let answer = ana.post(&redelivered, json!({})).expect(202);
-    assert_eq!(answer["data"]["message_id"], log["message_id"]);
-    until("it arrived once more", || logs(&ana, "?status=success").len() == 3);
-    let same = receiver
-        .deliveries()
-        .into_iter()
-        .filter(|one| one.id() == log["message_id"].as_str());
-    assert_eq!(same.count(), 6);
+    let response = ana.post(&redelivered, json!({})).expect(202);
+    assert_eq!(response["data"]["message_id"], log["message_id"]);
+    until("the redelivery succeeded", || logs(&ana, "?status=success").len() == 3);
+    let message_id = log["message_id"].as_str();
+    let calls = receiver.deliveries().into_iter().filter(|call| call.id() == message_id);
+    assert_eq!(calls.count(), 6);
     ana.put(&path, json!({ "is_active": false })).ok();
     ana.post(&redelivered, json!({})).refused(400, "VALIDATION_ERROR");
-    ana.delete(&path).gone();
+    ana.delete(&path).no_content();
     ana.post(&redelivered, json!({})).refused(400, "VALIDATION_ERROR");
     assert_eq!(
         logs(&ana, &format!("?endpoint_id={hook}&event_type=contact.created")).len(),
@@ -335,14 +333,14 @@ fn what_was_given_up_is_recovered_and_a_log_redelivered() {
 }
 
 #[test]
-fn who_is_gone_is_switched_off_told_of_and_can_come_back() {
+fn endpoint_that_returns_410_is_disabled_and_reported() {
     let (server, receiver) = (Server::start(options()), receiver());
     let ana = server.owner();
     let url = format!("{}?token=s3cret", receiver.url("/a"));
-    let hook = text(&made(&ana, &url, &["contact.created"])["id"]);
+    let hook = text(&create_endpoint(&ana, &url, &["contact.created"])["id"]);
     receiver.script(vec![status(410)]);
     ana.contact("Bia", "+5511961234567");
-    until("it is switched off", || {
+    until("the endpoint is disabled", || {
         webhook(&ana, &hook)["is_active"] == json!(false)
     });
     let off = webhook(&ana, &hook);
@@ -369,7 +367,7 @@ fn who_is_gone_is_switched_off_told_of_and_can_come_back() {
         (&json!(hook), &Value::Null, &json!("gone"))
     );
     ana.contact("Caio", "+5511961234568");
-    until("it is in the feed", || feed(&ana, "").0.len() == 2);
+    until("both events are in the feed", || feed(&ana, "").0.len() == 2);
     ana.post(&format!("/api/webhooks/{hook}/test"), json!({}))
         .refused(400, "VALIDATION_ERROR");
     let on = ana
@@ -380,31 +378,31 @@ fn who_is_gone_is_switched_off_told_of_and_can_come_back() {
         (&Value::Null, &Value::Null)
     );
     ana.post(&format!("/api/webhooks/{hook}/test"), json!({})).expect(202);
-    let found = arrived(&receiver, "/a", 2);
+    let found = wait_for_deliveries(&receiver, "/a", 2);
     assert_eq!(
         (found.len(), found[1].json()["type"].clone()),
         (2, json!("test.ping")),
-        "a test ignores the list"
+        "a test ping ignores the list of events"
     );
-    let kinds: Vec<String> = feed(&ana, "").0.iter().map(|one| text(&one["type"])).collect();
+    let kinds: Vec<String> = feed(&ana, "").0.iter().map(|event| text(&event["type"])).collect();
     assert_eq!(
         kinds,
         ["contact.created", "contact.created"],
-        "what was missed stands in the feed, a test does not"
+        "the feed holds missed events but no test ping"
     );
 }
 
 fn feed(ana: &User<'_>, query: &str) -> (Vec<Value>, Value, Value) {
-    let slice = ana.get(&format!("/api/webhooks/events{query}")).ok();
-    let data = slice["data"].as_array().unwrap().clone();
-    (data, slice["nextCursor"].clone(), slice["hasMore"].clone())
+    let page = ana.get(&format!("/api/webhooks/events{query}")).ok();
+    let data = page["data"].as_array().unwrap().clone();
+    (data, page["nextCursor"].clone(), page["hasMore"].clone())
 }
 
 #[test]
-fn a_feed_is_polled_for_ever() {
+fn event_feed_continues_at_its_cursor() {
     let server = Server::start(options());
     let ana = server.owner();
-    let hook = made(&ana, NEVER, &["*"]);
+    let hook = create_endpoint(&ana, UNREACHED_URL, &["*"]);
     ana.put(
         &format!("/api/webhooks/{}", text(&hook["id"])),
         json!({ "is_active": false }),
@@ -425,7 +423,7 @@ fn a_feed_is_polled_for_ever() {
         (vec![], end.clone(), json!(false))
     );
     ana.contact("Bia", "+5511951234567");
-    until("what came later follows", || {
+    until("the later event is in the feed", || {
         feed(&ana, &format!("?cursor={}", text(&end))).0.len() == 1
     });
     assert_eq!(feed(&ana, "?type=message.sent").0.len(), 0);
@@ -433,41 +431,41 @@ fn a_feed_is_polled_for_ever() {
 }
 
 #[test]
-fn a_receiver_that_hangs_delays_nobody_else() {
+fn hanging_receiver_delays_no_other_endpoint() {
     let (server, receiver) = (Server::start(options()), receiver());
     let (ana, bia) = (server.owner(), server.owner());
-    made(&ana, &receiver.url("/hangs"), &["*"]);
-    made(&bia, &receiver.url("/fine"), &["*"]);
+    create_endpoint(&ana, &receiver.url("/hangs"), &["*"]);
+    create_endpoint(&bia, &receiver.url("/fine"), &["*"]);
     let hang = Fault::new(FaultKind::Hang { ms: 60_000 });
     receiver.script(vec![hang.on("POST", "/hangs").for_good()]);
     ana.contacts(500);
-    arrived(&receiver, "/hangs", 1);
+    wait_for_deliveries(&receiver, "/hangs", 1);
     bia.contacts(500);
-    arrived(&receiver, "/fine", 500);
+    wait_for_deliveries(&receiver, "/fine", 500);
     assert!(receiver.deliveries_to("/hangs").len() <= 4);
     // It holds up no shutdown longer than its call takes.
     server.kill();
 }
 
 #[test]
-fn a_server_that_dies_loses_nothing() {
+fn killed_server_loses_no_delivery() {
     let (server, receiver) = (Server::start(options()), receiver());
     let ana = server.owner();
-    let hook = made(&ana, &receiver.url("/a"), &["*"]);
+    let hook = create_endpoint(&ana, &receiver.url("/a"), &["*"]);
     let slow = Fault::new(FaultKind::Hang { ms: 30_000 });
     receiver.script(vec![slow.for_good()]);
     ana.contacts(20);
-    arrived(&receiver, "/a", 1);
+    wait_for_deliveries(&receiver, "/a", 1);
     server.kill();
-    receiver.forget_faults();
-    // Nobody waits for the leases of the dead here.
+    receiver.clear_faults();
+    // The test does not wait for the killed server's leases.
     server.db.run("UPDATE webhook_deliveries SET next_attempt_at = now()");
     server.run(&["serve"]);
-    until("all arrived", || logs(&ana, "?status=success&limit=100").len() == 20);
+    until("all arrive", || logs(&ana, "?status=success&limit=100").len() == 20);
     let mut ids: Vec<String> = receiver
         .deliveries()
         .iter()
-        .map(|one| one.id().unwrap().to_owned())
+        .map(|delivery| delivery.id().unwrap().to_owned())
         .collect();
     ids.sort();
     ids.dedup();
@@ -476,19 +474,19 @@ fn a_server_that_dies_loses_nothing() {
         receiver
             .deliveries()
             .iter()
-            .all(|one| one.verify(&text(&hook["secret"])).is_ok())
+            .all(|delivery| delivery.verify(&text(&hook["secret"])).is_ok())
     );
 }
 
 #[test]
-fn after_a_rotation_both_secrets_verify() {
+fn deliveries_verify_with_both_secrets_after_rotation() {
     let (server, receiver) = (Server::start(options()), receiver());
     let ana = server.owner();
-    let hook = made(&ana, &receiver.url("/a"), &["*"]);
+    let hook = create_endpoint(&ana, &receiver.url("/a"), &["*"]);
     let id = text(&hook["id"]);
     let rotated = ana.post(&format!("/api/webhooks/{id}/rotate-secret"), json!({})).ok();
     ana.post(&format!("/api/webhooks/{id}/test"), json!({})).expect(202);
-    let first = arrived(&receiver, "/a", 1).remove(0);
+    let first = wait_for_deliveries(&receiver, "/a", 1).remove(0);
     for secret in [&hook["secret"], &rotated["secret"], &rotated["signing_secret"]] {
         first.verify(&text(secret)).unwrap();
     }
@@ -496,7 +494,7 @@ fn after_a_rotation_both_secrets_verify() {
         .db
         .run("UPDATE webhook_endpoints SET previous_secret_until = now()");
     ana.post(&format!("/api/webhooks/{id}/test"), json!({})).expect(202);
-    let second = arrived(&receiver, "/a", 2).remove(1);
+    let second = wait_for_deliveries(&receiver, "/a", 2).remove(1);
     assert!(second.verify(&text(&hook["secret"])).is_err());
     second.verify(&text(&rotated["secret"])).unwrap();
 }

@@ -74,24 +74,29 @@ pub(super) fn facts(prompt: &str, schema: Option<&Value>) -> Value {
 
 /// The text between the markers, or the whole prompt without them.
 fn page(prompt: &str) -> &str {
-    let begun = prompt.split_once("<<<PAGE").map_or(prompt, |(_, page)| page);
-    begun.split_once("PAGE>>>").map_or(begun, |(page, _)| page).trim()
+    let after_start = prompt.split_once("<<<PAGE").map_or(prompt, |(_, page)| page);
+    after_start
+        .split_once("PAGE>>>")
+        .map_or(after_start, |(page, _)| page)
+        .trim()
 }
 
 fn fact(name: &str, page: &str) -> Option<String> {
     match name {
-        "company_name" => company(page),
-        "description" => labelled(page, &["description", "og:description", "descrição"]).or_else(|| opening(page)),
-        "products_services" => telling(page, &OFFER),
-        "target_audience" => telling(page, &AUDIENCE),
-        "brand_values" => telling(page, &VALUES),
-        "tone_of_voice" => opening(page).map(|_| tone(page).to_owned()),
+        "company_name" => company_name(page),
+        "description" => {
+            labelled(page, &["description", "og:description", "descrição"]).or_else(|| first_sentences(page))
+        }
+        "products_services" => sentences_with(page, &OFFER),
+        "target_audience" => sentences_with(page, &AUDIENCE),
+        "brand_values" => sentences_with(page, &VALUES),
+        "tone_of_voice" => first_sentences(page).map(|_| tone(page).to_owned()),
         _ => None,
     }
 }
 
-/// The site's name, else the first part of the title, else of the first line.
-fn company(page: &str) -> Option<String> {
+/// The site's name, or else the first part of the title or of the first line.
+fn company_name(page: &str) -> Option<String> {
     if let Some(name) = labelled(page, &["site_name", "og:site_name", "site name"]) {
         return Some(name);
     }
@@ -113,25 +118,25 @@ fn company(page: &str) -> Option<String> {
 fn labelled(page: &str, labels: &[&str]) -> Option<String> {
     let value = |line: &str| {
         let (label, value) = line.split_once(": ")?;
-        let known = labels.contains(&label.trim().trim_start_matches(['#', '*', ' ']).to_lowercase().as_str());
-        (known && !value.trim().is_empty()).then(|| value.trim().to_owned())
+        let matches = labels.contains(&label.trim().trim_start_matches(['#', '*', ' ']).to_lowercase().as_str());
+        (matches && !value.trim().is_empty()).then(|| value.trim().to_owned())
     };
     page.lines().find_map(value)
 }
 
 /// The first two sentences after the title.
-fn opening(page: &str) -> Option<String> {
+fn first_sentences(page: &str) -> Option<String> {
     let two: Vec<&str> = sentences(page).take(2).collect();
     (!two.is_empty()).then(|| two.join(" "))
 }
 
-/// The first two sentences that hold one of the words.
-fn telling(page: &str, words: &[&str]) -> Option<String> {
-    let holds = |sentence: &&str| {
+/// The first two sentences that contain one of the words.
+fn sentences_with(page: &str, words: &[&str]) -> Option<String> {
+    let has_word = |sentence: &&str| {
         let lower = sentence.to_lowercase();
         words.iter().any(|word| lower.contains(word))
     };
-    let found: Vec<&str> = sentences(page).filter(holds).take(2).collect();
+    let found: Vec<&str> = sentences(page).filter(has_word).take(2).collect();
     (!found.is_empty()).then(|| found.join(" "))
 }
 

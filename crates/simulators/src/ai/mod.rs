@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::fault::{Fault, Faults, Script};
-use crate::host::{Answer, Call, Host, Service};
+use crate::host::{Call, Host, Response, Service};
 use crate::ledger::{Entry, Ledger};
 use crate::{now_ms, set};
 
@@ -95,9 +95,9 @@ struct Core {
 }
 
 impl Service for Core {
-    fn answer(&self, call: &Call) -> Answer {
+    fn respond(&self, call: &Call) -> Response {
         match (call.method.as_str(), call.segments().as_slice()) {
-            ("POST", ["v1", "chat", "completions"]) => self.faults.through(call, |call| self.complete(call)),
+            ("POST", ["v1", "chat", "completions"]) => self.faults.run(call, |call| self.complete(call)),
             _ => error(404, "not_found", "unknown path"),
         }
     }
@@ -112,12 +112,12 @@ impl Service for Core {
 }
 
 impl Core {
-    fn complete(&self, call: &Call) -> Answer {
+    fn complete(&self, call: &Call) -> Response {
         let token = call
             .header("authorization")
             .and_then(|header| header.strip_prefix("Bearer "));
-        let known = token.is_some_and(|token| self.api_key.as_deref().is_none_or(|key| key == token));
-        if !known {
+        let authorized = token.is_some_and(|token| self.api_key.as_deref().is_none_or(|key| key == token));
+        if !authorized {
             return error(401, "invalid_api_key", "Incorrect API key provided");
         }
         let body = call.json();
@@ -141,21 +141,25 @@ impl Core {
             return error(400, "invalid_request", "a user message is required");
         };
         let facts = extract::facts(&prompt, body.pointer("/response_format/json_schema/schema")).to_string();
-        let mut answer = completion(Some(&facts), "stop", None);
-        let (asked, told) = (prompt.split_whitespace().count(), facts.split_whitespace().count());
+        let mut response = completion(Some(&facts), "stop", None);
+        let (prompt_words, completion_words) = (prompt.split_whitespace().count(), facts.split_whitespace().count());
         set(
-            &mut answer,
+            &mut response,
             "usage",
-            json!({ "prompt_tokens": asked, "completion_tokens": told, "total_tokens": asked + told }),
+            json!({
+                "prompt_tokens": prompt_words,
+                "completion_tokens": completion_words,
+                "total_tokens": prompt_words + completion_words,
+            }),
         );
         if let Some(model) = body.get("model") {
-            set(&mut answer, "model", model.clone());
+            set(&mut response, "model", model.clone());
         }
-        Answer::ok(&answer)
+        Response::ok(&response)
     }
 }
 
-fn error(status: u16, code: &str, message: &str) -> Answer {
+fn error(status: u16, code: &str, message: &str) -> Response {
     let error = json!({ "message": message, "type": "invalid_request_error", "param": null, "code": code });
-    Answer::json(status, &json!({ "error": error }))
+    Response::json(status, &json!({ "error": error }))
 }

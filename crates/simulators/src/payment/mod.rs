@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::callback_sender::{Deliveries, Queue, QueuedCallback};
 use crate::control::{done, no_route};
 use crate::fault::{Fault, Faults, Script};
-use crate::host::{Answer, Call, Host, Service};
+use crate::host::{Call, Host, Response, Service};
 use crate::ledger::{Entry, Ledger};
 use crate::{locked, set};
 use store::{Refusal, Store, now, text};
@@ -163,8 +163,8 @@ pub enum Action {
 }
 
 impl Action {
-    /// The last segment of its control route.
-    fn named(name: &str) -> Option<Self> {
+    /// Parses the last segment of the control route.
+    fn parse(name: &str) -> Option<Self> {
         match name {
             "confirm" => Some(Self::Confirm),
             "receive" => Some(Self::Receive),
@@ -181,7 +181,7 @@ fn once() -> u32 {
 
 /// A webhook POST to come.
 #[derive(Debug, Clone)]
-struct Hook {
+struct Webhook {
     body: Value,
     wrong_token: bool,
 }
@@ -189,7 +189,7 @@ struct Hook {
 /// What the worker does when its time has come.
 #[derive(Debug, Clone)]
 enum Job {
-    Tell(Hook),
+    Post(Webhook),
     Act(String, Action),
 }
 
@@ -202,11 +202,11 @@ struct Core {
 }
 
 impl Service for Core {
-    fn answer(&self, call: &Call) -> Answer {
+    fn respond(&self, call: &Call) -> Response {
         let segments = call.segments();
         match segments.as_slice() {
             ["v3", route @ ..] | ["api", "v3", route @ ..] => {
-                self.faults.through(call, |call| match self.refused(call) {
+                self.faults.run(call, |call| match self.check_headers(call) {
                     Some(refusal) => refusal,
                     None => self.route(call, route),
                 })
@@ -223,24 +223,24 @@ impl Service for Core {
         &self.faults
     }
 
-    fn control(&self, call: &Call, route: &[&str]) -> Result<Answer, Answer> {
+    fn control(&self, call: &Call, route: &[&str]) -> Result<Response, Response> {
         match (call.method.as_str(), route) {
-            ("GET", ["counters"]) => Ok(Answer::ok(&json!({ "webhooks": self.queue.deliveries() }))),
+            ("GET", ["counters"]) => Ok(Response::ok(&json!({ "webhooks": self.queue.deliveries() }))),
             ("POST", ["events"]) => done(self.send_event(&call.read()?), "no such payment or subscription"),
             ("POST", ["subscriptions", id, "charge"]) => Ok(self.charge(id, &call.json())),
             ("POST", ["payments", id, action]) => {
                 let delay = call.json().get("delay_ms").and_then(Value::as_u64).unwrap_or(0);
-                let Some(action) = Action::named(action) else {
-                    return Err(Answer::refuse(404, "confirm, receive, overdue or refund"));
+                let Some(action) = Action::parse(action) else {
+                    return Err(Response::refuse(404, "confirm, receive, overdue or refund"));
                 };
-                let known = self.act_later(id, action, Duration::from_millis(delay));
-                done(known, "no such payment")
+                let found = self.act_later(id, action, Duration::from_millis(delay));
+                done(found, "no such payment")
             }
             _ => Err(no_route()),
         }
     }
 
-    fn forget(&self) {
+    fn clear_state(&self) {
         *locked(&self.store) = Store::default();
     }
 
@@ -250,30 +250,30 @@ impl Service for Core {
 }
 
 impl Core {
-    /// A further payment of a subscription, due on `dueDate`.
-    fn charge(&self, id: &str, body: &Value) -> Answer {
+    /// Adds a payment to a subscription, due on `dueDate`.
+    fn charge(&self, id: &str, body: &Value) -> Response {
         let due = text(body, "dueDate");
         if !store::is_date(due) {
-            return Answer::refuse(400, "dueDate is wanted as YYYY-MM-DD");
+            return Response::refuse(400, "dueDate must be a date (YYYY-MM-DD)");
         }
         let mut store = locked(&self.store);
         let Some(subscription) = store.subscriptions.get(id).cloned() else {
-            return Answer::refuse(404, "no such subscription");
+            return Response::refuse(404, "no such subscription");
         };
         let payment = store.charge(&subscription, due);
-        self.tell_charge(&payment);
-        Answer::ok(&payment)
+        self.enqueue_charge_events(&payment);
+        Response::ok(&payment)
     }
 
-    /// What refuses a request before it is looked at: key, user agent, a body on GET.
-    fn refused(&self, call: &Call) -> Option<Answer> {
+    /// Returns the refusal of a request with a wrong key, without a user agent, or with a body on GET.
+    fn check_headers(&self, call: &Call) -> Option<Response> {
         if call.header("access_token") != Some(locked(&self.options).api_key.as_str()) {
             let refusal = store::refuse("invalid_access_token", "A chave de API fornecida é inválida");
             return Some(errors(401, &[refusal]));
         }
-        let nameless = call.header("user-agent").is_none_or(str::is_empty);
-        if nameless || (call.method == "GET" && !call.body.is_empty()) {
-            return Some(Answer::raw(403, ""));
+        let no_user_agent = call.header("user-agent").is_none_or(str::is_empty);
+        if no_user_agent || (call.method == "GET" && !call.body.is_empty()) {
+            return Some(Response::raw(403, ""));
         }
         None
     }
@@ -287,42 +287,42 @@ impl Core {
         else {
             return false;
         };
-        let hook = Hook {
+        let webhook = Webhook {
             body: event_body(&event.event, object),
             wrong_token: event.wrong_token,
         };
         for _ in 0..event.times {
-            self.queue.push(Instant::now(), Job::Tell(hook.clone()));
+            self.queue.push(Instant::now(), Job::Post(webhook.clone()));
         }
         true
     }
 
     fn act_later(&self, payment: &str, action: Action, after: Duration) -> bool {
-        let known = locked(&self.store).payments.get(payment).is_some();
-        if known {
+        let exists = locked(&self.store).payments.get(payment).is_some();
+        if exists {
             self.queue
                 .push(Instant::now() + after, Job::Act(payment.to_owned(), action));
         }
-        known
+        exists
     }
 
-    fn tell(&self, event: &str, object: &Value) {
+    fn enqueue_event(&self, event: &str, object: &Value) {
         self.queue.push(
             Instant::now(),
-            Job::Tell(Hook {
+            Job::Post(Webhook {
                 body: event_body(event, object),
                 wrong_token: false,
             }),
         );
     }
 
-    fn tell_charge(&self, payment: &Value) {
-        self.tell("PAYMENT_CREATED", payment);
+    fn enqueue_charge_events(&self, payment: &Value) {
+        self.enqueue_event("PAYMENT_CREATED", payment);
         if text(payment, "status") == "CONFIRMED" {
-            self.tell("PAYMENT_CONFIRMED", payment);
+            self.enqueue_event("PAYMENT_CONFIRMED", payment);
         }
-        let pays = text(payment, "billingType") != "CREDIT_CARD";
-        if let Some(after) = locked(&self.options).paid_after_ms.filter(|_| pays) {
+        let auto_paid = text(payment, "billingType") != "CREDIT_CARD";
+        if let Some(after) = locked(&self.options).paid_after_ms.filter(|_| auto_paid) {
             let (due, id) = (
                 Instant::now() + Duration::from_millis(after),
                 text(payment, "id").to_owned(),
@@ -333,23 +333,23 @@ impl Core {
 
     /// What is told of an action is a job of its own.
     fn pack(&self, due: Vec<Job>) -> Vec<QueuedCallback> {
-        let mut hooks = Vec::new();
+        let mut webhooks = Vec::new();
         for job in due {
             match job {
-                Job::Tell(hook) => hooks.push(hook),
-                Job::Act(payment, action) => drop(self.happen(&payment, action)),
+                Job::Post(webhook) => webhooks.push(webhook),
+                Job::Act(payment, action) => drop(self.apply_action(&payment, action)),
             }
         }
-        self.callback(hooks)
+        self.callbacks(webhooks)
     }
 
-    fn callback(&self, due: Vec<Hook>) -> Vec<QueuedCallback> {
+    fn callbacks(&self, due: Vec<Webhook>) -> Vec<QueuedCallback> {
         let options = locked(&self.options).clone();
         let Some(url) = options.webhook_url else {
             return Vec::new();
         };
-        let callback = |hook: Hook| {
-            let token = if hook.wrong_token {
+        let callback = |webhook: Webhook| {
+            let token = if webhook.wrong_token {
                 "wrong".to_owned()
             } else {
                 options.webhook_token.clone()
@@ -358,8 +358,8 @@ impl Core {
             QueuedCallback {
                 url: url.clone(),
                 headers,
-                body: hook.body.to_string().into_bytes(),
-                retry: !hook.wrong_token,
+                body: webhook.body.to_string().into_bytes(),
+                retry: !webhook.wrong_token,
             }
         };
         due.into_iter().map(callback).collect()
@@ -389,14 +389,14 @@ fn event_body(event: &str, object: &Value) -> Value {
     })
 }
 
-fn errors(status: u16, refusals: &[Refusal]) -> Answer {
+fn errors(status: u16, refusals: &[Refusal]) -> Response {
     let entry = |refusal: &Refusal| json!({ "code": refusal.code, "description": refusal.description });
-    Answer::json(
+    Response::json(
         status,
         &json!({ "errors": refusals.iter().map(entry).collect::<Vec<_>>() }),
     )
 }
 
-fn not_found() -> Answer {
-    Answer::raw(404, "")
+fn not_found() -> Response {
+    Response::raw(404, "")
 }

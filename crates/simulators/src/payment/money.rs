@@ -36,15 +36,15 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn reads_and_writes_decimals() {
-        for (text, wanted) in [
+    fn amounts_convert_between_decimals_and_cents() {
+        for (text, expected) in [
             ("97", 9700),
             ("97.0", 9700),
             ("19.9", 1990),
             ("0.05", 5),
             ("-1.5", -150),
         ] {
-            assert_eq!(cents(&text.parse().unwrap()), Some(wanted), "{text}");
+            assert_eq!(cents(&text.parse().unwrap()), Some(expected), "{text}");
         }
         assert_eq!(cents(&json!("19.90")), None, "text is no number");
         assert_eq!(cents(&"1.005".parse().unwrap()), None);

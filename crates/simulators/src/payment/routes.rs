@@ -5,17 +5,17 @@ use time::{Duration, OffsetDateTime};
 
 use super::store::{Collection, is, refuse, text, today};
 use super::{Action, Core, errors, not_found};
-use crate::host::{Answer, Call};
+use crate::host::{Call, Response};
 use crate::{locked, now_ms, set};
 
 /// A PNG of one pixel, where the QR code would be.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
 impl Core {
-    pub(super) fn route(&self, call: &Call, route: &[&str]) -> Answer {
+    pub(super) fn route(&self, call: &Call, route: &[&str]) -> Response {
         match (call.method.as_str(), route) {
             ("POST", ["customers"]) => match locked(&self.store).create_customer(&call.json()) {
-                Ok(customer) => Answer::ok(&customer),
+                Ok(customer) => Response::ok(&customer),
                 Err(refusals) => errors(400, &refusals),
             },
             ("GET", ["customers"]) => list(
@@ -52,23 +52,23 @@ impl Core {
                     .and_then(|p| show(p, part))
                     .as_ref(),
             ),
-            ("POST", ["sandbox", "payment", id, "confirm"]) => self.happen(id, Action::Confirm),
-            ("POST", ["sandbox", "payment", id, "overdue"]) => self.happen(id, Action::Overdue),
+            ("POST", ["sandbox", "payment", id, "confirm"]) => self.apply_action(id, Action::Confirm),
+            ("POST", ["sandbox", "payment", id, "overdue"]) => self.apply_action(id, Action::Overdue),
             _ => not_found(),
         }
     }
 
-    fn subscribe(&self, call: &Call) -> Answer {
+    fn subscribe(&self, call: &Call) -> Response {
         let (subscription, payment) = match locked(&self.store).create_subscription(&call.json()) {
             Ok(created) => created,
             Err(refusals) => return errors(400, &refusals),
         };
-        self.tell("SUBSCRIPTION_CREATED", &subscription);
-        self.tell_charge(&payment);
-        Answer::ok(&subscription)
+        self.enqueue_event("SUBSCRIPTION_CREATED", &subscription);
+        self.enqueue_charge_events(&payment);
+        Response::ok(&subscription)
     }
 
-    fn change_subscription(&self, id: &str, call: &Call) -> Answer {
+    fn change_subscription(&self, id: &str, call: &Call) -> Response {
         let (body, mut store) = (call.json(), locked(&self.store));
         let Some(changed) = change(&mut store.subscriptions, id, call) else {
             return not_found();
@@ -91,29 +91,29 @@ impl Core {
         } else {
             "SUBSCRIPTION_UPDATED"
         };
-        self.tell(event, &changed);
-        Answer::ok(&changed)
+        self.enqueue_event(event, &changed);
+        Response::ok(&changed)
     }
 
     /// Deletes a subscription with its pending and overdue payments.
-    fn cancel(&self, id: &str) -> Answer {
+    fn cancel(&self, id: &str) -> Response {
         let mut store = locked(&self.store);
-        let answer = deleted(&mut store.subscriptions, id);
-        if answer.status() != Some(200) {
-            return answer;
+        let response = deleted(&mut store.subscriptions, id);
+        if response.status() != Some(200) {
+            return response;
         }
-        let of_this = [("subscription", id)];
-        for payment in store.payments.matching_mut(&of_this).filter(|payment| is_open(payment)) {
+        let filters = [("subscription", id)];
+        for payment in store.payments.matching_mut(&filters).filter(|payment| is_open(payment)) {
             set(payment, "deleted", json!(true));
-            self.tell("PAYMENT_DELETED", payment);
+            self.enqueue_event("PAYMENT_DELETED", payment);
         }
         if let Some(subscription) = store.subscriptions.get(id) {
-            self.tell("SUBSCRIPTION_DELETED", subscription);
+            self.enqueue_event("SUBSCRIPTION_DELETED", subscription);
         }
-        answer
+        response
     }
 
-    fn payments_of(&self, id: &str, call: &Call) -> Answer {
+    fn payments_of(&self, id: &str, call: &Call) -> Response {
         let hidden_ms = locked(&self.options).first_charge_after_ms;
         let store = locked(&self.store);
         let Some(subscription) = store.subscriptions.get(id) else {
@@ -128,32 +128,32 @@ impl Core {
         page(call, store.payments.matching(&filters).cloned().collect())
     }
 
-    fn delete_payment(&self, id: &str) -> Answer {
+    fn delete_payment(&self, id: &str) -> Response {
         let mut store = locked(&self.store);
         match store.payments.get(id) {
             None => return not_found(),
             Some(payment) if !is_open(payment) => {
                 return errors(400, &[refuse("invalid_action", "A cobrança não pode ser removida.")]);
             }
-            Some(payment) => self.tell("PAYMENT_DELETED", payment),
+            Some(payment) => self.enqueue_event("PAYMENT_DELETED", payment),
         }
         deleted(&mut store.payments, id)
     }
 
-    /// Something happens to a payment.
-    pub(super) fn happen(&self, id: &str, action: Action) -> Answer {
+    /// Applies an action to a payment and enqueues its events. 400 if the payment's status does not allow it.
+    pub(super) fn apply_action(&self, id: &str, action: Action) -> Response {
         let mut store = locked(&self.store);
         let Some(payment) = store.payments.get_mut(id) else {
             return not_found();
         };
         let status = text(payment, "status").to_owned();
-        let can = match action {
+        let allowed = match action {
             Action::Confirm => is_open(payment),
             Action::Receive => status == "CONFIRMED",
             Action::Overdue => status == "PENDING" && is_open(payment),
             Action::Refund => matches!(status.as_str(), "CONFIRMED" | "RECEIVED"),
         };
-        if !can {
+        if !allowed {
             return errors(400, &[refuse("invalid_action", "A cobrança não permite esta ação.")]);
         }
         let steps: &[&str] = match (action, text(payment, "billingType")) {
@@ -174,9 +174,9 @@ impl Core {
             for field in dates {
                 set(payment, field, day.clone());
             }
-            self.tell(&format!("PAYMENT_{status}"), payment);
+            self.enqueue_event(&format!("PAYMENT_{status}"), payment);
         }
-        Answer::ok(payment)
+        Response::ok(payment)
     }
 }
 
@@ -188,41 +188,41 @@ fn is_open(payment: &Value) -> bool {
 fn change(collection: &mut Collection, id: &str, call: &Call) -> Option<Value> {
     let object = collection.get_mut(id)?;
     if let (Some(fields), Value::Object(mut changes)) = (object.as_object_mut(), call.json()) {
-        for kept in ["id", "object", "deleted", "dateCreated", "updatePendingPayments"] {
-            changes.remove(kept);
+        for read_only in ["id", "object", "deleted", "dateCreated", "updatePendingPayments"] {
+            changes.remove(read_only);
         }
         fields.extend(changes);
     }
     Some(object.clone())
 }
 
-fn deleted(collection: &mut Collection, id: &str) -> Answer {
+fn deleted(collection: &mut Collection, id: &str) -> Response {
     match collection.get_mut(id) {
         Some(object) if !is(object, "deleted", "true") => {
             set(object, "deleted", json!(true));
-            Answer::ok(&json!({ "deleted": true, "id": id }))
+            Response::ok(&json!({ "deleted": true, "id": id }))
         }
         _ => not_found(),
     }
 }
 
-fn found(object: Option<&Value>) -> Answer {
-    object.map_or_else(not_found, Answer::ok)
+fn found(object: Option<&Value>) -> Response {
+    object.map_or_else(not_found, Response::ok)
 }
 
-fn list(call: &Call, collection: &Collection, filters: &[&'static str]) -> Answer {
-    let mut wanted: Vec<(&str, &str)> = filters
+fn list(call: &Call, collection: &Collection, filters: &[&'static str]) -> Response {
+    let mut conditions: Vec<(&str, &str)> = filters
         .iter()
         .filter_map(|field| Some((*field, call.param(field)?)))
         .collect();
     if call.param("includeDeleted") != Some("true") {
-        wanted.push(("deleted", "false"));
+        conditions.push(("deleted", "false"));
     }
-    page(call, collection.matching(&wanted).cloned().collect())
+    page(call, collection.matching(&conditions).cloned().collect())
 }
 
-/// The envelope of lists.
-fn page(call: &Call, objects: Vec<Value>) -> Answer {
+/// One page of a list in the gateway's envelope.
+fn page(call: &Call, objects: Vec<Value>) -> Response {
     let number = |name: &str| call.param(name).and_then(|value| value.parse::<usize>().ok());
     let (offset, limit) = (
         number("offset").unwrap_or(0),
@@ -230,7 +230,7 @@ fn page(call: &Call, objects: Vec<Value>) -> Answer {
     );
     let total = objects.len();
     let data: Vec<Value> = objects.into_iter().skip(offset).take(limit).collect();
-    Answer::ok(&json!({
+    Response::ok(&json!({
         "object": "list", "hasMore": offset + data.len() < total, "totalCount": total,
         "limit": limit, "offset": offset, "data": data,
     }))

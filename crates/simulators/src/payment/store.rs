@@ -49,13 +49,13 @@ impl Collection {
     pub(super) fn matching<'a>(&'a self, filters: &'a [(&str, &str)]) -> impl Iterator<Item = &'a Value> {
         self.0
             .iter()
-            .filter(|object| filters.iter().all(|(field, wanted)| is(object, field, wanted)))
+            .filter(|object| filters.iter().all(|(field, value)| is(object, field, value)))
     }
 
     pub(super) fn matching_mut<'a>(&'a mut self, filters: &'a [(&str, &str)]) -> impl Iterator<Item = &'a mut Value> {
         self.0
             .iter_mut()
-            .filter(|object| filters.iter().all(|(field, wanted)| is(object, field, wanted)))
+            .filter(|object| filters.iter().all(|(field, value)| is(object, field, value)))
     }
 }
 
@@ -196,8 +196,8 @@ fn checked(body: &Value, refusals: Vec<Refusal>) -> Checked<Map<String, Value>> 
     }
 }
 
-fn one_of(refusals: &mut Vec<Refusal>, body: &Value, field: &str, known: &[&str]) {
-    if !known.contains(&text(body, field)) {
+fn one_of(refusals: &mut Vec<Refusal>, body: &Value, field: &str, allowed: &[&str]) {
+    if !allowed.contains(&text(body, field)) {
         refusals.push(refuse(
             &format!("invalid_{field}"),
             &format!("O campo {field} é inválido."),
@@ -258,10 +258,10 @@ pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(super) fn is(object: &Value, field: &str, wanted: &str) -> bool {
+pub(super) fn is(object: &Value, field: &str, expected: &str) -> bool {
     match object.get(field) {
-        Some(Value::String(value)) => value == wanted,
-        Some(Value::Bool(value)) => value.to_string() == wanted,
+        Some(Value::String(value)) => value == expected,
+        Some(Value::Bool(value)) => value.to_string() == expected,
         _ => false,
     }
 }

@@ -70,7 +70,7 @@ impl Delivery {
         webhook.verify(&self.body, &headers).map_err(|error| error.to_string())
     }
 
-    pub(super) fn shown(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         json!({
             "at_ms": self.at_ms,
             "path": self.path,

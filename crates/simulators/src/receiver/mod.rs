@@ -13,12 +13,12 @@ use serde_json::json;
 pub use self::delivery::Delivery;
 use crate::control::no_route;
 use crate::fault::{Fault, Faults, Script};
-use crate::host::{Answer, Call, Host, Service};
+use crate::host::{Call, Host, Response, Service};
 use crate::ledger::{Entry, Ledger};
 use crate::locked;
 
-/// How many deliveries are kept; the oldest goes first.
-const KEPT: usize = 100_000;
+/// Maximum number of stored deliveries. A new delivery then replaces the oldest.
+const MAX_DELIVERIES: usize = 100_000;
 
 /// The page in its characters (ISO-8859-1, in which each of them is one byte).
 fn site() -> Vec<u8> {
@@ -79,8 +79,7 @@ impl Receiver {
         self.core.faults.add(faults);
     }
 
-    /// Forgets the faults that are still to come.
-    pub fn forget_faults(&self) {
+    pub fn clear_faults(&self) {
         self.core.faults.clear();
     }
 
@@ -115,11 +114,11 @@ struct Core {
 }
 
 impl Service for Core {
-    fn answer(&self, call: &Call) -> Answer {
+    fn respond(&self, call: &Call) -> Response {
         match (call.method.as_str(), call.segments().as_slice()) {
-            ("GET", ["site"]) => Answer::raw(200, site()).with_header("Content-Type", "text/html"),
-            ("POST", _) => self.take(call),
-            _ => Answer::refuse(405, "webhooks are posted"),
+            ("GET", ["site"]) => Response::raw(200, site()).with_header("Content-Type", "text/html"),
+            ("POST", _) => self.receive(call),
+            _ => Response::refuse(405, "webhooks must be sent by POST"),
         }
     }
 
@@ -131,34 +130,34 @@ impl Service for Core {
         &self.faults
     }
 
-    fn control(&self, call: &Call, route: &[&str]) -> Result<Answer, Answer> {
+    fn control(&self, call: &Call, route: &[&str]) -> Result<Response, Response> {
         let deliveries = locked(&self.deliveries);
         match (call.method.as_str(), route) {
-            ("GET", ["deliveries"]) => Ok(Answer::ok(&deliveries.iter().map(Delivery::shown).collect())),
-            ("GET", ["count"]) => Ok(Answer::ok(&json!({ "count": deliveries.len() }))),
+            ("GET", ["deliveries"]) => Ok(Response::ok(&deliveries.iter().map(Delivery::to_json).collect())),
+            ("GET", ["count"]) => Ok(Response::ok(&json!({ "count": deliveries.len() }))),
             _ => Err(no_route()),
         }
     }
 
-    fn forget(&self) {
+    fn clear_state(&self) {
         locked(&self.deliveries).clear();
     }
 }
 
 impl Core {
-    fn take(&self, call: &Call) -> Answer {
+    fn receive(&self, call: &Call) -> Response {
         let mut delivery = Delivery::new(call);
         let verified = self.secret.as_ref().map_or(Ok(()), |secret| delivery.verify(secret));
-        let answer = self.faults.through(call, |_| match &verified {
-            Ok(()) => Answer::ok(&json!({ "received": true })),
-            Err(why) => Answer::refuse(401, why),
+        let response = self.faults.run(call, |_| match &verified {
+            Ok(()) => Response::ok(&json!({ "received": true })),
+            Err(reason) => Response::refuse(401, reason),
         });
-        delivery.status = answer.status();
+        delivery.status = response.status();
         let mut deliveries = locked(&self.deliveries);
-        if deliveries.len() >= KEPT {
+        if deliveries.len() >= MAX_DELIVERIES {
             deliveries.pop_front();
         }
         deliveries.push_back(delivery);
-        answer
+        response
     }
 }

@@ -62,7 +62,7 @@ impl Core {
                     wrong_signature,
                 } => {
                     let envelope = if wrong_signature { &mut wrong } else { &mut right };
-                    envelope.add_status(&message, status_of(&message, status, at));
+                    envelope.add_status(&message, status_json(&message, status, at));
                 }
                 Job::Decide {
                     id,
@@ -158,7 +158,7 @@ pub(super) fn messages_change(number: &str, list: &str, item: Value) -> Value {
     json!({ "field": "messages", "value": value })
 }
 
-fn status_of(message: &Message, status: &str, at: u64) -> Value {
+fn status_json(message: &Message, status: &str, at: u64) -> Value {
     let mut item = json!({
         "id": message.id,
         "status": status,

@@ -11,7 +11,7 @@ use super::definition::{parameters, text};
 use super::options::WhatsappOptions;
 use crate::callback_sender::Deliveries;
 use crate::control::{done, no_route};
-use crate::host::{Answer, Call};
+use crate::host::{Call, Response};
 use crate::ledger::Entry;
 use crate::{locked, set};
 
@@ -55,23 +55,23 @@ pub struct Counters {
 }
 
 #[derive(Deserialize)]
-struct StatusByHand {
+struct StatusBody {
     event: String,
     #[serde(default)]
     reason: Option<String>,
 }
 
 impl Core {
-    pub(super) fn own_route(&self, call: &Call, route: &[&str]) -> Result<Answer, Answer> {
+    pub(super) fn control_route(&self, call: &Call, route: &[&str]) -> Result<Response, Response> {
         let body = match (call.method.as_str(), route) {
             ("GET", ["counters"]) => json!(self.counters()),
             ("GET", ["options"]) => json!(self.options()),
             ("POST", ["options"]) => self.change_options(call.json())?,
             ("POST", ["templates"]) => json!({ "id": self.add_template(&call.json()) }),
             ("POST", ["templates", id, "status"]) => {
-                let by_hand: StatusByHand = call.read()?;
-                let known = self.set_template_status(id, &by_hand.event, by_hand.reason.as_deref());
-                return done(known, "no such template");
+                let body: StatusBody = call.read()?;
+                let found = self.set_template_status(id, &body.event, body.reason.as_deref());
+                return done(found, "no such template");
             }
             ("POST", ["inbound"]) => json!({ "id": self.inbound(&call.read()?) }),
             ("POST", ["inbound", "batch"]) => json!({ "ids": self.inbound_batch(&call.read()?) }),
@@ -81,7 +81,7 @@ impl Core {
             }
             _ => return Err(no_route()),
         };
-        Ok(Answer::ok(&body))
+        Ok(Response::ok(&body))
     }
 
     pub(super) fn received(&self) -> Vec<ReceivedRequest> {
@@ -99,8 +99,8 @@ impl Core {
         }
     }
 
-    /// Forgets the templates, the files and the counters; no id of a template comes again.
-    pub(super) fn start_over(&self) {
+    /// Clears templates, files and counters. Template ids are never reused.
+    pub(super) fn reset_state(&self) {
         let mut state = locked(&self.state);
         let mut templates = std::mem::take(&mut state.templates);
         templates.clear();
@@ -137,31 +137,31 @@ impl Core {
         true
     }
 
-    pub(super) fn tell_template(&self, id: &str, field: &str, value: &Value) -> bool {
+    pub(super) fn send_template_update(&self, id: &str, field: &str, value: &Value) -> bool {
         let Some(template) = locked(&self.state).templates.get(id.parse().unwrap_or(0)).cloned() else {
             return false;
         };
-        let mut told = value.clone();
-        set(&mut told, "message_template_id", json!(template.id));
+        let mut value = value.clone();
+        set(&mut value, "message_template_id", json!(template.id));
         set(
-            &mut told,
+            &mut value,
             "message_template_name",
             json!(text(&template.definition, "name")),
         );
-        let change = json!({ "field": field, "value": told });
+        let change = json!({ "field": field, "value": value });
         let waba = template.waba;
         self.queue.push(Instant::now(), Job::Change { waba, change });
         true
     }
 
-    fn change_options(&self, changes: Value) -> Result<Value, Answer> {
+    fn change_options(&self, changes: Value) -> Result<Value, Response> {
         let mut options = locked(&self.options);
-        let mut wanted = json!(*options);
-        let (Value::Object(fields), Value::Object(changes)) = (&mut wanted, changes) else {
-            return Err(Answer::refuse(400, "an object of options is wanted"));
+        let mut merged = json!(*options);
+        let (Value::Object(fields), Value::Object(changes)) = (&mut merged, changes) else {
+            return Err(Response::refuse(400, "the body must be an object of options"));
         };
         fields.extend(changes);
-        let changed: WhatsappOptions = serde_json::from_value(wanted).map_err(|error| Answer::refuse(400, error))?;
+        let changed: WhatsappOptions = serde_json::from_value(merged).map_err(|error| Response::refuse(400, error))?;
         *options = WhatsappOptions {
             bind: options.bind.clone(),
             ..changed

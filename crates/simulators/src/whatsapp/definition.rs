@@ -48,7 +48,7 @@ fn check_component(component: &Value, named: bool) -> Result<(), GraphError> {
         "BODY" => check_body(component, content, length, named),
         "BUTTONS" => check_buttons(list(component, "buttons")),
         "HEADER" | "FOOTER" | "CAROUSEL" | "LIMITED_TIME_OFFER" => Ok(()),
-        other => Err(GraphError::new(100, format!("unknown component type {other:?}"))),
+        kind => Err(GraphError::new(100, format!("unknown component type {kind:?}"))),
     }
 }
 
@@ -66,13 +66,13 @@ fn check_body(component: &Value, content: &str, length: usize, named: bool) -> R
     if named {
         return check_named_examples(component, content, "body_text_named_params", 2388072);
     }
-    let wanted = variables(content).len();
-    let given = component.pointer("/example/body_text/0").and_then(Value::as_array);
-    let given = given.map_or(0, Vec::len);
-    if wanted != given {
+    let expected = variables(content).len();
+    let actual = component.pointer("/example/body_text/0").and_then(Value::as_array);
+    let actual = actual.map_or(0, Vec::len);
+    if expected != actual {
         return Err(GraphError::new(
             2388072,
-            format!("the body has {wanted} variables and {given} examples"),
+            format!("the body has {expected} variables and {actual} examples"),
         ));
     }
     Ok(())
@@ -80,17 +80,17 @@ fn check_body(component: &Value, content: &str, length: usize, named: bool) -> R
 
 /// Every variable of a text has a plain name and one example by it.
 fn check_named_examples(component: &Value, content: &str, field: &str, code: u32) -> Result<(), GraphError> {
-    let wanted = variables(content);
+    let expected = variables(content);
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    if let Some(name) = wanted.iter().find(|name| !name.chars().all(plain)) {
+    if let Some(name) = expected.iter().find(|name| !name.chars().all(plain)) {
         return Err(GraphError::new(code, format!("{name} is not the name of a variable")));
     }
     let examples = component.get("example").map_or(&[][..], |example| list(example, field));
-    let given: BTreeSet<&str> = examples.iter().map(|example| text(example, "param_name")).collect();
-    if given != wanted || examples.len() != wanted.len() {
+    let actual: BTreeSet<&str> = examples.iter().map(|example| text(example, "param_name")).collect();
+    if actual != expected || examples.len() != expected.len() {
         return Err(GraphError::new(
             code,
-            format!("{field} does not fit the variables {wanted:?}"),
+            format!("{field} does not fit the variables {expected:?}"),
         ));
     }
     Ok(())
@@ -134,11 +134,11 @@ pub(super) fn check_parameters(template: &Value, sent: &Value) -> Result<(), Gra
 
 fn check_components(template: &Value, sent: &Value, named: bool) -> Result<(), GraphError> {
     for part in ["HEADER", "BODY"] {
-        let given = components(sent).iter().find(|component| kind(component) == part);
-        let given = given.map_or(&[][..], |component| list(component, "parameters"));
+        let actual = components(sent).iter().find(|component| kind(component) == part);
+        let actual = actual.map_or(&[][..], |component| list(component, "parameters"));
         match component(template, part) {
-            Some(defined) => check_part(part, defined, given, named)?,
-            None => same_count(part, 0, given.len())?,
+            Some(defined) => check_part(part, defined, actual, named)?,
+            None => same_count(part, 0, actual.len())?,
         }
     }
     if let Some(buttons) = component(template, "BUTTONS") {
@@ -147,40 +147,40 @@ fn check_components(template: &Value, sent: &Value, named: bool) -> Result<(), G
     let Some(carousel) = component(template, "CAROUSEL") else {
         return Ok(());
     };
-    let given = components(sent).iter().find(|component| kind(component) == "CAROUSEL");
-    let given = given.map_or(&[][..], |component| list(component, "cards"));
+    let actual = components(sent).iter().find(|component| kind(component) == "CAROUSEL");
+    let actual = actual.map_or(&[][..], |component| list(component, "cards"));
     let cards = list(carousel, "cards");
-    same_count("cards", cards.len(), given.len())?;
+    same_count("cards", cards.len(), actual.len())?;
     cards
         .iter()
-        .zip(given)
-        .try_for_each(|(card, given)| check_components(card, given, named))
+        .zip(actual)
+        .try_for_each(|(card, actual)| check_components(card, actual, named))
 }
 
-fn check_part(part: &str, defined: &Value, given: &[Value], named: bool) -> Result<(), GraphError> {
+fn check_part(part: &str, defined: &Value, actual: &[Value], named: bool) -> Result<(), GraphError> {
     let format = text(defined, "format").to_ascii_uppercase();
     if part == "HEADER" && !format.is_empty() && format != "TEXT" {
-        same_count(part, 1, given.len())?;
-        let matches = given.iter().all(|parameter| kind(parameter) == format);
+        same_count(part, 1, actual.len())?;
+        let matches = actual.iter().all(|parameter| kind(parameter) == format);
         return if matches {
             Ok(())
         } else {
             Err(format_mismatch(part, &format))
         };
     }
-    let wanted = variables(text(defined, "text"));
-    same_count(part, wanted.len(), given.len())?;
-    let names: BTreeSet<&str> = given
+    let expected = variables(text(defined, "text"));
+    same_count(part, expected.len(), actual.len())?;
+    let names: BTreeSet<&str> = actual
         .iter()
         .filter_map(|parameter| parameter.get("parameter_name"))
         .filter_map(Value::as_str)
         .collect();
     match (named, names) {
-        (true, names) if names == wanted => Ok(()),
+        (true, names) if names == expected => Ok(()),
         (false, names) if names.is_empty() => Ok(()),
         (true, names) => Err(format_mismatch(
             part,
-            &format!("{wanted:?} by their names, but {names:?}"),
+            &format!("{expected:?} by their names, but {names:?}"),
         )),
         (false, names) => Err(format_mismatch(part, &format!("numbered variables, but {names:?}"))),
     }
@@ -191,33 +191,33 @@ fn check_button_parameters(buttons: &[Value], sent: &[Value]) -> Result<(), Grap
         let entry = sent
             .iter()
             .find(|component| kind(component) == "BUTTON" && index(component) == Some(position));
-        let given = entry.map_or(0, |component| list(component, "parameters").len());
-        let wanted = match kind(button).as_str() {
+        let actual = entry.map_or(0, |component| list(component, "parameters").len());
+        let expected = match kind(button).as_str() {
             "URL" => usize::from(!variables(text(button, "url")).is_empty()),
             "COPY_CODE" => 1,
-            // A quick reply may carry a payload, the other kinds take what the application gives them.
-            _ => given,
+            // A quick reply may carry a payload. The other kinds accept any parameters.
+            _ => actual,
         };
-        same_count("button", wanted, given)?;
+        same_count("button", expected, actual)?;
     }
     Ok(())
 }
 
-fn same_count(part: &str, wanted: usize, given: usize) -> Result<(), GraphError> {
-    if wanted == given {
+fn same_count(part: &str, expected: usize, actual: usize) -> Result<(), GraphError> {
+    if expected == actual {
         return Ok(());
     }
     let part = part.to_ascii_lowercase();
     let details = format!(
-        "{part}: number of localizable_params ({given}) does not match the expected number of params ({wanted})"
+        "{part}: number of localizable_params ({actual}) does not match the expected number of params ({expected})"
     );
     Err(GraphError::new(132000, details))
 }
 
-fn format_mismatch(part: &str, what: &str) -> GraphError {
+fn format_mismatch(part: &str, expected: &str) -> GraphError {
     GraphError::new(
         132012,
-        format!("{}: the parameters do not fit {what}", part.to_ascii_lowercase()),
+        format!("{}: the parameters do not fit {expected}", part.to_ascii_lowercase()),
     )
 }
 
@@ -259,8 +259,10 @@ fn index(component: &Value) -> Option<usize> {
     }
 }
 
-fn component<'a>(template: &'a Value, wanted: &str) -> Option<&'a Value> {
-    components(template).iter().find(|component| kind(component) == wanted)
+fn component<'a>(template: &'a Value, expected: &str) -> Option<&'a Value> {
+    components(template)
+        .iter()
+        .find(|component| kind(component) == expected)
 }
 
 fn components(template: &Value) -> &[Value] {
@@ -285,7 +287,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn counts_variables_of_header_body_and_buttons() {
+    fn parameters_of_header_body_and_buttons_are_checked() {
         let template = json!({ "components": [
             { "type": "HEADER", "format": "IMAGE" },
             { "type": "BODY", "text": "Oi {{1}}, use {{2}} e {{1}}." },
@@ -310,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn named_variables_want_their_names() {
+    fn named_variables_require_parameter_names() {
         let body = json!([{ "type": "BODY", "text": "Oi {{nome}}, use {{cupom}}." }]);
         let template = |format: &str| json!({ "parameter_format": format, "components": body });
         let code = |template: Value, names: &[Option<&str>]| {
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn named_variables_want_named_examples() {
+    fn named_variables_require_named_examples() {
         let template = |text: &str, names: &[&str]| {
             let examples: Vec<Value> = names
                 .iter()
@@ -365,11 +367,11 @@ mod tests {
         let card = json!({ "components": [{ "type": "HEADER", "format": "IMAGE" }] });
         let template = json!({ "components": [
             { "type": "BODY", "text": "Oi" }, { "type": "CAROUSEL", "cards": [card, card] } ] });
-        let given = json!({ "components": [
+        let actual = json!({ "components": [
             { "type": "header", "parameters": [{ "type": "image", "image": { "link": "https://x.example" } }] }] });
         let sent = |cards: Vec<&Value>| json!({ "components": [{ "type": "carousel", "cards": cards }] });
-        assert!(check_parameters(&template, &sent(vec![&given, &given])).is_ok());
-        assert!(check_parameters(&template, &sent(vec![&given])).is_err());
-        assert!(check_parameters(&template, &sent(vec![&given, &json!({})])).is_err());
+        assert!(check_parameters(&template, &sent(vec![&actual, &actual])).is_ok());
+        assert!(check_parameters(&template, &sent(vec![&actual])).is_err());
+        assert!(check_parameters(&template, &sent(vec![&actual, &json!({})])).is_err());
     }
 }

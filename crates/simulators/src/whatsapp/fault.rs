@@ -8,7 +8,7 @@ use super::definition::text;
 use super::graph::GraphError;
 use super::phone::wa_id;
 use crate::fault::{Effect, Scripted};
-use crate::host::{Answer, Call};
+use crate::host::{Call, Response};
 
 /// What goes wrong. One send consumes at most one fault of its answer and one of its callbacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,11 +122,11 @@ impl WhatsappFault {
 
     /// Whether it waits for messages to this recipient, as the platform names it.
     pub(super) fn is_for(&self, recipient: &str) -> bool {
-        let meant = |to: &String| to == recipient || wa_id(to) == recipient;
-        self.on == On::Send && self.to.as_ref().is_none_or(meant)
+        let is_recipient = |to: &String| to == recipient || wa_id(to) == recipient;
+        self.on == On::Send && self.to.as_ref().is_none_or(is_recipient)
     }
 
-    pub(super) fn is_of_callbacks(&self) -> bool {
+    pub(super) fn affects_callbacks(&self) -> bool {
         use WhatsappFaultKind::{DropCallbacks, DuplicateCallbacks, ReorderCallbacks, WrongSignature};
         matches!(
             self.kind,
@@ -150,8 +150,8 @@ impl On {
 }
 
 impl Scripted for WhatsappFault {
-    fn waits_for(&self, call: &Call) -> bool {
-        !self.is_of_callbacks()
+    fn matches(&self, call: &Call) -> bool {
+        !self.affects_callbacks()
             && On::of(call) == Some(self.on)
             && (self.to.is_none() || self.is_for(&recipient(&call.json())))
     }
@@ -162,26 +162,26 @@ impl Scripted for WhatsappFault {
                 code,
                 http_status,
                 details,
-            } => Effect::Instead(GraphError::new(code, details).with_status(http_status).answer()),
-            WhatsappFaultKind::Throttle => Effect::Instead(GraphError::throttled().answer()),
+            } => Effect::Instead(GraphError::new(code, details).with_status(http_status).to_response()),
+            WhatsappFaultKind::Throttle => Effect::Instead(GraphError::throttled().to_response()),
             WhatsappFaultKind::RateLimited { retry_after_s } => {
                 let error = GraphError::new(80007, "The account has reached its rate limit.").with_status(429);
-                Effect::Instead(error.answer().with_header("Retry-After", retry_after_s))
+                Effect::Instead(error.to_response().with_header("Retry-After", retry_after_s))
             }
             WhatsappFaultKind::Hang { ms } => Effect::late(ms),
-            WhatsappFaultKind::AcceptThenReset => Effect::answer(Answer::close()),
+            WhatsappFaultKind::AcceptThenReset => Effect::replace(Response::close()),
             WhatsappFaultKind::AcceptThenStatus500 => {
                 let error = GraphError::new(131000, "Something went wrong.").with_status(500);
-                Effect::answer(error.answer())
+                Effect::replace(error.to_response())
             }
             WhatsappFaultKind::GarbageJson => Effect::garbage(),
-            WhatsappFaultKind::AnswerWithoutId => Effect::then(|answer| answer.edited(without_id)),
+            WhatsappFaultKind::AnswerWithoutId => Effect::then(|response| response.edited(without_id)),
             WhatsappFaultKind::BreakAfter { bytes } => Effect::BreakAfter(bytes),
             // Met where the callbacks are planned.
             WhatsappFaultKind::DuplicateCallbacks { .. }
             | WhatsappFaultKind::ReorderCallbacks
             | WhatsappFaultKind::DropCallbacks
-            | WhatsappFaultKind::WrongSignature => Effect::then(|answer| answer),
+            | WhatsappFaultKind::WrongSignature => Effect::then(|response| response),
         }
     }
 }
@@ -194,11 +194,11 @@ fn recipient(body: &Value) -> String {
     }
 }
 
-/// Takes the id out of an acceptance, or out of a new template.
-fn without_id(answer: &mut Value) {
-    let message = match answer.pointer("/messages/0") {
-        Some(_) => answer.pointer_mut("/messages/0"),
-        None => Some(answer),
+/// Removes the id from the response to a send or to a template's creation.
+fn without_id(response: &mut Value) {
+    let message = match response.pointer("/messages/0") {
+        Some(_) => response.pointer_mut("/messages/0"),
+        None => Some(response),
     };
     if let Some(fields) = message.and_then(Value::as_object_mut) {
         fields.remove("id");

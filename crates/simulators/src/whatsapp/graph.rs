@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::host::Answer;
+use crate::host::Response;
 
 /// An error as the platform answers it.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl GraphError {
         Self::new(130429, "Cloud API message throughput has been reached.")
     }
 
-    pub(super) fn answer(&self) -> Answer {
+    pub(super) fn to_response(&self) -> Response {
         let error = json!({
             "message": format!("(#{}) {}", self.code, title(self.code)),
             "type": "OAuthException",
@@ -48,7 +48,7 @@ impl GraphError {
             "error_subcode": 2494055,
             "fbtrace_id": Uuid::new_v4().simple().to_string(),
         });
-        Answer::json(self.status, &json!({ "error": error }))
+        Response::json(self.status, &json!({ "error": error }))
     }
 }
 

@@ -101,14 +101,14 @@ impl Inbound {
             } else {
                 "user_changed_user_id"
             };
-            let mut moved = json!({ "body": "User changed", "type": kind });
+            let mut change = json!({ "body": "User changed", "type": kind });
             if let Some(number) = &self.new_number {
-                set(&mut moved, "wa_id", json!(wa_id(number)));
+                set(&mut change, "wa_id", json!(wa_id(number)));
             }
             if let Some(user) = &self.new_user_id {
-                set(&mut moved, "user_id", json!(user));
+                set(&mut change, "user_id", json!(user));
             }
-            return ("system", moved);
+            return ("system", change);
         }
         match &self.button_payload {
             Some(payload) => ("button", json!({ "payload": payload, "text": self.text })),
@@ -142,13 +142,13 @@ impl Core {
     /// Tells of messages in one callback; their ids, in the order of writing.
     pub(super) fn inbound_batch(&self, batch: &InboundBatch) -> Vec<String> {
         let now = now_ms() / 1000;
-        let (mut ids, mut told, mut contacts) = (Vec::new(), Vec::new(), Vec::new());
-        for (inbound, later) in batch.messages.iter().zip(0..) {
+        let (mut ids, mut messages, mut contacts) = (Vec::new(), Vec::new(), Vec::new());
+        for (inbound, offset) in batch.messages.iter().zip(0..) {
             let id = inbound
                 .id
                 .clone()
                 .unwrap_or_else(|| format!("wamid.{}", uuid::Uuid::new_v4().simple()));
-            told.push(inbound.message(&id, inbound.timestamp.unwrap_or(now + later)));
+            messages.push(inbound.message(&id, inbound.timestamp.unwrap_or(now + offset)));
             ids.push(id);
             let contact = inbound.contact();
             if !contacts.contains(&contact) {
@@ -156,15 +156,15 @@ impl Core {
             }
         }
         if batch.reversed {
-            told.reverse();
+            messages.reverse();
         }
         let mut change = messages_change(&batch.phone_number_id, "messages", Value::Null);
         if let Some(value) = change.get_mut("value") {
-            set(value, "messages", json!(told));
+            set(value, "messages", json!(messages));
             set(value, "contacts", json!(contacts));
         }
         for _ in 0..=batch.repeated {
-            self.tell(change.clone());
+            self.enqueue_change(change.clone());
         }
         ids
     }
@@ -172,20 +172,20 @@ impl Core {
     /// Tells of a wish.
     pub(super) fn preference(&self, preference: &Preference) {
         let at = preference.timestamp.unwrap_or(now_ms() / 1000);
-        let mut wish = json!({ "value": preference.value, "category": "marketing_messages", "timestamp": at,
+        let mut item = json!({ "value": preference.value, "category": "marketing_messages", "timestamp": at,
             "detail": format!("User requested to {} marketing messages", preference.value) });
         if !preference.from.is_empty() {
-            set(&mut wish, "wa_id", json!(wa_id(&preference.from)));
+            set(&mut item, "wa_id", json!(wa_id(&preference.from)));
         }
         if let Some(user) = &preference.user_id {
-            set(&mut wish, "user_id", json!(user));
+            set(&mut item, "user_id", json!(user));
         }
-        let mut change = messages_change(&preference.phone_number_id, "user_preferences", wish);
+        let mut change = messages_change(&preference.phone_number_id, "user_preferences", item);
         set(&mut change, "field", json!("user_preferences"));
-        self.tell(change);
+        self.enqueue_change(change);
     }
 
-    fn tell(&self, change: Value) {
+    fn enqueue_change(&self, change: Value) {
         let waba = self.options().waba_id;
         self.queue.push(Instant::now(), Job::Change { waba, change });
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::graph::GraphError;
-use crate::host::{Answer, Call};
+use crate::host::{Call, Response};
 
 const HEADER_TYPES: [&str; 5] = ["application/pdf", "image/jpeg", "image/jpg", "image/png", "video/mp4"];
 
@@ -25,7 +25,7 @@ pub(super) struct Uploads {
 
 impl Uploads {
     /// `POST /{app_id}/uploads?file_name=&file_length=&file_type=`
-    pub(super) fn open(&mut self, call: &Call) -> Result<Answer, GraphError> {
+    pub(super) fn open(&mut self, call: &Call) -> Result<Response, GraphError> {
         let length = call
             .param("file_length")
             .and_then(|length| length.parse().ok())
@@ -39,16 +39,19 @@ impl Uploads {
         }
         let id = format!("upload:{}", Uuid::new_v4().simple());
         self.open.insert(id.clone(), Upload { length, received: 0 });
-        Ok(Answer::ok(&json!({ "id": id })))
+        Ok(Response::ok(&json!({ "id": id })))
     }
 
-    /// `POST /upload:…` with the bytes from `file_offset` on.
-    pub(super) fn receive(&mut self, id: &str, call: &Call) -> Result<Answer, GraphError> {
+    /// `POST /upload:…`: the bytes from `file_offset` on.
+    pub(super) fn receive(&mut self, id: &str, call: &Call) -> Result<Response, GraphError> {
         if !call
             .header("authorization")
             .is_some_and(|header| header.starts_with("OAuth "))
         {
-            return Err(GraphError::new(100, "uploads want Authorization: OAuth"));
+            return Err(GraphError::new(
+                100,
+                "an upload requires the header Authorization: OAuth <token>",
+            ));
         }
         let upload = self.open.get_mut(id).ok_or_else(unknown)?;
         let offset = call
@@ -62,21 +65,21 @@ impl Uploads {
         }
         upload.received += call.body.len();
         if upload.received < upload.length {
-            return Ok(Answer::ok(&json!({ "id": id, "file_offset": upload.received })));
+            return Ok(Response::ok(&json!({ "id": id, "file_offset": upload.received })));
         }
         let handle = format!("4::{}", id.strip_prefix("upload:").unwrap_or(id));
         self.handles.insert(handle.clone());
-        Ok(Answer::ok(&json!({ "h": handle })))
+        Ok(Response::ok(&json!({ "h": handle })))
     }
 
-    /// `GET /upload:…`: where to resume.
-    pub(super) fn show(&self, id: &str) -> Result<Answer, GraphError> {
+    /// `GET /upload:…`: the offset at which to resume.
+    pub(super) fn show(&self, id: &str) -> Result<Response, GraphError> {
         let upload = self.open.get(id).ok_or_else(unknown)?;
-        Ok(Answer::ok(&json!({ "id": id, "file_offset": upload.received })))
+        Ok(Response::ok(&json!({ "id": id, "file_offset": upload.received })))
     }
 
-    /// `POST /{phone_number_id}/media`: the file itself is not kept.
-    pub(super) fn media(&mut self, call: &Call) -> Result<Answer, GraphError> {
+    /// `POST /{phone_number_id}/media`: stores the id, not the file.
+    pub(super) fn media(&mut self, call: &Call) -> Result<Response, GraphError> {
         let multipart = call
             .header("content-type")
             .is_some_and(|kind| kind.starts_with("multipart/form-data"));
@@ -92,11 +95,11 @@ impl Uploads {
         }
         let id = (Uuid::new_v4().as_u128() % 10_000_000_000_000_000).to_string();
         self.files.insert(id.clone());
-        Ok(Answer::ok(&json!({ "id": id })))
+        Ok(Response::ok(&json!({ "id": id })))
     }
 
-    /// Whether every file that a send names by its id was uploaded.
-    pub(super) fn knows_files(&self, template: &Value) -> Result<(), GraphError> {
+    /// Checks that every file that a send references by id was uploaded.
+    pub(super) fn check_files(&self, template: &Value) -> Result<(), GraphError> {
         match find(template, &|key, value| {
             matches!(key, "image" | "video" | "document")
                 .then(|| value.get("id")?.as_str())
@@ -110,29 +113,29 @@ impl Uploads {
         }
     }
 
-    /// Whether every handle in a template's definition is that of a complete upload.
-    pub(super) fn knows_handles(&self, definition: &Value) -> Result<(), GraphError> {
+    /// Checks that every handle in a template's definition belongs to a complete upload.
+    pub(super) fn check_handles(&self, definition: &Value) -> Result<(), GraphError> {
         match find(definition, &|key, value| {
             (key == "header_handle").then(|| value.get(0)?.as_str()).flatten()
         }) {
             handles if handles.iter().all(|handle| self.handles.contains(*handle)) => Ok(()),
             handles => Err(GraphError::new(
                 2_388_047,
-                format!("one of the handles {handles:?} is not known"),
+                format!("one of the handles {handles:?} is unknown"),
             )),
         }
     }
 }
 
-/// What `wanted` finds in the fields of a value, at any depth.
-fn find<'a>(value: &'a Value, wanted: &dyn Fn(&str, &'a Value) -> Option<&'a str>) -> Vec<&'a str> {
+/// Collects what `select` returns for the fields of a value, at any depth.
+fn find<'a>(value: &'a Value, select: &dyn Fn(&str, &'a Value) -> Option<&'a str>) -> Vec<&'a str> {
     match value {
         Value::Object(fields) => {
-            let here = fields.iter().filter_map(|(key, value)| wanted(key, value));
-            let below = fields.values().flat_map(|value| find(value, wanted));
+            let here = fields.iter().filter_map(|(key, value)| select(key, value));
+            let below = fields.values().flat_map(|value| find(value, select));
             here.chain(below).collect()
         }
-        Value::Array(items) => items.iter().flat_map(|item| find(item, wanted)).collect(),
+        Value::Array(items) => items.iter().flat_map(|item| find(item, select)).collect(),
         _ => vec![],
     }
 }

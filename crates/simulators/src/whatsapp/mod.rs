@@ -30,12 +30,12 @@ pub use phone::wa_id;
 
 use callback::Job;
 use graph::GraphError;
-use pace::Pace;
+use pace::BurstLimiter;
 use registry::{Query, Registry, Template};
 
 use crate::callback_sender::Queue;
 use crate::fault::{Faults, Script};
-use crate::host::{Answer, Call, Host, Service};
+use crate::host::{Call, Host, Response, Service};
 use crate::ledger::Ledger;
 use crate::locked;
 
@@ -105,10 +105,10 @@ impl Whatsapp {
         self.core.set_template_status(id, event, reason)
     }
 
-    /// Sends a callback about a template other than of its status, for example `message_template_quality_update` with
-    /// `{"new_quality_score": "RED"}`; false if there is no such template.
-    pub fn tell_template(&self, id: &str, field: &str, value: &Value) -> bool {
-        self.core.tell_template(id, field, value)
+    /// Sends a callback about a template that is not a status update, for example `message_template_quality_update`
+    /// with `{"new_quality_score": "RED"}`. False: the template does not exist.
+    pub fn send_template_update(&self, id: &str, field: &str, value: &Value) -> bool {
+        self.core.send_template_update(id, field, value)
     }
 
     /// Sends an inbound message's callback and returns the message's id.
@@ -155,25 +155,25 @@ struct Core {
 struct State {
     templates: Registry,
     uploads: media::Uploads,
-    numbers: Pace,
-    pairs: Pace,
+    numbers: BurstLimiter,
+    pairs: BurstLimiter,
     accepted: u64,
     rejected: u64,
     per_recipient: HashMap<String, u32>,
 }
 
 impl Service for Core {
-    fn answer(&self, call: &Call) -> Answer {
+    fn respond(&self, call: &Call) -> Response {
         let segments = call.segments();
         match segments.as_slice() {
-            [version, ..] if is_version(version) && !authorized(call) => GraphError::unauthorized().answer(),
+            [version, ..] if is_version(version) && !authorized(call) => GraphError::unauthorized().to_response(),
             [version, number, "messages"] if is_version(version) && call.method == "POST" => self.send(number, call),
-            [version, route @ ..] if is_version(version) => self.faults.through(call, |call| {
-                self.route(call, route).unwrap_or_else(|error| error.answer())
+            [version, route @ ..] if is_version(version) => self.faults.run(call, |call| {
+                self.route(call, route).unwrap_or_else(|error| error.to_response())
             }),
             _ => GraphError::new(2500, "Unknown path components")
                 .with_status(404)
-                .answer(),
+                .to_response(),
         }
     }
 
@@ -185,16 +185,16 @@ impl Service for Core {
         &self.faults
     }
 
-    fn shown_ledger(&self) -> Value {
+    fn ledger_json(&self) -> Value {
         json!(self.received())
     }
 
-    fn control(&self, call: &Call, route: &[&str]) -> Result<Answer, Answer> {
-        self.own_route(call, route)
+    fn control(&self, call: &Call, route: &[&str]) -> Result<Response, Response> {
+        self.control_route(call, route)
     }
 
-    fn forget(&self) {
-        self.start_over();
+    fn clear_state(&self) {
+        self.reset_state();
     }
 
     fn stop(&self) {
@@ -207,7 +207,7 @@ impl Core {
         locked(&self.options).clone()
     }
 
-    fn route(&self, call: &Call, route: &[&str]) -> Result<Answer, GraphError> {
+    fn route(&self, call: &Call, route: &[&str]) -> Result<Response, GraphError> {
         match (call.method.as_str(), route) {
             ("POST", [_, "media"]) => locked(&self.state).uploads.media(call),
             ("POST", [_, "uploads"]) => locked(&self.state).uploads.open(call),
@@ -222,15 +222,15 @@ impl Core {
         }
     }
 
-    fn create_template(&self, waba: &str, call: &Call) -> Result<Answer, GraphError> {
-        locked(&self.state).uploads.knows_handles(&call.json())?;
+    fn create_template(&self, waba: &str, call: &Call) -> Result<Response, GraphError> {
+        locked(&self.state).uploads.check_handles(&call.json())?;
         let template = locked(&self.state).templates.create(waba, &call.json())?;
-        self.review(&template);
-        Ok(Answer::ok(&template.shown(Some("status,category"))))
+        self.enqueue_review(&template);
+        Ok(Response::ok(&template.to_json(Some("status,category"))))
     }
 
-    /// Queues the platform's decision on a template.
-    fn review(&self, template: &Template) {
+    /// Queues WhatsApp's decision on a template.
+    fn enqueue_review(&self, template: &Template) {
         let (event, after_ms, reason) = match self.options().template_approval {
             Approval::Approve { after_ms } => ("APPROVED", after_ms, None),
             Approval::Reject { after_ms, reason } => ("REJECTED", after_ms, Some(reason)),
@@ -246,7 +246,7 @@ impl Core {
             .push(Instant::now() + Duration::from_millis(after_ms), decision);
     }
 
-    fn list_templates(&self, waba: &str, call: &Call) -> Answer {
+    fn list_templates(&self, waba: &str, call: &Call) -> Response {
         let limit = call
             .param("limit")
             .and_then(|limit| limit.parse::<usize>().ok())
@@ -259,10 +259,10 @@ impl Core {
             after: call.param("after"),
             limit: limit.clamp(1, 250),
         };
-        Answer::ok(&locked(&self.state).templates.page(waba, &query))
+        Response::ok(&locked(&self.state).templates.page(waba, &query))
     }
 
-    fn delete_templates(&self, waba: &str, call: &Call) -> Result<Answer, GraphError> {
+    fn delete_templates(&self, waba: &str, call: &Call) -> Result<Response, GraphError> {
         let Some(name) = call.param("name") else {
             return Err(GraphError::new(100, "name is required"));
         };
@@ -270,25 +270,25 @@ impl Core {
         let id = call.param("hsm_id").map(|id| id.parse().unwrap_or(0));
         match locked(&self.state).templates.delete(waba, name, id) {
             0 => Err(GraphError::new(100, "Message template not found")),
-            _ => Ok(Answer::ok(&json!({ "success": true }))),
+            _ => Ok(Response::ok(&json!({ "success": true }))),
         }
     }
 
-    fn edit_template(&self, id: &str, call: &Call) -> Result<Answer, GraphError> {
-        locked(&self.state).uploads.knows_handles(&call.json())?;
+    fn edit_template(&self, id: &str, call: &Call) -> Result<Response, GraphError> {
+        locked(&self.state).uploads.check_handles(&call.json())?;
         let template = locked(&self.state)
             .templates
             .edit(id.parse().unwrap_or(0), &call.json())?;
-        self.review(&template);
-        Ok(Answer::ok(&json!({ "success": true })))
+        self.enqueue_review(&template);
+        Ok(Response::ok(&json!({ "success": true })))
     }
 
-    /// `GET /{id}`: a template if there is one with this id, else a phone number.
-    fn show(&self, id: &str, call: &Call) -> Result<Answer, GraphError> {
+    /// `GET /{id}`: the template with this id, or else a phone number.
+    fn show(&self, id: &str, call: &Call) -> Result<Response, GraphError> {
         let (state, options) = (locked(&self.state), self.options());
         let number = id.parse().unwrap_or(0);
         if let Some(template) = state.templates.get(number) {
-            return Ok(Answer::ok(&template.shown(call.param("fields"))));
+            return Ok(Response::ok(&template.to_json(call.param("fields"))));
         }
         if state.templates.was_deleted(number) {
             return Err(GraphError::new(
@@ -304,10 +304,10 @@ impl Core {
             "throughput": { "level": "STANDARD" },
             "whatsapp_business_manager_messaging_limit": options.messaging_limit,
         });
-        if let (Some(wanted), Some(fields)) = (call.param("fields"), shown.as_object_mut()) {
-            fields.retain(|field, _| field == "id" || wanted.split(',').any(|name| name == field));
+        if let (Some(selection), Some(fields)) = (call.param("fields"), shown.as_object_mut()) {
+            fields.retain(|field, _| field == "id" || selection.split(',').any(|name| name == field));
         }
-        Ok(Answer::ok(&shown))
+        Ok(Response::ok(&shown))
     }
 }
 

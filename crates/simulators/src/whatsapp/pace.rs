@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 /// One allowance per key: a steady interval, with bursts that borrow from the future.
 #[derive(Debug, Default)]
-pub(super) struct Pace(HashMap<String, Instant>);
+pub(super) struct BurstLimiter(HashMap<String, Instant>);
 
-impl Pace {
-    /// Whether one more may pass now; if so it is counted.
+impl BurstLimiter {
+    /// Whether another message may pass now. If so, it is counted.
     pub(super) fn admit(&mut self, key: &str, interval: Duration, burst: u32, now: Instant) -> bool {
         let next = self.0.get(key).copied().unwrap_or(now).max(now);
         if next.duration_since(now) > interval * burst.saturating_sub(1) {
@@ -24,12 +24,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_passes_and_then_one_per_interval() {
-        let (mut pace, start, second) = (Pace::default(), Instant::now(), Duration::from_secs(1));
-        let passed = (0..10).filter(|_| pace.admit("a", second, 3, start)).count();
-        assert_eq!(passed, 3);
-        assert!(pace.admit("b", second, 3, start), "another key has its own allowance");
-        assert!(pace.admit("a", second, 3, start + second));
-        assert!(!pace.admit("a", second, 3, start + second));
+    fn limiter_admits_a_burst_then_one_per_interval() {
+        let (mut limiter, start, second) = (BurstLimiter::default(), Instant::now(), Duration::from_secs(1));
+        let admitted = (0..10).filter(|_| limiter.admit("a", second, 3, start)).count();
+        assert_eq!(admitted, 3);
+        assert!(limiter.admit("b", second, 3, start), "another key has its own limit");
+        assert!(limiter.admit("a", second, 3, start + second));
+        assert!(!limiter.admit("a", second, 3, start + second));
     }
 }

@@ -10,16 +10,16 @@ pub fn wa_id(dialled: &str) -> String {
     let Some((area, subscriber)) = national.split_at_checked(2) else {
         return digits;
     };
-    let keeps_ninth = area < "31";
+    let has_ninth_digit = area < "31";
     match (subscriber.len(), subscriber.strip_prefix('9')) {
-        (9, Some(short)) if !keeps_ninth => format!("55{area}{short}"),
-        (8, _) if keeps_ninth && subscriber.starts_with(['6', '7', '8', '9']) => format!("55{area}9{subscriber}"),
+        (9, Some(short)) if !has_ninth_digit => format!("55{area}{short}"),
+        (8, _) if has_ninth_digit && subscriber.starts_with(['6', '7', '8', '9']) => format!("55{area}9{subscriber}"),
         _ => digits,
     }
 }
 
-/// A number that is always the same for the same recipient: picks who never reads, who fails, and the jitter.
-pub(super) fn lot(recipient: &str, purpose: &str) -> u64 {
+/// Deterministic hash (FNV-1a) of a recipient. Selects the recipients who never read or fail, and the jitter.
+pub(super) fn hash(recipient: &str, purpose: &str) -> u64 {
     let bytes = recipient.bytes().chain(purpose.bytes());
     let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

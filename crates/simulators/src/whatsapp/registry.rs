@@ -26,16 +26,16 @@ impl Template {
         text(&self.definition, "name") == name && text(&self.definition, "language") == language
     }
 
-    /// The template as it is read, restricted to `fields` (a comma-separated list) if given.
-    pub(super) fn shown(&self, fields: Option<&str>) -> Value {
+    /// The template as the API returns it, restricted to `fields` (a comma-separated list) if given.
+    pub(super) fn to_json(&self, fields: Option<&str>) -> Value {
         let mut shown = self.definition.as_object().cloned().unwrap_or_default();
         shown.insert("id".into(), json!(self.id.to_string()));
         shown.insert("status".into(), json!(self.status));
         shown.insert("rejected_reason".into(), json!(self.rejected_reason));
         shown.insert("quality_score".into(), json!({ "score": "UNKNOWN" }));
         if let Some(fields) = fields {
-            let wanted: HashSet<&str> = fields.split(',').map(str::trim).collect();
-            shown.retain(|field, _| field == "id" || wanted.contains(field.as_str()));
+            let selection: HashSet<&str> = fields.split(',').map(str::trim).collect();
+            shown.retain(|field, _| field == "id" || selection.contains(field.as_str()));
         }
         Value::Object(shown)
     }
@@ -82,9 +82,9 @@ impl Registry {
     pub(super) fn insert(&mut self, waba: &str, body: &Value, status: &str) -> Template {
         // Ids grow with the clock, so that a restarted simulator does not give one out twice.
         self.last_id = (self.last_id + 1).max(now_ms().saturating_mul(1000));
-        let known = ["name", "language", "category", "components", "parameter_format"];
-        let kept = |field: &str| body.get(field).map(|value| (field.to_owned(), value.clone()));
-        let mut definition: Map<String, Value> = known.into_iter().filter_map(kept).collect();
+        let stored_fields = ["name", "language", "category", "components", "parameter_format"];
+        let entry = |field: &str| body.get(field).map(|value| (field.to_owned(), value.clone()));
+        let mut definition: Map<String, Value> = stored_fields.into_iter().filter_map(entry).collect();
         definition.entry("category").or_insert_with(|| json!("MARKETING"));
         let (definition, reason) = (Value::Object(definition), "NONE".to_owned());
         let (waba, status) = (waba.to_owned(), status.to_owned());
@@ -151,15 +151,13 @@ impl Registry {
 
     /// Deletes by name, in all languages or only the one with this id; says how many.
     pub(super) fn delete(&mut self, waba: &str, name: &str, id: Option<u64>) -> usize {
-        let doomed = |template: &&Template| {
-            template.waba == waba
-                && text(&template.definition, "name") == name
-                && id.is_none_or(|wanted| wanted == template.id)
+        let matches = |template: &&Template| {
+            template.waba == waba && text(&template.definition, "name") == name && id.is_none_or(|id| id == template.id)
         };
         let ids: Vec<u64> = self
             .templates
             .values()
-            .filter(doomed)
+            .filter(matches)
             .map(|template| template.id)
             .collect();
         for id in &ids {
@@ -194,7 +192,7 @@ impl Registry {
 
     /// One page of a business account's templates.
     pub(super) fn page(&self, waba: &str, query: &Query<'_>) -> Value {
-        let wanted = |template: &&Template| {
+        let matches = |template: &&Template| {
             template.waba == waba
                 && query.name.is_none_or(|name| text(&template.definition, "name") == name)
                 && query
@@ -208,10 +206,10 @@ impl Registry {
         let mut rest = self
             .templates
             .values()
-            .filter(wanted)
+            .filter(matches)
             .filter(|template| template.id > after);
         let page: Vec<&Template> = rest.by_ref().take(query.limit).collect();
-        let data: Vec<Value> = page.iter().map(|template| template.shown(query.fields)).collect();
+        let data: Vec<Value> = page.iter().map(|template| template.to_json(query.fields)).collect();
         let (Some(first), Some(last)) = (page.first(), page.last()) else {
             return json!({ "data": [] });
         };

@@ -13,9 +13,9 @@ use super::definition::{check_parameters, check_white_space, text};
 use super::fault::WhatsappFaultKind;
 use super::graph::GraphError;
 use super::options::WhatsappOptions;
-use super::phone::{lot, wa_id};
+use super::phone::{hash, wa_id};
 use super::{Core, State};
-use crate::host::{Answer, Call};
+use crate::host::{Call, Response};
 use crate::{locked, now_ms};
 
 const PAIR_INTERVAL: Duration = Duration::from_secs(6);
@@ -31,32 +31,32 @@ struct Recipient {
 }
 
 impl Core {
-    pub(super) fn send(&self, number: &str, call: &Call) -> Answer {
+    pub(super) fn send(&self, number: &str, call: &Call) -> Response {
         let options = self.options();
         let mut accepted = false;
-        let answer = self
+        let response = self
             .faults
-            .through(call, |call| match self.take(number, call, &options) {
-                Ok(answer) => {
+            .run(call, |call| match self.receive(number, call, &options) {
+                Ok(response) => {
                     accepted = true;
-                    answer
+                    response
                 }
-                Err(error) => error.answer(),
+                Err(error) => error.to_response(),
             });
         if !accepted {
             locked(&self.state).rejected += 1;
         }
-        answer.delayed(options.latency_ms)
+        response.delayed(options.latency_ms)
     }
 
-    /// Accepts a message and queues its statuses.
-    fn take(&self, number: &str, call: &Call, options: &WhatsappOptions) -> Result<Answer, GraphError> {
+    /// Accepts a message and enqueues its status updates.
+    fn receive(&self, number: &str, call: &Call, options: &WhatsappOptions) -> Result<Response, GraphError> {
         let body = call.json();
-        let recipient = read(&body)?;
+        let recipient = parse_recipient(&body)?;
         let message = self.accept(number, &body, &recipient, options)?;
-        let answer = Answer::ok(&acceptance(&recipient, &message.id));
+        let response = Response::ok(&acceptance(&recipient, &message.id));
         self.schedule(message, options);
-        Ok(answer)
+        Ok(response)
     }
 
     /// Applies the limits and the template's rules, and counts the message as accepted.
@@ -68,9 +68,9 @@ impl Core {
         options: &WhatsappOptions,
     ) -> Result<Arc<Message>, GraphError> {
         let mut state = locked(&self.state);
-        limit(&mut state, number, &to.id, options)?;
+        check_limits(&mut state, number, &to.id, options)?;
         let (waba, category) = match body.get("template") {
-            Some(template) => fitting_template(&state, template, options)?,
+            Some(template) => check_template(&state, template, options)?,
             None => (options.waba_id.clone(), "SERVICE".to_owned()),
         };
         state.accepted += 1;
@@ -96,7 +96,7 @@ impl Core {
     fn schedule(&self, message: Arc<Message>, options: &WhatsappOptions) {
         let fault = self
             .faults
-            .take(|fault| fault.is_of_callbacks() && fault.is_for(&message.recipient));
+            .take(|fault| fault.affects_callbacks() && fault.is_for(&message.recipient));
         let fault = fault.map(|fault| fault.kind);
         let mut statuses = statuses(&message.recipient, options);
         let mut copies = 1;
@@ -135,21 +135,23 @@ struct Planned {
 }
 
 fn statuses(recipient: &str, options: &WhatsappOptions) -> Vec<Planned> {
-    let drawn = |purpose: &str, percent: u8| lot(recipient, purpose) % 100 < u64::from(percent);
-    let steps = if drawn("fail", options.fail_percent) {
+    let is_selected = |purpose: &str, percent: u8| hash(recipient, purpose) % 100 < u64::from(percent);
+    let steps = if is_selected("fail", options.fail_percent) {
         vec![("failed", options.sent_ms)]
     } else {
-        let read = options.read_ms.filter(|_| !drawn("read", options.never_read_percent));
+        let read = options
+            .read_ms
+            .filter(|_| !is_selected("read", options.never_read_percent));
         vec![
             ("sent", options.sent_ms),
             ("delivered", options.delivered_ms),
             ("read", read),
         ]
     };
-    // The same stretch for all of a recipient's statuses, so that their order stays.
-    let stretch = 100 + lot(recipient, "jitter") % (u64::from(options.jitter_percent) + 1);
+    // The same factor for all statuses of a recipient preserves their order.
+    let delay_percent = 100 + hash(recipient, "jitter") % (u64::from(options.jitter_percent) + 1);
     let planned = |(status, after): (&'static str, Option<u64>)| {
-        let after_ms = after? * stretch / 100;
+        let after_ms = after? * delay_percent / 100;
         Some(Planned {
             status,
             after_ms,
@@ -168,7 +170,7 @@ fn reverse_delivery(statuses: &mut [Planned]) {
     }
 }
 
-fn read(body: &Value) -> Result<Recipient, GraphError> {
+fn parse_recipient(body: &Value) -> Result<Recipient, GraphError> {
     if text(body, "messaging_product") != "whatsapp" {
         return Err(GraphError::new(100, "messaging_product must be whatsapp"));
     }
@@ -193,7 +195,7 @@ fn read(body: &Value) -> Result<Recipient, GraphError> {
             }
         }
         "image" | "video" | "document" | "audio" | "interactive" => {}
-        other => return Err(GraphError::new(131009, format!("type {other:?} is not supported"))),
+        kind => return Err(GraphError::new(131009, format!("type {kind:?} is not supported"))),
     }
     let (to, user) = (text(body, "to"), text(body, "recipient"));
     if to.is_empty() && !user.is_empty() {
@@ -220,7 +222,7 @@ fn read(body: &Value) -> Result<Recipient, GraphError> {
     })
 }
 
-fn limit(state: &mut State, number: &str, recipient: &str, options: &WhatsappOptions) -> Result<(), GraphError> {
+fn check_limits(state: &mut State, number: &str, recipient: &str, options: &WhatsappOptions) -> Result<(), GraphError> {
     let now = Instant::now();
     // The number first: what it rejects takes nothing of the recipient's allowance.
     if let Some(rate) = options.number_rate.map(|rate| rate.max(1))
@@ -238,8 +240,8 @@ fn limit(state: &mut State, number: &str, recipient: &str, options: &WhatsappOpt
     Ok(())
 }
 
-/// Business account and category of the template a send names. A registry that knows no template accepts every name.
-fn fitting_template(state: &State, sent: &Value, options: &WhatsappOptions) -> Result<(String, String), GraphError> {
+/// Checks a send against its template; returns business account and category. An empty registry accepts every name.
+fn check_template(state: &State, sent: &Value, options: &WhatsappOptions) -> Result<(String, String), GraphError> {
     check_white_space(sent)?;
     if state.templates.is_empty() {
         return Ok((options.waba_id.clone(), "MARKETING".to_owned()));
@@ -267,15 +269,15 @@ fn fitting_template(state: &State, sent: &Value, options: &WhatsappOptions) -> R
         }
     }
     check_parameters(&template.definition, sent)?;
-    state.uploads.knows_files(sent)?;
+    state.uploads.check_files(sent)?;
     Ok((template.waba.clone(), text(&template.definition, "category").to_owned()))
 }
 
 fn acceptance(recipient: &Recipient, id: &str) -> Value {
-    let named = if recipient.by_user_id { "user_id" } else { "wa_id" };
+    let id_field = if recipient.by_user_id { "user_id" } else { "wa_id" };
     json!({
         "messaging_product": "whatsapp",
-        "contacts": [{ "input": recipient.input, named: recipient.id }],
+        "contacts": [{ "input": recipient.input, id_field: recipient.id }],
         "messages": [{ "id": id, "message_status": "accepted" }],
     })
 }

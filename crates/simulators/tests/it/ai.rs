@@ -33,16 +33,16 @@ fn ask(ai: &Ai, token: &str) -> Response {
 }
 
 #[test]
-fn extracts_the_asked_fields() {
+fn ai_extracts_the_fields_of_the_schema() {
     let ai = Ai::start(AiOptions::default()).unwrap();
-    let answer = ask(&ai, "any").json();
+    let response = ask(&ai, "any").json();
     assert_eq!(
-        (&answer["object"], &answer["model"]),
+        (&response["object"], &response["model"]),
         (&json!("chat.completion"), &json!("small"))
     );
-    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
-    assert!(answer["usage"]["total_tokens"].as_u64().unwrap() > 0);
-    let facts: Value = serde_json::from_str(answer["choices"][0]["message"]["content"].as_str().unwrap()).unwrap();
+    assert_eq!(response["choices"][0]["finish_reason"], "stop");
+    assert!(response["usage"]["total_tokens"].as_u64().unwrap() > 0);
+    let facts: Value = serde_json::from_str(response["choices"][0]["message"]["content"].as_str().unwrap()).unwrap();
     assert_eq!(
         facts,
         json!({
@@ -59,7 +59,7 @@ fn extracts_the_asked_fields() {
 }
 
 #[test]
-fn wants_the_key() {
+fn ai_requires_the_api_key() {
     let ai = Ai::start(AiOptions {
         api_key: Some("right".into()),
         ..AiOptions::default()
@@ -74,7 +74,7 @@ fn wants_the_key() {
 }
 
 #[test]
-fn scripted_answers() {
+fn ai_faults_change_the_response() {
     let ai = Ai::start(AiOptions::default()).unwrap();
     let refusal = completion(None, "stop", Some("No."));
     let status = |http_status, body| Fault::new(FaultKind::status(http_status, body));

@@ -10,14 +10,14 @@ use crate::receiver::Receiver;
 use crate::whatsapp::{TO, send, start, template};
 
 #[test]
-fn the_signature_matches_the_published_vector() {
+fn callback_signature_matches_the_published_vector() {
     let body = br#"{"object":"whatsapp_business_account","entry":[]}"#;
-    let wanted = "sha256=d3e4f9da0ce6c71ab3dba55929b8eeeee2455349e534924ead19f98d143e904f";
-    assert_eq!(signature("app-secret", body), wanted);
+    let expected = "sha256=d3e4f9da0ce6c71ab3dba55929b8eeeee2455349e534924ead19f98d143e904f";
+    assert_eq!(signature("app-secret", body), expected);
 }
 
 #[test]
-fn callbacks_arrive_signed_in_order_and_again_after_a_refusal() {
+fn callbacks_are_signed_ordered_and_retried() {
     let receiver = Receiver::start(2);
     let url = Some(receiver.url.clone());
     let options = WhatsappOptions {
@@ -35,7 +35,7 @@ fn callbacks_arrive_signed_in_order_and_again_after_a_refusal() {
     let id = send(&whatsapp, "+5531988887777").json()["messages"][0]["id"].clone();
     assert!(whatsapp.wait_idle(DEADLINE));
     let posts = receiver.posts();
-    assert_eq!(posts[0].body, posts[1].body, "a refused POST is repeated as it was");
+    assert_eq!(posts[0].body, posts[1].body, "a refused POST is repeated unchanged");
     for post in &posts {
         assert_eq!(post.headers["x-hub-signature-256"], signature("app-secret", &post.body));
     }
@@ -52,7 +52,7 @@ fn callbacks_arrive_signed_in_order_and_again_after_a_refusal() {
     let statuses: Vec<Value> = receiver
         .statuses()
         .into_iter()
-        .skip(2 * receiver_repeats(&posts[0].json()))
+        .skip(2 * count_statuses(&posts[0].json()))
         .collect();
     assert_eq!(names(&statuses), ["sent", "delivered", "read"]);
     for status in &statuses {
@@ -63,8 +63,8 @@ fn callbacks_arrive_signed_in_order_and_again_after_a_refusal() {
     }
 }
 
-/// How many statuses one POST held: that many came twice more, with the two refusals.
-fn receiver_repeats(post: &Value) -> usize {
+/// The number of statuses in a POST. The two refusals repeat them twice.
+fn count_statuses(post: &Value) -> usize {
     post["entry"][0]["changes"][0]["value"]["statuses"]
         .as_array()
         .unwrap()
@@ -79,7 +79,7 @@ fn names(statuses: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn callbacks_are_batched() {
+fn callbacks_are_batched_by_due_time() {
     let receiver = Receiver::start(0);
     let url = Some(receiver.url.clone());
     let whatsapp = start(WhatsappOptions {
@@ -98,7 +98,7 @@ fn callbacks_are_batched() {
     let largest = receiver
         .posts()
         .iter()
-        .map(|post| receiver_repeats(&post.json()))
+        .map(|post| count_statuses(&post.json()))
         .max()
         .unwrap();
     assert!(largest <= 50);
@@ -109,7 +109,7 @@ fn callbacks_are_batched() {
 }
 
 #[test]
-fn faults_of_callbacks() {
+fn callback_faults_reorder_drop_repeat_and_forge() {
     let receiver = Receiver::start(0);
     let url = Some(receiver.url.clone());
     let whatsapp = start(WhatsappOptions {
@@ -121,8 +121,8 @@ fn faults_of_callbacks() {
         whatsapp.script(vec![WhatsappFault::send(kind)]);
         assert_eq!(send(&whatsapp, TO).status, 200);
         assert!(whatsapp.wait_idle(DEADLINE));
-        let fresh: Vec<Value> = receiver.statuses().into_iter().skip(seen).collect();
-        names(&fresh).into_iter().map(str::to_owned).collect::<Vec<_>>()
+        let added: Vec<Value> = receiver.statuses().into_iter().skip(seen).collect();
+        names(&added).into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(
         statuses_after(WhatsappFaultKind::ReorderCallbacks),
@@ -139,7 +139,7 @@ fn faults_of_callbacks() {
 }
 
 #[test]
-fn shares_of_recipients_never_read_or_fail() {
+fn callback_statuses_follow_never_read_and_fail_percent() {
     let receiver = Receiver::start(0);
     let url = Some(receiver.url.clone());
     let whatsapp = start(WhatsappOptions {

@@ -19,17 +19,17 @@ const VARIABLES: [(&str, &str); 10] = [
 ];
 
 #[test]
-fn every_variable_is_required() {
+fn command_requires_every_variable() {
     for (missing, _) in VARIABLES {
-        let others = VARIABLES.into_iter().filter(|(name, _)| *name != missing);
-        let output = Command::new(BINARY).env_clear().envs(others).output().unwrap();
+        let present = VARIABLES.into_iter().filter(|(name, _)| *name != missing);
+        let output = Command::new(BINARY).env_clear().envs(present).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "without {missing}");
         assert!(String::from_utf8_lossy(&output.stderr).contains(missing));
     }
 }
 
 #[test]
-fn is_ready_and_ends_on_a_signal() {
+fn command_prints_ready_and_ends_on_a_signal() {
     for signal in ["-TERM", "-INT"] {
         let mut child = Command::new(BINARY)
             .env_clear()

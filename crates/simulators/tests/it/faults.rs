@@ -7,10 +7,10 @@ use recado_simulators::whatsapp::{Whatsapp, WhatsappFault, WhatsappFaultKind, Wh
 use serde_json::Value;
 
 use crate::whatsapp::{TO, code, message, send, start};
-use crate::{request, until};
+use crate::{request, wait_until};
 
 #[test]
-fn faults_that_reject_leave_nothing_behind() {
+fn whatsapp_fault_that_rejects_accepts_no_message() {
     let whatsapp = start(WhatsappOptions::default());
     whatsapp.script(vec![
         WhatsappFault::send_to(
@@ -26,7 +26,11 @@ fn faults_that_reject_leave_nothing_behind() {
     assert_eq!((limited.status, limited.retry_after.as_deref()), (429, Some("7")));
     assert_eq!(send(&whatsapp, TO).status, 200);
     let failed = send(&whatsapp, "553188887777");
-    assert_eq!(code(&failed), 131026, "another written form of the scripted recipient");
+    assert_eq!(
+        code(&failed),
+        131026,
+        "another format of the scripted recipient's number"
+    );
     assert_eq!(
         failed.json()["error"]["error_data"]["details"],
         "Message undeliverable."
@@ -36,7 +40,7 @@ fn faults_that_reject_leave_nothing_behind() {
 }
 
 #[test]
-fn faults_that_accept_record_the_message() {
+fn whatsapp_fault_after_acceptance_counts_the_message() {
     let whatsapp = start(WhatsappOptions::default());
     whatsapp.script(vec![
         WhatsappFault::send(WhatsappFaultKind::AcceptThenStatus500),
@@ -50,9 +54,9 @@ fn faults_that_accept_record_the_message() {
     let garbage = send(&whatsapp, TO);
     assert_eq!(garbage.status, 200);
     assert!(serde_json::from_str::<Value>(&garbage.text).is_err());
-    let nameless = send(&whatsapp, TO);
-    assert_eq!(nameless.status, 200);
-    assert!(nameless.json()["messages"][0]["id"].is_null());
+    let without_id = send(&whatsapp, TO);
+    assert_eq!(without_id.status, 200);
+    assert!(without_id.json()["messages"][0]["id"].is_null());
     let began = Instant::now();
     assert_eq!(send(&whatsapp, TO).status, 200);
     assert!(began.elapsed().as_millis() >= 300);
@@ -65,40 +69,40 @@ fn faults_that_accept_record_the_message() {
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(body.as_bytes()).unwrap();
-    let mut answer = Vec::new();
-    // Closed in either way, but without a byte.
-    let _ = stream.read_to_end(&mut answer);
-    assert_eq!(answer, b"");
+    let mut received = Vec::new();
+    // The connection ends or is reset, but sends no byte.
+    let _ = stream.read_to_end(&mut received);
+    assert_eq!(received, b"");
     assert_eq!(whatsapp.counters().accepted, 5);
     let statuses: Vec<Option<u16>> = whatsapp.sends().iter().map(|sent| sent.request.status).collect();
     assert_eq!(statuses, [Some(500), Some(200), Some(200), Some(200), None]);
 }
 
 #[test]
-fn limits_per_number_and_per_recipient() {
+fn whatsapp_limits_sends_per_number_and_recipient() {
     let whatsapp = start(WhatsappOptions {
         number_rate: Some(1),
         ..WhatsappOptions::default()
     });
     assert_eq!(send(&whatsapp, TO).status, 200);
-    until("the throughput limit", || send(&whatsapp, TO).text.contains("130429"));
+    wait_until("the throughput limit", || send(&whatsapp, TO).text.contains("130429"));
     whatsapp.set_options(|options| (options.number_rate, options.pair_limit) = (None, true));
-    let mut passed = 0;
-    until("the pair limit", || {
-        let answer = send(&whatsapp, "+5521987654321");
-        passed += u32::from(answer.status == 200);
-        answer.text.contains("131056")
+    let mut accepted = 0;
+    wait_until("the pair limit", || {
+        let response = send(&whatsapp, "+5521987654321");
+        accepted += u32::from(response.status == 200);
+        response.text.contains("131056")
     });
-    assert!(passed >= 45);
+    assert!(accepted >= 45);
     assert_eq!(
         send(&whatsapp, "+5521987654322").status,
         200,
-        "another recipient has its own allowance"
+        "another recipient has its own limit"
     );
 }
 
 #[test]
-fn the_port_is_free_again_after_drop() {
+fn whatsapp_drop_frees_the_port() {
     let whatsapp = start(WhatsappOptions::default());
     whatsapp.script(vec![WhatsappFault::send(WhatsappFaultKind::Hang { ms: 60_000 })]);
     let url = format!("{}/1065/messages", whatsapp.base_url());
@@ -106,7 +110,7 @@ fn the_port_is_free_again_after_drop() {
         let body = message(TO, &[]).to_string();
         request("POST", &url, &[("authorization", "Bearer t")], Some(body.as_bytes())).is_err()
     });
-    until("the hung send", || whatsapp.counters().accepted == 1);
+    wait_until("the hung send", || whatsapp.counters().accepted == 1);
     let bind = whatsapp.origin().strip_prefix("http://").unwrap().to_owned();
     drop(whatsapp);
     assert!(hung.join().unwrap(), "a hung send ends with the simulator");

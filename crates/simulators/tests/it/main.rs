@@ -3,7 +3,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "tests say what they expect by panicking"
+    reason = "a test fails by panicking"
 )]
 
 mod ai;
@@ -31,7 +31,7 @@ struct Response {
 
 impl Response {
     fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {}", self.text))
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {}", self.text))
     }
 }
 
@@ -61,11 +61,10 @@ fn request(method: &str, url: &str, headers: &[(&str, &str)], body: Option<&[u8]
     })
 }
 
-/// Waits until a condition holds.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !holds() {
-        assert!(Instant::now() < deadline, "never happened: {what}");
+        assert!(Instant::now() < deadline, "timed out waiting for {condition}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 
 use crate::receiver::Receiver;
 use crate::whatsapp::{TO, call, code, message, send, start, template};
-use crate::{request, until};
+use crate::{request, wait_until};
 
 #[test]
-fn checks_sends_against_known_templates() {
+fn template_send_is_checked_against_the_registry() {
     let whatsapp = start(WhatsappOptions::default());
     let id = whatsapp.add_template(&template("promo"));
     assert_eq!(send(&whatsapp, TO).status, 200);
-    let mut other = message(TO, &["Ana"]);
-    other["template"]["language"]["code"] = json!("en");
-    assert_eq!(code(&call(&whatsapp, "POST", "/1065/messages", Some(&other))), 132001);
+    let mut english = message(TO, &["Ana"]);
+    english["template"]["language"]["code"] = json!("en");
+    assert_eq!(code(&call(&whatsapp, "POST", "/1065/messages", Some(&english))), 132001);
     let two = call(&whatsapp, "POST", "/1065/messages", Some(&message(TO, &["Ana", "10"])));
     assert_eq!((two.status, code(&two)), (400, 132000));
     assert!(
@@ -23,15 +23,15 @@ fn checks_sends_against_known_templates() {
             .unwrap()
             .contains("(2)")
     );
-    for (event, wanted) in [("PAUSED", 132015), ("DISABLED", 132016), ("REJECTED", 132001)] {
+    for (event, expected) in [("PAUSED", 132015), ("DISABLED", 132016), ("REJECTED", 132001)] {
         assert!(whatsapp.set_template_status(&id, event, None));
-        assert_eq!(code(&send(&whatsapp, TO)), wanted, "{event}");
+        assert_eq!(code(&send(&whatsapp, TO)), expected, "{event}");
     }
     assert!(!whatsapp.set_template_status("1", "PAUSED", None));
 }
 
 #[test]
-fn templates_are_created_reviewed_listed_edited_and_deleted() {
+fn template_lives_from_creation_to_deletion() {
     let receiver = Receiver::start(0);
     let whatsapp = start(WhatsappOptions {
         callback_url: Some(receiver.url.clone()),
@@ -48,7 +48,7 @@ fn templates_are_created_reviewed_listed_edited_and_deleted() {
     }
     let again = call(&whatsapp, "POST", "/77/message_templates", Some(&template("a")));
     assert_eq!((again.status, code(&again)), (400, 100));
-    until("three approvals", || receiver.values().len() == 3);
+    wait_until("three approvals", || receiver.values().len() == 3);
     let update = receiver.values().remove(0);
     assert_eq!(update["event"], "APPROVED");
     assert!(update["message_template_id"].is_u64());
@@ -98,7 +98,7 @@ fn templates_are_created_reviewed_listed_edited_and_deleted() {
 }
 
 #[test]
-fn malformed_templates_are_refused_and_reviews_can_reject() {
+fn template_creation_is_checked_and_review_can_reject() {
     let receiver = Receiver::start(0);
     let approval = Approval::Reject {
         after_ms: 0,
@@ -122,7 +122,7 @@ fn malformed_templates_are_refused_and_reviews_can_reject() {
     whatsapp.script(vec![WhatsappFault::template(WhatsappFaultKind::error(2388019, ""))]);
     assert_eq!(code(&created(template("x"))), 2388019);
     assert_eq!(created(template("x")).status, 200);
-    until("the rejection", || receiver.values().len() == 1);
+    wait_until("the rejection", || receiver.values().len() == 1);
     let value = receiver.values().remove(0);
     assert_eq!(
         (&value["event"], &value["reason"]),

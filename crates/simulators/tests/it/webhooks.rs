@@ -7,23 +7,23 @@ use recado_simulators::fault::{Fault, FaultKind};
 use recado_simulators::receiver::{Receiver, ReceiverOptions};
 use serde_json::json;
 
-use crate::{Response, request, until};
+use crate::{Response, request, wait_until};
 
 fn post(receiver: &Receiver, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Response, ureq::Error> {
     request("POST", &receiver.url(path), headers, Some(body))
 }
 
-/// What comes back to a POST, to the end of the connection.
-fn raw(receiver: &Receiver) -> std::io::Result<Vec<u8>> {
+/// Posts and returns all bytes up to the end of the connection.
+fn post_raw(receiver: &Receiver) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(receiver.origin().trim_start_matches("http://"))?;
     stream.write_all(b"POST /raw HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(answer)
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response)?;
+    Ok(response)
 }
 
 #[test]
-fn everything_is_kept_byte_for_byte() {
+fn receiver_stores_deliveries_byte_for_byte() {
     let receiver = Receiver::start(ReceiverOptions::default()).unwrap();
     let body = b"{ \"a\" :\t1 }\xff";
     assert_eq!(
@@ -33,9 +33,9 @@ fn everything_is_kept_byte_for_byte() {
         200
     );
     assert_eq!(request("GET", &receiver.url("/a/b"), &[], None).unwrap().status, 405);
-    let came = receiver.deliveries_to("/a/b").remove(0);
+    let delivery = receiver.deliveries_to("/a/b").remove(0);
     assert_eq!(
-        (came.body.as_slice(), came.id(), came.status),
+        (delivery.body.as_slice(), delivery.id(), delivery.status),
         (&body[..], Some("msg_1"), Some(200))
     );
     assert_eq!((receiver.count(), receiver.ledger().len()), (1, 2));
@@ -48,25 +48,28 @@ fn everything_is_kept_byte_for_byte() {
 }
 
 #[test]
-fn a_shop_has_a_page_in_the_characters_that_it_names() {
+fn receiver_site_is_encoded_in_its_declared_charset() {
     let receiver = Receiver::start(ReceiverOptions::default()).unwrap();
     let mut stream = TcpStream::connect(receiver.origin().trim_start_matches("http://")).unwrap();
     stream
         .write_all(b"GET /site HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         .unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    let holds = |part: &[u8]| answer.windows(part.len()).any(|window| window == part);
-    assert!(holds(b"200 OK") && holds(b"charset=\"iso-8859-1\"") && holds(b"<script>"));
-    assert!(holds(b"P\xe3es de fermenta\xe7\xe3o natural"), "one byte a letter");
-    assert!(String::from_utf8(answer.clone()).is_err());
-    assert!(!holds(b"?<"), "every character is one of the set");
-    assert_eq!(receiver.count(), 0, "a page is no delivery");
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    let contains = |part: &[u8]| response.windows(part.len()).any(|window| window == part);
+    assert!(contains(b"200 OK") && contains(b"charset=\"iso-8859-1\"") && contains(b"<script>"));
+    assert!(
+        contains(b"P\xe3es de fermenta\xe7\xe3o natural"),
+        "one byte per character"
+    );
+    assert!(String::from_utf8(response.clone()).is_err());
+    assert!(!contains(b"?<"), "every character exists in the charset");
+    assert_eq!(receiver.count(), 0, "a page view is not a delivery");
 }
 
 #[test]
-fn a_signature_is_verified_by_the_library_of_the_standard() {
-    // The contract's own example: right in every byte, and long past.
+fn receiver_with_secret_rejects_bad_signatures() {
+    // The example of the contract: a valid signature with an expired timestamp.
     let secret = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     let body = r#"{"type":"campaign.completed","timestamp":"2026-01-02T03:04:05Z","data":{"id":"11111111-1111-4111-8111-111111111111"}}"#;
     let headers = [
@@ -90,7 +93,7 @@ fn a_signature_is_verified_by_the_library_of_the_standard() {
 }
 
 #[test]
-fn scripted_answers() {
+fn receiver_faults_change_the_response() {
     let receiver = Receiver::start(ReceiverOptions::default()).unwrap();
     let location = "http://127.0.0.1:1/x".to_owned();
     receiver.script(vec![
@@ -103,17 +106,20 @@ fn scripted_answers() {
         Fault::new(FaultKind::Drip { ms: 1 }),
         Fault::new(FaultKind::Flood { bytes: 200_000 }),
     ]);
-    let redirected = String::from_utf8(raw(&receiver).unwrap()).unwrap().to_lowercase();
+    let redirected = String::from_utf8(post_raw(&receiver).unwrap()).unwrap().to_lowercase();
     assert!(redirected.starts_with("http/1.1 307") && redirected.contains("location: http://127.0.0.1:1/x"));
-    assert_eq!(raw(&receiver).unwrap(), b"", "an end, and nothing before it");
-    assert_eq!(raw(&receiver).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
-    assert!(raw(&receiver).unwrap().ends_with(b"{\"received\":true}"));
-    assert!(raw(&receiver).unwrap().len() > 200_000);
+    assert_eq!(post_raw(&receiver).unwrap(), b"", "the connection ends without a byte");
+    assert_eq!(
+        post_raw(&receiver).unwrap_err().kind(),
+        std::io::ErrorKind::ConnectionReset
+    );
+    assert!(post_raw(&receiver).unwrap().ends_with(b"{\"received\":true}"));
+    assert!(post_raw(&receiver).unwrap().len() > 200_000);
     assert_eq!(receiver.deliveries().len(), 5);
 }
 
 #[test]
-fn a_fault_may_stay_for_one_endpoint() {
+fn receiver_fault_can_be_permanent_for_one_endpoint() {
     let receiver = Receiver::start(ReceiverOptions::default()).unwrap();
     let gone = FaultKind::status(410, json!(null));
     receiver.script(vec![Fault::new(gone).on("POST", "/dead").for_good()]);
@@ -122,12 +128,12 @@ fn a_fault_may_stay_for_one_endpoint() {
         [status("/dead"), status("/alive"), status("/dead"), status("/dead")],
         [410, 200, 410, 410]
     );
-    receiver.forget_faults();
+    receiver.clear_faults();
     assert_eq!(status("/dead"), 200);
 }
 
 #[test]
-fn a_flood_ends_with_whoever_has_had_enough() {
+fn receiver_flood_ends_when_the_client_disconnects() {
     let receiver = Receiver::start(ReceiverOptions::default()).unwrap();
     receiver.script(vec![Fault::new(FaultKind::Flood { bytes: 10 << 30 })]);
     let mut stream = TcpStream::connect(receiver.origin().trim_start_matches("http://")).unwrap();
@@ -136,7 +142,7 @@ fn a_flood_ends_with_whoever_has_had_enough() {
         .unwrap();
     stream.read_exact(&mut [0; 100_000]).unwrap();
     drop(stream);
-    until("the next is answered", || {
-        post(&receiver, "/", &[], b"").is_ok_and(|answer| answer.status == 200)
+    wait_until("a response to the next POST", || {
+        post(&receiver, "/", &[], b"").is_ok_and(|response| response.status == 200)
     });
 }

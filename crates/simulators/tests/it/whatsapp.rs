@@ -4,7 +4,7 @@ use recado_simulators::whatsapp::{Inbound, Whatsapp, WhatsappOptions, wa_id};
 use serde_json::{Value, json};
 
 use crate::receiver::Receiver;
-use crate::{Response, request, until};
+use crate::{Response, request, wait_until};
 
 pub(crate) const TO: &str = "+5511961234567";
 
@@ -56,11 +56,11 @@ pub(crate) fn template(name: &str) -> Value {
 }
 
 #[test]
-fn accepts_a_send_as_the_platform_does() {
+fn whatsapp_accepts_a_send() {
     let whatsapp = start(WhatsappOptions::default());
-    let answer = send(&whatsapp, TO);
-    assert_eq!(answer.status, 200);
-    let body = answer.json();
+    let response = send(&whatsapp, TO);
+    assert_eq!(response.status, 200);
+    let body = response.json();
     assert_eq!(body["messaging_product"], "whatsapp");
     assert_eq!(body["contacts"], json!([{ "input": TO, "wa_id": "5511961234567" }]));
     assert_eq!(body["messages"][0]["message_status"], "accepted");
@@ -71,14 +71,14 @@ fn accepts_a_send_as_the_platform_does() {
     assert_eq!(call(&whatsapp, "POST", "/1065/messages", Some(&text)).status, 200);
     let other_version = format!("{}/v26.0/1065/messages", whatsapp.origin());
     let bytes = text.to_string();
-    let answer = request(
+    let response = request(
         "POST",
         &other_version,
         &[("authorization", "Bearer t")],
         Some(bytes.as_bytes()),
     )
     .unwrap();
-    assert_eq!(answer.status, 200);
+    assert_eq!(response.status, 200);
     let counters = whatsapp.counters();
     assert_eq!(
         (counters.accepted, counters.recipients, counters.per_recipient_max),
@@ -87,8 +87,8 @@ fn accepts_a_send_as_the_platform_does() {
 }
 
 #[test]
-fn recipient_ids_follow_the_ninth_digit_rule() {
-    for (dialled, wanted) in [
+fn wa_id_follows_the_ninth_digit_rule() {
+    for (dialled, expected) in [
         ("+5511961234567", "5511961234567"),
         ("5521987654321", "5521987654321"),
         ("552187654321", "5521987654321"),
@@ -100,36 +100,36 @@ fn recipient_ids_follow_the_ninth_digit_rule() {
         ("+16505551234", "16505551234"),
         ("55", "55"),
     ] {
-        assert_eq!(wa_id(dialled), wanted, "{dialled}");
+        assert_eq!(wa_id(dialled), expected, "{dialled}");
     }
 }
 
 #[test]
-fn refuses_missing_and_expired_tokens() {
+fn whatsapp_refuses_missing_and_expired_tokens() {
     let whatsapp = start(WhatsappOptions::default());
     let url = format!("{}/1065/messages", whatsapp.base_url());
     for headers in [&[][..], &[("authorization", "Bearer expired-1")][..]] {
-        let answer = request("POST", &url, headers, Some(b"{}")).unwrap();
-        assert_eq!((answer.status, code(&answer)), (401, 190));
-        assert_eq!(answer.json()["error"]["type"], "OAuthException");
+        let response = request("POST", &url, headers, Some(b"{}")).unwrap();
+        assert_eq!((response.status, code(&response)), (401, 190));
+        assert_eq!(response.json()["error"]["type"], "OAuthException");
     }
 }
 
 #[test]
-fn refuses_bad_messages() {
+fn whatsapp_refuses_invalid_messages() {
     let whatsapp = start(WhatsappOptions::default());
-    let bad = |change: &dyn Fn(&mut Value)| {
+    let code_after = |change: &dyn Fn(&mut Value)| {
         let mut body = message(TO, &[]);
         change(&mut body);
-        let answer = call(&whatsapp, "POST", "/1065/messages", Some(&body));
-        assert_eq!(answer.status, 400);
-        code(&answer)
+        let response = call(&whatsapp, "POST", "/1065/messages", Some(&body));
+        assert_eq!(response.status, 400);
+        code(&response)
     };
-    assert_eq!(bad(&|body| body["messaging_product"] = json!("sms")), 100);
-    assert_eq!(bad(&|body| body["to"] = json!("")), 131008);
-    assert_eq!(bad(&|body| body["to"] = json!("123")), 131009);
-    assert_eq!(bad(&|body| body["type"] = json!("carrier pigeon")), 131009);
-    assert_eq!(bad(&|body| body["template"]["name"] = json!("")), 131008);
+    assert_eq!(code_after(&|body| body["messaging_product"] = json!("sms")), 100);
+    assert_eq!(code_after(&|body| body["to"] = json!("")), 131008);
+    assert_eq!(code_after(&|body| body["to"] = json!("123")), 131009);
+    assert_eq!(code_after(&|body| body["type"] = json!("carrier pigeon")), 131009);
+    assert_eq!(code_after(&|body| body["template"]["name"] = json!("")), 131008);
     assert_eq!(whatsapp.counters().rejected, 5);
 }
 
@@ -137,7 +137,7 @@ fn refuses_bad_messages() {
 const FORM: &[u8] = b"name=\"messaging_product\" name=\"type\" name=\"file\"";
 
 #[test]
-fn uploads_media_and_the_phone_number() {
+fn whatsapp_serves_uploads_media_and_the_phone_number() {
     let whatsapp = start(WhatsappOptions::default());
     let webp = call(
         &whatsapp,
@@ -186,7 +186,7 @@ fn uploads_media_and_the_phone_number() {
 }
 
 #[test]
-fn control_routes() {
+fn whatsapp_control_routes_change_the_simulator() {
     let receiver = Receiver::start(0);
     let whatsapp = start(WhatsappOptions::default());
     let set = json!({ "callback_url": receiver.url, "delivered_ms": null, "template_approval": { "kind": "manual" } });
@@ -233,7 +233,7 @@ fn control_routes() {
         text: "oi".into(),
         ..Default::default()
     });
-    until("two inbound messages", || receiver.changes("messages").len() == 2);
+    wait_until("two inbound messages", || receiver.changes("messages").len() == 2);
     let first = receiver.changes("messages").remove(0);
     assert_eq!(
         (&first["from"], &first["text"]["body"]),
@@ -255,7 +255,7 @@ fn control_routes() {
 }
 
 #[test]
-fn texts_are_accepted_and_users_do_as_they_are_told() {
+fn whatsapp_sends_callbacks_of_scripted_user_actions() {
     let receiver = Receiver::start(0);
     let options = WhatsappOptions {
         callback_url: Some(receiver.url.clone()),
@@ -264,32 +264,40 @@ fn texts_are_accepted_and_users_do_as_they_are_told() {
     let whatsapp = start(options);
     let text = json!({ "messaging_product": "whatsapp", "recipient": "BR.1", "type": "text",
         "biz_opaque_callback_data": "reply-1", "text": { "body": "Oi" } });
-    let answer = call(&whatsapp, "POST", "/1065/messages", Some(&text)).json();
-    assert_eq!(answer["contacts"][0], json!({ "input": "BR.1", "user_id": "BR.1" }));
+    let response = call(&whatsapp, "POST", "/1065/messages", Some(&text)).json();
+    assert_eq!(response["contacts"][0], json!({ "input": "BR.1", "user_id": "BR.1" }));
     let hidden = json!({ "user_id": "BR.1", "text": "um", "timestamp": 7 });
-    let known = json!({ "from": "+5531988887777", "text": "dois", "id": "wamid.2" });
-    let batch = json!({ "phone_number_id": "1065", "messages": [hidden, known], "reversed": true, "repeated": 1 });
+    let with_number = json!({ "from": "+5531988887777", "text": "dois", "id": "wamid.2" });
+    let batch =
+        json!({ "phone_number_id": "1065", "messages": [hidden, with_number], "reversed": true, "repeated": 1 });
     let ids = control(&whatsapp, "POST", "/inbound/batch", Some(&batch)).json();
     assert_eq!(ids["ids"][1], "wamid.2");
-    let wish = json!({ "phone_number_id": "1065", "from": "+5531988887777", "value": "stop" });
-    assert_eq!(control(&whatsapp, "POST", "/preferences", Some(&wish)).status, 200);
-    let moved = json!({ "phone_number_id": "1065", "from": "+5531988887777", "new_number": "+5511961234567" });
-    assert_eq!(control(&whatsapp, "POST", "/inbound", Some(&moved)).status, 200);
-    until("everything was told", || receiver.changes("messages").len() == 5);
-    let told = receiver.changes("messages");
+    let preference = json!({ "phone_number_id": "1065", "from": "+5531988887777", "value": "stop" });
     assert_eq!(
-        (&told[0]["id"], &told[0]["from"]),
+        control(&whatsapp, "POST", "/preferences", Some(&preference)).status,
+        200
+    );
+    let number_change = json!({ "phone_number_id": "1065", "from": "+5531988887777", "new_number": "+5511961234567" });
+    assert_eq!(control(&whatsapp, "POST", "/inbound", Some(&number_change)).status, 200);
+    wait_until("all callbacks", || receiver.changes("messages").len() == 5);
+    let messages = receiver.changes("messages");
+    assert_eq!(
+        (&messages[0]["id"], &messages[0]["from"]),
         (&json!("wamid.2"), &json!("553188887777"))
     );
     assert_eq!(
-        (&told[1]["from"], &told[1]["from_user_id"], &told[1]["timestamp"]),
+        (
+            &messages[1]["from"],
+            &messages[1]["from_user_id"],
+            &messages[1]["timestamp"]
+        ),
         (&json!(null), &json!("BR.1"), &json!("7"))
     );
-    assert_eq!(told[2], told[0]);
-    assert_eq!(told[4]["system"]["wa_id"], "5511961234567");
-    let wishes = receiver.changes("user_preferences");
+    assert_eq!(messages[2], messages[0]);
+    assert_eq!(messages[4]["system"]["wa_id"], "5511961234567");
+    let preferences = receiver.changes("user_preferences");
     assert_eq!(
-        (&wishes[0]["value"], &wishes[0]["wa_id"]),
+        (&preferences[0]["value"], &preferences[0]["wa_id"]),
         (&json!("stop"), &json!("553188887777"))
     );
 }

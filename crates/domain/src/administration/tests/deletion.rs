@@ -22,12 +22,12 @@ fn at_gateway(id: &str) -> GatewaySubscription {
 
 /// What is left at the gateway is remembered until the gateway has answered for it.
 #[tokio::test]
-async fn a_cancellation_is_forgotten_when_nothing_more_is_to_be_expected() {
-    let silent = || PaymentGatewayError::Unanswered("time-out".into());
+async fn gateway_cancellation_is_deleted_after_confirmation() {
+    let unanswered = || PaymentGatewayError::Unanswered("time-out".into());
     let (later, past) = (NOW + time::Duration::HOUR, NOW);
     type Found = Result<Option<&'static str>, PaymentGatewayError>;
-    type Answer = Result<(), PaymentGatewayError>;
-    type Case = (Option<&'static str>, OffsetDateTime, Found, Answer, bool, bool);
+    type CancelResult = Result<(), PaymentGatewayError>;
+    type Case = (Option<&'static str>, OffsetDateTime, Found, CancelResult, bool, bool);
     let cases: Vec<Case> = vec![
         (Some("sub_1"), past, Ok(None), Ok(()), true, true),
         (
@@ -38,7 +38,7 @@ async fn a_cancellation_is_forgotten_when_nothing_more_is_to_be_expected() {
             true,
             true,
         ),
-        (Some("sub_1"), past, Ok(None), Err(silent()), false, false),
+        (Some("sub_1"), past, Ok(None), Err(unanswered()), false, false),
         (
             Some("sub_1"),
             past,
@@ -50,33 +50,32 @@ async fn a_cancellation_is_forgotten_when_nothing_more_is_to_be_expected() {
         (None, later, Ok(None), Ok(()), false, true),
         (None, past, Ok(None), Ok(()), true, true),
         (None, later, Ok(Some("sub_2")), Ok(()), true, true),
-        (None, later, Ok(Some("sub_2")), Err(silent()), false, false),
-        (None, later, Err(silent()), Ok(()), false, false),
+        (None, later, Ok(Some("sub_2")), Err(unanswered()), false, false),
+        (None, later, Err(unanswered()), Ok(()), false, false),
     ];
-    for (id, until, found, answer, forgotten, succeeds) in cases {
-        let told = format!("{id:?} {until} {found:?} {answer:?}");
+    for (id, until, found, cancel_result, is_deleted, succeeds) in cases {
+        let case = format!("{id:?} {until} {found:?} {cancel_result:?}");
         let mut store = MockDeletionStore::new();
         let due = cancellation(id, until);
         store
             .expect_claim_cancellation()
             .returning(move |_| Ok(Some(due.clone())));
         store
-            .expect_forget_cancellation()
-            .times(usize::from(forgotten))
+            .expect_delete_cancellation()
+            .times(usize::from(is_deleted))
             .returning(|_| Ok(()));
         let mut gateway = MockPaymentGateway::new();
         gateway
             .expect_find()
             .returning(move |_| found.clone().map(|id| id.map(at_gateway)));
-        gateway.expect_cancel().returning(move |_| answer.clone());
+        gateway.expect_cancel().returning(move |_| cancel_result.clone());
         let media = Arc::new(MockMediaStore::new());
         let deletions = Deletions::new(Arc::new(store), media, Arc::new(gateway), no_report(), clock());
         match deletions.cancel_next().await {
-            Ok(_) => assert!(succeeds, "{told}"),
-            // Whose fault it is stays known.
+            Ok(_) => assert!(succeeds, "{case}"),
             Err(error) => assert!(
                 !succeeds && matches!(error, AdministrationError::Gateway(_)),
-                "{told}: {error:?}"
+                "{case}: {error:?}"
             ),
         }
     }
@@ -88,28 +87,28 @@ fn no_report() -> Arc<MockErrorReport> {
 }
 
 #[tokio::test]
-async fn a_removal_goes_on_whatever_the_gateway_says_and_ends_when_all_is_gone() {
+async fn account_deletion_completes_despite_gateway_failure() {
     let mut store = MockDeletionStore::new();
     store.expect_begin().returning(|_, _, until| {
-        assert_eq!(until, NOW + WATCHED_FOR);
+        assert_eq!(until, NOW + CANCELLATION_WATCH_TIME);
         Ok(true)
     });
     store
         .expect_cancellations()
         .returning(|_| Ok(vec![cancellation(Some("sub_1"), NOW)]));
-    let left = Mutex::new(3);
+    let batches_left = Mutex::new(3);
     store.expect_purge().times(4).returning(move |_, _| {
-        let mut left = left.lock().unwrap();
-        *left -= 1;
-        Ok(*left >= 0)
+        let mut batches_left = batches_left.lock().unwrap();
+        *batches_left -= 1;
+        Ok(*batches_left >= 0)
     });
     store.expect_end().times(1).returning(|_| Ok(()));
     let mut gateway = MockPaymentGateway::new();
-    let silence = PaymentGatewayError::Unanswered("time-out".into());
+    let unanswered = PaymentGatewayError::Unanswered("time-out".into());
     gateway
         .expect_cancel()
         .times(1)
-        .returning(move |_| Err(silence.clone()));
+        .returning(move |_| Err(unanswered.clone()));
     let mut media = MockMediaStore::new();
     media.expect_delete_account().times(1).returning(|_| Ok(()));
     let mut report = MockErrorReport::new();
@@ -128,18 +127,18 @@ async fn a_removal_goes_on_whatever_the_gateway_says_and_ends_when_all_is_gone()
 }
 
 #[tokio::test]
-async fn files_that_cannot_be_removed_keep_a_removal_open() {
+async fn account_deletion_stays_open_until_files_are_deleted() {
     let failed = || MediaStoreError::Failed("down".into());
-    for (media_fault, ends) in [(failed(), false), (MediaStoreError::NotConfigured, true)] {
+    for (media_error, ends) in [(failed(), false), (MediaStoreError::NotConfigured, true)] {
         let mut store = MockDeletionStore::new();
         store.expect_claim().returning(|_| Ok(Some(ACCOUNT)));
         store.expect_purge().returning(|_, _| Ok(false));
         store.expect_end().times(usize::from(ends)).returning(|_| Ok(()));
         let mut media = MockMediaStore::new();
-        let fault = Mutex::new(Some(media_fault));
+        let error = Mutex::new(Some(media_error));
         media
             .expect_delete_account()
-            .returning(move |_| Err(fault.lock().unwrap().take().unwrap()));
+            .returning(move |_| Err(error.lock().unwrap().take().unwrap()));
         let gateway = Arc::new(MockPaymentGateway::new());
         let deletions = Deletions::new(Arc::new(store), Arc::new(media), gateway, no_report(), clock());
         assert_eq!(deletions.finish_next().await.is_ok(), ends);

@@ -5,7 +5,7 @@ use crate::shared::Role;
 use crate::team::InviteStatus;
 
 #[tokio::test]
-async fn whoever_shall_own_an_account_is_invited_with_it() {
+async fn account_create_invites_the_first_owner() {
     let mut store = MockAdministrationStore::new();
     store.expect_create().times(1).returning(|account, _, owner| {
         let owner = owner.unwrap();
@@ -22,24 +22,25 @@ async fn whoever_shall_own_an_account_is_invited_with_it() {
         ..AccountInput::default()
     };
     let all = administration(store, MockSubscriptionStore::new());
-    let made = all.create(&admin(false), &input(" Dona@example.com ")).await.unwrap();
-    let invite = made.owner_invite.unwrap().invite;
+    let created = all.create(&admin(false), &input(" Dona@example.com ")).await.unwrap();
+    let invite = created.owner_invite.unwrap().invite;
     assert_eq!((invite.email.as_str(), invite.role), ("Dona@example.com", Role::Owner));
     let all = administration(MockAdministrationStore::new(), MockSubscriptionStore::new());
-    let both = AccountInput {
+    let invalid = AccountInput {
         name: None,
         ..input("dona")
     };
-    assert_eq!(blamed(all.create(&admin(false), &both).await), ["name", "owner_email"]);
+    let created = all.create(&admin(false), &invalid).await;
+    assert_eq!(invalid_fields(created), ["name", "owner_email"]);
 }
 
 #[tokio::test]
-async fn an_owner_is_invited_later_only_where_there_is_none() {
+async fn account_update_invites_an_owner_only_if_there_is_none() {
     let patch = |email: &str| AccountPatch {
         owner_email: Some(email.into()),
         ..AccountPatch::default()
     };
-    for (outcome, blame) in [
+    for (outcome, invalid_field) in [
         (AccountUpdate::Done(account()), None),
         (AccountUpdate::Owned, Some("owner_email")),
         (AccountUpdate::Member, Some("owner_email")),
@@ -52,9 +53,9 @@ async fn an_owner_is_invited_later_only_where_there_is_none() {
             .returning(move |_, _, _| Ok(outcome.clone()));
         let all = administration(store, MockSubscriptionStore::new());
         let updated = all.update(&admin(false), ACCOUNT, &patch("dona@example.com")).await;
-        match blame {
+        match invalid_field {
             None => assert!(updated.unwrap().owner_invite.is_some()),
-            Some(field) => assert_eq!(blamed(updated), [field]),
+            Some(field) => assert_eq!(invalid_fields(updated), [field]),
         }
     }
     let mut store = MockAdministrationStore::new();

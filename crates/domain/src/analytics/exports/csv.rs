@@ -1,18 +1,18 @@
 //! Cells as RFC 4180 writes them, harmless to spreadsheets.
 
-/// What tells a spreadsheet that the file is UTF-8.
-pub(super) const MARK: &str = "\u{feff}";
+/// The byte-order mark, by which spreadsheets recognize UTF-8.
+pub(super) const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// What a spreadsheet takes for the beginning of a formula.
-const FORMULA: &[char] = &['=', '+', '-', '@', '\t', '\n', '\r'];
+/// The characters that start a formula in a spreadsheet. Such a cell gets an apostrophe in front.
+const FORMULA_STARTS: &[char] = &['=', '+', '-', '@', '\t', '\n', '\r'];
 
-/// What needs quotes around it.
-const SPECIAL: &[char] = &[',', '"', '\n', '\r'];
+/// The characters that require quotes around a cell.
+const QUOTED_CHARS: &[char] = &[',', '"', '\n', '\r'];
 
 /// Writes one record.
 pub(super) fn write<'a>(text: &mut String, cells: impl IntoIterator<Item = &'a str>) {
-    for (position, cell) in cells.into_iter().enumerate() {
-        if position > 0 {
+    for (index, cell) in cells.into_iter().enumerate() {
+        if index > 0 {
             text.push(',');
         }
         write_cell(text, cell);
@@ -21,16 +21,16 @@ pub(super) fn write<'a>(text: &mut String, cells: impl IntoIterator<Item = &'a s
 }
 
 fn write_cell(text: &mut String, cell: &str) {
-    let guard = if cell.starts_with(FORMULA) { "'" } else { "" };
-    if !cell.contains(SPECIAL) {
+    let guard = if cell.starts_with(FORMULA_STARTS) { "'" } else { "" };
+    if !cell.contains(QUOTED_CHARS) {
         text.push_str(guard);
         text.push_str(cell);
         return;
     }
     text.push('"');
     text.push_str(guard);
-    for (position, part) in cell.split('"').enumerate() {
-        if position > 0 {
+    for (index, part) in cell.split('"').enumerate() {
+        if index > 0 {
             text.push_str("\"\"");
         }
         text.push_str(part);
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_that_a_spreadsheet_would_run_are_guarded() {
+    fn csv_export_guards_formula_cells() {
         for (cell, safe) in [
             ("=1+1", "'=1+1"),
             ("+55", "'+55"),
@@ -72,20 +72,20 @@ mod tests {
     }
 
     #[test]
-    fn what_separates_is_quoted() {
+    fn csv_export_quotes_special_characters() {
         assert_eq!(
             written(&["a,b", "c\"d", "e\r\nf", "ção 🎉"]),
             "\"a,b\",\"c\"\"d\",\"e\r\nf\",ção 🎉\r\n"
         );
     }
 
-    /// The cells of the one record.
-    fn read(text: &str) -> Vec<String> {
+    /// Parses the cells of a single record.
+    fn parse(text: &str) -> Vec<String> {
         let (mut reader, mut rest) = (Reader::new(), text.as_bytes());
         let (mut cells, mut cell, mut buffer) = (Vec::new(), Vec::new(), [0; 64]);
         loop {
-            let (result, taken, filled) = reader.read_field(rest, &mut buffer);
-            rest = &rest[taken..];
+            let (result, consumed, filled) = reader.read_field(rest, &mut buffer);
+            rest = &rest[consumed..];
             cell.extend_from_slice(&buffer[..filled]);
             match result {
                 ReadFieldResult::InputEmpty | ReadFieldResult::OutputFull => {}
@@ -102,10 +102,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_reader_gets_back_what_was_written(cells in prop::collection::vec("[=+@\t\r\n\",a-cé🎉'-]{0,8}", 2..6)) {
+        fn csv_export_round_trips(cells in prop::collection::vec("[=+@\t\r\n\",a-cé🎉'-]{0,8}", 2..6)) {
             let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
-            let guarded = cells.iter().map(|cell| if cell.starts_with(FORMULA) { format!("'{cell}") } else { (*cell).into() });
-            prop_assert_eq!(read(&written(&cells)), guarded.collect::<Vec<String>>());
+            let guarded = cells.iter().map(|cell| match cell.starts_with(FORMULA_STARTS) {
+                true => format!("'{cell}"),
+                false => (*cell).into(),
+            });
+            prop_assert_eq!(parse(&written(&cells)), guarded.collect::<Vec<String>>());
         }
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::super::{AnalyticsError, ReportPeriod, Window};
-use super::csv::{MARK, write};
+use super::csv::{BYTE_ORDER_MARK, write};
 use super::{ExportKind, ExportPosition, ExportStore};
 use crate::shared::{AccountId, Clock, FieldErrors, StoreError, Tenant};
 
-/// How many records an export holds at most, and how many are read at once.
-const RECORDS: i64 = 10_000;
-const PART: i64 = 500;
+/// The most records of an export.
+const MAX_RECORDS: i64 = 10_000;
+/// The number of records that one query reads.
+const PAGE_RECORDS: i64 = 500;
 
 /// Exports.
 pub struct Exports {
@@ -30,15 +31,15 @@ impl Exports {
         report_period: &ReportPeriod,
     ) -> Result<Export, AnalyticsError> {
         let window = Window::new(report_period.period, &report_period.zone, self.clock.now());
-        let window = window.ok_or_else(|| FieldErrors::one("tz", "has no such days"))?;
+        let window = window.ok_or_else(|| FieldErrors::one("tz", "has no calendar days for this period"))?;
         Ok(Export {
             store: self.store.clone(),
             account: tenant.account_id,
             kind,
             window,
-            begun: false,
+            started: false,
             after: None,
-            left: RECORDS,
+            remaining: MAX_RECORDS,
         })
     }
 }
@@ -49,29 +50,29 @@ pub struct Export {
     account: AccountId,
     kind: ExportKind,
     window: Window,
-    begun: bool,
+    started: bool,
     after: Option<ExportPosition>,
-    left: i64,
+    remaining: i64,
 }
 
 impl Export {
     /// The next piece of the file; none at its end. The first one is there even when there is no record.
     pub async fn next(&mut self) -> Result<Option<String>, StoreError> {
         let mut text = String::new();
-        if !self.begun {
-            text.push_str(MARK);
+        if !self.started {
+            text.push_str(BYTE_ORDER_MARK);
             write(&mut text, self.kind.columns().iter().copied());
-        } else if self.left == 0 {
+        } else if self.remaining == 0 {
             return Ok(None);
         }
-        let limit = self.left.min(PART);
-        let part = self
+        let limit = self.remaining.min(PAGE_RECORDS);
+        let page = self
             .store
             .part(self.account, self.kind, &self.window, self.after, limit);
-        let records = part.await?;
-        self.begun = true;
+        let records = page.await?;
+        self.started = true;
         let read = i64::try_from(records.len()).unwrap_or(i64::MAX);
-        self.left = if read < limit { 0 } else { self.left - read };
+        self.remaining = if read < limit { 0 } else { self.remaining - read };
         for (position, record) in records {
             self.after = Some(position);
             let cells = record.into_cells();
@@ -127,25 +128,25 @@ mod tests {
         exports.begin(&tenant, ExportKind::Campaigns, &report_period).unwrap()
     }
 
-    async fn pieces(campaigns: u128) -> Vec<String> {
-        let (mut export, mut pieces) = (export(campaigns), Vec::new());
-        while let Some(piece) = export.next().await.unwrap() {
-            pieces.push(piece);
+    async fn chunks(campaigns: u128) -> Vec<String> {
+        let (mut export, mut chunks) = (export(campaigns), Vec::new());
+        while let Some(chunk) = export.next().await.unwrap() {
+            chunks.push(chunk);
         }
-        pieces
+        chunks
     }
 
     #[tokio::test]
-    async fn an_export_of_nothing_is_a_header() {
-        assert_eq!(pieces(0).await, ["\u{feff}Nome,Status,Criado em,Agendado para\r\n"]);
+    async fn empty_export_has_only_the_header() {
+        assert_eq!(chunks(0).await, ["\u{feff}Nome,Status,Criado em,Agendado para\r\n"]);
     }
 
     #[tokio::test]
-    async fn every_record_is_there_once_and_the_mark_once() {
-        for (records, parts) in [(1, 1), (499, 1), (500, 1), (501, 2), (1200, 3)] {
-            let pieces = pieces(records).await;
-            assert_eq!(pieces.len(), parts, "{records}");
-            let text = pieces.concat();
+    async fn export_has_every_record_and_the_mark_once() {
+        for (records, chunk_count) in [(1, 1), (499, 1), (500, 1), (501, 2), (1200, 3)] {
+            let chunks = chunks(records).await;
+            assert_eq!(chunks.len(), chunk_count, "{records}");
+            let text = chunks.concat();
             assert_eq!(text.matches('\u{feff}').count(), 1);
             let lines: Vec<&str> = text.lines().skip(1).collect();
             assert_eq!(lines.len(), usize::try_from(records).unwrap());
@@ -154,8 +155,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ten_thousand_are_enough() {
-        let text = pieces(10_001).await.concat();
+    async fn export_is_limited_to_ten_thousand_records() {
+        let text = chunks(10_001).await.concat();
         assert_eq!(text.lines().count(), 10_001);
         assert!(text.ends_with("'=9999,draft,2026-03-01T12:00:00.000Z,\r\n"));
     }

@@ -9,8 +9,8 @@ use crate::conversations::MessageStatus;
 use crate::ingestion::Granularity;
 
 impl MessageCounts {
-    /// What a message of this status counts as; nothing when it is not known to have left.
-    pub fn of(status: MessageStatus) -> Self {
+    /// The counts of one message with this status. A pending message counts as nothing.
+    pub fn from_status(status: MessageStatus) -> Self {
         let mut counts = Self::default();
         match status {
             MessageStatus::Pending => {}
@@ -33,14 +33,14 @@ pub struct MessageRollupDelta {
 impl MessageRollupDelta {
     /// A message that is new.
     pub fn add(&mut self, written_at: OffsetDateTime, status: MessageStatus) {
-        self.change(written_at, |sum| *sum += MessageCounts::of(status));
+        self.change(written_at, |sum| *sum += MessageCounts::from_status(status));
     }
 
     /// A message that became something else.
     pub fn advance(&mut self, written_at: OffsetDateTime, from: MessageStatus, to: MessageStatus) {
         self.change(written_at, |sum| {
-            *sum += MessageCounts::of(to);
-            *sum -= MessageCounts::of(from);
+            *sum += MessageCounts::from_status(to);
+            *sum -= MessageCounts::from_status(from);
         });
     }
 
@@ -81,16 +81,16 @@ mod tests {
             received: 1,
             ..MessageCounts::default()
         };
-        let wanted = [
+        let expected = [
             (Granularity::Quarter, datetime!(2026-03-01 12:15 UTC), sum),
             (Granularity::ThreeHours, datetime!(2026-03-01 12:00 UTC), sum),
             (Granularity::Day, datetime!(2026-03-01 0:00 UTC), sum),
         ];
-        assert_eq!(delta.changes(), wanted);
+        assert_eq!(delta.changes(), expected);
     }
 
     #[test]
-    fn what_changes_nothing_is_left_out() {
+    fn message_delta_omits_zero_changes() {
         let mut delta = MessageRollupDelta::default();
         delta.add(AT, MessageStatus::Pending);
         assert!(delta.changes().is_empty());

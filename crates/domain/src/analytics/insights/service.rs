@@ -10,8 +10,8 @@ use super::{
 use crate::conversations::ConversationStatus;
 use crate::shared::{Clock, FieldErrors, Tenant};
 
-/// How many campaigns are shown at most.
-const CAMPAIGNS: i64 = 20;
+/// The most campaigns of a report.
+const MAX_CAMPAIGNS: i64 = 20;
 
 /// The use cases of insights.
 pub struct Insights {
@@ -26,13 +26,13 @@ impl Insights {
 
     fn window(&self, report_period: &ReportPeriod) -> Result<Window, FieldErrors> {
         let window = Window::new(report_period.period, &report_period.zone, self.clock.now());
-        window.ok_or_else(|| FieldErrors::one("tz", "has no such days"))
+        window.ok_or_else(|| FieldErrors::one("tz", "has no calendar days for this period"))
     }
 
     /// How the account stands.
     pub async fn dashboard(&self, tenant: &Tenant) -> Result<Dashboard, AnalyticsError> {
         let new_since = NewSince::at(self.clock.now());
-        let new_since = new_since.ok_or_else(|| FieldErrors::one("now", "lies beyond the calendar"))?;
+        let new_since = new_since.ok_or_else(|| FieldErrors::one("now", "is outside the calendar's range"))?;
         Ok(dashboard(&self.store.dashboard(tenant.account_id, &new_since).await?))
     }
 
@@ -57,7 +57,7 @@ impl Insights {
             return Err(FieldErrors::one("period", "must be 30d or 90d").into());
         }
         let window = self.window(report_period)?;
-        let campaigns = self.store.campaigns(tenant.account_id, &window, CAMPAIGNS).await?;
+        let campaigns = self.store.campaigns(tenant.account_id, &window, MAX_CAMPAIGNS).await?;
         let campaigns = campaigns.into_iter().map(Into::into).collect();
         Ok(CampaignsReport { campaigns })
     }
@@ -75,8 +75,8 @@ impl Insights {
 
 fn dashboard(totals: &DashboardTotals) -> Dashboard {
     let reached = totals.messages.reached();
-    let conversations = |counted: fn(ConversationStatus) -> bool| {
-        let counted = totals.conversations.iter().filter(|(status, _)| counted(*status));
+    let conversations = |is_counted: fn(ConversationStatus) -> bool| {
+        let counted = totals.conversations.iter().filter(|(status, _)| is_counted(*status));
         counted.map(|(_, count)| count).sum()
     };
     Dashboard {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn messages_count_wherever_they_passed() {
+    async fn message_totals_are_cumulative() {
         let mut store = MockInsightStore::new();
         store
             .expect_messages()
@@ -159,21 +159,21 @@ mod tests {
             .messages(&tenant(), &report_period(Period::Week))
             .await
             .unwrap();
-        let shown = json!(report);
+        let report = json!(report);
         assert_eq!(
-            shown["daily"][6],
+            report["daily"][6],
             json!({ "date": "2026-03-01", "sent": 6, "delivered": 5, "read": 3, "failed": 4, "received": 5 })
         );
-        assert_eq!(shown["daily"].as_array().unwrap().len(), 7);
+        assert_eq!(report["daily"].as_array().unwrap().len(), 7);
         assert_eq!(
-            shown["totals"],
+            report["totals"],
             json!({ "sent": 42, "delivered": 35, "read": 21, "failed": 28, "received": 35 })
         );
-        assert_eq!(shown["period"], "7d");
+        assert_eq!(report["period"], "7d");
     }
 
     #[tokio::test]
-    async fn the_dashboard_has_rates_and_what_is_not_closed() {
+    async fn dashboard_has_rates_and_active_conversations() {
         let mut store = MockInsightStore::new();
         store.expect_dashboard().returning(|_, new_since| {
             assert_eq!(
@@ -191,9 +191,9 @@ mod tests {
                 ..DashboardTotals::default()
             })
         });
-        let shown = json!(insights(store).dashboard(&tenant()).await.unwrap());
+        let report = json!(insights(store).dashboard(&tenant()).await.unwrap());
         assert_eq!(
-            shown,
+            report,
             json!({
                 "contacts": { "total": 9, "new_this_week": 2, "new_this_month": 3 },
                 "messages": { "total_sent": 6, "total_received": 5, "delivery_rate": 83.33, "read_rate": 60 },
@@ -205,13 +205,13 @@ mod tests {
     }
 
     #[test]
-    fn without_messages_every_rate_is_zero() {
-        let shown = dashboard(&DashboardTotals::default()).messages;
-        assert!(shown.delivery_rate.is_zero() && shown.read_rate.is_zero());
+    fn dashboard_without_messages_has_zero_rates() {
+        let report = dashboard(&DashboardTotals::default()).messages;
+        assert!(report.delivery_rate.is_zero() && report.read_rate.is_zero());
     }
 
     #[tokio::test]
-    async fn campaigns_of_a_week_are_refused() {
+    async fn campaign_report_rejects_a_week() {
         let refused = insights(MockInsightStore::new())
             .campaigns(&tenant(), &report_period(Period::Week))
             .await;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_week_begins_on_monday_and_a_month_on_its_first() {
+    fn new_since_starts_on_monday_and_first_of_month() {
         for (now, week, month) in [
             (
                 datetime!(2026-03-01 23:59 UTC),

@@ -67,8 +67,7 @@ pub struct RfmClaim {
 /// Why a calculation does not begin.
 #[derive(Debug, Error)]
 pub enum RfmError {
-    /// The caller's role does not suffice.
-    #[error("This takes the role owner or admin")]
+    #[error("Requires the role owner or admin")]
     NotPermitted,
     /// The store failed.
     #[error(transparent)]

@@ -37,7 +37,7 @@ pub trait RfmStore: Send + Sync {
         &self,
         claim: &RfmClaim,
         grid: &[(i32, i32, RfmSegment)],
-        enough: i64,
+        min_orders: i64,
         next: OffsetDateTime,
     ) -> Result<bool, StoreError>;
 

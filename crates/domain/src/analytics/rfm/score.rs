@@ -94,11 +94,13 @@ impl RfmScores {
 /// means.
 pub fn scores(customers: &[Purchases]) -> Vec<RfmScores> {
     let count = customers.len();
-    let rank = |below: &dyn Fn(&Purchases) -> bool| score(customers.iter().filter(|one| below(one)).count(), count);
+    let rank = |below: &dyn Fn(&Purchases) -> bool| {
+        score(customers.iter().filter(|candidate| below(candidate)).count(), count)
+    };
     let scores = customers.iter().map(|customer| RfmScores {
-        recency: rank(&|one| one.last_at < customer.last_at),
-        frequency: rank(&|one| one.orders < customer.orders),
-        monetary: rank(&|one| one.spend < customer.spend),
+        recency: rank(&|candidate| candidate.last_at < customer.last_at),
+        frequency: rank(&|candidate| candidate.orders < customer.orders),
+        monetary: rank(&|candidate| candidate.spend < customer.spend),
     });
     scores.collect()
 }
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample() {
+    fn rfm_scores_match_the_sample() {
         use RfmSegment::*;
         let customers = [
             customer(2, 12, 250_000),
@@ -141,7 +143,7 @@ mod tests {
             customer(220, 1, 7_000),
             customer(400, 1, 3_000),
         ];
-        let wanted = [
+        let expected = [
             (5, 5, 5, Champions),
             (5, 1, 2, NewCustomers),
             (4, 4, 4, Loyal),
@@ -153,21 +155,21 @@ mod tests {
             (1, 1, 2, Lost),
             (1, 1, 1, Lost),
         ];
-        assert_eq!(scored(&customers), wanted);
+        assert_eq!(scored(&customers), expected);
     }
 
     #[test]
-    fn the_grid() {
-        let wanted = [
+    fn rfm_grid_matches_the_contract() {
+        let expected = [
             "lost hibernating at_risk at_risk cant_lose_them",
             "hibernating hibernating at_risk at_risk cant_lose_them",
             "about_to_sleep about_to_sleep need_attention loyal loyal",
             "promising potential_loyalists potential_loyalists loyal loyal",
             "new_customers potential_loyalists potential_loyalists champions champions",
         ];
-        for (row, wanted) in grid().chunks(5).zip(wanted) {
+        for (row, expected) in grid().chunks(5).zip(expected) {
             let names: Vec<&str> = row.iter().map(|(.., segment)| segment.as_str()).collect();
-            assert_eq!(names.join(" "), wanted);
+            assert_eq!(names.join(" "), expected);
         }
         assert_eq!(grid().len(), 25);
         let named = |segment: &&RfmSegment| grid().iter().any(|(.., cell)| cell == *segment);
@@ -175,10 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn the_edges() {
-        let one = customer(1, 1, 1);
-        assert_eq!(scored(&[one]), [(1, 1, 1, RfmSegment::Lost)]);
-        assert_eq!(scored(&[one; 7]), [(1, 1, 1, RfmSegment::Lost); 7]);
+    fn rfm_scores_of_one_two_and_no_customers() {
+        let single = customer(1, 1, 1);
+        assert_eq!(scored(&[single]), [(1, 1, 1, RfmSegment::Lost)]);
+        assert_eq!(scored(&[single; 7]), [(1, 1, 1, RfmSegment::Lost); 7]);
         let two = [customer(9, 1, 1), customer(1, 2, 2)];
         assert_eq!(
             scored(&two),
@@ -188,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_say_what_percent_rank_says() {
+    fn rfm_score_equals_percent_rank() {
         for count in 2..400_u32 {
             for below in 0..count {
                 let percent_rank = f64::from(below) / f64::from(count - 1);
-                let wanted = (1.0 + (5.0 * percent_rank).floor()).min(5.0);
+                let expected = (1.0 + (5.0 * percent_rank).floor()).min(5.0);
                 assert_eq!(
                     f64::from(score(usize::try_from(below).unwrap(), usize::try_from(count).unwrap())),
-                    wanted,
+                    expected,
                     "{below} of {count}"
                 );
             }
@@ -204,16 +206,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_of_customers_changes_nothing(
-            rows in prop::collection::vec((0_i64..9, 1_i64..5, 0_i64..9), 1..40), turn in 0_usize..40,
+        fn rfm_scores_do_not_depend_on_order(
+            rows in prop::collection::vec((0_i64..9, 1_i64..5, 0_i64..9), 1..40), rotation in 0_usize..40,
         ) {
             let customers: Vec<Purchases> = rows.iter().map(|&(d, o, c)| customer(d, o, c)).collect();
-            let turn = turn % customers.len();
-            let mut turned = customers.clone();
-            turned.rotate_left(turn);
-            let mut wanted = scores(&customers);
-            wanted.rotate_left(turn);
-            prop_assert_eq!(scores(&turned), wanted);
+            let rotation = rotation % customers.len();
+            let mut rotated = customers.clone();
+            rotated.rotate_left(rotation);
+            let mut expected = scores(&customers);
+            expected.rotate_left(rotation);
+            prop_assert_eq!(scores(&rotated), expected);
         }
     }
 }

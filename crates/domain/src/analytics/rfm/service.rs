@@ -10,15 +10,14 @@ use crate::shared::{AccountId, Clock, ErrorReport, Ids, SideStep, StoreError, Te
 /// How long a calculation belongs to whoever took it up; it is renewed while it goes on.
 const LEASE: Duration = Duration::seconds(30);
 
-/// When a calculation that failed is tried again.
-const AGAIN: Duration = Duration::minutes(5);
+const RETRY_AFTER: Duration = Duration::minutes(5);
 
-/// The nights of UTC-3, where most accounts are: when they begin in UTC, and how long they are.
-const NIGHT_BEGINS: Duration = Duration::hours(3);
-const NIGHT: Duration = Duration::hours(4);
+/// The start (in UTC) and length of the night in UTC-3, the time zone of most accounts.
+const NIGHT_START: Duration = Duration::hours(3);
+const NIGHT_LENGTH: Duration = Duration::hours(4);
 
-/// How many accounts are planned at once.
-const PLANNED: i64 = 500;
+/// The most accounts that one iteration plans.
+const PLAN_BATCH: i64 = 500;
 
 /// What is shown and asked for.
 pub struct Rfm {
@@ -48,7 +47,7 @@ fn report(totals: RfmTotals) -> RfmReport {
     let enabled = totals.orders >= ENOUGH_ORDERS;
     let calculated_at = totals.calculated_at.filter(|_| enabled);
     let size = |segment: &RfmSegment| {
-        let (_, count) = totals.sizes.iter().find(|(of, _)| of == segment)?;
+        let (_, count) = totals.sizes.iter().find(|(sized, _)| sized == segment)?;
         Some(SegmentSize {
             segment: *segment,
             count: *count,
@@ -88,7 +87,7 @@ impl RfmWork {
 
     /// Plans the first night of accounts that have none; whether there may be more of them.
     pub async fn plan(&self) -> Result<bool, StoreError> {
-        let accounts = self.store.unplanned(PLANNED).await?;
+        let accounts = self.store.unplanned(PLAN_BATCH).await?;
         let now = self.clock.now();
         let due: Vec<_> = accounts
             .iter()
@@ -97,7 +96,7 @@ impl RfmWork {
         if !due.is_empty() {
             self.store.plan(&due).await?;
         }
-        Ok(i64::try_from(due.len()).is_ok_and(|planned| planned >= PLANNED))
+        Ok(i64::try_from(due.len()).is_ok_and(|planned| planned >= PLAN_BATCH))
     }
 
     /// Takes up a calculation that is due.
@@ -121,24 +120,24 @@ impl RfmWork {
     /// stay as they were.
     pub async fn calculate(&self, claim: &RfmClaim) -> Result<bool, StoreError> {
         let next = next_night(claim.account_id, self.clock.now());
-        let done = self.store.calculate(claim, &grid(), ENOUGH_ORDERS, next).await;
-        if done.is_err() {
-            // Where even this fails, the lease runs out.
-            if let Err(error) = self.store.postpone(claim, self.clock.now() + AGAIN).await {
+        let calculated = self.store.calculate(claim, &grid(), ENOUGH_ORDERS, next).await;
+        if calculated.is_err() {
+            // If the release fails too, the lease expires.
+            if let Err(error) = self.store.postpone(claim, self.clock.now() + RETRY_AFTER).await {
                 self.report.swallowed(SideStep::PostponeScores, &error);
             }
         }
-        done
+        calculated
     }
 }
 
 /// The account's place in the next night: always the same, and spread over the night.
 fn next_night(account: AccountId, now: OffsetDateTime) -> OffsetDateTime {
-    let seconds = u128::try_from(NIGHT.whole_seconds()).unwrap_or(1);
+    let seconds = u128::try_from(NIGHT_LENGTH.whole_seconds()).unwrap_or(1);
     // The last bits of a UUID are random.
-    let place = (account.0.as_u128() & u128::from(u32::MAX)) % seconds;
-    let place = Duration::seconds(i64::try_from(place).unwrap_or_default());
-    let tonight = now.to_offset(UtcOffset::UTC).replace_time(Time::MIDNIGHT) + NIGHT_BEGINS + place;
+    let offset = (account.0.as_u128() & u128::from(u32::MAX)) % seconds;
+    let offset = Duration::seconds(i64::try_from(offset).unwrap_or_default());
+    let tonight = now.to_offset(UtcOffset::UTC).replace_time(Time::MIDNIGHT) + NIGHT_START + offset;
     if tonight > now {
         tonight
     } else {
@@ -167,33 +166,33 @@ mod tests {
     }
 
     #[test]
-    fn too_few_orders_show_nothing_else() {
-        let shown = json!(report(totals(19, Some(NOW))));
-        let wanted = json!({ "enabled": false, "orderCount": 19, "distribution": [], "lastCalculatedAt": null });
-        assert_eq!(shown, wanted);
+    fn rfm_report_is_empty_below_the_minimum_orders() {
+        let report = json!(report(totals(19, Some(NOW))));
+        let expected = json!({ "enabled": false, "orderCount": 19, "distribution": [], "lastCalculatedAt": null });
+        assert_eq!(report, expected);
     }
 
     #[test]
-    fn enough_orders_show_the_segments_best_first() {
+    fn rfm_report_lists_segments_best_first() {
         let at = "2026-03-01T12:00:00.000Z";
-        let wanted = json!({ "enabled": true, "orderCount": 20, "lastCalculatedAt": at, "distribution": [
+        let expected = json!({ "enabled": true, "orderCount": 20, "lastCalculatedAt": at, "distribution": [
             { "segment": "champions", "count": 1, "last_calculated_at": at },
             { "segment": "lost", "count": 2, "last_calculated_at": at },
         ] });
-        assert_eq!(json!(report(totals(20, Some(NOW)))), wanted);
+        assert_eq!(json!(report(totals(20, Some(NOW)))), expected);
     }
 
     #[test]
-    fn what_was_never_calculated_has_no_moment() {
-        let shown = report(RfmTotals {
+    fn rfm_report_without_calculation_has_no_time() {
+        let report = report(RfmTotals {
             sizes: vec![],
             ..totals(20, None)
         });
-        assert!(shown.enabled && shown.distribution.is_empty() && shown.last_calculated_at.is_none());
+        assert!(report.enabled && report.distribution.is_empty() && report.last_calculated_at.is_none());
     }
 
     #[tokio::test]
-    async fn only_who_manages_may_ask() {
+    async fn rfm_recalculation_requires_owner_or_admin() {
         for role in Role::ALL {
             let mut store = MockRfmStore::new();
             store
@@ -201,19 +200,19 @@ mod tests {
                 .times(usize::from(role.manages()))
                 .returning(|_| Ok(()));
             let tenant = Tenant::for_tests(AccountId(Uuid::nil()), UserId(Uuid::nil()), role);
-            let asked = Rfm::new(Arc::new(store)).recalculate(&tenant).await;
-            assert_eq!(asked.is_ok(), role.manages(), "{role}");
+            let requested = Rfm::new(Arc::new(store)).recalculate(&tenant).await;
+            assert_eq!(requested.is_ok(), role.manages(), "{role}");
         }
     }
 
     #[tokio::test]
-    async fn a_failure_comes_again_and_is_told() {
+    async fn rfm_failure_is_postponed_and_reported() {
         let mut store = MockRfmStore::new();
         store
             .expect_calculate()
             .returning(|_, _, _, _| Err(StoreError::Corrupt("x".into())));
         store.expect_postpone().times(1).returning(|_, until| {
-            assert_eq!(until, NOW + AGAIN);
+            assert_eq!(until, NOW + RETRY_AFTER);
             Err(StoreError::Corrupt("y".into()))
         });
         let mut report = MockErrorReport::new();
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn nights_are_spread_and_always_ahead() {
+    fn rfm_schedule_spreads_accounts_over_the_night() {
         let account = AccountId(Uuid::from_u128(3600));
         assert_eq!(next_night(account, NOW), datetime!(2026-03-02 4:00 UTC));
         assert_eq!(

@@ -21,7 +21,7 @@ pub(super) fn gateway_event_of_value(event: &str, id: &str, payment: &str, at: &
 }
 
 #[tokio::test]
-async fn a_repeated_event_changes_nothing() {
+async fn gateway_event_repeated_changes_nothing() {
     let fixture = Fixture::new();
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     fixture.with(|state| state.events.clear());
@@ -35,21 +35,21 @@ async fn a_repeated_event_changes_nothing() {
             ))
             .await;
     }
-    let row = fixture.only();
+    let row = fixture.only_subscription();
     assert_eq!(row.status, SubscriptionStatus::Active);
     let period = (row.current_period_end.unwrap() - row.current_period_start.unwrap()).whole_days();
     assert_eq!(period, 31, "one period");
-    assert_eq!(fixture.titles(), ["Payment received"]);
+    assert_eq!(fixture.notification_titles(), ["Payment received"]);
     fixture.with(|state| assert_eq!((state.payments.len(), state.waiting.len()), (1, 0)));
 }
 
 #[tokio::test]
-async fn a_crash_between_the_effect_and_its_mark_tells_nobody_twice() {
+async fn gateway_event_notifies_once_after_crash_before_finish() {
     let fixture = Fixture::new();
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     fixture.with(|state| state.events.clear());
     let event = gateway_event("PAYMENT_RECEIVED", "evt_1", "pay_1", "2026-03-10 10:00:00");
-    fixture.keep(&event).await;
+    fixture.record_event(&event).await;
     fixture.with(|state| state.writes_left = Some(1));
     fixture.events().apply_next().await.unwrap_err();
     fixture.with(|state| {
@@ -58,11 +58,11 @@ async fn a_crash_between_the_effect_and_its_mark_tells_nobody_twice() {
     });
     assert!(fixture.events().apply_next().await.unwrap());
     assert!(!fixture.events().apply_next().await.unwrap());
-    assert_eq!(fixture.titles(), ["Payment received"]);
+    assert_eq!(fixture.notification_titles(), ["Payment received"]);
 }
 
 #[tokio::test]
-async fn an_event_that_is_faster_than_the_subscribe_waits_for_it() {
+async fn gateway_event_waits_for_an_unfinished_subscribe() {
     let fixture = Fixture::new();
     let event = gateway_event("PAYMENT_CONFIRMED", "evt_1", "pay_1", "2026-03-10 10:00:00");
     fixture.deliver(&event).await;
@@ -74,29 +74,32 @@ async fn an_event_that_is_faster_than_the_subscribe_waits_for_it() {
         .unwrap();
     fixture.events().apply_next().await.unwrap();
     fixture.with(|state| assert!(state.waiting.is_empty() && state.payments[0].confirmed));
-    let row = fixture.only();
+    let row = fixture.only_subscription();
     let days = (row.current_period_end.unwrap() - row.current_period_start.unwrap()).whole_days();
-    assert_eq!(days, 31, "the first payment is for the period that was given");
+    assert_eq!(days, 31, "the first payment pays for the granted period");
 }
 
 #[tokio::test]
-async fn a_subscription_that_nobody_knows_is_given_up_in_the_end() {
+async fn unknown_gateway_event_is_dropped_after_retries() {
     let fixture = Fixture::new();
     let event = gateway_event("PAYMENT_CONFIRMED", "evt_1", "pay_1", "2026-03-10 10:00:00");
-    fixture.keep(&event).await;
+    fixture.record_event(&event).await;
     for _ in 0..10 {
         assert!(fixture.events().apply_next().await.unwrap());
     }
     assert!(!fixture.events().apply_next().await.unwrap());
-    fixture.keep(&event).await;
-    assert!(!fixture.events().apply_next().await.unwrap(), "it is known again");
+    fixture.record_event(&event).await;
+    assert!(
+        !fixture.events().apply_next().await.unwrap(),
+        "the event is deduplicated"
+    );
 }
 
 #[tokio::test]
-async fn what_has_no_effect_is_stored_and_changes_nothing() {
+async fn gateway_event_without_effect_is_stored_only() {
     let fixture = Fixture::new();
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    let before = fixture.only();
+    let before = fixture.only_subscription();
     let odd: [Value; 3] = [
         json!({ "id": "e1", "event": "PAYMENT_REFUNDED", "payment": { "id": "pay_1", "subscription": "sub_1" } }),
         json!({ "id": "e2", "event": "PAYMENT_CONFIRMED", "payment": { "subscription": "sub_1" } }),
@@ -105,17 +108,17 @@ async fn what_has_no_effect_is_stored_and_changes_nothing() {
     for body in odd {
         fixture.deliver(&GatewayEvent::read(body.to_string().as_bytes())).await;
     }
-    assert_eq!(fixture.only(), before);
-    fixture.with(|state| assert_eq!((state.seen.len(), state.waiting.len()), (3, 0)));
+    assert_eq!(fixture.only_subscription(), before);
+    fixture.with(|state| assert_eq!((state.recorded.len(), state.waiting.len()), (3, 0)));
 }
 
 /// The account cancels before an event that arrived earlier could be applied: the order is that of arrival.
 #[tokio::test]
-async fn a_payment_that_arrived_before_the_end_does_not_undo_it() {
+async fn gateway_event_received_before_cancellation_keeps_it() {
     let fixture = Fixture::new();
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     fixture
-        .keep(&gateway_event(
+        .record_event(&gateway_event(
             "PAYMENT_RECEIVED",
             "evt_1",
             "pay_1",
@@ -123,28 +126,28 @@ async fn a_payment_that_arrived_before_the_end_does_not_undo_it() {
         ))
         .await;
     fixture
-        .keep(&gateway_event(
+        .record_event(&gateway_event(
             "PAYMENT_OVERDUE",
             "evt_2",
             "pay_2",
             "2026-03-10 10:00:00",
         ))
         .await;
-    fixture.pass(Duration::SECOND);
+    fixture.advance_clock(Duration::SECOND);
     fixture.billing().cancel(&tenant()).await.unwrap();
-    fixture.with(|state| assert_eq!(state.plan, "free", "nothing was known to be paid"));
+    fixture.with(|state| assert_eq!(state.plan, "free", "no payment was applied yet"));
     while fixture.events().apply_next().await.unwrap() {}
-    let row = fixture.only();
+    let row = fixture.only_subscription();
     assert_eq!((row.status, row.lapsed_at), (SubscriptionStatus::Cancelled, None));
     assert!(row.current_period_end.is_some() && row.cancelled_at.is_some());
     fixture.with(|state| {
         assert_eq!(
             (state.plan.as_str(), state.payments.len()),
             ("starter", 2),
-            "it is paid"
+            "the paid plan stays usable"
         )
     });
-    fixture.pass(Duration::SECOND);
+    fixture.advance_clock(Duration::SECOND);
     fixture
         .deliver(&gateway_event(
             "PAYMENT_RECEIVED",
@@ -154,28 +157,32 @@ async fn a_payment_that_arrived_before_the_end_does_not_undo_it() {
         ))
         .await;
     assert_eq!(
-        fixture.only().status,
+        fixture.only_subscription().status,
         SubscriptionStatus::Active,
-        "what arrives later does"
+        "a payment received later reactivates the subscription"
     );
 }
 
 /// A worker claims an event and stalls beyond its lease; others apply it, and what came after it; then it goes on.
 #[tokio::test]
-async fn a_worker_that_stalled_applies_its_event_no_second_time() {
+async fn stalled_worker_does_not_apply_its_event_again() {
     let at = "2026-03-10 10:00:00";
     for first in ["SUBSCRIPTION_INACTIVATED", "PAYMENT_OVERDUE"] {
         let fixture = Fixture::new();
         fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-        fixture.keep(&gateway_event(first, "evt_1", "pay_1", at)).await;
+        fixture.record_event(&gateway_event(first, "evt_1", "pay_1", at)).await;
         let stalled = fixture.with(|state| state.waiting[0].clone());
         while fixture.events().apply_next().await.unwrap() {}
         fixture
             .deliver(&gateway_event("PAYMENT_RECEIVED", "evt_2", "pay_2", at))
             .await;
         let before = fixture.with(|state| (state.rows.clone(), state.plan.clone(), state.events.len()));
-        assert_eq!(fixture.only().status, SubscriptionStatus::Active, "{first}");
-        fixture.events().apply_kept(Some(&stalled), "sub_1").await.unwrap();
+        assert_eq!(
+            fixture.only_subscription().status,
+            SubscriptionStatus::Active,
+            "{first}"
+        );
+        fixture.events().apply_received(Some(&stalled), "sub_1").await.unwrap();
         let after = fixture.with(|state| (state.rows.clone(), state.plan.clone(), state.events.len()));
         assert_eq!(after, before, "{first}");
     }
@@ -183,30 +190,30 @@ async fn a_worker_that_stalled_applies_its_event_no_second_time() {
 
 /// The same of an event that changed nothing when its turn was.
 #[tokio::test]
-async fn what_changed_nothing_in_its_turn_changes_nothing_later() {
+async fn gateway_event_without_effect_stays_without_effect() {
     let fixture = Fixture::new();
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     let inactivated = |id: &str| gateway_event("SUBSCRIPTION_INACTIVATED", id, "", "");
     fixture.deliver(&inactivated("evt_1")).await;
-    fixture.keep(&inactivated("evt_2")).await;
+    fixture.record_event(&inactivated("evt_2")).await;
     let stalled = fixture.with(|state| state.waiting[0].clone());
     while fixture.events().apply_next().await.unwrap() {}
     let received = gateway_event("PAYMENT_RECEIVED", "evt_3", "pay_1", "2026-03-10 10:00:00");
-    fixture.pass(Duration::SECOND);
+    fixture.advance_clock(Duration::SECOND);
     fixture.deliver(&received).await;
-    assert_eq!(fixture.only().status, SubscriptionStatus::Active);
-    fixture.events().apply_kept(Some(&stalled), "sub_1").await.unwrap();
-    assert_eq!(fixture.only().status, SubscriptionStatus::Active);
+    assert_eq!(fixture.only_subscription().status, SubscriptionStatus::Active);
+    fixture.events().apply_received(Some(&stalled), "sub_1").await.unwrap();
+    assert_eq!(fixture.only_subscription().status, SubscriptionStatus::Active);
 }
 
 /// Days of the present period.
 fn days(fixture: &Fixture) -> i64 {
-    let row = fixture.only();
+    let row = fixture.only_subscription();
     (row.current_period_end.unwrap() - row.current_period_start.unwrap()).whole_days()
 }
 
 #[tokio::test]
-async fn a_payment_is_for_the_period_that_was_paid_whatever_the_cycle_is_now() {
+async fn payment_pays_for_its_own_cycle_after_a_cycle_change() {
     let at = "2026-03-10 10:00:00";
     let yearly = PlanChangeInput {
         plan: Some("starter".into()),
@@ -241,15 +248,15 @@ async fn a_payment_is_for_the_period_that_was_paid_whatever_the_cycle_is_now() {
 
 /// The gateway's times are whole seconds, ours are not: an event of the second in which it was asked is not old.
 #[tokio::test]
-async fn an_event_of_the_second_in_which_the_gateway_was_asked_counts() {
+async fn gateway_event_in_the_second_of_a_check_applies() {
     for (second, status) in [(59, SubscriptionStatus::PastDue), (0, SubscriptionStatus::Active)] {
         let fixture = Fixture::new();
         fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
         fixture.with(|state| state.remote_payments[0].status = "OVERDUE".into());
-        // 12:00:00.4 UTC, in the gateway's words 09:00:00.
-        fixture.pass(Duration::days(2) + Duration::milliseconds(400));
+        // 12:00:00.4 UTC is 09:00:00 in the gateway's time.
+        fixture.advance_clock(Duration::days(2) + Duration::milliseconds(400));
         fixture.reconcile().await;
-        assert_eq!(fixture.only().status, SubscriptionStatus::PastDue);
+        assert_eq!(fixture.only_subscription().status, SubscriptionStatus::PastDue);
         let at = match second {
             59 => "2026-03-12 08:59:59",
             _ => "2026-03-12 09:00:00",
@@ -257,6 +264,6 @@ async fn an_event_of_the_second_in_which_the_gateway_was_asked_counts() {
         fixture
             .deliver(&gateway_event("PAYMENT_RECEIVED", "evt_1", "pay_1", at))
             .await;
-        assert_eq!(fixture.only().status, status, "{at}");
+        assert_eq!(fixture.only_subscription().status, status, "{at}");
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct State {
     pub(super) applied: BTreeSet<GatewayEventId>,
     pub(super) usage: Usage,
     pub(super) events: Vec<Event>,
-    pub(super) seen: BTreeMap<String, StoredEvent>,
+    pub(super) recorded: BTreeMap<String, StoredEvent>,
     pub(super) waiting: Vec<StoredEvent>,
     /// The account cannot be read.
     pub(super) reads_fail: bool,
@@ -39,7 +39,7 @@ pub(super) struct State {
     pub(super) writes_left: Option<usize>,
     pub(super) remote: Vec<(SubscriptionId, GatewaySubscription)>,
     pub(super) remote_payments: Vec<GatewayPayment>,
-    pub(super) strikes: VecDeque<(&'static str, InjectedFault)>,
+    pub(super) injected_faults: VecDeque<(&'static str, InjectedFault)>,
     pub(super) calls: Vec<&'static str>,
     pub(super) now: Option<OffsetDateTime>,
     next: u128,
@@ -58,13 +58,13 @@ pub(super) fn tenant() -> Tenant {
 }
 
 pub(super) fn input(billing_type: &str) -> SubscribeInput {
-    let of = |text: &str| Some(text.to_owned());
+    let some = |text: &str| Some(text.to_owned());
     SubscribeInput {
-        plan: of("starter"),
-        billing_type: of(billing_type),
-        cycle: of("MONTHLY"),
-        billing_email: of("ana@example.com"),
-        cpf_cnpj: of("529.982.247-25"),
+        plan: some("starter"),
+        billing_type: some(billing_type),
+        cycle: some("MONTHLY"),
+        billing_email: some("ana@example.com"),
+        cpf_cnpj: some("529.982.247-25"),
         credit_card: Some(CardInput {
             holder_name: Some("ANA".into()),
             number: Some("4111111111111111".into()),
@@ -73,12 +73,12 @@ pub(super) fn input(billing_type: &str) -> SubscribeInput {
             ccv: Some("123".into()),
         }),
         credit_card_holder_info: Some(HolderInput {
-            name: of("Ana"),
-            email: of("ana@example.com"),
-            cpf_cnpj: of("52998224725"),
-            postal_code: of("01001000"),
-            address_number: of("1"),
-            phone: of("11961234567"),
+            name: some("Ana"),
+            email: some("ana@example.com"),
+            cpf_cnpj: some("52998224725"),
+            postal_code: some("01001000"),
+            address_number: some("1"),
+            phone: some("11961234567"),
         }),
     }
 }
@@ -112,11 +112,11 @@ impl Fixture {
         GatewayEvents::new(shared.clone(), shared.clone(), shared.clone(), shared)
     }
 
-    pub(super) fn injected_fault(&self, call: &'static str, injected_fault: InjectedFault) {
-        self.with(|state| state.strikes.push_back((call, injected_fault)));
+    pub(super) fn inject_fault(&self, call: &'static str, injected_fault: InjectedFault) {
+        self.with(|state| state.injected_faults.push_back((call, injected_fault)));
     }
 
-    pub(super) fn pass(&self, time: Duration) {
+    pub(super) fn advance_clock(&self, time: Duration) {
         self.with(|state| state.now = state.now.map(|now| now + time));
     }
 
@@ -129,24 +129,24 @@ impl Fixture {
 
     /// An event arrives.
     pub(super) async fn deliver(&self, event: &GatewayEvent) {
-        self.deliver_to(event, "sub_1").await;
+        self.deliver_for(event, "sub_1").await;
     }
 
-    /// An event of this subscription of the gateway arrives.
-    pub(super) async fn deliver_to(&self, event: &GatewayEvent, subject: &str) {
+    /// Receives and applies an event of this gateway subscription.
+    pub(super) async fn deliver_for(&self, event: &GatewayEvent, subject: &str) {
         let (events, now) = (self.events(), self.with(|state| state.now.unwrap()));
         let received = events.receive(event, now).await.unwrap();
-        events.apply_kept(received.as_ref(), subject).await.unwrap();
+        events.apply_received(received.as_ref(), subject).await.unwrap();
     }
 
-    /// An event arrives, and nobody applies it.
-    pub(super) async fn keep(&self, event: &GatewayEvent) {
+    /// Stores an event without applying it.
+    pub(super) async fn record_event(&self, event: &GatewayEvent) {
         let now = self.with(|state| state.now.unwrap());
-        self.events().keep(event, now).await.unwrap();
+        self.events().record(event, now).await.unwrap();
     }
 
-    /// The one subscription that is none of the attempts.
-    pub(super) fn only(&self) -> Subscription {
+    /// Returns the only subscription that is no attempt.
+    pub(super) fn only_subscription(&self) -> Subscription {
         self.with(|state| {
             let rows: Vec<_> = state.rows.values().filter(|row| !row.is_attempt()).cloned().collect();
             assert_eq!(rows.len(), 1, "{rows:?}");
@@ -154,39 +154,39 @@ impl Fixture {
         })
     }
 
-    /// How many subscriptions the gateway would charge.
-    pub(super) fn charged(&self) -> usize {
-        self.with(|state| state.remote.iter().filter(|(_, known)| !known.deleted).count())
+    /// Counts the subscriptions that the gateway would charge.
+    pub(super) fn charged_count(&self) -> usize {
+        self.with(|state| state.remote.iter().filter(|(_, remote)| !remote.deleted).count())
     }
 
-    pub(super) fn calls(&self, name: &str) -> usize {
+    pub(super) fn call_count(&self, name: &str) -> usize {
         self.with(|state| state.calls.iter().filter(|call| **call == name).count())
     }
 
-    pub(super) fn titles(&self) -> Vec<String> {
+    pub(super) fn notification_titles(&self) -> Vec<String> {
         self.with(|state| {
             let titles = state.events.iter().filter_map(|event| match event {
-                Event::Notification(notice) => Some(notice.title.clone()),
+                Event::Notification(notification) => Some(notification.title.clone()),
                 Event::Audit(_) | Event::Webhook(_) => None,
             });
             titles.collect()
         })
     }
 
-    pub(super) fn called<T>(
+    pub(super) fn call<T>(
         &self,
         call: &'static str,
         act: impl FnOnce(&mut State) -> Result<T, PaymentGatewayError>,
     ) -> Result<T, PaymentGatewayError> {
         self.with(|state| {
             state.calls.push(call);
-            let at = state.strikes.iter().position(|(name, _)| *name == call);
+            let at = state.injected_faults.iter().position(|(name, _)| *name == call);
             match at
-                .and_then(|at| state.strikes.remove(at))
+                .and_then(|at| state.injected_faults.remove(at))
                 .map(|(_, injected_fault)| injected_fault)
             {
-                Some(InjectedFault::Before(fault)) => Err(fault),
-                Some(InjectedFault::After(fault)) => act(state).and(Err(fault)),
+                Some(InjectedFault::Before(error)) => Err(error),
+                Some(InjectedFault::After(error)) => act(state).and(Err(error)),
                 None => act(state),
             }
         })
@@ -276,10 +276,10 @@ impl SubscriptionStore for Fixture {
         payment: Option<String>,
     ) -> Result<Option<SubscriptionFacts>, StoreError> {
         Ok(self.with(|state| {
-            let known = |row: &&Payment| Some(&row.gateway_payment_id) == payment.as_ref();
+            let has_id = |row: &&Payment| Some(&row.gateway_payment_id) == payment.as_ref();
             Some(SubscriptionFacts {
                 subscription: state.rows.get(&id)?.clone(),
-                payment: state.payments.iter().find(known).cloned(),
+                payment: state.payments.iter().find(has_id).cloned(),
                 other_live: state.other_live(id).is_some(),
                 others: state.others(id),
             })
@@ -292,11 +292,11 @@ impl SubscriptionStore for Fixture {
             let Some(row) = state.rows.get(&change.subscription.id) else {
                 return Ok(ChangeOutcome::Missing);
             };
-            let doubled = change.subscription.status.is_live() && state.other_live(row.id).is_some();
+            let second_live = change.subscription.status.is_live() && state.other_live(row.id).is_some();
             if change.applies.is_some_and(|event| state.applied.contains(&event)) {
                 return Ok(ChangeOutcome::Repeated);
             }
-            if row.version != change.subscription.version || doubled {
+            if row.version != change.subscription.version || second_live {
                 return Ok(ChangeOutcome::Stale);
             }
             if let Some(Err(errors)) = change.limits.as_ref().map(|limits| exceeded(&state.usage, limits)) {
@@ -308,7 +308,7 @@ impl SubscriptionStore for Fixture {
             if let Some(payment) = &change.payment {
                 state
                     .payments
-                    .retain(|known| known.gateway_payment_id != payment.gateway_payment_id);
+                    .retain(|stored| stored.gateway_payment_id != payment.gateway_payment_id);
                 state.payments.push(payment.clone());
             }
             state.applied.extend(change.applies);
@@ -363,7 +363,7 @@ impl GatewayEventStore for Fixture {
     ) -> Result<RecordOutcome, StoreError> {
         self.with(|state| {
             state.write()?;
-            if state.seen.contains_key(&event.key) {
+            if state.recorded.contains_key(&event.key) {
                 return Ok(RecordOutcome::Known);
             }
             let stored = StoredEvent {
@@ -373,7 +373,7 @@ impl GatewayEventStore for Fixture {
                 received_at,
                 attempts: 0,
             };
-            state.seen.insert(event.key.clone(), stored.clone());
+            state.recorded.insert(event.key.clone(), stored.clone());
             if !event.has_effect() {
                 return Ok(RecordOutcome::Stored);
             }
@@ -411,12 +411,12 @@ impl GatewayEventStore for Fixture {
 
     async fn owner(&self, subject: &str) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
         Ok(self.with(|state| {
-            let known = |row: &&Subscription| row.gateway_subscription_id.as_deref() == Some(subject);
-            state.rows.values().find(known).map(|row| (row.account_id, row.id))
+            let has_id = |row: &&Subscription| row.gateway_subscription_id.as_deref() == Some(subject);
+            state.rows.values().find(has_id).map(|row| (row.account_id, row.id))
         }))
     }
 
-    async fn forget(&self, _: Duration, _: i64) -> Result<usize, StoreError> {
+    async fn purge(&self, _: Duration, _: i64) -> Result<usize, StoreError> {
         Ok(0)
     }
 }

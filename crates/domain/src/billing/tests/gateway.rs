@@ -9,24 +9,24 @@ use crate::shared::*;
 #[async_trait]
 impl PaymentGateway for Fixture {
     async fn customer(&self, _: &GatewayCustomerInput) -> Result<String, PaymentGatewayError> {
-        self.called("customer", |_| Ok("cus_1".into()))
+        self.call("customer", |_| Ok("cus_1".into()))
     }
 
     async fn subscribe(&self, input: &GatewaySubscriptionInput) -> Result<GatewaySubscription, PaymentGatewayError> {
-        self.called("subscribe", |state| {
+        self.call("subscribe", |state| {
             let number = state.remote.len() + 1;
-            let made = GatewaySubscription {
+            let created = GatewaySubscription {
                 id: format!("sub_{number}"),
                 customer: input.customer.clone(),
                 value: Some(input.value),
                 cycle: input.cycle.as_str().into(),
                 deleted: false,
             };
-            state.remote.push((input.reference, made.clone()));
+            state.remote.push((input.reference, created.clone()));
             let is_card = input.card.is_some();
             state.remote_payments.push(GatewayPayment {
                 id: format!("pay_{number}"),
-                subscription: Some(made.id.clone()),
+                subscription: Some(created.id.clone()),
                 customer: Some(input.customer.clone()),
                 billing_type: input.billing_type.as_str().into(),
                 status: if is_card { "CONFIRMED" } else { "PENDING" }.into(),
@@ -35,46 +35,50 @@ impl PaymentGateway for Fixture {
                 bank_slip_url: None,
                 due_date: Some(input.first_due),
             });
-            Ok(made)
+            Ok(created)
         })
     }
 
     async fn find(&self, reference: SubscriptionId) -> Result<Option<GatewaySubscription>, PaymentGatewayError> {
-        self.called("find", |state| {
-            let mut known = state.remote.iter();
-            let found = known.find(|(of, known)| *of == reference && !known.deleted);
-            Ok(found.map(|(_, known)| known.clone()))
+        self.call("find", |state| {
+            let mut remote = state.remote.iter();
+            let found = remote.find(|(id, subscription)| *id == reference && !subscription.deleted);
+            Ok(found.map(|(_, subscription)| subscription.clone()))
         })
     }
 
     async fn subscription(&self, id: &str) -> Result<Option<GatewaySubscription>, PaymentGatewayError> {
-        self.called("subscription", |state| {
-            let mut known = state.remote.iter();
-            Ok(known.find(|(_, known)| known.id == id).map(|(_, known)| known.clone()))
+        self.call("subscription", |state| {
+            let mut remote = state.remote.iter();
+            let found = remote.find(|(_, subscription)| subscription.id == id);
+            Ok(found.map(|(_, subscription)| subscription.clone()))
         })
     }
 
     async fn change(&self, id: &str, value: Cents, cycle: Cycle) -> Result<(), PaymentGatewayError> {
-        self.called("change", |state| {
-            let mut known = state.remote.iter_mut();
-            let (_, known) = known
-                .find(|(_, known)| known.id == id)
+        self.call("change", |state| {
+            let mut remote = state.remote.iter_mut();
+            let (_, subscription) = remote
+                .find(|(_, subscription)| subscription.id == id)
                 .ok_or(PaymentGatewayError::Missing)?;
-            (known.value, known.cycle) = (Some(value), cycle.as_str().into());
+            (subscription.value, subscription.cycle) = (Some(value), cycle.as_str().into());
             Ok(())
         })
     }
 
     async fn cancel(&self, id: &str) -> Result<(), PaymentGatewayError> {
-        self.called("cancel", |state| {
-            let known = state.remote.iter_mut().filter(|(_, known)| known.id == id);
-            known.for_each(|(_, known)| known.deleted = true);
+        self.call("cancel", |state| {
+            let remote = state
+                .remote
+                .iter_mut()
+                .filter(|(_, subscription)| subscription.id == id);
+            remote.for_each(|(_, subscription)| subscription.deleted = true);
             Ok(())
         })
     }
 
     async fn first_payment(&self, id: &str, _: BillingType) -> PaymentData {
-        let payment = self.called("first_payment", |state| {
+        let payment = self.call("first_payment", |state| {
             let mut payments = state.remote_payments.iter();
             Ok(payments
                 .find(|payment| payment.subscription.as_deref() == Some(id))
@@ -87,15 +91,15 @@ impl PaymentGateway for Fixture {
     }
 
     async fn payments(&self, id: &str) -> Result<Vec<GatewayPayment>, PaymentGatewayError> {
-        self.called("payments", |state| {
+        self.call("payments", |state| {
             let payments = state.remote_payments.iter();
-            let of_this = payments.filter(|payment| payment.subscription.as_deref() == Some(id));
-            Ok(of_this.cloned().collect())
+            let own = payments.filter(|payment| payment.subscription.as_deref() == Some(id));
+            Ok(own.cloned().collect())
         })
     }
 
     async fn payment(&self, id: &str) -> Result<Option<GatewayPayment>, PaymentGatewayError> {
-        self.called("payment", |state| {
+        self.call("payment", |state| {
             Ok(state.remote_payments.iter().find(|payment| payment.id == id).cloned())
         })
     }

@@ -21,23 +21,23 @@ async fn subscribed(billing_type: &str) -> Fixture {
 }
 
 #[tokio::test]
-async fn a_payment_that_nobody_told_of_is_found_after_a_day() {
+async fn reconciler_finds_unreported_payment_after_a_day() {
     let fixture = subscribed("PIX").await;
     fixture.with(|state| state.remote_payments[0].status = "RECEIVED".into());
-    fixture.pass(Duration::hours(23));
+    fixture.advance_clock(Duration::hours(23));
     fixture.reconcile().await;
-    assert_eq!(fixture.calls("payments"), 0, "a gateway that is not late is left alone");
-    fixture.pass(Duration::hours(2));
+    assert_eq!(fixture.call_count("payments"), 0, "no check before `RECONCILE_AFTER`");
+    fixture.advance_clock(Duration::hours(2));
     fixture.reconcile().await;
     fixture.reconcile().await;
-    let row = fixture.only();
+    let row = fixture.only_subscription();
     assert_eq!(row.status, SubscriptionStatus::Active);
     assert_eq!(
         (row.current_period_end.unwrap() - row.current_period_start.unwrap()).whole_days(),
         31
     );
     assert_eq!(
-        (fixture.titles(), fixture.calls("payments")),
+        (fixture.notification_titles(), fixture.call_count("payments")),
         (vec!["Payment received".to_owned()], 1)
     );
     // The event itself, late, is old news.
@@ -50,35 +50,38 @@ async fn a_payment_that_nobody_told_of_is_found_after_a_day() {
         ))
         .await;
     assert_eq!(
-        (fixture.titles().len(), fixture.only().current_period_end),
+        (
+            fixture.notification_titles().len(),
+            fixture.only_subscription().current_period_end
+        ),
         (1, row.current_period_end)
     );
 }
 
 #[tokio::test]
-async fn while_the_payment_is_open_the_gateway_is_asked_once_a_day() {
+async fn reconciler_checks_open_payment_once_a_day() {
     let fixture = subscribed("BOLETO").await;
     for days in 1..=3 {
-        fixture.pass(Duration::hours(25));
+        fixture.advance_clock(Duration::hours(25));
         fixture.reconcile().await;
         fixture.reconcile().await;
-        assert_eq!(fixture.calls("payments"), days);
+        assert_eq!(fixture.call_count("payments"), days);
     }
-    assert_eq!(fixture.only().status, SubscriptionStatus::Pending);
-    assert!(fixture.titles().is_empty());
+    assert_eq!(fixture.only_subscription().status, SubscriptionStatus::Pending);
+    assert!(fixture.notification_titles().is_empty());
     fixture.with(|state| state.remote_payments[0].status = "OVERDUE".into());
-    fixture.pass(Duration::hours(25));
+    fixture.advance_clock(Duration::hours(25));
     fixture.reconcile().await;
     assert_eq!(
-        (fixture.only().status, fixture.titles()),
+        (fixture.only_subscription().status, fixture.notification_titles()),
         (SubscriptionStatus::PastDue, vec!["Payment overdue".to_owned()])
     );
 }
 
 #[tokio::test]
-async fn the_next_month_is_found_too() {
+async fn reconciler_finds_the_payment_of_the_next_month() {
     let fixture = subscribed("CREDIT_CARD").await;
-    let first = fixture.only().current_period_end.unwrap();
+    let first = fixture.only_subscription().current_period_end.unwrap();
     fixture.with(|state| {
         let next = GatewayPayment {
             id: "pay_next".into(),
@@ -87,9 +90,9 @@ async fn the_next_month_is_found_too() {
         };
         state.remote_payments.push(next);
     });
-    fixture.pass(Duration::days(33));
+    fixture.advance_clock(Duration::days(33));
     fixture.reconcile().await;
-    let row = fixture.only();
+    let row = fixture.only_subscription();
     assert_eq!(
         (row.current_period_start, row.current_period_end.unwrap().date()),
         (Some(first), time::macros::date!(2026 - 05 - 10))
@@ -98,19 +101,19 @@ async fn the_next_month_is_found_too() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_cannot_be_asked_changes_nothing() {
+async fn reconciler_changes_nothing_if_the_gateway_is_down() {
     let fixture = subscribed("PIX").await;
-    fixture.pass(Duration::hours(25));
-    fixture.injected_fault(
+    fixture.advance_clock(Duration::hours(25));
+    fixture.inject_fault(
         "payments",
         super::fakes::InjectedFault::Before(PaymentGatewayError::Unanswered("x".into())),
     );
     fixture.reconciler().check_next().await.unwrap_err();
     assert!(
         !fixture.reconciler().check_next().await.unwrap(),
-        "it is left alone for a while"
+        "the next check is deferred by `CHECK_PAUSE`"
     );
-    fixture.pass(Duration::hours(1));
+    fixture.advance_clock(Duration::hours(1));
     assert!(fixture.reconciler().check_next().await.unwrap());
-    assert_eq!(fixture.only().status, SubscriptionStatus::Pending);
+    assert_eq!(fixture.only_subscription().status, SubscriptionStatus::Pending);
 }

@@ -70,8 +70,8 @@ struct Model {
     confirmed: BTreeSet<usize>,
     /// What each payment that counts has paid for, in months.
     periods: BTreeMap<usize, usize>,
-    notices: usize,
-    /// Whether the account pays by the year now.
+    notifications: usize,
+    /// Whether the current cycle is yearly.
     yearly: bool,
     granted: bool,
     lapsed: bool,
@@ -87,7 +87,7 @@ impl Model {
         if self.granted { "growth" } else { "starter" }
     }
 
-    fn hear(&mut self, kind: usize, payment: usize, at: Option<u8>, year: bool) {
+    fn apply_event(&mut self, kind: usize, payment: usize, at: Option<u8>, year: bool) {
         if KINDS[kind] == "SUBSCRIPTION_INACTIVATED" {
             if !self.lapsed {
                 self.plan = self.without_payment();
@@ -101,18 +101,18 @@ impl Model {
         if let Some(at) = at {
             self.last.insert(payment, at);
         }
-        self.notices += 1;
+        self.notifications += 1;
         let ended = matches!(self.status, "cancelled" | "inactive");
         match KINDS[kind] {
             "PAYMENT_RECEIVED" if self.confirmed.contains(&payment) && ended => return,
             "PAYMENT_OVERDUE" => self.status = "past_due",
-            word => {
-                if word == "PAYMENT_CONFIRMED" {
+            kind => {
+                if kind == "PAYMENT_CONFIRMED" {
                     self.confirmed.insert(payment);
                 }
                 self.status = "active";
-                // Money that follows a confirmation pays for nothing more.
-                let settles = word == "PAYMENT_RECEIVED" && self.confirmed.contains(&payment);
+                // Money after a confirmation pays for no further period.
+                let settles = kind == "PAYMENT_RECEIVED" && self.confirmed.contains(&payment);
                 if !settles {
                     self.periods.entry(payment).or_insert(if year { 12 } else { 1 });
                 }
@@ -131,20 +131,20 @@ async fn play(steps: &[Step]) -> (Fixture, Model) {
         plan: "starter",
         ..Model::default()
     };
-    let mut said = Vec::new();
+    let mut delivered = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         match step {
             Step::NewEvent(kind, payment, at, year) => {
-                model.hear(*kind, *payment, *at, *year);
-                said.push(event(number, step).unwrap());
-                fixture.deliver(said.last().unwrap()).await;
+                model.apply_event(*kind, *payment, *at, *year);
+                delivered.push(event(number, step).unwrap());
+                fixture.deliver(delivered.last().unwrap()).await;
             }
-            Step::Again(which) => {
-                if let Some(event) = said.get(*which) {
+            Step::Again(index) => {
+                if let Some(event) = delivered.get(*index) {
                     fixture.deliver(event).await;
                 }
             }
-            Step::Stalled(which) => stalled(&fixture, said.get(*which)).await,
+            Step::Stalled(index) => resume_stalled_worker(&fixture, delivered.get(*index)).await,
             Step::Cancel => cancel(&fixture, &mut model).await,
             Step::Cycle(yearly) => change_cycle(&fixture, &mut model, *yearly).await,
             Step::Grant(granted) => grant(&fixture, &mut model, *granted),
@@ -153,10 +153,10 @@ async fn play(steps: &[Step]) -> (Fixture, Model) {
     (fixture, model)
 }
 
-async fn stalled(fixture: &Fixture, event: Option<&GatewayEvent>) {
-    let stored = event.and_then(|event| fixture.with(|state| state.seen.get(&event.key).cloned()));
+async fn resume_stalled_worker(fixture: &Fixture, event: Option<&GatewayEvent>) {
+    let stored = event.and_then(|event| fixture.with(|state| state.recorded.get(&event.key).cloned()));
     if let Some(stored) = stored {
-        fixture.events().apply_kept(Some(&stored), "sub_1").await.unwrap();
+        fixture.events().apply_received(Some(&stored), "sub_1").await.unwrap();
     }
 }
 
@@ -165,7 +165,7 @@ async fn cancel(fixture: &Fixture, model: &mut Model) {
     assert_eq!(cancelled, !matches!(model.status, "cancelled" | "inactive"));
     if cancelled {
         model.status = "cancelled";
-        model.notices += 1;
+        model.notifications += 1;
         if model.periods.is_empty() {
             (model.plan, model.lapsed) = (model.without_payment(), true);
         }
@@ -183,7 +183,7 @@ async fn change_cycle(fixture: &Fixture, model: &mut Model, yearly: bool) {
     assert_eq!(changed, is_live && model.yearly != yearly);
     if changed {
         (model.yearly, model.plan) = (yearly, model.with_payment());
-        model.notices += 1;
+        model.notifications += 1;
     }
 }
 
@@ -209,19 +209,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_order_and_repetition_ends_where_the_rule_says(steps in steps()) {
+    fn gateway_events_in_any_order_match_the_documented_rule(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (fixture, model) = runtime.block_on(play(&steps));
-        let row = fixture.only();
+        let row = fixture.only_subscription();
         prop_assert_eq!(row.status.as_str(), model.status);
         let (plan, payments) = fixture.with(|state| (state.plan.clone(), state.payments.clone()));
         prop_assert_eq!(plan.as_str(), model.plan);
         let credited: BTreeSet<String> =
             payments.iter().filter(|payment| payment.credited).map(|payment| payment.gateway_payment_id.clone()).collect();
-        let wanted: BTreeSet<String> = model.periods.keys().map(|payment| format!("pay_{}", payment + 1)).collect();
-        prop_assert_eq!(credited, wanted);
-        prop_assert_eq!(fixture.titles().len(), model.notices);
-        // As many months as were paid, the first from now on.
+        let expected: BTreeSet<String> = model.periods.keys().map(|payment| format!("pay_{}", payment + 1)).collect();
+        prop_assert_eq!(credited, expected);
+        prop_assert_eq!(fixture.notification_titles().len(), model.notifications);
+        // The period ends as many months from now as were paid.
         let months = row.current_period_end.map_or(0, |end| {
             (end.year() - NOW.year()) * 12 + i32::from(u8::from(end.month())) - i32::from(u8::from(NOW.month()))
         });
@@ -234,11 +234,11 @@ proptest! {
 
     /// Beside another live subscription nothing lives again, and its plan is left alone.
     #[test]
-    fn beside_a_live_one_an_ended_one_stays_ended(kind in 0_usize..4, inactive: bool, at in 0_u8..20, year: bool) {
+    fn ended_subscription_stays_ended_beside_live_one(kind in 0_usize..4, inactive: bool, at in 0_u8..20, year: bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let fixture = Fixture::new();
         runtime.block_on(async { fixture.billing().subscribe(&tenant(), input("CREDIT_CARD")).await.unwrap() });
-        let mut subscription = fixture.only();
+        let mut subscription = fixture.only_subscription();
         subscription.status = if inactive { SubscriptionStatus::Inactive } else { SubscriptionStatus::Cancelled };
         let other = SubscriptionState { plan: "scale".into(), status: SubscriptionStatus::Active, current_period_end: None };
         let facts = SubscriptionFacts { subscription, payment: None, other_live: true, others: vec![other] };

@@ -13,16 +13,16 @@ fn fields(error: &BillingError) -> Vec<String> {
     }
 }
 
-fn lost() -> PaymentGatewayError {
+fn unanswered() -> PaymentGatewayError {
     PaymentGatewayError::Unanswered("time-out".into())
 }
 
-fn broken() -> PaymentGatewayError {
+fn failed() -> PaymentGatewayError {
     PaymentGatewayError::Failed("HTTP 500".into())
 }
 
 #[tokio::test]
-async fn pix_and_boleto_wait_for_the_payment_and_cards_do_not() {
+async fn subscribe_by_card_starts_the_period_at_once() {
     for (billing_type, status, period) in [
         ("PIX", SubscriptionStatus::Pending, false),
         ("BOLETO", SubscriptionStatus::Pending, false),
@@ -34,7 +34,7 @@ async fn pix_and_boleto_wait_for_the_payment_and_cards_do_not() {
             .subscribe(&tenant(), input(billing_type))
             .await
             .unwrap();
-        let row = fixture.only();
+        let row = fixture.only_subscription();
         assert_eq!(
             (row.status, row.current_period_end.is_some()),
             (status, period),
@@ -50,14 +50,14 @@ async fn pix_and_boleto_wait_for_the_payment_and_cards_do_not() {
             );
             assert_eq!(
                 state.payments[0].credited, period,
-                "the card's period is paid by its first payment"
+                "the first payment pays for the card's period"
             );
         });
     }
 }
 
 #[tokio::test]
-async fn wrong_input_is_named_and_asks_nobody() {
+async fn subscribe_with_invalid_input_makes_no_gateway_call() {
     let fixture = Fixture::new();
     let empty = fixture
         .billing()
@@ -89,21 +89,25 @@ async fn wrong_input_is_named_and_asks_nobody() {
 }
 
 #[tokio::test]
-async fn what_the_gateway_refuses_leaves_nothing() {
+async fn subscribe_refused_by_gateway_stores_nothing() {
     let refusal = PaymentGatewayError::Refused(vec![Description {
         code: "invalid_creditCard".into(),
         description: "Transação não autorizada.".into(),
     }]);
     for call in ["customer", "subscribe"] {
-        for fault in [
+        for error in [
             refusal.clone(),
             PaymentGatewayError::NotDone("refused".into()),
             PaymentGatewayError::NotConfigured,
         ] {
             let fixture = Fixture::new();
-            fixture.injected_fault(call, InjectedFault::Before(fault.clone()));
-            let error = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
-            assert_eq!(matches!(error, BillingError::Refused(_)), fault == refusal, "{error:?}");
+            fixture.inject_fault(call, InjectedFault::Before(error.clone()));
+            let result = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+            assert_eq!(
+                matches!(result, BillingError::Refused(_)),
+                error == refusal,
+                "{result:?}"
+            );
             fixture.with(|state| assert!(state.rows.is_empty() && state.events.is_empty() && state.plan == "free"));
             fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
         }
@@ -111,20 +115,20 @@ async fn what_the_gateway_refuses_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_lost_is_looked_for() {
-    for fault in [lost(), broken()] {
+async fn subscribe_with_lost_response_finds_the_subscription() {
+    for error in [unanswered(), failed()] {
         let fixture = Fixture::new();
-        fixture.injected_fault("subscribe", InjectedFault::After(fault));
+        fixture.inject_fault("subscribe", InjectedFault::After(error));
         fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-        assert_eq!((fixture.charged(), fixture.calls("subscribe")), (1, 1));
-        assert_eq!(fixture.only().status, SubscriptionStatus::Pending);
+        assert_eq!((fixture.charged_count(), fixture.call_count("subscribe")), (1, 1));
+        assert_eq!(fixture.only_subscription().status, SubscriptionStatus::Pending);
     }
 }
 
 #[tokio::test]
-async fn a_fault_that_made_nothing_frees_the_place_at_once() {
+async fn subscribe_after_gateway_error_can_be_repeated_at_once() {
     let fixture = Fixture::new();
-    fixture.injected_fault("subscribe", InjectedFault::Before(broken()));
+    fixture.inject_fault("subscribe", InjectedFault::Before(failed()));
     let error = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
     assert!(matches!(error, BillingError::Gateway(PaymentGatewayError::Failed(_))));
     assert!(
@@ -137,29 +141,29 @@ async fn a_fault_that_made_nothing_frees_the_place_at_once() {
             .is_none()
     );
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    assert_eq!(fixture.charged(), 1);
-    // In time what came to nothing is forgotten.
-    fixture.pass(Duration::days(2));
+    assert_eq!(fixture.charged_count(), 1);
+    // The abandoned attempt is deleted after `ABANDONED_FOR`.
+    fixture.advance_clock(Duration::days(2));
     fixture.reconcile().await;
     fixture.with(|state| assert_eq!(state.rows.len(), 1));
 }
 
 #[tokio::test]
-async fn a_fault_that_nobody_could_look_into_is_looked_into_by_whoever_comes_next() {
-    for made in [true, false] {
+async fn next_subscribe_resolves_attempt_of_unknown_outcome() {
+    for created in [true, false] {
         let fixture = Fixture::new();
-        let injected_fault = if made {
-            InjectedFault::After(broken())
+        let injected_fault = if created {
+            InjectedFault::After(failed())
         } else {
-            InjectedFault::Before(broken())
+            InjectedFault::Before(failed())
         };
-        fixture.injected_fault("subscribe", injected_fault);
-        fixture.injected_fault("find", InjectedFault::Before(broken()));
+        fixture.inject_fault("subscribe", injected_fault);
+        fixture.inject_fault("find", InjectedFault::Before(failed()));
         fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
         let again = fixture.billing().subscribe(&tenant(), input("PIX")).await;
-        assert_eq!(again.is_err(), made, "{again:?}");
+        assert_eq!(again.is_err(), created, "{again:?}");
         assert_eq!(
-            (fixture.charged(), fixture.only().status),
+            (fixture.charged_count(), fixture.only_subscription().status),
             (1, SubscriptionStatus::Pending)
         );
     }
@@ -167,35 +171,36 @@ async fn a_fault_that_nobody_could_look_into_is_looked_into_by_whoever_comes_nex
 
 /// The answer is lost and the gateway cannot be asked: until it can, nobody knows; then the next request does.
 #[tokio::test]
-async fn in_doubt_nobody_subscribes_again_until_it_is_settled() {
-    for made in [true, false] {
+async fn subscribe_is_refused_while_an_attempt_is_unresolved() {
+    for created in [true, false] {
         let fixture = Fixture::new();
-        let injected_fault = if made {
-            InjectedFault::After(lost())
+        let injected_fault = if created {
+            InjectedFault::After(unanswered())
         } else {
-            InjectedFault::Before(lost())
+            InjectedFault::Before(unanswered())
         };
-        fixture.injected_fault("subscribe", injected_fault);
-        fixture.injected_fault("find", InjectedFault::Before(lost()));
+        fixture.inject_fault("subscribe", injected_fault);
+        fixture.inject_fault("find", InjectedFault::Before(unanswered()));
         let error = fixture
             .billing()
             .subscribe(&tenant(), input("CREDIT_CARD"))
             .await
             .unwrap_err();
         assert!(matches!(error, BillingError::Gateway(_)), "{error:?}");
-        fixture.with(|state| assert_eq!(state.plan, "free", "no plan before it is sure"));
+        fixture.with(|state| assert_eq!(state.plan, "free", "no plan while the outcome is unknown"));
         let again = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
         assert_eq!(fields(&again), ["plan"]);
-        // What was made is found by the second request at once; what was not may yet be, until the doubt is over.
-        fixture.with(|state| assert_eq!(state.plan == "starter", made));
-        fixture.pass(UNANSWERED_DOUBT);
+        // The second request finds a created subscription at once. A missing one may still be created until the lease
+        // expires.
+        fixture.with(|state| assert_eq!(state.plan == "starter", created));
+        fixture.advance_clock(UNANSWERED_LEASE);
         fixture.reconcile().await;
-        assert_eq!(fixture.charged(), usize::from(made));
-        if made {
-            assert_eq!(fixture.only().status, SubscriptionStatus::Active);
+        assert_eq!(fixture.charged_count(), usize::from(created));
+        if created {
+            assert_eq!(fixture.only_subscription().status, SubscriptionStatus::Active);
             fixture.with(|state| {
                 assert_eq!(state.plan, "starter");
-                let end = world_end(state);
+                let end = period_end(state);
                 assert_eq!(
                     end,
                     Some(time::macros::date!(2026 - 04 - 10)),
@@ -205,19 +210,19 @@ async fn in_doubt_nobody_subscribes_again_until_it_is_settled() {
         } else {
             fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
         }
-        assert_eq!(fixture.calls("subscribe"), if made { 1 } else { 2 });
+        assert_eq!(fixture.call_count("subscribe"), if created { 1 } else { 2 });
     }
 }
 
-fn world_end(state: &super::fakes::State) -> Option<time::Date> {
+fn period_end(state: &super::fakes::State) -> Option<time::Date> {
     let row = state.rows.values().next().unwrap();
     row.current_period_end.map(time::OffsetDateTime::date)
 }
 
 #[tokio::test]
-async fn what_lands_late_at_the_gateway_is_removed_there() {
+async fn late_gateway_subscription_of_abandoned_attempt_is_cancelled() {
     let fixture = Fixture::new();
-    fixture.injected_fault("subscribe", InjectedFault::Before(broken()));
+    fixture.inject_fault("subscribe", InjectedFault::Before(failed()));
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
     let attempt = fixture.with(|state| state.rows.values().next().unwrap().id);
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
@@ -228,15 +233,18 @@ async fn what_lands_late_at_the_gateway_is_removed_there() {
         };
         state.remote.push((attempt, late));
     });
-    assert_eq!(fixture.charged(), 2);
-    fixture.pass(Duration::hours(1));
+    assert_eq!(fixture.charged_count(), 2);
+    fixture.advance_clock(Duration::hours(1));
     fixture.reconcile().await;
-    assert_eq!(fixture.charged(), 1);
-    assert_eq!(fixture.only().gateway_subscription_id.as_deref(), Some("sub_1"));
+    assert_eq!(fixture.charged_count(), 1);
+    assert_eq!(
+        fixture.only_subscription().gateway_subscription_id.as_deref(),
+        Some("sub_1")
+    );
 }
 
 #[tokio::test]
-async fn a_crash_behind_the_gateways_answer_is_found_by_whoever_comes_next() {
+async fn subscribe_attempt_completes_after_crash() {
     for by_worker in [true, false] {
         let fixture = Fixture::new();
         // The reservation is written, the completion is not.
@@ -253,18 +261,18 @@ async fn a_crash_behind_the_gateways_answer_is_found_by_whoever_comes_next() {
                 ("free", 0, 1)
             );
         });
-        assert_eq!(fixture.charged(), 1);
+        assert_eq!(fixture.charged_count(), 1);
         if by_worker {
             fixture.reconcile().await;
-            fixture.with(|state| assert_eq!(state.plan, "free", "a request that is fast is left alone"));
-            fixture.pass(INTENT_CHECK_PAUSE);
+            fixture.with(|state| assert_eq!(state.plan, "free", "no check before `INTENT_CHECK_PAUSE`"));
+            fixture.advance_clock(INTENT_CHECK_PAUSE);
             fixture.reconcile().await;
         } else {
             let again = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
             assert_eq!(fields(&again), ["plan"]);
         }
         assert_eq!(
-            (fixture.only().status, fixture.charged()),
+            (fixture.only_subscription().status, fixture.charged_count()),
             (SubscriptionStatus::Pending, 1)
         );
         fixture.with(|state| assert_eq!((state.plan.as_str(), state.events.len()), ("starter", 2)));
@@ -273,7 +281,7 @@ async fn a_crash_behind_the_gateways_answer_is_found_by_whoever_comes_next() {
 
 /// A worker looks while the request is slow: the gateway has made it, so that both record the same, once.
 #[tokio::test]
-async fn a_slow_request_and_the_worker_that_is_faster_agree() {
+async fn slow_subscribe_and_reconciler_complete_the_attempt_once() {
     let fixture = Fixture::new();
     fixture.with(|state| state.writes_left = Some(1));
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
@@ -281,18 +289,18 @@ async fn a_slow_request_and_the_worker_that_is_faster_agree() {
         state.writes_left = None;
         state.rows.values().next().unwrap().clone()
     });
-    fixture.pass(INTENT_CHECK_PAUSE);
+    fixture.advance_clock(INTENT_CHECK_PAUSE);
     fixture.reconcile().await;
-    let made = fixture.with(|state| state.remote[0].1.clone());
+    let created = fixture.with(|state| state.remote[0].1.clone());
     let core = fixture.billing().core;
-    let completed = core.complete(&attempt, &made, None, NOW).await.unwrap();
-    assert_eq!(completed, Some(fixture.only()));
-    fixture.with(|state| assert_eq!(state.events.len(), 2, "told once"));
+    let completed = core.complete(&attempt, &created, None, NOW).await.unwrap();
+    assert_eq!(completed, Some(fixture.only_subscription()));
+    fixture.with(|state| assert_eq!(state.events.len(), 2, "one audit entry and one notification"));
 }
 
 /// What is not at the gateway may be under way until the lease is over.
 #[tokio::test]
-async fn an_attempt_under_way_is_left_alone_until_its_lease_is_over() {
+async fn attempt_in_progress_is_untouched_until_lease_expires() {
     let fixture = Fixture::new();
     fixture.with(|state| state.writes_left = Some(1));
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
@@ -301,40 +309,40 @@ async fn an_attempt_under_way_is_left_alone_until_its_lease_is_over() {
         state.remote.clear();
     });
     for _ in 0..5 {
-        fixture.pass(INTENT_CHECK_PAUSE);
+        fixture.advance_clock(INTENT_CHECK_PAUSE);
         fixture.reconcile().await;
         let again = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
         assert_eq!(fields(&again), ["plan"]);
         fixture.with(|state| assert!(state.rows.values().all(|row| row.status.is_live())));
     }
-    fixture.pass(INTENT_CHECK_PAUSE);
+    fixture.advance_clock(INTENT_CHECK_PAUSE);
     fixture.reconcile().await;
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    assert_eq!(fixture.charged(), 1);
+    assert_eq!(fixture.charged_count(), 1);
 }
 
 /// The gateway is down when what was left unfinished has to be settled first: its fault, not the store's.
 #[tokio::test]
-async fn a_gateway_that_is_down_during_reconciliation_is_the_gateways_fault() {
+async fn attempt_reconciliation_reports_gateway_failure() {
     let fixture = Fixture::new();
-    fixture.injected_fault("subscribe", InjectedFault::After(broken()));
-    fixture.injected_fault("find", InjectedFault::Before(broken()));
+    fixture.inject_fault("subscribe", InjectedFault::After(failed()));
+    fixture.inject_fault("find", InjectedFault::Before(failed()));
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
-    fixture.injected_fault("find", InjectedFault::Before(PaymentGatewayError::Refused(vec![])));
+    fixture.inject_fault("find", InjectedFault::Before(PaymentGatewayError::Refused(vec![])));
     let again = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
     assert!(matches!(again, BillingError::Gateway(_)), "{again:?}");
-    fixture.injected_fault("find", InjectedFault::Before(lost()));
+    fixture.inject_fault("find", InjectedFault::Before(unanswered()));
     let by_worker = fixture.reconciler().reconcile_next().await.unwrap_err();
     assert!(matches!(by_worker, ReconcileError::Gateway(_)), "{by_worker:?}");
-    // Without a gateway the worker has nothing to complain of.
-    fixture.pass(INTENT_CHECK_PAUSE);
-    fixture.injected_fault("find", InjectedFault::Before(PaymentGatewayError::NotConfigured));
+    // Without a configured gateway the worker reports no error.
+    fixture.advance_clock(INTENT_CHECK_PAUSE);
+    fixture.inject_fault("find", InjectedFault::Before(PaymentGatewayError::NotConfigured));
     assert!(fixture.reconciler().reconcile_next().await.unwrap());
 }
 
 /// The payer's name stands on every slip: without the account's own nothing is registered.
 #[tokio::test]
-async fn without_the_accounts_name_nobody_is_registered() {
+async fn subscribe_without_account_name_makes_no_gateway_call() {
     let fixture = Fixture::new();
     fixture.with(|state| state.reads_fail = true);
     let error = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
@@ -346,7 +354,7 @@ async fn without_the_accounts_name_nobody_is_registered() {
 }
 
 #[tokio::test]
-async fn of_many_at_once_one_subscribes() {
+async fn concurrent_subscribes_create_one_subscription() {
     let fixture = Fixture::new();
     let billing = fixture.billing();
     let tenant = tenant();
@@ -357,8 +365,12 @@ async fn of_many_at_once_one_subscribes() {
         assert_eq!(fields(error), ["plan"]);
     }
     assert_eq!(
-        (fixture.calls("customer"), fixture.calls("subscribe"), fixture.charged()),
+        (
+            fixture.call_count("customer"),
+            fixture.call_count("subscribe"),
+            fixture.charged_count()
+        ),
         (1, 1, 1)
     );
-    assert_eq!(fixture.only().created_at, NOW);
+    assert_eq!(fixture.only_subscription().created_at, NOW);
 }

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::super::{CampaignStatus, RunStore, SendOutcome, SendStatus};
 use super::faults::Fault;
 use super::fixture::{FIRST, Fixture, RUN, SECOND, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
+use super::{all_phones, over};
 
 /// Numbers from a seed (SplitMix64), the same on every machine.
 pub(super) struct TestRng(pub(super) u64);
@@ -25,11 +26,11 @@ impl TestRng {
     }
 }
 
-/// What the platform answers to a call: of the seed, the recipient and how often they were called, not of the order.
-fn answer(seed: u64, to: &str, call: usize) -> SendOutcome {
+/// The outcome of a call. It depends on seed, recipient and number of earlier calls, not on the order of calls.
+fn random_outcome(seed: u64, to: &str, call: usize) -> SendOutcome {
     let digits: u64 = to.trim_start_matches("+55119").parse().unwrap();
-    let mut seeded = TestRng(seed ^ (digits << 20) ^ (u64::try_from(call).unwrap() << 40));
-    match seeded.below(20) {
+    let mut rng = TestRng(seed ^ (digits << 20) ^ (u64::try_from(call).unwrap() << 40));
+    match rng.below(20) {
         0..10 => accepted(to),
         10..13 => failed(),
         13..15 => throttled(),
@@ -41,23 +42,23 @@ fn answer(seed: u64, to: &str, call: usize) -> SendOutcome {
 
 /// A run of some contacts, a few of them gone, at one of three send rates.
 pub(super) fn fixture(seed: u64) -> Fixture {
-    let mut seeded = TestRng(seed);
-    let contacts = 1 + seeded.below(14);
-    let mut fixture = Fixture::new(contacts, move |to, call| answer(seed, to, call));
-    match seeded.below(3) {
+    let mut rng = TestRng(seed);
+    let contacts = 1 + rng.below(14);
+    let mut fixture = Fixture::new(contacts, move |to, call| random_outcome(seed, to, call));
+    match rng.below(3) {
         0 => {}
         1 => fixture = fixture.per_second(80),
         _ => fixture.delay = Duration::ZERO,
     }
-    if seeded.below(2) == 0 {
-        let gone = seeded.below(contacts);
-        fixture.runs.state().rows[gone].recipient = None;
+    if rng.below(2) == 0 {
+        let unreachable = rng.below(contacts);
+        fixture.runs.state().rows[unreachable].recipient = None;
     }
     fixture
 }
 
-/// One worker after another takes the run, and whatever pauses it is seen to, until it is over.
-pub(super) fn bring_to_an_end(fixture: &Fixture) {
+/// Executes the run by one worker after another, and resumes it after each pause, until it ends.
+pub(super) fn run_to_the_end(fixture: &Fixture) {
     for worker in 0..200 {
         fixture.runs.expire();
         if fixture.runs.state().campaign().paused_at.is_some() {
@@ -79,138 +80,154 @@ pub(super) fn may_have_arrived(outcome: &SendOutcome) -> bool {
     }
 }
 
-/// What has to be true of a run that is over, whatever happened on the way.
-pub(super) fn check(fixture: &Fixture, story: &str) {
-    let ledger = fixture.ledger();
-    for (to, outcomes) in &ledger {
+/// Checks the invariants of an ended run: calls, statuses, counters and the campaign's status.
+pub(super) fn check(fixture: &Fixture, case: &str) {
+    let outcomes_by_phone = fixture.outcomes_by_phone();
+    for (to, outcomes) in &outcomes_by_phone {
         let last = outcomes.len() - 1;
-        let again = outcomes[..last]
+        let called_again = outcomes[..last]
             .iter()
             .any(|o| may_have_arrived(o) || matches!(o, SendOutcome::Failed { .. }));
-        assert!(!again, "{story}: {to} was called again after {outcomes:?}");
+        assert!(!called_again, "{case}: {to} was called again after {outcomes:?}");
     }
     let state = fixture.runs.state();
     for (at, row) in state.rows.iter().enumerate() {
-        let outcome = ledger.get(&phone(at)).and_then(|outcomes| outcomes.last());
-        let honest = match row.status {
+        let outcome = outcomes_by_phone.get(&phone(at)).and_then(|outcomes| outcomes.last());
+        let status_fits_outcome = match row.status {
             SendStatus::Sent => matches!(outcome, Some(SendOutcome::Accepted { .. })),
             SendStatus::Failed => row.error.is_some() && !matches!(outcome, Some(SendOutcome::Accepted { .. })),
             SendStatus::Pending => row.started,
             SendStatus::Delivered | SendStatus::Read => false,
         };
-        assert!(honest, "{story}: {row:?} after {outcome:?}");
-        assert!(row.recipient.is_some() || outcome.is_none(), "{story}: {row:?}");
+        assert!(status_fits_outcome, "{case}: {row:?} after {outcome:?}");
+        assert!(row.recipient.is_some() || outcome.is_none(), "{case}: {row:?}");
     }
-    let of = |status| state.rows.iter().filter(|row| row.status == status).count();
-    let counted = |status| usize::try_from(state.counts.of(status)).unwrap();
+    let rows_with = |status| state.rows.iter().filter(|row| row.status == status).count();
+    let counter = |status| usize::try_from(state.counts.of(status)).unwrap();
     for &status in SendStatus::ALL {
-        assert_eq!(of(status), counted(status), "{story}: {status}");
+        assert_eq!(rows_with(status), counter(status), "{case}: {status}");
     }
-    // What was sent may have become known after the end.
-    let all_sent = of(SendStatus::Sent) == state.rows.len();
-    let ended = match state.campaign().status {
+    // A send may become sent after the end of the run, so a partial campaign is valid in any case.
+    let all_sent = rows_with(SendStatus::Sent) == state.rows.len();
+    let status_is_valid = match state.campaign().status {
         CampaignStatus::Completed => all_sent,
-        other => other == CampaignStatus::Partial,
+        status => status == CampaignStatus::Partial,
     };
-    assert!(ended, "{story}: {}", state.campaign().status);
+    assert!(status_is_valid, "{case}: {}", state.campaign().status);
 }
 
-/// After the time for news is over, nothing is open.
-pub(super) fn check_after_the_time_limit(fixture: &Fixture, story: &str) {
+/// Fails sends whose outcome is unknown, and checks that no send is pending.
+pub(super) fn check_after_timeout(fixture: &Fixture, case: &str) {
     fixture
         .runs
         .fail_unknown(Duration::minutes(10), 100)
         .now_or_never()
         .unwrap()
         .unwrap();
-    assert_eq!(fixture.count(SendStatus::Pending), 0, "{story}");
+    assert_eq!(fixture.count(SendStatus::Pending), 0, "{case}");
 }
 
-/// Lets the first worker's run go wrong at a step. False: it was over before that step.
-fn go_wrong(fixture: &Fixture, step: usize, fault: Fault, goes_on: bool) -> bool {
-    fixture.fuse.set(step, fault);
+/// Executes the run as the first worker, with a fault at a step. After an error, the worker continues the run or
+/// abandons it. False: the run ended before that step.
+fn run_with_fault(fixture: &Fixture, step: usize, fault: Fault, continues: bool) -> bool {
+    fixture.injector.inject_after(step, fault);
     let first = fixture.dispatcher(FIRST);
-    let end = first.carry_out(RUN).now_or_never();
-    if fixture.fuse.take_out() {
+    let end = first.run(RUN).now_or_never();
+    if fixture.injector.disarm() {
         return false;
     }
-    if !goes_on && matches!(end, Some(Err(_))) {
-        // Gives it up, for the next one.
+    if !continues && matches!(end, Some(Err(_))) {
         first.abandon(RUN).now_or_never().unwrap().unwrap();
     }
-    if goes_on && matches!(end, Some(Err(_))) {
-        // The same worker, which still holds the run, tries again at once.
-        let _ = first.carry_out(RUN).now_or_never().unwrap().unwrap();
+    if continues && matches!(end, Some(Err(_))) {
+        // The worker still holds the run, and tries again at once.
+        let _ = first.run(RUN).now_or_never().unwrap().unwrap();
     }
     true
 }
 
 #[test]
-fn nobody_is_written_to_twice_whatever_step_goes_wrong() {
-    let mut crashes = 0;
+fn crashed_run_calls_no_contact_twice() {
+    let mut faults_injected = 0;
     for seed in 0..60 {
         for fault in Fault::ALL {
             for step in 0.. {
                 let fixture = fixture(seed);
-                let story = format!("seed {seed}, {fault:?} at step {step}");
-                let goes_on = (seed + u64::try_from(step).unwrap()).is_multiple_of(2);
-                let wrong = go_wrong(&fixture, step, fault, goes_on);
-                bring_to_an_end(&fixture);
-                check(&fixture, &story);
-                check_after_the_time_limit(&fixture, &story);
-                if !wrong {
+                let case = format!("seed {seed}, {fault:?} at step {step}");
+                let continues = (seed + u64::try_from(step).unwrap()).is_multiple_of(2);
+                let failed = run_with_fault(&fixture, step, fault, continues);
+                run_to_the_end(&fixture);
+                check(&fixture, &case);
+                check_after_timeout(&fixture, &case);
+                if !failed {
                     break;
                 }
-                crashes += 1;
+                faults_injected += 1;
             }
         }
     }
-    assert!(crashes > 3000, "only {crashes} faults were tried");
+    assert!(faults_injected > 3000, "only {faults_injected} faults were injected");
 }
 
 /// A crash leaves at most fifty sends of which nobody knows; at the default send rate ten.
 #[test]
-fn a_crash_leaves_few_unknown() {
+fn crash_leaves_a_bounded_number_of_unknown_sends() {
     let mut most = [0; 2];
     for (at, (contacts, delay, bound)) in [(35, 200, 10), (130, 0, 50)].into_iter().enumerate() {
         for fault in Fault::ALL {
             for step in 0.. {
                 let mut fixture = Fixture::new(contacts, |to, _| accepted(to));
                 fixture.delay = Duration::milliseconds(delay);
-                let wrong = go_wrong(&fixture, step, fault, false);
-                bring_to_an_end(&fixture);
-                let open = fixture.count(SendStatus::Pending);
-                assert!(open <= bound, "{fault:?} at step {step}: {open}");
-                most[at] = open.max(most[at]);
-                if !wrong {
+                let failed = run_with_fault(&fixture, step, fault, false);
+                run_to_the_end(&fixture);
+                let unknown = fixture.count(SendStatus::Pending);
+                assert!(unknown <= bound, "{fault:?} at step {step}: {unknown}");
+                most[at] = unknown.max(most[at]);
+                if !failed {
                     break;
                 }
             }
         }
     }
-    assert!(most[0] > 5 && most[1] > 20, "the worst moment was not hit: {most:?}");
+    assert!(
+        most[0] > 5 && most[1] > 20,
+        "no step came close to the bounds: {most:?}"
+    );
 }
 
 /// A crash of a worker that took over from a crashed one is no worse.
 #[test]
-fn two_crashes_are_no_worse_than_one() {
+fn second_crash_calls_no_contact_twice() {
     for seed in 100..140 {
-        let mut seeded = TestRng(seed);
+        let mut rng = TestRng(seed);
         for _ in 0..40 {
             let fixture = fixture(seed);
-            let faults = [(); 2].map(|()| (seeded.below(30), Fault::ALL[seeded.below(4)]));
-            let story = format!("seed {seed}, {faults:?}");
-            go_wrong(&fixture, faults[0].0, faults[0].1, false);
+            let faults = [(); 2].map(|()| (rng.below(30), Fault::ALL[rng.below(4)]));
+            let case = format!("seed {seed}, {faults:?}");
+            run_with_fault(&fixture, faults[0].0, faults[0].1, false);
             fixture.runs.expire();
-            fixture.fuse.set(faults[1].0, faults[1].1);
+            fixture.injector.inject_after(faults[1].0, faults[1].1);
             let second = fixture.dispatcher(SECOND);
             if let Some(Ok(Some(run))) = second.take().now_or_never() {
-                let _ = second.carry_out(run).now_or_never();
+                let _ = second.run(run).now_or_never();
             }
-            fixture.fuse.take_out();
-            bring_to_an_end(&fixture);
-            check(&fixture, &story);
-            check_after_the_time_limit(&fixture, &story);
+            fixture.injector.disarm();
+            run_to_the_end(&fixture);
+            check(&fixture, &case);
+            check_after_timeout(&fixture, &case);
         }
     }
+}
+
+#[tokio::test]
+async fn failed_start_still_records_the_calls_that_were_made() {
+    let fixture = Fixture::new(5, |to, _| accepted(to));
+    // The steps are: inputs, claim, then start and call of each send. The start of the third send fails.
+    fixture.injector.inject_after(6, Fault::ErrorBefore);
+    fixture.dispatcher(FIRST).run(RUN).await.unwrap_err();
+    assert_eq!(fixture.called_phones(), all_phones(2));
+    assert_eq!(fixture.count(SendStatus::Sent), 2);
+    // The worker still holds the run, and continues it at once.
+    assert_eq!(fixture.run().await, over(5, 5, CampaignStatus::Completed));
+    assert_eq!(fixture.called_phones(), all_phones(5));
 }

@@ -24,34 +24,35 @@ impl Fault {
 
 /// Burns once, at the step it was set to. After a death every step hangs until the fuse is taken out.
 #[derive(Default)]
-pub(super) struct Fuse(Mutex<State>);
+pub(super) struct FaultInjector(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    set: Option<(usize, Fault)>,
+    /// The fault, and the number of steps that pass before it.
+    armed: Option<(usize, Fault)>,
     dead: bool,
 }
 
-impl Fuse {
-    /// Lets `steps` steps pass, and the next one go wrong.
-    pub(super) fn set(&self, steps: usize, fault: Fault) {
-        self.0.lock().unwrap().set = Some((steps, fault));
+impl FaultInjector {
+    /// Lets `steps` steps succeed, and injects the fault into the next one.
+    pub(super) fn inject_after(&self, steps: usize, fault: Fault) {
+        self.0.lock().unwrap().armed = Some((steps, fault));
     }
 
-    /// Whether it has not burnt; it is taken out either way.
-    pub(super) fn take_out(&self) -> bool {
-        std::mem::take(&mut *self.0.lock().unwrap()).set.is_some()
+    /// Removes the fault. True if it was still armed, so that no step has failed.
+    pub(super) fn disarm(&self) -> bool {
+        std::mem::take(&mut *self.0.lock().unwrap()).armed.is_some()
     }
 
-    fn burn(&self) -> Option<Fault> {
+    fn next_fault(&self) -> Option<Fault> {
         let mut state = self.0.lock().unwrap();
         if state.dead {
             return Some(Fault::KillBefore);
         }
-        match &mut state.set {
+        match &mut state.armed {
             Some((0, fault)) => {
                 let fault = *fault;
-                state.set = None;
+                state.armed = None;
                 state.dead = matches!(fault, Fault::KillBefore | Fault::KillAfter);
                 Some(fault)
             }
@@ -63,15 +64,15 @@ impl Fuse {
         }
     }
 
-    /// A step of the store.
-    pub(super) async fn stored<T: Send>(&self, step: impl FnOnce() -> T + Send) -> Result<T, StoreError> {
-        let down = || Err(StoreError::Unavailable("injected".into()));
-        match self.burn() {
+    /// Runs a call of the store as one step.
+    pub(super) async fn store_step<T: Send>(&self, step: impl FnOnce() -> T + Send) -> Result<T, StoreError> {
+        let unavailable = || Err(StoreError::Unavailable("injected".into()));
+        match self.next_fault() {
             None => Ok(step()),
-            Some(Fault::ErrorBefore) => down(),
+            Some(Fault::ErrorBefore) => unavailable(),
             Some(Fault::ErrorAfter) => {
                 step();
-                down()
+                unavailable()
             }
             Some(Fault::KillBefore) => pending().await,
             Some(Fault::KillAfter) => {
@@ -81,9 +82,9 @@ impl Fuse {
         }
     }
 
-    /// A step of the platform, which answers whatever becomes of it.
-    pub(super) async fn called<T: Send>(&self, step: impl FnOnce() -> T + Send) -> T {
-        match self.burn() {
+    /// Runs a call of WhatsApp as one step. Only a death is injected, since errors are outcomes of the fake.
+    pub(super) async fn gateway_call<T: Send>(&self, step: impl FnOnce() -> T + Send) -> T {
+        match self.next_fault() {
             None | Some(Fault::ErrorBefore | Fault::ErrorAfter) => step(),
             Some(Fault::KillBefore) => pending().await,
             Some(Fault::KillAfter) => {

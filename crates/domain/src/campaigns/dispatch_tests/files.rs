@@ -11,8 +11,8 @@ use crate::media::{MediaPath, MediaType};
 use crate::templates::{ButtonKind, ButtonValue, HeaderType, TemplateType, TextParameter};
 use crate::whatsapp::{FileSource, OutboundFile};
 
-/// A fixture whose template has a picture of ours as its header, and the picture's address.
-fn pictured(contacts: usize) -> (Fixture, String) {
+/// A fixture whose template has an uploaded image as its header, and the image's URL.
+fn with_header_image(contacts: usize) -> (Fixture, String) {
     let path = MediaPath {
         account_id: ACCOUNT,
         id: Uuid::from_u128(5),
@@ -43,10 +43,10 @@ fn file(id: &str) -> OutboundFile {
 }
 
 #[tokio::test]
-async fn a_file_is_given_once_for_all_messages() {
-    let (fixture, _) = pictured(12);
-    assert_eq!(fixture.carry_out().await, over(12, 12, CampaignStatus::Completed));
-    assert_eq!(fixture.platform.uploads.lock().unwrap().0, 1);
+async fn run_uploads_a_file_once_for_all_messages() {
+    let (fixture, _) = with_header_image(12);
+    assert_eq!(fixture.run().await, over(12, 12, CampaignStatus::Completed));
+    assert_eq!(fixture.whatsapp.uploads.lock().unwrap().0, 1);
     let messages = fixture.messages();
     assert!(
         messages
@@ -55,14 +55,18 @@ async fn a_file_is_given_once_for_all_messages() {
     );
 }
 
-/// Takes the run over whenever it can be taken, until it does not wait any longer; the delays, and the end.
-async fn carried_out(fixture: &Fixture) -> (Vec<i64>, RunEnd) {
-    let (mut delays, mut end) = (vec![], fixture.carry_out().await);
+/// Executes the run again after each postponement. Returns the delays and the final end.
+async fn run_through_delays(fixture: &Fixture) -> (Vec<i64>, RunEnd) {
+    let (mut delays, mut end) = (vec![], fixture.run().await);
     while let RunEnd::Postponed { delay, .. } = end {
         delays.push(delay.whole_seconds());
-        assert_eq!(fixture.runs.state().holder, None, "it holds no lease while it waits");
+        assert_eq!(fixture.runs.state().holder, None, "a postponed run has no lease");
         fixture.runs.state().now += delay - Duration::MILLISECOND;
-        assert_eq!(fixture.take_over(SECOND).await, None, "it is taken too early");
+        assert_eq!(
+            fixture.take_over(SECOND).await,
+            None,
+            "the run was claimed before its delay"
+        );
         fixture.runs.state().now += Duration::MILLISECOND;
         end = fixture.take_over(SECOND).await.unwrap();
     }
@@ -70,23 +74,23 @@ async fn carried_out(fixture: &Fixture) -> (Vec<i64>, RunEnd) {
 }
 
 #[tokio::test]
-async fn a_run_waits_out_failing_uploads_and_stores() {
+async fn run_is_postponed_while_uploads_or_the_store_fail() {
     let growing = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300];
-    let (fixture, _) = pictured(1);
-    fixture.platform.uploads.lock().unwrap().1 = 11;
-    let (delays, end) = carried_out(&fixture).await;
+    let (fixture, _) = with_header_image(1);
+    fixture.whatsapp.uploads.lock().unwrap().1 = 11;
+    let (delays, end) = run_through_delays(&fixture).await;
     assert_eq!(
         (&delays[..], end),
         (&growing[..], over(1, 1, CampaignStatus::Completed))
     );
     assert_eq!(
-        (fixture.platform.uploads.lock().unwrap().0, fixture.rests()),
+        (fixture.whatsapp.uploads.lock().unwrap().0, fixture.rests()),
         (12, vec![])
     );
 
-    let (fixture, _) = pictured(1);
+    let (fixture, _) = with_header_image(1);
     *fixture.media_store.failures.lock().unwrap() = 3;
-    let (delays, end) = carried_out(&fixture).await;
+    let (delays, end) = run_through_delays(&fixture).await;
     assert_eq!(
         (&delays[..], end),
         (&growing[..3], over(1, 1, CampaignStatus::Completed))
@@ -94,43 +98,49 @@ async fn a_run_waits_out_failing_uploads_and_stores() {
 }
 
 #[tokio::test]
-async fn a_run_pauses_after_hours_without_its_files() {
-    let (fixture, _) = pictured(1);
-    fixture.platform.uploads.lock().unwrap().1 = usize::MAX;
-    let (delays, end) = carried_out(&fixture).await;
+async fn run_pauses_after_hours_without_its_files() {
+    let (fixture, _) = with_header_image(1);
+    fixture.whatsapp.uploads.lock().unwrap().1 = usize::MAX;
+    let (delays, end) = run_through_delays(&fixture).await;
     assert_eq!(end, paused(1, 0));
     assert!(
         Duration::seconds(delays.iter().sum()) > Duration::hours(3),
         "{delays:?}"
     );
-    fixture.platform.uploads.lock().unwrap().1 = 0;
+    fixture.whatsapp.uploads.lock().unwrap().1 = 0;
     fixture.runs.resume();
     let end = fixture.take_over(SECOND).await;
     assert_eq!(end, Some(over(1, 1, CampaignStatus::Completed)));
 }
 
 #[tokio::test]
-async fn a_cancel_ends_a_run_that_is_postponed() {
-    let (fixture, _) = pictured(1);
-    fixture.platform.uploads.lock().unwrap().1 = usize::MAX;
-    assert!(matches!(fixture.carry_out().await, RunEnd::Postponed { .. }));
+async fn cancel_ends_a_postponed_run() {
+    let (fixture, _) = with_header_image(1);
+    fixture.whatsapp.uploads.lock().unwrap().1 = usize::MAX;
+    assert!(matches!(fixture.run().await, RunEnd::Postponed { .. }));
     fixture.runs.cancel();
     fixture.runs.state().now += Duration::HOUR;
-    assert_eq!((fixture.take_over(SECOND).await, fixture.called().len()), (None, 0));
+    assert_eq!(
+        (fixture.take_over(SECOND).await, fixture.called_phones().len()),
+        (None, 0)
+    );
 }
 
 #[tokio::test]
-async fn a_file_that_is_gone_pauses_the_run_and_says_so() {
-    let (fixture, _) = pictured(1);
+async fn run_pauses_with_a_reason_when_a_file_is_missing() {
+    let (fixture, _) = with_header_image(1);
     fixture.media_store.files.lock().unwrap().clear();
-    assert_eq!(fixture.carry_out().await, paused(1, 0));
+    assert_eq!(fixture.run().await, paused(1, 0));
     let reason = fixture.runs.state().campaign().pause_reason.clone();
-    assert_eq!(reason.as_deref(), Some("the file of a header is not there any more"));
+    assert_eq!(
+        reason.as_deref(),
+        Some("the file of the template's header no longer exists")
+    );
 }
 
 #[tokio::test]
-async fn the_cards_of_a_carousel_are_filled() {
-    let (fixture, url) = pictured(1);
+async fn run_fills_the_cards_of_a_carousel() {
+    let (fixture, url) = with_header_image(1);
     let card = json!({ "components": [
         { "type": "HEADER", "format": "IMAGE", "example": { "header_handle": [url] } },
         { "type": "BODY", "text": "Por {{1}}.", "example": { "body_text": [["R$ 10"]] } },
@@ -143,7 +153,7 @@ async fn the_cards_of_a_carousel_are_filled() {
         template.template_type = TemplateType::Carousel;
         template.carousel_cards = vec![card.clone(), card];
     }
-    assert_eq!(fixture.carry_out().await, over(1, 1, CampaignStatus::Completed));
+    assert_eq!(fixture.run().await, over(1, 1, CampaignStatus::Completed));
     let message = fixture.messages().remove(0);
     assert_eq!((message.header_file, message.cards.len()), (None, 2));
     let button = ButtonValue {
@@ -158,6 +168,6 @@ async fn the_cards_of_a_carousel_are_filled() {
         );
         assert_eq!(card.buttons, std::slice::from_ref(&button));
     }
-    assert_eq!(fixture.platform.uploads.lock().unwrap().0, 1);
+    assert_eq!(fixture.whatsapp.uploads.lock().unwrap().0, 1);
     assert_eq!(fixture.delay, Duration::milliseconds(200));
 }

@@ -14,7 +14,7 @@ use super::super::{
     Burst, Campaign, CampaignStatus, Dispatcher, QueuedRun, Recipient, RunEnd, RunInputs, SendOutcome, SendRate,
     SendRateLimiter, SendStatus, SlotTime, Worker,
 };
-use super::faults::Fuse;
+use super::faults::FaultInjector;
 use super::rows::Row;
 use super::runs::FakeRuns;
 use crate::media::MediaFile;
@@ -37,44 +37,45 @@ pub(super) const FIRST: Uuid = Uuid::from_u128(71);
 pub(super) const SECOND: Uuid = Uuid::from_u128(72);
 pub(super) const THIRD: Uuid = Uuid::from_u128(73);
 
-/// What the platform answers to the so-many-th call (from 0) for a recipient.
-type Answers = Box<dyn Fn(&str, usize) -> SendOutcome + Send + Sync>;
+/// The outcome of a call, by recipient and the number of earlier calls for that recipient.
+type OutcomeFn = Box<dyn Fn(&str, usize) -> SendOutcome + Send + Sync>;
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// The messaging platform: answers by the book of the test, and keeps what it was asked.
-pub(super) struct Platform {
-    answers: Answers,
+/// Returns the outcomes of a test, and records every call.
+pub(super) struct FakeWhatsapp {
+    outcome: OutcomeFn,
     calls: Mutex<Vec<(OutboundTemplate, SendOutcome)>>,
     /// Done while the call of this number (from 0) is under way.
     hook: Mutex<Option<(usize, Hook)>>,
     /// How many files it was offered, and how many of them it refuses.
     pub(super) uploads: Mutex<(usize, usize)>,
-    fuse: Arc<Fuse>,
+    injector: Arc<FaultInjector>,
 }
 
-impl Platform {
-    fn answer(&self, message: &OutboundTemplate) -> SendOutcome {
+impl FakeWhatsapp {
+    fn record_call(&self, message: &OutboundTemplate) -> SendOutcome {
         let mut calls = self.calls.lock().unwrap();
         let before = calls.iter().filter(|(earlier, _)| earlier.to == message.to).count();
-        let outcome = (self.answers)(&message.to, before);
+        let outcome = (self.outcome)(&message.to, before);
         calls.push((message.clone(), outcome.clone()));
         outcome
     }
 
-    fn hook_now(&self) -> Option<Hook> {
+    /// Takes the hook if the current call has its number.
+    fn take_due_hook(&self) -> Option<Hook> {
         let calls = self.calls.lock().unwrap().len();
         let mut hook = self.hook.lock().unwrap();
-        let due = hook.as_ref().is_some_and(|(call, _)| *call + 1 == calls);
-        hook.take_if(|_| due).map(|(_, hook)| hook)
+        let is_due = hook.as_ref().is_some_and(|(call, _)| *call + 1 == calls);
+        hook.take_if(|_| is_due).map(|(_, hook)| hook)
     }
 }
 
 #[async_trait]
-impl WhatsappGateway for Platform {
+impl WhatsappGateway for FakeWhatsapp {
     async fn send_template(&self, _: &Credentials, message: &OutboundTemplate) -> SendOutcome {
-        let outcome = self.fuse.called(|| self.answer(message)).await;
-        if let Some(hook) = self.hook_now() {
+        let outcome = self.injector.gateway_call(|| self.record_call(message)).await;
+        if let Some(hook) = self.take_due_hook() {
             hook();
         }
         outcome
@@ -112,10 +113,10 @@ impl WhatsappGateway for Platform {
     }
 }
 
-/// Lets everything leave at once, and moves the store's clock instead of resting.
-struct TestSendRateLimiter {
+/// Never delays a message, and advances the store's clock instead of resting.
+struct FakeSendRateLimiter {
     runs: Arc<FakeRuns>,
-    asked: Mutex<Vec<(String, Burst)>>,
+    reserved: Mutex<Vec<(String, Burst)>>,
     rests: Mutex<Vec<Duration>>,
     /// The slots that bursts waited for until they could leave: how many were asked for until then.
     waited: Mutex<Vec<i64>>,
@@ -132,22 +133,22 @@ struct TestSendRateLimiter {
 }
 
 #[async_trait]
-impl SendRateLimiter for TestSendRateLimiter {
+impl SendRateLimiter for FakeSendRateLimiter {
     async fn reserve(&self, phone_number_id: &str, burst: Burst) -> Result<SlotTime, StoreError> {
         match self.granted.lock().unwrap().as_mut() {
             Some(0) => self.stopping.store(true, Ordering::Relaxed),
             Some(granted) => *granted -= 1,
             None => {}
         }
-        let mut asked = self.asked.lock().unwrap();
+        let mut reserved = self.reserved.lock().unwrap();
         if !self.stopping() {
-            asked.push((phone_number_id.to_owned(), burst));
+            reserved.push((phone_number_id.to_owned(), burst));
         }
-        let (first, _, no_other) = *self.missed.lock().unwrap();
-        if no_other && i64::try_from(asked.len()).unwrap() % (first + 1) != 1 {
+        let (first, _, next_fails) = *self.missed.lock().unwrap();
+        if next_fails && i64::try_from(reserved.len()).unwrap() % (first + 1) != 1 {
             return Err(StoreError::Unavailable("down".into()));
         }
-        Ok(SlotTime(Duration::seconds(asked.len().try_into().unwrap())))
+        Ok(SlotTime(Duration::seconds(reserved.len().try_into().unwrap())))
     }
 
     fn limit(&self, _: &str) -> Option<f64> {
@@ -202,21 +203,21 @@ impl SendRateLimiter for TestSendRateLimiter {
 #[derive(Clone)]
 pub(super) struct Fixture {
     pub(super) runs: Arc<FakeRuns>,
-    pub(super) fuse: Arc<Fuse>,
-    pub(super) platform: Arc<Platform>,
+    pub(super) injector: Arc<FaultInjector>,
+    pub(super) whatsapp: Arc<FakeWhatsapp>,
     pub(super) templates: Arc<dyn TemplateStore>,
     /// The files that the account uploaded.
     pub(super) media_store: Arc<FakeMediaStore>,
     ids: Arc<dyn FileIdStore>,
-    limiter: Arc<TestSendRateLimiter>,
+    limiter: Arc<FakeSendRateLimiter>,
     pub(super) delay: Duration,
 }
 
-/// Keeps no id of the platform's for another run.
-pub(super) fn forgetful() -> Arc<dyn FileIdStore> {
+/// A store that never has a media id of an earlier run.
+pub(super) fn empty_file_ids() -> Arc<dyn FileIdStore> {
     let mut ids = MockFileIdStore::new();
     ids.expect_find().returning(|_, _, _| Ok(None));
-    ids.expect_keep().returning(|_, _, _, _, _| Ok(()));
+    ids.expect_store().returning(|_, _, _, _, _| Ok(()));
     Arc::new(ids)
 }
 
@@ -251,8 +252,8 @@ fn number() -> StoredProfile {
 }
 
 impl Fixture {
-    /// So many contacts, all there, at the default send rate of one message each 200 ms.
-    pub(super) fn new(contacts: usize, answers: impl Fn(&str, usize) -> SendOutcome + Send + Sync + 'static) -> Self {
+    /// A run with `contacts` reachable contacts, at the default send rate of one message per 200 ms.
+    pub(super) fn new(contacts: usize, outcome: impl Fn(&str, usize) -> SendOutcome + Send + Sync + 'static) -> Self {
         let inputs = RunInputs {
             campaign: Campaign {
                 total_recipients: i64::try_from(contacts).unwrap(),
@@ -261,19 +262,19 @@ impl Fixture {
             template: approved_template("Oi {{1}}, use {{2}}.", &["Bia", "PROMO10"]),
             profile: Some(number()),
         };
-        let fuse = Arc::new(Fuse::default());
+        let injector = Arc::new(FaultInjector::default());
         let recipients = (0..contacts).map(|at| Some(recipient(at))).collect();
-        let runs = Arc::new(FakeRuns::new(inputs, recipients, FIRST, fuse.clone()));
-        let platform = Arc::new(Platform {
-            answers: Box::new(answers),
+        let runs = Arc::new(FakeRuns::new(inputs, recipients, FIRST, injector.clone()));
+        let whatsapp = Arc::new(FakeWhatsapp {
+            outcome: Box::new(outcome),
             calls: Mutex::default(),
             hook: Mutex::default(),
             uploads: Mutex::default(),
-            fuse: fuse.clone(),
+            injector: injector.clone(),
         });
-        let limiter = Arc::new(TestSendRateLimiter {
+        let limiter = Arc::new(FakeSendRateLimiter {
             runs: runs.clone(),
-            asked: Mutex::default(),
+            reserved: Mutex::default(),
             waited: Mutex::default(),
             missed: Mutex::default(),
             slowed: Mutex::default(),
@@ -285,11 +286,11 @@ impl Fixture {
         });
         Self {
             runs,
-            fuse,
-            platform,
+            injector,
+            whatsapp,
             templates: Arc::new(MockTemplateStore::new()),
             media_store: Arc::default(),
-            ids: forgetful(),
+            ids: empty_file_ids(),
             limiter,
             delay: Duration::milliseconds(200),
         }
@@ -329,9 +330,9 @@ impl Fixture {
         *self.limiter.departures.lock().unwrap() = None;
     }
 
-    /// So many first slots of every burst are missed by so much. `no_other`: the store fails when it is asked for another.
-    pub(super) fn miss_slots(&self, first: i64, late: Duration, no_other: bool) {
-        *self.limiter.missed.lock().unwrap() = (first, late, no_other);
+    /// Every burst misses its first `first` slots by `late`. `next_fails`: the store fails to reserve another slot.
+    pub(super) fn miss_slots(&self, first: i64, late: Duration, next_fails: bool) {
+        *self.limiter.missed.lock().unwrap() = (first, late, next_fails);
     }
 
     /// Another run waits for a permit.
@@ -339,8 +340,7 @@ impl Fixture {
         self.limiter.should_yield.store(true, Ordering::Relaxed);
     }
 
-    /// How many messages leave together.
-    pub(super) fn together(&self) -> usize {
+    pub(super) fn burst_size(&self) -> usize {
         let state = self.runs.state();
         let number = state.inputs.as_ref().and_then(|inputs| inputs.profile.as_ref());
         let rate = number.and_then(|number| number.profile.messages_per_second);
@@ -350,23 +350,23 @@ impl Fixture {
 
     /// Does something while a call (counted from 0) is under way.
     pub(super) fn during_call(&self, call: usize, hook: impl FnOnce() + Send + 'static) {
-        *self.platform.hook.lock().unwrap() = Some((call, Box::new(hook)));
+        *self.whatsapp.hook.lock().unwrap() = Some((call, Box::new(hook)));
     }
 
     pub(super) fn dispatcher(&self, worker: Uuid) -> Dispatcher {
         self.dispatcher_with(worker, true)
     }
 
-    /// `readable`: whether the key that the token was sealed with is still the same.
-    pub(super) fn dispatcher_with(&self, worker: Uuid, readable: bool) -> Dispatcher {
+    /// `token_is_readable`: whether the cipher can open the sealed access token.
+    pub(super) fn dispatcher_with(&self, worker: Uuid, token_is_readable: bool) -> Dispatcher {
         let mut cipher = MockCipher::new();
         cipher
             .expect_open()
-            .returning(move |_| readable.then(|| "token".into()));
+            .returning(move |_| token_is_readable.then(|| "token".into()));
         Dispatcher::new(
             self.runs.clone(),
             self.templates.clone(),
-            self.platform.clone(),
+            self.whatsapp.clone(),
             MessageFiles::new(media(&self.media_store), self.ids.clone()),
             Arc::new(cipher),
             self.limiter.clone(),
@@ -377,45 +377,46 @@ impl Fixture {
         )
     }
 
-    /// The first worker's part in the run.
-    pub(super) async fn carry_out(&self) -> RunEnd {
-        self.dispatcher(FIRST).carry_out(RUN).await.unwrap()
+    /// Executes the run as the first worker.
+    pub(super) async fn run(&self) -> RunEnd {
+        self.dispatcher(FIRST).run(RUN).await.unwrap()
     }
 
     /// Takes the run as another worker, if it can be taken, and carries it out.
     pub(super) async fn take_over(&self, worker: Uuid) -> Option<RunEnd> {
         let dispatcher = self.dispatcher(worker);
         let run = dispatcher.take().await.unwrap()?;
-        Some(dispatcher.carry_out(run).await.unwrap())
+        Some(dispatcher.run(run).await.unwrap())
     }
 
-    /// Who was called, in order.
-    pub(super) fn called(&self) -> Vec<String> {
-        let calls = self.platform.calls.lock().unwrap();
+    /// The recipient of every call, in order.
+    pub(super) fn called_phones(&self) -> Vec<String> {
+        let calls = self.whatsapp.calls.lock().unwrap();
         calls.iter().map(|(message, _)| message.to.clone()).collect()
     }
 
     pub(super) fn messages(&self) -> Vec<OutboundTemplate> {
-        let calls = self.platform.calls.lock().unwrap();
+        let calls = self.whatsapp.calls.lock().unwrap();
         calls.iter().map(|(message, _)| message.clone()).collect()
     }
 
-    /// What the platform answered to each recipient, in order.
-    pub(super) fn ledger(&self) -> HashMap<String, Vec<SendOutcome>> {
-        let mut ledger: HashMap<String, Vec<SendOutcome>> = HashMap::new();
-        for (message, outcome) in self.platform.calls.lock().unwrap().iter() {
-            ledger.entry(message.to.clone()).or_default().push(outcome.clone());
+    /// The outcomes of the calls for each recipient, in order.
+    pub(super) fn outcomes_by_phone(&self) -> HashMap<String, Vec<SendOutcome>> {
+        let mut outcomes: HashMap<String, Vec<SendOutcome>> = HashMap::new();
+        for (message, outcome) in self.whatsapp.calls.lock().unwrap().iter() {
+            outcomes.entry(message.to.clone()).or_default().push(outcome.clone());
         }
-        ledger
+        outcomes
     }
 
-    /// Which of the slots that were asked for (from 1) bursts waited for before they left.
-    pub(super) fn waited_for(&self) -> Vec<i64> {
+    /// The numbers (from 1) of the send slots for which bursts waited.
+    pub(super) fn waited_slots(&self) -> Vec<i64> {
         self.limiter.waited.lock().unwrap().clone()
     }
 
-    pub(super) fn asked(&self) -> Vec<(String, Burst)> {
-        self.limiter.asked.lock().unwrap().clone()
+    /// The phone number and burst of every reserved slot.
+    pub(super) fn reserved_bursts(&self) -> Vec<(String, Burst)> {
+        self.limiter.reserved.lock().unwrap().clone()
     }
 
     /// The rates at which the number was slowed down.

@@ -7,7 +7,7 @@ use super::super::{
     CampaignStatus, Claim, Dispatcher, MockRunStore, MockSendRateLimiter, QueuedStart, Refusal, RunEnd, RunFacts,
     RunInputs, RunReport, SendCounts, StartOutcome, Trigger, Worker,
 };
-use super::fixture::{FIRST, RUN, forgetful};
+use super::fixture::{FIRST, RUN, empty_file_ids};
 use crate::billing::PlanEntitlement;
 use crate::media::tests::media;
 use crate::shared::{Event, MockCipher, NotificationKind};
@@ -52,7 +52,7 @@ fn queued_start(facts: RunFacts) -> MockRunStore {
     runs
 }
 
-async fn carry_out(runs: MockRunStore) -> RunEnd {
+async fn execute(runs: MockRunStore) -> RunEnd {
     let mut limiter = MockSendRateLimiter::new();
     limiter.expect_stopping().return_const(false);
     limiter.expect_should_yield().return_const(false);
@@ -60,7 +60,7 @@ async fn carry_out(runs: MockRunStore) -> RunEnd {
         Arc::new(runs),
         Arc::new(MockTemplateStore::new()),
         Arc::new(MockWhatsappGateway::new()),
-        MessageFiles::new(media(&Arc::default()), forgetful()),
+        MessageFiles::new(media(&Arc::default()), empty_file_ids()),
         Arc::new(MockCipher::new()),
         Arc::new(limiter),
         Worker {
@@ -68,26 +68,26 @@ async fn carry_out(runs: MockRunStore) -> RunEnd {
             delay: time::Duration::ZERO,
         },
     );
-    dispatcher.carry_out(RUN).await.unwrap()
+    dispatcher.run(RUN).await.unwrap()
 }
 
 fn expects_abort(runs: &mut MockRunStore, reason: &'static str) {
     runs.expect_abort_start()
         .withf(move |run, status, events| {
-            let [Event::Notification(told)] = events else {
+            let [Event::Notification(notification)] = events else {
                 return false;
             };
             *run == RUN
                 && *status == CampaignStatus::Draft
-                && told.kind == NotificationKind::Error
-                && told.message.contains(reason)
+                && notification.kind == NotificationKind::Error
+                && notification.message.contains(reason)
         })
         .times(1)
         .returning(|_, _, _| Ok(()));
 }
 
 #[tokio::test]
-async fn what_holds_is_prepared_and_carried_out() {
+async fn queued_start_is_prepared_and_executed() {
     let facts = facts(CampaignStatus::Sending, MetaStatus::Approved);
     let (campaign, template) = (facts.campaign.clone(), facts.template.clone().unwrap());
     let mut runs = queued_start(facts);
@@ -106,34 +106,34 @@ async fn what_holds_is_prepared_and_carried_out() {
     });
     runs.expect_claim().returning(|_, _, _, _, _| Ok(Claim::Exhausted));
     runs.expect_finish().times(1).returning(|_| Ok(None));
-    assert!(matches!(carry_out(runs).await, RunEnd::Over(_)));
+    assert!(matches!(execute(runs).await, RunEnd::Over(_)));
 }
 
 #[tokio::test]
-async fn what_does_not_hold_is_given_up_with_the_reason() {
+async fn queued_start_that_is_refused_is_aborted_with_the_reason() {
     let mut runs = queued_start(facts(CampaignStatus::Sending, MetaStatus::Paused));
     expects_abort(&mut runs, "not approved");
-    carry_out(runs).await;
+    execute(runs).await;
     let mut runs = queued_start(facts(CampaignStatus::Sending, MetaStatus::Approved));
     runs.expect_start()
         .returning(|_, _, _| Ok(StartOutcome::Refused(Refusal::NoRecipients)));
     expects_abort(&mut runs, "no contact");
-    carry_out(runs).await;
+    execute(runs).await;
 }
 
 #[tokio::test]
-async fn what_was_cancelled_meanwhile_stays_cancelled() {
+async fn queued_start_of_a_cancelled_campaign_is_not_aborted() {
     let mut runs = queued_start(facts(CampaignStatus::Cancelled, MetaStatus::Approved));
     runs.expect_abort_start().never();
-    carry_out(runs).await;
+    execute(runs).await;
 }
 
 #[tokio::test]
-async fn what_changes_all_the_time_is_left_to_somebody_else() {
+async fn queued_start_that_keeps_changing_is_released() {
     let mut runs = queued_start(facts(CampaignStatus::Sending, MetaStatus::Approved));
     runs.expect_start()
         .times(3)
         .returning(|_, _, _| Ok(StartOutcome::Changed));
     runs.expect_release().times(1).returning(|_, _| Ok(()));
-    carry_out(runs).await;
+    execute(runs).await;
 }

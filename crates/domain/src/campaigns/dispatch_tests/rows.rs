@@ -35,8 +35,8 @@ pub(super) fn claimed(row: &Row) -> ClaimedSend {
     }
 }
 
-pub(super) fn add(counts: SendCounts, counted: CounterChange) -> SendCounts {
-    let deltas = SendCounts::deltas([counted]);
+pub(super) fn add(counts: SendCounts, change: CounterChange) -> SendCounts {
+    let deltas = SendCounts::deltas([change]);
     SendCounts {
         total: counts.total,
         pending: counts.pending + deltas.pending,

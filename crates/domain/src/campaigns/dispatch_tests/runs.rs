@@ -12,7 +12,7 @@ use super::super::{
     ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport, RunRetry, RunStart,
     RunStore, SendCounts, SendResult, SendStatus, StartOutcome, Started, Trigger, finish,
 };
-use super::faults::Fuse;
+use super::faults::FaultInjector;
 use super::rows::{Row, add, claimed, make_due};
 use crate::billing::PlanEntitlement;
 use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError, TemplateId, WriteOutcome};
@@ -51,12 +51,17 @@ pub(super) struct State {
 
 pub(super) struct FakeRuns {
     state: Mutex<State>,
-    fuse: Arc<Fuse>,
+    injector: Arc<FaultInjector>,
 }
 
 impl FakeRuns {
-    /// A run just begun, held by `holder`.
-    pub(super) fn new(inputs: RunInputs, recipients: Vec<Option<Recipient>>, holder: Uuid, fuse: Arc<Fuse>) -> Self {
+    /// A run that has just started, held by `holder`.
+    pub(super) fn new(
+        inputs: RunInputs,
+        recipients: Vec<Option<Recipient>>,
+        holder: Uuid,
+        injector: Arc<FaultInjector>,
+    ) -> Self {
         let row = |(at, recipient): (u128, Option<Recipient>)| Row {
             id: SendId(Uuid::from_u128(1000 + at)),
             contact_id: ContactId(Uuid::from_u128(500 + at)),
@@ -69,8 +74,8 @@ impl FakeRuns {
             error: None,
         };
         let rows: Vec<Row> = (0..).zip(recipients).map(row).collect();
-        let rows_in_all = rows.len();
-        let total = i64::try_from(rows_in_all).unwrap();
+        let row_count = rows.len();
+        let total = i64::try_from(row_count).unwrap();
         let counts = SendCounts {
             total,
             pending: total,
@@ -86,12 +91,12 @@ impl FakeRuns {
             events: vec![],
             claimed: vec![],
             recorded: vec![],
-            usage: (0, rows_in_all),
+            usage: (0, row_count),
             bug: None,
         };
         Self {
             state: Mutex::new(state),
-            fuse,
+            injector,
         }
     }
 
@@ -166,8 +171,8 @@ impl State {
     /// Of what never left, at the end of a run.
     fn release_reservations(&mut self) {
         self.mark_unknown();
-        let twice = self.bug == Some(Bug::ReleasesTwice);
-        let unsent = |row: &&Row| row.status == SendStatus::Pending && (!row.started || twice);
+        let releases_twice = self.bug == Some(Bug::ReleasesTwice);
+        let unsent = |row: &&Row| row.status == SendStatus::Pending && (!row.started || releases_twice);
         let unsent = self.rows.iter().filter(unsent).count();
         self.usage.1 = self.usage.1.saturating_sub(unsent);
     }
@@ -229,10 +234,10 @@ impl State {
             sends: vec![],
             unreachable: vec![],
         };
-        let careless = self.bug == Some(Bug::IgnoresStatus);
+        let ignores_status = self.bug == Some(Bug::IgnoresStatus);
         let named = |row: &&mut Row| started.goes_on && next.contains(&row.id);
         for row in self.rows.iter_mut().filter(named) {
-            if careless || (!row.started && row.status == SendStatus::Pending) {
+            if ignores_status || (!row.started && row.status == SendStatus::Pending) {
                 row.started = true;
                 started.sends.push(row.id);
                 if row.recipient.is_none() {
@@ -378,11 +383,11 @@ impl RunStore for FakeRuns {
     }
 
     async fn take(&self, worker: Uuid, _: Duration) -> Result<Option<QueuedRun>, StoreError> {
-        self.fuse.stored(|| self.state().take(worker)).await
+        self.injector.store_step(|| self.state().take(worker)).await
     }
 
     async fn inputs(&self, _: QueuedRun) -> Result<Option<RunInputs>, StoreError> {
-        self.fuse.stored(|| self.state().inputs.clone()).await
+        self.injector.store_step(|| self.state().inputs.clone()).await
     }
 
     async fn sweep_queue(&self, _: i64) -> Result<u64, StoreError> {
@@ -401,7 +406,9 @@ impl RunStore for FakeRuns {
         size: i64,
         _: Duration,
     ) -> Result<Claim, StoreError> {
-        self.fuse.stored(|| self.state().claim(worker, after, size)).await
+        self.injector
+            .store_step(|| self.state().claim(worker, after, size))
+            .await
     }
 
     /// In two steps: what goes wrong may go wrong between them.
@@ -413,29 +420,29 @@ impl RunStore for FakeRuns {
         next: &[SendId],
     ) -> Result<Started, StoreError> {
         if !results.is_empty() {
-            self.fuse.stored(|| self.state().record(results)).await?;
+            self.injector.store_step(|| self.state().record(results)).await?;
         }
-        self.fuse.stored(|| self.state().start(worker, next)).await
+        self.injector.store_step(|| self.state().start(worker, next)).await
     }
 
     async fn record(&self, _: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
-        self.fuse.stored(|| self.state().record(results)).await
+        self.injector.store_step(|| self.state().record(results)).await
     }
 
     async fn pause(&self, _: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
-        self.fuse.stored(|| self.state().pause(reason, events)).await
+        self.injector.store_step(|| self.state().pause(reason, events)).await
     }
 
     async fn pause_template(&self, _: AccountId, _: TemplateId, reason: &str) -> Result<(), StoreError> {
-        self.fuse.stored(|| self.state().pause(reason, &[])).await
+        self.injector.store_step(|| self.state().pause(reason, &[])).await
     }
 
     async fn finish(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        self.fuse.stored(|| self.state().finish()).await
+        self.injector.store_step(|| self.state().finish()).await
     }
 
     async fn report(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        self.fuse.stored(|| self.state().report()).await
+        self.injector.store_step(|| self.state().report()).await
     }
 
     async fn release(&self, _: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
@@ -444,11 +451,11 @@ impl RunStore for FakeRuns {
             state.holder = state.holder.filter(|holder| *holder != worker);
             state.postponed = (0, Duration::ZERO);
         };
-        self.fuse.stored(release).await
+        self.injector.store_step(release).await
     }
 
     async fn postponed(&self, _: QueuedRun) -> Result<u32, StoreError> {
-        self.fuse.stored(|| self.state().postponed.0).await
+        self.injector.store_step(|| self.state().postponed.0).await
     }
 
     async fn postpone(&self, _: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError> {
@@ -459,7 +466,7 @@ impl RunStore for FakeRuns {
                 state.postponed = (state.postponed.0 + 1, state.now + delay);
             }
         };
-        self.fuse.stored(postpone).await
+        self.injector.store_step(postpone).await
     }
 
     async fn abandon(&self, _: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
@@ -469,7 +476,7 @@ impl RunStore for FakeRuns {
                 state.abandon();
             }
         };
-        self.fuse.stored(abandon).await
+        self.injector.store_step(abandon).await
     }
 
     async fn materialize_sends(&self) -> Result<bool, StoreError> {

@@ -30,7 +30,7 @@ pub(crate) fn facts() -> RunFacts {
     }
 }
 
-fn by_execute() -> QueuedStart {
+fn execute_request() -> QueuedStart {
     QueuedStart {
         trigger: Trigger::Execute,
         actor: Some(tenant().actor),
@@ -38,11 +38,11 @@ fn by_execute() -> QueuedStart {
 }
 
 fn prepared(facts: RunFacts) -> Result<RunStart, Refusal> {
-    prepare(facts, Command::Start, by_execute())
+    prepare(facts, Command::Start, execute_request())
 }
 
 #[test]
-fn a_run_without_a_number_is_simulated() {
+fn run_without_a_number_is_simulated() {
     let start = prepared(facts()).unwrap();
     assert_eq!(
         (start.campaign.status, start.campaign.simulated),
@@ -59,22 +59,22 @@ fn a_run_without_a_number_is_simulated() {
 }
 
 #[test]
-fn a_start_is_of_the_campaign_it_was_decided_on() {
+fn start_matches_only_the_campaign_it_was_decided_on() {
     let start = prepared(facts()).unwrap();
     let stored = facts().campaign;
-    assert!(start.is_of(&stored));
-    assert!(!start.is_of(&Campaign {
+    assert!(start.matches_campaign(&stored));
+    assert!(!start.matches_campaign(&Campaign {
         name: "Outro".into(),
         ..stored.clone()
     }));
-    assert!(!start.is_of(&Campaign {
+    assert!(!start.matches_campaign(&Campaign {
         rfm_segments: vec!["champions".into()],
         ..stored
     }));
 }
 
 #[test]
-fn a_start_sends_the_template_it_was_decided_on_or_nothing() {
+fn start_requires_the_template_it_was_decided_on() {
     let start = prepared(facts()).unwrap();
     let template = facts().template.unwrap();
     assert_eq!(start.content, RunContent::of(&facts().campaign, &template));
@@ -96,7 +96,7 @@ fn a_start_sends_the_template_it_was_decided_on_or_nothing() {
 }
 
 #[test]
-fn each_precondition_refuses() {
+fn start_is_refused_by_each_failed_precondition() {
     let sending = RunFacts {
         campaign: campaign(CampaignStatus::Sending),
         ..facts()
@@ -131,10 +131,11 @@ fn each_precondition_refuses() {
         subscriptions: vec![lapsed],
     };
     assert_eq!(prepared(RunFacts { billing, ..facts() }), Err(Refusal::NoActivePlan));
-    let mut blank = facts();
-    blank.campaign.variables = Some(super::super::Variables([("2".to_owned(), " ".to_owned())].into()));
+    let mut with_empty_placeholder = facts();
+    with_empty_placeholder.campaign.variables =
+        Some(super::super::Variables([("2".to_owned(), " ".to_owned())].into()));
     assert_eq!(
-        prepared(blank),
+        prepared(with_empty_placeholder),
         Err(Refusal::EmptyPlaceholder {
             placeholder: "2".into()
         })
@@ -142,29 +143,32 @@ fn each_precondition_refuses() {
 }
 
 #[test]
-fn a_queued_start_is_prepared_while_it_is_sending() {
+fn queued_start_is_prepared_only_while_sending() {
     let sending = || {
         let mut facts = facts();
         facts.campaign.status = CampaignStatus::Sending;
         facts
     };
-    let start = prepare(sending(), Command::Prepare, by_execute()).unwrap();
+    let start = prepare(sending(), Command::Prepare, execute_request()).unwrap();
     assert_eq!(
         (start.expected, start.campaign.status),
         (CampaignStatus::Sending, CampaignStatus::Sending)
     );
-    let draft = prepare(facts(), Command::Prepare, by_execute());
+    let draft = prepare(facts(), Command::Prepare, execute_request());
     assert!(matches!(draft, Err(Refusal::Status { .. })));
-    let blank = RunFacts {
+    let without_template = RunFacts {
         template: None,
         ..sending()
     };
-    assert_eq!(prepare(blank, Command::Prepare, by_execute()), Err(Refusal::NoTemplate));
+    assert_eq!(
+        prepare(without_template, Command::Prepare, execute_request()),
+        Err(Refusal::NoTemplate)
+    );
 }
 
 #[test]
-fn failed_sends_are_tried_again_under_the_same_rules() {
-    let of = |status| {
+fn retry_requires_the_preconditions_of_a_start() {
+    let ended = |status| {
         let mut facts = facts();
         facts.campaign.status = status;
         facts.campaign.completed_at = Some(NOW);
@@ -177,13 +181,13 @@ fn failed_sends_are_tried_again_under_the_same_rules() {
         };
         prepare_retry(facts, run, RetryRequest::default())
     };
-    let retry = retried(of(CampaignStatus::Partial)).unwrap();
+    let retry = retried(ended(CampaignStatus::Partial)).unwrap();
     assert_eq!(
         (retry.expected, retry.campaign.status),
         (CampaignStatus::Partial, CampaignStatus::Sending)
     );
     assert_eq!((retry.campaign.completed_at, retry.run.trigger), (None, Trigger::Retry));
-    assert_eq!(retry.expected_version, of(CampaignStatus::Partial).campaign.version);
+    assert_eq!(retry.expected_version, ended(CampaignStatus::Partial).campaign.version);
     let report = RetryReport {
         tried: 2,
         left_out: vec![],
@@ -193,15 +197,15 @@ fn failed_sends_are_tried_again_under_the_same_rules() {
         (audit.action, audit.user_id),
         (AuditAction::Update, Some(tenant().actor.user_id))
     );
-    let wanted = json!({ "status": "sending", "previousStatus": "partial",
+    let expected = json!({ "status": "sending", "previousStatus": "partial",
         "retry": { "codes": null, "not_before": null, "force": false, "tried": 2, "left_out": [] } });
-    assert_eq!(audit.changes, Some(wanted));
+    assert_eq!(audit.changes, Some(expected));
     for status in [CampaignStatus::Sent, CampaignStatus::Draft, CampaignStatus::Cancelled] {
-        assert!(retried(of(status)).is_err());
+        assert!(retried(ended(status)).is_err());
     }
-    let unapproved = RunFacts {
+    let without_template = RunFacts {
         template: None,
-        ..of(CampaignStatus::Completed)
+        ..ended(CampaignStatus::Completed)
     };
-    assert_eq!(retried(unapproved), Err(Refusal::NoTemplate));
+    assert_eq!(retried(without_template), Err(Refusal::NoTemplate));
 }

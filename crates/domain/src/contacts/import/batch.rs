@@ -11,16 +11,16 @@ use super::row;
 /// Lines with their numbers in the file.
 type Lines = Vec<(u64, ImportRow)>;
 
-/// The lines of one number, in their order.
-struct Person {
+/// The lines with one phone number, in file order.
+struct ContactLines {
     lines: Lines,
     /// What they come to.
     merged: ImportRow,
 }
 
-impl Person {
-    /// None where there is no line.
-    fn of(lines: Lines) -> Option<Self> {
+impl ContactLines {
+    /// Returns `None` without lines.
+    fn from_lines(lines: Lines) -> Option<Self> {
         let merged = lines.iter().map(|(_, row)| row.clone()).reduce(row::merge)?;
         Some(Self { lines, merged })
     }
@@ -29,7 +29,7 @@ impl Person {
 /// Lines that are written together.
 #[derive(Default)]
 pub(super) struct Batch {
-    people: Vec<Person>,
+    contacts: Vec<ContactLines>,
     positions: HashMap<Phone, usize>,
     lines: usize,
 }
@@ -44,7 +44,7 @@ impl Batch {
     /// already is known after the earlier ones are written.
     pub(super) fn overflows_with(&self, row: &ImportRow) -> bool {
         let position = row.contact.phone.as_ref().and_then(|phone| self.positions.get(phone));
-        let Some(earlier) = position.and_then(|position| self.people.get(*position)) else {
+        let Some(earlier) = position.and_then(|position| self.contacts.get(*position)) else {
             return false;
         };
         let mut attributes = earlier.merged.contact.attributes.clone();
@@ -54,46 +54,49 @@ impl Batch {
 
     pub(super) fn push(&mut self, line: u64, row: ImportRow) {
         let Some(phone) = row.contact.phone.clone() else { return };
-        let position = *self.positions.entry(phone).or_insert(self.people.len());
-        match self.people.get_mut(position) {
-            Some(person) => {
-                person.merged = row::merge(person.merged.clone(), row.clone());
-                person.lines.push((line, row));
+        let position = *self.positions.entry(phone).or_insert(self.contacts.len());
+        match self.contacts.get_mut(position) {
+            Some(contact_lines) => {
+                contact_lines.merged = row::merge(contact_lines.merged.clone(), row.clone());
+                contact_lines.lines.push((line, row));
             }
-            None => self.people.extend(Person::of(vec![(line, row)])),
+            None => self.contacts.extend(ContactLines::from_lines(vec![(line, row)])),
         }
         self.lines += 1;
     }
 
     /// What the store is to write: one row a number.
     pub(super) fn rows(&self) -> Vec<ImportRow> {
-        self.people.iter().map(|person| person.merged.clone()).collect()
+        self.contacts
+            .iter()
+            .map(|contact_lines| contact_lines.merged.clone())
+            .collect()
     }
 
-    /// Takes the lines out that the store refused, as few as make the rest fit; their numbers. At least one of each row,
-    /// so that trying again ends. Nothing is pushed afterwards.
-    pub(super) fn take_refused(&mut self, refused: &[RefusedRow]) -> Vec<u64> {
-        let refused: HashMap<usize, &RefusedRow> = refused.iter().map(|row| (row.position, row)).collect();
-        let mut taken = Vec::new();
-        let mut rest = Vec::with_capacity(self.people.len());
-        for (position, mut person) in self.people.drain(..).enumerate() {
-            if let Some(row) = refused.get(&position) {
-                taken.extend(beyond_limits(&mut person.lines, &row.attributes));
-                rest.extend(Person::of(person.lines));
+    /// Removes the lines that the store rejected and returns their numbers. Removes as few lines as possible, but at
+    /// least one per rejected row, so that the retries end. The batch accepts no lines afterwards.
+    pub(super) fn remove_rejected(&mut self, rejected: &[RefusedRow]) -> Vec<u64> {
+        let rejected: HashMap<usize, &RefusedRow> = rejected.iter().map(|row| (row.position, row)).collect();
+        let mut removed = Vec::new();
+        let mut rest = Vec::with_capacity(self.contacts.len());
+        for (position, mut contact_lines) in self.contacts.drain(..).enumerate() {
+            if let Some(row) = rejected.get(&position) {
+                removed.extend(remove_excess_lines(&mut contact_lines.lines, &row.attributes));
+                rest.extend(ContactLines::from_lines(contact_lines.lines));
             } else {
-                rest.push(person);
+                rest.push(contact_lines);
             }
         }
-        self.people = rest;
-        self.lines -= taken.len();
-        taken
+        self.contacts = rest;
+        self.lines -= removed.len();
+        removed
     }
 }
 
-/// Takes out the lines that would make a contact with these attributes too large; all of them where it is not seen which
-/// ones would, because the contact has changed since.
-fn beyond_limits(lines: &mut Lines, stored: &Map<String, Value>) -> Vec<u64> {
-    let (mut attributes, mut fitting, mut beyond) = (stored.clone(), Vec::new(), Vec::new());
+/// Removes the lines that would make a contact with these stored attributes exceed the limits. Removes all lines if
+/// none exceeds them, because the contact has changed since.
+fn remove_excess_lines(lines: &mut Lines, stored: &Map<String, Value>) -> Vec<u64> {
+    let (mut attributes, mut fitting, mut excess) = (stored.clone(), Vec::new(), Vec::new());
     for (line, row) in lines.drain(..) {
         let mut merged = attributes.clone();
         merged.extend(row.contact.attributes.clone());
@@ -101,12 +104,12 @@ fn beyond_limits(lines: &mut Lines, stored: &Map<String, Value>) -> Vec<u64> {
             attributes = merged;
             fitting.push((line, row));
         } else {
-            beyond.push(line);
+            excess.push(line);
         }
     }
-    if beyond.is_empty() {
+    if excess.is_empty() {
         return fitting.into_iter().map(|(line, _)| line).collect();
     }
     *lines = fitting;
-    beyond
+    excess
 }

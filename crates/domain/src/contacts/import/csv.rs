@@ -20,18 +20,18 @@ pub(super) struct Record {
 
 /// The beginning of a file, read ahead of the records until its first line ends.
 #[derive(Default)]
-struct Head {
+struct HeaderBuffer {
     bytes: Vec<u8>,
     quoted: bool,
     commas: usize,
     semicolons: usize,
 }
 
-impl Head {
-    /// Takes bytes until the line ends; true when it did. What follows is not taken.
-    fn feed(&mut self, piece: &mut &[u8]) -> bool {
-        while let Some((&byte, rest)) = piece.split_first() {
-            *piece = rest;
+impl HeaderBuffer {
+    /// Consumes bytes of `chunk` up to the end of the line. Returns true if the line ended.
+    fn feed(&mut self, chunk: &mut &[u8]) -> bool {
+        while let Some((&byte, rest)) = chunk.split_first() {
+            *chunk = rest;
             self.bytes.push(byte);
             match byte {
                 b'"' => self.quoted = !self.quoted,
@@ -55,7 +55,7 @@ impl Head {
 /// A CSV reader that is fed (RFC 4180; LF, CRLF, blank lines and a byte-order mark are taken).
 pub(super) struct CsvDecoder {
     /// The header line, until it is complete.
-    head: Option<Head>,
+    header: Option<HeaderBuffer>,
     reader: Reader,
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -64,13 +64,14 @@ pub(super) struct CsvDecoder {
     overlong: bool,
     /// The physical line of the next byte, and the one that the record under way began on.
     line: u64,
-    began: Option<u64>,
+    /// The physical line on which the current record starts.
+    record_line: Option<u64>,
 }
 
 impl Default for CsvDecoder {
     fn default() -> Self {
         Self {
-            head: Some(Head::default()),
+            header: Some(HeaderBuffer::default()),
             reader: Reader::new(),
             bytes: vec![0; RECORD_BYTES],
             ends: vec![0; RECORD_CELLS],
@@ -78,81 +79,81 @@ impl Default for CsvDecoder {
             cells: 0,
             overlong: false,
             line: 1,
-            began: None,
+            record_line: None,
         }
     }
 }
 
 impl CsvDecoder {
-    /// Takes the next piece of the file and gives the records that are complete now.
-    pub(super) fn feed(&mut self, piece: &[u8]) -> Vec<Record> {
-        let mut rest = piece;
-        let complete = self.head.as_mut().is_none_or(|head| head.feed(&mut rest));
+    /// Decodes the next chunk and returns the records that it completes.
+    pub(super) fn feed(&mut self, chunk: &[u8]) -> Vec<Record> {
+        let mut rest = chunk;
+        let complete = self.header.as_mut().is_none_or(|header| header.feed(&mut rest));
         if !complete {
             return vec![];
         }
-        let mut records = self.begin();
+        let mut records = self.decode_header();
         records.extend(self.records(rest));
         records
     }
 
-    /// The header line is there, if it was not before: its separator is the file's.
-    fn begin(&mut self) -> Vec<Record> {
-        let Some(head) = self.head.take() else {
+    /// Decodes the buffered header line once. Its separator applies to the whole file.
+    fn decode_header(&mut self) -> Vec<Record> {
+        let Some(header) = self.header.take() else {
             return vec![];
         };
-        self.reader = ReaderBuilder::new().delimiter(head.separator()).build();
-        self.records(&head.bytes)
+        self.reader = ReaderBuilder::new().delimiter(header.separator()).build();
+        self.records(&header.bytes)
     }
 
-    fn records(&mut self, piece: &[u8]) -> Vec<Record> {
+    fn records(&mut self, chunk: &[u8]) -> Vec<Record> {
         let mut records = Vec::new();
-        let mut rest = piece;
+        let mut rest = chunk;
         loop {
-            if self.began.is_none() {
+            if self.record_line.is_none() {
                 rest = self.skip_line_ends(rest);
-                self.began = (!rest.is_empty()).then_some(self.line);
+                self.record_line = (!rest.is_empty()).then_some(self.line);
             }
             if rest.is_empty() {
                 return records;
             }
             let (result, read) = self.step(rest);
             rest = rest.get(read..).unwrap_or_default();
-            records.extend(self.record_of(result));
+            records.extend(self.take_record(result));
         }
     }
 
     /// Ends the file: a last line without a line end is a record too.
     pub(super) fn finish(&mut self) -> Vec<Record> {
-        let mut records = self.begin();
+        let mut records = self.decode_header();
         loop {
             let (result, _) = self.step(&[]);
             let ended = matches!(result, ReadRecordResult::Record | ReadRecordResult::End);
-            records.extend(self.record_of(result));
+            records.extend(self.take_record(result));
             if ended {
                 return records;
             }
         }
     }
 
-    fn skip_line_ends<'a>(&mut self, piece: &'a [u8]) -> &'a [u8] {
-        let ends = piece.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
-        let (skipped, rest) = piece.split_at_checked(ends).unwrap_or((piece, &[]));
+    fn skip_line_ends<'a>(&mut self, chunk: &'a [u8]) -> &'a [u8] {
+        let ends = chunk.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+        let (skipped, rest) = chunk.split_at_checked(ends).unwrap_or((chunk, &[]));
         self.count_lines(skipped);
         rest
     }
 
-    fn step(&mut self, piece: &[u8]) -> (ReadRecordResult, usize) {
+    fn step(&mut self, chunk: &[u8]) -> (ReadRecordResult, usize) {
         let room = self.bytes.get_mut(self.used..).unwrap_or_default();
         let ends = self.ends.get_mut(self.cells..).unwrap_or_default();
-        let (result, read, written, ended) = self.reader.read_record(piece, room, ends);
-        self.count_lines(piece.get(..read).unwrap_or_default());
+        let (result, read, written, ended) = self.reader.read_record(chunk, room, ends);
+        self.count_lines(chunk.get(..read).unwrap_or_default());
         self.used += written;
         self.cells += ended;
         (result, read)
     }
 
-    fn record_of(&mut self, result: ReadRecordResult) -> Option<Record> {
+    fn take_record(&mut self, result: ReadRecordResult) -> Option<Record> {
         match result {
             ReadRecordResult::InputEmpty | ReadRecordResult::End => None,
             ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
@@ -162,7 +163,7 @@ impl CsvDecoder {
                 None
             }
             ReadRecordResult::Record => {
-                let line = self.began.take()?;
+                let line = self.record_line.take()?;
                 let cells = if self.overlong { None } else { self.cells() };
                 self.overlong = false;
                 self.used = 0;
@@ -194,9 +195,9 @@ mod tests {
 
     use super::*;
 
-    fn decoded(pieces: &[&[u8]]) -> Vec<(u64, Option<Vec<String>>)> {
+    fn decode(chunks: &[&[u8]]) -> Vec<(u64, Option<Vec<String>>)> {
         let mut decoder = CsvDecoder::default();
-        let mut records: Vec<Record> = pieces.iter().flat_map(|piece| decoder.feed(piece)).collect();
+        let mut records: Vec<Record> = chunks.iter().flat_map(|chunk| decoder.feed(chunk)).collect();
         records.extend(decoder.finish());
         records.into_iter().map(|record| (record.line, record.cells)).collect()
     }
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_line_breaks_and_physical_lines() {
+    fn csv_decoder_handles_quotes_and_counts_physical_lines() {
         let file = "\u{feff}name,phone\r\n\"Souza, Ana\",1\r\n\r\n\"two\nlines\",\"say \"\"oi\"\"\"\nlast,3";
         let expected = [
             row(1, &["name", "phone"]),
@@ -214,22 +215,22 @@ mod tests {
             row(4, &["two\nlines", "say \"oi\""]),
             row(6, &["last", "3"]),
         ];
-        assert_eq!(decoded(&[file.as_bytes()]), expected);
+        assert_eq!(decode(&[file.as_bytes()]), expected);
     }
 
     #[test]
-    fn semicolons_separate_where_the_header_line_says_so() {
+    fn csv_header_determines_the_separator() {
         let file = "\n\"a,b\";phone;\"c;\n,d\"\nvip,novo;1;x\n";
         let expected = [row(2, &["a,b", "phone", "c;\n,d"]), row(4, &["vip,novo", "1", "x"])];
-        assert_eq!(decoded(&[file.as_bytes()]), expected);
+        assert_eq!(decode(&[file.as_bytes()]), expected);
         let bytes: Vec<&[u8]> = file.as_bytes().chunks(1).collect();
-        assert_eq!(decoded(&bytes), expected);
-        assert_eq!(decoded(&[b"name,phone;x,y\na;b,c,d"])[1], row(2, &["a;b", "c", "d"]));
-        assert_eq!(decoded(&[b"name;phone"]), [row(1, &["name", "phone"])]);
+        assert_eq!(decode(&bytes), expected);
+        assert_eq!(decode(&[b"name,phone;x,y\na;b,c,d"])[1], row(2, &["a;b", "c", "d"]));
+        assert_eq!(decode(&[b"name;phone"]), [row(1, &["name", "phone"])]);
     }
 
     #[test]
-    fn an_overlong_or_unreadable_record_costs_only_itself() {
+    fn invalid_csv_record_does_not_affect_others() {
         let long = "x".repeat(RECORD_BYTES + 1);
         let wide = ",".repeat(RECORD_CELLS + 1);
         let mut file = format!("a\n{long}\nb\n{wide}\nc\n").into_bytes();
@@ -243,25 +244,25 @@ mod tests {
             (6, None),
             row(7, &["d"]),
         ];
-        assert_eq!(decoded(&[&file]), expected);
+        assert_eq!(decode(&[&file]), expected);
     }
 
     #[test]
-    fn nothing_is_nothing() {
-        assert_eq!(decoded(&[]), []);
-        assert_eq!(decoded(&[b"", b"\n\r\n"]), []);
-        // A header line without an end is one record, as long as the file.
+    fn empty_csv_file_has_no_records() {
+        assert_eq!(decode(&[]), []);
+        assert_eq!(decode(&[b"", b"\n\r\n"]), []);
+        // A header line without an end is one record.
         let endless = format!("\"{}", "x\n".repeat(RECORD_BYTES));
-        assert_eq!(decoded(&[endless.as_bytes()]), [(1, None)]);
+        assert_eq!(decode(&[endless.as_bytes()]), [(1, None)]);
     }
 
     proptest! {
         /// However the network cuts the file, the records are the same.
         #[test]
-        fn pieces_do_not_matter(file in "([ab\",;é]|\n|\r\n){0,60}", cut in 1_usize..9) {
+        fn csv_records_do_not_depend_on_chunk_size(file in "([ab\",;é]|\n|\r\n){0,60}", chunk_size in 1_usize..9) {
             let bytes = file.as_bytes();
-            let pieces: Vec<&[u8]> = bytes.chunks(cut).collect();
-            prop_assert_eq!(decoded(&pieces), decoded(&[bytes]));
+            let chunks: Vec<&[u8]> = bytes.chunks(chunk_size).collect();
+            prop_assert_eq!(decode(&chunks), decode(&[bytes]));
         }
     }
 }

@@ -7,20 +7,20 @@
 /// Turns the bytes of a file into UTF-8. A file that began as UTF-8 is passed on as it is, broken or not.
 #[derive(Debug, Default)]
 pub(super) struct Encoding {
-    found: Found,
-    /// Whether anything came before.
-    begun: bool,
+    detected: Detected,
+    /// Whether any character was read.
+    started: bool,
 }
 
 #[derive(Debug)]
-enum Found {
-    /// Nothing but ASCII so far, and these first bytes of a character that is not complete.
+enum Detected {
+    /// Only ASCII so far, followed by these first bytes of an incomplete character.
     Ascii(Vec<u8>),
     Utf8,
     Windows1252,
 }
 
-impl Default for Found {
+impl Default for Detected {
     fn default() -> Self {
         Self::Ascii(Vec::new())
     }
@@ -33,40 +33,40 @@ const C1: [char; 32] = [
 ];
 
 impl Encoding {
-    /// The next piece of the file, as UTF-8. Up to three bytes may wait for the next piece.
-    pub(super) fn feed(&mut self, piece: &[u8]) -> Vec<u8> {
-        let mut text = Vec::with_capacity(piece.len() + 4);
-        let mut rest = piece;
-        while let Found::Ascii(waiting) = &mut self.found {
-            if waiting.is_empty() {
+    /// Converts the next chunk. Up to three bytes may wait for the next chunk.
+    pub(super) fn feed(&mut self, chunk: &[u8]) -> Vec<u8> {
+        let mut text = Vec::with_capacity(chunk.len() + 4);
+        let mut rest = chunk;
+        while let Detected::Ascii(pending) = &mut self.detected {
+            if pending.is_empty() {
                 let ascii = rest.iter().take_while(|byte| byte.is_ascii()).count();
                 let (plain, beyond) = rest.split_at_checked(ascii).unwrap_or((rest, &[]));
                 text.extend_from_slice(plain);
-                self.begun |= !plain.is_empty();
+                self.started |= !plain.is_empty();
                 rest = beyond;
             }
             let Some((&byte, after)) = rest.split_first() else {
                 return text;
             };
             rest = after;
-            waiting.push(byte);
-            match std::str::from_utf8(waiting) {
+            pending.push(byte);
+            match std::str::from_utf8(pending) {
                 Ok(character) => {
-                    if self.begun || character != "\u{feff}" {
-                        text.extend_from_slice(waiting);
+                    if self.started || character != "\u{feff}" {
+                        text.extend_from_slice(pending);
                     }
-                    self.found = Found::Utf8;
+                    self.detected = Detected::Utf8;
                 }
-                Err(fault) if fault.error_len().is_none() => {}
+                Err(error) if error.error_len().is_none() => {}
                 Err(_) => {
-                    from_windows_1252(waiting, &mut text);
-                    self.found = Found::Windows1252;
+                    from_windows_1252(pending, &mut text);
+                    self.detected = Detected::Windows1252;
                 }
             }
         }
-        match self.found {
-            Found::Windows1252 => from_windows_1252(rest, &mut text),
-            Found::Ascii(_) | Found::Utf8 => text.extend_from_slice(rest),
+        match self.detected {
+            Detected::Windows1252 => from_windows_1252(rest, &mut text),
+            Detected::Ascii(_) | Detected::Utf8 => text.extend_from_slice(rest),
         }
         text
     }
@@ -74,10 +74,10 @@ impl Encoding {
     /// The end of the file: what still waits is no UTF-8.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         let mut text = Vec::new();
-        if let Found::Ascii(waiting) = &self.found {
-            from_windows_1252(waiting, &mut text);
+        if let Detected::Ascii(pending) = &self.detected {
+            from_windows_1252(pending, &mut text);
         }
-        self.found = Found::Windows1252;
+        self.detected = Detected::Windows1252;
         text
     }
 }
@@ -99,36 +99,36 @@ mod tests {
 
     use super::*;
 
-    fn decoded(file: &[u8], cut: usize) -> String {
+    fn decode(file: &[u8], chunk_size: usize) -> String {
         let mut encoding = Encoding::default();
-        let mut text: Vec<u8> = file.chunks(cut).flat_map(|piece| encoding.feed(piece)).collect();
+        let mut text: Vec<u8> = file.chunks(chunk_size).flat_map(|chunk| encoding.feed(chunk)).collect();
         text.extend(encoding.finish());
         String::from_utf8(text).unwrap()
     }
 
     #[test]
-    fn a_mark_is_dropped_at_the_beginning_alone() {
-        assert_eq!(decoded("\u{feff}name\u{feff}".as_bytes(), 1), "name\u{feff}");
-        assert_eq!(decoded("a\u{feff}".as_bytes(), 1), "a\u{feff}");
-        assert_eq!(decoded("\u{feff}João".as_bytes(), 2), "João");
+    fn byte_order_mark_is_removed_only_at_the_start() {
+        assert_eq!(decode("\u{feff}name\u{feff}".as_bytes(), 1), "name\u{feff}");
+        assert_eq!(decode("a\u{feff}".as_bytes(), 1), "a\u{feff}");
+        assert_eq!(decode("\u{feff}João".as_bytes(), 2), "João");
     }
 
     #[test]
-    fn the_first_character_beyond_ascii_decides() {
-        assert_eq!(decoded(b"Jo\xe3o \x80 5, \x93oi\x94 \x81", 1), "João € 5, “oi” \u{81}");
-        assert_eq!(decoded(b"N\xba 7, \xc9rica", 3), "Nº 7, Érica");
-        // Cut off in what could have been UTF-8.
-        assert_eq!(decoded(b"Jos\xe9", 1), "José");
-        assert_eq!(decoded(b"caf\xc3", 1), "cafÃ");
-        // What begins as UTF-8 stays it: a broken line is the line's fault.
+    fn first_non_ascii_character_decides_the_encoding() {
+        assert_eq!(decode(b"Jo\xe3o \x80 5, \x93oi\x94 \x81", 1), "João € 5, “oi” \u{81}");
+        assert_eq!(decode(b"N\xba 7, \xc9rica", 3), "Nº 7, Érica");
+        // The file ends within a possible UTF-8 character.
+        assert_eq!(decode(b"Jos\xe9", 1), "José");
+        assert_eq!(decode(b"caf\xc3", 1), "cafÃ");
+        // A file that starts as UTF-8 stays UTF-8: an invalid line is an error of that line.
         let mut encoding = Encoding::default();
         assert_eq!(encoding.feed("é\n".as_bytes()), "é\n".as_bytes());
         assert_eq!(encoding.feed(b"Jo\xe3o"), b"Jo\xe3o");
         assert_eq!(encoding.finish(), b"");
     }
 
-    /// A character of Windows-1252, and its byte.
-    fn in_1252(character: char) -> u8 {
+    /// Returns the byte of a character in Windows-1252.
+    fn to_windows_1252(character: char) -> u8 {
         (0..=u8::MAX)
             .find(|byte| {
                 let mut text = Vec::new();
@@ -141,16 +141,18 @@ mod tests {
     proptest! {
         /// Brazilian text comes out as it was written, in either encoding, however it is cut.
         #[test]
-        fn text_survives(text in "[a-zA-Z ,;\nàáâãçéêíóôõúüÀÁÂÃÇÉÊÍÓÔÕÚÜºª€“”–]{0,60}", cut in 1_usize..7, mark: bool) {
-            let mut utf8 = if mark { "\u{feff}".as_bytes().to_vec() } else { vec![] };
+        fn portuguese_text_is_decoded_in_both_encodings(
+            text in "[a-zA-Z ,;\nàáâãçéêíóôõúüÀÁÂÃÇÉÊÍÓÔÕÚÜºª€“”–]{0,60}", chunk_size in 1_usize..7, with_bom: bool,
+        ) {
+            let mut utf8 = if with_bom { "\u{feff}".as_bytes().to_vec() } else { vec![] };
             utf8.extend_from_slice(text.as_bytes());
-            prop_assert_eq!(decoded(&utf8, cut), text.clone());
-            let single: Vec<u8> = text.chars().map(in_1252).collect();
-            // Two letters beyond ASCII in a row could be mistaken: `Ã` and then a sign.
-            let first = single.iter().position(|byte| !byte.is_ascii()).unwrap_or_default();
-            prop_assume!(std::str::from_utf8(&single[first..single.len().min(first + 2)]).is_err() || single.is_ascii());
-            prop_assume!(std::str::from_utf8(&single[first..single.len().min(first + 3)]).is_err() || single.is_ascii());
-            prop_assert_eq!(decoded(&single, cut), text);
+            prop_assert_eq!(decode(&utf8, chunk_size), text.clone());
+            let bytes: Vec<u8> = text.chars().map(to_windows_1252).collect();
+            // Two consecutive non-ASCII letters, such as `Ã` and a symbol, can form valid UTF-8.
+            let first = bytes.iter().position(|byte| !byte.is_ascii()).unwrap_or_default();
+            prop_assume!(std::str::from_utf8(&bytes[first..bytes.len().min(first + 2)]).is_err() || bytes.is_ascii());
+            prop_assume!(std::str::from_utf8(&bytes[first..bytes.len().min(first + 3)]).is_err() || bytes.is_ascii());
+            prop_assert_eq!(decode(&bytes, chunk_size), text);
         }
     }
 }

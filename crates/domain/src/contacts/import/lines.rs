@@ -30,10 +30,10 @@ impl Default for LineDecoder {
 }
 
 impl LineDecoder {
-    /// Takes the next piece of the file and gives the lines that are complete now.
-    pub(super) fn feed(&mut self, piece: &[u8]) -> Vec<Line> {
+    /// Decodes the next chunk and returns the lines that it completes.
+    pub(super) fn feed(&mut self, chunk: &[u8]) -> Vec<Line> {
         let mut lines = Vec::new();
-        let mut rest = piece;
+        let mut rest = chunk;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             self.push(rest.get(..end).unwrap_or_default());
             rest = rest.get(end + 1..).unwrap_or_default();
@@ -77,28 +77,28 @@ mod tests {
 
     use super::*;
 
-    fn decoded(file: &[u8], cut: usize) -> Vec<(u64, Option<Vec<u8>>)> {
+    fn decode(file: &[u8], chunk_size: usize) -> Vec<(u64, Option<Vec<u8>>)> {
         let mut decoder = LineDecoder::default();
-        let mut lines: Vec<Line> = file.chunks(cut).flat_map(|piece| decoder.feed(piece)).collect();
+        let mut lines: Vec<Line> = file.chunks(chunk_size).flat_map(|chunk| decoder.feed(chunk)).collect();
         lines.extend(decoder.finish());
         lines.into_iter().map(|line| (line.line, line.bytes)).collect()
     }
 
     #[test]
-    fn blank_lines_count_and_overlong_ones_cost_only_themselves() {
+    fn line_decoder_counts_blank_lines_and_skips_overlong_ones() {
         let file = format!("a\r\n\n \t\nb\n{}\n\nc", "x".repeat(LINE_BYTES + 1));
-        let some = |line: u64, text: &str| (line, Some(text.as_bytes().to_vec()));
-        let expected = [some(1, "a\r"), some(4, "b"), (5, None), some(7, "c")];
-        for cut in [1, 1000, file.len()] {
-            assert_eq!(decoded(file.as_bytes(), cut), expected, "{cut}");
+        let line = |line: u64, text: &str| (line, Some(text.as_bytes().to_vec()));
+        let expected = [line(1, "a\r"), line(4, "b"), (5, None), line(7, "c")];
+        for chunk_size in [1, 1000, file.len()] {
+            assert_eq!(decode(file.as_bytes(), chunk_size), expected, "{chunk_size}");
         }
-        assert_eq!(decoded(b"", 1), []);
+        assert_eq!(decode(b"", 1), []);
     }
 
     proptest! {
         #[test]
-        fn pieces_do_not_matter(file in "[a{}\n\r ]{0,40}", cut in 1_usize..7) {
-            prop_assert_eq!(decoded(file.as_bytes(), cut), decoded(file.as_bytes(), 100));
+        fn lines_do_not_depend_on_chunk_size(file in "[a{}\n\r ]{0,40}", chunk_size in 1_usize..7) {
+            prop_assert_eq!(decode(file.as_bytes(), chunk_size), decode(file.as_bytes(), 100));
         }
     }
 }

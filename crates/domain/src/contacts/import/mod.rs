@@ -23,7 +23,7 @@ use crate::shared::{AccountId, Clock, ContactId, FieldErrors, Ids, StoreError, T
 use batch::Batch;
 use encoding::Encoding;
 use objects::Objects;
-pub(super) use objects::names_of;
+pub(super) use objects::parse_tag_names;
 pub(super) use row::check_tags;
 use sheet::Sheet;
 
@@ -33,8 +33,8 @@ pub const MAX_ROWS: u64 = 1_000_000;
 /// How many lines are written together.
 const BATCH_ROWS: usize = 1000;
 
-/// How many faults are told.
-const ERRORS_TOLD: usize = 100;
+/// The most line errors of a report.
+const MAX_REPORTED_ERRORS: usize = 100;
 
 /// How a file says what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +74,8 @@ pub struct ImportReport {
     pub errors: Vec<LineError>,
 }
 
-/// A line that was read: a contact, or what is wrong with it.
-struct Taken {
+/// A parsed line: a contact or its error message.
+struct ParsedLine {
     line: u64,
     row: Result<ImportRow, String>,
 }
@@ -87,14 +87,14 @@ enum Reader {
 }
 
 impl Reader {
-    fn feed(&mut self, text: &[u8]) -> Result<Vec<Taken>, FieldErrors> {
+    fn feed(&mut self, text: &[u8]) -> Result<Vec<ParsedLine>, FieldErrors> {
         match self {
             Self::Sheet(sheet) => sheet.feed(text),
             Self::Objects(objects) => Ok(objects.feed(text)),
         }
     }
 
-    fn finish(&mut self) -> Result<Vec<Taken>, FieldErrors> {
+    fn finish(&mut self) -> Result<Vec<ParsedLine>, FieldErrors> {
         match self {
             Self::Sheet(sheet) => sheet.finish(),
             Self::Objects(objects) => Ok(objects.finish()),
@@ -141,11 +141,11 @@ impl Import {
         }
     }
 
-    /// Takes the next piece of the file.
-    pub async fn feed(&mut self, piece: &[u8]) -> Result<(), ContactError> {
-        let text = self.encoding.feed(piece);
-        for taken in self.reader.feed(&text)? {
-            self.take(taken).await?;
+    /// Imports the next chunk of the file.
+    pub async fn feed(&mut self, chunk: &[u8]) -> Result<(), ContactError> {
+        let text = self.encoding.feed(chunk);
+        for parsed in self.reader.feed(&text)? {
+            self.import_line(parsed).await?;
         }
         Ok(())
     }
@@ -155,23 +155,23 @@ impl Import {
         let text = self.encoding.finish();
         let mut last = self.reader.feed(&text)?;
         last.extend(self.reader.finish()?);
-        for taken in last {
-            self.take(taken).await?;
+        for parsed in last {
+            self.import_line(parsed).await?;
         }
         self.flush().await?;
         Ok(self.report)
     }
 
-    async fn take(&mut self, taken: Taken) -> Result<(), ContactError> {
+    async fn import_line(&mut self, parsed: ParsedLine) -> Result<(), ContactError> {
         self.rows += 1;
         let row = if self.rows > MAX_ROWS {
             Err(format!("line is beyond the limit of {MAX_ROWS} rows"))
         } else {
-            taken.row
+            parsed.row
         };
         match row {
-            Ok(row) => self.keep(taken.line, row).await?,
-            Err(message) => self.skip(taken.line, message),
+            Ok(row) => self.add_to_batch(parsed.line, row).await?,
+            Err(message) => self.skip(parsed.line, message),
         }
         if self.batch.lines() >= BATCH_ROWS {
             self.flush().await
@@ -180,7 +180,7 @@ impl Import {
         }
     }
 
-    async fn keep(&mut self, line: u64, row: ImportRow) -> Result<(), ContactError> {
+    async fn add_to_batch(&mut self, line: u64, row: ImportRow) -> Result<(), ContactError> {
         if self.batch.overflows_with(&row) {
             self.flush().await?;
         }
@@ -193,7 +193,7 @@ impl Import {
         self.report.skipped += 1;
         let position = self.report.errors.partition_point(|error| error.line < line);
         self.report.errors.insert(position, LineError { line, message });
-        self.report.errors.truncate(ERRORS_TOLD);
+        self.report.errors.truncate(MAX_REPORTED_ERRORS);
     }
 
     /// Writes the batch, without the lines that the store refuses: what they add depends on what their contacts have.
@@ -209,14 +209,14 @@ impl Import {
                     self.report.updated += u64::try_from(batch.lines()).unwrap_or(u64::MAX) - imported;
                     return Ok(());
                 }
-                BatchOutcome::Refused(refused) => {
-                    let lines = batch.take_refused(&refused);
+                BatchOutcome::Refused(rejected) => {
+                    let lines = batch.remove_rejected(&rejected);
                     if lines.is_empty() {
-                        let error = "a batch of an import was refused, but none of its rows".to_owned();
+                        let error = "the store rejected an import batch, but none of its rows".to_owned();
                         return Err(StoreError::Corrupt(error).into());
                     }
                     for line in lines {
-                        self.skip(line, format!("attributes, {}", merge_rule()));
+                        self.skip(line, format!("attributes {}", merge_rule()));
                     }
                 }
             }

@@ -8,13 +8,14 @@ use super::super::service::check_name;
 use super::super::{ImportRow, Phone};
 use crate::shared::{redacted_debug, text};
 
-/// How many tags a line may have, and how long one may be.
-const TAGS: usize = 50;
-const TAG_CHARS: usize = 100;
+/// The most tags of a row.
+const MAX_TAGS: usize = 50;
+/// The longest tag name.
+const MAX_TAG_CHARS: usize = 100;
 
 /// What a line says, unchecked; nothing said is an empty text.
 #[derive(Default)]
-pub(super) struct Written {
+pub(super) struct RowInput {
     pub(super) name: String,
     pub(super) phone: String,
     pub(super) email: String,
@@ -23,10 +24,10 @@ pub(super) struct Written {
     pub(super) opted_out: bool,
 }
 
-redacted_debug!(Written {});
+redacted_debug!(RowInput {});
 
-impl Written {
-    /// The row that is to be written, or what is wrong with the line.
+impl RowInput {
+    /// Validates the row. The error message names the invalid field.
     pub(super) fn check(self) -> Result<ImportRow, String> {
         // A spreadsheet export protects `+55...` with an apostrophe.
         let phone = self.phone.trim();
@@ -57,8 +58,8 @@ impl Written {
     }
 }
 
-/// The names in a text that separates them by semicolons.
-pub(super) fn tags_of(text: &str) -> Vec<String> {
+/// Splits tag names at semicolons.
+pub(super) fn split_tags(text: &str) -> Vec<String> {
     text.split(';').map(str::to_owned).collect()
 }
 
@@ -70,15 +71,15 @@ pub(in crate::contacts) fn check_tags(names: Vec<String>) -> Result<Vec<String>,
         .map(|name| text::sanitize(name))
         .filter(|tag| !tag.is_empty())
     {
-        if tag.chars().count() > TAG_CHARS {
-            return Err(format!("must have names of at most {TAG_CHARS} characters"));
+        if tag.chars().count() > MAX_TAG_CHARS {
+            return Err(format!("must have names of at most {MAX_TAG_CHARS} characters"));
         }
         if !tags.contains(&tag) {
             tags.push(tag);
         }
     }
-    if tags.len() > TAGS {
-        Err(format!("must have at most {TAGS} names"))
+    if tags.len() > MAX_TAGS {
+        Err(format!("must have at most {MAX_TAGS} names"))
     } else {
         Ok(tags)
     }

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::super::ImportRow;
 use super::csv::{CsvDecoder, RECORD_BYTES, RECORD_CELLS, Record};
-use super::row::{Written, tags_of};
-use super::{Taken, csv};
+use super::row::{RowInput, split_tags};
+use super::{ParsedLine, csv};
 use crate::shared::FieldErrors;
 
 /// What a column of the file is.
@@ -26,26 +26,29 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    pub(super) fn feed(&mut self, piece: &[u8]) -> Result<Vec<Taken>, FieldErrors> {
-        let records = self.decoder.feed(piece);
+    pub(super) fn feed(&mut self, chunk: &[u8]) -> Result<Vec<ParsedLine>, FieldErrors> {
+        let records = self.decoder.feed(chunk);
         self.rows(records)
     }
 
-    pub(super) fn finish(&mut self) -> Result<Vec<Taken>, FieldErrors> {
+    pub(super) fn finish(&mut self) -> Result<Vec<ParsedLine>, FieldErrors> {
         let records = self.decoder.finish();
         let rows = self.rows(records)?;
         if self.columns.is_none() {
-            return Err(FieldErrors::one("body", "has no header line"));
+            return Err(FieldErrors::one(
+                "body",
+                "must have a header line with the columns `name` and `phone`",
+            ));
         }
         Ok(rows)
     }
 
-    fn rows(&mut self, records: Vec<Record>) -> Result<Vec<Taken>, FieldErrors> {
+    fn rows(&mut self, records: Vec<Record>) -> Result<Vec<ParsedLine>, FieldErrors> {
         let mut rows = Vec::with_capacity(records.len());
         for csv::Record { line, cells } in records {
             match &self.columns {
                 None => self.columns = Some(read_header(cells)?),
-                Some(columns) => rows.push(Taken {
+                Some(columns) => rows.push(ParsedLine {
                     line,
                     row: read_row(columns, cells),
                 }),
@@ -58,13 +61,18 @@ impl Sheet {
 fn read_header(cells: Option<Vec<String>>) -> Result<Vec<Column>, FieldErrors> {
     let cells = cells
         .filter(|cells| !cells.iter().any(|cell| cell.contains('\0')))
-        .ok_or_else(|| FieldErrors::one("body", "has an unreadable header line"))?;
+        .ok_or_else(|| {
+            FieldErrors::one(
+                "body",
+                "has a header line that is too long, is not UTF-8 or contains a NUL character",
+            )
+        })?;
     let columns: Vec<Column> = cells.iter().map(|cell| read_column(cell)).collect();
     for required in [Column::Name, Column::Phone] {
         if columns.iter().filter(|column| **column == required).count() != 1 {
             return Err(FieldErrors::one(
                 "body",
-                "needs a header line with one column name and one column phone",
+                "must have a header line with exactly one column `name` and one column `phone`",
             ));
         }
     }
@@ -82,8 +90,8 @@ fn read_column(cell: &str) -> Column {
     }
 }
 
-/// Spreadsheets, and exports for them, write an apostrophe before what would be taken for a formula.
-fn without_guard(cell: &str) -> &str {
+/// Removes the apostrophe that spreadsheets write before `+` so that the cell is not a formula.
+fn strip_formula_guard(cell: &str) -> &str {
     cell.strip_prefix('\'')
         .filter(|rest| rest.starts_with('+'))
         .unwrap_or(cell)
@@ -95,23 +103,23 @@ fn read_row(columns: &[Column], cells: Option<Vec<String>>) -> Result<ImportRow,
     if cells.len() > columns.len() {
         return Err("line has more cells than the header line".to_owned());
     }
-    let mut written = Written::default();
+    let mut input = RowInput::default();
     for (column, cell) in columns.iter().zip(&cells) {
-        let cell = without_guard(cell.trim());
+        let cell = strip_formula_guard(cell.trim());
         if cell.contains('\0') {
             return Err("line contains a NUL character".to_owned());
         }
         match column {
-            Column::Name => cell.clone_into(&mut written.name),
-            Column::Phone => cell.clone_into(&mut written.phone),
-            Column::Email => cell.clone_into(&mut written.email),
-            Column::Tags => written.tags = tags_of(cell),
+            Column::Name => cell.clone_into(&mut input.name),
+            Column::Phone => cell.clone_into(&mut input.phone),
+            Column::Email => cell.clone_into(&mut input.email),
+            Column::Tags => input.tags = split_tags(cell),
             Column::Attribute(title) if !title.is_empty() && !cell.is_empty() => {
                 let value = Value::String(cell.to_owned());
-                written.attributes.insert(title.clone(), value);
+                input.attributes.insert(title.clone(), value);
             }
             Column::Attribute(_) => {}
         }
     }
-    written.check()
+    input.check()
 }

@@ -18,15 +18,15 @@ async fn import(file: &str) -> Outcome {
     import_as(ImportFormat::Csv, file.as_bytes(), 4096).await
 }
 
-/// Runs a file through an import whose store remembers the batches; a number seen before counts as updated.
-async fn import_as(format: ImportFormat, file: &[u8], cut: usize) -> Outcome {
+/// Imports a file and returns the report and the written batches. A repeated phone number counts as updated.
+async fn import_as(format: ImportFormat, file: &[u8], chunk_size: usize) -> Outcome {
     let batches = Arc::new(Mutex::new(Vec::<Vec<ImportRow>>::new()));
     let seen = batches.clone();
     let mut store = MockContactStore::new();
     store.expect_upsert().returning(move |_, ids, rows, _| {
         let mut batches = seen.lock().unwrap();
-        let known = |row: &&ImportRow| batches.iter().flatten().any(|r| r.contact.phone == row.contact.phone);
-        let updated = u64::try_from(rows.iter().filter(known).count()).unwrap();
+        let is_update = |row: &&ImportRow| batches.iter().flatten().any(|r| r.contact.phone == row.contact.phone);
+        let updated = u64::try_from(rows.iter().filter(is_update).count()).unwrap();
         batches.push(rows.to_vec());
         assert_eq!(ids.len(), rows.len());
         Ok(BatchOutcome::Written(Upserted {
@@ -35,8 +35,8 @@ async fn import_as(format: ImportFormat, file: &[u8], cut: usize) -> Outcome {
         }))
     });
     let mut import = Import::new(Arc::new(store), clock(), ids(), &tenant(), format);
-    for piece in file.chunks(cut) {
-        if let Err(error) = import.feed(piece).await {
+    for chunk in file.chunks(chunk_size) {
+        if let Err(error) = import.feed(chunk).await {
             return (Err(error), vec![]);
         }
     }
@@ -62,7 +62,7 @@ fn ids() -> Arc<dyn Ids> {
 }
 
 #[tokio::test]
-async fn columns_in_any_order_and_the_rest_as_attributes() {
+async fn csv_import_reads_columns_in_any_order() {
     let (report, batches) =
         import("tags,Phone,cupom,name,email\nvip; novo ;vip,'+5511961234567,X5,Ana,a@b.example\n").await;
     assert_eq!(
@@ -80,7 +80,7 @@ async fn columns_in_any_order_and_the_rest_as_attributes() {
 }
 
 #[tokio::test]
-async fn an_apostrophe_before_a_plus_is_dropped_in_every_cell_and_no_other_one() {
+async fn csv_import_removes_only_the_apostrophe_before_a_plus() {
     let file = "name,phone,email,tags,contato,nota\n\
                 '+Ana,'+5511961234567,'+a@b.example,'+vip;'+x, '+55 11 3333 ,'=1\n'Bia,+5511961234568,,'vip,'',''+1\n";
     let (report, batches) = import(file).await;
@@ -103,7 +103,7 @@ async fn an_apostrophe_before_a_plus_is_dropped_in_every_cell_and_no_other_one()
 }
 
 #[tokio::test]
-async fn every_line_is_accounted_for_and_faults_name_their_line() {
+async fn csv_import_reports_invalid_lines_by_number() {
     let file = "name,phone,email\nAna,11961234567,\n,11961234568,\nBia,961234567,\nCaio,,\n\"Du\no\",11961234569,x@\n\
                 Eva,551161234567,e@b.example\nTo,11961234560,,extra\n";
     let (report, batches) = import(file).await;
@@ -119,7 +119,7 @@ async fn every_line_is_accounted_for_and_faults_name_their_line() {
 }
 
 #[tokio::test]
-async fn batches_are_bounded_and_faults_told_up_to_a_hundred() {
+async fn import_bounds_batches_and_reported_errors() {
     let mut file = String::from("name,phone\n");
     for number in 0..2500 {
         file.push_str(&format!("N,119{number:08}\nbad,1\n"));
@@ -134,7 +134,7 @@ async fn batches_are_bounded_and_faults_told_up_to_a_hundred() {
 }
 
 #[tokio::test]
-async fn a_file_without_its_header_changes_nothing() {
+async fn csv_import_without_header_is_rejected() {
     for file in [
         "",
         "\n",
@@ -149,7 +149,7 @@ async fn a_file_without_its_header_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_failing_store_fails_the_import() {
+async fn import_fails_if_the_store_fails() {
     let mut store = MockContactStore::new();
     store
         .expect_upsert()
@@ -161,9 +161,9 @@ async fn a_failing_store_fails_the_import() {
 
 /// The messages of the lines that were not taken, in order.
 fn messages(report: &ImportReport) -> Vec<(u64, &str)> {
-    let told = |error: &LineError| (error.line, error.message.clone());
+    let line_and_message = |error: &LineError| (error.line, error.message.clone());
     assert_eq!(report.errors.len(), usize::try_from(report.skipped).unwrap());
-    let errors: Vec<(u64, String)> = report.errors.iter().map(told).collect();
+    let errors: Vec<(u64, String)> = report.errors.iter().map(line_and_message).collect();
     assert!(errors.is_sorted_by_key(|(line, _)| *line));
     report
         .errors
@@ -173,7 +173,7 @@ fn messages(report: &ImportReport) -> Vec<(u64, &str)> {
 }
 
 #[tokio::test]
-async fn a_line_of_json_is_a_contact_and_its_other_fields_are_attributes() {
+async fn json_import_reads_contacts_and_attributes() {
     let file = r#"{"name":" João  <i>S.</i> ","phone":"(11) 96123-4567","email":"j@loja.example","tags":["vip"," a;b "],
 "cidade":"São Paulo"}
 {"phone":"'+5511961234567","name":"João","tags":"vip; novo","cidade":"Santos","pontos":3.5,"ativo":true,"nada":null,"lista":[1],
@@ -201,10 +201,10 @@ async fn a_line_of_json_is_a_contact_and_its_other_fields_are_attributes() {
 }
 
 #[tokio::test]
-async fn every_fault_of_a_line_of_json_is_told() {
+async fn json_import_reports_every_kind_of_error() {
     let long = format!(r#"{{"name":"A","phone":"11961234567","x":"{}"}}"#, "x".repeat(70_000));
     let many: String = (0..101).map(|n| format!(",\"a{n}\":1")).collect();
-    let faults = [
+    let invalid_lines = [
         (r#"{"name":"A","phone":"11961234567""#, "line is not valid JSON"),
         (r#"[{"name":"A","phone":"11961234567"}]"#, "line is not a JSON object"),
         (
@@ -215,7 +215,7 @@ async fn every_fault_of_a_line_of_json_is_told() {
             r#"{"name":"A","phone":"11961234567","a\u0000":1}"#,
             "line contains a NUL character",
         ),
-        (r#"{"name":7,"phone":"11961234567"}"#, "name must be a text"),
+        (r#"{"name":7,"phone":"11961234567"}"#, "name must be a string"),
         (r#"{"name":"A"}"#, "phone is required"),
         (
             r#"{"name":"A","wa_user_id":"BR.1"}"#,
@@ -227,7 +227,7 @@ async fn every_fault_of_a_line_of_json_is_told() {
         ),
         (
             r#"{"name":"A","phone":"11961234567","tags":[{}]}"#,
-            "tags must be a list of names, or a text of names separated by semicolons",
+            "tags must be a list of strings, or one string with names separated by semicolons",
         ),
         (
             r#"{"name":"A","phone":"11961234567","opted_out":"yes"}"#,
@@ -236,21 +236,21 @@ async fn every_fault_of_a_line_of_json_is_told() {
         (r#"{"phone":"11961234567"}"#, "name must have 1 to 200 characters"),
         (long.as_str(), "line must have at most 65536 bytes"),
     ];
-    let mut file: String = faults.iter().map(|(line, _)| format!("{line}\n")).collect();
+    let mut file: String = invalid_lines.iter().map(|(line, _)| format!("{line}\n")).collect();
     file.push_str(&format!("{{\"name\":\"A\",\"phone\":\"11961234567\"{many}}}\n"));
     file.push_str("{\"name\":\"Ana\",\"phone\":\"11961234567\"}");
     let (report, batches) = import_as(ImportFormat::JsonLines, file.as_bytes(), 1000).await;
     let report = report.unwrap();
-    let told: Vec<(u64, &str)> = messages(&report);
-    for (number, (line, message)) in (1_u64..).zip(faults) {
+    let errors: Vec<(u64, &str)> = messages(&report);
+    for (number, (line, message)) in (1_u64..).zip(invalid_lines) {
         assert_eq!(
-            told[usize::try_from(number).unwrap() - 1],
+            errors[usize::try_from(number).unwrap() - 1],
             (number, message),
             "{line:.60}"
         );
     }
     assert_eq!(
-        told[12],
+        errors[12],
         (13, "attributes must have at most 100 values and 16384 bytes in total")
     );
     assert_eq!((report.imported, report.skipped, batches[0].len()), (1, 13, 1));
@@ -259,7 +259,7 @@ async fn every_fault_of_a_line_of_json_is_told() {
 }
 
 #[tokio::test]
-async fn an_earlier_opt_out_of_the_file_stays() {
+async fn import_keeps_an_earlier_opt_out() {
     let file = "{\"name\":\"A\",\"phone\":\"11961234567\",\"opted_out\":true}\n\
                 {\"name\":\"B\",\"phone\":\"1161234567\",\"opted_out\":false}\n";
     let (report, batches) = import_as(ImportFormat::JsonLines, file.as_bytes(), 9).await;
@@ -308,7 +308,7 @@ fn wide_line(name: &str, count: usize) -> String {
 }
 
 #[tokio::test]
-async fn lines_that_would_exceed_the_limits_are_skipped_in_their_order() {
+async fn import_skips_lines_beyond_the_attribute_limits() {
     let (store, batches) = store_with(60);
     let file = [
         wide_line("b", 30),
@@ -320,8 +320,7 @@ async fn lines_that_would_exceed_the_limits_are_skipped_in_their_order() {
     let mut import = Import::new(Arc::new(store), clock(), ids(), &tenant(), ImportFormat::JsonLines);
     import.feed(file.concat().as_bytes()).await.unwrap();
     let report = import.finish().await.unwrap();
-    let rule =
-        "attributes, together with those that the contact has, must have at most 100 values and 16384 bytes in total";
+    let rule = "attributes merged with the stored ones must have at most 100 values and 16384 bytes in total";
     assert_eq!(messages(&report), [(2, rule), (3, "line is not valid JSON")]);
     assert_eq!((report.imported, report.updated, report.skipped), (1, 2, 2));
     // Once with all lines, once without the one that is too much.
@@ -332,7 +331,7 @@ async fn lines_that_would_exceed_the_limits_are_skipped_in_their_order() {
 }
 
 #[tokio::test]
-async fn lines_of_one_number_beyond_the_limit_are_written_one_after_the_other() {
+async fn import_splits_oversized_lines_of_one_number() {
     let (store, batches) = store_with(0);
     let mut import = Import::new(Arc::new(store), clock(), ids(), &tenant(), ImportFormat::JsonLines);
     let file = [wide_line("b", 60), wide_line("c", 60), wide_line("d", 40)].concat();
@@ -354,7 +353,7 @@ async fn lines_of_one_number_beyond_the_limit_are_written_one_after_the_other() 
 
 /// A store that refuses what it would have to take, because its contact changes all the time, does not hold a file up.
 #[tokio::test]
-async fn row_that_is_refused_without_a_reason_is_skipped() {
+async fn import_skips_rows_rejected_after_a_concurrent_change() {
     let mut store = MockContactStore::new();
     store.expect_upsert().times(1).returning(|_, _, _, _| {
         let attributes = wide("a", 1);
@@ -379,8 +378,8 @@ enum Row {
     WrongPhone(String),
     Nul(u32),
     Overlong(u32),
-    /// No row at all.
-    Blank,
+    /// A blank line.
+    EmptyLine,
 }
 
 fn row() -> impl Strategy<Value = Row> {
@@ -393,7 +392,7 @@ fn row() -> impl Strategy<Value = Row> {
         1 => name.prop_map(Row::WrongPhone),
         1 => (0..30_u32).prop_map(Row::Nul),
         1 => (0..30_u32).prop_map(Row::Overlong),
-        1 => Just(Row::Blank),
+        1 => Just(Row::EmptyLine),
     ]
 }
 
@@ -412,7 +411,7 @@ impl Row {
             Self::WrongPhone(name) => (name.clone(), "961234567".to_owned()),
             Self::Nul(number) => ("A\0".to_owned(), phone(number)),
             Self::Overlong(number) => ("x".repeat(70_000), phone(number)),
-            Self::Blank => return None,
+            Self::EmptyLine => return None,
         })
     }
 
@@ -445,8 +444,8 @@ proptest! {
 
     /// Whatever the form, the encoding and the pieces: every row is accounted for, and what is good arrives.
     #[test]
-    fn every_row_is_accounted_for(
-        rows in prop::collection::vec(row(), 0..40), form in 0..3_u8, encoding in 0..3_u8, cut in 1..5000_usize,
+    fn import_counts_every_row(
+        rows in prop::collection::vec(row(), 0..40), form in 0..3_u8, encoding in 0..3_u8, chunk_size in 1..5000_usize,
     ) {
         let (format, text) = match form {
             0 => (ImportFormat::JsonLines, rows.iter().map(Row::json).collect::<String>()),
@@ -457,25 +456,25 @@ proptest! {
             }
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let (report, batches) = runtime.block_on(import_as(format, &encoded(&text, encoding), cut));
+        let (report, batches) = runtime.block_on(import_as(format, &encoded(&text, encoding), chunk_size));
         let report = report.unwrap();
-        let written = rows.iter().filter(|row| !matches!(row, Row::Blank)).count();
+        let written = rows.iter().filter(|row| !matches!(row, Row::EmptyLine)).count();
         let good: Vec<(&String, u32)> = rows.iter().filter_map(|row| match row {
             Row::Good(name, number) => Some((name, *number)),
             _ => None,
         }).collect();
-        let people: std::collections::BTreeSet<u32> = good.iter().map(|(_, number)| *number).collect();
-        let counted = [report.imported, report.updated, report.skipped].map(|count| usize::try_from(count).unwrap());
-        prop_assert_eq!(counted, [people.len(), good.len() - people.len(), written - good.len()]);
+        let distinct_contacts: std::collections::BTreeSet<u32> = good.iter().map(|(_, number)| *number).collect();
+        let counts = [report.imported, report.updated, report.skipped].map(|count| usize::try_from(count).unwrap());
+        prop_assert_eq!(counts, [distinct_contacts.len(), good.len() - distinct_contacts.len(), written - good.len()]);
         prop_assert_eq!(messages(&report).len(), written - good.len());
         let names: Vec<String> = batches.iter().flatten().map(|row| row.contact.name.clone()).collect();
-        let expected: Vec<String> = people_in_order(&good);
+        let expected: Vec<String> = last_names(&good);
         prop_assert_eq!(names, expected);
     }
 }
 
-/// The last name of everybody, in the order of their first rows.
-fn people_in_order(good: &[(&String, u32)]) -> Vec<String> {
+/// The name in each contact's last row, in the order of their first rows.
+fn last_names(good: &[(&String, u32)]) -> Vec<String> {
     let mut order: Vec<u32> = Vec::new();
     for (_, number) in good {
         if !order.contains(number) {

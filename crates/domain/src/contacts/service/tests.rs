@@ -26,8 +26,7 @@ fn contact(draft: &ContactDraft) -> Contact {
     }
 }
 
-/// The contact after a change.
-fn changed(stored: Contact, change: &ContactChange) -> Contact {
+fn apply_change(stored: Contact, change: &ContactChange) -> Contact {
     let change = change.clone();
     let phone = change.phone.map(|phone| phone.map(|phone| phone.to_string()));
     Contact {
@@ -41,8 +40,8 @@ fn changed(stored: Contact, change: &ContactChange) -> Contact {
     }
 }
 
-/// A store with one contact, guarded by its version where a write names one. Before the nth write, `elsewhere` changes the contact.
-fn guarded(stored: Contact, elsewhere: impl Fn(usize, &mut Contact) + Send + 'static) -> MockContactStore {
+/// A store with one contact and optimistic locking. `concurrent_change` runs before every write, with its number.
+fn store_with(stored: Contact, concurrent_change: impl Fn(usize, &mut Contact) + Send + 'static) -> MockContactStore {
     let row = Arc::new(Mutex::new((stored, 0)));
     let mut store = MockContactStore::new();
     let read = row.clone();
@@ -52,11 +51,11 @@ fn guarded(stored: Contact, elsewhere: impl Fn(usize, &mut Contact) + Send + 'st
     store.expect_update().returning(move |_, _, version, change, _| {
         let (contact, writes) = &mut *row.lock().unwrap();
         *writes += 1;
-        elsewhere(*writes, contact);
+        concurrent_change(*writes, contact);
         if version.is_some_and(|version| version != contact.version) {
             return Ok(UpdateOutcome::Stale);
         }
-        *contact = changed(contact.clone(), change);
+        *contact = apply_change(contact.clone(), change);
         Ok(UpdateOutcome::Done(contact.clone()))
     });
     store
@@ -83,11 +82,11 @@ fn input(name: &str, phone: &str) -> ContactInput {
 }
 
 #[tokio::test]
-async fn a_new_contact_is_normalized() {
+async fn contact_create_normalizes_fields() {
     let mut store = MockContactStore::new();
     store.expect_insert().returning(|_, _, draft, _, _| Ok(contact(draft)));
     let email = Some(Some(" ana@loja.example ".into()));
-    let made = contacts(store)
+    let created = contacts(store)
         .create(
             &tenant(),
             ContactInput {
@@ -96,16 +95,16 @@ async fn a_new_contact_is_normalized() {
             },
         )
         .await;
-    let made = made.unwrap();
+    let created = created.unwrap();
     assert_eq!(
-        (made.name.as_str(), made.phone.as_deref()),
+        (created.name.as_str(), created.phone.as_deref()),
         ("Ana S.", Some("+5511961234567"))
     );
-    assert_eq!(made.email.as_deref(), Some("ana@loja.example"));
+    assert_eq!(created.email.as_deref(), Some("ana@loja.example"));
 }
 
 #[tokio::test]
-async fn every_wrong_field_is_named_at_once() {
+async fn contact_create_reports_all_invalid_fields() {
     let wrong = ContactInput {
         email: Some(Some("ana@".into())),
         attributes: Some(json!({ "a": [1] }).as_object().unwrap().clone()),
@@ -127,23 +126,23 @@ async fn every_wrong_field_is_named_at_once() {
 }
 
 #[tokio::test]
-async fn a_user_id_is_enough_and_the_last_way_to_know_somebody_stays() {
-    let known = ContactDraft {
+async fn contact_keeps_its_last_phone_or_user_id() {
+    let stored = ContactDraft {
         name: "Ana".into(),
         wa_user_id: Some("BR.1a".into()),
         ..ContactDraft::default()
     };
-    let mut store = guarded(contact(&known), |_, _| {});
+    let mut store = store_with(contact(&stored), |_, _| {});
     store.expect_insert().returning(|_, _, draft, _, _| Ok(contact(draft)));
     let contacts = contacts(store);
-    let by_id = |id: &str| ContactInput {
+    let with_user_id = |id: &str| ContactInput {
         name: Some("Ana".into()),
         wa_user_id: Some(Some(id.into())),
         ..ContactInput::default()
     };
     for id in ["BR.1a", "US.ENT.Xy9", &format!("BR.{}", "a".repeat(128))] {
-        let made = contacts.create(&tenant(), by_id(id)).await.unwrap();
-        assert_eq!((made.phone, made.wa_user_id.as_deref()), (None, Some(id)));
+        let created = contacts.create(&tenant(), with_user_id(id)).await.unwrap();
+        assert_eq!((created.phone, created.wa_user_id.as_deref()), (None, Some(id)));
     }
     for id in [
         "",
@@ -156,7 +155,7 @@ async fn a_user_id_is_enough_and_the_last_way_to_know_somebody_stays() {
         "BR.é",
         &format!("BR.{}", "a".repeat(129)),
     ] {
-        let Err(ContactError::Invalid(errors)) = contacts.create(&tenant(), by_id(id)).await else {
+        let Err(ContactError::Invalid(errors)) = contacts.create(&tenant(), with_user_id(id)).await else {
             panic!("{id}")
         };
         assert_eq!(errors.0.keys().collect::<Vec<_>>(), ["wa_user_id"], "{id}");
@@ -166,31 +165,31 @@ async fn a_user_id_is_enough_and_the_last_way_to_know_somebody_stays() {
         wa_user_id: Some(None),
         ..ContactInput::default()
     };
-    let refused = contacts.update(&tenant(), id, cleared.clone()).await;
-    assert!(matches!(refused, Err(ContactError::Invalid(errors)) if errors.0.contains_key("phone")));
-    let moved = ContactInput {
+    let rejected = contacts.update(&tenant(), id, cleared.clone()).await;
+    assert!(matches!(rejected, Err(ContactError::Invalid(errors)) if errors.0.contains_key("phone")));
+    let with_phone = ContactInput {
         phone: Some(Some("11961234567".into())),
         ..cleared
     };
-    let moved = contacts.update(&tenant(), id, moved).await.unwrap();
+    let with_phone = contacts.update(&tenant(), id, with_phone).await.unwrap();
     assert_eq!(
-        (moved.phone.as_deref(), moved.wa_user_id),
+        (with_phone.phone.as_deref(), with_phone.wa_user_id),
         (Some("+5511961234567"), None)
     );
 }
 
 #[tokio::test]
-async fn a_taken_number_is_the_callers_fault() {
+async fn contact_create_reports_a_duplicate_phone() {
     let mut store = MockContactStore::new();
     store
         .expect_insert()
         .returning(|_, _, _, _, _| Err(StoreError::Duplicate { field: "phone" }));
-    let refused = contacts(store).create(&tenant(), input("Ana", "11961234567")).await;
-    assert!(matches!(refused, Err(ContactError::Invalid(errors)) if errors.0.contains_key("phone")));
+    let rejected = contacts(store).create(&tenant(), input("Ana", "11961234567")).await;
+    assert!(matches!(rejected, Err(ContactError::Invalid(errors)) if errors.0.contains_key("phone")));
 }
 
 #[tokio::test]
-async fn an_update_keeps_what_is_not_named_and_clears_on_null() {
+async fn contact_update_keeps_absent_fields_and_clears_on_null() {
     let stored = ContactDraft {
         name: "Ana".into(),
         phone: Phone::parse("11961234567"),
@@ -198,7 +197,7 @@ async fn an_update_keeps_what_is_not_named_and_clears_on_null() {
         attributes: json!({ "k": 1 }).as_object().unwrap().clone(),
         ..ContactDraft::default()
     };
-    let store = guarded(contact(&stored), |_, _| {});
+    let store = store_with(contact(&stored), |_, _| {});
     let change = ContactInput {
         email: Some(None),
         ..ContactInput::default()
@@ -214,8 +213,8 @@ async fn an_update_keeps_what_is_not_named_and_clears_on_null() {
     );
 }
 
-/// Ana, of whom more is stored than a caller may write, and by a number that cannot be read any more.
-fn imported() -> Contact {
+/// A contact with more attributes than a request may set, and with a phone number that no longer parses.
+fn oversized_contact() -> Contact {
     let attributes = (0..200).map(|n| (format!("k{n}"), json!(n))).collect();
     let ana = ContactDraft {
         name: "Ana".into(),
@@ -230,7 +229,7 @@ fn imported() -> Contact {
 
 #[tokio::test]
 async fn update_of_an_oversized_contact_checks_only_given_fields() {
-    for (change, refused) in [
+    for (change, rejected) in [
         (
             ContactInput {
                 name: Some("Bia".into()),
@@ -254,17 +253,17 @@ async fn update_of_an_oversized_contact_checks_only_given_fields() {
         ),
         (
             ContactInput {
-                attributes: Some(imported().attributes),
+                attributes: Some(oversized_contact().attributes),
                 ..ContactInput::default()
             },
             true,
         ),
     ] {
-        let contacts = contacts(guarded(imported(), |_, _| {}));
+        let contacts = contacts(store_with(oversized_contact(), |_, _| {}));
         let updated = contacts.update(&tenant(), ContactId(Uuid::nil()), change).await;
         match updated {
             Ok(updated) => assert_eq!((updated.phone.as_deref(), updated.attributes.len()), (Some("+0"), 200)),
-            Err(ContactError::Invalid(errors)) => assert!(refused && errors.0.contains_key("attributes")),
+            Err(ContactError::Invalid(errors)) => assert!(rejected && errors.0.contains_key("attributes")),
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -284,7 +283,7 @@ async fn update_beside_a_moved_phone_keeps_the_new_phone() {
         phone: Phone::parse("11961234567"),
         ..ContactDraft::default()
     };
-    let store = guarded(contact(&ana), |write, contact| {
+    let store = store_with(contact(&ana), |write, contact| {
         if write == 1 {
             contact.phone = Some("+5511977777777".into());
             contact.version += 1;
@@ -298,14 +297,14 @@ async fn update_beside_a_moved_phone_keeps_the_new_phone() {
 
 #[tokio::test]
 async fn update_is_decided_on_the_contact_that_it_changes() {
-    let known = ContactDraft {
+    let stored = ContactDraft {
         name: "Ana".into(),
         phone: Phone::parse("11961234567"),
         wa_user_id: Some("BR.1a".into()),
         ..ContactDraft::default()
     };
     // Another request clears the user id first: now the phone is the last way to reach the contact.
-    let store = guarded(contact(&known), |write, contact| {
+    let store = store_with(contact(&stored), |write, contact| {
         if write == 1 {
             contact.wa_user_id = None;
             contact.version += 1;
@@ -315,23 +314,26 @@ async fn update_is_decided_on_the_contact_that_it_changes() {
         phone: Some(None),
         ..ContactInput::default()
     };
-    let refused = contacts(store).update(&tenant(), ContactId(Uuid::nil()), cleared).await;
-    assert!(matches!(refused, Err(ContactError::Invalid(errors)) if errors.0.contains_key("phone")));
+    let rejected = contacts(store).update(&tenant(), ContactId(Uuid::nil()), cleared).await;
+    assert!(matches!(rejected, Err(ContactError::Invalid(errors)) if errors.0.contains_key("phone")));
 }
 
 #[tokio::test]
 async fn update_of_an_address_that_loses_every_attempt_is_a_conflict() {
-    let busy = || guarded(contact(&ContactDraft::default()), |_, contact| contact.version += 1);
-    let (id, moved) = (ContactId(Uuid::nil()), input("Ana", "11961234567"));
-    let refused = contacts(busy()).update(&tenant(), id, moved).await;
-    assert!(matches!(refused, Err(ContactError::Conflict(_))));
-    // No other change depends on what is stored.
-    let updated = contacts(busy()).update(&tenant(), id, email()).await.unwrap();
+    let contended_store = || store_with(contact(&ContactDraft::default()), |_, contact| contact.version += 1);
+    let (id, new_phone) = (ContactId(Uuid::nil()), input("Ana", "11961234567"));
+    let rejected = contacts(contended_store()).update(&tenant(), id, new_phone).await;
+    assert!(matches!(rejected, Err(ContactError::Conflict(_))));
+    // Other changes do not depend on the stored contact.
+    let updated = contacts(contended_store())
+        .update(&tenant(), id, email())
+        .await
+        .unwrap();
     assert_eq!(updated.email.as_deref(), Some("ana@loja.example"));
 }
 
 #[test]
-fn addresses() {
+fn email_validation_accepts_and_rejects_addresses() {
     for good in ["a@b.example", "ana.souza+x@loja.com.br", "ação@exemplo.com"] {
         assert!(text::email(good).is_some(), "{good}");
     }
@@ -343,8 +345,8 @@ fn addresses() {
 }
 
 #[tokio::test]
-async fn a_tag_needs_a_name() {
+async fn tag_create_requires_a_name() {
     let tags = Tags::new(Arc::new(MockTagStore::new()), Arc::new(MockIds::new()));
-    let refused = tags.create(&tenant(), " <b> ", Some("c".repeat(33))).await;
-    assert!(matches!(refused, Err(ContactError::Invalid(errors)) if errors.0.len() == 2));
+    let rejected = tags.create(&tenant(), " <b> ", Some("c".repeat(33))).await;
+    assert!(matches!(rejected, Err(ContactError::Invalid(errors)) if errors.0.len() == 2));
 }

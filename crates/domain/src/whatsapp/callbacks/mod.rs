@@ -96,11 +96,11 @@ impl Callbacks {
     pub async fn process(&self, callback: &StoredCallback) -> Result<(), StoreError> {
         // Not even tried: whoever tried it last did not come back.
         if callback.claims >= MAX_CLAIMS {
-            let error = StoreError::Unavailable("no worker ended its attempt".into());
+            let error = StoreError::Unavailable("the last attempt did not finish".into());
             return self.set_aside(callback.id, &error).await;
         }
         match self.apply(callback).await {
-            Ok(complete) if complete || callback.attempts >= RETRIES => self.stores.callbacks.forget(callback.id).await,
+            Ok(complete) if complete || callback.attempts >= RETRIES => self.stores.callbacks.delete(callback.id).await,
             Ok(_) => {
                 let delay = Duration::seconds(2_i64.saturating_pow(callback.attempts));
                 self.stores.callbacks.defer(callback.id, delay).await
@@ -137,7 +137,7 @@ impl Callbacks {
         let may_be_early = callback.attempts < EARLY_RETRIES;
         let mut progress = Progress::new(callback.claims > 0);
         let mut by_number: BTreeMap<String, Vec<StatusUpdate>> = BTreeMap::new();
-        let mut inbound: BTreeMap<String, Vec<InboundEvent>> = BTreeMap::new();
+        let mut inbound_by_number: BTreeMap<String, Vec<InboundEvent>> = BTreeMap::new();
         for item in self.read(callback) {
             match item {
                 CallbackChange::Status(ReceivedStatus {
@@ -147,16 +147,16 @@ impl Callbacks {
                     by_number.entry(phone_number_id).or_default().push(update);
                 }
                 CallbackChange::Inbound(ReceivedInbound { phone_number_id, event }) => {
-                    inbound.entry(phone_number_id).or_default().push(event);
+                    inbound_by_number.entry(phone_number_id).or_default().push(event);
                 }
                 CallbackChange::Template(update) => {
-                    let found = self.apply_to_template(&update, may_be_early).await;
+                    let found = self.apply_template_update(&update, may_be_early).await;
                     progress.complete &= progress.note(found)?.unwrap_or(true);
                 }
             }
         }
-        for (number, events) in inbound {
-            self.take_in(&number, &events, &mut progress).await?;
+        for (number, events) in inbound_by_number {
+            self.receive_inbound(&number, &events, &mut progress).await?;
         }
         for (number, updates) in by_number {
             progress.complete &= self.apply_status_updates(&number, updates, &mut progress).await?;
@@ -164,8 +164,13 @@ impl Callbacks {
         progress.end()
     }
 
-    /// Whoever writes to a number writes to every account that connected it.
-    async fn take_in(&self, number: &str, events: &[InboundEvent], progress: &mut Progress) -> Result<(), StoreError> {
+    /// Stores the events in every account that has connected the number.
+    async fn receive_inbound(
+        &self,
+        number: &str,
+        events: &[InboundEvent],
+        progress: &mut Progress,
+    ) -> Result<(), StoreError> {
         for account in self.stores.callbacks.accounts_of_number(number).await? {
             let item = |event: &InboundEvent| InboundItem {
                 event: event.clone(),
@@ -175,7 +180,7 @@ impl Callbacks {
             };
             let items: Vec<InboundItem> = events.iter().map(item).collect();
             let received = self.stores.inbox.receive(account, number, &items).await;
-            if !progress.splits(&received, items.len()) {
+            if !progress.should_split(&received, items.len()) {
                 progress.note(received)?;
                 continue;
             }
@@ -218,38 +223,38 @@ impl Callbacks {
         progress: &mut Progress,
     ) -> Result<Vec<StatusUpdate>, StoreError> {
         let applied = self.stores.status_updates.apply(account, &updates).await;
-        if !progress.splits(&applied, updates.len()) {
+        if !progress.should_split(&applied, updates.len()) {
             let unmatched = progress.note(applied)?.unwrap_or_default();
             return Ok(unmatched
                 .into_iter()
                 .filter_map(|position| updates.get(position).cloned())
                 .collect());
         }
-        let mut left = Vec::new();
+        let mut unmatched = Vec::new();
         for item in updates {
             let applied = self
                 .stores
                 .status_updates
                 .apply(account, std::slice::from_ref(&item))
                 .await;
-            if progress.note(applied)?.is_some_and(|unmatched| !unmatched.is_empty()) {
-                left.push(item);
+            if progress.note(applied)?.is_some_and(|positions| !positions.is_empty()) {
+                unmatched.push(item);
             }
         }
-        Ok(left)
+        Ok(unmatched)
     }
 
-    async fn apply_to_template(&self, update: &TemplateUpdate, may_be_early: bool) -> Result<bool, StoreError> {
+    async fn apply_template_update(&self, update: &TemplateUpdate, may_be_early: bool) -> Result<bool, StoreError> {
         let accounts = self.stores.callbacks.accounts_of_business(&update.waba_id).await?;
         let mut found = accounts.is_empty();
         for account in accounts {
-            found |= self.apply_to_template_of(account, update, may_be_early).await?;
+            found |= self.apply_to_account_template(account, update, may_be_early).await?;
         }
         Ok(found)
     }
 
-    /// Whether the account has the template.
-    async fn apply_to_template_of(
+    /// Returns whether the account has the template.
+    async fn apply_to_account_template(
         &self,
         account: AccountId,
         update: &TemplateUpdate,
@@ -264,15 +269,15 @@ impl Callbacks {
             else {
                 return Ok(false);
             };
-            // First, and also where nothing else changes: whoever was interrupted between the two does both again.
-            if let Some(reason) = stops(&update.change) {
+            // Pauses first, even if the template itself does not change: an interrupted attempt repeats both steps.
+            if let Some(reason) = stop_reason(&update.change) {
                 self.stores.runs.pause_template(account, template.id, reason).await?;
             }
             let is_review = matches!(update.change, TemplateChange::Review { .. });
             if is_review && template.meta_status == MetaStatus::Draft {
                 return Ok(!may_be_early);
             }
-            let Some(changed) = after(&template, &update.change, self.clock.now()) else {
+            let Some(changed) = with_update(&template, &update.change, self.clock.now()) else {
                 return Ok(true);
             };
             let mut events = review_events(&template, &changed);
@@ -287,16 +292,16 @@ impl Callbacks {
     }
 }
 
-/// Why campaigns with the template cannot go on; none when they can.
-fn stops(change: &TemplateChange) -> Option<&'static str> {
+/// Why campaigns that use the template must pause, or none.
+fn stop_reason(change: &TemplateChange) -> Option<&'static str> {
     match change {
-        TemplateChange::Review { status, .. } => status.stops(),
+        TemplateChange::Review { status, .. } => status.pause_reason(),
         TemplateChange::Quality(_) | TemplateChange::Category(_) => None,
     }
 }
 
-/// The template after news of it; none when they change nothing.
-fn after(template: &Template, change: &TemplateChange, now: time::OffsetDateTime) -> Option<Template> {
+/// The template with the change applied, or none if nothing changes.
+fn with_update(template: &Template, change: &TemplateChange, now: time::OffsetDateTime) -> Option<Template> {
     let changed = match change {
         TemplateChange::Review { status, reason } => return apply_review(template, *status, reason.clone(), now),
         TemplateChange::Quality(score) => Template {

@@ -26,11 +26,11 @@ impl Progress {
         }
     }
 
-    /// Whether the items of a batch that ended so are to be applied one by one.
-    pub(super) fn splits<T>(&self, result: &Result<T, StoreError>, items: usize) -> bool {
+    /// Whether a failed batch of `items` is applied again one by one.
+    pub(super) fn should_split<T>(&self, result: &Result<T, StoreError>, items: usize) -> bool {
         match result {
             Ok(_) => false,
-            Err(error) => items > 1 && self.goes_on_behind(error),
+            Err(error) => items > 1 && self.continues_after(error),
         }
     }
 
@@ -38,7 +38,7 @@ impl Progress {
     pub(super) fn note<T>(&mut self, result: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
         match result {
             Ok(done) => Ok(Some(done)),
-            Err(error) if self.goes_on_behind(&error) && self.errors + 1 < MAX_ERRORS => {
+            Err(error) if self.continues_after(&error) && self.errors + 1 < MAX_ERRORS => {
                 self.errors += 1;
                 if self.error.is_none() {
                     self.error = Some(error);
@@ -57,7 +57,7 @@ impl Progress {
         }
     }
 
-    fn goes_on_behind(&self, error: &StoreError) -> bool {
+    fn continues_after(&self, error: &StoreError) -> bool {
         self.failed_before || !matches!(error, StoreError::Unavailable(_))
     }
 }

@@ -40,7 +40,7 @@ fn callbacks(
     status_updates: MockStatusUpdateStore,
     templates: MockTemplateStore,
 ) -> Callbacks {
-    wired(
+    callbacks_with_stores(
         store,
         status_updates,
         MockInboxStore::new(),
@@ -49,7 +49,7 @@ fn callbacks(
     )
 }
 
-fn wired(
+fn callbacks_with_stores(
     store: MockCallbackStore,
     status_updates: MockStatusUpdateStore,
     inbox: MockInboxStore,
@@ -59,10 +59,10 @@ fn wired(
     let mut report = MockCallbackReport::new();
     report.expect_unread().returning(|_| ());
     report.expect_unreadable().returning(|_| ());
-    reporting(store, status_updates, inbox, templates, runs, report)
+    callbacks_with_report(store, status_updates, inbox, templates, runs, report)
 }
 
-fn reporting(
+fn callbacks_with_report(
     store: MockCallbackStore,
     status_updates: MockStatusUpdateStore,
     inbox: MockInboxStore,
@@ -89,10 +89,10 @@ fn reporting(
 }
 
 #[tokio::test]
-async fn each_account_of_a_number_sees_only_what_the_others_had_not() {
+async fn next_account_gets_only_unmatched_status_updates() {
     let mut store = MockCallbackStore::new();
     store.expect_accounts_that_had_number().returning(|_| Ok(vec![A, B]));
-    store.expect_forget().times(1).returning(|_| Ok(()));
+    store.expect_delete().times(1).returning(|_| Ok(()));
     let mut status_updates = MockStatusUpdateStore::new();
     status_updates
         .expect_apply()
@@ -111,16 +111,19 @@ async fn each_account_of_a_number_sees_only_what_the_others_had_not() {
 }
 
 #[tokio::test]
-async fn a_message_reaches_every_account_of_its_number_in_order() {
-    let message = |id: &str| json!({ "from": "5511961234567", "id": id, "timestamp": "1", "type": "text", "text": { "body": "Oi" } });
-    let told = callback(
+async fn message_reaches_every_account_of_its_number_in_order() {
+    let message = |id: &str| {
+        json!({ "from": "5511961234567", "id": id, "timestamp": "1",
+        "type": "text", "text": { "body": "Oi" } })
+    };
+    let callback = callback(
         0,
         "messages",
         &json!({ "metadata": { "phone_number_id": "1065" }, "messages": [message("a"), message("b")] }),
     );
     let mut store = MockCallbackStore::new();
     store.expect_accounts_of_number().returning(|_| Ok(vec![A, B]));
-    store.expect_forget().times(1).returning(|_| Ok(()));
+    store.expect_delete().times(1).returning(|_| Ok(()));
     let mut inbox = MockInboxStore::new();
     for account in [A, B] {
         inbox
@@ -129,28 +132,28 @@ async fn a_message_reaches_every_account_of_its_number_in_order() {
             .withf(move |a, number, items| {
                 let ids: std::collections::BTreeSet<Uuid> = items
                     .iter()
-                    .flat_map(|one| [one.contact_id.0, one.conversation_id.0, one.message_id.0])
+                    .flat_map(|item| [item.contact_id.0, item.conversation_id.0, item.message_id.0])
                     .collect();
-                let told = items
+                let is_first = items
                     .iter()
-                    .map(|one| matches!(&one.event, InboundEvent::Message(message) if message.wa_message_id == "a"));
-                *a == account && number == "1065" && ids.len() == 6 && told.eq([true, false])
+                    .map(|item| matches!(&item.event, InboundEvent::Message(message) if message.wa_message_id == "a"));
+                *a == account && number == "1065" && ids.len() == 6 && is_first.eq([true, false])
             })
             .returning(|_, _, _| Ok(()));
     }
-    let callbacks = wired(
+    let callbacks = callbacks_with_stores(
         store,
         MockStatusUpdateStore::new(),
         inbox,
         MockTemplateStore::new(),
         MockRunStore::new(),
     );
-    callbacks.process(&told).await.unwrap();
+    callbacks.process(&callback).await.unwrap();
 }
 
 #[tokio::test]
-async fn news_without_a_subject_waits_and_is_forgotten_in_the_end() {
-    for (attempts, deferred, forgotten) in [(0, 1, 0), (3, 1, 0), (6, 0, 1)] {
+async fn unmatched_callback_is_deferred_then_deleted() {
+    for (attempts, deferred, deleted) in [(0, 1, 0), (3, 1, 0), (6, 0, 1)] {
         let mut store = MockCallbackStore::new();
         store.expect_accounts_that_had_number().returning(|_| Ok(vec![A]));
         let delay = Duration::seconds(2_i64.pow(attempts));
@@ -159,7 +162,7 @@ async fn news_without_a_subject_waits_and_is_forgotten_in_the_end() {
             .times(deferred)
             .withf(move |_, d| *d == delay)
             .returning(|_, _| Ok(()));
-        store.expect_forget().times(forgotten).returning(|_| Ok(()));
+        store.expect_delete().times(deleted).returning(|_| Ok(()));
         let mut status_updates = MockStatusUpdateStore::new();
         status_updates.expect_apply().returning(|_, _| Ok(vec![0, 1]));
         callbacks(store, status_updates, MockTemplateStore::new())
@@ -170,10 +173,10 @@ async fn news_without_a_subject_waits_and_is_forgotten_in_the_end() {
 }
 
 #[tokio::test]
-async fn a_foreign_number_and_a_broken_body_are_forgotten() {
+async fn callback_of_unknown_number_or_broken_body_is_deleted() {
     let mut store = MockCallbackStore::new();
     store.expect_accounts_that_had_number().returning(|_| Ok(vec![]));
-    store.expect_forget().times(2).returning(|_| Ok(()));
+    store.expect_delete().times(2).returning(|_| Ok(()));
     let callbacks = callbacks(store, MockStatusUpdateStore::new(), MockTemplateStore::new());
     callbacks.process(&statuses(0)).await.unwrap();
     let broken = StoredCallback {
@@ -188,7 +191,7 @@ fn corrupt() -> StoreError {
 }
 
 #[tokio::test]
-async fn an_item_that_cannot_be_applied_holds_up_no_other() {
+async fn failing_item_does_not_block_other_items() {
     let mut store = MockCallbackStore::new();
     store.expect_accounts_that_had_number().returning(|_| Ok(vec![A]));
     store
@@ -218,7 +221,7 @@ async fn an_item_that_cannot_be_applied_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn an_unavailable_database_ends_the_first_attempt_at_once() {
+async fn unavailable_store_ends_the_first_attempt_at_once() {
     for (claims, calls) in [(0, 1), (1, 3)] {
         let mut store = MockCallbackStore::new();
         store.expect_accounts_that_had_number().returning(|_| Ok(vec![A]));
@@ -235,7 +238,7 @@ async fn an_unavailable_database_ends_the_first_attempt_at_once() {
 }
 
 #[tokio::test]
-async fn a_callback_that_always_fails_is_set_aside() {
+async fn callback_that_always_fails_is_set_aside() {
     for (claims, applied) in [(MAX_CLAIMS - 1, 3), (MAX_CLAIMS, 0)] {
         let mut store = MockCallbackStore::new();
         store.expect_accounts_that_had_number().returning(|_| Ok(vec![A]));
@@ -251,7 +254,7 @@ async fn a_callback_that_always_fails_is_set_aside() {
             .times(1)
             .withf(move |_, error| matches!(error, StoreError::Corrupt(_)) == (applied > 0))
             .returning(|_, _| ());
-        let callbacks = reporting(
+        let callbacks = callbacks_with_report(
             store,
             status_updates,
             MockInboxStore::new(),
@@ -265,10 +268,10 @@ async fn a_callback_that_always_fails_is_set_aside() {
 }
 
 #[tokio::test]
-async fn what_is_not_read_is_counted_the_first_time() {
+async fn unsupported_fields_are_reported_once() {
     for (attempts, claims, counted) in [(0, 0, 1), (1, 0, 0), (0, 1, 0)] {
         let mut store = MockCallbackStore::new();
-        store.expect_forget().times(2).returning(|_| Ok(()));
+        store.expect_delete().times(2).returning(|_| Ok(()));
         let mut report = MockCallbackReport::new();
         report
             .expect_unread()
@@ -276,7 +279,7 @@ async fn what_is_not_read_is_counted_the_first_time() {
             .withf(|unread| unread.field == "account_alerts" && unread.kind.is_none())
             .returning(|_| ());
         report.expect_unreadable().times(counted).returning(|_| ());
-        let callbacks = reporting(
+        let callbacks = callbacks_with_report(
             store,
             MockStatusUpdateStore::new(),
             MockInboxStore::new(),
@@ -284,27 +287,27 @@ async fn what_is_not_read_is_counted_the_first_time() {
             MockRunStore::new(),
             report,
         );
-        let known = StoredCallback {
+        let unsupported = StoredCallback {
             claims,
             ..callback(attempts, "account_alerts", &json!({}))
         };
-        callbacks.process(&known).await.unwrap();
+        callbacks.process(&unsupported).await.unwrap();
         let broken = StoredCallback {
             body: b"{".to_vec(),
-            ..known
+            ..unsupported
         };
         callbacks.process(&broken).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_verdict_reaches_the_template_also_when_it_changes_meanwhile() {
+async fn review_is_applied_again_after_concurrent_change() {
     let mut store = MockCallbackStore::new();
     store
         .expect_accounts_of_business()
         .withf(|waba| waba == "102")
         .returning(|_| Ok(vec![A]));
-    store.expect_forget().times(1).returning(|_| Ok(()));
+    store.expect_delete().times(1).returning(|_| Ok(()));
     let mut templates = MockTemplateStore::new();
     let pending = Template {
         meta_status: MetaStatus::Pending,
@@ -335,29 +338,33 @@ async fn a_verdict_reaches_the_template_also_when_it_changes_meanwhile() {
         .unwrap();
 }
 
-/// What is written of an approved template after news of it, and why its campaigns pause.
-async fn follows(field: &str, value: &serde_json::Value) -> (Option<Template>, Vec<Event>, Option<String>) {
+/// The template as written after an update of an approved template, the emitted events, and the reason of the
+/// campaigns' pause.
+async fn apply_template_update(
+    field: &str,
+    value: &serde_json::Value,
+) -> (Option<Template>, Vec<Event>, Option<String>) {
     let mut store = MockCallbackStore::new();
     store.expect_accounts_of_business().returning(|_| Ok(vec![A]));
-    store.expect_forget().times(1).returning(|_| Ok(()));
+    store.expect_delete().times(1).returning(|_| Ok(()));
     let mut templates = MockTemplateStore::new();
     templates
         .expect_find_by_meta_id()
         .returning(|_, _| Ok(Some(approved_template("Oi", &[]))));
     let written = Arc::new(std::sync::Mutex::new((None, vec![], None)));
-    let kept = written.clone();
+    let recorder = written.clone();
     templates.expect_update().returning(move |template, _, events| {
-        let mut kept = kept.lock().unwrap();
-        (kept.0, kept.1) = (Some(template.clone()), events.to_vec());
+        let mut recorded = recorder.lock().unwrap();
+        (recorded.0, recorded.1) = (Some(template.clone()), events.to_vec());
         Ok(WriteOutcome::Done)
     });
     let mut runs = MockRunStore::new();
-    let kept = written.clone();
+    let recorder = written.clone();
     runs.expect_pause_template().returning(move |_, _, reason| {
-        kept.lock().unwrap().2 = Some(reason.to_owned());
+        recorder.lock().unwrap().2 = Some(reason.to_owned());
         Ok(())
     });
-    wired(
+    callbacks_with_stores(
         store,
         MockStatusUpdateStore::new(),
         MockInboxStore::new(),
@@ -371,20 +378,20 @@ async fn follows(field: &str, value: &serde_json::Value) -> (Option<Template>, V
 }
 
 #[tokio::test]
-async fn a_stopped_template_pauses_its_campaigns_and_is_told() {
+async fn stopped_template_pauses_campaigns_and_notifies() {
     let status = "message_template_status_update";
     for (event, status_after) in [("PAUSED", MetaStatus::Paused), ("DISABLED", MetaStatus::Disabled)] {
         let update = json!({ "event": event, "message_template_id": 77 });
-        let (template, events, paused) = follows(status, &update).await;
+        let (template, events, paused) = apply_template_update(status, &update).await;
         assert_eq!(template.unwrap().meta_status, status_after);
         assert!(matches!(&events[..], [Event::Notification(n)] if n.kind == NotificationKind::Warning));
         assert_eq!(
             paused.unwrap(),
-            format!("the platform has {} the template", event.to_lowercase())
+            format!("WhatsApp has {} the template", event.to_lowercase())
         );
     }
     let rejected = json!({ "event": "REJECTED", "message_template_id": 77, "reason": "SCAM" });
-    let (_, events, paused) = follows(status, &rejected).await;
+    let (_, events, paused) = apply_template_update(status, &rejected).await;
     assert!(
         matches!(&events[..], [Event::Notification(n)] if n.message.contains("SCAM")),
         "{events:?}"
@@ -392,14 +399,18 @@ async fn a_stopped_template_pauses_its_campaigns_and_is_told() {
     assert_eq!(paused, None);
     for same in ["APPROVED", "REINSTATED", "FLAGGED"] {
         let update = json!({ "event": same, "message_template_id": 77 });
-        assert_eq!(follows(status, &update).await, (None, vec![], None), "{same}");
+        assert_eq!(
+            apply_template_update(status, &update).await,
+            (None, vec![], None),
+            "{same}"
+        );
     }
 }
 
 #[tokio::test]
-async fn quality_and_category_are_kept() {
+async fn quality_and_category_updates_are_stored() {
     let quality = json!({ "message_template_id": 77, "new_quality_score": "YELLOW" });
-    let (template, events, paused) = follows("message_template_quality_update", &quality).await;
+    let (template, events, paused) = apply_template_update("message_template_quality_update", &quality).await;
     let template = template.unwrap();
     assert_eq!(template.quality_score.as_deref(), Some("YELLOW"));
     assert_eq!(
@@ -407,17 +418,17 @@ async fn quality_and_category_are_kept() {
         (MetaStatus::Approved, vec![], None)
     );
     let category = json!({ "message_template_id": 77, "new_category": "UTILITY" });
-    let (template, ..) = follows("template_category_update", &category).await;
+    let (template, ..) = apply_template_update("template_category_update", &category).await;
     assert_eq!(template.unwrap().category, crate::templates::Category::Utility);
 }
 
 #[tokio::test]
-async fn a_verdict_on_a_draft_may_be_early_and_counts_as_old_later() {
+async fn review_of_draft_is_deferred_then_ignored() {
     for (attempts, deferred) in [(0, 1), (1, 1), (2, 0)] {
         let mut store = MockCallbackStore::new();
         store.expect_accounts_of_business().returning(|_| Ok(vec![A]));
         store.expect_defer().times(deferred).returning(|_, _| Ok(()));
-        store.expect_forget().times(1 - deferred).returning(|_| Ok(()));
+        store.expect_delete().times(1 - deferred).returning(|_| Ok(()));
         let mut templates = MockTemplateStore::new();
         templates.expect_find_by_meta_id().returning(|_, _| {
             Ok(Some(Template {

@@ -9,7 +9,7 @@ use recado_domain::whatsapp::{STOPPED_MARKETING, StatusUpdate};
 use time::Duration;
 
 use super::mutant;
-use super::state::{Answer, CAMPAIGNS, Key, Kind, State, message_of};
+use super::state::{CAMPAIGNS, Key, Kind, State, StepOutcome, message_of};
 use super::steps::{Item, Results};
 use super::system::{LONG, System, number};
 use crate::status_updates::status_update;
@@ -47,7 +47,7 @@ impl System {
         }
     }
 
-    pub(super) async fn retry(&mut self, state: &State, campaign: usize, expected: CampaignStatus) -> Answer {
+    pub(super) async fn retry(&mut self, state: &State, campaign: usize, expected: CampaignStatus) -> StepOutcome {
         let (stored, account) = (self.model.stored(campaign).await, CAMPAIGNS[campaign]);
         let version = stored.version;
         let retry = RunRetry {
@@ -82,7 +82,7 @@ impl System {
                 self.outstanding.remove(&key);
             });
         }
-        Answer::Start(outcome)
+        StepOutcome::Start(outcome)
     }
 
     pub(super) async fn record_and_start(
@@ -91,15 +91,19 @@ impl System {
         worker: usize,
         results: &Results,
         next: &[Key],
-    ) -> Answer {
-        let (run, said) = (self.model.run(campaign), self.said(campaign, results));
+    ) -> StepOutcome {
+        let (run, send_results) = (self.model.run(campaign), self.send_results(campaign, results));
         let ids: Vec<SendId> = next.iter().map(|key| self.id(*key)).collect();
         let (worker, fixture) = (number(worker), &self.model.fixture);
         let record_and_start = match &self.model.record_and_start {
-            None => fixture.runs().record_and_start(run, worker, &said, &ids).await.unwrap(),
-            Some(text) => mutant::record_and_start(fixture, text, run, worker, &said, &ids).await,
+            None => fixture
+                .runs()
+                .record_and_start(run, worker, &send_results, &ids)
+                .await
+                .unwrap(),
+            Some(text) => mutant::record_and_start(fixture, text, run, worker, &send_results, &ids).await,
         };
-        self.note(campaign, results);
+        self.remove_put_back(campaign, results);
         let Started {
             goes_on,
             sends,
@@ -107,8 +111,8 @@ impl System {
         } = record_and_start;
         let started: Vec<Key> = sends.into_iter().map(|id| self.key(id)).collect();
         for key in &started {
-            assert!(self.outstanding.insert(*key), "{key:?} is handed out twice");
-            *self.tries.entry(*key).or_default() += 1;
+            assert!(self.outstanding.insert(*key), "{key:?} started twice");
+            *self.starts.entry(*key).or_default() += 1;
         }
         // Time does not pass by itself here: what was started now was started a moment ago until somebody says otherwise.
         self.model
@@ -119,25 +123,25 @@ impl System {
             )
             .await;
         let unreachable = unreachable.into_iter().map(|id| self.key(id)).collect();
-        Answer::RecordAndStart {
+        StepOutcome::RecordAndStart {
             goes_on,
             started,
             unreachable,
         }
     }
 
-    /// The results, in the words of the port.
-    pub(super) fn said(&self, campaign: usize, results: &Results) -> Vec<(SendId, SendResult)> {
-        let said = results.iter().map(|(contact, kind)| {
+    /// The results in the types of the port.
+    pub(super) fn send_results(&self, campaign: usize, results: &Results) -> Vec<(SendId, SendResult)> {
+        let send_results = results.iter().map(|(contact, kind)| {
             let key = (campaign, *contact);
             (self.id(key), self.result_of(key, *kind))
         });
-        said.collect()
+        send_results.collect()
     }
 
     /// What came of the last try.
     fn result_of(&self, key: Key, kind: Kind) -> SendResult {
-        let message = message_of(key, self.tries.get(&key).copied().unwrap_or(0));
+        let message = message_of(key, self.starts.get(&key).copied().unwrap_or(0));
         let failed = |code| SendResult::Failed {
             code: Some(code),
             message: "refused".into(),
@@ -147,11 +151,11 @@ impl System {
                 message_id: Some(message),
                 wa_id: None,
             },
-            Kind::SentNameless => SendResult::Sent {
+            Kind::SentWithoutId => SendResult::Sent {
                 message_id: None,
                 wa_id: None,
             },
-            Kind::SentToKnown => SendResult::Sent {
+            Kind::SentWithWaId => SendResult::Sent {
                 wa_id: Some(format!("wa-{message}")),
                 message_id: Some(message),
             },
@@ -165,8 +169,8 @@ impl System {
         }
     }
 
-    /// Who says that it surely was not processed may be handed it again.
-    pub(super) fn note(&mut self, campaign: usize, results: &Results) {
+    /// A send that its worker put back may start again.
+    pub(super) fn remove_put_back(&mut self, campaign: usize, results: &Results) {
         for (contact, _) in results.iter().filter(|(_, kind)| kind.puts_back()) {
             self.outstanding.remove(&(campaign, *contact));
         }
@@ -181,30 +185,30 @@ impl System {
     }
 }
 
-/// The answer that the model has, where the store chose as it may.
-pub(super) fn claimed(state: &State, campaign: usize, claim: Claim) -> Answer {
+/// Returns the model's outcome if the store's choice of sends is allowed.
+pub(super) fn claimed(state: &State, campaign: usize, claim: Claim) -> StepOutcome {
     let sends = match claim {
         Claim::Sends(sends) => sends,
         Claim::Wait(time) => {
             assert!(time.is_positive());
-            return Answer::Wait;
+            return StepOutcome::Wait;
         }
-        Claim::Exhausted => return Answer::Exhausted,
-        Claim::Stopped => return Answer::Stopped,
-        Claim::Lost => return Answer::Lost,
+        Claim::Exhausted => return StepOutcome::Exhausted,
+        Claim::Stopped => return StepOutcome::Stopped,
+        Claim::Lost => return StepOutcome::Lost,
     };
     let contacts: Vec<usize> = sends.iter().map(|send| contact_of(state, campaign, send)).collect();
-    let Answer::Claimed { due, fresh, size } = state.answer.clone() else {
-        panic!("{contacts:?} were claimed, and it was to be {:?}", state.answer)
+    let StepOutcome::Claimed { due, fresh, size } = state.outcome.clone() else {
+        panic!("claimed {contacts:?}, expected {:?}", state.outcome)
     };
     assert_eq!(contacts.len(), size.min(due.len() + fresh.len()), "{contacts:?}");
-    let (again, first) = contacts.split_at(due.len().min(size));
+    let (due_claimed, fresh_claimed) = contacts.split_at(due.len().min(size));
     assert!(
-        again.iter().all(|contact| due.contains(contact)),
-        "{again:?} of {due:?}"
+        due_claimed.iter().all(|contact| due.contains(contact)),
+        "{due_claimed:?} of {due:?}"
     );
-    assert!(fresh.starts_with(first), "{first:?} of {fresh:?}");
-    state.answer.clone()
+    assert!(fresh.starts_with(fresh_claimed), "{fresh_claimed:?} of {fresh:?}");
+    state.outcome.clone()
 }
 
 /// Whom a claimed send is for; what else is known of it is looked at.

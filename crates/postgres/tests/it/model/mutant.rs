@@ -10,15 +10,15 @@ use crate::support::DbFixture;
 /// As the store has it.
 pub(super) const RECORD_AND_START: &str = include_str!("../../../src/campaigns/record_and_start.sql");
 
-/// The statement with others instead of these words, which have to be there once.
-pub(super) fn instead(words: &str, others: &str) -> String {
+/// The statement with `words` replaced; they must occur exactly once.
+pub(super) fn replace_once(words: &str, replacement: &str) -> String {
     assert_eq!(RECORD_AND_START.matches(words).count(), 1, "{words:?} in the statement");
-    RECORD_AND_START.replace(words, others)
+    RECORD_AND_START.replace(words, replacement)
 }
 
-fn array(values: impl Iterator<Item = Option<String>>, of: &str) -> String {
+fn array(values: impl Iterator<Item = Option<String>>, element_type: &str) -> String {
     let values: Vec<String> = values.map(|value| value.unwrap_or("NULL".to_owned())).collect();
-    format!("'{{{}}}'::{of}[]", values.join(","))
+    format!("'{{{}}}'::{element_type}[]", values.join(","))
 }
 
 /// `RunStore::record_and_start`, by this statement.

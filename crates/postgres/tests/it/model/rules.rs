@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use recado_domain::campaigns::{CampaignStatus, Command, Refusal, SendStatus, StartOutcome, transition};
 use recado_domain::shared::WriteOutcome;
 
-use super::state::{Answer, CAMPAIGNS, Key, Kind, PEOPLE, QueueEntry, Retry, Send, State, message_of, refused};
+use super::state::{
+    CAMPAIGNS, CONTACTS_PER_ACCOUNT, Key, Kind, QueueEntry, Retry, Send, State, StepOutcome, message_of, refused,
+};
 use super::steps::{Item, Pause, Results, Step};
 
 impl State {
     pub(super) fn after(mut self, step: &Step) -> Self {
-        self.answer = match step {
+        self.outcome = match step {
             Step::Start {
                 campaign,
                 worker,
@@ -19,7 +21,7 @@ impl State {
             Step::EnqueueStart { campaign, expected } => self.enqueue_start(*campaign, *expected),
             Step::AbortStart(campaign) => self.abort_start(*campaign),
             Step::Take(worker) => self.take(*worker),
-            Step::Expire(campaign) => self.of_queue_entry(*campaign, |entry| entry.expired = true),
+            Step::Expire(campaign) => self.update_queue_entry(*campaign, |entry| entry.expired = true),
             Step::Claim {
                 campaign,
                 worker,
@@ -35,8 +37,8 @@ impl State {
             Step::Record { campaign, results } => {
                 results
                     .iter()
-                    .for_each(|(contact, kind)| self.settle((*campaign, *contact), *kind));
-                Answer::Nothing
+                    .for_each(|(contact, kind)| self.apply_result((*campaign, *contact), *kind));
+                StepOutcome::Nothing
             }
             Step::Pause(campaign, pause) => self.pause(*campaign, *pause),
             Step::Resume(campaign) => self.guarded(*campaign, |state| state.campaigns[*campaign].paused = false),
@@ -44,7 +46,9 @@ impl State {
                 state.campaigns[*campaign].paused = false;
                 state.end(*campaign, CampaignStatus::Cancelled);
             }),
-            Step::Overtaken { campaign, .. } => Answer::Write(WriteOutcome::Stale(self.campaigns[*campaign].status)),
+            Step::StaleEdit { campaign, .. } => {
+                StepOutcome::Write(WriteOutcome::Stale(self.campaigns[*campaign].status))
+            }
             Step::Finish { campaign } => self.finish(*campaign),
             Step::Retry { campaign, expected } => self.retry(*campaign, *expected),
             Step::Release(campaign, worker) => self.release(*campaign, *worker),
@@ -52,58 +56,60 @@ impl State {
                 if self.is_held_by(*campaign, *worker) {
                     self.abandon(*campaign);
                 }
-                Answer::Nothing
+                StepOutcome::Nothing
             }
             Step::StatusUpdates(account, items) => self.apply_status_updates(*account, items),
             Step::FailUnknown => self.fail_unknown(),
             Step::Consent { account, contact, out } => self.consent(*account, *contact, *out),
             Step::Suspend { account, suspended } => {
                 self.accounts[*account].suspended = *suspended;
-                Answer::Nothing
+                StepOutcome::Nothing
             }
             Step::ReserveTestSend(account) => self.reserve_test_send(*account),
             Step::ReleaseTestSend(account) => {
                 let test_sends = &mut self.accounts[*account].test_sends;
                 *test_sends = (*test_sends - 1).max(0);
-                Answer::Nothing
+                StepOutcome::Nothing
             }
             Step::PassTime => self.pass_time(),
         };
         self
     }
 
-    fn of_queue_entry(&mut self, campaign: usize, change: impl FnOnce(&mut QueueEntry)) -> Answer {
+    fn update_queue_entry(&mut self, campaign: usize, change: impl FnOnce(&mut QueueEntry)) -> StepOutcome {
         if let Some(entry) = &mut self.campaigns[campaign].queue_entry {
             change(entry);
         }
-        Answer::Nothing
+        StepOutcome::Nothing
     }
 
-    /// Why so many more messages are too many.
-    fn exceeded(&self, account: usize, wanted: usize) -> Option<Answer> {
+    /// The refusal if `count` more messages exceed the quota.
+    fn exceeded(&self, account: usize, count: usize) -> Option<StepOutcome> {
         let (limit, used) = (self.accounts[account].limit, self.used(account));
-        let wanted = i64::try_from(wanted).unwrap();
+        let wanted = i64::try_from(count).unwrap();
         let left = (limit - used).max(0);
         let refusal = Refusal::QuotaExceeded { limit, left, wanted };
-        (used + wanted > limit).then_some(Answer::Start(StartOutcome::Refused(refusal)))
+        (used + wanted > limit).then_some(StepOutcome::Start(StartOutcome::Refused(refusal)))
     }
 
-    fn start(&mut self, campaign: usize, worker: Option<usize>, expected: CampaignStatus) -> Answer {
+    fn start(&mut self, campaign: usize, worker: Option<usize>, expected: CampaignStatus) -> StepOutcome {
         let (status, account) = (self.campaigns[campaign].status, CAMPAIGNS[campaign]);
         let entry = self.campaigns[campaign].queue_entry.clone();
         let prepared = entry.as_ref().is_some_and(|entry| entry.prepared);
         if status != expected {
-            return Answer::Start(StartOutcome::overtaken(expected, status, Command::Start));
+            return StepOutcome::Start(StartOutcome::status_changed(expected, status, Command::Start));
         }
         if prepared {
             return refused(status, Command::Start);
         }
         let out = &self.accounts[account].out;
-        let people: Vec<usize> = (0..PEOPLE[account]).filter(|contact| !out.contains(contact)).collect();
-        if people.is_empty() {
-            return Answer::Start(StartOutcome::Refused(Refusal::NoRecipients));
+        let contacts: Vec<usize> = (0..CONTACTS_PER_ACCOUNT[account])
+            .filter(|contact| !out.contains(contact))
+            .collect();
+        if contacts.is_empty() {
+            return StepOutcome::Start(StartOutcome::Refused(Refusal::NoRecipients));
         }
-        if let Some(exceeded) = self.exceeded(account, people.len()) {
+        if let Some(exceeded) = self.exceeded(account, contacts.len()) {
             return exceeded;
         }
         let order = entry.map_or_else(|| self.tick(), |entry| entry.order);
@@ -111,8 +117,8 @@ impl State {
         let stored = &mut self.campaigns[campaign];
         stored.status = CampaignStatus::Sending;
         stored.simulated = simulated;
-        stored.line = !simulated;
-        stored.total = people.len();
+        stored.has_number = !simulated;
+        stored.total = contacts.len();
         stored.begun = true;
         stored.queue_entry = Some(QueueEntry {
             worker,
@@ -120,20 +126,20 @@ impl State {
             prepared: true,
             order,
         });
-        let recipients = i64::try_from(people.len()).unwrap();
+        let recipients = i64::try_from(contacts.len()).unwrap();
         self.sends
-            .extend(people.into_iter().map(|contact| ((campaign, contact), Send::new())));
-        Answer::Start(StartOutcome::Started { recipients })
+            .extend(contacts.into_iter().map(|contact| ((campaign, contact), Send::new())));
+        StepOutcome::Start(StartOutcome::Started { recipients })
     }
 
-    fn enqueue_start(&mut self, campaign: usize, expected: CampaignStatus) -> Answer {
+    fn enqueue_start(&mut self, campaign: usize, expected: CampaignStatus) -> StepOutcome {
         let status = self.campaigns[campaign].status;
         if status != expected {
-            return Answer::Write(WriteOutcome::Stale(status));
+            return StepOutcome::Write(WriteOutcome::Stale(status));
         }
         self.campaigns[campaign].status = CampaignStatus::Sending;
         self.enqueue(campaign, false);
-        Answer::Write(WriteOutcome::Done)
+        StepOutcome::Write(WriteOutcome::Done)
     }
 
     fn enqueue(&mut self, campaign: usize, prepared: bool) {
@@ -146,16 +152,16 @@ impl State {
         });
     }
 
-    fn abort_start(&mut self, campaign: usize) -> Answer {
+    fn abort_start(&mut self, campaign: usize) -> StepOutcome {
         let stored = &mut self.campaigns[campaign];
         if stored.queue_entry.take_if(|entry| !entry.prepared).is_some() {
             stored.status = CampaignStatus::Draft;
             stored.paused = false;
         }
-        Answer::Nothing
+        StepOutcome::Nothing
     }
 
-    fn take(&mut self, worker: usize) -> Answer {
+    fn take(&mut self, worker: usize) -> StepOutcome {
         for campaign in 0..CAMPAIGNS.len() {
             let entry = self.campaigns[campaign].queue_entry.as_ref();
             if entry.is_some_and(|entry| entry.worker.is_some() && entry.expired) {
@@ -166,19 +172,23 @@ impl State {
         let order = |at: &usize| self.campaigns[*at].queue_entry.as_ref().map(|entry| entry.order);
         let taken = free.filter(|at| order(at).is_some()).min_by_key(order);
         if let Some(campaign) = taken {
-            self.of_queue_entry(campaign, |entry| (entry.worker, entry.expired) = (Some(worker), false));
+            self.update_queue_entry(campaign, |entry| (entry.worker, entry.expired) = (Some(worker), false));
         }
-        Answer::Taken(taken)
+        StepOutcome::Taken(taken)
     }
 
-    fn claim(&mut self, campaign: usize, worker: usize, after: Option<usize>, size: usize) -> Answer {
+    fn claim(&mut self, campaign: usize, worker: usize, after: Option<usize>, size: usize) -> StepOutcome {
         if !self.is_held_by(campaign, worker) {
             let queued = self.campaigns[campaign].queue_entry.is_some();
-            return if queued { Answer::Lost } else { Answer::Stopped };
+            return if queued {
+                StepOutcome::Lost
+            } else {
+                StepOutcome::Stopped
+            };
         }
-        self.of_queue_entry(campaign, |entry| entry.expired = false);
+        self.update_queue_entry(campaign, |entry| entry.expired = false);
         if !self.goes_on(campaign) {
-            return Answer::Stopped;
+            return StepOutcome::Stopped;
         }
         let waiting = |retry: Retry, after: Option<usize>| {
             let sends = self
@@ -194,15 +204,15 @@ impl State {
             fresh = waiting(Retry::Never, None).collect();
         }
         match (due.is_empty() && fresh.is_empty(), waiting(Retry::Later, None).next()) {
-            (false, _) => Answer::Claimed { due, fresh, size },
-            (true, Some(_)) => Answer::Wait,
-            (true, None) => Answer::Exhausted,
+            (false, _) => StepOutcome::Claimed { due, fresh, size },
+            (true, Some(_)) => StepOutcome::Wait,
+            (true, None) => StepOutcome::Exhausted,
         }
     }
 
-    fn record_and_start(&mut self, campaign: usize, worker: usize, results: &Results, next: &[Key]) -> Answer {
+    fn record_and_start(&mut self, campaign: usize, worker: usize, results: &Results, next: &[Key]) -> StepOutcome {
         for (contact, kind) in results.iter().filter(|(_, kind)| !kind.is_plain()) {
-            self.settle((campaign, *contact), *kind);
+            self.apply_result((campaign, *contact), *kind);
         }
         let goes_on = self.is_held_by(campaign, worker) && self.goes_on(campaign);
         let own = next
@@ -213,7 +223,7 @@ impl State {
             let key = (campaign, *contact);
             // Of what was not started nobody can know anything.
             if self.sends[&key].is_open() {
-                self.settle(key, *kind);
+                self.apply_result(key, *kind);
             }
         }
         for key in deferred {
@@ -222,8 +232,8 @@ impl State {
         for key in &started {
             let send = self.send(*key);
             (send.started, send.recently) = (true, true);
-            send.tries += 1;
-            send.possible.insert(send.tries);
+            send.starts += 1;
+            send.possible.insert(send.starts);
             send.reported = None;
         }
         let out = &self.account(campaign).out;
@@ -232,7 +242,7 @@ impl State {
             .filter(|(_, contact)| out.contains(contact))
             .copied()
             .collect();
-        Answer::RecordAndStart {
+        StepOutcome::RecordAndStart {
             goes_on,
             started,
             unreachable,
@@ -245,8 +255,8 @@ impl State {
             let (own, other) = (&self.campaigns[campaign], &self.campaigns[*at]);
             *at != campaign
                 && CAMPAIGNS[*at] == CAMPAIGNS[campaign]
-                && own.line
-                && other.line
+                && own.has_number
+                && other.has_number
                 && other.queue_entry.is_some()
         };
         let mut concurrent_runs = (0..CAMPAIGNS.len()).filter(of_same_number);
@@ -260,18 +270,18 @@ impl State {
         self.sends.get_mut(&key).unwrap()
     }
 
-    /// Takes in what the caller of a started send says of it.
-    fn settle(&mut self, key: Key, kind: Kind) {
+    /// Applies the result that a worker reports for a started send.
+    fn apply_result(&mut self, key: Key, kind: Kind) {
         let finished = self.is_finished(key.0);
         let send = self.send(key);
         send.reported = Some(kind);
-        let attempt = send.tries;
+        let attempt = send.starts;
         match kind {
-            Kind::Sent | Kind::SentToKnown => {
-                self.name(key, attempt);
+            Kind::Sent | Kind::SentWithWaId => {
+                self.set_message_id(key, attempt);
                 self.advance(key, SendStatus::Sent);
             }
-            Kind::SentNameless => {
+            Kind::SentWithoutId => {
                 self.advance(key, SendStatus::Sent);
             }
             Kind::Failed | Kind::Stopped => {
@@ -298,8 +308,8 @@ impl State {
         }
     }
 
-    /// Learns the id of a try's message.
-    fn name(&mut self, key: Key, attempt: usize) {
+    /// Stores the WhatsApp id of an attempt's message.
+    fn set_message_id(&mut self, key: Key, attempt: usize) {
         let message = message_of(key, attempt);
         let send = self.send(key);
         if send.message.is_none() {
@@ -318,7 +328,7 @@ impl State {
         next.is_some()
     }
 
-    fn pause(&mut self, campaign: usize, pause: Pause) -> Answer {
+    fn pause(&mut self, campaign: usize, pause: Pause) -> StepOutcome {
         let stored = &mut self.campaigns[campaign];
         let sending = stored.status == CampaignStatus::Sending;
         match pause {
@@ -326,22 +336,22 @@ impl State {
             Pause::Template => stored.paused |= sending && !stored.simulated,
             Pause::Member => return self.guarded(campaign, |state| state.campaigns[campaign].paused = true),
         }
-        Answer::Nothing
+        StepOutcome::Nothing
     }
 
-    /// A write that needs the campaign to be sending.
-    fn guarded(&mut self, campaign: usize, change: impl FnOnce(&mut Self)) -> Answer {
+    /// A write that requires the status `sending`.
+    fn guarded(&mut self, campaign: usize, change: impl FnOnce(&mut Self)) -> StepOutcome {
         let status = self.campaigns[campaign].status;
         if status != CampaignStatus::Sending {
-            return Answer::Write(WriteOutcome::Stale(status));
+            return StepOutcome::Write(WriteOutcome::Stale(status));
         }
         change(self);
-        Answer::Write(WriteOutcome::Done)
+        StepOutcome::Write(WriteOutcome::Done)
     }
 
     /// Who holds the run is gone, and nobody knows what it had started.
     fn abandon(&mut self, campaign: usize) {
-        self.of_queue_entry(campaign, |entry| (entry.worker, entry.expired) = (None, false));
+        self.update_queue_entry(campaign, |entry| (entry.worker, entry.expired) = (None, false));
         self.mark_unknown(campaign);
     }
 
@@ -356,7 +366,7 @@ impl State {
         self.mark_unknown(campaign);
     }
 
-    fn finish(&mut self, campaign: usize) -> Answer {
+    fn finish(&mut self, campaign: usize) -> StepOutcome {
         let stored = &self.campaigns[campaign];
         if stored.status == CampaignStatus::Sending && !stored.paused {
             let counts = self.counts(campaign);
@@ -367,76 +377,76 @@ impl State {
             };
             self.end(campaign, status);
         }
-        Answer::Report(self.report(campaign))
+        StepOutcome::Report(self.report(campaign))
     }
 
-    /// Failed sends, and those that an early end left untried, are new ones.
-    fn retry(&mut self, campaign: usize, expected: CampaignStatus) -> Answer {
+    /// Resets failed sends and sends that an early end left unstarted.
+    fn retry(&mut self, campaign: usize, expected: CampaignStatus) -> StepOutcome {
         let status = self.campaigns[campaign].status;
         if status != expected {
             let refusal = transition(status, Command::Retry).err().unwrap_or(Refusal::Contended);
-            return Answer::Start(StartOutcome::Refused(refusal));
+            return StepOutcome::Start(StartOutcome::Refused(refusal));
         }
         let out = &self.account(campaign).out;
         let failed =
             |key: &Key, send: &Send| send.status == SendStatus::Failed && !send.stopped && !out.contains(&key.1);
-        let again = self
+        let retried = self
             .sends_of(campaign)
             .filter(|(key, send)| failed(key, send) || send.waits());
-        let again: Vec<Key> = again.map(|(key, _)| key).collect();
-        if again.is_empty() {
-            return Answer::Start(StartOutcome::Refused(Refusal::NothingToRetry { left_out: vec![] }));
+        let retried: Vec<Key> = retried.map(|(key, _)| key).collect();
+        if retried.is_empty() {
+            return StepOutcome::Start(StartOutcome::Refused(Refusal::NothingToRetry { left_out: vec![] }));
         }
-        if let Some(exceeded) = self.exceeded(CAMPAIGNS[campaign], again.len()) {
+        if let Some(exceeded) = self.exceeded(CAMPAIGNS[campaign], retried.len()) {
             return exceeded;
         }
-        for key in &again {
-            // Of a message that nobody ever named, news could only be taken for the new try's.
+        for key in &retried {
+            // A status update of an attempt without a stored message id would match the new attempt.
             let messages = &self.accounts[CAMPAIGNS[campaign]].messages;
-            let known = |attempt: &usize| messages.contains_key(&message_of(*key, *attempt));
-            let possible = self.sends[key].possible.iter().copied().filter(known).collect();
+            let has_message = |attempt: &usize| messages.contains_key(&message_of(*key, *attempt));
+            let possible = self.sends[key].possible.iter().copied().filter(has_message).collect();
             let send = self.send(*key);
             send.possible = possible;
-            send.earlier = send.tries;
+            send.earlier = send.starts;
             send.superseded = send.message.take().or(send.superseded.take());
             (send.status, send.started, send.attempts) = (SendStatus::Pending, false, 0);
             (send.retry, send.reported, send.never_confirmed) = (Retry::Due, None, false);
         }
         self.campaigns[campaign].status = CampaignStatus::Sending;
         self.enqueue(campaign, true);
-        let recipients = i64::try_from(again.len()).unwrap();
-        Answer::Start(StartOutcome::Started { recipients })
+        let recipients = i64::try_from(retried.len()).unwrap();
+        StepOutcome::Start(StartOutcome::Started { recipients })
     }
 
-    fn release(&mut self, campaign: usize, worker: usize) -> Answer {
+    fn release(&mut self, campaign: usize, worker: usize) -> StepOutcome {
         if self.is_held_by(campaign, worker) {
             let order = self.tick();
-            self.of_queue_entry(campaign, |entry| {
+            self.update_queue_entry(campaign, |entry| {
                 (entry.worker, entry.expired, entry.order) = (None, false, order);
             });
         }
-        Answer::Nothing
+        StepOutcome::Nothing
     }
 
-    /// What the platform tells, of what it names by a send that is there or by a message that is known.
-    fn apply_status_updates(&mut self, account: usize, items: &[Item]) -> Answer {
+    /// Applies status updates that name an existing send or a stored message id.
+    fn apply_status_updates(&mut self, account: usize, items: &[Item]) -> StepOutcome {
         let message = |item: &Item| message_of(item.key, item.attempt);
         let named = items.iter().filter(|item| item.named).map(|item| item.key);
-        let known = &self.accounts[account].messages;
-        let by_message = items.iter().filter_map(|item| known.get(&message(item)).copied());
-        let looked_at: BTreeSet<Key> = named.chain(by_message).collect();
+        let messages = &self.accounts[account].messages;
+        let by_message = items.iter().filter_map(|item| messages.get(&message(item)).copied());
+        let affected: BTreeSet<Key> = named.chain(by_message).collect();
         let mut unmatched = Vec::new();
         for (position, item) in items.iter().enumerate() {
             let send = &self.sends[&item.key];
-            let found = item.named || looked_at.contains(&item.key) && send.message.as_ref() == Some(&message(item));
+            let found = item.named || affected.contains(&item.key) && send.message.as_ref() == Some(&message(item));
             if !found || item.attempt <= send.earlier {
                 unmatched.push(position);
                 continue;
             }
-            let unkept = send.status == SendStatus::Pending && !self.holds_reservation(item.key);
-            let arrived = unkept && item.status != SendStatus::Failed;
-            self.accounts[account].surplus += i64::from(arrived);
-            self.name(item.key, item.attempt);
+            let unreserved = send.status == SendStatus::Pending && !self.holds_reservation(item.key);
+            let is_surplus = unreserved && item.status != SendStatus::Failed;
+            self.accounts[account].surplus += i64::from(is_surplus);
+            self.set_message_id(item.key, item.attempt);
             if self.advance(item.key, item.status) && item.status == SendStatus::Failed {
                 self.send(item.key).stopped = item.stopped;
             }
@@ -444,10 +454,10 @@ impl State {
                 self.accounts[account].out.insert(item.key.1);
             }
         }
-        Answer::Unmatched(unmatched)
+        StepOutcome::Unmatched(unmatched)
     }
 
-    fn fail_unknown(&mut self) -> Answer {
+    fn fail_unknown(&mut self) -> StepOutcome {
         let unknown: Vec<Key> = self
             .sends
             .iter()
@@ -458,31 +468,31 @@ impl State {
             self.advance(*key, SendStatus::Failed);
             self.send(*key).never_confirmed = true;
         }
-        Answer::Failed(u64::try_from(unknown.len()).unwrap())
+        StepOutcome::Failed(u64::try_from(unknown.len()).unwrap())
     }
 
-    fn consent(&mut self, account: usize, contact: usize, out: bool) -> Answer {
+    fn consent(&mut self, account: usize, contact: usize, out: bool) -> StepOutcome {
         let stored = &mut self.accounts[account].out;
         match out {
             true => stored.insert(contact),
             false => stored.remove(&contact),
         };
-        Answer::Nothing
+        StepOutcome::Nothing
     }
 
-    fn reserve_test_send(&mut self, account: usize) -> Answer {
-        let left = self.used(account) < self.accounts[account].limit;
-        self.accounts[account].test_sends += i64::from(left);
-        Answer::Reserved(left)
+    fn reserve_test_send(&mut self, account: usize) -> StepOutcome {
+        let has_quota = self.used(account) < self.accounts[account].limit;
+        self.accounts[account].test_sends += i64::from(has_quota);
+        StepOutcome::Reserved(has_quota)
     }
 
-    fn pass_time(&mut self) -> Answer {
+    fn pass_time(&mut self) -> StepOutcome {
         for send in self.sends.values_mut() {
             send.recently = false;
             if send.retry == Retry::Later {
                 send.retry = Retry::Due;
             }
         }
-        Answer::Nothing
+        StepOutcome::Nothing
     }
 }

@@ -8,8 +8,8 @@ use recado_domain::shared::WriteOutcome;
 /// The account of each campaign. The two of the first account leave from one number.
 pub(super) const CAMPAIGNS: [usize; 3] = [0, 0, 1];
 
-/// How many contacts each account has.
-pub(super) const PEOPLE: [usize; 2] = [3, 2];
+/// The number of contacts per account.
+pub(super) const CONTACTS_PER_ACCOUNT: [usize; 2] = [3, 2];
 
 /// How many workers there are.
 pub(super) const WORKERS: usize = 2;
@@ -33,10 +33,10 @@ pub(super) enum Retry {
 pub(super) enum Kind {
     /// Accepted.
     Sent,
-    /// Accepted, by a number that names no messages.
-    SentNameless,
-    /// Accepted, and the recipient's id is told.
-    SentToKnown,
+    /// WhatsApp accepted the message without returning its id.
+    SentWithoutId,
+    /// WhatsApp accepted the message and returned the recipient's `wa_id`.
+    SentWithWaId,
     Failed,
     /// Failed, because the recipient wants no marketing.
     Stopped,
@@ -49,8 +49,8 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) const ALL: [Self; 9] = [
         Self::Sent,
-        Self::SentNameless,
-        Self::SentToKnown,
+        Self::SentWithoutId,
+        Self::SentWithWaId,
         Self::Failed,
         Self::Stopped,
         Self::Unknown,
@@ -61,7 +61,7 @@ impl Kind {
 
     /// Whether the statement writes it by itself.
     pub(super) fn is_plain(self) -> bool {
-        matches!(self, Self::Sent | Self::SentNameless)
+        matches!(self, Self::Sent | Self::SentWithoutId)
     }
 
     /// Whether it says that the platform surely did not process the send.
@@ -85,9 +85,9 @@ pub(super) struct Send {
     pub(super) never_confirmed: bool,
     /// Whether it failed because the recipient wants no marketing.
     pub(super) stopped: bool,
-    /// How often it was handed out as started.
-    pub(super) tries: usize,
-    /// How many of these were before it was made a new one.
+    /// The number of starts.
+    pub(super) starts: usize,
+    /// The number of starts before the latest retry reset the send.
     pub(super) earlier: usize,
     /// The tries that the platform may have got.
     pub(super) possible: BTreeSet<usize>,
@@ -108,7 +108,7 @@ impl Send {
             superseded: None,
             never_confirmed: false,
             stopped: false,
-            tries: 0,
+            starts: 0,
             earlier: 0,
             possible: BTreeSet::new(),
             reported: None,
@@ -119,8 +119,8 @@ impl Send {
         self.status == SendStatus::Pending && !self.started
     }
 
-    /// What the database has to say of it.
-    fn line(&self, (campaign, contact): Key) -> String {
+    /// The expected row of the database.
+    fn row(&self, (campaign, contact): Key) -> String {
         let Self {
             status,
             started,
@@ -164,9 +164,9 @@ pub(super) struct Campaign {
     pub(super) paused: bool,
     pub(super) simulated: bool,
     pub(super) total: usize,
-    /// Whether it leaves from the number of its account.
-    pub(super) line: bool,
-    /// Whether a run of it ever began.
+    /// Whether the run sends from the account's number.
+    pub(super) has_number: bool,
+    /// Whether any run of the campaign has started.
     pub(super) begun: bool,
     pub(super) queue_entry: Option<QueueEntry>,
 }
@@ -186,7 +186,7 @@ pub(super) struct Account {
 
 /// What the store has to answer to the last step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum StepOutcome {
     Nothing,
     Start(StartOutcome),
     Write(WriteOutcome<CampaignStatus>),
@@ -220,7 +220,7 @@ pub(super) struct State {
     /// Whether the second account has no number.
     pub(super) simulates: bool,
     pub(super) clock: usize,
-    pub(super) answer: Answer,
+    pub(super) outcome: StepOutcome,
 }
 
 /// The platform's id of a try's message.
@@ -229,8 +229,8 @@ pub(super) fn message_of((campaign, contact): Key, attempt: usize) -> String {
 }
 
 /// The refusal of a campaign in another status.
-pub(super) fn refused(status: CampaignStatus, command: recado_domain::campaigns::Command) -> Answer {
-    Answer::Start(StartOutcome::Refused(Refusal::Status { status, command }))
+pub(super) fn refused(status: CampaignStatus, command: recado_domain::campaigns::Command) -> StepOutcome {
+    StepOutcome::Start(StartOutcome::Refused(Refusal::Status { status, command }))
 }
 
 impl State {
@@ -240,7 +240,7 @@ impl State {
             paused: false,
             simulated: false,
             total: 0,
-            line: false,
+            has_number: false,
             begun: false,
             queue_entry: None,
         };
@@ -258,7 +258,7 @@ impl State {
             sends: BTreeMap::new(),
             simulates,
             clock: 0,
-            answer: Answer::Nothing,
+            outcome: StepOutcome::Nothing,
         }
     }
 
@@ -298,8 +298,8 @@ impl State {
 
     pub(super) fn counts(&self, campaign: usize) -> SendCounts {
         let count = |status| {
-            let those = self.sends_of(campaign).filter(|(_, send)| send.status == status);
-            i64::try_from(those.count()).unwrap()
+            let matching = self.sends_of(campaign).filter(|(_, send)| send.status == status);
+            i64::try_from(matching.count()).unwrap()
         };
         SendCounts {
             total: i64::try_from(self.sends_of(campaign).count()).unwrap(),
@@ -393,7 +393,7 @@ impl State {
                 ));
             }
         }
-        lines.extend(self.sends.iter().map(|(key, send)| send.line(*key)));
+        lines.extend(self.sends.iter().map(|(key, send)| send.row(*key)));
         for (at, account) in self.accounts.iter().enumerate() {
             let (sent, reserved) = self.usage(at);
             lines.push(format!("usage {at} {sent} {reserved} {}", account.test_sends));

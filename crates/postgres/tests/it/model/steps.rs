@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use recado_domain::campaigns::{CampaignStatus, SendStatus};
 
-use super::state::{CAMPAIGNS, Key, Kind, PEOPLE, State, WORKERS};
+use super::state::{CAMPAIGNS, CONTACTS_PER_ACCOUNT, Key, Kind, State, WORKERS};
 
 /// Who lets a run wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +63,8 @@ pub(super) enum Step {
     Pause(usize, Pause),
     Resume(usize),
     Cancel(usize),
-    /// Somebody edits or deletes what they take for a draft.
-    Overtaken {
+    /// A member edits or deletes a campaign that they still see as a draft.
+    StaleEdit {
         campaign: usize,
         delete: bool,
     },
@@ -114,7 +114,7 @@ fn worker() -> impl Strategy<Value = usize> {
 }
 
 fn account() -> impl Strategy<Value = usize> {
-    0..PEOPLE.len()
+    0..CONTACTS_PER_ACCOUNT.len()
 }
 
 /// Mostly the status that it is in.
@@ -131,17 +131,17 @@ fn holder(state: &State, campaign: usize) -> BoxedStrategy<usize> {
     }
 }
 
-/// Mostly one of these, if there are any.
-fn mostly(state: &State, those: impl Fn(&State, usize) -> bool) -> BoxedStrategy<usize> {
-    let those: Vec<usize> = (0..CAMPAIGNS.len()).filter(|at| those(state, *at)).collect();
-    match those.is_empty() {
+/// Mostly a campaign that meets the condition, if one does.
+fn mostly(state: &State, condition: impl Fn(&State, usize) -> bool) -> BoxedStrategy<usize> {
+    let matching: Vec<usize> = (0..CAMPAIGNS.len()).filter(|at| condition(state, *at)).collect();
+    match matching.is_empty() {
         true => campaign().boxed(),
-        false => prop_oneof![6 => select(those), 1 => campaign()].boxed(),
+        false => prop_oneof![6 => select(matching), 1 => campaign()].boxed(),
     }
 }
 
-/// Mostly one that somebody holds.
-fn busy(state: &State) -> BoxedStrategy<usize> {
+/// Mostly a campaign whose run a worker holds.
+fn mostly_held(state: &State) -> BoxedStrategy<usize> {
     mostly(state, |state, at| state.holder(at).is_some())
 }
 
@@ -157,17 +157,17 @@ fn results_of(contacts: Vec<usize>) -> BoxedStrategy<Results> {
 /// Those of a campaign whose caller has something to say, and sometimes others.
 fn results(state: &State, campaign: usize) -> BoxedStrategy<Results> {
     let started = state.sends_of(campaign).filter(|(_, send)| send.started);
-    let open: Vec<usize> = started
+    let unreported: Vec<usize> = started
         .clone()
         .filter(|(_, send)| send.reported.is_none())
         .map(|((_, contact), _)| contact)
         .collect();
-    let any: Vec<usize> = started.map(|((_, contact), _)| contact).collect();
-    prop_oneof![4 => results_of(open), 1 => results_of(any)].boxed()
+    let any_started: Vec<usize> = started.map(|((_, contact), _)| contact).collect();
+    prop_oneof![4 => results_of(unreported), 1 => results_of(any_started)].boxed()
 }
 
-/// Any sends of a campaign, as if they were accepted: mostly some were never started.
-fn unfounded(state: &State, campaign: usize) -> BoxedStrategy<Results> {
+/// Successful results of random sends of the campaign; some of them usually never started.
+fn results_of_any_send(state: &State, campaign: usize) -> BoxedStrategy<Results> {
     let contacts: Vec<usize> = state.sends_of(campaign).map(|((_, contact), _)| contact).collect();
     let count = contacts.len();
     subsequence(contacts, 0..=count)
@@ -179,20 +179,20 @@ fn unfounded(state: &State, campaign: usize) -> BoxedStrategy<Results> {
 fn next(state: &State, campaign: usize) -> BoxedStrategy<Vec<Key>> {
     let waiting = state.sends_of(campaign).filter(|(_, send)| send.waits());
     let waiting: Vec<Key> = waiting.map(|(key, _)| key).collect();
-    let any: Vec<Key> = state.sends.keys().copied().collect();
-    let some = |keys: Vec<Key>| {
+    let any_send: Vec<Key> = state.sends.keys().copied().collect();
+    let some_of = |keys: Vec<Key>| {
         let count = keys.len();
         subsequence(keys, 0..=count).prop_shuffle()
     };
-    prop_oneof![4 => some(waiting), 1 => some(any)].boxed()
+    prop_oneof![4 => some_of(waiting), 1 => some_of(any_send)].boxed()
 }
 
 fn record_and_start(state: &State) -> BoxedStrategy<Step> {
     let state = state.clone();
-    busy(&state)
+    mostly_held(&state)
         .prop_flat_map(move |campaign| {
             let (worker, next) = (holder(&state, campaign), next(&state, campaign));
-            let results = prop_oneof![6 => results(&state, campaign), 1 => unfounded(&state, campaign)];
+            let results = prop_oneof![6 => results(&state, campaign), 1 => results_of_any_send(&state, campaign)];
             (worker, results, next).prop_map(move |(worker, results, next)| Step::RecordAndStart {
                 campaign,
                 worker,
@@ -215,7 +215,7 @@ fn record(state: &State) -> BoxedStrategy<Step> {
 fn claim(state: &State) -> BoxedStrategy<Step> {
     let state = state.clone();
     let after = prop::option::of(0..3_usize);
-    (busy(&state), after, 1..4_usize)
+    (mostly_held(&state), after, 1..4_usize)
         .prop_flat_map(move |(campaign, after, size)| {
             holder(&state, campaign).prop_map(move |worker| Step::Claim {
                 campaign,
@@ -229,12 +229,16 @@ fn claim(state: &State) -> BoxedStrategy<Step> {
 
 /// News of tries that the platform may have got.
 fn status_updates(state: &State) -> Option<BoxedStrategy<Step>> {
-    let of = |account: usize| {
+    let possible_attempts = |account: usize| {
         let sends = state.sends.iter().filter(move |((at, _), _)| CAMPAIGNS[*at] == account);
         sends.flat_map(|(key, send)| send.possible.iter().map(|attempt| (*key, *attempt)))
     };
-    let tries: Vec<Vec<(Key, usize)>> = (0..PEOPLE.len()).map(|at| of(at).collect()).collect();
-    let accounts: Vec<usize> = (0..PEOPLE.len()).filter(|at| !tries[*at].is_empty()).collect();
+    let attempts: Vec<Vec<(Key, usize)>> = (0..CONTACTS_PER_ACCOUNT.len())
+        .map(|at| possible_attempts(at).collect())
+        .collect();
+    let accounts: Vec<usize> = (0..CONTACTS_PER_ACCOUNT.len())
+        .filter(|at| !attempts[*at].is_empty())
+        .collect();
     if accounts.is_empty() {
         return None;
     }
@@ -247,7 +251,7 @@ fn status_updates(state: &State) -> Option<BoxedStrategy<Step>> {
     ];
     let updates = select(accounts).prop_flat_map(move |account| {
         let item = (
-            select(tries[account].clone()),
+            select(attempts[account].clone()),
             any::<bool>(),
             select(statuses.to_vec()),
             0..8_u8,
@@ -291,15 +295,15 @@ fn retry(state: &State) -> BoxedStrategy<Step> {
         .boxed()
 }
 
-/// What people and the fixture around do.
-fn surroundings() -> BoxedStrategy<Step> {
-    let contact = account().prop_flat_map(|account| (Just(account), 0..PEOPLE[account], any::<bool>()));
+/// Steps of members, contacts, administrators and the clock.
+fn external_step() -> BoxedStrategy<Step> {
+    let contact = account().prop_flat_map(|account| (Just(account), 0..CONTACTS_PER_ACCOUNT[account], any::<bool>()));
     let pause = select(vec![Pause::Run, Pause::Template, Pause::Member]);
     prop_oneof![
         2 => (campaign(), pause).prop_map(|(campaign, pause)| Step::Pause(campaign, pause)),
         3 => campaign().prop_map(Step::Resume),
         1 => campaign().prop_map(Step::Cancel),
-        1 => (campaign(), any::<bool>()).prop_map(|(campaign, delete)| Step::Overtaken { campaign, delete }),
+        1 => (campaign(), any::<bool>()).prop_map(|(campaign, delete)| Step::StaleEdit { campaign, delete }),
         2 => Just(Step::FailUnknown),
         1 => contact.prop_map(|(account, contact, out)| Step::Consent { account, contact, out }),
         2 => (account(), any::<bool>()).prop_map(|(account, suspended)| Step::Suspend { account, suspended }),
@@ -310,18 +314,18 @@ fn surroundings() -> BoxedStrategy<Step> {
     .boxed()
 }
 
-/// What workers do that let go of a run, or never held it.
-fn handing_over(state: &State) -> BoxedStrategy<Step> {
-    let of = |make: fn(usize, usize) -> Step| {
+/// Claims, lost leases and releases of runs.
+fn lease_step(state: &State) -> BoxedStrategy<Step> {
+    let step_of_holder = |make: fn(usize, usize) -> Step| {
         let state = state.clone();
-        busy(&state)
+        mostly_held(&state)
             .prop_flat_map(move |campaign| holder(&state, campaign).prop_map(move |worker| make(campaign, worker)))
     };
     prop_oneof![
         4 => worker().prop_map(Step::Take),
-        2 => busy(state).prop_map(Step::Expire),
-        1 => of(Step::Release),
-        1 => of(Step::Abandon),
+        2 => mostly_held(state).prop_map(Step::Expire),
+        1 => step_of_holder(Step::Release),
+        1 => step_of_holder(Step::Abandon),
         1 => campaign().prop_map(Step::AbortStart),
     ]
     .boxed()
@@ -341,8 +345,8 @@ fn progress_of(state: &State, campaign: usize) -> BoxedStrategy<Step> {
         account,
         suspended: false,
     };
-    let step = carry_on(state, campaign);
-    // Those who hold the run may not know yet that it waits.
+    let step = next_step(state, campaign);
+    // A worker may not have noticed yet that its run is paused or its account suspended.
     match (state.account(campaign).suspended, state.campaigns[campaign].paused) {
         (true, _) => prop_oneof![Just(allow), step].boxed(),
         (false, true) => prop_oneof![Just(Step::Resume(campaign)), step].boxed(),
@@ -350,24 +354,24 @@ fn progress_of(state: &State, campaign: usize) -> BoxedStrategy<Step> {
     }
 }
 
-/// The next thing to do for a campaign that nothing holds up.
-fn carry_on(state: &State, campaign: usize) -> BoxedStrategy<Step> {
+/// The next step of a campaign that nothing blocks.
+fn next_step(state: &State, campaign: usize) -> BoxedStrategy<Step> {
     let stored = &state.campaigns[campaign];
     let expected = stored.status;
     let waiting = state.sends_of(campaign).filter(|(_, send)| send.waits());
     let next: Vec<Key> = waiting.map(|(key, _)| key).collect();
-    let silent = state
+    let unreported = state
         .sends_of(campaign)
         .filter(|(_, send)| send.started && send.reported.is_none());
-    let silent: Vec<usize> = silent.map(|((_, contact), _)| contact).collect();
+    let unreported: Vec<usize> = unreported.map(|((_, contact), _)| contact).collect();
     let prepared = stored.queue_entry.as_ref().is_some_and(|entry| entry.prepared);
     match (expected, state.holder(campaign)) {
         (CampaignStatus::Completed | CampaignStatus::Partial, _) => Just(Step::Retry { campaign, expected }).boxed(),
         (CampaignStatus::Sending, None) if prepared => worker().prop_map(Step::Take).boxed(),
-        (CampaignStatus::Sending, Some(_)) if prepared && next.is_empty() && silent.is_empty() => {
+        (CampaignStatus::Sending, Some(_)) if prepared && next.is_empty() && unreported.is_empty() => {
             Just(Step::Finish { campaign }).boxed()
         }
-        (CampaignStatus::Sending, Some(worker)) if prepared => results_of(silent)
+        (CampaignStatus::Sending, Some(worker)) if prepared => results_of(unreported)
             .prop_map(move |results| Step::RecordAndStart {
                 campaign,
                 worker,
@@ -395,7 +399,7 @@ pub(super) fn any_step(state: &State) -> BoxedStrategy<Step> {
         self::expected(&expected, campaign, CampaignStatus::Scheduled)
             .prop_map(move |expected| Step::EnqueueStart { campaign, expected })
     });
-    let finish = busy(state).prop_map(|campaign| Step::Finish { campaign });
+    let finish = mostly_held(state).prop_map(|campaign| Step::Finish { campaign });
     let updates = status_updates(state).unwrap_or_else(|| record_and_start(state));
     prop_oneof![
         16 => progress(state),
@@ -407,8 +411,8 @@ pub(super) fn any_step(state: &State) -> BoxedStrategy<Step> {
         9 => updates,
         3 => finish,
         4 => retry(state),
-        6 => handing_over(state),
-        8 => surroundings(),
+        6 => lease_step(state),
+        8 => external_step(),
     ]
     .boxed()
 }
@@ -431,16 +435,16 @@ pub(super) fn is_allowed(state: &State, step: &Step) -> bool {
             next,
             ..
         } => {
-            let told = results.iter().all(|(contact, kind)| {
+            let results_allowed = results.iter().all(|(contact, kind)| {
                 let key = (*campaign, *contact);
                 state.sends.contains_key(&key) && (kind.is_plain() || may_report(state, key, *kind))
             });
-            told && next.iter().all(|key| state.sends.contains_key(key))
+            results_allowed && next.iter().all(|key| state.sends.contains_key(key))
         }
         Step::Record { campaign, results } => results
             .iter()
             .all(|(contact, kind)| may_report(state, (*campaign, *contact), *kind)),
-        Step::Overtaken { campaign, .. } => state.campaigns[*campaign].status != Draft,
+        Step::StaleEdit { campaign, .. } => state.campaigns[*campaign].status != Draft,
         Step::Finish { campaign } => {
             let entry = state.campaigns[*campaign].queue_entry.as_ref();
             entry.is_none_or(|entry| entry.prepared)

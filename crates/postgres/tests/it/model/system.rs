@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use super::callers::claimed;
-use super::state::{Answer, CAMPAIGNS, Key, PEOPLE, State};
+use super::state::{CAMPAIGNS, CONTACTS_PER_ACCOUNT, Key, State, StepOutcome};
 use super::steps::{Pause, Step, any_step, is_allowed};
 use crate::support::{DbFixture, LEASE, id};
 use crate::whatsapp::profile;
@@ -64,7 +64,7 @@ pub(super) struct ModelFixture {
 }
 
 thread_local! {
-    static STAGE: RefCell<Option<Rc<ModelFixture>>> = const { RefCell::new(None) };
+    static CURRENT_MODEL: RefCell<Option<Rc<ModelFixture>>> = const { RefCell::new(None) };
 }
 
 pub(super) fn number(at: usize) -> Uuid {
@@ -118,18 +118,18 @@ impl ModelFixture {
 
     /// Does something with the cases of this thread on this model.
     pub(super) fn play<T>(self, cases: impl FnOnce() -> T) -> T {
-        STAGE.set(Some(Rc::new(self)));
+        CURRENT_MODEL.set(Some(Rc::new(self)));
         let done = cases();
-        STAGE.take();
+        CURRENT_MODEL.take();
         done
     }
 
     async fn clear(&self) {
-        let mut people = String::new();
-        for (account, count) in self.accounts.iter().zip(PEOPLE) {
+        let mut contacts = String::new();
+        for (account, count) in self.accounts.iter().zip(CONTACTS_PER_ACCOUNT) {
             for contact in 0..count {
                 let id = number(contact);
-                people.push_str(&format!(
+                contacts.push_str(&format!(
                     "INSERT INTO contacts (account_id, id, name, phone)
                      VALUES ('{account}', '{id}', 'Ana {contact}', '+5511900000{contact:03}');"
                 ));
@@ -138,7 +138,7 @@ impl ModelFixture {
         self.fixture
             .sql(&format!(
                 "DELETE FROM campaign_queue; DELETE FROM campaigns; DELETE FROM message_usage_slots; DELETE FROM sent_messages;
-                 DELETE FROM outbox_events; DELETE FROM contacts; UPDATE accounts SET status = 'active'; {people}"
+                 DELETE FROM outbox_events; DELETE FROM contacts; UPDATE accounts SET status = 'active'; {contacts}"
             ))
             .await;
         for (at, account) in CAMPAIGNS.iter().enumerate() {
@@ -210,8 +210,8 @@ pub(super) struct System {
     ids: Vec<(Key, SendId)>,
     /// What was handed out as started, and neither put back by who had it nor failed and tried again.
     pub(super) outstanding: BTreeSet<Key>,
-    /// How often each was.
-    pub(super) tries: BTreeMap<Key, usize>,
+    /// The number of starts per send.
+    pub(super) starts: BTreeMap<Key, usize>,
 }
 
 impl StateMachineTest for System {
@@ -219,13 +219,13 @@ impl StateMachineTest for System {
     type Reference = Model;
 
     fn init_test(state: &State) -> Self {
-        let model = STAGE.with_borrow(|model| model.clone().expect("a model is set"));
+        let model = CURRENT_MODEL.with_borrow(|model| model.clone().expect("a model is set"));
         assert!(state.sends.is_empty());
         let mut ids = Vec::new();
         model.runtime.block_on(async {
             model.clear().await;
             for (campaign, account) in CAMPAIGNS.iter().enumerate() {
-                for contact in 0..PEOPLE[*account] {
+                for contact in 0..CONTACTS_PER_ACCOUNT[*account] {
                     let query = format!(
                         "SELECT overlay(overlay(md5('{}' || '{}') PLACING '8' FROM 13) PLACING 'a' FROM 17)::uuid",
                         number(campaign),
@@ -240,31 +240,31 @@ impl StateMachineTest for System {
             model,
             ids,
             outstanding: BTreeSet::new(),
-            tries: BTreeMap::new(),
+            starts: BTreeMap::new(),
         }
     }
 
     fn apply(mut system: Self, state: &State, step: Step) -> Self {
         let model = system.model.clone();
         model.runtime.block_on(async {
-            let answer = system.act(state, &step).await;
-            assert_eq!(answer, state.answer, "the answer to {step:?}");
+            let outcome = system.run_step(state, &step).await;
+            assert_eq!(outcome, state.outcome, "the outcome of {step:?}");
             assert_eq!(model.lines().await, state.lines(), "after {step:?}");
             model.fixture.assert_recount().await;
         });
-        let let_in = matches!(
-            state.answer,
-            Answer::Start(StartOutcome::Started { .. }) | Answer::Reserved(true)
+        let reserved_quota = matches!(
+            state.outcome,
+            StepOutcome::Start(StartOutcome::Started { .. }) | StepOutcome::Reserved(true)
         );
         for (at, account) in state.accounts.iter().enumerate() {
             let (used, limit) = (state.used(at), account.limit);
-            let more = if let_in && step.account() == Some(at) {
+            let surplus = if reserved_quota && step.account() == Some(at) {
                 0
             } else {
                 account.surplus
             };
             assert!(
-                used <= limit + more,
+                used <= limit + surplus,
                 "{used} of {limit} messages are used after {step:?}"
             );
         }
@@ -281,7 +281,7 @@ impl System {
         self.ids.iter().find(|(_, other)| *other == id).unwrap().0
     }
 
-    async fn act(&mut self, state: &State, step: &Step) -> Answer {
+    async fn run_step(&mut self, state: &State, step: &Step) -> StepOutcome {
         let model = self.model.clone();
         let (fixture, runs) = (&model.fixture, model.fixture.runs());
         match step {
@@ -291,15 +291,15 @@ impl System {
                 expected,
             } => {
                 let start = self.start_of(state, *campaign, *expected).await;
-                Answer::Start(runs.start(&start, worker.map(number), LEASE).await.unwrap())
+                StepOutcome::Start(runs.start(&start, worker.map(number), LEASE).await.unwrap())
             }
             Step::EnqueueStart { campaign, expected } => {
                 let start_request = self.start_request(*campaign, *expected).await;
-                Answer::Write(runs.enqueue_start(&start_request).await.unwrap())
+                StepOutcome::Write(runs.enqueue_start(&start_request).await.unwrap())
             }
             Step::Take(worker) => {
                 let taken = runs.take(number(*worker), LEASE).await.unwrap();
-                Answer::Taken(taken.map(|run| (0..CAMPAIGNS.len()).find(|at| model.run(*at) == run).unwrap()))
+                StepOutcome::Taken(taken.map(|run| (0..CAMPAIGNS.len()).find(|at| model.run(*at) == run).unwrap()))
             }
             Step::Claim {
                 campaign,
@@ -319,16 +319,16 @@ impl System {
                 next,
             } => self.record_and_start(*campaign, *worker, results, next).await,
             Step::Record { campaign, results } => {
-                let said = self.said(*campaign, results);
-                runs.record(model.run(*campaign), &said).await.unwrap();
-                self.note(*campaign, results);
-                Answer::Nothing
+                let send_results = self.send_results(*campaign, results);
+                runs.record(model.run(*campaign), &send_results).await.unwrap();
+                self.remove_put_back(*campaign, results);
+                StepOutcome::Nothing
             }
-            Step::Finish { campaign } => Answer::Report(runs.finish(model.run(*campaign)).await.unwrap().unwrap()),
+            Step::Finish { campaign } => StepOutcome::Report(runs.finish(model.run(*campaign)).await.unwrap().unwrap()),
             Step::Retry { campaign, expected } => self.retry(state, *campaign, *expected).await,
             Step::StatusUpdates(account, items) => {
                 let batch: Vec<StatusUpdate> = items.iter().map(|item| self.status_update_of(item)).collect();
-                Answer::Unmatched(
+                StepOutcome::Unmatched(
                     fixture
                         .status_updates()
                         .apply(model.accounts[*account], &batch)
@@ -336,7 +336,7 @@ impl System {
                         .unwrap(),
                 )
             }
-            Step::FailUnknown => Answer::Failed(runs.fail_unknown(Duration::ZERO, 100).await.unwrap()),
+            Step::FailUnknown => StepOutcome::Failed(runs.fail_unknown(Duration::ZERO, 100).await.unwrap()),
             Step::ReserveTestSend(account) => {
                 let (test_sends, limit) = (
                     PgTestSends::new(fixture.tenants.clone()),
@@ -346,14 +346,14 @@ impl System {
                     .reserve_message(model.accounts[*account], limit, &[])
                     .await
                     .unwrap();
-                Answer::Reserved(taken.is_some())
+                StepOutcome::Reserved(taken.is_some())
             }
-            other => self.act_alone(other).await,
+            other => self.run_stateless_step(other).await,
         }
     }
 
-    /// Steps that need no look at the state.
-    async fn act_alone(&self, step: &Step) -> Answer {
+    /// Steps that do not read the model's state.
+    async fn run_stateless_step(&self, step: &Step) -> StepOutcome {
         let (model, fixture, runs) = (&self.model, &self.model.fixture, self.model.fixture.runs());
         match step {
             Step::AbortStart(campaign) => {
@@ -384,16 +384,16 @@ impl System {
                     .await
                     .unwrap();
             }
-            Step::Pause(..) | Step::Resume(_) | Step::Cancel(_) | Step::Overtaken { .. } => {
+            Step::Pause(..) | Step::Resume(_) | Step::Cancel(_) | Step::StaleEdit { .. } => {
                 return self.write(step).await;
             }
-            surrounding => fixture.sql(&self.change(surrounding)).await,
+            external => fixture.sql(&self.sql_of(external)).await,
         }
-        Answer::Nothing
+        StepOutcome::Nothing
     }
 
-    /// What the stores do not do, in SQL.
-    fn change(&self, step: &Step) -> String {
+    /// The SQL of steps that no store performs.
+    fn sql_of(&self, step: &Step) -> String {
         match step {
             Step::Expire(campaign) => {
                 let id = number(*campaign);
@@ -423,9 +423,9 @@ impl System {
         }
     }
 
-    /// Writes of the campaign itself, each by the status that it is thought to have.
-    async fn write(&self, step: &Step) -> Answer {
-        let (Step::Pause(at, _) | Step::Resume(at) | Step::Cancel(at) | Step::Overtaken { campaign: at, .. }) = step
+    /// Writes of the campaign, each with the status that its caller expects.
+    async fn write(&self, step: &Step) -> StepOutcome {
+        let (Step::Pause(at, _) | Step::Resume(at) | Step::Cancel(at) | Step::StaleEdit { campaign: at, .. }) = step
         else {
             unreachable!("{step:?}")
         };
@@ -436,11 +436,11 @@ impl System {
             status: CampaignStatus::Sending,
             ..stored.clone()
         };
-        let thought = |status| Campaign {
+        let expected = |status| Campaign {
             status,
             ..stored.clone()
         };
-        let (draft, sending) = (thought(CampaignStatus::Draft), thought(CampaignStatus::Sending));
+        let (draft, sending) = (expected(CampaignStatus::Draft), expected(CampaignStatus::Sending));
         let written = match step {
             Step::Pause(..) => {
                 let paused = Campaign {
@@ -458,7 +458,7 @@ impl System {
                 };
                 store.update(&cancelled, &sending, &[]).await
             }
-            Step::Overtaken { delete: true, .. } => store.delete(&stored, CampaignStatus::Draft, &[]).await,
+            Step::StaleEdit { delete: true, .. } => store.delete(&stored, CampaignStatus::Draft, &[]).await,
             _ => {
                 let edited = Campaign {
                     name: "Other".into(),
@@ -468,6 +468,6 @@ impl System {
                 store.update(&edited, &draft, &[]).await
             }
         };
-        Answer::Write(written.unwrap())
+        StepOutcome::Write(written.unwrap())
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn newest() -> CursorQuery<TimeCursor> {
 
 /// What the planner knows when the account arrives.
 #[derive(Clone, Copy)]
-pub(super) enum Known {
+pub(super) enum PlannerStatistics {
     /// One account with ten times the rows.
     Large,
     /// Many accounts with a few rows each: the average account is smaller than a batch of keys.
@@ -79,20 +79,20 @@ fn rows_of(accounts: &str, rows: usize) -> String {
         .replace("FROM a", &format!("FROM ({accounts}) s (a)"))
 }
 
-/// An account that the planner has not seen; it knows others. Keys grow with time, as those that the product makes.
-pub(super) async fn unseen(known: Known) -> DbFixture {
+/// An account inserted after `ANALYZE` of other accounts. Keys grow with time, as those of the product.
+pub(super) async fn unanalyzed_account(statistics: PlannerStatistics) -> DbFixture {
     let fixture = DbFixture::new().await;
-    let seen = match known {
-        Known::Large => rows_of(
+    let analyzed_rows = match statistics {
+        PlannerStatistics::Large => rows_of(
             &format!("SELECT '{}'::uuid", fixture.another_account().await),
             10 * ROWS,
         ),
-        Known::Small => {
+        PlannerStatistics::Small => {
             let accounts = format!("SELECT md5('small' || n)::uuid FROM generate_series(1, {SMALL_ACCOUNTS}) n");
             rows_of(&accounts, SMALL_ROWS)
         }
     };
-    let unseen = rows_of(&format!("SELECT '{}'::uuid", fixture.account), ROWS);
+    let unanalyzed_rows = rows_of(&format!("SELECT '{}'::uuid", fixture.account), ROWS);
     fixture
         .sql(&format!(
             "CREATE FUNCTION key(account uuid, i int) RETURNS uuid LANGUAGE sql IMMUTABLE
@@ -101,7 +101,7 @@ pub(super) async fn unseen(known: Known) -> DbFixture {
              INSERT INTO segments (account_id, id, name) VALUES ('{0}', key('{0}', 0), 'full'), ('{0}', key('{0}', 3), 'empty');
              INSERT INTO campaign_counter_slots (account_id, campaign_id, slot, total, pending)
                VALUES ('{0}', key('{0}', 1), 0, {ROWS}, {ROWS});
-             {seen} ANALYZE; {unseen}
+             {analyzed_rows} ANALYZE; {unanalyzed_rows}
              SET session_replication_role = origin;",
             fixture.account
         ))
@@ -155,25 +155,25 @@ impl DbFixture {
         self.sql("SELECT pg_stat_clear_snapshot()").await;
     }
 
-    /// Something was read, and of no table all rows of the account.
-    pub(super) async fn assert_looked_up(&mut self, what: &str) {
-        self.assert_few_of(ROWS, what).await;
+    /// Asserts that rows were read, but from no table all rows of the account.
+    pub(super) async fn assert_looked_up(&mut self, operation: &str) {
+        self.assert_few_of(ROWS, operation).await;
     }
 
-    /// The same, of an account that has so many.
-    pub(super) async fn assert_few_of(&mut self, rows: usize, what: &str) {
+    /// The same assertion for an account of `rows` rows per table.
+    pub(super) async fn assert_few_of(&mut self, rows: usize, operation: &str) {
         self.close().await;
         let read =
             "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) AS n, relname FROM pg_stat_user_tables";
-        let some = self
+        let read_tables = self
             .number(&format!("SELECT count(*) FROM ({read}) r WHERE n >= {PART}"))
             .await;
-        assert!(some > 0, "{what}: nothing was looked up");
+        assert!(read_tables > 0, "{operation}: nothing was looked up");
         let many = format!("SELECT string_agg(relname || ' ' || n, ', ') FROM ({read}) r WHERE n >= {rows}");
         assert_eq!(
             self.text(&many).await,
             None,
-            "{what}: all rows were read to find {PART}"
+            "{operation}: all rows were read to find {PART}"
         );
     }
 }

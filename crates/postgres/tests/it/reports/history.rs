@@ -168,8 +168,8 @@ fn ago(minutes: i64) -> OffsetDateTime {
     NOW - Duration::minutes(minutes)
 }
 
-/// Ten thousandths.
-fn told(number: i64) -> Option<Amount> {
+/// The amount of `number` ten thousandths.
+fn ten_thousandths(number: i64) -> Option<Amount> {
     let sign = if number < 0 { "-" } else { "" };
     Amount::parse(&format!("{sign}{}.{:04}", number.abs() / 10_000, number.abs() % 10_000))
 }
@@ -270,7 +270,7 @@ impl History {
         // Of several of one order the last counts.
         let last: BTreeMap<_, _> = specs.iter().map(|spec| ((spec.platform, spec.key), spec)).collect();
         for spec in last.values() {
-            self.take(spec);
+            self.apply_order(spec);
         }
     }
 
@@ -281,9 +281,9 @@ impl History {
             .map(|(product, quantity, price, cost)| OrderItemInput {
                 product_id: Some(format!("p{product}")),
                 name: Some(format!("Produto {product}")),
-                quantity: told(*quantity),
-                price: told(*price),
-                cost: cost.and_then(told),
+                quantity: ten_thousandths(*quantity),
+                price: ten_thousandths(*price),
+                cost: cost.and_then(ten_thousandths),
             });
         let [campaign, automation, link] = spec.named;
         OrderInput {
@@ -291,9 +291,9 @@ impl History {
             platform: Some(format!("loja{}", spec.platform)),
             contact_phone: spec.phone.map(phone),
             status: Some(STATUSES[spec.status].into()),
-            total: told(spec.total),
+            total: ten_thousandths(spec.total),
             items: Some(items.collect()),
-            gateway_fee: spec.fee.and_then(told),
+            gateway_fee: spec.fee.and_then(ten_thousandths),
             campaign_id: campaign.then(|| self.campaigns[0].into()),
             automation_id: automation.then(|| self.automations[0].into()),
             link_code: link.then(|| format!("code{}", spec.key % 2)),
@@ -302,8 +302,8 @@ impl History {
         }
     }
 
-    /// By the letter of the rules.
-    fn take(&mut self, spec: &OrderSpec) {
+    /// Applies an order to the model.
+    fn apply_order(&mut self, spec: &OrderSpec) {
         let before = self.orders.get(&(spec.platform, spec.key)).cloned();
         let status = STATUSES[spec.status];
         let mut paid = spec.paid.map(ago).or(before.as_ref().and_then(|order| order.paid));
@@ -338,10 +338,14 @@ impl History {
     fn attribution(&self, spec: &OrderSpec) -> (Option<Uuid>, Option<Uuid>, Option<Uuid>) {
         let [campaign, automation, link] = spec.named;
         let link_number = usize::from(spec.key % 2);
-        let of_link = (link && link_number == 0).then(|| self.campaigns[1]);
+        let link_campaign = (link && link_number == 0).then(|| self.campaigns[1]);
         if campaign || automation || link {
             return (
-                if campaign { Some(self.campaigns[0]) } else { of_link },
+                if campaign {
+                    Some(self.campaigns[0])
+                } else {
+                    link_campaign
+                },
                 automation.then(|| self.automations[0]),
                 link.then(|| self.link_ids[link_number]),
             );
@@ -357,7 +361,7 @@ impl History {
             external_id: Some(key.to_string()),
             platform: Some("loja".into()),
             contact_phone: None,
-            total: told(10_000),
+            total: ten_thousandths(10_000),
             status: Some(CARTS[*status].into()),
             created_at: Some(ago(*minutes)),
         });
@@ -371,7 +375,7 @@ impl History {
         let inputs = entries.iter().map(|(days, source, amount)| AdSpendInput {
             date: Some((NOW.date() - Duration::days(*days)).to_string()),
             source: Some(format!("s{source}")),
-            amount: told(*amount),
+            amount: ten_thousandths(*amount),
         });
         self.ingestion
             .ad_spend(fixture.account, inputs.collect())
@@ -389,7 +393,7 @@ impl History {
                 id: Some(Uuid::from_u128(u128::from(*number)).into()),
                 metric_name: Some(METRICS[*metric].into()),
                 contact_phone: Some(phone(*contact)),
-                value: value.and_then(told),
+                value: value.and_then(ten_thousandths),
                 source: Some(format!("s{}", contact % 2)),
                 occurred_at: Some(ago(*minutes)),
                 ..EventInput::default()

@@ -2,7 +2,7 @@
 #![allow(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
-    reason = "what a test counts is small"
+    reason = "the counts of a test are small"
 )]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,18 +30,18 @@ fn money(units: i128) -> Amount {
 
 impl<'a> Recount<'a> {
     pub(super) async fn new(fixture: &DbFixture, history: &'a History, zone: &str, days: i64) -> Self {
-        let mut moments = vec![NOW];
-        moments.extend(
+        let mut times = vec![NOW];
+        times.extend(
             history
                 .orders
                 .values()
                 .flat_map(|order| order.paid.into_iter().chain([order.placed])),
         );
-        moments.extend(history.carts.values().map(|(_, at)| *at));
-        moments.extend(history.events.values().map(|event| event.at));
-        moments.extend(history.runs.values().map(|(_, _, at, _)| *at));
-        moments.extend(history.clicks.iter().map(|(_, at)| *at));
-        let list: Vec<String> = moments.iter().map(|at| format!("'{at}'")).collect();
+        times.extend(history.carts.values().map(|(_, at)| *at));
+        times.extend(history.events.values().map(|event| event.at));
+        times.extend(history.runs.values().map(|(_, _, at, _)| *at));
+        times.extend(history.clicks.iter().map(|(_, at)| *at));
+        let list: Vec<String> = times.iter().map(|at| format!("'{at}'")).collect();
         let query = format!(
             "SELECT string_agg((m AT TIME ZONE '{zone}')::date::text, ' ' ORDER BY position)
              FROM unnest(ARRAY[{}]::timestamptz[]) WITH ORDINALITY AS u (m, position)",
@@ -50,17 +50,17 @@ impl<'a> Recount<'a> {
         let shape = time::macros::format_description!("[year]-[month]-[day]");
         let text = fixture.text(&query).await.unwrap();
         let found = text.split(' ').map(|day| Date::parse(day, &shape).unwrap());
-        let lies: HashMap<OffsetDateTime, Date> = moments.iter().copied().zip(found).collect();
-        let today = lies[&NOW];
+        let day_of_time: HashMap<OffsetDateTime, Date> = times.iter().copied().zip(found).collect();
+        let today = day_of_time[&NOW];
         let dates = (0..days).rev().map(|back| today - Duration::days(back)).collect();
         Self {
             history,
-            days: lies,
+            days: day_of_time,
             dates,
         }
     }
 
-    fn lies_in(&self, at: OffsetDateTime) -> bool {
+    fn is_in_period(&self, at: OffsetDateTime) -> bool {
         self.dates.contains(&self.days[&at])
     }
 
@@ -70,26 +70,26 @@ impl<'a> Recount<'a> {
         dated.filter(|(_, date)| self.dates.contains(date)).collect()
     }
 
-    /// Orders and revenue of what each order is owed to.
-    fn owed(&self, to: impl Fn(&Order) -> Option<Uuid>) -> BTreeMap<Uuid, (i64, i128)> {
-        let mut owed: BTreeMap<Uuid, (i64, i128)> = BTreeMap::new();
+    /// Order count and revenue per campaign, automation or link; `target` selects it from an order.
+    fn attributed_sums(&self, target: impl Fn(&Order) -> Option<Uuid>) -> BTreeMap<Uuid, (i64, i128)> {
+        let mut sums: BTreeMap<Uuid, (i64, i128)> = BTreeMap::new();
         for (order, _) in self.paid() {
-            if let Some(id) = to(order) {
-                let (orders, revenue) = owed.entry(id).or_default();
+            if let Some(id) = target(order) {
+                let (orders, revenue) = sums.entry(id).or_default();
                 *orders += 1;
                 *revenue += order.total;
             }
         }
-        owed
+        sums
     }
 
     pub(super) fn check_revenue(&self, report: &RevenueReport) {
         let paid = self.paid();
-        let attributed = |order: &Order| order.campaign.or(order.automation).or(order.link).is_some();
+        let is_attributed = |order: &Order| order.campaign.or(order.automation).or(order.link).is_some();
         let revenue: i128 = paid.iter().map(|(order, _)| order.total).sum();
-        let owed: i128 = paid
+        let attributed: i128 = paid
             .iter()
-            .filter(|(order, _)| attributed(order))
+            .filter(|(order, _)| is_attributed(order))
             .map(|(order, _)| order.total)
             .sum();
         let costs: i128 = paid.iter().flat_map(|(order, _)| &order.items).map(|item| item.3).sum();
@@ -104,16 +104,16 @@ impl<'a> Recount<'a> {
         let count = paid.len() as i128;
         let overview = &report.overview;
         assert_eq!(overview.total_revenue, money(revenue));
-        assert_eq!(overview.attributed_revenue, money(owed));
+        assert_eq!(overview.attributed_revenue, money(attributed));
         assert_eq!(overview.product_costs, money(costs));
         assert_eq!(overview.gateway_fees, money(fees));
         assert_eq!(overview.ad_spend, money(spend));
         assert_eq!(overview.profit, money(revenue - costs - fees - spend));
-        assert_eq!(overview.roas, quotient(owed, spend));
+        assert_eq!(overview.roas, quotient(attributed, spend));
         assert_eq!(i128::from(overview.total_orders), count);
         assert_eq!(
             overview.attributed_orders as usize,
-            paid.iter().filter(|(order, _)| attributed(order)).count()
+            paid.iter().filter(|(order, _)| is_attributed(order)).count()
         );
         assert_eq!(overview.avg_order_value, quotient(revenue, count * UNIT));
         assert_eq!(report.daily.iter().map(|day| day.date).collect::<Vec<_>>(), self.dates);
@@ -125,45 +125,45 @@ impl<'a> Recount<'a> {
                 .collect();
             assert_eq!(day.order_count as usize, of_day.len(), "{}", day.date);
             assert_eq!(day.total_revenue, money(of_day.iter().map(|order| order.total).sum()));
-            let owed = of_day
+            let attributed = of_day
                 .iter()
-                .filter(|order| attributed(order))
+                .filter(|order| is_attributed(order))
                 .map(|order| order.total)
                 .sum();
-            assert_eq!(day.attributed_revenue, money(owed));
+            assert_eq!(day.attributed_revenue, money(attributed));
         }
         self.check_attributions(report);
     }
 
     fn check_attributions(&self, report: &RevenueReport) {
-        let shown: BTreeMap<Uuid, _> = report
+        let reported: BTreeMap<Uuid, _> = report
             .by_campaign
             .iter()
             .map(|row| (row.campaign_id.into(), (row.order_count, row.revenue)))
             .collect();
-        let round = |owed: BTreeMap<Uuid, (i64, i128)>| -> BTreeMap<Uuid, (i64, Amount)> {
-            owed.into_iter()
+        let rounded = |sums: BTreeMap<Uuid, (i64, i128)>| -> BTreeMap<Uuid, (i64, Amount)> {
+            sums.into_iter()
                 .map(|(id, (orders, revenue))| (id, (orders, money(revenue))))
                 .collect()
         };
-        assert_eq!(shown, round(self.owed(|order| order.campaign)));
-        let automations = self.owed(|order| order.automation);
-        let shown: BTreeMap<Uuid, _> = report
+        assert_eq!(reported, rounded(self.attributed_sums(|order| order.campaign)));
+        let automations = self.attributed_sums(|order| order.automation);
+        let reported: BTreeMap<Uuid, _> = report
             .by_automation
             .iter()
             .map(|row| (row.automation_id.into(), (row.order_count, row.revenue)))
             .collect();
-        assert_eq!(shown, round(automations.clone()));
+        assert_eq!(reported, rounded(automations.clone()));
         for row in &report.by_automation {
             let (orders, revenue) = automations[&row.automation_id.into()];
             assert_eq!(row.avg_order_value, quotient(revenue, i128::from(orders) * UNIT));
         }
-        let owed = self.owed(|order| order.link);
+        let sums = self.attributed_sums(|order| order.link);
         let mut links: BTreeMap<Uuid, (i64, i64, i128)> = BTreeMap::new();
-        for (link, _) in self.history.clicks.iter().filter(|(_, at)| self.lies_in(*at)) {
+        for (link, _) in self.history.clicks.iter().filter(|(_, at)| self.is_in_period(*at)) {
             links.entry(*link).or_default().0 += 1;
         }
-        for (link, (orders, revenue)) in owed {
+        for (link, (orders, revenue)) in sums {
             let row = links.entry(link).or_default();
             (row.1, row.2) = (orders, revenue);
         }
@@ -184,9 +184,9 @@ impl<'a> Recount<'a> {
             .history
             .orders
             .values()
-            .filter(|order| self.lies_in(order.placed))
+            .filter(|order| self.is_in_period(order.placed))
             .collect();
-        let of = |status: &str| placed.iter().filter(|order| order.status == status).count() as i64;
+        let count_with_status = |status: &str| placed.iter().filter(|order| order.status == status).count() as i64;
         let paid = self.paid();
         let revenue: i128 = paid.iter().map(|(order, _)| order.total).sum();
         let overview = &report.overview;
@@ -199,13 +199,17 @@ impl<'a> Recount<'a> {
                 overview.cancelled_orders,
                 overview.refunded_orders
             ),
-            (of("pending"), of("cancelled"), of("refunded"))
+            (
+                count_with_status("pending"),
+                count_with_status("cancelled"),
+                count_with_status("refunded")
+            )
         );
         let carts: Vec<usize> = self
             .history
             .carts
             .values()
-            .filter(|(_, at)| self.lies_in(*at))
+            .filter(|(_, at)| self.is_in_period(*at))
             .map(|(s, _)| *s)
             .collect();
         let recovered = carts.iter().filter(|status| **status == 2).count();
@@ -258,13 +262,13 @@ impl<'a> Recount<'a> {
 
     pub(super) fn check_automations(&self, report: &AutomationsReport) {
         let mut sums: BTreeMap<Uuid, (i64, i64, i128)> = BTreeMap::new();
-        let mut all = (0, 0, 0);
+        let mut totals = (0, 0, 0);
         for (automation, completed, at, milliseconds) in self.history.runs.values() {
-            if !self.lies_in(*at) {
+            if !self.is_in_period(*at) {
                 continue;
             }
             let sum = sums.entry(*automation).or_default();
-            for sum in [sum, &mut all] {
+            for sum in [sum, &mut totals] {
                 sum.0 += i64::from(*completed);
                 sum.1 += i64::from(!*completed);
                 sum.2 += i128::from(*milliseconds);
@@ -282,10 +286,10 @@ impl<'a> Recount<'a> {
                 quotient(latency, i128::from(completed + failed) * 1000)
             );
         }
-        let total = i128::from(all.0 + all.1);
+        let total = i128::from(totals.0 + totals.1);
         assert_eq!(i128::from(report.summary.total_executions), total);
-        assert_eq!(report.summary.success_rate, quotient(i128::from(all.0) * 100, total));
-        assert_eq!(report.summary.avg_latency, quotient(all.2, total * 1000));
+        assert_eq!(report.summary.success_rate, quotient(i128::from(totals.0) * 100, total));
+        assert_eq!(report.summary.avg_latency, quotient(totals.2, total * 1000));
     }
 
     fn events(&self, metric: &str) -> Vec<&'a Event> {
@@ -318,7 +322,7 @@ impl<'a> Recount<'a> {
         let events: Vec<&Event> = self
             .events(name)
             .into_iter()
-            .filter(|event| self.lies_in(event.at))
+            .filter(|event| self.is_in_period(event.at))
             .collect();
         let value: i128 = events.iter().map(|event| event.value).sum();
         let contacts: BTreeSet<Uuid> = events.iter().filter_map(|event| event.contact).collect();

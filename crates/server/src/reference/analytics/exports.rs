@@ -4,23 +4,23 @@ use recado_domain::analytics::{ExportKind, Period};
 use serde_json::json;
 
 pub(crate) use super::TAG;
-use super::span;
-use crate::reference::operation::{Operation, string_enum, written};
+use super::period_parameters;
+use crate::reference::operation::{Operation, custom, string_enum};
 
 pub(crate) fn export() -> Operation {
-    let description = "A table as a file: UTF-8 with a byte order mark, comma-separated, with a header line. At most \
-                10,000 records, the newest. A cell that a spreadsheet would take for a formula begins with an \
-                apostrophe. `period` and `tz` count for messages only.";
+    let description = "Streams a table as CSV: UTF-8 with a byte order mark, comma-separated, with a header line. \
+                Contains at most the 10,000 newest records. A cell that a spreadsheet would read as a formula is \
+                prefixed with an apostrophe. `period` and `tz` apply to messages only.";
     let content = "Data,Direção,Tipo,Status,Conteúdo\r\n2026-02-01T09:30:00.000Z,outbound,template,read,\"Oi Ana\"\r\n";
-    Operation::new("Export a table", description)
+    Operation::new("Export a table as CSV", description)
         .takes(
-            string_enum::<ExportKind>("type", "What the file holds.")
+            string_enum::<ExportKind>("type", "The table to export.")
                 .required()
                 .example("messages"),
         )
-        .takes_all(span(Period::Month))
-        .answers(
-            written("text/csv", "The file, streamed.", json!({ "type": "string" }))
+        .takes_all(period_parameters(Period::Month))
+        .responds(
+            custom("text/csv", "The CSV file, streamed.", json!({ "type": "string" }))
                 .example(json!(content))
                 .header(
                     "Content-Disposition",

@@ -9,18 +9,18 @@ use recado_domain::analytics::{
 };
 
 use super::OpenApiTag;
-use super::operation::{Operation, Parameter, data, id, limit_of, string_enum, text};
+use super::operation::{Operation, Parameter, data, id, page_limit, string_enum, text};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Analytics",
-    description: "How an account does: messages, campaigns, revenue, shops, automations, metrics and customers.",
+    description: "Reports on messages, campaigns, revenue, shops, automations, metrics and customers.",
 };
 
-/// `period` and `tz`.
-pub(super) fn span(default: Period) -> [Parameter; 2] {
-    let zone = "The time zone whose days are meant, by its IANA name.";
+/// The parameters `period` and `tz`.
+pub(super) fn period_parameters(default: Period) -> [Parameter; 2] {
+    let zone = "IANA name of the time zone that defines calendar days.";
     [
-        string_enum::<Period>("period", "How many days: today, and those before it.")
+        string_enum::<Period>("period", "Length of the report in days, ending today.")
             .default(default.as_str())
             .example(default.as_str()),
         text("tz", zone).default("UTC").example("America/Sao_Paulo"),
@@ -34,53 +34,62 @@ fn name() -> Parameter {
 }
 
 pub(crate) fn revenue() -> Operation {
-    let description = "What paid orders brought in, what they cost, and what they are owed to. An order is owed to the \
-                campaign, automation or link that it names, else to the last campaign message that its contact \
-                received within 7 days before it.";
+    let description = "Returns revenue, costs and attribution of paid orders. An order is attributed to the campaign, \
+                automation or link that it names. Otherwise it is attributed to the last campaign message that its \
+                contact received within the 7 days before it.";
     Operation::new("Report revenue", description)
-        .takes_all(span(Period::Month))
-        .answers(data::<RevenueReport>("The report."))
+        .takes_all(period_parameters(Period::Month))
+        .responds(data::<RevenueReport>("The report."))
 }
 
 pub(crate) fn ecommerce() -> Operation {
-    Operation::new("Report shops", "What shops sold, and what became of carts.")
-        .takes_all(span(Period::Month))
-        .answers(data::<EcommerceReport>("The report."))
+    Operation::new(
+        "Report e-commerce",
+        "Returns orders, products and carts of the account's shops.",
+    )
+    .takes_all(period_parameters(Period::Month))
+    .responds(data::<EcommerceReport>("The report."))
 }
 
 pub(crate) fn automations() -> Operation {
-    Operation::new("Report automations", "What automations did.")
-        .takes_all(span(Period::Week))
-        .answers(data::<AutomationsReport>("The report."))
+    Operation::new(
+        "Report automations",
+        "Returns the executions of the account's automations.",
+    )
+    .takes_all(period_parameters(Period::Week))
+    .responds(data::<AutomationsReport>("The report."))
 }
 
 pub(crate) fn metrics() -> Operation {
-    let source = "Only metrics of which this system told an event.";
-    Operation::new("List metrics", "Every metric of the account with its totals.")
+    let source = "Only metrics with an event from this source.";
+    Operation::new("List metrics", "Returns every metric of the account with its totals.")
         .takes(text("source", source).example("site"))
-        .answers(data::<MetricsReport>("The metrics."))
+        .responds(data::<MetricsReport>("The metrics."))
 }
 
 pub(crate) fn metric() -> Operation {
-    Operation::new("Report a metric", "One metric over a period.")
+    Operation::new("Report a metric", "Returns one metric over a period.")
         .takes(name())
-        .takes_all(span(Period::Month))
-        .answers(data::<MetricReport>("The report."))
+        .takes_all(period_parameters(Period::Month))
+        .responds(data::<MetricReport>("The report."))
 }
 
 pub(crate) fn top_contacts() -> Operation {
-    let description = "The contacts whose events of a metric have the largest value.";
+    let description = "Returns the contacts with the largest total value of a metric, largest first.";
     Operation::new("List a metric's top contacts", description)
         .takes(name())
-        .takes(limit_of((10, 50)))
-        .answers(data::<TopContacts>("The contacts."))
+        .takes(page_limit((10, 50)))
+        .responds(data::<TopContacts>("The contacts."))
 }
 
 pub(crate) fn activity() -> Operation {
-    let cursor = "The `nextCursor` of the answer before; absent for the latest events.";
-    Operation::new("List a metric's events", "The events of a metric, the latest first.")
-        .takes(name())
-        .takes(limit_of((20, 100)))
-        .takes(id("cursor", cursor))
-        .answers(data::<Activity>("Events, and where the earlier ones begin."))
+    let cursor = "The `nextCursor` of the previous page. Omit it for the latest events.";
+    Operation::new(
+        "List a metric's events",
+        "Returns the events of a metric, latest first.",
+    )
+    .takes(name())
+    .takes(page_limit((20, 100)))
+    .takes(id("cursor", cursor))
+    .responds(data::<Activity>("A page of events and its `nextCursor`."))
 }

@@ -46,16 +46,16 @@ pub(crate) async fn export(
 /// The parts one after the other, each read when the one before has been taken. One that cannot be read ends the answer
 /// before its end, which the reader notices.
 fn body(first: Option<String>, export: Export) -> impl Stream<Item = io::Result<Bytes>> {
-    stream::unfold((first, Some(export)), |(waiting, export)| async move {
-        if let Some(text) = waiting {
+    stream::unfold((first, Some(export)), |(pending, export)| async move {
+        if let Some(text) = pending {
             return Some((Ok(Bytes::from(text)), (None, export)));
         }
         let mut export = export?;
         match export.next().await {
             Ok(text) => text.map(|text| (Ok(Bytes::from(text)), (None, Some(export)))),
             Err(error) => {
-                tracing::error!(cause = ?error, "an export broke off");
-                Some((Err(io::Error::other("the rest cannot be read")), (None, None)))
+                tracing::error!(cause = ?error, "export aborted: the next chunk could not be read");
+                Some((Err(io::Error::other("the next chunk could not be read")), (None, None)))
             }
         }
     })

@@ -72,8 +72,8 @@ pub(crate) struct RecalculationStarted {
     #[schemars(example = "The recalculation has started")]
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'static str>,
-    /// Why it was refused; absent when it has started.
-    #[schemars(example = "This takes the role owner or admin")]
+    /// The reason why it was refused; absent if the calculation has started.
+    #[schemars(example = "Requires the role owner or admin")]
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }

@@ -8,7 +8,7 @@ use actix_web::web::Data;
 use recado_domain::analytics::{Period, ReportPeriod, Zone};
 
 use crate::error::ApiError;
-use crate::web::extractors::{Authenticated, Named, TenantContext};
+use crate::web::extractors::{Authenticated, PathName, TenantContext};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
@@ -81,7 +81,7 @@ pub(super) async fn metrics(
 pub(super) async fn metric(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
-    Named(name): Named,
+    PathName(name): PathName,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let report_period = report_period(params, Period::Month)?;
@@ -94,7 +94,7 @@ pub(super) async fn metric(
 pub(super) async fn top_contacts(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
-    Named(name): Named,
+    PathName(name): PathName,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let limit = params.limit_of(TOP_CONTACTS);
@@ -108,7 +108,7 @@ pub(super) async fn top_contacts(
 pub(super) async fn activity(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
-    Named(name): Named,
+    PathName(name): PathName,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let (limit, cursor) = (params.limit_of(ACTIVITY), params.id("cursor"));

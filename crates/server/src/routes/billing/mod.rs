@@ -114,24 +114,27 @@ pub(super) async fn callback(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
-    prove(&services, &request)?;
+    verify_token(&services, &request)?;
     let memory = &services.shared.callback_memory;
     let body = memory.read(&request, payload.into_inner()).await?;
     payment_event_buffer::receive(services, GatewayEvent::read(&body)).await;
     Ok(HttpResponse::Ok().json(Receipt { received: true }))
 }
 
-/// Compared by their hashes, so that neither content nor length of the wanted token can be told from the time it takes.
-fn prove(services: &Services, request: &HttpRequest) -> Result<(), ApiError> {
-    let Some(wanted) = &services.shared.config.payment_gateway_webhook_token else {
+/// Verifies the token by comparing hashes in constant time, so that timing reveals neither its content nor its length.
+fn verify_token(services: &Services, request: &HttpRequest) -> Result<(), ApiError> {
+    let Some(expected) = &services.shared.config.payment_gateway_webhook_token else {
         return Err(ApiError::Internal(
             "PAYMENT_GATEWAY_WEBHOOK_TOKEN is not configured".into(),
         ));
     };
     let given = TOKEN_HEADERS.iter().find_map(|name| request.headers().get(*name));
     let given = given.map(|value| value.as_bytes()).unwrap_or_default();
-    let (given, wanted) = (Sha256::digest(given), Sha256::digest(wanted.expose_secret().as_bytes()));
-    match bool::from(given.as_slice().ct_eq(wanted.as_slice())) {
+    let (given, expected) = (
+        Sha256::digest(given),
+        Sha256::digest(expected.expose_secret().as_bytes()),
+    );
+    match bool::from(given.as_slice().ct_eq(expected.as_slice())) {
         true => Ok(()),
         false => Err(ApiError::Auth("The gateway's token is missing or wrong".to_owned())),
     }

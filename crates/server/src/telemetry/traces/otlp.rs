@@ -28,17 +28,17 @@ use super::TRACED;
 /// How long the collector may take over a batch.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the last batch may take, when the process ends.
-const LAST: Duration = Duration::from_secs(2);
+/// The timeout of the last batch, when the process stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 const SERVICE: &str = "recado";
 
 /// Where spans go; nowhere without an address.
 #[derive(Debug)]
-pub struct Traces(Option<SdkTracerProvider>);
+pub struct OtlpTraces(Option<SdkTracerProvider>);
 
-impl Traces {
-    /// Whether this program can hand spans to a collector.
+impl OtlpTraces {
+    /// Whether this program can send spans to a collector.
     pub const BUILT_IN: bool = true;
 
     /// Begins, on the runtime that is current.
@@ -53,8 +53,8 @@ impl Traces {
             .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
             .with_timeout(TIMEOUT)
             .build()
-            .context("configuration: OTEL_EXPORTER_OTLP_ENDPOINT cannot be used")?;
-        let resource = Resource::builder().with_service_name(service()).build();
+            .context("configuration: OTEL_EXPORTER_OTLP_ENDPOINT is not a valid URL of a collector")?;
+        let resource = Resource::builder().with_service_name(service_name()).build();
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
             .with_resource(resource)
@@ -82,22 +82,22 @@ impl Traces {
     /// Hands over what is left. Blocks its thread, while the runtime goes on.
     pub fn end(self) {
         if let Some(provider) = self.0
-            && let Err(error) = provider.shutdown_with_timeout(LAST)
+            && let Err(error) = provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT)
         {
-            tracing::warn!(%error, "the last spans were not handed over");
+            tracing::warn!(%error, "the last spans were not exported");
         }
     }
 }
 
-/// As the standard variable says, else our own name.
-fn service() -> String {
-    let told = std::env::var("OTEL_SERVICE_NAME").ok();
-    told.filter(|name| !name.trim().is_empty())
+/// The value of `OTEL_SERVICE_NAME`, or `SERVICE`.
+fn service_name() -> String {
+    let name = std::env::var("OTEL_SERVICE_NAME").ok();
+    name.filter(|name| !name.trim().is_empty())
         .unwrap_or_else(|| SERVICE.to_owned())
 }
 
-/// Puts the span below the caller's, where it names one.
-pub(super) fn adopt(span: &Span, headers: &HeaderMap) {
+/// Makes the span a child of the caller's span, if the headers name one.
+pub(super) fn set_parent(span: &Span, headers: &HeaderMap) {
     if span.is_disabled() {
         return;
     }
@@ -156,11 +156,11 @@ impl Client {
             }
         }
         let http = self.http.clone();
-        let calling = async move { http.call(request.timeout(TIMEOUT)).await };
-        let answer = self.runtime.spawn(calling).await??;
-        let mut response = Response::new(answer.body);
-        *response.status_mut() = answer.status.try_into()?;
-        *response.headers_mut() = answer.headers;
+        let call = async move { http.call(request.timeout(TIMEOUT)).await };
+        let gateway_response = self.runtime.spawn(call).await??;
+        let mut response = Response::new(gateway_response.body);
+        *response.status_mut() = gateway_response.status.try_into()?;
+        *response.headers_mut() = gateway_response.headers;
         Ok(response)
     }
 }

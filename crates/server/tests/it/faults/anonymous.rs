@@ -13,8 +13,8 @@ use crate::harness::database::Database;
 use crate::harness::users::User;
 use crate::harness::{Options, Server, text, until};
 
-/// Callers at once, many times the connections that there are.
-const CROWD: usize = 40;
+/// Concurrent callers, many more than database connections.
+const CALLERS: usize = 40;
 
 /// What each of them asks, or all of them together.
 const REQUESTS: usize = 600;
@@ -32,20 +32,20 @@ fn unknown_key() -> String {
     format!("svc_live_sk_{}", Uuid::new_v4().simple())
 }
 
-/// Calls again and again, from many threads, until the work is done; whatever the answers are.
-fn flooded(calls: impl Fn(usize) -> Request + Sync, work: impl FnOnce()) {
+/// Sends requests from many threads while `work` runs. Ignores the responses.
+fn with_flood(calls: impl Fn(usize) -> Request + Sync, work: impl FnOnce()) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Also where the work panics.
-        let _end = End(&over);
-        for caller in 0..CROWD {
+        // Ends the flood even if the work panics.
+        let _stop = StopOnDrop(&over);
+        for caller in 0..CALLERS {
             let (over, calls) = (&over, &calls);
             scope.spawn(move || {
                 for number in 0.. {
                     if over.load(Ordering::SeqCst) {
                         return;
                     }
-                    calls(caller + number * CROWD).try_send().ok();
+                    calls(caller + number * CALLERS).try_send().ok();
                     std::thread::sleep(PAUSE);
                 }
             });
@@ -54,50 +54,50 @@ fn flooded(calls: impl Fn(usize) -> Request + Sync, work: impl FnOnce()) {
     });
 }
 
-/// Says at its end that it is over.
-struct End<'a>(&'a AtomicBool);
+/// Sets the flag when dropped.
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for End<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
 }
 
-/// Everybody who has proved who they are, also who was never seen before, is served.
-fn all_are_served(ana: &User<'_>, key: &str) {
+/// Asserts that authenticated requests succeed, for cached and for new callers.
+fn assert_authenticated_served(ana: &User<'_>, key: &str) {
     for _ in 0..15 {
-        is_served(&ana.request("GET", "/api/tags"));
-        is_served(&ana.server.get("/api/tags").bearer(key));
+        assert_served(&ana.request("GET", "/api/tags"));
+        assert_served(&ana.server.get("/api/tags").bearer(key));
         let newcomer = ana.server.member(&ana.account, "viewer");
-        is_served(&newcomer.request("GET", "/api/tags"));
+        assert_served(&newcomer.request("GET", "/api/tags"));
         std::thread::sleep(PAUSE);
     }
 }
 
-/// A machine that is busy with other things may need some tries; who waits behind a crowd needs very many.
-fn is_served(request: &Request) {
+/// Asserts success within `TRIES`. A busy machine needs a few; a request that queues behind the flood needs far more.
+fn assert_served(request: &Request) {
     let refused = (0..TRIES)
         .map(|_| request.clone().send())
         .take_while(|reply| reply.status == 503);
     assert!(refused.count() < TRIES);
 }
 
-/// How often statements looked into a table, or changed its rows, as connections report it at their end.
-fn counted(server: &Server, table: &str, what: &str) -> u128 {
+/// A statistic of a table, such as scans or updates. Connections report it when they close.
+fn table_statistic(server: &Server, table: &str, expression: &str) -> u128 {
     server.db.run("SELECT pg_stat_clear_snapshot()");
-    let count = format!("SELECT {what} FROM pg_stat_user_tables WHERE relname = '{table}'");
+    let count = format!("SELECT {expression} FROM pg_stat_user_tables WHERE relname = '{table}'");
     server.db.text(&count).parse().unwrap()
 }
 
-const LOOKS: &str = "coalesce(seq_scan, 0) + coalesce(idx_scan, 0)";
+const SCANS: &str = "coalesce(seq_scan, 0) + coalesce(idx_scan, 0)";
 
-/// One statement looks for every version by itself.
-const LOOKS_FOR_VERSIONS: &str =
+/// Statements on the migrations table: one statement scans the index once per version.
+const VERSION_STATEMENTS: &str =
     "coalesce(seq_scan, 0) + coalesce(idx_scan, 0) / (SELECT count(*) FROM __diesel_schema_migrations)";
 
-fn link(ana: &User<'_>) -> String {
-    let made = ana.post("/api/links", json!({ "original_url": "https://loja.example/" }));
-    text(&made.created()["short_code"])
+fn create_link(ana: &User<'_>) -> String {
+    let reply = ana.post("/api/links", json!({ "original_url": "https://loja.example/" }));
+    text(&reply.created()["short_code"])
 }
 
 /// F38: a link whose row somebody holds.
@@ -105,7 +105,7 @@ fn link(ana: &User<'_>) -> String {
 fn clicks_on_a_locked_link_lead_on_and_are_counted_later() {
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "8"));
     let ana = server.owner();
-    let (code, key) = (link(&ana), api_keys::key(&ana));
+    let (code, key) = (create_link(&ana), api_keys::create_key(&ana));
     let holder = Database::at(&server.db.url());
     holder.run("BEGIN; SELECT FROM links FOR UPDATE");
     let clicks = AtomicUsize::new(0);
@@ -114,20 +114,20 @@ fn clicks_on_a_locked_link_lead_on_and_are_counted_later() {
         clicks.fetch_add(1, Ordering::SeqCst);
         link.clone()
     };
-    flooded(click, || {
+    with_flood(click, || {
         for _ in 0..20 {
-            let (status, head) = link.clone().answer_head();
+            let (status, head) = link.clone().response_head();
             assert_eq!(status, 302, "{head}");
         }
-        all_are_served(&ana, &key);
+        assert_authenticated_served(&ana, &key);
     });
     holder.run("COMMIT");
-    let wanted = i64::try_from(clicks.load(Ordering::SeqCst) + 20).unwrap();
+    let expected = i64::try_from(clicks.load(Ordering::SeqCst) + 20).unwrap();
     until("every click is counted", || {
-        ana.get("/api/links").ok()["data"][0]["clicks"] == wanted
+        ana.get("/api/links").ok()["data"][0]["clicks"] == expected
     });
     let rollups = "SELECT sum(clicks) FROM link_rollups WHERE bucket_minutes = 15";
-    assert_eq!(server.db.text(rollups), wanted.to_string());
+    assert_eq!(server.db.text(rollups), expected.to_string());
 }
 
 /// F38: looks into directories that do not come back.
@@ -135,7 +135,7 @@ fn clicks_on_a_locked_link_lead_on_and_are_counted_later() {
 fn unknown_codes_endpoints_and_keys_leave_connections_to_others() {
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "8"));
     let ana = server.owner();
-    let (key, unused) = (api_keys::key(&ana), api_keys::key(&ana));
+    let (key, unused) = (api_keys::create_key(&ana), api_keys::create_key(&ana));
     server.get("/api/tags").bearer(&key).send().ok();
     let holder = Database::at(&server.db.url());
     holder.run("BEGIN; LOCK TABLE link_codes, webhook_endpoint_ids IN ACCESS EXCLUSIVE MODE");
@@ -144,16 +144,16 @@ fn unknown_codes_endpoints_and_keys_leave_connections_to_others() {
         0 => get.clone().path(&format!("/r/{}", Uuid::new_v4().simple())),
         _ => post.clone().path(&format!("/api/hooks/{}", Uuid::new_v4())),
     };
-    flooded(call, || {
-        is_served(&server.get("/api/tags").bearer(&unused));
-        all_are_served(&ana, &key);
+    with_flood(call, || {
+        assert_served(&server.get("/api/tags").bearer(&unused));
+        assert_authenticated_served(&ana, &key);
     });
     holder.run("COMMIT");
-    until("codes are looked for again", || {
+    until("look-ups of codes succeed again", || {
         server.get("/r/nowhere").send().status == 404
     });
     let call = |_| get.clone().path("/api/tags").bearer(&unknown_key());
-    flooded(call, || all_are_served(&ana, &key));
+    with_flood(call, || assert_authenticated_served(&ana, &key));
 }
 
 /// F38: every look-up takes long, so that one at a time they would be far too slow.
@@ -164,18 +164,18 @@ fn first_use_of_a_key_does_not_wait_behind_unknown_keys() {
         .with("DATABASE_WAIT_TIMEOUT", "750ms");
     let server = Server::start(options);
     let ana = server.owner();
-    let keys: Vec<String> = (0..10).map(|_| api_keys::key(&ana)).collect();
+    let keys: Vec<String> = (0..10).map(|_| api_keys::create_key(&ana)).collect();
     server.db.run(
         "ALTER TABLE api_key_hashes RENAME TO fast_hashes;
          CREATE VIEW api_key_hashes AS
            SELECT f.* FROM (SELECT pg_sleep(0.2) OFFSET 0) slow, fast_hashes f",
     );
     let get = server.get("/api/tags");
-    flooded(
+    with_flood(
         |_| get.clone().bearer(&unknown_key()),
         || {
             for key in &keys {
-                is_served(&server.get("/api/tags").bearer(key));
+                assert_served(&server.get("/api/tags").bearer(key));
             }
         },
     );
@@ -183,22 +183,22 @@ fn first_use_of_a_key_does_not_wait_behind_unknown_keys() {
 
 /// F38.
 #[test]
-fn repeated_requests_of_nobody_cost_hardly_a_statement() {
+fn repeated_anonymous_requests_cost_hardly_a_statement() {
     let server = Server::new();
     let ana = server.owner();
-    let (code, key) = (link(&ana), api_keys::key(&ana));
+    let (code, key) = (create_link(&ana), api_keys::create_key(&ana));
     let unknown = unknown_key();
     let counts = [
-        ("__diesel_schema_migrations", LOOKS_FOR_VERSIONS),
-        ("link_codes", LOOKS),
-        ("api_key_hashes", LOOKS),
+        ("__diesel_schema_migrations", VERSION_STATEMENTS),
+        ("link_codes", SCANS),
+        ("api_key_hashes", SCANS),
         ("links", "n_tup_upd"),
     ];
-    let before = counts.map(|(table, what)| counted(&server, table, what));
+    let before = counts.map(|(table, expression)| table_statistic(&server, table, expression));
     let began = Instant::now();
     for _ in 0..REQUESTS {
         server.get("/readyz").send().ok();
-        assert_eq!(server.get(&format!("/r/{code}")).answer_head().0, 302);
+        assert_eq!(server.get(&format!("/r/{code}")).response_head().0, 302);
         server.get("/r/nowhere").send().refused(404, "NOT_FOUND");
         server.get("/api/tags").bearer(&key).send().ok();
         let refused = server.get("/api/tags").bearer(&unknown).send();
@@ -207,10 +207,10 @@ fn repeated_requests_of_nobody_cost_hardly_a_statement() {
     let took = began.elapsed().as_millis();
     assert_eq!(server.stop(), Some(0));
     let open = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'recado%'";
-    until("its connections are closed", || server.db.count(open) == 0);
+    until("the server's connections are closed", || server.db.count(open) == 0);
     let at_most = took / REFRESH_MS + 10;
-    for ((table, what), before) in counts.into_iter().zip(before) {
-        let statements = counted(&server, table, what) - before;
+    for ((table, expression), before) in counts.into_iter().zip(before) {
+        let statements = table_statistic(&server, table, expression) - before;
         assert!(statements <= at_most, "{table}: {statements} in {took} ms");
     }
     // What was counted in memory is written before the process ends.

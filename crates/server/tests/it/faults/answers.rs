@@ -5,22 +5,25 @@ use std::io::{Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
-use recado_simulators::raw::{ANYWHERE, Acceptor, Reply};
+use recado_simulators::raw::{ANY_FREE_PORT, Acceptor, Reply};
 use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
 use serde_json::json;
 
-use crate::harness::platform::{RawPlatform, accepted, json as answer};
+use crate::harness::platform::{RawWhatsapp, accepted, json as json_response};
 use crate::harness::process::free_port;
-use crate::harness::runs::{adds_up, calls, counted, ended, silent, status, statuses, usage, waits_end};
+use crate::harness::runs::{
+    assert_stats_add_up, calls, final_status, make_retries_due, status, statuses, usage, wait_for_stat,
+    without_statuses,
+};
 use crate::harness::users::phone;
 use crate::harness::{Options, Server, text, until};
 
 fn error(code: u32) -> WhatsappFaultKind {
-    WhatsappFaultKind::error(code, "Said by the platform.")
+    WhatsappFaultKind::error(code, "An error of WhatsApp.")
 }
 
-/// Answers after which nobody can know whether the message went out.
-fn spoiled() -> Vec<Reply> {
+/// Responses that do not show whether WhatsApp accepted the message.
+fn unusable_responses() -> Vec<Reply> {
     let declared = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 400\r\n\r\n";
     let chunked =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n22\r\n{\"messages\":[{\"id\":\"wamid.chunk\"}]}\r\n";
@@ -44,74 +47,76 @@ fn spoiled() -> Vec<Reply> {
         r#"{"messages":[{"id":null,"message_status":"accepted"}]}"#,
         r#"{"messages":"wamid.text"}"#,
     ];
-    let mut answers = vec![Reply::Reset, answer("302 Found", ""), answer("503 Busy", "{}")];
-    answers.extend(bytes.map(Reply::last));
-    answers.extend(bodies.iter().map(|body| answer("200 OK", body)));
-    answers
+    let mut responses = vec![
+        Reply::Reset,
+        json_response("302 Found", ""),
+        json_response("503 Busy", "{}"),
+    ];
+    responses.extend(bytes.map(Reply::last));
+    responses.extend(bodies.iter().map(|body| json_response("200 OK", body)));
+    responses
 }
 
 /// F03.
 #[test]
-fn no_answer_half_an_answer_and_nonsense_are_never_counted_as_sent_and_never_sent_again() {
-    let answers: BTreeMap<String, Reply> = spoiled().into_iter().enumerate().map(|(n, a)| (phone(n), a)).collect();
-    let doubtful = answers.len();
-    let platform = RawPlatform::start(0, move |to| {
-        let spoiled = answers.get(&format!("+{}", to.trim_start_matches('+'))).cloned();
-        spoiled.unwrap_or_else(|| accepted("wamid.well"))
+fn send_with_unusable_response_is_unknown_and_not_resent() {
+    let responses = unusable_responses();
+    let unknown = responses.len();
+    let responses: BTreeMap<String, Reply> = (0..).map(phone).zip(responses).collect();
+    let whatsapp = RawWhatsapp::start(0, move |to| {
+        let unusable = responses.get(&format!("+{}", to.trim_start_matches('+'))).cloned();
+        unusable.unwrap_or_else(|| accepted("wamid.well"))
     });
-    let options = silent().with("WHATSAPP_API_URL", platform.base_url());
+    let options = without_statuses().with("WHATSAPP_API_URL", whatsapp.base_url());
     let server = Server::start(options.with("SEND_UNKNOWN_TTL", "3s"));
     let ana = server.owner();
     ana.profile();
-    ana.contacts(doubtful + 1);
+    ana.contacts(unknown + 1);
     let id = ana.plain_campaign();
     let report = ana.execute(&id).ok();
-    let wanted =
-        json!({ "total": doubtful + 1, "sent": 1, "failed": doubtful, "simulated": false, "status": "partial" });
-    assert_eq!(report, wanted);
+    let expected =
+        json!({ "total": unknown + 1, "sent": 1, "failed": unknown, "simulated": false, "status": "partial" });
+    assert_eq!(report, expected);
     let stats = ana.stats(&id);
     assert_eq!(
         (&stats["pending"], &stats["sent"]),
-        (&json!(doubtful), &json!(1)),
+        (&json!(unknown), &json!(1)),
         "{stats}"
     );
     assert_eq!(
         server.db.count("FROM campaign_sends WHERE wa_message_id IS NOT NULL"),
         1
     );
-    assert_eq!(usage(&server, &ana.account), format!("1 {doubtful}"));
-    let stats = counted(&ana, &id, "failed", i64::try_from(doubtful).unwrap());
+    assert_eq!(usage(&server, &ana.account), format!("1 {unknown}"));
+    let stats = wait_for_stat(&ana, &id, "failed", i64::try_from(unknown).unwrap());
     assert_eq!(stats["sent"], 1);
-    let silent = ana.sends(&id).into_iter().filter(|send| send["status"] == "failed");
+    let failed_sends = ana.sends(&id).into_iter().filter(|send| send["status"] == "failed");
     assert!(
-        silent
+        failed_sends
             .map(|send| text(&send["error_message"]))
             .all(|why| why.contains("unknown"))
     );
-    let mut received = platform.received();
+    let mut received = whatsapp.received();
     received.sort();
     received.dedup();
-    assert_eq!(
-        (received.len(), platform.received().len()),
-        (doubtful + 1, doubtful + 1)
-    );
+    assert_eq!((received.len(), whatsapp.received().len()), (unknown + 1, unknown + 1));
     assert_eq!(usage(&server, &ana.account), "1 0");
 }
 
 /// A proxy's page in place of the platform, and then the platform.
 #[test]
-fn a_refusal_that_nobody_can_read_pauses_the_run_and_is_never_sent_again() {
-    const PEOPLE: usize = 120;
+fn unreadable_rejection_pauses_run_and_is_not_resent() {
+    const CONTACTS: usize = 120;
     let open = Arc::new(AtomicBool::new(false));
-    let door = open.clone();
-    let platform = RawPlatform::start(0, move |to| match door.load(Ordering::Relaxed) {
+    let is_open = open.clone();
+    let whatsapp = RawWhatsapp::start(0, move |to| match is_open.load(Ordering::Relaxed) {
         true => accepted(&format!("wamid.{to}")),
-        false => answer("403 Forbidden", "<html>Blocked by the proxy</html>"),
+        false => json_response("403 Forbidden", "<html>Blocked by the proxy</html>"),
     });
-    let server = Server::start(silent().with("WHATSAPP_API_URL", platform.base_url()));
+    let server = Server::start(without_statuses().with("WHATSAPP_API_URL", whatsapp.base_url()));
     let ana = server.owner();
     ana.profile();
-    ana.contacts(PEOPLE);
+    ana.contacts(CONTACTS);
     let id = ana.plain_campaign();
     let report = ana.execute(&id).ok();
     assert_eq!(
@@ -121,23 +126,23 @@ fn a_refusal_that_nobody_can_read_pauses_the_run_and_is_never_sent_again() {
     );
     let reason = text(&ana.get(&format!("/api/campaigns/{id}")).ok()["pause_reason"]);
     assert!(reason.contains("HTTP 403"), "{reason}");
-    let doubtful = platform.received().len();
-    assert!((1..=50).contains(&doubtful), "{doubtful} were called");
+    let rejected = whatsapp.received().len();
+    assert!((1..=50).contains(&rejected), "{rejected} calls before the pause");
     let unknown = "FROM campaign_sends WHERE status = 'pending' AND unknown_at IS NOT NULL";
-    assert_eq!(server.db.count(unknown), i64::try_from(doubtful).unwrap());
+    assert_eq!(server.db.count(unknown), i64::try_from(rejected).unwrap());
     open.store(true, Ordering::Relaxed);
     ana.command(&id, "resume").send().ok();
-    assert_eq!(ended(&ana, &id), "partial");
-    assert_eq!(ana.stats(&id)["sent"], json!(PEOPLE - doubtful));
-    let mut received = platform.received();
-    assert_eq!(received.len(), PEOPLE);
+    assert_eq!(final_status(&ana, &id), "partial");
+    assert_eq!(ana.stats(&id)["sent"], json!(CONTACTS - rejected));
+    let mut received = whatsapp.received();
+    assert_eq!(received.len(), CONTACTS);
     received.sort();
     received.dedup();
-    assert_eq!(received.len(), PEOPLE, "somebody was written to twice");
+    assert_eq!(received.len(), CONTACTS, "a recipient was called twice");
 }
 
-/// When the platform was called for a contact, in milliseconds.
-fn moments(server: &Server, number: usize) -> Vec<u64> {
+/// The times of the calls to WhatsApp for a contact, in milliseconds.
+fn call_times(server: &Server, number: usize) -> Vec<u64> {
     let sends = server.whatsapp.sends().into_iter();
     sends
         .filter(|send| send.to.as_deref() == Some(&phone(number)))
@@ -147,36 +152,36 @@ fn moments(server: &Server, number: usize) -> Vec<u64> {
 
 /// F04.
 #[test]
-fn what_the_platform_puts_off_is_sent_later_with_growing_waits_and_holds_up_no_other_number() {
-    let server = Server::start(silent());
+fn throttled_send_is_retried_and_delays_no_other_number() {
+    let server = Server::start(without_statuses());
     let (ana, bia) = (server.owner(), server.owner());
     let number = "106500000022";
     ana.profile_at(number);
     bia.profile();
     ana.contacts(4);
     bia.tagged("eles", 1000..1030);
-    let asked = WhatsappFaultKind::RateLimited { retry_after_s: 2 };
+    let rate_limited = WhatsappFaultKind::RateLimited { retry_after_s: 2 };
     let faults = [
         (0, WhatsappFaultKind::Throttle),
         (0, error(130_429)),
         (1, error(131_056)),
         (1, error(131_056)),
-        (2, asked),
-        // Under maintenance: it may have gone out all the same.
+        (2, rate_limited),
+        // WhatsApp is under maintenance: the message may have been sent, so its outcome is unknown.
         (3, error(131_057)),
     ];
     server
         .whatsapp
         .script(faults.map(|(n, kind)| WhatsappFault::send_to(&phone(n), kind)).to_vec());
-    let (id, other) = (ana.plain_campaign(), bia.plain_campaign());
+    let (id, other_campaign) = (ana.plain_campaign(), bia.plain_campaign());
     let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
-    until("the first was put off", || !moments(&server, 0).is_empty());
-    assert_eq!(bia.execute(&other).ok()["status"], "completed");
+    until("the first send was throttled", || !call_times(&server, 0).is_empty());
+    assert_eq!(bia.execute(&other_campaign).ok()["status"], "completed");
     let report = run.join().unwrap().ok();
     assert_eq!((&report["sent"], &report["failed"]), (&json!(3), &json!(1)), "{report}");
     for n in [0, 1] {
-        let at = moments(&server, n);
+        let at = call_times(&server, n);
         assert_eq!(at.len(), 3);
         let (first, second) = (at[1] - at[0], at[2] - at[1]);
         // A number that is too fast slows down; only a recipient who gets too much waits longer each time.
@@ -185,28 +190,28 @@ fn what_the_platform_puts_off_is_sent_later_with_growing_waits_and_holds_up_no_o
             "{first} ms, then {second} ms"
         );
         assert!(
-            (1000..1030).all(|other| moments(&server, other)[0] < at[2]),
-            "others waited"
+            (1000..1030).all(|contact| call_times(&server, contact)[0] < at[2]),
+            "another number waited"
         );
     }
-    let at = moments(&server, 2);
+    let at = call_times(&server, 2);
     assert!(at.len() == 2 && at[1] - at[0] >= 1900, "{at:?}");
-    assert_eq!(moments(&server, 3).len(), 1);
+    assert_eq!(call_times(&server, 3).len(), 1);
     let stats = ana.stats(&id);
     assert_eq!((&stats["failed"], &stats["pending"]), (&json!(0), &json!(1)), "{stats}");
     let sends = ana.sends(&id);
-    let doubtful = sends.iter().find(|send| send["status"] == "pending").unwrap();
-    let news = status("wamid.late", "sent", Some(&text(&doubtful["id"])));
-    server.callback(&statuses(number, &[news])).expect(200);
+    let unknown = sends.iter().find(|send| send["status"] == "pending").unwrap();
+    let update = status("wamid.late", "sent", Some(&text(&unknown["id"])));
+    server.callback(&statuses(number, &[update])).expect(200);
     assert_eq!(ana.stats(&id)["sent"], 4);
 }
 
 /// F04: the platform's own window.
 #[test]
-fn a_number_over_its_throughput_loses_nobody() {
-    let options = Options::platform(|platform| {
-        (platform.sent_ms, platform.delivered_ms, platform.read_ms) = (None, None, None);
-        platform.number_rate = Some(20);
+fn number_over_its_throughput_sends_every_message_once() {
+    let options = Options::with_whatsapp(|whatsapp| {
+        (whatsapp.sent_ms, whatsapp.delivered_ms, whatsapp.read_ms) = (None, None, None);
+        whatsapp.number_rate = Some(20);
     });
     let server = Server::start(options);
     let ana = server.owner();
@@ -215,7 +220,7 @@ fn a_number_over_its_throughput_loses_nobody() {
     let id = ana.plain_campaign();
     assert_eq!(ana.execute(&id).ok()["status"], "completed");
     let counters = server.whatsapp.counters();
-    assert!(counters.rejected > 0, "the window was never full");
+    assert!(counters.rejected > 0, "WhatsApp never throttled the number");
     assert_eq!((counters.accepted, counters.per_recipient_max), (45, 1));
     assert_eq!(ana.stats(&id)["failed"], 0);
 }
@@ -223,9 +228,9 @@ fn a_number_over_its_throughput_loses_nobody() {
 /// F04: a number is granted far less than its profile says. It slows down, and no send uses up its attempts.
 #[test]
 fn number_far_over_its_throughput_fails_no_send() {
-    let options = Options::platform(|platform| {
-        (platform.sent_ms, platform.delivered_ms, platform.read_ms) = (None, None, None);
-        platform.number_rate = Some(10);
+    let options = Options::with_whatsapp(|whatsapp| {
+        (whatsapp.sent_ms, whatsapp.delivered_ms, whatsapp.read_ms) = (None, None, None);
+        whatsapp.number_rate = Some(10);
     });
     let server = Server::start(options);
     let ana = server.owner();
@@ -239,9 +244,9 @@ fn number_far_over_its_throughput_fails_no_send() {
     let id = ana.plain_campaign();
     ana.send(&id);
     until("half is sent", || server.whatsapp.counters().accepted >= 75);
-    assert_eq!(ended(&ana, &id), "completed");
+    assert_eq!(final_status(&ana, &id), "completed");
     let counters = server.whatsapp.counters();
-    assert!(counters.rejected > 0, "the number was never too fast");
+    assert!(counters.rejected > 0, "WhatsApp never throttled the number");
     assert_eq!((counters.accepted, counters.per_recipient_max), (150, 1));
     assert_eq!(ana.stats(&id)["failed"], 0);
     assert_eq!(server.db.count("FROM campaign_sends WHERE attempts > 0"), 0);
@@ -253,8 +258,8 @@ fn number_far_over_its_throughput_fails_no_send() {
     );
 }
 
-/// The sends that surely did not leave and wait for another try.
-fn put_off(server: &Server) -> i64 {
+/// The number of sends that did not reach WhatsApp and wait for a retry.
+fn waiting_for_retry(server: &Server) -> i64 {
     server.db.count(
         "FROM campaign_sends WHERE status = 'pending' AND started_at IS NULL AND unknown_at IS NULL
            AND retry_at IS NOT NULL",
@@ -263,23 +268,25 @@ fn put_off(server: &Server) -> i64 {
 
 /// F05.
 #[test]
-fn what_met_a_closed_door_is_sent_once_when_the_door_is_open() {
+fn send_with_refused_connection_is_retried_and_sent_once() {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/v25.0");
-    let server = Server::start(silent().with("WHATSAPP_API_URL", url));
+    let server = Server::start(without_statuses().with("WHATSAPP_API_URL", url));
     let ana = server.owner();
     ana.profile();
     let mut phones = ana.contacts(3);
     let id = ana.plain_campaign();
     ana.send(&id);
-    until("all were refused and wait", || put_off(&server) == 3);
-    let platform = RawPlatform::start(port, |to| accepted(&format!("wamid.{to}")));
-    until("they are sent", || {
-        waits_end(&server);
+    until("all sends were refused a connection and wait", || {
+        waiting_for_retry(&server) == 3
+    });
+    let whatsapp = RawWhatsapp::start(port, |to| accepted(&format!("wamid.{to}")));
+    until("all sends are sent", || {
+        make_retries_due(&server);
         ana.status(&id) != "sending"
     });
     assert_eq!(ana.status(&id), "completed");
-    let mut received: Vec<String> = platform
+    let mut received: Vec<String> = whatsapp
         .received()
         .iter()
         .map(|to| format!("+{}", to.trim_start_matches('+')))
@@ -290,43 +297,41 @@ fn what_met_a_closed_door_is_sent_once_when_the_door_is_open() {
     assert_eq!(usage(&server, &ana.account), "3 0");
 }
 
-/// Where somebody listens who knows no TLS; what each caller said first.
-fn without_tls() -> (Acceptor, mpsc::Receiver<Vec<u8>>) {
-    let (tell, hear) = mpsc::channel();
-    let acceptor = Acceptor::start(ANYWHERE, move |mut stream| {
-        let mut said = vec![0; 4096];
-        let length = stream.read(&mut said).unwrap_or(0);
-        said.truncate(length);
+/// A listener without TLS, and the first bytes that each client sent.
+fn listener_without_tls() -> (Acceptor, mpsc::Receiver<Vec<u8>>) {
+    let (sender, receiver) = mpsc::channel();
+    let acceptor = Acceptor::start(ANY_FREE_PORT, move |mut stream| {
+        let mut bytes = vec![0; 4096];
+        let length = stream.read(&mut bytes).unwrap_or(0);
+        bytes.truncate(length);
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok();
-        tell.send(said).unwrap();
+        sender.send(bytes).unwrap();
     });
-    (acceptor.unwrap(), hear)
+    (acceptor.unwrap(), receiver)
 }
 
-/// A run whose platform cannot be reached: its sends are tried again and again, and none is ever in doubt.
-fn never_reached(url: &str) {
-    let server = Server::start(silent().with("WHATSAPP_API_URL", url));
+/// Runs a campaign while WhatsApp is unreachable: its sends are retried, and no outcome is unknown.
+fn assert_unreachable_is_retried(url: &str) {
+    let server = Server::start(without_statuses().with("WHATSAPP_API_URL", url));
     let ana = server.owner();
     ana.profile();
     ana.contacts(2);
     let id = ana.plain_campaign();
     ana.send(&id);
-    until("they are tried again", || {
-        put_off(&server) == 2 && server.db.count("FROM campaign_sends WHERE attempts >= 2") == 2
+    until("both sends are retried", || {
+        waiting_for_retry(&server) == 2 && server.db.count("FROM campaign_sends WHERE attempts >= 2") == 2
     });
     assert_eq!(usage(&server, &ana.account), "0 2");
     ana.cancel(&id).ok();
-    until("what never left is given back", || {
-        usage(&server, &ana.account) == "0 0"
-    });
+    until("the reservation is released", || usage(&server, &ana.account) == "0 0");
     assert_eq!(ana.stats(&id)["pending"], 2);
 }
 
 /// F05: two ways of never getting through, and a platform that keeps what it was told and says nothing for longer than
 /// anybody waits.
 #[test]
-fn what_never_left_is_tried_again_and_what_hangs_is_not() {
-    let server = Server::start(silent());
+fn send_that_never_left_is_retried_and_hanging_one_is_not() {
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
     ana.contacts(5);
@@ -336,16 +341,20 @@ fn what_never_left_is_tried_again_and_what_hangs_is_not() {
     )]);
     let id = ana.plain_campaign();
     ana.send(&id);
-    let (listener, said) = without_tls();
-    never_reached(&format!("https://{}/v25.0", listener.address()));
-    let said: Vec<Vec<u8>> = said.try_iter().collect();
-    assert!(said.len() >= 4, "two sends, twice each at least: {}", said.len());
+    let (listener, receiver) = listener_without_tls();
+    assert_unreachable_is_retried(&format!("https://{}/v25.0", listener.address()));
+    let received: Vec<Vec<u8>> = receiver.try_iter().collect();
     assert!(
-        said.iter().all(|said| said.first() == Some(&22)),
-        "something was said before the handshake"
+        received.len() >= 4,
+        "each of the two sends needs at least two connections: {}",
+        received.len()
     );
-    never_reached("http://platform.invalid/v25.0");
-    assert_eq!(ended(&ana, &id), "partial");
+    assert!(
+        received.iter().all(|bytes| bytes.first() == Some(&22)),
+        "data was sent before the TLS handshake"
+    );
+    assert_unreachable_is_retried("http://whatsapp.invalid/v25.0");
+    assert_eq!(final_status(&ana, &id), "partial");
     let stats = ana.stats(&id);
     assert_eq!(
         (&stats["sent"], &stats["pending"], &stats["failed"]),
@@ -357,23 +366,23 @@ fn what_never_left_is_tried_again_and_what_hangs_is_not() {
 
 /// F05.
 #[test]
-fn a_campaign_that_everybody_refuses_ends_with_each_reason_and_calls_each_once() {
-    const PEOPLE: usize = 150;
+fn campaign_with_all_sends_rejected_stores_every_reason() {
+    const CONTACTS: usize = 150;
     const CODES: [u32; 3] = [131_026, 131_047, 131_008];
-    let server = Server::start(silent());
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
-    ana.contacts(PEOPLE);
-    let refusals = (0..PEOPLE).map(|n| WhatsappFault::send_to(&phone(n), error(CODES[n % 3])));
+    ana.contacts(CONTACTS);
+    let refusals = (0..CONTACTS).map(|n| WhatsappFault::send_to(&phone(n), error(CODES[n % 3])));
     server.whatsapp.script(refusals.collect());
     let id = ana.plain_campaign();
     let report = ana.execute(&id).ok();
-    let wanted = json!({ "total": PEOPLE, "sent": 0, "failed": PEOPLE, "simulated": false, "status": "partial" });
-    assert_eq!(report, wanted);
-    adds_up(&ana.stats(&id));
+    let expected = json!({ "total": CONTACTS, "sent": 0, "failed": CONTACTS, "simulated": false, "status": "partial" });
+    assert_eq!(report, expected);
+    assert_stats_add_up(&ana.stats(&id));
     let calls = calls(&server);
     assert!(
-        calls.len() == PEOPLE && calls.values().all(|calls| *calls == 1),
+        calls.len() == CONTACTS && calls.values().all(|calls| *calls == 1),
         "{calls:?}"
     );
     let sends = server.db.rows(&format!(
@@ -381,7 +390,7 @@ fn a_campaign_that_everybody_refuses_ends_with_each_reason_and_calls_each_once()
          WHERE s.campaign_id = '{id}' AND s.status = 'failed' AND s.error_message <> ''"
     ));
     let codes: BTreeMap<_, _> = sends.into_iter().map(|row| (row[0].clone(), row[1].clone())).collect();
-    let wanted = (0..PEOPLE).map(|n| (Some(phone(n)), Some(CODES[n % 3].to_string())));
-    assert_eq!(codes, wanted.collect());
+    let expected = (0..CONTACTS).map(|n| (Some(phone(n)), Some(CODES[n % 3].to_string())));
+    assert_eq!(codes, expected.collect());
     assert_eq!(usage(&server, &ana.account), "0 0");
 }

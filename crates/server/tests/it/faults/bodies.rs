@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use crate::harness::client::Request;
 use crate::harness::users::{User, phone};
 use crate::harness::{Options, Server};
-use crate::matrix::{Takes, belongings, path_of, row};
+use crate::matrix::{RouteInput, create_resources, resource_path, row};
 
-/// What a round of it may leave in memory.
-const GROWTH: u64 = 1024 * 1024;
+/// Upper bound of the memory growth in a round without a leak, in bytes.
+const MAX_GROWTH: u64 = 1024 * 1024;
 
 /// How often what a round leaves is looked at: the allocator takes megabytes from the system at a time, for one round or
 /// the other, and what a request keeps is kept in every round.
@@ -19,15 +19,15 @@ const ROUNDS: usize = 6;
 fn bomb() -> Vec<u8> {
     use std::io::Write as _;
     let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    let piece = vec![b' '; 1_000_000];
+    let chunk = vec![b' '; 1_000_000];
     for _ in 0..100 {
-        bomb.write_all(&piece).unwrap();
+        bomb.write_all(&chunk).unwrap();
     }
     bomb.finish().unwrap()
 }
 
-/// Bodies that no route can take, whatever it asks for.
-fn nonsense() -> Vec<Vec<u8>> {
+/// Bodies that every route must reject.
+fn invalid_bodies() -> Vec<Vec<u8>> {
     let texts = [
         "",
         " ",
@@ -64,13 +64,13 @@ fn nonsense() -> Vec<Vec<u8>> {
     bodies
 }
 
-/// A hundred thousand lists, one in the other: whoever skips a field skips them all, one by one.
-fn deep() -> String {
+/// 100,000 nested arrays in an unknown field. A recursive parser that skips the field could overflow its stack.
+fn deep_body() -> String {
     format!("{{\"a\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000))
 }
 
-/// Values that are JSON, and that hardly anything means; put into every field that a body has.
-fn values() -> Vec<&'static str> {
+/// Valid but unusual JSON values for the fields of a body.
+fn unusual_values() -> Vec<&'static str> {
     vec![
         "1e400",
         "-1e400",
@@ -98,17 +98,21 @@ fn values() -> Vec<&'static str> {
     ]
 }
 
-/// The good body with one field after the other made into a third of the values, and with that field twice. Every value
-/// meets many fields.
-fn spoiled(good: &str) -> Vec<String> {
+/// Variants of a valid body: each field in turn gets a third of the unusual values, and is repeated once. Over all
+/// routes every value reaches many fields.
+fn spoiled_bodies(good: &str) -> Vec<String> {
     let good: Value = serde_json::from_str(good).unwrap();
     let fields = good.as_object().unwrap();
     let mut bodies = Vec::new();
     for (at, name) in fields.keys().enumerate() {
-        for value in values().into_iter().skip((at + good.to_string().len()) % 3).step_by(3) {
-            let rest = fields.iter().filter(|(other, _)| *other != name);
+        for value in unusual_values()
+            .into_iter()
+            .skip((at + good.to_string().len()) % 3)
+            .step_by(3)
+        {
+            let rest = fields.iter().filter(|(field, _)| *field != name);
             let rest: String = rest
-                .map(|(other, value)| format!(",{}:{value}", json!(other)))
+                .map(|(field, value)| format!(",{}:{value}", json!(field)))
                 .collect();
             bodies.push(format!("{{{}:{value}{rest}}}", json!(name)));
         }
@@ -117,11 +121,11 @@ fn spoiled(good: &str) -> Vec<String> {
     bodies
 }
 
-/// A proper refusal, in the envelope; or, where something could be made of it, a success.
-fn answered(what: &str, request: Request, may_be_taken: bool) {
+/// Asserts a 4xx with the error envelope and without internals. A success is allowed if `may_succeed`.
+fn assert_rejected(what: &str, request: Request, may_succeed: bool) {
     let reply = request.send();
     let status = reply.status;
-    if may_be_taken && [200, 201, 204].contains(&status) {
+    if may_succeed && [200, 201, 204].contains(&status) {
         return;
     }
     assert!((400..500).contains(&status), "{what}: {status} {}", reply.text);
@@ -135,26 +139,26 @@ fn answered(what: &str, request: Request, may_be_taken: bool) {
 /// One route with everything that is nothing, and with a good body spoiled in every way where there is time for it.
 fn try_route(caller: &User<'_>, method: &str, path: &str, good: &str, bomb: &[u8], all: bool) {
     let post = |body: Vec<u8>| caller.request(method, path).body("application/json", body);
-    for body in nonsense() {
+    for body in invalid_bodies() {
         let what = format!("{method} {path} {:.80}", String::from_utf8_lossy(&body));
-        // A body that may be missing may be empty.
-        answered(&what, post(body.clone()), body.is_empty() && good == "{}");
+        // A route with an optional body accepts an empty one.
+        assert_rejected(&what, post(body.clone()), body.is_empty() && good == "{}");
     }
-    for body in spoiled(good).into_iter().filter(|_| all) {
-        answered(&format!("{method} {path} {body:.120}"), post(body.into_bytes()), true);
+    for body in spoiled_bodies(good).into_iter().filter(|_| all) {
+        assert_rejected(&format!("{method} {path} {body:.120}"), post(body.into_bytes()), true);
     }
-    answered(&format!("{method} {path} deep"), post(deep().into_bytes()), true);
+    assert_rejected(&format!("{method} {path} deep"), post(deep_body().into_bytes()), true);
     let encoded = post(bomb.to_vec()).header("Content-Encoding", "gzip");
     encoded.send().refused(415, "UNSUPPORTED_MEDIA_TYPE");
-    answered(&format!("{method} {path} a bomb"), post(bomb.to_vec()), false);
+    assert_rejected(&format!("{method} {path} a bomb"), post(bomb.to_vec()), false);
 }
 
-/// Every route that takes JSON.
-fn round(callers: [&User<'_>; 2], things: &[(&'static str, String)], bomb: &[u8], all: bool) {
+/// Tries every route that reads JSON.
+fn try_all_routes(callers: [&User<'_>; 2], resources: &[(&'static str, String)], bomb: &[u8], all: bool) {
     let [ana, root] = callers;
     for spec in TABLE {
-        let Takes::Json(good) = row(spec) else { continue };
-        // What it leaves behind would be other people's.
+        let RouteInput::Json(good) = row(spec) else { continue };
+        // Excludes routes whose effects reach beyond the caller's account.
         if spec.path.starts_with("/api/billing") || spec.path == "/api/admin/accounts" {
             continue;
         }
@@ -163,40 +167,47 @@ fn round(callers: [&User<'_>; 2], things: &[(&'static str, String)], bomb: &[u8]
         } else {
             ana
         };
-        try_route(caller, spec.method.as_str(), &path_of(spec, things), good, bomb, all);
+        try_route(
+            caller,
+            spec.method.as_str(),
+            &resource_path(spec, resources),
+            good,
+            bomb,
+            all,
+        );
     }
 }
 
 /// F34.
 #[test]
-fn no_body_costs_more_than_a_refusal() {
-    // A counter that is not there counts nobody out.
+fn hostile_bodies_are_rejected_with_little_memory() {
+    // Without a reachable Redis the rate limiter admits every request.
     let server = Server::start(Options::default().with("REDIS_URL", "redis://127.0.0.1:1"));
     let (ana, root) = (server.owner(), server.root());
     let bomb = bomb();
-    let mut things = belongings(&ana);
-    things.push(("/api/admin/accounts/", ana.account.clone()));
-    round([&ana, &root], &things, &bomb, true);
-    // Half a character is none, where anybody looks at it.
-    let half = ana
+    let mut resources = create_resources(&ana);
+    resources.push(("/api/admin/accounts/", ana.account.clone()));
+    try_all_routes([&ana, &root], &resources, &bomb, true);
+    // A field that the route reads must not contain a lone surrogate.
+    let lone_surrogate = ana
         .request("POST", "/api/tags")
         .body("application/json", r#"{"name":"a\ud800b"}"#);
-    assert_eq!(half.send().invalid(), ["body"]);
+    assert_eq!(lone_surrogate.send().invalid(), ["body"]);
     let huge = vec![b' '; 10 * 1024 * 1024];
-    let refused = || {
+    let send_too_large = || {
         let request = ana.request("POST", "/api/tags").body("application/json", huge.clone());
         // Whoever refuses it may close before it is all written.
         let reply = request.try_send();
         assert!(reply.is_err() || reply.is_ok_and(|reply| reply.status == 413));
     };
-    refused();
-    // Everybody has seen everything once: what comes now takes what is there.
+    send_too_large();
+    // Caches and pools are warm now, so the next rounds should reuse memory.
     let mut grown = (0..ROUNDS).map(|_| {
         let before = server.memory();
-        round([&ana, &root], &things, &bomb, false);
-        (0..4).for_each(|_| refused());
+        try_all_routes([&ana, &root], &resources, &bomb, false);
+        (0..4).for_each(|_| send_too_large());
         server.memory().saturating_sub(before)
     });
-    assert!(grown.any(|grown| grown < GROWTH), "every round leaves more");
+    assert!(grown.any(|grown| grown < MAX_GROWTH), "memory grows in every round");
     ana.contact("Depois", &phone(77));
 }

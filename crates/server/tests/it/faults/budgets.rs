@@ -16,15 +16,15 @@ const FORGED: &str = "sha256=000000000000000000000000000000000000000000000000000
 
 const MIB: usize = 1024 * 1024;
 
-/// Sends the head of a request whose body never comes; the status that is answered, and its code.
-fn head_alone(request: &Request) -> (u16, Value) {
+/// Sends a request head without the body and returns status and error code of the response.
+fn send_head_only(request: &Request) -> (u16, Value) {
     let mut stream = connect(request.port());
     let head = request.head("Content-Length: 1000000\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-    let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let status = response.split(' ').nth(1).unwrap().parse().unwrap();
+    let body: Value = serde_json::from_str(response.split_once("\r\n\r\n").unwrap().1).unwrap();
     (status, body["error"]["code"].clone())
 }
 
@@ -67,12 +67,12 @@ fn callbacks_are_refused_by_their_headers_alone() {
         ),
     ] {
         let line = request.head("");
-        assert_eq!(head_alone(&request), (status, json!(code)), "{line}");
+        assert_eq!(send_head_only(&request), (status, json!(code)), "{line}");
     }
 }
 
-/// Begins a body that passes by its headers, and does not end it.
-fn begun(request: &Request, bytes: usize) -> TcpStream {
+/// Sends valid headers and the first part of a body, which is never completed.
+fn send_partial_body(request: &Request, bytes: usize) -> TcpStream {
     let mut stream = connect(request.port());
     let head = request.head(&format!("Content-Length: {}\r\n\r\n", bytes + 1000));
     stream.write_all(head.as_bytes()).unwrap();
@@ -92,10 +92,13 @@ fn bodies_of_callbacks_share_one_budget() {
     let forged = server
         .post("/api/whatsapp/webhook")
         .header("X-Hub-Signature-256", FORGED);
-    // Of both kinds, which together leave less than a mebibyte.
-    let held = [begun(&forged, 3 * MIB / 2), begun(&gateway, 3 * MIB / 2)];
-    let reply = eventually("there is no room for another one", || {
-        // Whoever refuses it may close before it is all written.
+    // Two partial bodies leave less than 1 MiB of the budget.
+    let held = [
+        send_partial_body(&forged, 3 * MIB / 2),
+        send_partial_body(&gateway, 3 * MIB / 2),
+    ];
+    let reply = eventually("the memory budget is exhausted", || {
+        // The server may reject the request and close the connection before the whole body is written.
         let reply = server.callback_request(&body).try_send().ok()?;
         (reply.status == 503).then_some(reply)
     });
@@ -105,14 +108,14 @@ fn bodies_of_callbacks_share_one_budget() {
     assert_eq!(server.callback(&json!({ "entry": [] })).status, 200);
     server.owner().tag("elsewhere");
     drop(held);
-    until("there is room again", || {
+    until("the budget is free again", || {
         let reply = server.callback_request(&body).try_send();
         reply.is_ok_and(|reply| reply.status == 200)
     });
 }
 
-/// A connection that is kept open, once it was answered; none when no answer comes.
-fn served(server: &Server) -> Result<TcpStream, TcpStream> {
+/// Opens a keep-alive connection. Returns `Err` if no response comes in time.
+fn open_connection(server: &Server) -> Result<TcpStream, TcpStream> {
     let mut stream = connect(server.port());
     stream
         .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -132,7 +135,7 @@ fn connections_beyond_the_limit_wait_for_others_to_end() {
     let server = Server::start(Options::default().with("MAX_CONNECTIONS", LIMIT.to_string()));
     let (mut open, mut waiting) = (Vec::new(), None);
     while waiting.is_none() {
-        match served(&server) {
+        match open_connection(&server) {
             Ok(stream) => open.push(stream),
             Err(stream) => waiting = Some(stream),
         }
@@ -141,7 +144,7 @@ fn connections_beyond_the_limit_wait_for_others_to_end() {
     drop(open);
     let mut waiting = waiting.unwrap();
     waiting.set_read_timeout(Some(crate::harness::DEADLINE)).unwrap();
-    let mut answer = [0; 12];
-    waiting.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 200");
+    let mut response = [0; 12];
+    waiting.read_exact(&mut response).unwrap();
+    assert_eq!(&response, b"HTTP/1.1 200");
 }

@@ -10,23 +10,23 @@ use uuid::Uuid;
 
 use crate::harness::client::Request;
 use crate::harness::process::{Process, free_port, own_redis};
-use crate::harness::runs::{calls, ended, silent, usage};
+use crate::harness::runs::{calls, final_status, usage, without_statuses};
 use crate::harness::users::{User, now, phone, sign};
 use crate::harness::{Server, text, until};
 
-/// Stands between a program and the system's clock, and shifts what is told.
-const SHIFT: &str = r#"
+/// C source of a library for `LD_PRELOAD` that shifts the wall clock by `CLOCK_SHIFT_S` seconds.
+const CLOCK_SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-int clock_gettime(clockid_t clock, struct timespec *told) {
-    int result = (int)syscall(SYS_clock_gettime, clock, told);
+int clock_gettime(clockid_t clock, struct timespec *out) {
+    int result = (int)syscall(SYS_clock_gettime, clock, out);
     const char *shift = getenv("CLOCK_SHIFT_S");
     if (result == 0 && shift && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
-        told->tv_sec += atol(shift);
+        out->tv_sec += atol(shift);
     return result;
 }
 "#;
@@ -39,7 +39,7 @@ impl Library {
     fn build() -> Self {
         let source = std::env::temp_dir().join(format!("recado-it-{}.c", Uuid::new_v4().simple()));
         let library = source.with_extension("so");
-        std::fs::write(&source, SHIFT).unwrap();
+        std::fs::write(&source, CLOCK_SHIM).unwrap();
         let compiled = Command::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-o"])
             .args([&library, &source])
@@ -67,7 +67,7 @@ struct Pair {
 impl Pair {
     fn start(redis: &OwnRedis) -> Self {
         let library = Library::build();
-        let options = silent()
+        let options = without_statuses()
             .with("REDIS_URL", redis.url())
             .with("TRUSTED_PROXIES", "127.0.0.0/8")
             .with("CAMPAIGN_MESSAGE_DELAY_MS", "30")
@@ -91,17 +91,17 @@ impl Pair {
         }
     }
 
-    /// Somebody with a session that is good by every clock.
-    fn person(&self) -> User<'_> {
+    /// A user whose session is valid by the clocks of both servers.
+    fn user(&self) -> User<'_> {
         let mut user = self.ahead.stranger();
         user.token = sign(&json!({ "sub": user.id, "email": user.email, "exp": now() + 4 * 3600 }));
         user
     }
 
     fn owner(&self) -> User<'_> {
-        let mut user = self.person();
-        let made = user.post("/api/accounts", json!({ "name": "Loja" })).created();
-        user.account = text(&made["account"]["id"]);
+        let mut user = self.user();
+        let created = user.post("/api/accounts", json!({ "name": "Loja" })).created();
+        user.account = text(&created["account"]["id"]);
         user
     }
 
@@ -111,27 +111,30 @@ impl Pair {
     }
 }
 
-/// How many seconds later than the database's the clock is that a new campaign's moment comes from.
-fn shift(pair: &Pair, request: Request) -> i64 {
-    let made = request.json(&json!({ "name": "C" })).send().created();
-    let shift = format!(
+/// Creates a campaign and returns by how many seconds its `created_at` is ahead of the database's clock.
+fn clock_shift(pair: &Pair, request: Request) -> i64 {
+    let campaign = request.json(&json!({ "name": "C" })).send().created();
+    let query = format!(
         "SELECT round(extract(epoch FROM created_at - now()))::bigint FROM campaigns WHERE id = '{}'",
-        text(&made["id"])
+        text(&campaign["id"])
     );
-    pair.ahead.db.text(&shift).parse().unwrap()
+    pair.ahead.db.text(&query).parse().unwrap()
 }
 
-/// One count for both, and everybody is told to wait as long as it takes.
-fn limits(pair: &Pair) {
+/// Both servers share one rate limit and return the correct waiting time.
+fn assert_rate_limit_is_shared(pair: &Pair) {
     let user = pair.owner();
-    let ask = || {
+    let send_to_both = || {
         pair.both(&user, "POST", "/api/campaigns")
             .map(|request| request.json(&json!({})))
     };
     until("the limit is reached", || {
-        ask().map(Request::send).iter().all(|reply| reply.status == 429)
+        send_to_both()
+            .map(Request::send)
+            .iter()
+            .all(|reply| reply.status == 429)
     });
-    for reply in ask().map(Request::send) {
+    for reply in send_to_both().map(Request::send) {
         let wait = reply.number("retry-after");
         assert!((1..=61).contains(&wait), "{wait}");
         let reset = reply.number("x-ratelimit-reset") / 1000 - i64::try_from(now()).unwrap();
@@ -139,26 +142,26 @@ fn limits(pair: &Pair) {
     }
 }
 
-/// An invite ends when the database says so.
-fn invites(pair: &Pair, owner: &User<'_>) {
-    for (server, ends_in_minutes, wanted) in [(0, 30, 200), (1, -30, 422)] {
-        let person = pair.person();
-        let body = json!({ "email": person.email, "role": "member" });
-        let made = owner.post("/api/team/invites", body).created();
+/// An invite expires by the database's clock.
+fn assert_invite_expiry(pair: &Pair, owner: &User<'_>) {
+    for (server, ends_in_minutes, expected) in [(0, 30, 200), (1, -30, 422)] {
+        let invitee = pair.user();
+        let body = json!({ "email": invitee.email, "role": "member" });
+        let invite = owner.post("/api/team/invites", body).created();
         pair.ahead.db.run(&format!(
             "UPDATE team_invites SET created_at = now() - interval '8 days',
                expires_at = now() + interval '{ends_in_minutes} minutes' WHERE id = '{}'",
-            text(&made["id"])
+            text(&invite["id"])
         ));
-        let accept = &pair.both(&person, "POST", "/api/auth/accept-invite")[server];
-        let reply = accept.clone().json(&json!({ "token": made["token"] })).send();
-        assert_eq!(reply.status, wanted, "{}", reply.text);
+        let accept = &pair.both(&invitee, "POST", "/api/auth/accept-invite")[server];
+        let reply = accept.clone().json(&json!({ "token": invite["token"] })).send();
+        assert_eq!(reply.status, expected, "{}", reply.text);
     }
 }
 
-/// So does the time in which somebody may be answered.
-fn windows(pair: &Pair, owner: &User<'_>) {
-    for (server, minutes_ago, wanted) in [(0, 24 * 60 - 30, 201), (1, 24 * 60 + 30, 400)] {
+/// The service window ends by the database's clock.
+fn assert_service_window(pair: &Pair, owner: &User<'_>) {
+    for (server, minutes_ago, expected) in [(0, 24 * 60 - 30, 201), (1, 24 * 60 + 30, 400)] {
         let (account, id) = (&owner.account, Uuid::now_v7());
         let contact = owner.contact("Conversa", &phone(500 + server));
         pair.ahead.db.run(&format!(
@@ -167,12 +170,12 @@ fn windows(pair: &Pair, owner: &User<'_>) {
         ));
         let reply = &pair.both(owner, "POST", &format!("/api/conversations/{id}/messages"))[server];
         let reply = reply.clone().json(&json!({ "text": "oi" })).send();
-        assert_eq!(reply.status, wanted, "{}", reply.text);
+        assert_eq!(reply.status, expected, "{}", reply.text);
     }
 }
 
-/// A run that one of them holds is left to it by the other, and counts in the database's month.
-fn runs(pair: &Pair, owner: &User<'_>) {
+/// A leased run is not claimed by the other server, and its messages count in the database's month.
+fn assert_runs_are_not_stolen(pair: &Pair, owner: &User<'_>) {
     let contacts = 60;
     owner.contacts(contacts);
     let template = owner.approved("Oi {{1}}", &["Ana"]);
@@ -186,7 +189,7 @@ fn runs(pair: &Pair, owner: &User<'_>) {
             (&json!(0), &json!("completed")),
             "{report}"
         );
-        assert_eq!(ended(owner, &id), "completed");
+        assert_eq!(final_status(owner, &id), "completed");
         let calls = calls(&pair.ahead);
         // The two of the conversations are contacts, too.
         assert!(
@@ -194,15 +197,15 @@ fn runs(pair: &Pair, owner: &User<'_>) {
             "{calls:?}"
         );
     }
-    let month = "SELECT string_agg(DISTINCT month::text, ' ') FROM message_usage";
-    let this = "SELECT date_trunc('month', now() AT TIME ZONE 'UTC')::date";
-    assert_eq!(pair.ahead.db.text(month), pair.ahead.db.text(this));
-    // And the one reply.
+    let used_months = "SELECT string_agg(DISTINCT month::text, ' ') FROM message_usage";
+    let current_month = "SELECT date_trunc('month', now() AT TIME ZONE 'UTC')::date";
+    assert_eq!(pair.ahead.db.text(used_months), pair.ahead.db.text(current_month));
+    // The usage also contains the reply of `assert_service_window`.
     assert!(usage(&pair.ahead, &owner.account).ends_with(" 0"));
 }
 
-/// A campaign begins at its time, and not when a server thinks that it has come.
-fn schedules(pair: &Pair, owner: &User<'_>) {
+/// A scheduled campaign starts by the database's clock.
+fn assert_schedule(pair: &Pair, owner: &User<'_>) {
     let id = owner.campaign(json!({ "name": "Depois", "template_id": owner.approved("Oi", &[]) }));
     let at = pair
         .ahead
@@ -210,35 +213,38 @@ fn schedules(pair: &Pair, owner: &User<'_>) {
         .text("SELECT to_char(now() + interval '30 minutes', 'YYYY-MM-DD\"T\"HH24:MI:SSOF')||':00'");
     let schedule = &pair.both(owner, "POST", &format!("/api/campaigns/{id}/schedule"))[1];
     schedule.clone().json(&json!({ "scheduled_at": at })).send().ok();
-    // Its time has come by the clock of one of them only; both look all the time.
-    let other = owner.campaign(json!({ "name": "Agora", "template_id": owner.approved("Oi", &[]) }));
+    // The first campaign is due by one server's clock only. Both servers poll for due campaigns.
+    let due = owner.campaign(json!({ "name": "Agora", "template_id": owner.approved("Oi", &[]) }));
     pair.ahead.db.run(&format!(
-        "UPDATE campaigns SET status = 'scheduled', scheduled_at = now() WHERE id = '{other}'"
+        "UPDATE campaigns SET status = 'scheduled', scheduled_at = now() WHERE id = '{due}'"
     ));
-    until("the one that is due has begun", || owner.status(&other) != "scheduled");
+    until("the due campaign has started", || owner.status(&due) != "scheduled");
     assert_eq!(owner.status(&id), "scheduled");
-    assert_ne!(ended(owner, &other), "scheduled");
+    assert_ne!(final_status(owner, &due), "scheduled");
     assert_eq!(owner.status(&id), "scheduled");
 }
 
 /// F40e.
 #[test]
-fn servers_whose_clocks_are_wrong_agree_on_limits_invites_windows_months_runs_and_schedules() {
+fn servers_with_wrong_clocks_agree_on_every_deadline() {
     let redis = own_redis();
     let pair = Pair::start(&redis);
     let owner = pair.owner();
     let [ahead, behind] = pair.both(&owner, "POST", "/api/campaigns");
-    assert!((3598..=3602).contains(&shift(&pair, ahead)), "its clock is not shifted");
     assert!(
-        (-3602..=-3598).contains(&shift(&pair, behind)),
-        "its clock is not shifted"
+        (3598..=3602).contains(&clock_shift(&pair, ahead)),
+        "the server's clock is not shifted"
+    );
+    assert!(
+        (-3602..=-3598).contains(&clock_shift(&pair, behind)),
+        "the server's clock is not shifted"
     );
     owner.profile();
     pair.ahead.db.run("UPDATE accounts SET plan = 'scale'");
-    limits(&pair);
-    invites(&pair, &owner);
-    windows(&pair, &owner);
-    runs(&pair, &owner);
-    schedules(&pair, &owner);
+    assert_rate_limit_is_shared(&pair);
+    assert_invite_expiry(&pair, &owner);
+    assert_service_window(&pair, &owner);
+    assert_runs_are_not_stolen(&pair, &owner);
+    assert_schedule(&pair, &owner);
     let _: Value = owner.get("/api/notifications").ok();
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::cluster::Cluster;
 use crate::harness::database::Database;
-use crate::harness::runs::{calls, ended, silent, usage};
+use crate::harness::runs::{calls, final_status, usage, without_statuses};
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, until};
 
@@ -37,8 +37,8 @@ impl Disk {
         use std::io::Write as _;
         let path = self.0.join("filler");
         let mut filler = std::fs::File::create(&path).unwrap();
-        for piece in [1_000_000, 10_000, 1] {
-            while filler.write_all(&vec![0; piece]).is_ok() {}
+        for size in [1_000_000, 10_000, 1] {
+            while filler.write_all(&vec![0; size]).is_ok() {}
         }
         path
     }
@@ -51,8 +51,8 @@ impl Drop for Disk {
     }
 }
 
-/// Everything but what moves by itself.
-fn dump(db: &Database) -> BTreeMap<String, String> {
+/// The tables without those that workers change in the background.
+fn dump_without_background(db: &Database) -> BTreeMap<String, String> {
     let mut dump = db.dump();
     dump.retain(|table, _| {
         ![
@@ -71,8 +71,8 @@ fn dump(db: &Database) -> BTreeMap<String, String> {
     dump
 }
 
-/// Writes that need room; each has to be refused as a whole.
-fn refused(ana: &User<'_>, round: usize) {
+/// Sends writes that need disk space. Each must succeed or fail as a whole, without internals in the response.
+fn try_writes(ana: &User<'_>, round: usize) {
     let large = "x".repeat(900);
     let import: String = (0..400).map(|n| format!("{large}{n},{}\n", phone(1000 + n))).collect();
     let requests = [
@@ -98,16 +98,16 @@ fn refused(ana: &User<'_>, round: usize) {
 
 /// F40d: a disk of its own, really full.
 #[test]
-fn a_full_disk_refuses_whole_writes_and_is_forgotten_when_there_is_room() {
+fn full_disk_rejects_writes_until_space_returns() {
     let Some(disk) = Disk::mount(48) else {
-        // Where nothing can be mounted, the same is done below by hand.
-        eprintln!("not tried: nothing can be mounted here");
+        // Without mount permission, `write_rejected_by_full_disk_leaves_nothing` injects the same error.
+        eprintln!("skipped: no permission to mount a tmpfs");
         return;
     };
     let cluster = Cluster::start();
     let server = Server::start_on(
         cluster.database_on(&disk.0),
-        &silent()
+        &without_statuses()
             .with("CAMPAIGN_MESSAGE_DELAY_MS", "20")
             .with("SEND_UNKNOWN_TTL", "2s"),
     );
@@ -117,12 +117,12 @@ fn a_full_disk_refuses_whole_writes_and_is_forgotten_when_there_is_room() {
     ana.contacts(contacts);
     let id = ana.plain_campaign();
     ana.send(&id);
-    until("some were sent", || server.whatsapp.counters().accepted >= 20);
+    until("some messages were sent", || server.whatsapp.counters().accepted >= 20);
     let filler = disk.fill();
-    let mut failures = 0;
-    until("writes fail for want of room", || {
-        refused(&ana, failures);
-        failures += 1;
+    let mut rounds = 0;
+    until("writes fail because the disk is full", || {
+        try_writes(&ana, rounds);
+        rounds += 1;
         server.log().contains("53100") || server.log().to_lowercase().contains("no space left")
     });
     // What only reads is answered, and the process lives.
@@ -132,11 +132,11 @@ fn a_full_disk_refuses_whole_writes_and_is_forgotten_when_there_is_room() {
     until("writes succeed", || {
         ana.post("/api/tags", json!({ "name": "depois" })).status == 201
     });
-    let status = ended(&ana, &id);
+    let status = final_status(&ana, &id);
     assert!(["completed", "partial"].contains(&status.as_str()), "{status}");
     let calls = calls(&server);
     assert!(calls.values().all(|calls| *calls == 1), "{calls:?}");
-    until("nobody is in doubt", || ana.stats(&id)["pending"] == 0);
+    until("no outcome is unknown", || ana.stats(&id)["pending"] == 0);
     let stats = ana.stats(&id);
     assert_eq!(stats["total"], contacts);
     assert_eq!(usage(&server, &ana.account), format!("{} 0", stats["sent"]));
@@ -149,9 +149,9 @@ fn writes(ana: &User<'_>, number: usize) -> Vec<(&'static str, String, Value)> {
     let subscribe =
         json!({ "plan": "starter", "billing_type": "PIX", "cycle": "MONTHLY", "cpf_cnpj": "529.982.247-25" });
     let invite = json!({ "email": format!("bia{number}@example.com"), "role": "member" });
-    let new = json!({ "name": "D", "phone": phone(2000 + number), "tag_ids": [tag] });
+    let new_contact = json!({ "name": "D", "phone": phone(2000 + number), "tag_ids": [tag] });
     vec![
-        ("POST", "/api/contacts".to_owned(), new),
+        ("POST", "/api/contacts".to_owned(), new_contact),
         (
             "PUT",
             format!("/api/contacts/{contact}"),
@@ -165,8 +165,8 @@ fn writes(ana: &User<'_>, number: usize) -> Vec<(&'static str, String, Value)> {
     ]
 }
 
-/// The tables that these write to.
-const WRITTEN: &[&str] = &[
+/// The tables to which these requests write.
+const WRITTEN_TABLES: &[&str] = &[
     "accounts",
     "account_users",
     "campaign_counter_slots",
@@ -185,8 +185,8 @@ const WRITTEN: &[&str] = &[
 
 /// F40d: writes that are refused as a full disk refuses them, one table after the other, leave nothing behind.
 #[test]
-fn what_is_refused_for_want_of_room_leaves_nothing() {
-    let server = Server::start(silent().with("REDIS_URL", "redis://127.0.0.1:1"));
+fn write_rejected_by_full_disk_leaves_nothing() {
+    let server = Server::start(without_statuses().with("REDIS_URL", "redis://127.0.0.1:1"));
     let ana = server.owner();
     ana.profile();
     server.db.run(
@@ -196,15 +196,15 @@ fn what_is_refused_for_want_of_room_leaves_nothing() {
          END $$",
     );
     let mut refused = 0;
-    for (number, table) in WRITTEN.iter().enumerate() {
+    for (number, table) in WRITTEN_TABLES.iter().enumerate() {
         let writes = writes(&ana, number);
-        server.db.settles();
+        server.db.wait_for_outbox();
         server.db.run(&format!(
             "CREATE TRIGGER no_room AFTER INSERT OR UPDATE OR DELETE ON {table}
                FOR EACH STATEMENT EXECUTE FUNCTION no_room()"
         ));
         for (method, path, body) in writes {
-            let before = dump(&server.db);
+            let before = dump_without_background(&server.db);
             let reply = ana.request(method, &path).json(&body).send();
             // What does not touch this table is done.
             if reply.status < 500 {
@@ -215,7 +215,11 @@ fn what_is_refused_for_want_of_room_leaves_nothing() {
             assert!(!reply.text.contains("16384"), "{}", reply.text);
             // The attempt of a subscription stays until the gateway has said what became of it.
             if !path.contains("billing") {
-                assert_eq!(dump(&server.db), before, "{table} {path}: something was written");
+                assert_eq!(
+                    dump_without_background(&server.db),
+                    before,
+                    "{table} {path}: something was written"
+                );
             }
         }
         server.db.run(&format!("DROP TRIGGER no_room ON {table}"));

@@ -11,10 +11,10 @@ use crate::harness::client::connect;
 use crate::harness::rng::{TestRng, runs, seed};
 use crate::harness::users::User;
 use crate::harness::{Options, Server};
-use crate::matrix::{Takes, belongings, path_of, row, with_body};
+use crate::matrix::{RouteInput, create_resources, resource_path, row, with_body};
 
-/// What is put between the bytes.
-const WORDS: &[&str] = &[
+/// Tokens that a mutation inserts.
+const TOKENS: &[&str] = &[
     "\0",
     "\r\n",
     "\r\n\r\n",
@@ -64,31 +64,31 @@ const CLIENTS: u64 = 4;
 /// After so many requests, new people with new things: the old ones may have removed themselves.
 const GENERATION: u64 = 400;
 
-/// What all of it may leave in memory, beside what a server has once it has seen everything.
-const GROWTH: u64 = 32 * 1024 * 1024;
+/// Upper bound of the memory growth after the first generation, in bytes.
+const MAX_GROWTH: u64 = 32 * 1024 * 1024;
 
 /// A route that the requests are made of, and its good request.
 struct Sample {
     label: String,
     bytes: Vec<u8>,
-    /// It calls somebody else, and tells what went wrong there.
-    calls: bool,
-    /// Its documented answer to whoever has no business there.
-    fails: bool,
+    /// The route calls another system and may respond with 502.
+    calls_gateway: bool,
+    /// The route is documented to respond with 500 to an unauthorized caller.
+    may_fail: bool,
 }
 
-fn sample(spec: &RouteSpec, caller: &User<'_>, things: &[(&'static str, String)]) -> Option<Sample> {
+fn sample(spec: &RouteSpec, caller: &User<'_>, resources: &[(&'static str, String)]) -> Option<Sample> {
     let takes = row(spec);
-    // A page or a name of somebody's would be looked for outside this machine.
-    let outside = matches!(takes, Takes::Unfetched(_)) || spec.path == "/api/notifications/stream";
-    // What would end everything that the others ask for.
-    let last = spec.method.as_str() == "DELETE" && spec.path.starts_with("/api/admin");
-    if outside || last {
+    // A mutated host would be resolved outside of this machine.
+    let outside = matches!(takes, RouteInput::Unfetched(_)) || spec.path == "/api/notifications/stream";
+    // Would delete the account of the other requests.
+    let deletes_account = spec.method.as_str() == "DELETE" && spec.path.starts_with("/api/admin");
+    if outside || deletes_account {
         return None;
     }
-    let path = path_of(spec, things);
+    let path = resource_path(spec, resources);
     let request = with_body(caller.request(spec.method.as_str(), &path), takes);
-    let calling = [
+    let gateway_paths = [
         "/api/templates",
         "/api/whatsapp",
         "/api/billing",
@@ -98,8 +98,8 @@ fn sample(spec: &RouteSpec, caller: &User<'_>, things: &[(&'static str, String)]
     Some(Sample {
         label: format!("{} {}", spec.method, spec.path),
         bytes: request.bytes(),
-        calls: calling.iter().any(|start| spec.path.starts_with(start)),
-        fails: spec.path == "/api/admin/stop-support",
+        calls_gateway: gateway_paths.iter().any(|start| spec.path.starts_with(start)),
+        may_fail: spec.path == "/api/admin/stop-support",
     })
 }
 
@@ -107,9 +107,9 @@ fn sample(spec: &RouteSpec, caller: &User<'_>, things: &[(&'static str, String)]
 fn samples(server: &Server) -> Vec<Sample> {
     let (ana, root) = (server.owner(), server.root());
     server.db.run("UPDATE accounts SET plan = 'scale'");
-    let mut things = belongings(&ana);
-    things.push(("/api/admin/accounts/", ana.account.clone()));
-    things.push(("/api/hooks/", ana.account.clone()));
+    let mut resources = create_resources(&ana);
+    resources.push(("/api/admin/accounts/", ana.account.clone()));
+    resources.push(("/api/hooks/", ana.account.clone()));
     let caller = |spec: &RouteSpec| {
         if spec.access == Access::Administrator {
             &root
@@ -119,12 +119,12 @@ fn samples(server: &Server) -> Vec<Sample> {
     };
     TABLE
         .iter()
-        .filter_map(|spec| sample(spec, caller(spec), &things))
+        .filter_map(|spec| sample(spec, caller(spec), &resources))
         .collect()
 }
 
-/// One change somewhere behind the position.
-fn change(bytes: &mut Vec<u8>, from: usize, rng: &mut TestRng) {
+/// Applies one random mutation at or after `from`.
+fn mutate_bytes(bytes: &mut Vec<u8>, from: usize, rng: &mut TestRng) {
     let random =
         |rng: &mut TestRng, bound: usize| usize::try_from(rng.below(bound.max(1).try_into().unwrap())).unwrap();
     let at = from + random(rng, bytes.len() - from);
@@ -137,12 +137,12 @@ fn change(bytes: &mut Vec<u8>, from: usize, rng: &mut TestRng) {
         }
         3 if at < bytes.len() => {
             let end = (at + 1 + random(rng, 40)).min(bytes.len());
-            let again = bytes[at..end].to_vec();
-            bytes.splice(at..at, again);
+            let repeated = bytes[at..end].to_vec();
+            bytes.splice(at..at, repeated);
         }
         _ => {
-            let word = WORDS[random(rng, WORDS.len())];
-            bytes.splice(at.min(bytes.len())..at.min(bytes.len()), word.bytes());
+            let token = TOKENS[random(rng, TOKENS.len())];
+            bytes.splice(at.min(bytes.len())..at.min(bytes.len()), token.bytes());
         }
     }
 }
@@ -156,7 +156,7 @@ fn mutated(sample: &Sample, rng: &mut TestRng) -> (Vec<u8>, bool) {
     if has_body && rng.below(3) > 0 {
         let mut body = bytes.split_off(head);
         for _ in 0..changes {
-            change(&mut body, 0, rng);
+            mutate_bytes(&mut body, 0, rng);
         }
         // The length that it has now: what is inside is to be read.
         let text = String::from_utf8(bytes).unwrap();
@@ -167,43 +167,43 @@ fn mutated(sample: &Sample, rng: &mut TestRng) -> (Vec<u8>, bool) {
         return (bytes, true);
     }
     for _ in 0..changes {
-        change(&mut bytes, 0, rng);
+        mutate_bytes(&mut bytes, 0, rng);
     }
     (bytes, false)
 }
 
-/// The status that is answered; none where the connection ended without a word.
-fn answer(port: u16, bytes: &[u8]) -> Option<u16> {
+/// The status of the response; `None` if the connection ended without one.
+fn send_raw(port: u16, bytes: &[u8]) -> Option<u16> {
     let mut stream = connect(port);
     stream.write_all(bytes).ok();
     // Whoever waits for more of it hears that there is no more.
     stream.shutdown(std::net::Shutdown::Write).ok();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).ok();
-    let head = String::from_utf8_lossy(&answer[..answer.len().min(32)]).into_owned();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).ok();
+    let head = String::from_utf8_lossy(&response[..response.len().min(32)]).into_owned();
     head.split(' ').nth(1)?.parse().ok()
 }
 
-/// Which answers there may be: everything below 500, and what is documented of it.
-fn documented(sample: &Sample, status: Option<u16>, whole_head: bool) -> bool {
+/// Whether the status is allowed: any status below 500, and the documented errors of the route.
+fn is_documented(sample: &Sample, status: Option<u16>, whole_head: bool) -> bool {
     match status {
         None => !whole_head,
-        Some(502) => sample.calls,
-        Some(500) => sample.fails,
+        Some(502) => sample.calls_gateway,
+        Some(500) => sample.may_fail,
         Some(status) => status < 500,
     }
 }
 
-/// So many requests; what was wrong with the first wrong one.
-fn client(port: u16, samples: &[Sample], seed: u64, numbers: std::ops::Range<u64>) -> Result<(), String> {
+/// Sends the mutated requests with these numbers and returns the first failure.
+fn run_client(port: u16, samples: &[Sample], seed: u64, numbers: std::ops::Range<u64>) -> Result<(), String> {
     for number in numbers {
         let mut rng = TestRng::of(seed, number);
-        let which = usize::try_from(rng.below(samples.len().try_into().unwrap())).unwrap();
-        let (bytes, whole_head) = mutated(&samples[which], &mut rng);
-        let status = answer(port, &bytes);
-        if !documented(&samples[which], status, whole_head) {
+        let index = usize::try_from(rng.below(samples.len().try_into().unwrap())).unwrap();
+        let (bytes, whole_head) = mutated(&samples[index], &mut rng);
+        let status = send_raw(port, &bytes);
+        if !is_documented(&samples[index], status, whole_head) {
             let text = bytes.escape_ascii().to_string();
-            let label = &samples[which].label;
+            let label = &samples[index].label;
             return Err(format!(
                 "RECADO_SEED={seed}, number {number}, {label}: {status:?} to {text:.3000}"
             ));
@@ -214,7 +214,7 @@ fn client(port: u16, samples: &[Sample], seed: u64, numbers: std::ops::Range<u64
 
 /// R5.
 #[test]
-fn whatever_bytes_are_changed_nothing_fails() {
+fn mutated_requests_cause_no_server_error() {
     let (runs, seed) = (runs(3000), seed(7));
     // A counter that is not there counts nobody out.
     let server = Server::start(Options::default().with("REDIS_URL", "redis://127.0.0.1:1"));
@@ -228,13 +228,13 @@ fn whatever_bytes_are_changed_nothing_fails() {
                     let begin = (first + client * GENERATION).min(runs);
                     let numbers = begin..(begin + GENERATION).min(runs);
                     let samples = &samples;
-                    scope.spawn(move || self::client(port, samples, seed, numbers))
+                    scope.spawn(move || run_client(port, samples, seed, numbers))
                 })
                 .collect();
             clients.into_iter().map(|client| client.join().unwrap()).collect()
         });
-        for told in clients {
-            assert_eq!(told, Ok(()));
+        for result in clients {
+            assert_eq!(result, Ok(()));
         }
         if first == 0 {
             warm = server.memory();
@@ -242,7 +242,7 @@ fn whatever_bytes_are_changed_nothing_fails() {
     }
     server.get("/healthz").send().ok();
     let grown = server.memory().saturating_sub(warm);
-    println!("{grown} bytes more than after the first {}", GENERATION * CLIENTS);
-    assert!(grown < GROWTH, "{grown} bytes more");
+    println!("memory grew by {grown} bytes after the first {}", GENERATION * CLIENTS);
+    assert!(grown < MAX_GROWTH, "memory grew by {grown} bytes");
     assert!(!server.log().contains("panicked"));
 }

@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use crate::harness::client::Request;
 use crate::harness::rng::{TestRng, runs, seed};
-use crate::harness::runs::{adds_up, calls, counted, ended, lease_ends, silent, status, statuses, usage};
+use crate::harness::runs::{
+    assert_stats_add_up, calls, expire_leases, final_status, status, statuses, usage, wait_for_stat, without_statuses,
+};
 use crate::harness::users::{User, phone};
 use crate::harness::{Options, Server, eventually, text, until};
 
@@ -20,30 +22,29 @@ const CONTACTS: usize = 500;
 /// Each campaign meets so many kills.
 const KILLS: u64 = 4;
 
-/// The most sends of a number that are in flight, and so the most that one kill leaves unknown.
-const IN_FLIGHT: i64 = 50;
+/// Limit of concurrent sends of a number, and so of the unknown outcomes after one kill.
+const MAX_IN_FLIGHT: i64 = 50;
 
-/// Somebody who writes all the time, until the server is gone; what was acknowledged.
-fn writer(create: Request, mark: String) -> std::thread::JoinHandle<Vec<String>> {
+/// Writes tags until the server is killed. The thread returns the names of the acknowledged ones.
+fn spawn_writer(create: Request, prefix: String) -> std::thread::JoinHandle<Vec<String>> {
     std::thread::spawn(move || {
-        let mut kept = Vec::new();
+        let mut acknowledged = Vec::new();
         for number in 0.. {
-            let name = format!("{mark}-{number}");
+            let name = format!("{prefix}-{number}");
             match create.clone().json(&json!({ "name": name })).try_send() {
-                Ok(reply) if reply.status == 201 => kept.push(name),
-                // A machine that is busy opens no connection in time, and the server says so.
+                Ok(reply) if reply.status == 201 => acknowledged.push(name),
+                // On a busy machine the server gets no database connection in time.
                 Ok(reply) => drop(reply.refused(503, "UNAVAILABLE")),
                 Err(_) => break,
             }
         }
-        kept
+        acknowledged
     })
 }
 
-/// What a kill left started and unrecorded, which nobody has noted yet; once the database has ended what the killed
-/// server had asked of it.
-fn left_started(server: &Server, campaign: &str) -> i64 {
-    until("the database has let go of whom was killed", || {
+/// The number of sends that a kill left started without a result. Waits until the killed server's connections are gone.
+fn count_started_without_result(server: &Server, campaign: &str) -> i64 {
+    until("the killed server's connections are closed", || {
         server
             .db
             .count("FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'recado %'")
@@ -55,46 +56,46 @@ fn left_started(server: &Server, campaign: &str) -> i64 {
     ))
 }
 
-/// Every tag that was acknowledged.
-fn are_there(server: &Server, names: &[String]) {
+/// Asserts that every acknowledged tag is stored.
+fn assert_stored(server: &Server, names: &[String]) {
     let rows = server.db.rows("SELECT name FROM tags");
-    let there: BTreeSet<String> = rows.into_iter().filter_map(|mut row| row.remove(0)).collect();
-    let lost: Vec<&String> = names.iter().filter(|name| !there.contains(*name)).collect();
-    assert!(lost.is_empty(), "acknowledged and not there: {lost:?}");
+    let stored: BTreeSet<String> = rows.into_iter().filter_map(|mut row| row.remove(0)).collect();
+    let lost: Vec<&String> = names.iter().filter(|name| !stored.contains(*name)).collect();
+    assert!(lost.is_empty(), "acknowledged writes were lost: {lost:?}");
 }
 
-/// One campaign through its kills; how many sends they left unknown, at most.
-fn kills(ana: &User<'_>, id: &str, rng: &mut TestRng) -> i64 {
+/// Runs a campaign through `KILLS` kills. Returns an upper bound of the sends with unknown outcome.
+fn run_with_kills(ana: &User<'_>, id: &str, rng: &mut TestRng) -> i64 {
     let server = ana.server;
     let mut second = None;
     let (mut unknown, mut mark) = (0, 0);
     for kill in 0..KILLS {
         mark += 1 + rng.below(u64::try_from(CONTACTS).unwrap() / (KILLS + 1));
-        until("the run moves on", || {
+        until("the run makes progress", || {
             server.whatsapp.counters().accepted >= mark || ana.status(id) != "sending"
         });
-        let writes = writer(ana.request("POST", "/api/tags"), format!("{id}-{kill}"));
-        std::thread::sleep(rng.moment(30_000));
+        let writes = spawn_writer(ana.request("POST", "/api/tags"), format!("{id}-{kill}"));
+        std::thread::sleep(rng.duration_below(30_000));
         server.kill();
         drop(second.take());
-        are_there(server, &writes.join().unwrap());
-        let left = left_started(server, id);
-        assert!(left <= IN_FLIGHT, "{left} are unknown");
+        assert_stored(server, &writes.join().unwrap());
+        let left = count_started_without_result(server, id);
+        assert!(left <= MAX_IN_FLIGHT, "{left} are unknown");
         unknown += left;
         server.run(&["serve"]);
         second = (rng.below(2) == 1).then(|| server.sibling());
-        lease_ends(server);
+        expire_leases(server);
     }
-    let status = ended(ana, id);
+    let status = final_status(ana, id);
     assert!(["completed", "partial"].contains(&status.as_str()), "{status}");
     unknown
 }
 
-/// What must be true of every campaign, however often its servers died.
-fn nobody_twice_and_nobody_lost(ana: &User<'_>, id: &str, unknown: i64) {
+/// Asserts one row and at most one call per recipient, and stats and quota that match the sends.
+fn assert_no_loss_and_no_duplicate(ana: &User<'_>, id: &str, unknown: i64) {
     let server = ana.server;
-    let stats = counted(ana, id, "pending", 0);
-    adds_up(&stats);
+    let stats = wait_for_stat(ana, id, "pending", 0);
+    assert_stats_add_up(&stats);
     let calls = calls(server);
     let twice: Vec<_> = calls.iter().filter(|(_, calls)| **calls != 1).collect();
     assert!(twice.is_empty(), "called twice: {twice:?}");
@@ -113,7 +114,7 @@ fn nobody_twice_and_nobody_lost(ana: &User<'_>, id: &str, unknown: i64) {
         } else {
             assert!(
                 calls.contains_key(phone) && row[3].is_some(),
-                "{row:?} and never called"
+                "{row:?} was never called"
             );
         }
     }
@@ -124,9 +125,9 @@ fn nobody_twice_and_nobody_lost(ana: &User<'_>, id: &str, unknown: i64) {
 
 /// F01, R1, R2.
 #[test]
-fn servers_killed_at_any_moment_of_a_campaign_write_to_nobody_twice_and_lose_nobody() {
+fn campaign_survives_server_kills_without_loss_or_duplicates() {
     let (runs, seed) = (runs(2), seed(20_261_121));
-    let options = Options::platform(|platform| platform.latency_ms = 10);
+    let options = Options::with_whatsapp(|whatsapp| whatsapp.latency_ms = 10);
     let server = Server::start(options.with("SEND_UNKNOWN_TTL", "1s"));
     for run in 0..runs {
         println!("campaign {run} of seed {seed}");
@@ -135,20 +136,20 @@ fn servers_killed_at_any_moment_of_a_campaign_write_to_nobody_twice_and_lose_nob
         server.db.run("UPDATE accounts SET plan = 'scale'");
         let profile = ana.profile();
         if run % 2 == 1 {
-            let pace = json!({ "messages_per_second": 1000 });
-            ana.put(&format!("/api/whatsapp/profiles/{profile}"), pace).ok();
+            let send_rate = json!({ "messages_per_second": 1000 });
+            ana.put(&format!("/api/whatsapp/profiles/{profile}"), send_rate).ok();
         }
         ana.contacts(CONTACTS);
         let id = ana.plain_campaign();
         server.whatsapp.reset();
-        // Every other campaign hears nothing from the platform, so that only time settles what is unknown.
-        server.whatsapp.set_options(|platform| {
+        // Every other campaign gets no status updates, so that only `SEND_UNKNOWN_TTL` resolves unknown outcomes.
+        server.whatsapp.set_options(|whatsapp| {
             let after = (run % 2 == 0).then_some(20);
-            (platform.sent_ms, platform.delivered_ms, platform.read_ms) = (after, None, None);
+            (whatsapp.sent_ms, whatsapp.delivered_ms, whatsapp.read_ms) = (after, None, None);
         });
         ana.send(&id);
-        let unknown = kills(&ana, &id, &mut rng);
-        nobody_twice_and_nobody_lost(&ana, &id, unknown);
+        let unknown = run_with_kills(&ana, &id, &mut rng);
+        assert_no_loss_and_no_duplicate(&ana, &id, unknown);
     }
 }
 
@@ -161,8 +162,8 @@ fn send_to(ana: &User<'_>, id: &str, number: usize) -> Value {
 
 /// F02.
 #[test]
-fn what_the_platform_had_when_the_server_died_is_not_sent_again_and_is_settled_by_news_or_by_time() {
-    let server = Server::start(silent().with("SEND_UNKNOWN_TTL", "3s"));
+fn started_send_of_killed_server_is_resolved_and_not_resent() {
+    let server = Server::start(without_statuses().with("SEND_UNKNOWN_TTL", "3s"));
     let ana = server.owner();
     let number = "106500000021";
     ana.profile_at(number);
@@ -171,33 +172,33 @@ fn what_the_platform_had_when_the_server_died_is_not_sent_again_and_is_settled_b
     server.whatsapp.script((0..3).map(hang).collect());
     let id = ana.plain_campaign();
     ana.send(&id);
-    until("the platform has every message", || server.whatsapp.sends().len() == 3);
+    until("WhatsApp has every message", || server.whatsapp.sends().len() == 3);
     server.kill();
     server.run(&["serve"]);
-    lease_ends(&server);
-    until("all are unknown", || {
+    expire_leases(&server);
+    until("every outcome is unknown", || {
         server.db.count("FROM campaign_sends WHERE unknown_at IS NOT NULL") == 3
     });
-    let ours = [0, 1].map(|n| text(&send_to(&ana, &id, n)["id"]));
-    let news = [
-        status("wamid.first", "sent", Some(&ours[0])),
-        status("wamid.second", "delivered", Some(&ours[1])),
+    let send_ids = [0, 1].map(|n| text(&send_to(&ana, &id, n)["id"]));
+    let updates = [
+        status("wamid.first", "sent", Some(&send_ids[0])),
+        status("wamid.second", "delivered", Some(&send_ids[1])),
     ];
-    server.callback(&statuses(number, &news)).expect(200);
-    for (n, wanted, wamid) in [(0, "sent", "wamid.first"), (1, "delivered", "wamid.second")] {
+    server.callback(&statuses(number, &updates)).expect(200);
+    for (n, expected, wamid) in [(0, "sent", "wamid.first"), (1, "delivered", "wamid.second")] {
         let send = send_to(&ana, &id, n);
         assert_eq!(
             (&send["status"], &send["wa_message_id"]),
-            (&json!(wanted), &json!(wamid))
+            (&json!(expected), &json!(wamid))
         );
     }
-    assert_eq!(ended(&ana, &id), "partial");
-    let failed = eventually("time settles the third", || {
+    assert_eq!(final_status(&ana, &id), "partial");
+    let failed = eventually("the third send fails after `SEND_UNKNOWN_TTL`", || {
         Some(send_to(&ana, &id, 2)).filter(|send| send["status"] == "failed")
     });
     assert!(text(&failed["error_message"]).contains("unknown"), "{failed}");
     assert_eq!(failed["wa_message_id"], json!(null));
-    assert_eq!(server.whatsapp.sends().len(), 3, "nobody was called again");
+    assert_eq!(server.whatsapp.sends().len(), 3, "a recipient was called again");
     assert_eq!(usage(&server, &ana.account), "2 0");
     assert_eq!(failed["failure_class"], "again");
 }

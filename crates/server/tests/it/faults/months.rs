@@ -6,7 +6,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::harness::client::Reply;
-use crate::harness::runs::{calls, ended, silent, usage};
+use crate::harness::runs::{calls, final_status, usage, without_statuses};
 use crate::harness::users::User;
 use crate::harness::{Server, text, until};
 
@@ -22,14 +22,14 @@ fn use_up(user: &User<'_>, messages: usize) {
     ));
 }
 
-/// The answer to an execution, asked for again where a busy machine gave none (each time by a server that has not counted
-/// the account's executions of this minute). None: it had begun all the same, and is over.
-fn decided(server: &Server, user: &User<'_>, campaign: &str, reply: Reply) -> Option<Reply> {
+/// Repeats an execute request that got 503 on a busy machine. Each attempt uses a new server, whose rate limiter is
+/// empty. Returns `None` if the run had started in spite of the 503 and is completed.
+fn retry_execute(server: &Server, user: &User<'_>, campaign: &str, reply: Reply) -> Option<Reply> {
     if reply.status != 503 {
         return Some(reply);
     }
     let mut status = String::new();
-    until("what had begun is over", || {
+    until("a started run is over", || {
         status = user.status(campaign);
         status != "sending"
     });
@@ -37,15 +37,15 @@ fn decided(server: &Server, user: &User<'_>, campaign: &str, reply: Reply) -> Op
         return None;
     }
     let path = format!("/api/campaigns/{campaign}/execute");
-    let again = server.sibling().request("POST", &path).bearer(&user.token).send();
-    decided(server, user, campaign, again)
+    let retried = server.sibling().request("POST", &path).bearer(&user.token).send();
+    retry_execute(server, user, campaign, retried)
 }
 
 /// F14.
 #[test]
-fn of_ten_campaigns_at_once_two_fit_and_the_others_send_nothing() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "5"));
-    let other = server.sibling();
+fn quota_admits_exactly_two_of_ten_concurrent_campaigns() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "5"));
+    let other_server = server.sibling();
     let ana = server.owner();
     ana.profile();
     let campaigns: Vec<String> = (1..=10)
@@ -57,7 +57,7 @@ fn of_ten_campaigns_at_once_two_fit_and_the_others_send_nothing() {
         let path = format!("/api/campaigns/{id}/execute");
         match number % 2 {
             0 => ana.request("POST", &path),
-            _ => other.request("POST", &path).bearer(&ana.token),
+            _ => other_server.request("POST", &path).bearer(&ana.token),
         }
     });
     let requests: Vec<_> = requests.collect();
@@ -70,7 +70,7 @@ fn of_ten_campaigns_at_once_two_fit_and_the_others_send_nothing() {
     });
     let mut ran = 0;
     for (id, reply) in campaigns.iter().zip(replies) {
-        let Some(reply) = decided(&server, &ana, id, reply) else {
+        let Some(reply) = retry_execute(&server, &ana, id, reply) else {
             ran += 1;
             assert_eq!(ana.stats(id)["total"], 5);
             continue;
@@ -88,8 +88,8 @@ fn of_ten_campaigns_at_once_two_fit_and_the_others_send_nothing() {
     assert_eq!(usage(&server, &ana.account), format!("{LIMIT} 0"));
 }
 
-/// Lets the database's clock stand so many milliseconds before the first of a month.
-fn midnight_in(server: &Server, milliseconds: i64) {
+/// Shifts the database's clock to this many milliseconds before the first of a month.
+fn set_time_before_month_end(server: &Server, milliseconds: i64) {
     server.db.run(&format!(
         "DO $$ BEGIN EXECUTE format(
            'CREATE OR REPLACE FUNCTION clock.now() RETURNS timestamptz STABLE LANGUAGE sql AS
@@ -98,19 +98,20 @@ fn midnight_in(server: &Server, milliseconds: i64) {
     ));
 }
 
-/// The same, for whoever connects from now on.
-fn near_the_end_of_the_month(server: &Server, milliseconds: i64) {
+/// Creates the shifted clock for all new connections.
+fn install_clock(server: &Server, milliseconds: i64) {
     server
         .db
         .run("CREATE SCHEMA clock; GRANT USAGE ON SCHEMA clock TO PUBLIC");
-    midnight_in(server, milliseconds);
+    set_time_before_month_end(server, milliseconds);
     server.db.run(
         "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = clock, public, pg_catalog', current_database());
          END $$",
     );
 }
 
-fn months(server: &Server, account: &str) -> BTreeMap<String, String> {
+/// The sent and reserved messages of an account by month.
+fn usage_by_month(server: &Server, account: &str) -> BTreeMap<String, String> {
     let rows = server.db.rows(&format!(
         "SELECT month, sent || ' ' || reserved FROM message_usage WHERE account_id = '{account}' AND sent + reserved > 0"
     ));
@@ -121,15 +122,15 @@ fn months(server: &Server, account: &str) -> BTreeMap<String, String> {
 
 /// F14: one run begins before midnight and ends after it; one account has nothing left until midnight.
 #[test]
-fn each_message_counts_in_one_month_and_a_new_month_is_a_new_allowance() {
-    let server = Server::prepare(&silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "25"));
+fn message_counts_in_one_month_and_new_month_resets_quota() {
+    let server = Server::prepare(&without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "25"));
     server.run(&["serve"]);
     let (ana, bia) = (server.owner(), server.owner());
     ana.profile();
     let long = ana.campaign_to("long", 0..200);
     let late = bia.campaign_to("late", 2000..2003);
-    near_the_end_of_the_month(&server, 15_000);
-    // Every connection is a new one, and so reads the other clock.
+    install_clock(&server, 15_000);
+    // A restart opens new connections, which use the shifted clock.
     server.kill();
     server.run(&["serve"]);
     server.db.run("SET search_path = clock, public, pg_catalog");
@@ -140,25 +141,28 @@ fn each_message_counts_in_one_month_and_a_new_month_is_a_new_allowance() {
     let refused = bia.execute(&late);
     assert_eq!(month(), "2031-02", "the machine was too slow for this test");
     refused.refused(400, "VALIDATION_ERROR");
-    // While the first run is under way, however long all this took; the run's lease lasts longer than what is left out.
-    midnight_in(&server, 500);
+    // Skips to the end of the month during the first run. The skipped time is shorter than the run's lease.
+    set_time_before_month_end(&server, 500);
     until("a month begins", || month() == "2031-03");
     let before = server.whatsapp.sends().len();
     assert!(before < 200, "the run was over before midnight");
     // A simulated run waits for nobody's pace.
     assert_eq!(bia.execute(&late).ok()["sent"], 3);
-    assert_eq!(ended(&ana, &long), "completed");
+    assert_eq!(final_status(&ana, &long), "completed");
     let february = |usage: &str| ("2031-02-01".to_owned(), usage.to_owned());
-    assert_eq!(months(&server, &ana.account), BTreeMap::from([february("200 0")]));
+    assert_eq!(
+        usage_by_month(&server, &ana.account),
+        BTreeMap::from([february("200 0")])
+    );
     let march = ("2031-03-01".to_owned(), "3 0".to_owned());
     assert_eq!(
-        months(&server, &bia.account),
+        usage_by_month(&server, &bia.account),
         BTreeMap::from([february("250 0"), march])
     );
 }
 
-/// A run under way, of more messages than the free plan has.
-fn under_way(ana: &User<'_>) -> String {
+/// Starts a run of more messages than the free plan includes and waits until some are sent.
+fn start_large_run(ana: &User<'_>) -> String {
     ana.server.db.run(&format!(
         "UPDATE accounts SET plan = 'starter' WHERE id = '{account}';
          INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, current_period_end)
@@ -169,26 +173,26 @@ fn under_way(ana: &User<'_>) -> String {
     ana.profile();
     let id = ana.campaign_to("all", 0..LIMIT + 30);
     ana.send(&id);
-    until("some were sent", || ana.server.whatsapp.sends().len() >= 20);
+    until("some messages were sent", || ana.server.whatsapp.sends().len() >= 20);
     id
 }
 
 /// F15.
 #[test]
-fn a_plan_that_ends_during_a_run_lets_it_have_what_it_reserved_and_nothing_more() {
+fn run_whose_plan_ends_sends_only_its_reservation() {
     let ends = [
         "UPDATE accounts SET plan = 'free'; DELETE FROM subscriptions",
         "UPDATE subscriptions SET status = 'cancelled', current_period_end = now() - interval '1 day'",
         "UPDATE subscriptions SET status = 'inactive'; UPDATE accounts SET plan = 'free'",
     ];
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "1"));
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "1"));
     for end in ends {
         let ana = server.owner();
         server.whatsapp.reset();
-        let id = under_way(&ana);
+        let id = start_large_run(&ana);
         let next = ana.campaign_to("next", 9000..9001);
         server.db.run(end);
-        assert_eq!(ended(&ana, &id), "completed");
+        assert_eq!(final_status(&ana, &id), "completed");
         let calls = calls(&server);
         assert!(calls.len() == LIMIT + 30 && calls.values().all(|calls| *calls == 1));
         assert_eq!(usage(&server, &ana.account), format!("{} 0", LIMIT + 30), "{end}");
@@ -199,13 +203,13 @@ fn a_plan_that_ends_during_a_run_lets_it_have_what_it_reserved_and_nothing_more(
 
 /// F15.
 #[test]
-fn an_account_that_is_suspended_during_a_run_stops_within_the_check_and_keeps_its_reservation() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "5"));
+fn run_of_suspended_account_stops_and_keeps_its_reservation() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "5"));
     let ana = server.owner();
-    let id = under_way(&ana);
+    let id = start_large_run(&ana);
     server.db.run("UPDATE accounts SET status = 'suspended'");
     let at_suspension = server.whatsapp.sends().len();
-    until("the worker let go", || {
+    until("the worker released the run", || {
         server.db.count("FROM campaign_queue WHERE worker IS NOT NULL") == 0
     });
     let sent = server.whatsapp.sends().len();
@@ -216,8 +220,8 @@ fn an_account_that_is_suspended_during_a_run_stops_within_the_check_and_keeps_it
     );
     assert_eq!(usage(&server, &ana.account), format!("{sent} {}", LIMIT + 30 - sent));
     server.db.run("UPDATE accounts SET status = 'active'");
-    until("the account is open", || ana.get("/api/contacts").status == 200);
-    assert_eq!(ended(&ana, &id), "completed");
+    until("the account is active", || ana.get("/api/contacts").status == 200);
+    assert_eq!(final_status(&ana, &id), "completed");
     assert!(calls(&server).values().all(|calls| *calls == 1));
     assert_eq!(usage(&server, &ana.account), format!("{} 0", LIMIT + 30));
 }

@@ -10,36 +10,36 @@ use serde_json::json;
 
 use crate::harness::client::{Reply, Request};
 use crate::harness::cluster::Cluster;
-use crate::harness::runs::{adds_up, calls, counted, ended, silent, usage};
+use crate::harness::runs::{assert_stats_add_up, calls, final_status, usage, wait_for_stat, without_statuses};
 use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, until};
 
-/// What somebody waits, at most, to be told that the database is away.
-const TOLD_WITHIN: Duration = Duration::from_secs(30);
+/// Upper bound of the time to a 503 during an outage.
+const REFUSED_WITHIN: Duration = Duration::from_secs(30);
 
 /// People who read and write all the time, and what they were told.
 struct Load {
     stop: Arc<AtomicBool>,
-    told: Arc<Told>,
+    results: Arc<LoadResults>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Told {
+struct LoadResults {
     done: AtomicUsize,
     refused: AtomicUsize,
-    /// Tags that were acknowledged.
-    kept: Mutex<Vec<String>>,
+    /// The names of acknowledged tags.
+    acknowledged: Mutex<Vec<String>>,
 }
 
-impl Told {
-    /// One answer: a success, or a proper word that the service is away.
-    fn hear(&self, reply: Reply, took: Duration) -> bool {
+impl LoadResults {
+    /// Records a response: a success, or a correct 503.
+    fn record(&self, reply: Reply, took: Duration) -> bool {
         self.done.fetch_add(1, Ordering::SeqCst);
         if [200, 201].contains(&reply.status) {
             return true;
         }
-        assert!(took < TOLD_WITHIN, "{took:?}");
+        assert!(took < REFUSED_WITHIN, "{took:?}");
         assert!(
             reply.header("retry-after").is_some(),
             "{}: {}",
@@ -55,9 +55,9 @@ impl Told {
 
 impl Load {
     fn start(users: &[Request], clients: usize) -> Self {
-        let (stop, told) = (Arc::new(AtomicBool::new(false)), Arc::new(Told::default()));
+        let (stop, results) = (Arc::new(AtomicBool::new(false)), Arc::new(LoadResults::default()));
         let threads = (0..clients).map(|client| {
-            let (stop, told) = (Arc::clone(&stop), Arc::clone(&told));
+            let (stop, results) = (Arc::clone(&stop), Arc::clone(&results));
             let tags = users[client % users.len()].clone();
             std::thread::spawn(move || {
                 for number in 0.. {
@@ -66,27 +66,27 @@ impl Load {
                     }
                     let began = Instant::now();
                     if number % 3 > 0 {
-                        told.hear(tags.clone().method("GET").send(), began.elapsed());
+                        results.record(tags.clone().method("GET").send(), began.elapsed());
                         continue;
                     }
                     let name = format!("load-{client}-{number}");
                     let reply = tags.clone().json(&json!({ "name": name })).send();
-                    if told.hear(reply, began.elapsed()) {
-                        told.kept.lock().unwrap().push(name);
+                    if results.record(reply, began.elapsed()) {
+                        results.acknowledged.lock().unwrap().push(name);
                     }
                 }
             })
         });
         let threads = threads.collect();
-        Self { stop, told, threads }
+        Self { stop, results, threads }
     }
 
     fn done(&self) -> usize {
-        self.told.done.load(Ordering::SeqCst)
+        self.results.done.load(Ordering::SeqCst)
     }
 
     fn refused(&self) -> usize {
-        self.told.refused.load(Ordering::SeqCst)
+        self.results.refused.load(Ordering::SeqCst)
     }
 
     /// Ends it; everything that was acknowledged is there.
@@ -95,18 +95,22 @@ impl Load {
         for thread in self.threads {
             thread.join().unwrap();
         }
-        let kept = self.told.kept.lock().unwrap();
-        assert!(!kept.is_empty());
-        let names = kept.join("','");
-        let there = server.db.count(&format!("FROM tags WHERE name IN ('{names}')"));
-        assert_eq!(there, i64::try_from(kept.len()).unwrap(), "acknowledged and not there");
+        let acknowledged = self.results.acknowledged.lock().unwrap();
+        assert!(!acknowledged.is_empty());
+        let names = acknowledged.join("','");
+        let stored = server.db.count(&format!("FROM tags WHERE name IN ('{names}')"));
+        assert_eq!(
+            stored,
+            i64::try_from(acknowledged.len()).unwrap(),
+            "acknowledged writes were lost"
+        );
     }
 }
 
-/// While the database is away: the process lives, is not ready, and says so to everybody.
-fn away(server: &Server, load: &Load) {
+/// Asserts that the process is alive but not ready, and refuses requests with 503.
+fn assert_unavailable(server: &Server, load: &Load) {
     let refused = load.refused();
-    until("everybody was refused often", || load.refused() >= refused + 40);
+    until("40 more requests were refused", || load.refused() >= refused + 40);
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(2) {
         server.get("/healthz").send().ok();
@@ -118,10 +122,10 @@ fn away(server: &Server, load: &Load) {
 
 /// F06, R2, R8.
 #[test]
-fn a_database_that_crashes_in_the_middle_of_a_campaign_costs_time_and_nothing_else() {
+fn database_crash_during_campaign_loses_nothing() {
     const CONTACTS: i64 = 240;
     let cluster = Cluster::start();
-    let options = silent()
+    let options = without_statuses()
         .with("CAMPAIGN_MESSAGE_DELAY_MS", "25")
         .with("SEND_UNKNOWN_TTL", "2s");
     let server = Server::start_on(cluster.database(), &options);
@@ -132,16 +136,18 @@ fn a_database_that_crashes_in_the_middle_of_a_campaign_costs_time_and_nothing_el
     let requests = [ana.request("POST", "/api/tags"), bia.request("POST", "/api/tags")];
     let load = Load::start(&requests, 4);
     ana.send(&id);
-    until("some were sent", || server.whatsapp.counters().accepted >= 40);
+    until("some messages were sent", || server.whatsapp.counters().accepted >= 40);
 
     cluster.crash();
-    away(&server, &load);
+    assert_unavailable(&server, &load);
     let before = server.whatsapp.sends().len();
     assert!(before < 240, "the run was over before: {before}");
     cluster.launch();
-    until("somebody is served", || ana.get("/api/contacts?limit=1").status == 200);
+    until("requests succeed again", || {
+        ana.get("/api/contacts?limit=1").status == 200
+    });
     until("the run goes on", || server.whatsapp.sends().len() > before);
-    until("it is ready", || server.get("/readyz").send().status == 200);
+    until("the server is ready", || server.get("/readyz").send().status == 200);
 
     server.db.reconnect();
     let status = eventually("the run ends", || {
@@ -153,28 +159,31 @@ fn a_database_that_crashes_in_the_middle_of_a_campaign_costs_time_and_nothing_el
     });
     assert!(["completed", "partial"].contains(&status.as_str().unwrap()), "{status}");
     load.end(&server);
-    ledger_is_exact(&ana, &id, CONTACTS);
+    assert_sends_are_exact(&ana, &id, CONTACTS);
 }
 
-/// Nobody twice, nobody lost, and every counter what it counts.
-fn ledger_is_exact(ana: &User<'_>, id: &str, contacts: i64) {
+/// Asserts that no send is lost, no recipient is called twice, and stats and quota match the sends.
+fn assert_sends_are_exact(ana: &User<'_>, id: &str, contacts: i64) {
     let server = ana.server;
-    let stats = counted(ana, id, "pending", 0);
-    adds_up(&stats);
+    let stats = wait_for_stat(ana, id, "pending", 0);
+    assert_stats_add_up(&stats);
     let (sent, failed) = (stats["sent"].as_i64().unwrap(), stats["failed"].as_i64().unwrap());
     assert_eq!((stats["total"].as_i64().unwrap(), sent + failed), (contacts, contacts));
-    assert!(failed <= 50, "{failed} were in flight");
+    assert!(failed <= 50, "{failed} sends have an unknown outcome");
     let calls = calls(server);
     assert!(calls.values().all(|calls| *calls == 1), "{calls:?}");
-    assert!(i64::try_from(calls.len()).unwrap() >= sent, "somebody was never called");
+    assert!(
+        i64::try_from(calls.len()).unwrap() >= sent,
+        "a sent message has no call"
+    );
     let explained = "FROM campaign_sends WHERE status = 'failed' AND error_message LIKE '%unknown%'";
     assert_eq!(server.db.count(explained), failed);
     assert_eq!(usage(server, &ana.account), format!("{sent} 0"));
-    assert_eq!(ended(ana, id), if failed == 0 { "completed" } else { "partial" });
+    assert_eq!(final_status(ana, id), if failed == 0 { "completed" } else { "partial" });
 }
 
-/// Every connection of the server breaks at once; how many there were, once the database has let go of all of them.
-fn cut(server: &Server) -> usize {
+/// Terminates all connections of the server, waits until they are gone and returns their number.
+fn cut_connections(server: &Server) -> usize {
     let broken: Vec<String> = server
         .db
         .rows(
@@ -186,20 +195,20 @@ fn cut(server: &Server) -> usize {
         .flatten()
         .collect();
     let left = format!("FROM pg_stat_activity WHERE pid IN ({})", broken.join(","));
-    until("all are gone", || server.db.count(&left) == 0);
+    until("all terminated connections are gone", || server.db.count(&left) == 0);
     broken.len()
 }
 
 /// Requests that a slow machine refused: no connection was opened, or became free, within its time.
 fn timed_out(server: &Server) -> usize {
     let log = server.log();
-    let is_one = |line: &&str| line.contains("request found") && line.contains("Timeout occurred");
-    log.lines().filter(is_one).count()
+    let is_timeout = |line: &&str| line.contains("request found") && line.contains("Timeout occurred");
+    log.lines().filter(is_timeout).count()
 }
 
 /// F07.
 #[test]
-fn connections_that_are_cut_over_and_over_cost_one_request_each_and_no_more() {
+fn cut_connections_fail_at_most_one_request_each() {
     const POOL: usize = 8;
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", POOL.to_string()));
     let (ana, bia) = (server.owner(), server.owner());
@@ -208,10 +217,10 @@ fn connections_that_are_cut_over_and_over_cost_one_request_each_and_no_more() {
     let load = Load::start(&requests, 8);
     let mut broken = 0;
     for round in 0..20 {
-        broken += cut(&server);
+        broken += cut_connections(&server);
         let done = load.done();
-        until("everybody has asked again", || load.done() >= done + 4 * POOL);
-        // All rounds together: what broke late in one is told in the next.
+        until("every client has sent more requests", || load.done() >= done + 4 * POOL);
+        // Compares totals of all rounds: a connection cut late in a round may fail a request in the next round.
         let refused = load.refused();
         let excused = if refused > broken { timed_out(&server) } else { 0 };
         assert!(
@@ -221,8 +230,8 @@ fn connections_that_are_cut_over_and_over_cost_one_request_each_and_no_more() {
     }
     load.end(&server);
     for _ in 0..40 {
-        let of_bia = bia.get("/api/tags?limit=100").ok();
-        assert!(!of_bia.to_string().contains("only-ana"), "{of_bia}");
+        let tags = bia.get("/api/tags?limit=100").ok();
+        assert!(!tags.to_string().contains("only-ana"), "{tags}");
         ana.get("/api/tags").ok();
     }
 }

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::harness::client::{Reply, Request};
 use crate::harness::rng::TestRng;
-use crate::harness::runs::{adds_up, calls, ended, silent, status, statuses, usage};
+use crate::harness::runs::{assert_stats_add_up, calls, final_status, status, statuses, usage, without_statuses};
 use crate::harness::users::{User, phone};
 use crate::harness::{Options, Server, WHATSAPP_APP_SECRET, until};
 
-/// Sends all at once; the statuses, in order.
-fn at_once(requests: Vec<Request>) -> Vec<u16> {
+/// Sends all requests concurrently and returns the sorted statuses.
+fn send_concurrently(requests: Vec<Request>) -> Vec<u16> {
     let mut statuses: Vec<u16> = std::thread::scope(|scope| {
         let threads: Vec<_> = requests
             .into_iter()
@@ -34,15 +34,15 @@ fn at_once(requests: Vec<Request>) -> Vec<u16> {
     statuses
 }
 
-fn count(statuses: &[u16], wanted: u16) -> usize {
-    statuses.iter().filter(|status| **status == wanted).count()
+fn count(statuses: &[u16], expected: u16) -> usize {
+    statuses.iter().filter(|status| **status == expected).count()
 }
 
 /// F11.
 #[test]
-fn of_twenty_at_once_on_two_servers_one_begins_and_each_recipient_is_called_once() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "10"));
-    let other = server.sibling();
+fn concurrent_starts_on_two_servers_begin_one_run() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "10"));
+    let other_server = server.sibling();
     for actions in [["execute", "execute"], ["send", "send"], ["execute", "send"]] {
         let ana = server.owner();
         ana.profile();
@@ -54,16 +54,16 @@ fn of_twenty_at_once_on_two_servers_one_begins_and_each_recipient_is_called_once
                 let path = format!("/api/campaigns/{id}/{action}");
                 [
                     ana.request("POST", &path),
-                    other.request("POST", &path).bearer(&ana.token),
+                    other_server.request("POST", &path).bearer(&ana.token),
                 ]
             })
         });
-        let statuses = at_once(requests.flatten().collect());
+        let statuses = send_concurrently(requests.flatten().collect());
         assert_eq!(statuses.len(), 40);
         // Each server counts for itself here: five requests a minute of each are let in.
         let counts = [200, 400, 429].map(|status| count(&statuses, status));
         assert_eq!(counts, [1, 9, 30], "{actions:?}: {statuses:?}");
-        assert_eq!(ended(&ana, &id), "completed");
+        assert_eq!(final_status(&ana, &id), "completed");
         let calls = calls(&server);
         assert!(
             calls.len() == 12 && calls.values().all(|calls| *calls == 1),
@@ -75,9 +75,9 @@ fn of_twenty_at_once_on_two_servers_one_begins_and_each_recipient_is_called_once
     }
 }
 
-/// A campaign that is cancelled, twice at once, some time after its first messages or right at its last one; how many
-/// messages left in all.
-fn cancelled_at(server: &Server, contacts: usize, rng: &mut TestRng) -> Option<usize> {
+/// Cancels a campaign twice at the same time, after a random number of messages. Returns the number of sent messages if
+/// a cancel succeeded.
+fn cancel_at_random_time(server: &Server, contacts: usize, rng: &mut TestRng) -> Option<usize> {
     let ana = server.owner();
     ana.profile();
     ana.contacts(contacts);
@@ -85,23 +85,23 @@ fn cancelled_at(server: &Server, contacts: usize, rng: &mut TestRng) -> Option<u
     server.whatsapp.reset();
     ana.send(&id);
     let mark = rng.below(u64::try_from(contacts + 1).unwrap());
-    until("so many left", || server.whatsapp.counters().accepted >= mark);
-    std::thread::sleep(rng.moment(8000));
+    until("enough messages left", || server.whatsapp.counters().accepted >= mark);
+    std::thread::sleep(rng.duration_below(8000));
     let cancel = ana.command(&id, "cancel");
-    let statuses = at_once(vec![cancel.clone(), cancel]);
+    let statuses = send_concurrently(vec![cancel.clone(), cancel]);
     let at_cancel = server.whatsapp.sends().len();
     let cancelled = count(&statuses, 200) == 1;
     assert_eq!(count(&statuses, 400), if cancelled { 1 } else { 2 }, "{statuses:?}");
-    until("what was in flight is settled, and the rest is given back", || {
+    until("sends in flight are resolved and the rest is released", || {
         usage(server, &ana.account) == format!("{} 0", server.whatsapp.counters().accepted)
     });
     let sent = server.whatsapp.sends().len();
     assert!(sent - at_cancel <= 50, "{} left after the cancel", sent - at_cancel);
     let stats = ana.stats(&id);
-    adds_up(&stats);
+    assert_stats_add_up(&stats);
     assert_eq!(stats["sent"], sent, "{stats}");
-    let wanted = if cancelled { "cancelled" } else { "completed" };
-    assert_eq!(ana.status(&id), wanted);
+    let expected = if cancelled { "cancelled" } else { "completed" };
+    assert_eq!(ana.status(&id), expected);
     assert!(calls(server).values().all(|calls| *calls == 1));
     let audited = format!("FROM audit_logs WHERE entity_id = '{id}' AND changes ->> 'previousStatus' = 'sending'");
     until("the cancel is audited once", || {
@@ -112,18 +112,20 @@ fn cancelled_at(server: &Server, contacts: usize, rng: &mut TestRng) -> Option<u
 
 /// F12.
 #[test]
-fn a_cancel_at_any_moment_counts_once_stays_and_gives_back_exactly_what_did_not_leave() {
-    let options = Options::platform(|platform| {
-        (platform.sent_ms, platform.delivered_ms, platform.read_ms) = (None, None, None);
-        platform.latency_ms = 3;
+fn cancel_at_any_time_counts_once_and_releases_the_rest() {
+    let options = Options::with_whatsapp(|whatsapp| {
+        (whatsapp.sent_ms, whatsapp.delivered_ms, whatsapp.read_ms) = (None, None, None);
+        whatsapp.latency_ms = 3;
     });
     let server = Server::start(options.with("CAMPAIGN_MESSAGE_DELAY_MS", "2"));
     let mut rng = TestRng::of(12, 1);
-    let early = (0..6).filter_map(|_| cancelled_at(&server, 80, &mut rng)).count();
+    let early = (0..6)
+        .filter_map(|_| cancel_at_random_time(&server, 80, &mut rng))
+        .count();
     assert!(early > 0, "every campaign was over before its cancel");
     // Few enough that the cancel and the last message meet.
     for _ in 0..10 {
-        cancelled_at(&server, 4, &mut rng);
+        cancel_at_random_time(&server, 4, &mut rng);
     }
     // Whoever cancels and whoever records queue up for the campaign.
     let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
@@ -132,75 +134,78 @@ fn a_cancel_at_any_moment_counts_once_stays_and_gives_back_exactly_what_did_not_
 
 /// Whoever waits for somebody else's change of the same sends loses none of its own.
 #[test]
-fn news_that_waits_for_another_change_of_its_sends_is_applied_to_all_of_them() {
+fn status_updates_behind_a_row_lock_apply_to_every_send() {
     const CONTACTS: usize = 40;
-    let server = Server::start(silent());
+    let server = Server::start(without_statuses());
     let ana = server.owner();
     let number = "106500000041";
     ana.profile_at(number);
     ana.contacts(CONTACTS);
     let id = ana.plain_campaign();
     ana.execute(&id).ok();
-    let told = |send: &Value| {
+    let delivered = |send: &Value| {
         status(
             send["wa_message_id"].as_str().unwrap(),
             "delivered",
             send["id"].as_str(),
         )
     };
-    let news: Vec<Value> = ana.sends(&id).iter().map(told).collect();
+    let updates: Vec<Value> = ana.sends(&id).iter().map(delivered).collect();
     server.db.run("BEGIN; UPDATE campaign_sends SET attempts = attempts");
     std::thread::scope(|scope| {
-        let body = statuses(number, &news).to_string();
+        let body = statuses(number, &updates).to_string();
         let signature = recado_simulators::whatsapp::signature(WHATSAPP_APP_SECRET, body.as_bytes());
         let callback = server
             .post("/api/whatsapp/webhook")
             .header("X-Hub-Signature-256", &signature);
         let callback = callback.body("application/json", body);
-        let told = scope.spawn(move || callback.send().status);
-        until("the news waits for us", || {
+        let response = scope.spawn(move || callback.send().status);
+        until("the callback waits for the row locks", || {
             server
                 .db
                 .count("FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
                 > 0
         });
         server.db.run("COMMIT");
-        assert_eq!(told.join().unwrap(), 200);
+        assert_eq!(response.join().unwrap(), 200);
     });
     assert_eq!(ana.stats(&id)["delivered"], CONTACTS);
 }
 
-/// A campaign that is removed and begun at the same moment: its id, and what either was told.
-fn removed_and_begun(ana: &User<'_>, template: &str, action: &str, rng: &mut TestRng) -> (String, [u16; 2]) {
+/// Deletes and starts a campaign at the same time. Returns its id and the status of both responses.
+fn delete_and_start(ana: &User<'_>, template: &str, action: &str, rng: &mut TestRng) -> (String, [u16; 2]) {
     let id = ana.campaign(json!({ "name": "C", "template_id": template }));
     let path = format!("/api/campaigns/{id}");
-    let (removal, start) = (
+    let (delete, start) = (
         ana.request("DELETE", &path),
         ana.request("POST", &format!("{path}/{action}")),
     );
-    let (first, second) = (rng.moment(3000), rng.moment(3000));
-    let later = |moment, request: Request| {
+    let (first, second) = (rng.duration_below(3000), rng.duration_below(3000));
+    let send_after = |delay, request: Request| {
         move || -> Reply {
-            std::thread::sleep(moment);
+            std::thread::sleep(delay);
             request.send()
         }
     };
-    let (removed, begun) = std::thread::scope(|scope| {
-        let (removal, start) = (scope.spawn(later(first, removal)), scope.spawn(later(second, start)));
-        (removal.join().unwrap().status, start.join().unwrap().status)
+    let (deleted, started) = std::thread::scope(|scope| {
+        let (delete, start) = (
+            scope.spawn(send_after(first, delete)),
+            scope.spawn(send_after(second, start)),
+        );
+        (delete.join().unwrap().status, start.join().unwrap().status)
     });
-    if removed == 204 {
+    if deleted == 204 {
         ana.get(&path).refused(404, "NOT_FOUND");
     }
-    (id, [removed, begun])
+    (id, [deleted, started])
 }
 
 /// F13.
 #[test]
-fn a_campaign_is_never_removed_while_it_is_sent_nor_sent_while_it_is_removed() {
+fn campaign_is_never_both_deleted_and_sending() {
     const ROUNDS: usize = 100;
-    let server = Server::start(silent());
-    // Whoever tried would be told of a fault of ours.
+    let server = Server::start(without_statuses());
+    // A violation of this constraint makes the request fail with a server error.
     server
         .db
         .run("ALTER TABLE campaigns ADD CONSTRAINT never CHECK (deleted_at IS NULL OR status <> 'sending')");
@@ -212,28 +217,28 @@ fn a_campaign_is_never_removed_while_it_is_sent_nor_sent_while_it_is_removed() {
         let template = ana.approved("Oi", &[]);
         for round in 0..5 {
             let action = ["send", "execute"][round % 2];
-            rounds.push(removed_and_begun(&ana, &template, action, &mut rng));
+            rounds.push(delete_and_start(&ana, &template, action, &mut rng));
         }
     }
     until("no run is left", || server.db.count("FROM campaign_queue") == 0);
-    for (id, told) in &rounds {
+    for (id, replies) in &rounds {
         let sent = server
             .db
             .count(&format!("FROM campaign_sends WHERE campaign_id = '{id}'"));
-        match told {
-            // Begun, and perhaps removed after its run was over.
+        match replies {
+            // Started, and perhaps deleted after its run was over.
             [400 | 204, 200] => assert_eq!(sent, 1, "{id}"),
             [204, 400 | 404] => assert_eq!(sent, 0, "{id}"),
             other => panic!("{other:?}"),
         }
     }
-    let outcomes: BTreeSet<&[u16; 2]> = rounds.iter().map(|(_, told)| told).collect();
-    assert!(outcomes.len() > 1, "the two never met: {outcomes:?}");
+    let outcomes: BTreeSet<&[u16; 2]> = rounds.iter().map(|(_, replies)| replies).collect();
+    assert!(outcomes.len() > 1, "the delete and the start never raced: {outcomes:?}");
     assert_eq!(server.db.count("FROM campaigns WHERE status = 'sending'"), 0);
 }
 
-/// The value that every message of the last run carried.
-fn told(server: &Server) -> BTreeSet<Vec<String>> {
+/// The distinct parameters of the messages of the last run.
+fn message_parameters(server: &Server) -> BTreeSet<Vec<String>> {
     server
         .whatsapp
         .sends()
@@ -244,10 +249,10 @@ fn told(server: &Server) -> BTreeSet<Vec<String>> {
 
 /// F13: whoever changes the campaign is heard before its run begins, or not at all.
 #[test]
-fn a_change_is_in_every_message_or_in_none() {
-    let server = Server::start(silent());
+fn concurrent_change_is_in_every_message_or_in_none() {
+    let server = Server::start(without_statuses());
     let mut rng = TestRng::of(13, 2);
-    let mut heard = BTreeSet::new();
+    let mut change_statuses = BTreeSet::new();
     for round in 0..24 {
         let ana = server.owner();
         ana.profile();
@@ -260,9 +265,9 @@ fn a_change_is_in_every_message_or_in_none() {
         let change = ana.request("PUT", &path).json(&json!({ "variables": with("depois") }));
         let action = ["send", "execute"][round % 2];
         let start = ana.request("POST", &format!("{path}/{action}"));
-        let moment = rng.moment(4000);
+        let delay = rng.duration_below(4000);
         let changing = std::thread::spawn(move || {
-            std::thread::sleep(moment);
+            std::thread::sleep(delay);
             change.send().status
         });
         let started = start.send();
@@ -275,18 +280,26 @@ fn a_change_is_in_every_message_or_in_none() {
         started.ok();
         until("the run is over", || ana.get(&path).ok()["status"] != "sending");
         assert!([200, 400].contains(&changed), "{changed}");
-        let wanted = if changed == 200 { "depois" } else { "antes" };
-        assert_eq!(told(&server), BTreeSet::from([vec![wanted.to_owned()]]), "{changed}");
-        assert_eq!(ana.get(&path).ok()["variables"], with(wanted));
-        heard.insert(changed);
+        let expected = if changed == 200 { "depois" } else { "antes" };
+        assert_eq!(
+            message_parameters(&server),
+            BTreeSet::from([vec![expected.to_owned()]]),
+            "{changed}"
+        );
+        assert_eq!(ana.get(&path).ok()["variables"], with(expected));
+        change_statuses.insert(changed);
     }
-    assert_eq!(heard.len(), 2, "the two never met: {heard:?}");
+    assert_eq!(
+        change_statuses.len(),
+        2,
+        "the change and the start never raced: {change_statuses:?}"
+    );
 }
 
 /// F13.
 #[test]
-fn what_is_being_sent_is_not_changed() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "50"));
+fn sending_campaign_rejects_changes() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "50"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(60);
@@ -306,8 +319,8 @@ fn what_is_being_sent_is_not_changed() {
         }
         ana.delete(&path).refused(400, "VALIDATION_ERROR");
     }
-    assert_eq!(ended(&ana, &id), "completed");
-    assert_eq!(told(&server), BTreeSet::from([vec!["antes".to_owned()]]));
+    assert_eq!(final_status(&ana, &id), "completed");
+    assert_eq!(message_parameters(&server), BTreeSet::from([vec!["antes".to_owned()]]));
     let after = ana.get(&path).ok();
     for field in ["name", "template_id", "variables", "segment_id"] {
         assert_eq!(before[field], after[field], "{field}");

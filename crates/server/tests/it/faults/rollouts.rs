@@ -12,18 +12,18 @@ use serde_json::json;
 use crate::harness::client::Request;
 use crate::harness::process::{Process, free_port};
 use crate::harness::rng::runs;
-use crate::harness::runs::{calls, ended, silent, usage};
+use crate::harness::runs::{calls, final_status, usage, without_statuses};
 use crate::harness::users::User;
 use crate::harness::{Server, until};
 
-/// What a migration may make anybody wait.
-const LONGEST: Duration = Duration::from_secs(20);
+/// Upper bound of the time for which a migration may block a request.
+const MAX_BLOCKED: Duration = Duration::from_secs(20);
 
 /// What stands before the servers, as any load balancer does: it asks whether they are ready, sends requests in turn to
 /// those that are, and to another one where a connection is refused. It repeats nothing else.
 #[derive(Default)]
 struct Balancer {
-    known: RwLock<Vec<u16>>,
+    ports: RwLock<Vec<u16>>,
     ready: RwLock<Vec<u16>>,
     next: AtomicUsize,
     served: AtomicUsize,
@@ -35,24 +35,24 @@ struct Balancer {
 impl Balancer {
     fn probe(&self) {
         while !self.stop.load(Ordering::SeqCst) {
-            let known = self.known.read().unwrap().clone();
+            let ports = self.ports.read().unwrap().clone();
             let is_ready = |port: &u16| {
                 let reply = Request::new(*port, "GET", "/readyz").try_send();
                 reply.is_ok_and(|reply| reply.status == 200)
             };
-            *self.ready.write().unwrap() = known.into_iter().filter(is_ready).collect();
+            *self.ready.write().unwrap() = ports.into_iter().filter(is_ready).collect();
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    fn one_of_the_ready(&self) -> Option<u16> {
+    fn next_ready(&self) -> Option<u16> {
         let ready = self.ready.read().unwrap();
         ready
             .get(self.next.fetch_add(1, Ordering::SeqCst) % ready.len().max(1))
             .copied()
     }
 
-    fn ask(&self, token: &str, number: usize) {
+    fn send(&self, token: &str, number: usize) {
         let request = |port| {
             let request = Request::new(port, "GET", "/api/contacts?limit=5").bearer(token);
             if number.is_multiple_of(3) {
@@ -62,9 +62,9 @@ impl Balancer {
             request
         };
         let began = Instant::now();
-        let told = loop {
-            let Some(port) = self.one_of_the_ready() else {
-                break "nobody is ready".to_owned();
+        let failure = loop {
+            let Some(port) = self.next_ready() else {
+                break "no server is ready".to_owned();
             };
             match request(port).try_send() {
                 Ok(reply) if [200, 201].contains(&reply.status) => {
@@ -79,7 +79,7 @@ impl Balancer {
                 Err(error) => break error.to_string(),
             }
         };
-        self.failed.lock().unwrap().push(told);
+        self.failed.lock().unwrap().push(failure);
     }
 
     fn load(&self, token: &str, first: usize) {
@@ -87,12 +87,12 @@ impl Balancer {
             if self.stop.load(Ordering::SeqCst) {
                 return;
             }
-            self.ask(token, number);
+            self.send(token, number);
         }
     }
 
-    /// So many more were served.
-    fn serves(&self, more: usize) {
+    /// Waits until `more` further requests have succeeded.
+    fn wait_for_served(&self, more: usize) {
         let served = self.served.load(Ordering::SeqCst);
         until("the load goes on", || {
             assert!(
@@ -108,17 +108,17 @@ impl Balancer {
     fn replace(&self, server: &Server, old: &mut Option<(u16, Process)>) {
         let port = free_port();
         let process = server.spawn(&["serve"], port);
-        self.known.write().unwrap().push(port);
-        until("the new one is asked", || self.ready.read().unwrap().contains(&port));
-        self.serves(20);
+        self.ports.write().unwrap().push(port);
+        until("the new server is ready", || self.ready.read().unwrap().contains(&port));
+        self.wait_for_served(20);
         let leaving = old.replace((port, process));
-        let (gone, code) = match leaving {
+        let (stopped_port, code) = match leaving {
             Some((port, mut process)) => (port, process.stop()),
             None => (server.port(), server.stop()),
         };
         assert_eq!(code, Some(0));
-        self.known.write().unwrap().retain(|port| *port != gone);
-        self.serves(20);
+        self.ports.write().unwrap().retain(|port| *port != stopped_port);
+        self.wait_for_served(20);
     }
 }
 
@@ -136,12 +136,12 @@ fn expand(server: &Server, part: u64) {
     for statement in statements {
         let began = Instant::now();
         server.db.run(&statement);
-        assert!(began.elapsed() < LONGEST, "{statement}: {:?}", began.elapsed());
+        assert!(began.elapsed() < MAX_BLOCKED, "{statement}: {:?}", began.elapsed());
     }
 }
 
-/// Everybody was written to once, by whichever server was there.
-fn nobody_was_forgotten(ana: &User<'_>, request: &Request, id: &str, contacts: usize) {
+/// Asserts that the servers together called every recipient exactly once.
+fn assert_called_once_each(ana: &User<'_>, request: &Request, id: &str, contacts: usize) {
     let server = ana.server;
     until("the run ends", || {
         let reply = request.clone().send();
@@ -157,9 +157,9 @@ fn nobody_was_forgotten(ana: &User<'_>, request: &Request, id: &str, contacts: u
 
 /// R10, F40g.
 #[test]
-fn servers_are_replaced_and_the_schema_grows_and_no_request_fails() {
+fn rollout_with_growing_schema_fails_no_request() {
     let runs = runs(2);
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "20"));
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "20"));
     let (ana, bia) = (server.owner(), server.owner());
     let contacts = 200;
     ana.profile();
@@ -167,11 +167,11 @@ fn servers_are_replaced_and_the_schema_grows_and_no_request_fails() {
     let id = ana.plain_campaign();
     ana.send(&id);
     let balancer = Balancer::default();
-    balancer.known.write().unwrap().push(server.port());
+    balancer.ports.write().unwrap().push(server.port());
     let tokens = [ana.token.clone(), bia.token.clone()];
     let last = std::thread::scope(|scope| {
         scope.spawn(|| balancer.probe());
-        until("somebody is ready", || !balancer.ready.read().unwrap().is_empty());
+        until("a server is ready", || !balancer.ready.read().unwrap().is_empty());
         for first in 0..4 {
             let (balancer, token) = (&balancer, &tokens[first % 2]);
             scope.spawn(move || balancer.load(token, first * 1_000_000));
@@ -180,7 +180,7 @@ fn servers_are_replaced_and_the_schema_grows_and_no_request_fails() {
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut old = None;
             for part in 0..runs {
-                balancer.serves(40);
+                balancer.wait_for_served(40);
                 expand(&server, part);
                 balancer.replace(&server, &mut old);
             }
@@ -196,16 +196,16 @@ fn servers_are_replaced_and_the_schema_grows_and_no_request_fails() {
         *balancer.slowest.lock().unwrap(),
     );
     println!("{served} requests over {runs} replacements, the slowest {slowest:?}");
-    assert!(slowest < LONGEST + Duration::from_secs(1), "{slowest:?}");
+    assert!(slowest < MAX_BLOCKED + Duration::from_secs(1), "{slowest:?}");
     let (port, _process) = last.unwrap();
-    let look = Request::new(port, "GET", &format!("/api/campaigns/{id}")).bearer(&ana.token);
-    nobody_was_forgotten(&ana, &look, &id, contacts);
+    let request = Request::new(port, "GET", &format!("/api/campaigns/{id}")).bearer(&ana.token);
+    assert_called_once_each(&ana, &request, &id, contacts);
 }
 
 /// R10: a migration that has nothing to do disturbs nobody, and a run that nobody interrupts ends as ever.
 #[test]
-fn migrating_what_is_migrated_waits_for_nobody() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "10"));
+fn repeated_migration_during_a_run_disturbs_nothing() {
+    let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "10"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(40);
@@ -214,8 +214,8 @@ fn migrating_what_is_migrated_waits_for_nobody() {
     for _ in 0..3 {
         let began = Instant::now();
         assert_eq!(server.spawn(&["migrate"], free_port()).wait(), Some(0));
-        assert!(began.elapsed() < LONGEST * 2, "{:?}", began.elapsed());
+        assert!(began.elapsed() < MAX_BLOCKED * 2, "{:?}", began.elapsed());
         ana.get("/api/contacts?limit=1").ok();
     }
-    assert_eq!(ended(&ana, &id), "completed");
+    assert_eq!(final_status(&ana, &id), "completed");
 }

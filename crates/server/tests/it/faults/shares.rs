@@ -12,45 +12,45 @@ const STREAM: &str = "/api/notifications/stream";
 const IMPORT: &str = "/api/contacts/import";
 const UPLOAD: &str = "/api/templates/media/upload";
 
-fn stream(user: &User<'_>) -> Stream {
+fn open_stream(user: &User<'_>) -> Stream {
     let stream = Stream::open(&user.request("GET", STREAM));
     assert_eq!(stream.status, 200, "{}", stream.head);
     stream
 }
 
 #[track_caller]
-fn is_refused(reply: Reply) {
+fn assert_rate_limited(reply: Reply) {
     assert!(reply.number("retry-after") >= 1);
     reply.refused(429, "RATE_LIMIT");
 }
 
 /// F38.
 #[test]
-fn a_person_has_three_streams_and_an_account_ten() {
+fn streams_are_limited_per_user_and_per_account() {
     let server = Server::new();
-    let (ana, other) = (server.owner(), server.owner());
-    let mut of_ana: Vec<Stream> = (0..3).map(|_| stream(&ana)).collect();
-    is_refused(ana.get(STREAM));
-    let people = [(); 3].map(|()| server.member(&ana.account, "viewer"));
+    let (ana, other_owner) = (server.owner(), server.owner());
+    let mut owner_streams: Vec<Stream> = (0..3).map(|_| open_stream(&ana)).collect();
+    assert_rate_limited(ana.get(STREAM));
+    let members = [(); 3].map(|()| server.member(&ana.account, "viewer"));
     let counts = [3, 3, 1];
-    let streams: Vec<Stream> = people
+    let streams: Vec<Stream> = members
         .iter()
         .zip(counts)
-        .flat_map(|(person, count)| (0..count).map(|_| stream(person)).collect::<Vec<_>>())
+        .flat_map(|(member, count)| (0..count).map(|_| open_stream(member)).collect::<Vec<_>>())
         .collect();
-    assert_eq!(of_ana.len() + streams.len(), 10);
-    is_refused(people[2].get(STREAM));
-    // Another account is another matter.
-    let of_others = [stream(&other), stream(&other)];
-    of_ana.pop();
-    until("a place is given back", || {
-        Stream::open(&people[2].request("GET", STREAM)).status == 200
+    assert_eq!(owner_streams.len() + streams.len(), 10);
+    assert_rate_limited(members[2].get(STREAM));
+    // Another account has its own limit.
+    let other_streams = [open_stream(&other_owner), open_stream(&other_owner)];
+    owner_streams.pop();
+    until("the closed stream is released", || {
+        Stream::open(&members[2].request("GET", STREAM)).status == 200
     });
-    drop((of_ana, streams, of_others));
+    drop((owner_streams, streams, other_streams));
 }
 
-/// Begins a request with a body in chunks, and does not end it.
-fn begun(request: &Request, first: &str) -> TcpStream {
+/// Sends the head and the first chunk of a body, which is never completed.
+fn send_partial_body(request: &Request, first: &str) -> TcpStream {
     let mut stream = connect(request.port());
     let head = request.head("Transfer-Encoding: chunked\r\n\r\n");
     let body = format!("{head}{:x}\r\n{first}\r\n", first.len());
@@ -58,39 +58,45 @@ fn begun(request: &Request, first: &str) -> TcpStream {
     stream
 }
 
-/// So many at a time are taken, of each account; one more is refused until one of them ends.
-fn limited(server: &Server, most: usize, first: &str, request: impl Fn(&User<'_>) -> Request, whole: &str) {
-    let (ana, other) = (server.owner(), server.owner());
+/// Asserts that each account may have `limit` requests at a time. One more gets 429 until one of them ends.
+fn assert_concurrency_limit(
+    server: &Server,
+    limit: usize,
+    first: &str,
+    request: impl Fn(&User<'_>) -> Request,
+    whole: &str,
+) {
+    let (ana, other_owner) = (server.owner(), server.owner());
     let complete = |user: &User<'_>| request(user).send_chunked(&[whole.as_bytes()]);
-    let mut held: Vec<TcpStream> = (0..most).map(|_| begun(&request(&ana), first)).collect();
-    // One that is complete may come before one of these, which is refused then: another one takes its share.
+    let mut held: Vec<TcpStream> = (0..limit).map(|_| send_partial_body(&request(&ana), first)).collect();
+    // A complete request may take the permit of a partial one, which then gets 429. Another partial one replaces it.
     until("one more is refused", || {
         let refused = complete(&ana).0 == 429;
         if !refused {
-            held.push(begun(&request(&ana), first));
+            held.push(send_partial_body(&request(&ana), first));
         }
         refused
     });
     let (_, body) = complete(&ana);
     assert!(body.contains("\"RATE_LIMIT\""), "{body}");
-    assert_eq!(complete(&other).0, 200);
+    assert_eq!(complete(&other_owner).0, 200);
     ana.get("/api/contacts").ok();
     held.clear();
-    until("a share is given back", || complete(&ana).0 == 200);
+    until("a permit is released", || complete(&ana).0 == 200);
 }
 
 /// F38.
 #[test]
-fn an_account_has_two_imports_at_a_time() {
+fn imports_are_limited_to_two_per_account() {
     let server = Server::new();
     let import = |user: &User<'_>| user.request("POST", IMPORT).header("Content-Type", "text/csv");
-    limited(&server, 2, "name,phone\nAna,", import, "name,phone\n");
+    assert_concurrency_limit(&server, 2, "name,phone\nAna,", import, "name,phone\n");
 }
 
 /// F38.
 #[test]
-fn an_account_has_three_uploads_at_a_time() {
-    // A counter that is not there counts nobody out.
+fn uploads_are_limited_to_three_per_account() {
+    // Without a reachable Redis the rate limiter admits every request.
     let server = Server::start(Options::default().with("REDIS_URL", "redis://127.0.0.1:1"));
     let upload = |user: &User<'_>| {
         let request = user.request("POST", UPLOAD);
@@ -98,5 +104,5 @@ fn an_account_has_three_uploads_at_a_time() {
     };
     let file = "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.pdf\"\r\n\r\n%PDF-1.4\n";
     let whole = format!("{file}%%EOF\r\n--x--\r\n");
-    limited(&server, 3, file, upload, &whole);
+    assert_concurrency_limit(&server, 3, file, upload, &whole);
 }

@@ -16,22 +16,22 @@ const BOUND: f64 = 4.5;
 
 /// Guesses that share more and more with the token, and one of another length.
 fn guesses() -> [String; 5] {
-    let wrong = |right: usize| {
-        let rest = "#".repeat(GATEWAY_TOKEN.len() - right);
-        format!("{}{rest}", &GATEWAY_TOKEN[..right])
+    let guess = |correct: usize| {
+        let rest = "#".repeat(GATEWAY_TOKEN.len() - correct);
+        format!("{}{rest}", &GATEWAY_TOKEN[..correct])
     };
     let length = GATEWAY_TOKEN.len();
     [
-        wrong(0),
-        wrong(length / 2),
-        wrong(length - 1),
+        guess(0),
+        guess(length / 2),
+        guess(length - 1),
         GATEWAY_TOKEN[..length - 1].to_owned(),
         "x".to_owned(),
     ]
 }
 
-/// One refusal on an open connection; how long it took, in microseconds.
-fn refusal(stream: &mut TcpStream, request: &[u8], buffer: &mut [u8]) -> f64 {
+/// Sends one request on an open connection and returns the time until its rejection, in microseconds.
+fn time_rejection(stream: &mut TcpStream, request: &[u8], buffer: &mut [u8]) -> f64 {
     let began = Instant::now();
     stream.write_all(request).unwrap();
     let mut read = 0;
@@ -45,8 +45,8 @@ fn refusal(stream: &mut TcpStream, request: &[u8], buffer: &mut [u8]) -> f64 {
     took
 }
 
-/// Mean and variance of the faster nine tenths: the slowest are the machine's.
-fn moments(mut samples: Vec<f64>) -> (f64, f64, f64) {
+/// Mean, variance and count of the fastest 90 %. Interference by the machine causes the slowest samples.
+fn trimmed_stats(mut samples: Vec<f64>) -> (f64, f64, f64) {
     samples.sort_by(f64::total_cmp);
     samples.truncate(samples.len() * 9 / 10);
     let n = f64::from(u32::try_from(samples.len()).unwrap());
@@ -55,14 +55,14 @@ fn moments(mut samples: Vec<f64>) -> (f64, f64, f64) {
     (mean, variance, n)
 }
 
-fn welch(one: (f64, f64, f64), other: (f64, f64, f64)) -> f64 {
-    (one.0 - other.0) / (one.1 / one.2 + other.1 / other.2).sqrt()
+fn welch_t(left: (f64, f64, f64), right: (f64, f64, f64)) -> f64 {
+    (left.0 - right.0) / (left.1 / left.2 + right.1 / right.2).sqrt()
 }
 
 /// F39.
 #[test]
 #[ignore = "measures time: cargo xtask stress timing"]
-fn the_time_of_a_refusal_tells_nothing_of_the_gateways_token() {
+fn gateway_token_rejection_time_reveals_nothing() {
     let (runs, mut rng) = (runs(20_000), TestRng::of(seed(39), 0));
     // A counter that is not there counts nobody out.
     let options = Options::default().with("REDIS_URL", "redis://127.0.0.1:1");
@@ -77,21 +77,21 @@ fn the_time_of_a_refusal_tells_nothing_of_the_gateways_token() {
     stream.set_nodelay(true).unwrap();
     let mut buffer = [0; 4096];
     for _ in 0..500 {
-        refusal(&mut stream, requests[0].as_bytes(), &mut buffer);
+        time_rejection(&mut stream, requests[0].as_bytes(), &mut buffer);
     }
     let mut samples: [Vec<f64>; 5] = Default::default();
     for _ in 0..runs {
         // In another order each time, so that nothing else is measured.
         let first = usize::try_from(rng.below(5)).unwrap();
         for at in (first..5).chain(0..first) {
-            samples[at].push(refusal(&mut stream, requests[at].as_bytes(), &mut buffer));
+            samples[at].push(time_rejection(&mut stream, requests[at].as_bytes(), &mut buffer));
         }
     }
-    let figures = samples.map(moments);
-    for (guess, figure) in guesses.iter().zip(figures).skip(1) {
-        let t = welch(figures[0], figure);
-        println!("{guess:<24} {:.2} us, t = {t:.2}", figure.0);
-        // A header that is shorter is read faster, which tells only what the guesser knows.
+    let stats = samples.map(trimmed_stats);
+    for (guess, guess_stats) in guesses.iter().zip(stats).skip(1) {
+        let t = welch_t(stats[0], guess_stats);
+        println!("{guess:<24} {:.2} us, t = {t:.2}", guess_stats.0);
+        // A shorter header is read faster, which reveals nothing: the client knows the length of its guess.
         assert!(
             guess.len() != GATEWAY_TOKEN.len() || t.abs() < BOUND,
             "{guess}: t = {t}"

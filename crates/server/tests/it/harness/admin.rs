@@ -22,11 +22,11 @@ pub struct Browser<'a> {
 impl Server {
     /// The administrator, without an account.
     pub fn root(&self) -> User<'_> {
-        self.person(Uuid::new_v4(), ROOT)
+        self.user(Uuid::new_v4(), ROOT)
     }
 
-    /// A person with this address.
-    pub fn person(&self, id: Uuid, email: &str) -> User<'_> {
+    /// A session of a user with this id and e-mail address.
+    pub fn user(&self, id: Uuid, email: &str) -> User<'_> {
         User {
             server: self,
             id,
@@ -53,7 +53,7 @@ impl<'a> Browser<'a> {
         self.cookies.borrow_mut().insert(name.to_owned(), value.to_owned());
     }
 
-    pub fn forget(&self, name: &str) {
+    pub fn remove_cookie(&self, name: &str) {
         self.cookies.borrow_mut().remove(name);
     }
 
@@ -75,7 +75,7 @@ impl<'a> Browser<'a> {
             let line = line.to_str().unwrap();
             let (name, value) = line.split(';').next().unwrap().split_once('=').unwrap();
             match line.contains("Max-Age=0") {
-                true => self.forget(name),
+                true => self.remove_cookie(name),
                 false => self.set(name, value),
             }
         }

@@ -135,13 +135,13 @@ impl Request {
         self.port
     }
 
-    /// The request's head as it is written by hand, with these last lines.
-    pub fn head(&self, last: &str) -> String {
+    /// The request head for a raw connection, followed by `last_lines`.
+    pub fn head(&self, last_lines: &str) -> String {
         let mut head = format!("{} {} HTTP/1.1\r\nHost: localhost\r\n", self.method, self.path);
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        head + last
+        head + last_lines
     }
 
     /// The whole request as it goes over the wire, on a connection of its own.
@@ -156,31 +156,31 @@ impl Request {
         bytes
     }
 
-    /// The status of the answer, and its head in lower case; whatever the body is.
-    pub fn answer_head(self) -> (u16, String) {
+    /// The response's status, and its head in lower case. The body may be of any kind.
+    pub fn response_head(self) -> (u16, String) {
         let mut stream = connect(self.port);
         let line = format!(
             "{} {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
             self.method, self.path
         );
         stream.write_all(line.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let answer = String::from_utf8_lossy(&answer).to_lowercase();
-        let head = answer.split("\r\n\r\n").next().unwrap_or_default();
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).unwrap();
+        let response = String::from_utf8_lossy(&response).to_lowercase();
+        let head = response.split("\r\n\r\n").next().unwrap_or_default();
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-        (status.unwrap_or_else(|| panic!("no answer: {head}")), head.to_owned())
+        (status.unwrap_or_else(|| panic!("no response: {head}")), head.to_owned())
     }
 
-    /// Writes the request by hand, with a chunked body, and returns the open connection.
-    pub fn write_chunked(&self, pieces: &[&[u8]]) -> TcpStream {
+    /// Writes the request with a chunked body and returns the open connection.
+    pub fn write_chunked(&self, chunks: &[&[u8]]) -> TcpStream {
         let mut stream = connect(self.port);
         let head = self.head("Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).unwrap();
-        for piece in pieces {
-            // Whoever refuses a body may close before it is all written.
-            let written = write!(stream, "{:x}\r\n", piece.len())
-                .and_then(|()| stream.write_all(piece))
+        for chunk in chunks {
+            // A server that refuses the body may close the connection before everything is written.
+            let written = write!(stream, "{:x}\r\n", chunk.len())
+                .and_then(|()| stream.write_all(chunk))
                 .and_then(|()| stream.write_all(b"\r\n"));
             if written.is_err() {
                 return stream;
@@ -190,16 +190,16 @@ impl Request {
         stream
     }
 
-    /// The status and body of a chunked request.
-    pub fn send_chunked(&self, pieces: &[&[u8]]) -> (u16, String) {
-        let mut stream = self.write_chunked(pieces);
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).ok();
-        let answer = String::from_utf8(answer).unwrap();
-        let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
-        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+    /// Sends the request with a chunked body and returns status and body of the response.
+    pub fn send_chunked(&self, chunks: &[&[u8]]) -> (u16, String) {
+        let mut stream = self.write_chunked(chunks);
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).ok();
+        let response = String::from_utf8(response).unwrap();
+        let status = response.split(' ').nth(1).and_then(|code| code.parse().ok());
+        let body = response.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
         (
-            status.unwrap_or_else(|| panic!("no answer: {answer}")),
+            status.unwrap_or_else(|| panic!("no response: {response}")),
             body.unwrap_or_default(),
         )
     }
@@ -207,7 +207,7 @@ impl Request {
 
 impl Reply {
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{}: no JSON: {}", self.status, self.text))
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{}: not JSON: {}", self.status, self.text))
     }
 
     /// The body, once the status is as wanted.
@@ -231,7 +231,7 @@ impl Reply {
 
     /// A 204 with no body.
     #[track_caller]
-    pub fn gone(self) {
+    pub fn no_content(self) {
         assert_eq!((self.status, self.text.as_str()), (204, ""));
     }
 

@@ -63,8 +63,8 @@ impl Cluster {
 
     fn migrated(&self) -> Database {
         let url = self.url("recado");
-        let migrated = command(&["migrate"], &environment(&url, "http://127.0.0.1:9/v25.0")).output();
-        assert!(migrated.as_ref().unwrap().status.success(), "{migrated:?}");
+        let output = command(&["migrate"], &environment(&url, "http://127.0.0.1:9/v25.0")).output();
+        assert!(output.as_ref().unwrap().status.success(), "{output:?}");
         Database::at(&url)
     }
 
@@ -155,16 +155,16 @@ fn owner() -> Option<(u32, u32)> {
 
 /// The directory of its programs: as told, else the newest of the usual places, else in the PATH.
 fn programs() -> PathBuf {
-    if let Some(told) = std::env::var_os("PG_BIN") {
-        return told.into();
+    if let Some(directory) = std::env::var_os("PG_BIN") {
+        return directory.into();
     }
     let has_all = |directory: &Path| ["initdb", "pg_ctl"].iter().all(|name| directory.join(name).is_file());
     let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut installed: Vec<PathBuf> = installed.map(|entry| entry.path().join("bin")).collect();
     installed.sort();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut known = installed.into_iter().rev().chain(std::env::split_paths(&path));
-    let Some(found) = known.find(|directory| has_all(directory)) else {
+    let mut candidates = installed.into_iter().rev().chain(std::env::split_paths(&path));
+    let Some(found) = candidates.find(|directory| has_all(directory)) else {
         panic!("initdb and pg_ctl are neither in PG_BIN nor on the PATH: run cargo xtask test")
     };
     found

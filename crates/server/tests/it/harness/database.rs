@@ -109,21 +109,21 @@ impl Database {
 
     /// What every table holds, as text.
     pub fn dump(&self) -> BTreeMap<String, String> {
-        self.dumped("SELECT tablename FROM pg_tables WHERE schemaname = 'public'", "")
+        self.dump_tables("SELECT tablename FROM pg_tables WHERE schemaname = 'public'", "")
     }
 
-    /// What every table holds of an account.
-    pub fn dump_of(&self, account: &str) -> BTreeMap<String, String> {
+    /// The account's rows of each table as text.
+    pub fn dump_account(&self, account: &str) -> BTreeMap<String, String> {
         let tables = "SELECT tablename FROM pg_tables JOIN information_schema.columns ON table_name = tablename
           AND table_schema = schemaname WHERE schemaname = 'public' AND column_name = 'account_id'";
-        self.dumped(tables, &format!("WHERE account_id = '{account}'"))
+        self.dump_tables(tables, &format!("WHERE account_id = '{account}'"))
     }
 
-    fn dumped(&self, tables: &str, of: &str) -> BTreeMap<String, String> {
+    fn dump_tables(&self, tables: &str, condition: &str) -> BTreeMap<String, String> {
         let names = self.rows(tables).into_iter().filter_map(|row| row.into_iter().next()?);
         let dumped: BTreeMap<_, _> = names
             .map(|table| {
-                let rows = format!("SELECT string_agg(t::text, '|' ORDER BY t::text) FROM {table} t {of}");
+                let rows = format!("SELECT string_agg(t::text, '|' ORDER BY t::text) FROM {table} t {condition}");
                 (table, self.text(&rows))
             })
             .collect();
@@ -133,7 +133,7 @@ impl Database {
 
     /// Waits until all that was told lies where it belongs.
     #[track_caller]
-    pub fn settles(&self) {
+    pub fn wait_for_outbox(&self) {
         until("the outbox is empty", || self.count("FROM outbox_events") == 0);
     }
 

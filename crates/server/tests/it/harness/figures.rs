@@ -8,16 +8,16 @@ use super::eventually;
 
 /// One scrape: the value of each series, by its name and labels as they are written.
 #[derive(Debug)]
-pub struct Figures {
+pub struct Scrape {
     values: BTreeMap<String, f64>,
     pub text: String,
     /// How long it took.
     pub took: Duration,
 }
 
-/// Asks the listener at this port, once it is there.
-pub fn scrape(port: u16) -> Figures {
-    let (reply, took) = eventually("the figures are served", || {
+/// Scrapes the metrics listener at this port, once it accepts connections.
+pub fn scrape(port: u16) -> Scrape {
+    let (reply, took) = eventually("the metrics are served", || {
         let began = Instant::now();
         let reply = Request::new(port, "GET", "/metrics").try_send().ok()?;
         Some((reply, began.elapsed()))
@@ -27,15 +27,17 @@ pub fn scrape(port: u16) -> Figures {
         reply.header("content-type"),
         Some("text/plain; version=0.0.4; charset=utf-8")
     );
-    Figures::read(reply.text, took)
+    Scrape::read(reply.text, took)
 }
 
-impl Figures {
+impl Scrape {
     fn read(text: String, took: Duration) -> Self {
         let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
         let values = lines.map(|line| {
-            let (series, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("no figure: {line}"));
-            let value = value.parse().unwrap_or_else(|_| panic!("no value: {line}"));
+            let (series, value) = line
+                .rsplit_once(' ')
+                .unwrap_or_else(|| panic!("not a metric line: {line}"));
+            let value = value.parse().unwrap_or_else(|_| panic!("not a number: {line}"));
             (series.to_owned(), value)
         });
         Self {
@@ -47,11 +49,11 @@ impl Figures {
 
     /// The sum of all series of this name whose labels hold all of these.
     pub fn sum(&self, name: &str, labels: &[&str]) -> Option<f64> {
-        let wanted = |series: &&String| {
-            let (of, rest) = series.split_once('{').unwrap_or((series, ""));
-            of == name && labels.iter().all(|label| rest.contains(label))
+        let matches = |series: &&String| {
+            let (metric, rest) = series.split_once('{').unwrap_or((series, ""));
+            metric == name && labels.iter().all(|label| rest.contains(label))
         };
-        let found: Vec<f64> = self.values.keys().filter(wanted).map(|key| self.values[key]).collect();
+        let found: Vec<f64> = self.values.keys().filter(matches).map(|key| self.values[key]).collect();
         (!found.is_empty()).then(|| found.iter().sum())
     }
 
@@ -63,13 +65,13 @@ impl Figures {
     /// Every value of a label.
     pub fn labels(&self, label: &str) -> BTreeSet<&str> {
         let start = format!("{label}=\"");
-        let of = |series: &'_ String| {
+        let value_range = |series: &'_ String| {
             let (_, rest) = series.split_once(&start)?;
             let length = rest.find('"')?;
             Some((series.len() - rest.len(), length))
         };
         let found = self.values.keys().filter_map(|series| {
-            let (from, length) = of(series)?;
+            let (from, length) = value_range(series)?;
             series.get(from..from + length)
         });
         found.collect()

@@ -59,8 +59,8 @@ impl Options {
         self
     }
 
-    /// With another platform.
-    pub fn platform(change: impl FnOnce(&mut whatsapp::WhatsappOptions)) -> Self {
+    /// Default options with a changed WhatsApp simulator.
+    pub fn with_whatsapp(change: impl FnOnce(&mut whatsapp::WhatsappOptions)) -> Self {
         let mut options = Self::default();
         change(&mut options.whatsapp);
         options
@@ -172,11 +172,11 @@ impl Server {
 
     /// A second server on the same database, platform and counters.
     pub fn sibling(&self) -> Sibling {
-        self.sibling_of(&["serve"])
+        self.sibling_with_args(&["serve"])
     }
 
-    /// A second server, started in another way.
-    pub fn sibling_of(&self, arguments: &[&str]) -> Sibling {
+    /// Starts a second server with these arguments.
+    pub fn sibling_with_args(&self, arguments: &[&str]) -> Sibling {
         let port = free_port();
         let sibling = Sibling {
             port,
@@ -222,8 +222,8 @@ impl Server {
     pub fn log(&self) -> String {
         let read = || -> String { self.processes.borrow().iter().map(Process::log).collect() };
         let id = Uuid::now_v7().to_string();
-        let asked = self.request("GET", "/the-log-so-far").header("X-Request-Id", &id);
-        if asked.try_send().is_ok() {
+        let probe = self.request("GET", "/the-log-so-far").header("X-Request-Id", &id);
+        if probe.try_send().is_ok() {
             until("the log is written", || read().contains(&id));
         }
         read()
@@ -234,8 +234,8 @@ impl Server {
         self.processes.borrow().last().unwrap().memory()
     }
 
-    /// Counts the most memory that its process uses from now on; what it uses now, in bytes.
-    pub fn forget_peak_memory(&self) -> u64 {
+    /// Resets the peak memory of the latest process and returns its current value, in bytes.
+    pub fn reset_peak_memory(&self) -> u64 {
         let id = self.processes.borrow().last().unwrap().id();
         std::fs::write(format!("/proc/{id}/clear_refs"), "5").unwrap();
         self.peak_memory()
@@ -351,6 +351,6 @@ impl Sibling {
 pub fn text(value: &Value) -> String {
     value
         .as_str()
-        .unwrap_or_else(|| panic!("no string: {value}"))
+        .unwrap_or_else(|| panic!("not a JSON string: {value}"))
         .to_owned()
 }

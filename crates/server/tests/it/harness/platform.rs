@@ -16,16 +16,16 @@ pub fn accepted(id: &str) -> Reply {
     json("200 OK", &body)
 }
 
-/// It listens until it is dropped.
-pub struct RawPlatform(RawServer);
+/// Listens until it is dropped.
+pub struct RawWhatsapp(RawServer);
 
-impl RawPlatform {
-    /// Answers, at this port (0: any), what the function says for a recipient.
-    pub fn start(port: u16, answer: impl Fn(&str) -> Reply + Send + Clone + 'static) -> Self {
+impl RawWhatsapp {
+    /// Listens at this port (0: any free port). `respond` returns the response for a recipient.
+    pub fn start(port: u16, respond: impl Fn(&str) -> Reply + Send + Clone + 'static) -> Self {
         let bind = format!("127.0.0.1:{port}");
         let listening = || {
-            let answer = answer.clone();
-            RawServer::start_at(&bind, move |request| answer(&recipient(&request.body))).ok()
+            let respond = respond.clone();
+            RawServer::start_at(&bind, move |request| respond(&recipient(&request.body))).ok()
         };
         Self(eventually("the port is free", listening))
     }

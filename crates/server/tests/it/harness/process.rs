@@ -72,17 +72,17 @@ impl Process {
 
     /// The most memory it ever used, in bytes.
     pub fn peak_memory(&self) -> u64 {
-        self.counted("VmHWM:")
+        self.memory_status("VmHWM:")
     }
 
     /// The resident memory, in bytes.
     pub fn memory(&self) -> u64 {
-        self.counted("VmRSS:")
+        self.memory_status("VmRSS:")
     }
 
-    fn counted(&self, what: &str) -> u64 {
+    fn memory_status(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with(what)).unwrap();
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap();
         let kilobytes = line.split_whitespace().nth(1).unwrap();
         kilobytes.parse::<u64>().unwrap() * 1024
     }

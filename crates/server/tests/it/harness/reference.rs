@@ -13,17 +13,17 @@ use super::client::Reply;
 /// What one operation answers with one status and media type.
 type Key = (String, &'static str, u16, String);
 
-fn told() -> &'static Value {
-    static TOLD: OnceLock<Value> = OnceLock::new();
-    TOLD.get_or_init(|| {
+fn strict_document() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(|| {
         let mut document = document();
         // What the reference does not tell of must not be answered.
         let schemas = document["components"]["schemas"].as_object_mut().unwrap();
         for schema in schemas.values_mut() {
-            let open = ["additionalProperties", "allOf"]
+            let is_open = ["additionalProperties", "allOf"]
                 .iter()
                 .all(|key| schema.get(key).is_none());
-            if schema.get("properties").is_some() && open {
+            if schema.get("properties").is_some() && is_open {
                 schema["additionalProperties"] = json!(false);
             }
         }
@@ -35,27 +35,27 @@ fn told() -> &'static Value {
 fn template(method: &str, path: &str) -> Option<&'static str> {
     let path = path.split('?').next().unwrap_or_default();
     let matches = |template: &str| {
-        let (wanted, given) = (template.split('/'), path.split('/'));
-        wanted.clone().count() == given.clone().count()
-            && wanted
-                .zip(given)
-                .all(|(wanted, given)| wanted == given || (wanted.starts_with('{') && !given.is_empty()))
+        let (pattern, actual) = (template.split('/'), path.split('/'));
+        pattern.clone().count() == actual.clone().count()
+            && pattern
+                .zip(actual)
+                .all(|(pattern, actual)| pattern == actual || (pattern.starts_with('{') && !actual.is_empty()))
     };
     let paths = TABLE.iter().map(|spec| spec.path).filter(|template| matches(template));
     let best = paths.min_by_key(|template| template.matches('{').count())?;
-    let known = TABLE.iter().any(|spec| spec.path == best && spec.method == method);
-    known.then_some(best)
+    let has_method = TABLE.iter().any(|spec| spec.path == best && spec.method == method);
+    has_method.then_some(best)
 }
 
 /// The validator of an answer; made once.
 fn validator((method, path, status, media_type): &Key, schema: &Value) -> Arc<Validator> {
-    static MADE: OnceLock<Mutex<HashMap<Key, Arc<Validator>>>> = OnceLock::new();
-    let made = MADE.get_or_init(Mutex::default);
+    static VALIDATORS: OnceLock<Mutex<HashMap<Key, Arc<Validator>>>> = OnceLock::new();
+    let validators = VALIDATORS.get_or_init(Mutex::default);
     let key = (method.clone(), *path, *status, media_type.clone());
-    let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-    let validator = made.entry(key).or_insert_with(|| {
+    let mut validators = validators.lock().unwrap_or_else(PoisonError::into_inner);
+    let validator = validators.entry(key).or_insert_with(|| {
         let options = jsonschema::draft202012::options().should_validate_formats(true);
-        Arc::new(options.build(&alone(told(), schema)).unwrap())
+        Arc::new(options.build(&alone(strict_document(), schema)).unwrap())
     });
     validator.clone()
 }
@@ -67,16 +67,16 @@ pub fn check(method: &str, path: &str, reply: &Reply) {
         return;
     }
     let Some(template) = template(method, path) else { return };
-    let operation = &told()["paths"][template][method.to_lowercase()];
+    let operation = &strict_document()["paths"][template][method.to_lowercase()];
     let response = &operation["responses"][reply.status.to_string()];
     assert!(
         response.is_object(),
-        "{method} {path}: {} is not told of: {}",
+        "{method} {path}: {} is not documented: {}",
         reply.status,
         reply.text
     );
     let response = match response["$ref"].as_str() {
-        Some(path) => told().pointer(&path[1..]).unwrap(),
+        Some(path) => strict_document().pointer(&path[1..]).unwrap(),
         None => response,
     };
     let media_type = reply.header("content-type").unwrap_or_default();
@@ -85,19 +85,20 @@ pub fn check(method: &str, path: &str, reply: &Reply) {
         assert_eq!(reply.text, "", "{method} {path}: {} has a body", reply.status);
         return;
     };
-    let told = content.get(&media_type);
-    let told = told.unwrap_or_else(|| panic!("{method} {path}: {} is not told of as {media_type:?}", reply.status));
+    let documented = content
+        .get(&media_type)
+        .unwrap_or_else(|| panic!("{method} {path}: {} is not documented as {media_type:?}", reply.status));
     if media_type == "application/json" {
         let key = (method.to_owned(), template, reply.status, media_type);
         let body: Value = serde_json::from_str(&reply.text).unwrap();
-        let validator = validator(&key, &told["schema"]);
-        let faults = validator
+        let validator = validator(&key, &documented["schema"]);
+        let errors = validator
             .iter_errors(&body)
-            .map(|fault| format!("{}: {fault}", fault.instance_path()));
-        let faults: Vec<String> = faults.collect();
+            .map(|error| format!("{}: {error}", error.instance_path()));
+        let errors: Vec<String> = errors.collect();
         assert!(
-            faults.is_empty(),
-            "{method} {path} {}: {faults:#?}\n{body:#}",
+            errors.is_empty(),
+            "{method} {path} {}: {errors:#?}\n{body:#}",
             reply.status
         );
     }

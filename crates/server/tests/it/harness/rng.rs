@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-/// How often a test of many rounds tries, where it is told (`RECADO_RUNS`), else so often.
-pub fn runs(otherwise: u64) -> u64 {
-    variable("RECADO_RUNS", otherwise)
+/// The number of iterations of a randomized test: `RECADO_RUNS`, else this default.
+pub fn runs(default: u64) -> u64 {
+    variable("RECADO_RUNS", default)
 }
 
-/// The seed of its rounds, where it is told (`RECADO_SEED`), else this one.
-pub fn seed(otherwise: u64) -> u64 {
-    variable("RECADO_SEED", otherwise)
+/// The seed of a randomized test: `RECADO_SEED`, else this default.
+pub fn seed(default: u64) -> u64 {
+    variable("RECADO_SEED", default)
 }
 
-fn variable(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).map_or(otherwise, |value| value.parse().unwrap())
+fn variable(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 
 /// A generator (xorshift64*). The seed must not be 0.
@@ -34,8 +34,8 @@ impl TestRng {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % bound
     }
 
-    /// A time below so many microseconds.
-    pub fn moment(&mut self, microseconds: u64) -> Duration {
+    /// A random duration of less than `microseconds`.
+    pub fn duration_below(&mut self, microseconds: u64) -> Duration {
         Duration::from_micros(self.below(microseconds))
     }
 }

@@ -7,7 +7,7 @@ use super::{Options, Server, eventually};
 
 /// Waits until a campaign is no longer sending; its status.
 #[track_caller]
-pub fn ended(user: &User<'_>, campaign: &str) -> String {
+pub fn final_status(user: &User<'_>, campaign: &str) -> String {
     eventually("the run ends", || {
         Some(user.status(campaign)).filter(|status| status != "sending")
     })
@@ -15,23 +15,23 @@ pub fn ended(user: &User<'_>, campaign: &str) -> String {
 
 /// Waits until the counters are these.
 #[track_caller]
-pub fn counted(user: &User<'_>, campaign: &str, field: &str, wanted: i64) -> Value {
-    eventually(&format!("{wanted} {field}"), || {
+pub fn wait_for_stat(user: &User<'_>, campaign: &str, field: &str, expected: i64) -> Value {
+    eventually(&format!("{expected} {field}"), || {
         let stats = user.stats(campaign);
-        adds_up(&stats);
-        (stats[field] == wanted).then_some(stats)
+        assert_stats_add_up(&stats);
+        (stats[field] == expected).then_some(stats)
     })
 }
 
 /// The counters add up to the total, whenever somebody looks.
 #[track_caller]
-pub fn adds_up(stats: &Value) {
-    let of = |field: &str| stats[field].as_i64().unwrap();
+pub fn assert_stats_add_up(stats: &Value) {
+    let value = |field: &str| stats[field].as_i64().unwrap();
     let sum: i64 = ["pending", "sent", "delivered", "read", "failed"]
         .into_iter()
-        .map(of)
+        .map(value)
         .sum();
-    assert_eq!(sum, of("total"), "{stats}");
+    assert_eq!(sum, value("total"), "{stats}");
 }
 
 /// How often each recipient was called, by the platform's ledger.
@@ -43,15 +43,15 @@ pub fn calls(server: &Server) -> std::collections::BTreeMap<String, usize> {
     calls
 }
 
-/// Time passes: the lease of whoever held a run is over.
-pub fn lease_ends(server: &Server) {
+/// Expires the leases of all claimed runs.
+pub fn expire_leases(server: &Server) {
     server
         .db
         .run("UPDATE campaign_queue SET leased_until = now() - interval '1 second' WHERE leased_until IS NOT NULL");
 }
 
-/// Time passes: what waits for another try is due.
-pub fn waits_end(server: &Server) {
+/// Makes all sends due that wait for a retry.
+pub fn make_retries_due(server: &Server) {
     server
         .db
         .run("UPDATE campaign_sends SET retry_at = now() WHERE retry_at > now() + interval '100 ms'");
@@ -64,20 +64,21 @@ pub fn usage(server: &Server, account: &str) -> String {
     ))
 }
 
-/// A server whose platform sends no statuses.
-pub fn silent() -> Options {
-    Options::platform(|platform| {
-        (platform.sent_ms, platform.delivered_ms, platform.read_ms) = (None, None, None);
+/// Options with a WhatsApp simulator that sends no status updates.
+pub fn without_statuses() -> Options {
+    Options::with_whatsapp(|whatsapp| {
+        (whatsapp.sent_ms, whatsapp.delivered_ms, whatsapp.read_ms) = (None, None, None);
     })
 }
 
 /// One status as the platform tells it.
 pub fn status(wamid: &str, status: &str, send: Option<&str>) -> Value {
-    let mut told = json!({ "id": wamid, "status": status, "timestamp": "1780000000", "recipient_id": "5511960000000" });
+    let mut update =
+        json!({ "id": wamid, "status": status, "timestamp": "1780000000", "recipient_id": "5511960000000" });
     if let Some(send) = send {
-        told["biz_opaque_callback_data"] = json!(send);
+        update["biz_opaque_callback_data"] = json!(send);
     }
-    told
+    update
 }
 
 /// The callback of statuses of a number.

@@ -18,7 +18,7 @@ pub struct Stream {
 
 /// One event of a stream, or a comment.
 #[derive(Debug, PartialEq)]
-pub enum Piece {
+pub enum StreamItem {
     Event { id: String, data: Value },
     Comment,
 }
@@ -31,24 +31,24 @@ impl Stream {
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            assert!(reader.read_line(&mut head).unwrap() > 0, "no answer: {head}");
+            assert!(reader.read_line(&mut head).unwrap() > 0, "no response: {head}");
         }
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
         Self {
-            status: status.unwrap_or_else(|| panic!("no answer: {head}")),
+            status: status.unwrap_or_else(|| panic!("no response: {head}")),
             head: head.to_lowercase(),
             reader,
             text: String::new(),
         }
     }
 
-    /// The next event or comment; none when the stream ended.
-    pub fn next(&mut self) -> Option<Piece> {
+    /// The next event or comment; `None` at the end of the stream.
+    pub fn next(&mut self) -> Option<StreamItem> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
-                let piece = piece(block);
+                let item = parse_item(block);
                 self.text = rest.to_owned();
-                return Some(piece);
+                return Some(item);
             }
             let chunk = self.chunk()?;
             self.text.push_str(&chunk);
@@ -60,8 +60,8 @@ impl Stream {
     pub fn event(&mut self) -> (String, Value) {
         loop {
             match self.next() {
-                Some(Piece::Event { id, data }) => return (id, data),
-                Some(Piece::Comment) => {}
+                Some(StreamItem::Event { id, data }) => return (id, data),
+                Some(StreamItem::Comment) => {}
                 None => panic!("the stream ended"),
             }
         }
@@ -70,8 +70,8 @@ impl Stream {
     /// Waits for the end; what came before it.
     pub fn end(&mut self) -> usize {
         let mut events = 0;
-        while let Some(piece) = self.next() {
-            events += usize::from(piece != Piece::Comment);
+        while let Some(item) = self.next() {
+            events += usize::from(item != StreamItem::Comment);
         }
         events
     }
@@ -87,7 +87,7 @@ impl Stream {
     }
 }
 
-fn piece(block: &str) -> Piece {
+fn parse_item(block: &str) -> StreamItem {
     let field = |name: &str| {
         let mut lines = block
             .lines()
@@ -98,9 +98,9 @@ fn piece(block: &str) -> Piece {
         (Some(event), Some(id), Some(data)) => {
             assert_eq!(event, "notification");
             let data = serde_json::from_str(&data).unwrap();
-            Piece::Event { id, data }
+            StreamItem::Event { id, data }
         }
-        (None, None, None) => Piece::Comment,
-        _ => panic!("no event: {block}"),
+        (None, None, None) => StreamItem::Comment,
+        _ => panic!("neither an event nor a comment: {block}"),
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::exchange::{
-    Ask, Expected, Verdict, ask, created, gone, invalid, missing, ok, precondition, something, whole,
+    Action, Expected, ModelResult, any_string, call, created, invalid, no_content, not_found, ok, ok_body, precondition,
 };
 use super::state::{Access, Bug, ModelState};
 
@@ -78,7 +78,7 @@ impl Campaign {
         self.status == "sending" && !self.deleted
     }
 
-    fn has_not_begun(&self) -> Result<(), Expected> {
+    fn check_not_started(&self) -> Result<(), Expected> {
         match self.status {
             "draft" | "scheduled" => Ok(()),
             _ => Err(precondition()),
@@ -86,7 +86,7 @@ impl Campaign {
     }
 }
 
-fn moment(when: When) -> Value {
+fn scheduled_at(when: When) -> Value {
     match when {
         When::Never => Value::Null,
         When::Past => json!("2001-01-01T00:00:00.000Z"),
@@ -97,73 +97,74 @@ fn moment(when: When) -> Value {
 const PATH: &str = "/api/campaigns";
 
 impl Campaigns {
-    pub(super) fn ask(&self, who: usize, account: usize) -> Ask {
-        let one = |method: &'static str, campaign: &usize, rest: &str| {
-            ask(who, account, method, format!("{PATH}/<campaign:{campaign}>{rest}"))
+    pub(super) fn action(&self, caller: usize, account: usize) -> Action {
+        let request_to = |method: &'static str, campaign: &usize, rest: &str| {
+            call(caller, account, method, format!("{PATH}/<campaign:{campaign}>{rest}"))
         };
         let template = |template: &Option<usize>| template.map(|template| format!("<template:{template}>"));
-        let call = match self {
-            Self::Contact(phone) => ask(who, account, "POST", "/api/contacts")
+        let request = match self {
+            Self::Contact(phone) => call(caller, account, "POST", "/api/contacts")
                 .with(json!({ "name": "Bia Silva", "phone": crate::harness::users::phone(*phone) })),
-            Self::Create { template: of, when } => ask(who, account, "POST", PATH)
-                .with(json!({ "name": "Oferta", "template_id": template(of), "scheduled_at": moment(*when) })),
-            Self::Update { campaign, change } => one("PUT", campaign, "").with(match change {
+            Self::Create { template: number, when } => call(caller, account, "POST", PATH).with(
+                json!({ "name": "Oferta", "template_id": template(number), "scheduled_at": scheduled_at(*when) }),
+            ),
+            Self::Update { campaign, change } => request_to("PUT", campaign, "").with(match change {
                 Change::Name(name) => json!({ "name": name }),
-                Change::Template(of) => json!({ "template_id": template(of) }),
-                Change::Time(when) => json!({ "scheduled_at": moment(*when) }),
+                Change::Template(number) => json!({ "template_id": template(number) }),
+                Change::Time(when) => json!({ "scheduled_at": scheduled_at(*when) }),
             }),
             Self::Schedule { campaign, when } => {
-                one("POST", campaign, "/schedule").with(json!({ "scheduled_at": moment(*when) }))
+                request_to("POST", campaign, "/schedule").with(json!({ "scheduled_at": scheduled_at(*when) }))
             }
             Self::Command(campaign, command) => match command {
-                Command::Unschedule => one("POST", campaign, "/unschedule"),
-                Command::Send => one("POST", campaign, "/send"),
-                Command::Execute => one("POST", campaign, "/execute"),
-                Command::Pause => one("POST", campaign, "/pause"),
-                Command::Resume => one("POST", campaign, "/resume"),
-                Command::RetryFailed => one("POST", campaign, "/retry-failed"),
-                Command::Cancel => one("POST", campaign, "/cancel"),
-                Command::Delete => one("DELETE", campaign, ""),
+                Command::Unschedule => request_to("POST", campaign, "/unschedule"),
+                Command::Send => request_to("POST", campaign, "/send"),
+                Command::Execute => request_to("POST", campaign, "/execute"),
+                Command::Pause => request_to("POST", campaign, "/pause"),
+                Command::Resume => request_to("POST", campaign, "/resume"),
+                Command::RetryFailed => request_to("POST", campaign, "/retry-failed"),
+                Command::Cancel => request_to("POST", campaign, "/cancel"),
+                Command::Delete => request_to("DELETE", campaign, ""),
             },
-            Self::Get(campaign) => one("GET", campaign, ""),
-            Self::List => ask(who, account, "GET", format!("{PATH}?limit=100")),
-            Self::Stats(campaign) => one("GET", campaign, "/stats"),
+            Self::Get(campaign) => request_to("GET", campaign, ""),
+            Self::List => call(caller, account, "GET", format!("{PATH}?limit=100")),
+            Self::Stats(campaign) => request_to("GET", campaign, "/stats"),
         };
-        Ask::Call(call)
+        Action::Call(request)
     }
 }
 
 impl ModelState {
-    pub(super) fn campaigns(&mut self, who: usize, account: usize, act: &Campaigns) -> Verdict {
+    pub(super) fn campaigns(&mut self, caller: usize, account: usize, act: &Campaigns) -> ModelResult {
         match *act {
-            Campaigns::Contact(phone) => self.contact(who, account, phone),
-            Campaigns::Create { template, when } => self.create_campaign(who, account, template, when),
-            Campaigns::Update { campaign, change } => self.update_campaign(who, account, campaign, change),
-            Campaigns::Schedule { campaign, when } => self.schedule(who, account, campaign, when),
+            Campaigns::Contact(phone) => self.contact(caller, account, phone),
+            Campaigns::Create { template, when } => self.create_campaign(caller, account, template, when),
+            Campaigns::Update { campaign, change } => self.update_campaign(caller, account, campaign, change),
+            Campaigns::Schedule { campaign, when } => self.schedule(caller, account, campaign, when),
             Campaigns::Command(campaign, command) => {
-                let (account, _) = self.enter(who, account, Access::Write)?;
+                let (account, _) = self.check_access(caller, account, Access::Write)?;
                 self.find_campaign(account, campaign)?;
                 match command {
                     Command::Execute => self.execute(account, campaign),
-                    other => self.command(campaign, other),
+                    command => self.command(campaign, command),
                 }
             }
             Campaigns::Get(campaign) => {
-                let (account, _) = self.enter(who, account, Access::Read)?;
+                let (account, _) = self.check_access(caller, account, Access::Read)?;
                 self.find_campaign(account, campaign)?;
-                ok(self.shown_campaign(campaign))
+                ok(self.campaign_json(campaign))
             }
             Campaigns::List => {
-                let (account, _) = self.enter(who, account, Access::Read)?;
+                let (account, _) = self.check_access(caller, account, Access::Read)?;
                 let listed = self.campaigns.iter().enumerate().rev();
                 let listed = listed.filter(|(_, campaign)| campaign.account == account && !campaign.deleted);
-                let listed: Vec<Value> = listed.map(|(number, _)| self.shown_campaign(number)).collect();
-                whole(
+                let listed: Vec<Value> = listed.map(|(number, _)| self.campaign_json(number)).collect();
+                ok_body(
                     json!({ "total": listed.len(), "page": 1, "totalPages": listed.len().div_ceil(100), "data": listed }),
                 )
             }
             Campaigns::Stats(campaign) => {
-                let (account, _) = self.enter(who, account, Access::Read)?;
+                let (account, _) = self.check_access(caller, account, Access::Read)?;
                 let recipients = self.find_campaign(account, campaign)?.recipients;
                 ok(
                     json!({ "total": recipients, "pending": 0, "sent": recipients, "delivered": 0, "read": 0, "failed": 0 }),
@@ -172,8 +173,8 @@ impl ModelState {
         }
     }
 
-    fn contact(&mut self, who: usize, account: usize, phone: usize) -> Verdict {
-        let (account, _) = self.enter(who, account, Access::Write)?;
+    fn contact(&mut self, caller: usize, account: usize, phone: usize) -> ModelResult {
+        let (account, _) = self.check_access(caller, account, Access::Write)?;
         let phones = &mut self.accounts[account].phones;
         if phones.contains(&phone) {
             return Err(invalid(&["phone"]));
@@ -183,33 +184,33 @@ impl ModelState {
     }
 
     fn find_campaign(&mut self, account: usize, campaign: usize) -> Result<&mut Campaign, Expected> {
-        let campaign = self.campaigns.get_mut(campaign).ok_or_else(missing)?;
+        let campaign = self.campaigns.get_mut(campaign).ok_or_else(not_found)?;
         match campaign.account == account && !campaign.deleted {
             true => Ok(campaign),
-            false => Err(missing()),
+            false => Err(not_found()),
         }
     }
 
-    fn shown_campaign(&self, number: usize) -> Value {
+    fn campaign_json(&self, number: usize) -> Value {
         let campaign = &self.campaigns[number];
-        let paused = if campaign.paused { something() } else { Value::Null };
+        let paused = if campaign.paused { any_string() } else { Value::Null };
         let template = campaign.template.map(|template| format!("<template:{template}>"));
         json!({ "id": format!("<campaign:{number}>"), "status": campaign.status, "paused_at": paused,
             "template_id": template, "simulated": campaign.simulated, "total_recipients": campaign.recipients,
-            "scheduled_at": moment(campaign.when) })
+            "scheduled_at": scheduled_at(campaign.when) })
     }
 
-    /// What a body names has to be the account's own.
-    fn knows_template(&mut self, account: usize, template: Option<usize>) -> Result<(), Expected> {
+    /// A template in a body must belong to the account.
+    fn check_template(&mut self, account: usize, template: Option<usize>) -> Result<(), Expected> {
         match template.is_none_or(|template| self.find_template(account, template).is_some()) {
             true => Ok(()),
             false => Err(invalid(&["template_id"])),
         }
     }
 
-    fn create_campaign(&mut self, who: usize, account: usize, template: Option<usize>, when: When) -> Verdict {
-        let (account, _) = self.enter(who, account, Access::Write)?;
-        self.knows_template(account, template)?;
+    fn create_campaign(&mut self, caller: usize, account: usize, template: Option<usize>, when: When) -> ModelResult {
+        let (account, _) = self.check_access(caller, account, Access::Write)?;
+        self.check_template(account, template)?;
         self.campaigns.push(Campaign {
             account,
             template,
@@ -220,19 +221,19 @@ impl ModelState {
             simulated: false,
             recipients: 0,
         });
-        created(self.shown_campaign(self.campaigns.len() - 1))
+        created(self.campaign_json(self.campaigns.len() - 1))
     }
 
-    /// Before it has begun; what is scheduled keeps a time in the future.
-    fn update_campaign(&mut self, who: usize, account: usize, number: usize, change: Change) -> Verdict {
-        let (account, _) = self.enter(who, account, Access::Write)?;
+    /// Only a campaign that has not started can be changed. A scheduled one must keep a time in the future.
+    fn update_campaign(&mut self, caller: usize, account: usize, number: usize, change: Change) -> ModelResult {
+        let (account, _) = self.check_access(caller, account, Access::Write)?;
         match change {
             Change::Name("") => return Err(invalid(&["name"])),
-            Change::Template(template) => self.knows_template(account, template)?,
+            Change::Template(template) => self.check_template(account, template)?,
             Change::Name(_) | Change::Time(_) => {}
         }
         let campaign = self.find_campaign(account, number)?;
-        campaign.has_not_begun()?;
+        campaign.check_not_started()?;
         match change {
             Change::Name(_) => {}
             Change::Template(template) => campaign.template = template,
@@ -241,24 +242,24 @@ impl ModelState {
             }
             Change::Time(when) => campaign.when = when,
         }
-        ok(self.shown_campaign(number))
+        ok(self.campaign_json(number))
     }
 
-    /// A time in the future is needed, from the body or already stored.
-    fn schedule(&mut self, who: usize, account: usize, number: usize, when: When) -> Verdict {
-        let (account, _) = self.enter(who, account, Access::Write)?;
+    /// Requires a time in the future, from the body or already stored.
+    fn schedule(&mut self, caller: usize, account: usize, number: usize, when: When) -> ModelResult {
+        let (account, _) = self.check_access(caller, account, Access::Write)?;
         let campaign = self.find_campaign(account, number)?;
-        campaign.has_not_begun()?;
+        campaign.check_not_started()?;
         let when = if when == When::Never { campaign.when } else { when };
         if when != When::Future {
             return Err(precondition());
         }
         (campaign.status, campaign.when) = ("scheduled", when);
-        ok(self.shown_campaign(number))
+        ok(self.campaign_json(number))
     }
 
-    fn command(&mut self, number: usize, command: Command) -> Verdict {
-        let may_delete_sending = self.has(Bug::SendingMayBeDeleted);
+    fn command(&mut self, number: usize, command: Command) -> ModelResult {
+        let may_delete_sending = self.has(Bug::SendingCampaignMayBeDeleted);
         let campaign = &mut self.campaigns[number];
         match (command, campaign.status) {
             (Command::Unschedule, "scheduled") => campaign.status = "draft",
@@ -272,30 +273,30 @@ impl ModelState {
             (Command::Delete, "sending") if !may_delete_sending => return Err(precondition()),
             (Command::Delete, _) => {
                 campaign.deleted = true;
-                return gone();
+                return no_content();
             }
             // Nothing ever fails here, so that there is nothing to try again.
             _ => return Err(precondition()),
         }
-        ok(self.shown_campaign(number))
+        ok(self.campaign_json(number))
     }
 
-    /// Runs to its end within the request, if everything that it needs is there.
-    fn execute(&mut self, account: usize, number: usize) -> Verdict {
+    /// Completes the run within the request if the preconditions hold.
+    fn execute(&mut self, account: usize, number: usize) -> ModelResult {
         let campaign = self.campaigns[number].clone();
-        campaign.has_not_begun()?;
+        campaign.check_not_started()?;
         let template = campaign
             .template
             .and_then(|template| self.find_template(account, template));
         let is_approved = template.is_some_and(|template| template.status == "approved");
-        let may_send = self.has_active_plan(account) || self.has(Bug::PlanIsNotLookedAt);
-        let known = &mut self.accounts[account];
-        let recipients = known.phones.len();
+        let may_send = self.has_active_plan(account) || self.has(Bug::PlanIsNotChecked);
+        let sender = &mut self.accounts[account];
+        let recipients = sender.phones.len();
         if !is_approved || !may_send || recipients == 0 {
             return Err(precondition());
         }
-        known.messages += u64::try_from(recipients).unwrap();
-        let (simulated, status) = if known.connected {
+        sender.messages += u64::try_from(recipients).unwrap();
+        let (simulated, status) = if sender.connected {
             (false, "completed")
         } else {
             (true, "sent")

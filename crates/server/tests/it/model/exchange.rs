@@ -6,21 +6,20 @@ use serde_json::{Value, json};
 /// One thing done to the server, and its answer.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    pub(super) ask: Ask,
+    pub(super) action: Action,
     pub(super) expected: Expected,
 }
 
 /// What is done.
 #[derive(Debug)]
-pub(super) enum Ask {
-    /// A request of somebody's.
+pub(super) enum Action {
     Call(Call),
     /// What no route does: the passing of time, mostly.
     Sql(String),
-    /// An event of the payment gateway.
-    Event(Value),
-    /// The messaging platform's news of a template of this business account.
-    News {
+    /// A callback of the payment gateway.
+    GatewayEvent(Value),
+    /// WhatsApp's review update of a template of this business account.
+    TemplateUpdate {
         waba: String,
         template: String,
         event: &'static str,
@@ -30,8 +29,8 @@ pub(super) enum Ask {
 /// A request.
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) who: usize,
-    /// In the name of which account; whoever keeps cookies says it by them.
+    pub(super) caller: usize,
+    /// The account in `X-Account-Id`. The administrator selects it by cookie instead.
     pub(super) account: usize,
     pub(super) method: &'static str,
     pub(super) path: String,
@@ -60,12 +59,12 @@ pub(super) struct Expected {
     pub(super) body: Value,
 }
 
-/// An answer, or the refusal that came first.
-pub(super) type Verdict = Result<Expected, Expected>;
+/// A success, or the first error.
+pub(super) type ModelResult = Result<Expected, Expected>;
 
-pub(super) fn ask(who: usize, account: usize, method: &'static str, path: impl Into<String>) -> Call {
+pub(super) fn call(caller: usize, account: usize, method: &'static str, path: impl Into<String>) -> Call {
     Call {
-        who,
+        caller,
         account,
         method,
         path: path.into(),
@@ -81,7 +80,7 @@ impl Call {
     }
 }
 
-fn answer(status: u16, body: Value) -> Expected {
+fn response(status: u16, body: Value) -> Expected {
     Expected {
         status,
         code: "",
@@ -90,30 +89,27 @@ fn answer(status: u16, body: Value) -> Expected {
     }
 }
 
-/// 200 with this data.
-pub(super) fn ok(data: Value) -> Verdict {
-    Ok(answer(200, json!({ "data": data })))
+pub(super) fn ok(data: Value) -> ModelResult {
+    Ok(response(200, json!({ "data": data })))
 }
 
-/// 200 with this body.
-pub(super) fn whole(body: Value) -> Verdict {
-    Ok(answer(200, body))
+/// 200 with this body instead of `data`.
+pub(super) fn ok_body(body: Value) -> ModelResult {
+    Ok(response(200, body))
 }
 
-/// 201 with this data.
-pub(super) fn created(data: Value) -> Verdict {
-    Ok(answer(201, json!({ "data": data })))
+pub(super) fn created(data: Value) -> ModelResult {
+    Ok(response(201, json!({ "data": data })))
 }
 
-/// 204.
-pub(super) fn gone() -> Verdict {
-    Ok(answer(204, Value::Null))
+pub(super) fn no_content() -> ModelResult {
+    Ok(response(204, Value::Null))
 }
 
 fn refused(status: u16, code: &'static str) -> Expected {
     Expected {
         code,
-        ..answer(status, Value::Null)
+        ..response(status, Value::Null)
     }
 }
 
@@ -125,7 +121,7 @@ pub(super) fn forbidden() -> Expected {
     refused(403, "FORBIDDEN")
 }
 
-pub(super) fn missing() -> Expected {
+pub(super) fn not_found() -> Expected {
     refused(404, "NOT_FOUND")
 }
 
@@ -141,26 +137,26 @@ pub(super) fn invalid(fields: &'static [&'static str]) -> Expected {
     }
 }
 
-pub(super) fn fault() -> Expected {
+pub(super) fn internal_error() -> Expected {
     refused(500, "INTERNAL_ERROR")
 }
 
-/// The messaging platform does not take it.
-pub(super) fn platform_refuses() -> Expected {
+/// WhatsApp rejects the call.
+pub(super) fn whatsapp_error() -> Expected {
     refused(502, "WHATSAPP_ERROR")
 }
 
-/// A list in cursor mode, in this order.
-pub(super) fn slice(items: Vec<Value>) -> Verdict {
+/// A page of a cursor list, in this order.
+pub(super) fn cursor_page(items: Vec<Value>) -> ModelResult {
     ok(json!({ "data": items, "nextCursor": null, "hasMore": false }))
 }
 
-/// These items in any order.
-pub(super) fn in_any_order(items: Vec<Value>) -> Value {
+/// An array that matches these items in any order.
+pub(super) fn unordered(items: Vec<Value>) -> Value {
     json!({ "$set": items })
 }
 
-/// Something that is not null.
-pub(super) fn something() -> Value {
+/// Matches every string.
+pub(super) fn any_string() -> Value {
     json!("*")
 }

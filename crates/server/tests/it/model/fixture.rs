@@ -6,8 +6,8 @@ use recado_simulators::whatsapp::{Approval, Whatsapp, signature};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::exchange::{Ask, Call, Cookie, Exchange, Expected};
-use super::state::{ModelState, PEOPLE, ROOT, Role};
+use super::exchange::{Action, Call, Cookie, Exchange, Expected};
+use super::state::{ModelState, ROOT, Role, USERS};
 use crate::harness::admin::ROOT as ROOT_EMAIL;
 use crate::harness::client::{Reply, Request};
 use crate::harness::database::Database;
@@ -25,9 +25,9 @@ pub(super) struct Fixture<'a> {
     whatsapp: &'a Whatsapp,
 }
 
-/// What waits, waits longer than a history: announced runs are held by somebody who does nothing, and news that may have
-/// come too early is not looked at again. So nothing happens but what a step does.
-const STANDSTILL: &str = "
+/// Stops background work, so that only steps change the state. Queued starts are leased to a worker that does not
+/// exist, and early callbacks are not retried during a history.
+const DISABLE_WORKERS: &str = "
     CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
       NEW.worker := gen_random_uuid(); NEW.leased_until := now() + interval '1 day'; RETURN NEW; END $$;
     CREATE TRIGGER hold BEFORE INSERT ON campaign_queue FOR EACH ROW WHEN (NOT NEW.prepared) EXECUTE FUNCTION hold();
@@ -38,7 +38,7 @@ const STANDSTILL: &str = "
 /// A server with platforms that say nothing by themselves. Nobody counts requests, as when Redis is away.
 pub(super) fn server() -> Server {
     let server = Server::start(Options::default().with("REDIS_URL", "redis://127.0.0.1:1"));
-    server.db.run(STANDSTILL);
+    server.db.run(DISABLE_WORKERS);
     server.payment.set_options(|options| options.webhook_url = None);
     server.whatsapp.set_options(|options| {
         options.callback_url = None;
@@ -51,7 +51,7 @@ pub(super) fn server() -> Server {
 pub(super) struct Actors<'a> {
     fixture: Fixture<'a>,
     tokens: Vec<String>,
-    known: HashMap<String, String>,
+    bindings: HashMap<String, String>,
     /// The administrator's cookies.
     cookies: HashMap<String, String>,
 }
@@ -65,40 +65,40 @@ impl<'a> Fixture<'a> {
         }
     }
 
-    /// New people; the accounts and memberships that the model begins with.
-    pub(super) fn actors(self, state: &ModelState, remembers: bool) -> Actors<'a> {
+    /// Creates the users, accounts and memberships of the model's initial state.
+    pub(super) fn actors(self, state: &ModelState, has_active_cookie: bool) -> Actors<'a> {
         let tag = Uuid::new_v4().simple().to_string();
-        let mut known = HashMap::from([
+        let mut bindings = HashMap::from([
             ("tag".to_owned(), tag.clone()),
             ("unknown".to_owned(), Uuid::now_v7().to_string()),
         ]);
         let mut tokens = Vec::new();
-        for person in 0..PEOPLE {
-            let (id, email) = (Uuid::new_v4(), format!("p{person}-{tag}@example.com"));
-            let email = if person == ROOT { ROOT_EMAIL.to_owned() } else { email };
-            known.insert(format!("person:{person}"), id.to_string());
-            known.insert(format!("upper:{person}"), email.to_uppercase());
+        for user in 0..USERS {
+            let (id, email) = (Uuid::new_v4(), format!("p{user}-{tag}@example.com"));
+            let email = if user == ROOT { ROOT_EMAIL.to_owned() } else { email };
+            bindings.insert(format!("user:{user}"), id.to_string());
+            bindings.insert(format!("upper:{user}"), email.to_uppercase());
             tokens.push(token(id, &email));
-            known.insert(format!("email:{person}"), email);
+            bindings.insert(format!("email:{user}"), email);
         }
         let digits = Uuid::new_v4().as_u128() % 1_000_000_000_000;
         for account in 0..3 {
-            known.insert(format!("number:{account}"), format!("{digits}{account}"));
-            known.insert(format!("waba:{account}"), format!("{digits}9{account}"));
+            bindings.insert(format!("number:{account}"), format!("{digits}{account}"));
+            bindings.insert(format!("waba:{account}"), format!("{digits}9{account}"));
         }
         let mut actors = Actors {
             fixture: self,
             tokens,
-            known,
+            bindings,
             cookies: HashMap::new(),
         };
         for member in &state.members {
             match member.role {
-                Role::Owner => actors.found(member.person, member.account),
-                role => actors.hire(member.person, role.word()),
+                Role::Owner => actors.create_account(member.user, member.account),
+                role => actors.add_team_member(member.user, role.as_str()),
             }
         }
-        if !remembers {
+        if !has_active_cookie {
             actors.cookies.clear();
         }
         actors
@@ -106,85 +106,85 @@ impl<'a> Fixture<'a> {
 }
 
 impl Actors<'_> {
-    /// Somebody makes an account.
-    fn found(&mut self, who: usize, account: usize) {
-        let name = self.fill(&format!("<tag> {account}"));
+    /// Creates an account that the user owns.
+    fn create_account(&mut self, caller: usize, account: usize) {
+        let name = self.substitute(&format!("<tag> {account}"));
         let request = self
-            .request(who, "POST", "/api/accounts")
+            .request(caller, "POST", "/api/accounts")
             .json(&json!({ "name": name }));
         let reply = request.send();
-        if who == ROOT {
-            self.keep_cookies(&reply);
+        if caller == ROOT {
+            self.store_cookies(&reply);
         }
-        let made = reply.created()["account"]["id"].take();
-        self.known
-            .insert(format!("account:{account}"), made.as_str().unwrap().to_owned());
+        let id = reply.created()["account"]["id"].take();
+        self.bindings
+            .insert(format!("account:{account}"), id.as_str().unwrap().to_owned());
     }
 
-    /// Somebody comes to the shop's team.
-    fn hire(&self, person: usize, role: &str) {
-        self.fixture.db.run(&self.fill(&format!(
-            "INSERT INTO users (id, email) VALUES ('<person:{person}>', '<email:{person}>');
-             INSERT INTO account_users (account_id, user_id, role) VALUES ('<account:0>', '<person:{person}>', '{role}')"
+    /// Adds a user to the shop's team.
+    fn add_team_member(&self, user: usize, role: &str) {
+        self.fixture.db.run(&self.substitute(&format!(
+            "INSERT INTO users (id, email) VALUES ('<user:{user}>', '<email:{user}>');
+             INSERT INTO account_users (account_id, user_id, role) VALUES ('<account:0>', '<user:{user}>', '{role}')"
         )));
     }
 
-    fn request(&self, who: usize, method: &str, path: &str) -> Request {
-        Request::new(self.fixture.port, method, path).bearer(&self.tokens[who])
+    fn request(&self, caller: usize, method: &str, path: &str) -> Request {
+        Request::new(self.fixture.port, method, path).bearer(&self.tokens[caller])
     }
 
-    /// The text with what its names stand for; what stands for nothing yet is unknown to everybody.
-    fn fill(&self, text: &str) -> String {
-        let mut filled = String::new();
+    /// Replaces the placeholders of a text. An unbound placeholder becomes an id that does not exist.
+    fn substitute(&self, text: &str) -> String {
+        let mut result = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('<') {
             let (name, after) = after.split_once('>').unwrap();
-            let known = self.known.get(name).unwrap_or_else(|| &self.known["unknown"]);
-            filled.push_str(before);
-            filled.push_str(known);
+            let value = self.bindings.get(name).unwrap_or_else(|| &self.bindings["unknown"]);
+            result.push_str(before);
+            result.push_str(value);
             rest = after;
         }
-        filled + rest
+        result + rest
     }
 
-    fn filled(&self, value: &Value) -> Value {
+    fn substitute_json(&self, value: &Value) -> Value {
         match value {
-            Value::String(text) => json!(self.fill(text)),
-            Value::Array(items) => items.iter().map(|item| self.filled(item)).collect(),
+            Value::String(text) => json!(self.substitute(text)),
+            Value::Array(items) => items.iter().map(|item| self.substitute_json(item)).collect(),
             Value::Object(fields) => fields
                 .iter()
-                .map(|(name, value)| (name.clone(), self.filled(value)))
+                .map(|(name, value)| (name.clone(), self.substitute_json(value)))
                 .collect(),
-            other => other.clone(),
+            value => value.clone(),
         }
     }
 
     /// Does it; what it was and what came back, and what is wrong with that.
     pub(super) fn perform(&mut self, exchange: &Exchange) -> (String, Result<(), String>) {
-        let (line, reply) = match &exchange.ask {
-            Ask::Sql(statement) => {
-                let statement = self.fill(statement);
+        let (line, reply) = match &exchange.action {
+            Action::Sql(statement) => {
+                let statement = self.substitute(statement);
                 self.fixture.db.run(&statement);
                 return (statement, Ok(()));
             }
-            Ask::Call(call) => self.call(call),
-            Ask::Event(event) => {
-                let body = self.filled(event);
+            Action::Call(call) => self.call(call),
+            Action::GatewayEvent(event) => {
+                let body = self.substitute_json(event);
                 let request = Request::new(self.fixture.port, "POST", "/api/billing/webhook").json(&body);
                 let reply = request.header("gateway-access-token", GATEWAY_TOKEN).send();
                 (format!("POST /api/billing/webhook {body}"), reply)
             }
-            Ask::News { waba, template, event } => self.news(waba, template, event),
+            Action::TemplateUpdate { waba, template, event } => self.send_template_update(waba, template, event),
         };
-        let told = format!("{line}\n      {} {}", reply.status, reply.text);
-        let judged = self.judge(&exchange.expected, &reply);
-        (told, judged)
+        let transcript = format!("{line}\n      {} {}", reply.status, reply.text);
+        let result = self.check_response(&exchange.expected, &reply);
+        (transcript, result)
     }
 
     fn call(&mut self, call: &Call) -> (String, Reply) {
-        let path = self.fill(&call.path);
-        let mut request = self.request(call.who, call.method, &path);
-        match call.who {
+        let path = self.substitute(&call.path);
+        let mut request = self.request(call.caller, call.method, &path);
+        match call.caller {
             ROOT => {
                 let cookies: Vec<String> = self
                     .cookies
@@ -199,22 +199,22 @@ impl Actors<'_> {
                     request = request.cookie(&cookies.join("; "));
                 }
             }
-            _ => request = request.header("X-Account-Id", &self.fill(&format!("<account:{}>", call.account))),
+            _ => request = request.header("X-Account-Id", &self.substitute(&format!("<account:{}>", call.account))),
         }
         let mut line = format!("{} {path}", call.method);
         if let Some(body) = &call.body {
-            let body = self.filled(body);
+            let body = self.substitute_json(body);
             line = format!("{line} {body}");
             request = request.json(&body);
         }
         let reply = request.send();
-        if call.who == ROOT {
-            self.keep_cookies(&reply);
+        if call.caller == ROOT {
+            self.store_cookies(&reply);
         }
         (line, reply)
     }
 
-    fn keep_cookies(&mut self, reply: &Reply) {
+    fn store_cookies(&mut self, reply: &Reply) {
         for line in reply.headers.get_all("set-cookie") {
             let line = line.to_str().unwrap();
             let (name, value) = line.split(';').next().unwrap().split_once('=').unwrap();
@@ -226,9 +226,9 @@ impl Actors<'_> {
         }
     }
 
-    /// The platform changes its mind, and says so at once, rightly signed.
-    fn news(&self, waba: &str, template: &str, event: &str) -> (String, Reply) {
-        let (waba, id) = (self.fill(waba), self.fill(template));
+    /// Changes the template's status at WhatsApp and sends the signed callback that reports it.
+    fn send_template_update(&self, waba: &str, template: &str, event: &str) -> (String, Reply) {
+        let (waba, id) = (self.substitute(waba), self.substitute(template));
         let reason = (event == "REJECTED").then_some("INVALID_FORMAT");
         self.fixture.whatsapp.set_template_status(&id, event, reason);
         let number: u64 = id.parse().unwrap_or(1);
@@ -242,85 +242,85 @@ impl Actors<'_> {
         let request = request
             .header("X-Hub-Signature-256", &signed)
             .body("application/json", body);
-        (format!("news of {id}: {event}"), request.send())
+        (format!("update of template {id}: {event}"), request.send())
     }
 
-    fn judge(&mut self, expected: &Expected, reply: &Reply) -> Result<(), String> {
+    fn check_response(&mut self, expected: &Expected, reply: &Reply) -> Result<(), String> {
         if reply.status != expected.status {
-            return Err(format!("the model says {} {}", expected.status, expected.code));
+            return Err(format!("the model expects {} {}", expected.status, expected.code));
         }
         if reply.text.is_empty() || expected.body.is_null() && expected.code.is_empty() {
             return Ok(());
         }
-        let answered = reply.json();
+        let actual = reply.json();
         if !expected.code.is_empty() {
-            return refusal(expected, &answered["error"]);
+            return check_error(expected, &actual["error"]);
         }
-        self.matches(&expected.body, &answered)
+        self.matches(&expected.body, &actual)
     }
 
-    /// Whether an answer holds what it has to; names that stand for nothing yet stand for what is there.
-    fn matches(&mut self, expected: &Value, answered: &Value) -> Result<(), String> {
-        let other = || Err(format!("the model says {expected} instead of {answered}"));
-        match (expected, answered) {
+    /// Compares a response with the expected one. Binds placeholders that are unbound.
+    fn matches(&mut self, expected: &Value, actual: &Value) -> Result<(), String> {
+        let mismatch = || Err(format!("the model expects {expected} instead of {actual}"));
+        match (expected, actual) {
             (Value::Object(fields), _) if fields.contains_key("$set") => {
-                let (wanted, found) = (fields["$set"].as_array().unwrap(), answered.as_array());
-                let Some(found) = found.filter(|found| found.len() == wanted.len()) else {
-                    return other();
+                let (items, found) = (fields["$set"].as_array().unwrap(), actual.as_array());
+                let Some(found) = found.filter(|found| found.len() == items.len()) else {
+                    return mismatch();
                 };
-                let is_there = |one: &Value| found.iter().any(|item| self.matches(one, item).is_ok());
-                if wanted.iter().all(is_there) { Ok(()) } else { other() }
+                let is_found = |item: &Value| found.iter().any(|candidate| self.matches(item, candidate).is_ok());
+                if items.iter().all(is_found) { Ok(()) } else { mismatch() }
             }
             (Value::Object(fields), Value::Object(found)) => {
                 let absent = Value::String("absent".to_owned());
                 fields.iter().try_for_each(|(name, value)| {
                     let found = found.get(name).unwrap_or(&absent);
-                    self.matches(value, found).map_err(|wrong| format!("{name}: {wrong}"))
+                    self.matches(value, found).map_err(|error| format!("{name}: {error}"))
                 })
             }
             (Value::Array(items), Value::Array(found)) if items.len() == found.len() => {
                 let mut pairs = items.iter().zip(found);
                 pairs.try_for_each(|(item, found)| self.matches(item, found))
             }
-            (Value::String(text), Value::String(found)) => match self.stands_for(text, found) {
+            (Value::String(text), Value::String(found)) => match self.compare_or_bind(text, found) {
                 true => Ok(()),
                 false => Err(format!(
-                    "the model says {text} ({}) instead of {found}",
-                    self.fill(text)
+                    "the model expects {text} ({}) instead of {found}",
+                    self.substitute(text)
                 )),
             },
-            (expected, answered) if expected == answered => Ok(()),
-            _ => other(),
+            (expected, actual) if expected == actual => Ok(()),
+            _ => mismatch(),
         }
     }
 
-    /// A name that stands for nothing yet stands for what nothing else is called.
-    fn stands_for(&mut self, text: &str, found: &str) -> bool {
+    /// Compares a text with placeholders. An unbound placeholder is bound to the value, which must be new.
+    fn compare_or_bind(&mut self, text: &str, found: &str) -> bool {
         let name = text.strip_prefix('<').and_then(|text| text.strip_suffix('>'));
-        match name.filter(|name| !self.known.contains_key(*name) && !name.contains('<')) {
-            None => text == "*" || self.fill(text) == found,
+        match name.filter(|name| !self.bindings.contains_key(*name) && !name.contains('<')) {
+            None => text == "*" || self.substitute(text) == found,
             Some(name) => {
-                let is_new = self.known.values().all(|value| value != found);
-                self.known.insert(name.to_owned(), found.to_owned());
+                let is_new = self.bindings.values().all(|value| value != found);
+                self.bindings.insert(name.to_owned(), found.to_owned());
                 is_new
             }
         }
     }
 }
 
-/// Whether a refusal is the one that was expected.
-fn refusal(expected: &Expected, error: &Value) -> Result<(), String> {
+/// Compares an error's code and fields with the expected ones.
+fn check_error(expected: &Expected, error: &Value) -> Result<(), String> {
     if error["code"] != expected.code {
-        return Err(format!("the model says {}", expected.code));
+        return Err(format!("the model expects {}", expected.code));
     }
-    let named = error["details"]["fields"].as_object();
-    let named: Vec<&str> = named
+    let fields = error["details"]["fields"].as_object();
+    let fields: Vec<&str> = fields
         .into_iter()
         .flat_map(|fields| fields.keys())
         .map(String::as_str)
         .collect();
-    match expected.fields.is_empty() || named == expected.fields {
+    match expected.fields.is_empty() || fields == expected.fields {
         true => Ok(()),
-        false => Err(format!("the model blames {:?}", expected.fields)),
+        false => Err(format!("the model expects the fields {:?}", expected.fields)),
     }
 }

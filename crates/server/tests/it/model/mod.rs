@@ -33,42 +33,42 @@ const HISTORIES: u64 = 40;
 /// How long a history is.
 const STEPS: usize = 50;
 
-/// How many are played at once.
-const PLAYERS: u64 = 4;
+/// Histories that run concurrently.
+const THREADS: u64 = 4;
 
-/// How many it may take to find a bug.
-const ENOUGH: u64 = 200;
+/// Upper bound of the histories until a planted bug is found.
+const MAX_HISTORIES_PER_BUG: u64 = 200;
 
-/// How many shorter histories are tried, to find the shortest that fails.
-const SHORTER: usize = 300;
+/// Upper bound of the histories that are tried to shrink a failure.
+const MAX_SHRINK_TRIES: usize = 300;
 
 /// A history that went wrong: its steps, the last of them wrong, and what was asked and answered.
 struct Failure {
     steps: Vec<Step>,
-    told: String,
+    transcript: String,
 }
 
 /// What is played.
 #[derive(Clone, Copy)]
-struct Play<'a> {
+struct HistoryRunner<'a> {
     fixture: Fixture<'a>,
     seed: u64,
     /// A mistake of the model, and the machines that it is in: most steps are of these.
     bug: Option<(Bug, [u64; 2])>,
 }
 
-impl Play<'_> {
-    /// One history: of these steps, or of such as its rng say.
-    fn history(self, number: u64, given: Option<&[Step]>) -> Result<(), Failure> {
+impl HistoryRunner<'_> {
+    /// Runs one history with the given steps, or with random steps.
+    fn run_history(self, number: u64, given: Option<&[Step]>) -> Result<(), Failure> {
         let mut rng = TestRng::of(self.seed, number);
         let mut scenario = Scenario::of(&mut rng);
-        if let Some((_, machines)) = self.bug {
-            scenario.machines = machines;
+        if let Some((_, areas)) = self.bug {
+            scenario.areas = areas;
         }
         let mut state = ModelState::new(self.bug.map(|(bug, _)| bug), scenario);
-        let mut actors = self.fixture.actors(&state, scenario.remembers);
-        let (mut steps, mut told) = (Vec::new(), Vec::new());
-        for step in scenario.beginning() {
+        let mut actors = self.fixture.actors(&state, scenario.has_active_cookie);
+        let (mut steps, mut transcript) = (Vec::new(), Vec::new());
+        for step in scenario.initial_steps() {
             actors.perform(&step.exchange(&mut state)).1.unwrap();
         }
         for at in 0..given.map_or(STEPS, <[Step]>::len) {
@@ -76,27 +76,28 @@ impl Play<'_> {
             let exchange = step.exchange(&mut state);
             // An answer that the reference does not know panics.
             let performed = catch_unwind(AssertUnwindSafe(|| actors.perform(&exchange)));
-            let (line, judged) = performed.unwrap_or_else(|_| (format!("{:?}", exchange.ask), Err("a panic".into())));
-            told.push(format!("  {step:?}\n      {line}"));
+            let (line, result) =
+                performed.unwrap_or_else(|_| (format!("{:?}", exchange.action), Err("a panic".into())));
+            transcript.push(format!("  {step:?}\n      {line}"));
             steps.push(step);
-            if let Err(wrong) = judged {
-                let told = format!("{wrong}\n{scenario:?}\n{}", told.join("\n"));
-                return Err(Failure { steps, told });
+            if let Err(error) = result {
+                let transcript = format!("{error}\n{scenario:?}\n{}", transcript.join("\n"));
+                return Err(Failure { steps, transcript });
             }
         }
         Ok(())
     }
 
-    /// The shortest history that goes wrong, as far as leaving out steps finds it.
-    fn shortened(self, number: u64, mut failure: Failure) -> Failure {
+    /// Shrinks a failing history: removes ranges of steps while it still fails.
+    fn shrink(self, number: u64, mut failure: Failure) -> Failure {
         let (mut tries, mut size) = (0, failure.steps.len() / 2);
         while size > 0 {
             let mut from = 0;
-            while from + size < failure.steps.len() && tries < SHORTER {
+            while from + size < failure.steps.len() && tries < MAX_SHRINK_TRIES {
                 tries += 1;
                 let mut steps = failure.steps.clone();
                 steps.drain(from..from + size);
-                match self.history(number, Some(&steps)) {
+                match self.run_history(number, Some(&steps)) {
                     Err(shorter) => failure = shorter,
                     Ok(()) => from += size,
                 }
@@ -106,24 +107,24 @@ impl Play<'_> {
         failure
     }
 
-    /// So many histories, several at once; the first one that goes wrong.
-    fn histories(self, count: u64) -> Result<(), (u64, Failure)> {
+    /// Runs `count` histories concurrently and returns the first failure.
+    fn run_histories(self, count: u64) -> Result<(), (u64, Failure)> {
         let (next, first) = (AtomicU64::new(0), Mutex::new(None));
-        let player = || {
+        let worker = || {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 if number >= count {
                     return;
                 }
-                if let Err(failure) = self.history(number, None) {
+                if let Err(failure) = self.run_history(number, None) {
                     next.store(count, Ordering::Relaxed);
                     *first.lock().unwrap() = Some((number, failure));
                 }
             }
         };
         std::thread::scope(|scope| {
-            for _ in 0..PLAYERS {
-                scope.spawn(player);
+            for _ in 0..THREADS {
+                scope.spawn(worker);
             }
         });
         first.into_inner().unwrap().map_or(Ok(()), Err)
@@ -131,46 +132,50 @@ impl Play<'_> {
 }
 
 #[test]
-fn the_server_answers_as_the_model_does() {
+fn server_responses_equal_the_model() {
     let server = fixture::server();
     let (seed, count) = (seed(1), runs(HISTORIES));
-    let play = Play {
+    let runner = HistoryRunner {
         fixture: Fixture::of(&server),
         seed,
         bug: None,
     };
-    if let Err((number, failure)) = play.histories(count) {
-        let failure = play.shortened(number, failure);
-        let again =
-            format!("RECADO_SEED={seed} RECADO_RUNS={count} cargo test -p recado-server --test it model::the_server");
-        panic!("history {number}: {}\nagain: {again}", failure.told);
+    if let Err((number, failure)) = runner.run_histories(count) {
+        let failure = runner.shrink(number, failure);
+        let command = format!(
+            "RECADO_SEED={seed} RECADO_RUNS={count} cargo test -p recado-server --test it model::server_responses"
+        );
+        panic!("history {number}: {}\nrepeat it with: {command}", failure.transcript);
     }
 }
 
 /// A model that is wrong in one place is contradicted: what nobody would see here is not looked at.
 #[test]
-fn a_model_with_a_mistake_is_contradicted() {
+fn model_with_a_planted_bug_is_contradicted() {
     let server = fixture::server();
-    for (bug, machines) in [
-        (Bug::LastOwnerMayGo, [TEAM; 2]),
-        (Bug::FormerInviteStays, [TEAM; 2]),
-        (Bug::OverdueInviteIsTaken, [TEAM; 2]),
-        (Bug::ViewerWrites, [TEMPLATES, CAMPAIGNS]),
-        (Bug::EditKeepsTheVerdict, [TEMPLATES; 2]),
-        (Bug::StopLeavesTheMembership, [SUPPORT; 2]),
-        (Bug::SupportStopsAtSuspension, [SUPPORT; 2]),
-        (Bug::SecondSubscription, [SUBSCRIPTIONS; 2]),
-        (Bug::EventsCountTwice, [SUBSCRIPTIONS; 2]),
-        (Bug::DowngradeIgnoresTheTeam, [SUBSCRIPTIONS; 2]),
-        (Bug::SendingMayBeDeleted, [CAMPAIGNS; 2]),
-        (Bug::PlanIsNotLookedAt, [SUBSCRIPTIONS, CAMPAIGNS]),
+    for (bug, areas) in [
+        (Bug::LastOwnerMayLeave, [TEAM; 2]),
+        (Bug::FormerInviteStaysPending, [TEAM; 2]),
+        (Bug::ExpiredInviteIsAccepted, [TEAM; 2]),
+        (Bug::ViewerMayWrite, [TEMPLATES, CAMPAIGNS]),
+        (Bug::EditKeepsReviewStatus, [TEMPLATES; 2]),
+        (Bug::StopKeepsSupportMembership, [SUPPORT; 2]),
+        (Bug::SupportEndsAtSuspension, [SUPPORT; 2]),
+        (Bug::SecondSubscriptionIsAllowed, [SUBSCRIPTIONS; 2]),
+        (Bug::RepeatedEventsCount, [SUBSCRIPTIONS; 2]),
+        (Bug::DowngradeIgnoresTeamSize, [SUBSCRIPTIONS; 2]),
+        (Bug::SendingCampaignMayBeDeleted, [CAMPAIGNS; 2]),
+        (Bug::PlanIsNotChecked, [SUBSCRIPTIONS, CAMPAIGNS]),
     ] {
-        let play = Play {
+        let runner = HistoryRunner {
             fixture: Fixture::of(&server),
             seed: 1,
-            bug: Some((bug, machines)),
+            bug: Some((bug, areas)),
         };
-        let found = play.histories(ENOUGH);
-        assert!(found.is_err(), "{bug:?}: not found by {ENOUGH} histories");
+        let found = runner.run_histories(MAX_HISTORIES_PER_BUG);
+        assert!(
+            found.is_err(),
+            "{bug:?}: not found by {MAX_HISTORIES_PER_BUG} histories"
+        );
     }
 }

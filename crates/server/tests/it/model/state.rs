@@ -8,7 +8,7 @@ use super::exchange::{Expected, denied};
 use super::steps::Scenario;
 use super::subscriptions::Subscription;
 use super::team::Invite;
-use super::templates::{Remote, Template};
+use super::templates::{Template, WhatsappTemplate};
 
 /// The people of a history.
 pub(super) const ANA: usize = 0;
@@ -17,10 +17,10 @@ pub(super) const MEMBER: usize = 2;
 pub(super) const VIEWER: usize = 3;
 pub(super) const FOREIGNER: usize = 4;
 pub(super) const GUEST: usize = 5;
-pub(super) const OTHER_GUEST: usize = 6;
-/// The platform's administrator, who keeps cookies.
+pub(super) const SECOND_GUEST: usize = 6;
+/// The platform administrator, who uses cookies.
 pub(super) const ROOT: usize = 7;
-pub(super) const PEOPLE: usize = 8;
+pub(super) const USERS: usize = 8;
 
 /// The account that most of it is about, the foreigner's, and the administrator's own, where there is one.
 pub(super) const SHOP: usize = 0;
@@ -37,8 +37,8 @@ pub(super) enum Role {
 }
 
 impl Role {
-    pub(super) fn of(word: &str) -> Option<Self> {
-        match word {
+    pub(super) fn parse(value: &str) -> Option<Self> {
+        match value {
             "owner" => Some(Self::Owner),
             "admin" => Some(Self::Admin),
             "member" => Some(Self::Member),
@@ -47,7 +47,7 @@ impl Role {
         }
     }
 
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Owner => "owner",
             Self::Admin => "admin",
@@ -69,10 +69,10 @@ pub(super) enum Access {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Membership {
     pub(super) account: usize,
-    pub(super) person: usize,
+    pub(super) user: usize,
     pub(super) role: Role,
-    /// Lent for support.
-    pub(super) lent: bool,
+    /// Whether support mode created it.
+    pub(super) is_support: bool,
 }
 
 /// An account.
@@ -101,18 +101,18 @@ pub(super) struct Cookies {
 /// One mistake that the model makes, to see that it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bug {
-    LastOwnerMayGo,
-    FormerInviteStays,
-    OverdueInviteIsTaken,
-    ViewerWrites,
-    EditKeepsTheVerdict,
-    StopLeavesTheMembership,
-    SupportStopsAtSuspension,
-    SecondSubscription,
-    EventsCountTwice,
-    DowngradeIgnoresTheTeam,
-    SendingMayBeDeleted,
-    PlanIsNotLookedAt,
+    LastOwnerMayLeave,
+    FormerInviteStaysPending,
+    ExpiredInviteIsAccepted,
+    ViewerMayWrite,
+    EditKeepsReviewStatus,
+    StopKeepsSupportMembership,
+    SupportEndsAtSuspension,
+    SecondSubscriptionIsAllowed,
+    RepeatedEventsCount,
+    DowngradeIgnoresTeamSize,
+    SendingCampaignMayBeDeleted,
+    PlanIsNotChecked,
 }
 
 /// Everything.
@@ -125,11 +125,11 @@ pub(super) struct ModelState {
     pub(super) cookies: Cookies,
     pub(super) invites: Vec<Invite>,
     pub(super) templates: Vec<Template>,
-    /// What the messaging platform keeps.
-    pub(super) remote: Vec<Remote>,
+    /// The templates that WhatsApp stores.
+    pub(super) remote: Vec<WhatsappTemplate>,
     pub(super) subscriptions: Vec<Subscription>,
-    /// The keys of the gateway's events that were heard.
-    pub(super) heard: HashSet<String>,
+    /// The keys of the gateway events that were applied.
+    pub(super) applied_events: HashSet<String>,
     pub(super) campaigns: Vec<Campaign>,
 }
 
@@ -148,33 +148,33 @@ impl ModelState {
         let roles = [
             (SHOP, ANA, Role::Owner, true),
             (FOREIGN, FOREIGNER, Role::Owner, true),
-            (OWN, ROOT, Role::Owner, scenario.has_own),
+            (OWN, ROOT, Role::Owner, scenario.has_own_account),
             (SHOP, ADMIN, Role::Admin, true),
             (SHOP, MEMBER, Role::Member, true),
             (SHOP, VIEWER, Role::Viewer, true),
-            (SHOP, GUEST, Role::Member, scenario.is_crowded),
-            (SHOP, OTHER_GUEST, Role::Viewer, scenario.is_crowded),
+            (SHOP, GUEST, Role::Member, scenario.has_large_team),
+            (SHOP, SECOND_GUEST, Role::Viewer, scenario.has_large_team),
         ];
-        let members = roles.into_iter().filter(|(_, _, _, is_there)| *is_there);
-        let members = members.map(|(account, person, role, _)| Membership {
+        let members = roles.into_iter().filter(|(_, _, _, exists)| *exists);
+        let members = members.map(|(account, user, role, _)| Membership {
             account,
-            person,
+            user,
             role,
-            lent: false,
+            is_support: false,
         });
         Self {
             bug,
-            accounts: vec![account; if scenario.has_own { 3 } else { 2 }],
+            accounts: vec![account; if scenario.has_own_account { 3 } else { 2 }],
             members: members.collect(),
             cookies: Cookies {
-                active: (scenario.has_own && scenario.remembers).then_some(OWN),
+                active: (scenario.has_own_account && scenario.has_active_cookie).then_some(OWN),
                 support: None,
             },
             invites: vec![],
             templates: vec![],
             remote: vec![],
             subscriptions: vec![],
-            heard: HashSet::new(),
+            applied_events: HashSet::new(),
             campaigns: vec![],
         }
     }
@@ -183,61 +183,67 @@ impl ModelState {
         self.bug == Some(bug)
     }
 
-    pub(super) fn membership(&self, account: usize, person: usize) -> Option<Membership> {
+    pub(super) fn membership(&self, account: usize, user: usize) -> Option<Membership> {
         let mut members = self.members.iter();
         members
-            .find(|member| (member.account, member.person) == (account, person))
+            .find(|member| (member.account, member.user) == (account, user))
             .copied()
     }
 
-    /// The role of somebody who is of the team, which nobody is for support.
-    pub(super) fn of_team(&self, account: usize, person: usize) -> Option<Role> {
-        let member = self.membership(account, person)?;
-        (!member.lent).then_some(member.role)
+    /// The role of a team member. A support membership does not count.
+    pub(super) fn team_role(&self, account: usize, user: usize) -> Option<Role> {
+        let member = self.membership(account, user)?;
+        (!member.is_support).then_some(member.role)
     }
 
-    pub(super) fn leave(&mut self, account: usize, person: usize) {
+    pub(super) fn remove_member(&mut self, account: usize, user: usize) {
         self.members
-            .retain(|member| (member.account, member.person) != (account, person));
+            .retain(|member| (member.account, member.user) != (account, user));
     }
 
-    pub(super) fn join(&mut self, account: usize, person: usize, role: Role, lent: bool) {
+    pub(super) fn add_member(&mut self, account: usize, user: usize, role: Role, is_support: bool) {
         self.members.push(Membership {
             account,
-            person,
+            user,
             role,
-            lent,
+            is_support,
         });
     }
 
-    pub(super) fn team_size(&self, account: usize) -> usize {
-        let of_team = |member: &&Membership| member.account == account && !member.lent;
-        self.members.iter().filter(of_team).count()
+    pub(super) fn count_team(&self, account: usize) -> usize {
+        let is_in_team = |member: &&Membership| member.account == account && !member.is_support;
+        self.members.iter().filter(is_in_team).count()
     }
 
-    /// The account that a request is about: whoever keeps cookies is in the one that they name, else in the oldest of
-    /// theirs; everybody else names it.
-    pub(super) fn context(&self, who: usize, account: usize) -> Option<usize> {
-        if who != ROOT {
+    /// The account of a request. For the administrator it is the one of the cookie, else their oldest. Other users name
+    /// it in the request.
+    pub(super) fn active_account(&self, caller: usize, account: usize) -> Option<usize> {
+        if caller != ROOT {
             return Some(account);
         }
-        let oldest = || self.members.iter().find(|member| member.person == ROOT);
+        let oldest = || self.members.iter().find(|member| member.user == ROOT);
         self.cookies.active.or_else(|| oldest().map(|member| member.account))
     }
 
-    /// The account and the role of whoever asks, where the route lets them in.
-    pub(super) fn enter(&self, who: usize, account: usize, access: Access) -> Result<(usize, Role), Expected> {
-        let account = self.context(who, account).ok_or_else(denied)?;
-        let member = self.membership(account, who).ok_or_else(denied)?;
-        let known = self.accounts.get(account).ok_or_else(denied)?;
-        let in_support = self.cookies.support.is_some_and(|(supported, _)| supported == account);
-        let supports = who == ROOT && (member.lent || in_support) && !self.has(Bug::SupportStopsAtSuspension);
-        if known.suspended && !supports {
+    /// The access check: returns the caller's account and role, or the error.
+    pub(super) fn check_access(
+        &self,
+        caller: usize,
+        account: usize,
+        access: Access,
+    ) -> Result<(usize, Role), Expected> {
+        let account = self.active_account(caller, account).ok_or_else(denied)?;
+        let member = self.membership(account, caller).ok_or_else(denied)?;
+        let state = self.accounts.get(account).ok_or_else(denied)?;
+        let is_supported = self.cookies.support.is_some_and(|(supported, _)| supported == account);
+        let is_in_support =
+            caller == ROOT && (member.is_support || is_supported) && !self.has(Bug::SupportEndsAtSuspension);
+        if state.suspended && !is_in_support {
             return Err(denied());
         }
         let allowed = match access {
             Access::Read => true,
-            Access::Write => member.role != Role::Viewer || self.has(Bug::ViewerWrites),
+            Access::Write => member.role != Role::Viewer || self.has(Bug::ViewerMayWrite),
             Access::Manage => matches!(member.role, Role::Owner | Role::Admin),
         };
         if allowed {

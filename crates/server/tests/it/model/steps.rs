@@ -2,9 +2,9 @@
 //! then anything else.
 
 use super::campaigns::{Campaigns, Change, Command, When};
-use super::exchange::{Ask, Cookie, Exchange};
+use super::exchange::{Action, Cookie, Exchange};
 use super::state::{
-    ADMIN, ANA, FOREIGN, FOREIGNER, GUEST, MEMBER, ModelState, OTHER_GUEST, PEOPLE, ROOT, SHOP, VIEWER,
+    ADMIN, ANA, FOREIGN, FOREIGNER, GUEST, MEMBER, ModelState, ROOT, SECOND_GUEST, SHOP, USERS, VIEWER,
 };
 use super::subscriptions::{Event, Subscriptions};
 use super::support::Support;
@@ -15,7 +15,7 @@ use crate::harness::rng::TestRng;
 /// One step: who, in the name of which account, and what.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    pub(super) who: usize,
+    pub(super) caller: usize,
     pub(super) account: usize,
     pub(super) act: Act,
 }
@@ -36,80 +36,80 @@ pub(super) const TEMPLATES: u64 = 1;
 pub(super) const SUPPORT: u64 = 2;
 pub(super) const SUBSCRIPTIONS: u64 = 3;
 pub(super) const CAMPAIGNS: u64 = 4;
-const MACHINES: u64 = 5;
+const AREAS: u64 = 5;
 
 /// What a history is about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scenario {
-    /// The machines that most steps are of.
-    pub(super) machines: [u64; 2],
-    /// Whether a number of the messaging platform may be connected; else a template was approved before.
-    pub(super) connects: bool,
-    /// Whether the administrator has an account of their own, and knows it.
-    pub(super) has_own: bool,
-    pub(super) remembers: bool,
-    /// Whether there is somebody to write to.
+    /// The areas from which most steps are drawn.
+    pub(super) areas: [u64; 2],
+    /// Whether a WhatsApp number may be connected. If not, an approved template exists from the start.
+    pub(super) may_connect_number: bool,
+    /// Whether the platform administrator also owns an account.
+    pub(super) has_own_account: bool,
+    /// Whether the administrator's cookie names their own account.
+    pub(super) has_active_cookie: bool,
     has_contacts: bool,
     /// Whether the shop's team is too large for the smallest plans.
-    pub(super) is_crowded: bool,
+    pub(super) has_large_team: bool,
 }
 
 impl Scenario {
     pub(super) fn of(rng: &mut TestRng) -> Self {
         Self {
-            machines: [rng.below(MACHINES), rng.below(MACHINES)],
-            connects: rng.below(2) == 0,
-            has_own: rng.below(2) == 0,
-            remembers: rng.below(2) == 0,
+            areas: [rng.below(AREAS), rng.below(AREAS)],
+            may_connect_number: rng.below(2) == 0,
+            has_own_account: rng.below(2) == 0,
+            has_active_cookie: rng.below(2) == 0,
             has_contacts: rng.below(3) > 0,
-            is_crowded: rng.below(3) == 0,
+            has_large_team: rng.below(3) == 0,
         }
     }
 
-    /// What every history of it begins with.
-    pub(super) fn beginning(self) -> Vec<Step> {
-        let of_ana = |act| Step {
-            who: ANA,
+    /// The steps at the start of the history.
+    pub(super) fn initial_steps(self) -> Vec<Step> {
+        let by_ana = |act| Step {
+            caller: ANA,
             account: SHOP,
             act,
         };
-        let template = Templates::Create { name: 0, good: true };
-        let approved = [template, Templates::ApproveByHand(0)].map(Act::Templates);
-        let approved = approved.into_iter().filter(|_| !self.connects);
+        let template = Templates::Create { name: 0, valid: true };
+        let approved = [template, Templates::ApproveBySql(0)].map(Act::Templates);
+        let approved = approved.into_iter().filter(|_| !self.may_connect_number);
         let contact = self.has_contacts.then_some(Act::Campaigns(Campaigns::Contact(0)));
-        approved.chain(contact).map(of_ana).collect()
+        approved.chain(contact).map(by_ana).collect()
     }
 }
 
 impl Step {
     /// What it asks, and what the model says to that; the model goes on.
     pub(super) fn exchange(&self, state: &mut ModelState) -> Exchange {
-        let (who, account) = (self.who, self.account);
-        let ask: Ask = match &self.act {
-            Act::Team(act) => act.ask(who, account),
-            Act::Templates(act) => act.ask(who, account, state),
-            Act::Support(act) => act.ask(who, account),
-            Act::Subscriptions(act) => act.ask(who, account),
-            Act::Campaigns(act) => act.ask(who, account),
+        let (caller, account) = (self.caller, self.account);
+        let action: Action = match &self.act {
+            Act::Team(act) => act.action(caller, account),
+            Act::Templates(act) => act.action(caller, account, state),
+            Act::Support(act) => act.action(caller, account),
+            Act::Subscriptions(act) => act.action(caller, account),
+            Act::Campaigns(act) => act.action(caller, account),
         };
-        let verdict = match &self.act {
-            Act::Team(act) => state.team(who, account, act),
-            Act::Templates(act) => state.templates(who, account, act),
-            Act::Support(act) => state.support(who, act),
-            Act::Subscriptions(act) => state.subscriptions(who, account, act),
-            Act::Campaigns(act) => state.campaigns(who, account, act),
+        let result = match &self.act {
+            Act::Team(act) => state.team(caller, account, act),
+            Act::Templates(act) => state.templates(caller, account, act),
+            Act::Support(act) => state.support(caller, act),
+            Act::Subscriptions(act) => state.subscriptions(caller, account, act),
+            Act::Campaigns(act) => state.campaigns(caller, account, act),
         };
         Exchange {
-            ask,
-            expected: verdict.unwrap_or_else(|refusal| refusal),
+            action,
+            expected: result.unwrap_or_else(|error| error),
         }
     }
 
     pub(super) fn next(scenario: Scenario, state: &ModelState, rng: &mut TestRng) -> Self {
         let machine = match rng.below(10) {
-            0..5 => scenario.machines[0],
-            5..8 => scenario.machines[1],
-            _ => rng.below(MACHINES),
+            0..5 => scenario.areas[0],
+            5..8 => scenario.areas[1],
+            _ => rng.below(AREAS),
         };
         let act = match machine {
             TEAM => Act::Team(team(state, rng)),
@@ -118,39 +118,39 @@ impl Step {
             SUBSCRIPTIONS => Act::Subscriptions(subscriptions(state, rng)),
             _ => Act::Campaigns(campaigns(state, rng)),
         };
-        let who = match &act {
+        let caller = match &act {
             Act::Team(Team::Accept(invite)) if rng.below(5) > 0 => {
-                state.invites.get(*invite).map_or(GUEST, |invite| invite.person)
+                state.invites.get(*invite).map_or(GUEST, |invite| invite.user)
             }
-            Act::Support(Support::Look) => person(rng),
+            Act::Support(Support::ListAccounts) => random_user(rng),
             Act::Support(_) if rng.below(12) > 0 => ROOT,
-            _ => anybody(state, rng),
+            _ => random_caller(state, rng),
         };
-        let stranger = who == FOREIGNER;
+        let stranger = caller == FOREIGNER;
         let account = match rng.below(12) {
             0 => FOREIGN,
             1 => SHOP,
             _ if stranger => FOREIGN,
             _ => SHOP,
         };
-        Self { who, account, act }
+        Self { caller, account, act }
     }
 }
 
-fn of<T: Copy>(rng: &mut TestRng, choices: &[T]) -> T {
-    choices[index(rng, choices.len())]
+fn pick<T: Copy>(rng: &mut TestRng, choices: &[T]) -> T {
+    choices[random_index(rng, choices.len())]
 }
 
-fn index(rng: &mut TestRng, bound: usize) -> usize {
+fn random_index(rng: &mut TestRng, bound: usize) -> usize {
     usize::try_from(rng.below(u64::try_from(bound).unwrap())).unwrap()
 }
 
-fn person(rng: &mut TestRng) -> usize {
-    index(rng, PEOPLE)
+fn random_user(rng: &mut TestRng) -> usize {
+    random_index(rng, USERS)
 }
 
-/// Mostly somebody who may do it.
-fn anybody(state: &ModelState, rng: &mut TestRng) -> usize {
+/// A random caller, mostly one with enough rights.
+fn random_caller(state: &ModelState, rng: &mut TestRng) -> usize {
     let supports = state.cookies.support.is_some_and(|(account, _)| account == SHOP);
     match rng.below(20) {
         0..8 => ANA,
@@ -159,19 +159,19 @@ fn anybody(state: &ModelState, rng: &mut TestRng) -> usize {
         13 => VIEWER,
         14 => FOREIGNER,
         15 => GUEST,
-        16 => OTHER_GUEST,
+        16 => SECOND_GUEST,
         17 => ROOT,
         _ if supports => ROOT,
         _ => ADMIN,
     }
 }
 
-/// One of so many things: mostly one of the newest, now and then one that is not there.
-fn one(rng: &mut TestRng, count: usize) -> usize {
+/// The number of a resource: mostly one of the newest, sometimes one that does not exist.
+fn random_resource(rng: &mut TestRng, count: usize) -> usize {
     match rng.below(14) {
         0 => count,
-        1..5 => index(rng, count.max(1)),
-        _ => count.saturating_sub(1 + index(rng, 3)),
+        1..5 => random_index(rng, count.max(1)),
+        _ => count.saturating_sub(1 + random_index(rng, 3)),
     }
 }
 
@@ -181,55 +181,55 @@ const ROLES: [&str; 9] = [
 
 fn team(state: &ModelState, rng: &mut TestRng) -> Team {
     let invites = state.invites.len();
-    let guest = |rng: &mut TestRng| of(rng, &[GUEST, GUEST, OTHER_GUEST, ROOT, FOREIGNER, MEMBER]);
+    let guest = |rng: &mut TestRng| pick(rng, &[GUEST, GUEST, SECOND_GUEST, ROOT, FOREIGNER, MEMBER]);
     match rng.below(20) {
         0..5 => Team::Invite {
-            person: guest(rng),
+            user: guest(rng),
             upper: rng.below(3) == 0,
-            role: of(rng, &ROLES),
+            role: pick(rng, &ROLES),
         },
-        5..9 => Team::Accept(one(rng, invites)),
-        9 => Team::Invites,
-        10 => Team::Revoke(one(rng, invites)),
-        11 => Team::Expire(one(rng, invites)),
-        12..14 => Team::Members,
+        5..9 => Team::Accept(random_resource(rng, invites)),
+        9 => Team::ListInvites,
+        10 => Team::Revoke(random_resource(rng, invites)),
+        11 => Team::Expire(random_resource(rng, invites)),
+        12..14 => Team::ListMembers,
         14..18 => Team::SetRole {
-            person: person(rng),
-            role: of(rng, &ROLES),
+            user: random_user(rng),
+            role: pick(rng, &ROLES),
         },
-        _ => Team::Remove(person(rng)),
+        _ => Team::Remove(random_user(rng)),
     }
 }
 
-const NEWS: [&str; 6] = ["APPROVED", "APPROVED", "REJECTED", "PAUSED", "DISABLED", "REINSTATED"];
-const STATUSES: [&str; 7] = ["", "draft", "pending", "approved", "rejected", "paused", "disabled"];
+const TEMPLATE_EVENTS: [&str; 6] = ["APPROVED", "APPROVED", "REJECTED", "PAUSED", "DISABLED", "REINSTATED"];
+const LISTED_STATUSES: [&str; 7] = ["", "draft", "pending", "approved", "rejected", "paused", "disabled"];
 
 fn templates(scenario: Scenario, state: &ModelState, rng: &mut TestRng) -> Templates {
-    let template = one(rng, state.templates.len());
-    let connects = scenario.connects && !state.accounts[SHOP].connected;
+    let template = random_resource(rng, state.templates.len());
+    let may_connect_number = scenario.may_connect_number && !state.accounts[SHOP].connected;
     match rng.below(20) {
-        0..3 if connects => Templates::Connect,
+        0..3 if may_connect_number => Templates::Connect,
         0..4 => Templates::Create {
-            name: index(rng, 4),
-            good: rng.below(10) > 0,
+            name: random_index(rng, 4),
+            valid: rng.below(10) > 0,
         },
         4..7 => Templates::Edit {
             template,
             text: rng.below(1_000_000),
-            good: rng.below(10) > 0,
+            valid: rng.below(10) > 0,
         },
         7..11 => Templates::Submit(template),
-        11..16 => Templates::News {
+        11..16 => Templates::ReviewUpdate {
             template,
-            event: of(rng, &NEWS),
+            event: pick(rng, &TEMPLATE_EVENTS),
         },
         16 => Templates::Delete(template),
         17..19 => Templates::Get(template),
-        _ => Templates::List(of(rng, &STATUSES)),
+        _ => Templates::List(pick(rng, &LISTED_STATUSES)),
     }
 }
 
-const GRANTED: [Option<&str>; 6] = [
+const GRANTED_PLANS: [Option<&str>; 6] = [
     Some("free"),
     Some("starter"),
     Some("growth"),
@@ -239,7 +239,7 @@ const GRANTED: [Option<&str>; 6] = [
 ];
 
 fn support(state: &ModelState, rng: &mut TestRng) -> Support {
-    let account = of(
+    let account = pick(
         rng,
         &[
             SHOP,
@@ -255,20 +255,20 @@ fn support(state: &ModelState, rng: &mut TestRng) -> Support {
     match rng.below(16) {
         0..4 => Support::Start(account),
         4..6 => Support::Stop(Cookie::Own),
-        6 => Support::Stop(of(rng, &[Cookie::Missing, Cookie::Forged])),
-        7..11 => Support::Look,
-        // Most of what could be done in a suspended account is refused.
+        6 => Support::Stop(pick(rng, &[Cookie::Missing, Cookie::Forged])),
+        7..11 => Support::ListAccounts,
+        // Favors reactivation, since a suspended account rejects most operations.
         11..15 if suspended => act("reactivate", None),
         11 => act("suspend", None),
         12 => act("close", None),
-        _ => act("change_plan", of(rng, &GRANTED)),
+        _ => act("change_plan", pick(rng, &GRANTED_PLANS)),
     }
 }
 
-const SOLD: [&str; 8] = [
+const REQUESTED_PLANS: [&str; 8] = [
     "starter", "starter", "starter", "growth", "growth", "scale", "free", "gold",
 ];
-const KINDS: [&str; 9] = [
+const EVENT_KINDS: [&str; 9] = [
     "PAYMENT_CONFIRMED",
     "PAYMENT_CONFIRMED",
     "PAYMENT_RECEIVED",
@@ -283,21 +283,21 @@ const KINDS: [&str; 9] = [
 fn subscriptions(state: &ModelState, rng: &mut TestRng) -> Subscriptions {
     match rng.below(20) {
         0..4 => Subscriptions::Subscribe {
-            plan: of(rng, &SOLD),
-            cycle: of(rng, &["MONTHLY", "YEARLY"]),
-            billing_type: of(rng, &["PIX", "BOLETO", "CREDIT_CARD"]),
+            plan: pick(rng, &REQUESTED_PLANS),
+            cycle: pick(rng, &["MONTHLY", "YEARLY"]),
+            billing_type: pick(rng, &["PIX", "BOLETO", "CREDIT_CARD"]),
         },
-        4..7 => Subscriptions::Look,
+        4..7 => Subscriptions::Get,
         7..10 => Subscriptions::Change {
-            plan: of(rng, &SOLD),
-            cycle: of(rng, &[None, Some("MONTHLY"), Some("YEARLY")]),
+            plan: pick(rng, &REQUESTED_PLANS),
+            cycle: pick(rng, &[None, Some("MONTHLY"), Some("YEARLY")]),
         },
         10..12 => Subscriptions::Cancel,
         12 => Subscriptions::History,
         _ => Subscriptions::Event(Event {
-            subscription: one(rng, state.subscriptions.len()),
-            payment: index(rng, 3),
-            kind: of(rng, &KINDS),
+            subscription: random_resource(rng, state.subscriptions.len()),
+            payment: random_index(rng, 3),
+            kind: pick(rng, &EVENT_KINDS),
             second: (rng.below(2) == 0).then(|| rng.below(8)),
             id: (rng.below(5) > 0).then(|| rng.below(25)),
         }),
@@ -305,26 +305,26 @@ fn subscriptions(state: &ModelState, rng: &mut TestRng) -> Subscriptions {
 }
 
 fn campaigns(state: &ModelState, rng: &mut TestRng) -> Campaigns {
-    let campaign = one(rng, state.campaigns.len());
-    let template = |rng: &mut TestRng| (rng.below(6) > 0).then(|| one(rng, state.templates.len()));
-    let when = of(rng, &[When::Never, When::Past, When::Future, When::Future]);
-    // A run that begins while its account is suspended goes on by itself once it is not: at a moment of its own.
-    let begins = if state.accounts.iter().any(|account| account.suspended) {
+    let campaign = random_resource(rng, state.campaigns.len());
+    let template = |rng: &mut TestRng| (rng.below(6) > 0).then(|| random_resource(rng, state.templates.len()));
+    let when = pick(rng, &[When::Never, When::Past, When::Future, When::Future]);
+    // A run of a suspended account would resume in the background after reactivation, so its start is only queued.
+    let start_command = if state.accounts.iter().any(|account| account.suspended) {
         Command::Send
     } else {
         Command::Execute
     };
     let command = |rng: &mut TestRng| {
         use Command::{Cancel, Delete, Pause, Resume, RetryFailed, Send, Unschedule};
-        let held = [Pause, Resume, Cancel, Delete, RetryFailed, Unschedule];
+        let commands = [Pause, Resume, Cancel, Delete, RetryFailed, Unschedule];
         match rng.below(12) {
             0..2 => Send,
-            2..6 => begins,
-            _ => of(rng, &held),
+            2..6 => start_command,
+            _ => pick(rng, &commands),
         }
     };
     match rng.below(24) {
-        0 => Campaigns::Contact(index(rng, 3)),
+        0 => Campaigns::Contact(random_index(rng, 3)),
         1 if state.accounts[SHOP].phones.is_empty() => Campaigns::Contact(0),
         1..4 => Campaigns::Create {
             template: template(rng),

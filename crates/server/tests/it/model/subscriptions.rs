@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::exchange::{Ask, Verdict, ask, created, invalid, missing, ok, whole};
+use super::exchange::{Action, ModelResult, call, created, invalid, not_found, ok, ok_body};
 use super::state::{Access, Bug, ModelState};
 
 /// What is done.
@@ -13,7 +13,7 @@ pub(super) enum Subscriptions {
         cycle: &'static str,
         billing_type: &'static str,
     },
-    Look,
+    Get,
     Change {
         plan: &'static str,
         cycle: Option<&'static str>,
@@ -84,13 +84,15 @@ fn team_limit(plan: &str) -> usize {
 }
 
 /// The better of two plans.
-fn better(plan: &'static str, other: Option<&'static str>) -> &'static str {
+fn better_plan(plan: &'static str, alternative: Option<&'static str>) -> &'static str {
     let rank = |plan| {
         ["free", "starter", "growth", "scale"]
             .iter()
-            .position(|one| *one == plan)
+            .position(|name| *name == plan)
     };
-    other.filter(|other| rank(*other) > rank(plan)).unwrap_or(plan)
+    alternative
+        .filter(|alternative| rank(*alternative) > rank(plan))
+        .unwrap_or(plan)
 }
 
 fn is_sold(plan: &str) -> bool {
@@ -112,7 +114,7 @@ impl Subscription {
         (self.periods > 0).then(|| format!("<end:{number}:{}>", self.periods))
     }
 
-    fn shown(&self, number: usize) -> Value {
+    fn json(&self, number: usize) -> Value {
         json!({ "id": format!("<subscription:{number}>"), "plan": self.plan, "cycle": self.cycle, "status": self.status,
             "billing_type": self.billing_type, "value": self.value, "current_period_end": self.end(number),
             "cancelled_at": null })
@@ -120,11 +122,11 @@ impl Subscription {
 }
 
 impl Event {
-    /// What it is told apart by.
-    fn key(&self, is_known: bool) -> String {
+    /// The key that identifies repeated deliveries of the event.
+    fn key(&self, has_subscription: bool) -> String {
         match self.id {
             Some(id) => format!("id:{id}"),
-            None if !is_known && self.payment == 0 => format!("{}:unknown", self.kind),
+            None if !has_subscription && self.payment == 0 => format!("{}:unknown", self.kind),
             None => format!("{}:{}:{}", self.kind, self.subscription, self.payment),
         }
     }
@@ -156,8 +158,8 @@ impl Event {
 const PATH: &str = "/api/billing";
 
 impl Subscriptions {
-    pub(super) fn ask(&self, who: usize, account: usize) -> Ask {
-        let call = match self {
+    pub(super) fn action(&self, caller: usize, account: usize) -> Action {
+        let request = match self {
             Self::Subscribe {
                 plan,
                 cycle,
@@ -165,57 +167,60 @@ impl Subscriptions {
             } => {
                 let mut order = match *billing_type {
                     "CREDIT_CARD" => crate::billing::card_order("4000000000001234", "987"),
-                    other => crate::billing::order(other),
+                    billing_type => crate::billing::order(billing_type),
                 };
                 (order["plan"], order["cycle"]) = (json!(plan), json!(cycle));
-                ask(who, account, "POST", format!("{PATH}/subscribe")).with(order)
+                call(caller, account, "POST", format!("{PATH}/subscribe")).with(order)
             }
-            Self::Look => ask(who, account, "GET", format!("{PATH}/subscription")),
+            Self::Get => call(caller, account, "GET", format!("{PATH}/subscription")),
             Self::Change { plan, cycle } => {
                 let mut body = json!({ "plan": plan });
                 if let Some(cycle) = cycle {
                     body["cycle"] = json!(cycle);
                 }
-                ask(who, account, "PUT", format!("{PATH}/subscription")).with(body)
+                call(caller, account, "PUT", format!("{PATH}/subscription")).with(body)
             }
-            Self::Cancel => ask(who, account, "POST", format!("{PATH}/cancel")),
-            Self::History => ask(who, account, "GET", format!("{PATH}/history")),
-            Self::Event(event) => return Ask::Event(event.body()),
+            Self::Cancel => call(caller, account, "POST", format!("{PATH}/cancel")),
+            Self::History => call(caller, account, "GET", format!("{PATH}/history")),
+            Self::Event(event) => return Action::GatewayEvent(event.body()),
         };
-        Ask::Call(call)
+        Action::Call(request)
     }
 }
 
 impl ModelState {
-    pub(super) fn subscriptions(&mut self, who: usize, account: usize, act: &Subscriptions) -> Verdict {
+    pub(super) fn subscriptions(&mut self, caller: usize, account: usize, act: &Subscriptions) -> ModelResult {
         match act {
             Subscriptions::Subscribe {
                 plan,
                 cycle,
                 billing_type,
-            } => self.subscribe(who, account, plan, cycle, billing_type),
-            Subscriptions::Look => {
-                let (account, _) = self.enter(who, account, Access::Read)?;
-                let (number, known) = (self.live(account), &self.accounts[account]);
-                let live = number.map(|number| self.subscriptions[number].shown(number));
-                // Beside a live subscription its plan is shown, or a better one that an administrator has granted.
-                let plan = number.map_or(known.plan, |number| {
-                    better(self.subscriptions[number].plan, known.granted)
+            } => self.subscribe(caller, account, plan, cycle, billing_type),
+            Subscriptions::Get => {
+                let (account, _) = self.check_access(caller, account, Access::Read)?;
+                let (number, state) = (self.live(account), &self.accounts[account]);
+                let live = number.map(|number| self.subscriptions[number].json(number));
+                // With a live subscription, the plan is the subscription's or a better granted one.
+                let plan = number.map_or(state.plan, |number| {
+                    better_plan(self.subscriptions[number].plan, state.granted)
                 });
                 ok(json!({ "subscription": live, "plan": { "id": plan },
-                    "usage": { "contacts": known.phones.len(), "messages": known.messages, "automations": 0,
-                               "team": self.team_size(account), "whatsapp": u32::from(known.connected) } }))
+                    "usage": { "contacts": state.phones.len(), "messages": state.messages, "automations": 0,
+                               "team": self.count_team(account), "whatsapp": u32::from(state.connected) } }))
             }
-            Subscriptions::Change { plan, cycle } => self.change_plan(who, account, plan, *cycle),
-            Subscriptions::Cancel => self.cancel_subscription(who, account),
+            Subscriptions::Change { plan, cycle } => self.change_plan(caller, account, plan, *cycle),
+            Subscriptions::Cancel => self.cancel_subscription(caller, account),
             Subscriptions::History => {
-                let (account, _) = self.enter(who, account, Access::Read)?;
-                let own = self.subscriptions.iter().filter(|one| one.account == account);
-                ok(json!({ "total": own.map(|one| one.payments.len()).sum::<usize>(), "page": 1, "limit": 20 }))
+                let (account, _) = self.check_access(caller, account, Access::Read)?;
+                let own = self
+                    .subscriptions
+                    .iter()
+                    .filter(|subscription| subscription.account == account);
+                ok(json!({ "total": own.map(|paid| paid.payments.len()).sum::<usize>(), "page": 1, "limit": 20 }))
             }
             Subscriptions::Event(event) => {
-                self.hear_of_payment(event);
-                whole(json!({ "received": true }))
+                self.apply_gateway_event(event);
+                ok_body(json!({ "received": true }))
             }
         }
     }
@@ -224,19 +229,19 @@ impl ModelState {
     fn live(&self, account: usize) -> Option<usize> {
         self.subscriptions
             .iter()
-            .position(|one| one.account == account && one.is_live())
+            .position(|subscription| subscription.account == account && subscription.is_live())
     }
 
     fn subscribe(
         &mut self,
-        who: usize,
+        caller: usize,
         account: usize,
         plan: &'static str,
         cycle: &'static str,
         billing_type: &'static str,
-    ) -> Verdict {
-        let (account, _) = self.enter(who, account, Access::Manage)?;
-        if !is_sold(plan) || (self.live(account).is_some() && !self.has(Bug::SecondSubscription)) {
+    ) -> ModelResult {
+        let (account, _) = self.check_access(caller, account, Access::Manage)?;
+        if !is_sold(plan) || (self.live(account).is_some() && !self.has(Bug::SecondSubscriptionIsAllowed)) {
             return Err(invalid(&["plan"]));
         }
         let is_card = billing_type == "CREDIT_CARD";
@@ -259,46 +264,52 @@ impl ModelState {
                 ..Payment::default()
             }],
         });
-        // What was heard and made until now tells one moment from another.
-        let now = (self.heard.len(), number);
+        // Model time: the number of applied events and of subscriptions.
+        let now = (self.applied_events.len(), number);
         if is_card {
             self.subscriptions[number].credit(now, if cycle == "YEARLY" { 12 } else { 1 });
         }
-        self.gives(account, plan);
+        self.set_plan(account, plan);
         let kind = if is_card {
             "credit_card"
         } else {
             &*billing_type.to_lowercase()
         };
-        created(json!({ "subscription": self.subscriptions[number].shown(number),
+        created(json!({ "subscription": self.subscriptions[number].json(number),
             "gateway_subscription_id": format!("<gateway:{number}>"), "status": if is_card { "ACTIVE" } else { "PENDING" },
             "payment_data": { "type": kind, "payment_id": format!("<payment:{number}>") } }))
     }
 
-    /// The usage must fit the new plan; messages aside.
-    fn change_plan(&mut self, who: usize, account: usize, plan: &'static str, cycle: Option<&'static str>) -> Verdict {
-        let (account, _) = self.enter(who, account, Access::Manage)?;
+    /// The usage, except messages, must fit the new plan.
+    fn change_plan(
+        &mut self,
+        caller: usize,
+        account: usize,
+        plan: &'static str,
+        cycle: Option<&'static str>,
+    ) -> ModelResult {
+        let (account, _) = self.check_access(caller, account, Access::Manage)?;
         if !is_sold(plan) {
             return Err(invalid(&["plan"]));
         }
-        let number = self.live(account).ok_or_else(missing)?;
+        let number = self.live(account).ok_or_else(not_found)?;
         let (previous, now) = (self.subscriptions[number].plan, self.subscriptions[number].cycle);
         let cycle = cycle.unwrap_or(now);
-        let fits = self.team_size(account) <= team_limit(plan) || self.has(Bug::DowngradeIgnoresTheTeam);
+        let fits = self.count_team(account) <= team_limit(plan) || self.has(Bug::DowngradeIgnoresTeamSize);
         if (previous, now) == (plan, cycle) || (previous != plan && !fits) {
             return Err(invalid(&["plan"]));
         }
         let changed = &mut self.subscriptions[number];
         (changed.plan, changed.cycle, changed.value) = (plan, cycle, price(plan, cycle));
-        let shown = changed.shown(number);
-        self.gives(account, plan);
-        ok(json!({ "subscription": shown, "previous_plan": previous, "new_plan": plan }))
+        let subscription = changed.json(number);
+        self.set_plan(account, plan);
+        ok(json!({ "subscription": subscription, "previous_plan": previous, "new_plan": plan }))
     }
 
-    /// What is paid can be used to its end; what was never paid ends at once.
-    fn cancel_subscription(&mut self, who: usize, account: usize) -> Verdict {
-        let (account, _) = self.enter(who, account, Access::Manage)?;
-        let number = self.live(account).ok_or_else(missing)?;
+    /// A paid subscription stays usable to the end of its period. An unpaid one ends at once.
+    fn cancel_subscription(&mut self, caller: usize, account: usize) -> ModelResult {
+        let (account, _) = self.check_access(caller, account, Access::Manage)?;
+        let number = self.live(account).ok_or_else(not_found)?;
         let cancelled = &mut self.subscriptions[number];
         (cancelled.status, cancelled.lapsed) = ("cancelled", cancelled.periods == 0);
         let end = cancelled.end(number);
@@ -313,34 +324,44 @@ impl ModelState {
         if self.live(account).is_some() {
             return;
         }
-        self.gives(account, self.paid_for(account).unwrap_or("free"));
+        self.set_plan(account, self.paid_for(account).unwrap_or("free"));
     }
 
     /// The plan of what is paid for longest.
     fn paid_for(&self, account: usize) -> Option<&'static str> {
-        let own = self.subscriptions.iter().filter(|one| one.account == account);
-        let usable = own.filter(|one| one.is_usable());
-        usable.max_by_key(|one| (one.months, one.since)).map(|one| one.plan)
+        let own = self
+            .subscriptions
+            .iter()
+            .filter(|subscription| subscription.account == account);
+        let usable = own.filter(|subscription| subscription.is_usable());
+        usable
+            .max_by_key(|subscription| (subscription.months, subscription.since))
+            .map(|subscription| subscription.plan)
     }
 
-    /// What subscriptions give an account takes nothing from what was granted.
-    fn gives(&mut self, account: usize, plan: &'static str) {
+    /// Sets the plan of a subscription. A better granted plan stays in effect.
+    fn set_plan(&mut self, account: usize, plan: &'static str) {
         let account = &mut self.accounts[account];
-        account.plan = better(plan, account.granted);
+        account.plan = better_plan(plan, account.granted);
     }
 
     /// An administrator's change of plan: what is active or late gets it, at its old price; else it is a grant, which
     /// takes nothing from what is paid for.
     pub(super) fn grant(&mut self, account: usize, plan: &'static str) {
-        let own = self.subscriptions.iter_mut().filter(|one| one.account == account);
-        let paying = own.filter(|one| ["active", "past_due"].contains(&one.status)).last();
+        let own = self
+            .subscriptions
+            .iter_mut()
+            .filter(|subscription| subscription.account == account);
+        let paying = own
+            .filter(|subscription| ["active", "past_due"].contains(&subscription.status))
+            .last();
         let (plan, granted) = match paying {
-            Some(one) => {
-                one.plan = plan;
+            Some(subscription) => {
+                subscription.plan = plan;
                 (plan, None)
             }
             None => (
-                better(plan, self.paid_for(account)),
+                better_plan(plan, self.paid_for(account)),
                 Some(plan).filter(|plan| *plan != "free"),
             ),
         };
@@ -352,30 +373,35 @@ impl ModelState {
         let mut own = self
             .subscriptions
             .iter()
-            .filter(|one| one.account == account)
+            .filter(|subscription| subscription.account == account)
             .peekable();
-        let known = &self.accounts[account];
-        known.plan == "free" || known.granted.is_some() || own.peek().is_none() || own.any(Subscription::is_usable)
+        let state = &self.accounts[account];
+        state.plan == "free" || state.granted.is_some() || own.peek().is_none() || own.any(Subscription::is_usable)
     }
 
-    fn hear_of_payment(&mut self, event: &Event) {
-        let known = self.subscriptions.get(event.subscription).map(|one| one.account);
-        let is_new = self.heard.insert(event.key(known.is_some()));
-        let Some(account) = known.filter(|_| is_new || self.has(Bug::EventsCountTwice)) else {
+    fn apply_gateway_event(&mut self, event: &Event) {
+        let owner = self
+            .subscriptions
+            .get(event.subscription)
+            .map(|subscription| subscription.account);
+        let is_new = self.applied_events.insert(event.key(owner.is_some()));
+        let Some(account) = owner.filter(|_| is_new || self.has(Bug::RepeatedEventsCount)) else {
             return;
         };
-        let own = |(number, one): &(usize, &Subscription)| *number != event.subscription && one.account == account;
-        let other_lives = self
+        let is_other = |(number, subscription): &(usize, &Subscription)| {
+            *number != event.subscription && subscription.account == account
+        };
+        let other_is_live = self
             .subscriptions
             .iter()
             .enumerate()
-            .filter(own)
-            .any(|(_, one)| one.is_live());
-        let now = (self.heard.len(), self.subscriptions.len());
-        let one = &mut self.subscriptions[event.subscription];
+            .filter(is_other)
+            .any(|(_, subscription)| subscription.is_live());
+        let now = (self.applied_events.len(), self.subscriptions.len());
+        let subscription = &mut self.subscriptions[event.subscription];
         if event.kind == "SUBSCRIPTION_INACTIVATED" {
-            let ends_plan = !one.lapsed;
-            (one.status, one.lapsed) = ("inactive", true);
+            let ends_plan = !subscription.lapsed;
+            (subscription.status, subscription.lapsed) = ("inactive", true);
             if ends_plan {
                 self.fall_back(account);
             }
@@ -384,9 +410,9 @@ impl ModelState {
         if !["PAYMENT_CONFIRMED", "PAYMENT_RECEIVED", "PAYMENT_OVERDUE"].contains(&event.kind) {
             return;
         }
-        if one.apply(event, now, other_lives) {
-            let plan = one.plan;
-            self.gives(account, plan);
+        if subscription.apply(event, now, other_is_live) {
+            let plan = subscription.plan;
+            self.set_plan(account, plan);
         }
     }
 }
@@ -401,30 +427,34 @@ impl Subscription {
         self.months += months;
     }
 
-    /// News of a payment; whether the subscription lives by it.
-    fn apply(&mut self, event: &Event, now: (usize, usize), other_lives: bool) -> bool {
-        let known = self.payments.iter().position(|payment| payment.number == event.payment);
-        let number = known.unwrap_or_else(|| {
+    /// Applies a payment event. Returns whether it made or kept the subscription live.
+    fn apply(&mut self, event: &Event, now: (usize, usize), other_is_live: bool) -> bool {
+        let index = self.payments.iter().position(|payment| payment.number == event.payment);
+        let index = index.unwrap_or_else(|| {
             self.payments.push(Payment {
                 number: event.payment,
                 ..Payment::default()
             });
             self.payments.len() - 1
         });
-        let lives = self.is_live();
-        let payment = &mut self.payments[number];
-        if event.second.zip(payment.second).is_some_and(|(told, last)| told < last) {
+        let is_live = self.is_live();
+        let payment = &mut self.payments[index];
+        if event
+            .second
+            .zip(payment.second)
+            .is_some_and(|(second, last)| second < last)
+        {
             return false;
         }
         payment.second = event.second.or(payment.second);
-        // The money of what was confirmed before revives nothing.
-        let settles = event.kind == "PAYMENT_RECEIVED" && payment.confirmed;
+        // The receipt of a payment that was already confirmed revives nothing.
+        let was_confirmed = event.kind == "PAYMENT_RECEIVED" && payment.confirmed;
         payment.confirmed |= event.kind == "PAYMENT_CONFIRMED";
-        if !lives && (settles || other_lives) {
+        if !is_live && (was_confirmed || other_is_live) {
             return false;
         }
         let pays = event.kind != "PAYMENT_OVERDUE";
-        if pays && !settles && !payment.credited {
+        if pays && !was_confirmed && !payment.credited {
             payment.credited = true;
             // Its value is that of a month, whatever the subscription costs now.
             self.credit(now, 1);

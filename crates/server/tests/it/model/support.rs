@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::exchange::{
-    Ask, Cookie, Expected, Verdict, ask, denied, fault, in_any_order, invalid, missing, ok, something,
+    Action, Cookie, Expected, ModelResult, any_string, call, denied, internal_error, invalid, not_found, ok, unordered,
 };
 use super::state::{Bug, Cookies, ModelState, ROOT, Role};
 
@@ -12,8 +12,8 @@ use super::state::{Bug, Cookies, ModelState, ROOT, Role};
 pub(super) enum Support {
     Start(usize),
     Stop(Cookie),
-    /// `GET /api/accounts`: who sees what, and in which mode.
-    Look,
+    /// `GET /api/accounts`: the caller's accounts and support mode.
+    ListAccounts,
     Act {
         account: usize,
         action: &'static str,
@@ -25,63 +25,64 @@ pub(super) enum Support {
 pub(super) const PLANS: [&str; 4] = ["free", "starter", "growth", "scale"];
 
 impl Support {
-    pub(super) fn ask(&self, who: usize, account: usize) -> Ask {
-        let call = match self {
-            Self::Start(target) => ask(
-                who,
+    pub(super) fn action(&self, caller: usize, account: usize) -> Action {
+        let request = match self {
+            Self::Start(target) => call(
+                caller,
                 account,
                 "POST",
                 format!("/api/admin/accounts/<account:{target}>/support"),
             ),
             Self::Stop(cookie) => {
-                let mut call = ask(who, account, "POST", "/api/admin/stop-support");
-                call.cookie = *cookie;
-                call
+                let mut request = call(caller, account, "POST", "/api/admin/stop-support");
+                request.cookie = *cookie;
+                request
             }
-            Self::Look => ask(who, account, "GET", "/api/accounts"),
+            Self::ListAccounts => call(caller, account, "GET", "/api/accounts"),
             Self::Act {
                 account: target,
                 action,
                 plan,
             } => {
                 let path = format!("/api/admin/accounts/<account:{target}>/action");
-                ask(who, account, "POST", path).with(json!({ "action": action, "plan": plan }))
+                call(caller, account, "POST", path).with(json!({ "action": action, "plan": plan }))
             }
         };
-        Ask::Call(call)
+        Action::Call(request)
     }
 }
 
 impl ModelState {
-    pub(super) fn support(&mut self, who: usize, act: &Support) -> Verdict {
+    pub(super) fn support(&mut self, caller: usize, act: &Support) -> ModelResult {
         match *act {
-            Support::Start(target) => self.start_support(who, target),
-            Support::Stop(cookie) => self.stop_support(who, cookie),
-            Support::Look => ok(self.looked(who)),
-            Support::Act { account, action, plan } => self.act(who, account, action, plan),
+            Support::Start(target) => self.start_support(caller, target),
+            Support::Stop(cookie) => self.stop_support(caller, cookie),
+            Support::ListAccounts => ok(self.accounts_json(caller)),
+            Support::Act { account, action, plan } => self.change_account(caller, account, action, plan),
         }
     }
 
-    fn is_administrator(who: usize) -> Result<(), Expected> {
-        if who == ROOT { Ok(()) } else { Err(denied()) }
+    fn check_administrator(caller: usize) -> Result<(), Expected> {
+        if caller == ROOT { Ok(()) } else { Err(denied()) }
     }
 
-    /// Lends a membership, unless there is one; leaves the account that was supported before, and keeps the way back.
-    fn start_support(&mut self, who: usize, target: usize) -> Verdict {
-        Self::is_administrator(who)?;
+    /// Adds a support membership unless the administrator is a member. Leaves the account that was supported before,
+    /// and keeps the account to return to.
+    fn start_support(&mut self, caller: usize, target: usize) -> ModelResult {
+        Self::check_administrator(caller)?;
         if target >= self.accounts.len() {
-            return Err(missing());
+            return Err(not_found());
         }
         let before = self.cookies.support;
         let original = match before {
             Some((_, original)) => original,
-            None => self.home(),
+            None => self.own_account(),
         };
         if let Some((left, _)) = before.filter(|(left, _)| *left != target) {
-            self.take_back(left);
+            self.remove_support_membership(left);
         }
         if self.membership(target, ROOT).is_none() {
-            self.join(target, ROOT, Role::Admin, true);
+            self.add_member(target, ROOT, Role::Admin, true);
         }
         self.cookies = Cookies {
             active: Some(target),
@@ -90,28 +91,29 @@ impl ModelState {
         ok(json!({ "account_id": format!("<account:{target}>"), "account_name": format!("<tag> {target}") }))
     }
 
-    /// The account that the administrator would be in, of their own: the one of the cookie, else the oldest.
-    fn home(&self) -> Option<usize> {
-        let own = |account: &usize| self.of_team(*account, ROOT).is_some();
-        let oldest = || self.members.iter().find(|member| member.person == ROOT);
+    /// The administrator's own active account: the one of the cookie, else the oldest.
+    fn own_account(&self) -> Option<usize> {
+        let own = |account: &usize| self.team_role(*account, ROOT).is_some();
+        let oldest = || self.members.iter().find(|member| member.user == ROOT);
         let named = self.cookies.active.filter(own);
         named.or_else(|| oldest().map(|member| member.account).filter(own))
     }
 
-    fn take_back(&mut self, account: usize) {
+    fn remove_support_membership(&mut self, account: usize) {
         self.members
-            .retain(|member| !(member.lent && (member.account, member.person) == (account, ROOT)));
+            .retain(|member| !(member.is_support && (member.account, member.user) == (account, ROOT)));
     }
 
-    /// What was lent goes, what is their own stays; the way back is gone, or leads to an account of theirs.
-    fn stop_support(&mut self, who: usize, cookie: Cookie) -> Verdict {
-        Self::is_administrator(who)?;
-        let carried = self.cookies.support.filter(|_| cookie == Cookie::Own);
-        let (supported, original) = carried.ok_or_else(fault)?;
-        if !self.has(Bug::StopLeavesTheMembership) {
-            self.take_back(supported);
+    /// Removes a support membership but not a team membership. Returns to the original account if the administrator is
+    /// still a member.
+    fn stop_support(&mut self, caller: usize, cookie: Cookie) -> ModelResult {
+        Self::check_administrator(caller)?;
+        let mode = self.cookies.support.filter(|_| cookie == Cookie::Own);
+        let (supported, original) = mode.ok_or_else(internal_error)?;
+        if !self.has(Bug::StopKeepsSupportMembership) {
+            self.remove_support_membership(supported);
         }
-        let original = original.filter(|account| self.of_team(*account, ROOT).is_some());
+        let original = original.filter(|account| self.team_role(*account, ROOT).is_some());
         self.cookies = Cookies {
             active: original,
             support: None,
@@ -119,44 +121,50 @@ impl ModelState {
         ok(json!({ "account_id": original.map(|account| format!("<account:{account}>")) }))
     }
 
-    fn looked(&self, who: usize) -> Value {
-        let theirs = self.members.iter().filter(|member| member.person == who);
-        let shown = theirs.map(|member| {
+    fn accounts_json(&self, caller: usize) -> Value {
+        let memberships = self.members.iter().filter(|member| member.user == caller);
+        let accounts = memberships.map(|member| {
             let account = &self.accounts[member.account];
             let id = format!("<account:{}>", member.account);
             let status = if account.suspended { "suspended" } else { "active" };
-            json!({ "account_id": id, "role": member.role.word(),
+            json!({ "account_id": id, "role": member.role.as_str(),
                     "account": { "id": id, "plan": account.plan, "status": status } })
         });
         let id = |account: usize| format!("<account:{account}>");
         let active = self
             .cookies
             .active
-            .filter(|account| who == ROOT && self.membership(*account, ROOT).is_some());
+            .filter(|account| caller == ROOT && self.membership(*account, ROOT).is_some());
         let mode = self
             .cookies
             .support
-            .filter(|_| who == ROOT)
+            .filter(|_| caller == ROOT)
             .map(|(supported, original)| {
                 json!({ "account_id": id(supported), "account_name": format!("<tag> {supported}"),
-                    "original_account_id": original.map(id), "started_at": something(), "expires_at": something() })
+                    "original_account_id": original.map(id), "started_at": any_string(), "expires_at": any_string() })
             });
-        json!({ "accounts": in_any_order(shown.collect()), "active_account_id": active.map(id),
-                "is_admin": who == ROOT, "support_mode": mode })
+        json!({ "accounts": unordered(accounts.collect()), "active_account_id": active.map(id),
+                "is_admin": caller == ROOT, "support_mode": mode })
     }
 
-    fn act(&mut self, who: usize, account: usize, action: &str, plan: Option<&'static str>) -> Verdict {
-        Self::is_administrator(who)?;
+    fn change_account(
+        &mut self,
+        caller: usize,
+        account: usize,
+        action: &str,
+        plan: Option<&'static str>,
+    ) -> ModelResult {
+        Self::check_administrator(caller)?;
         let plan = plan.filter(|plan| PLANS.contains(plan));
         match (action, plan) {
             ("suspend" | "reactivate", _) | ("change_plan", Some(_)) => {}
             ("change_plan", None) => return Err(invalid(&["plan"])),
             _ => return Err(invalid(&["action"])),
         }
-        let acted = self.accounts.get_mut(account).ok_or_else(missing)?;
+        let changed = self.accounts.get_mut(account).ok_or_else(not_found)?;
         match (action, plan) {
             ("change_plan", Some(plan)) => self.grant(account, plan),
-            _ => acted.suspended = action == "suspend",
+            _ => changed.suspended = action == "suspend",
         }
         ok(json!({ "message": "*" }))
     }

@@ -2,26 +2,28 @@
 
 use serde_json::{Value, json};
 
-use super::exchange::{Ask, Expected, Verdict, ask, created, denied, forbidden, gone, invalid, missing, ok, slice};
+use super::exchange::{
+    Action, Expected, ModelResult, call, created, cursor_page, denied, forbidden, invalid, no_content, not_found, ok,
+};
 use super::state::{Access, Bug, ModelState, ROOT, Role};
 
 /// What is done.
 #[derive(Clone, Debug)]
 pub(super) enum Team {
     Invite {
-        person: usize,
-        /// Whether the address is written in capitals.
+        user: usize,
+        /// Whether the address is in upper case.
         upper: bool,
         role: &'static str,
     },
-    Invites,
+    ListInvites,
     Revoke(usize),
     Accept(usize),
     /// Its time is over.
     Expire(usize),
-    Members,
+    ListMembers,
     SetRole {
-        person: usize,
+        user: usize,
         role: &'static str,
     },
     Remove(usize),
@@ -31,129 +33,136 @@ pub(super) enum Team {
 #[derive(Clone, Debug)]
 pub(super) struct Invite {
     pub(super) account: usize,
-    pub(super) person: usize,
+    pub(super) user: usize,
     upper: bool,
     role: Role,
     pub(super) status: &'static str,
-    over: bool,
+    expired: bool,
 }
 
-fn email(person: usize, upper: bool) -> String {
+fn email(user: usize, upper: bool) -> String {
     let kind = if upper { "upper" } else { "email" };
-    format!("<{kind}:{person}>")
+    format!("<{kind}:{user}>")
 }
 
 impl Team {
-    pub(super) fn ask(&self, who: usize, account: usize) -> Ask {
-        let call = match self {
-            Self::Invite { person, upper, role } => ask(who, account, "POST", "/api/team/invites")
-                .with(json!({ "email": email(*person, *upper), "role": role })),
-            Self::Invites => ask(who, account, "GET", "/api/team/invites?limit=100"),
-            Self::Revoke(invite) => ask(who, account, "DELETE", format!("/api/team/invites/<invite:{invite}>")),
-            Self::Accept(invite) => ask(who, account, "POST", "/api/auth/accept-invite")
+    pub(super) fn action(&self, caller: usize, account: usize) -> Action {
+        let request = match self {
+            Self::Invite { user, upper, role } => call(caller, account, "POST", "/api/team/invites")
+                .with(json!({ "email": email(*user, *upper), "role": role })),
+            Self::ListInvites => call(caller, account, "GET", "/api/team/invites?limit=100"),
+            Self::Revoke(invite) => call(
+                caller,
+                account,
+                "DELETE",
+                format!("/api/team/invites/<invite:{invite}>"),
+            ),
+            Self::Accept(invite) => call(caller, account, "POST", "/api/auth/accept-invite")
                 .with(json!({ "token": format!("<token:{invite}>") })),
             Self::Expire(invite) => {
-                return Ask::Sql(format!(
+                return Action::Sql(format!(
                     "UPDATE team_invites SET expires_at = now() WHERE id = '<invite:{invite}>'"
                 ));
             }
-            Self::Members => ask(who, account, "GET", "/api/team/members?limit=100"),
-            Self::SetRole { person, role } => {
-                ask(who, account, "PUT", format!("/api/team/members/<person:{person}>")).with(json!({ "role": role }))
+            Self::ListMembers => call(caller, account, "GET", "/api/team/members?limit=100"),
+            Self::SetRole { user, role } => {
+                call(caller, account, "PUT", format!("/api/team/members/<user:{user}>")).with(json!({ "role": role }))
             }
-            Self::Remove(person) => ask(who, account, "DELETE", format!("/api/team/members/<person:{person}>")),
+            Self::Remove(user) => call(caller, account, "DELETE", format!("/api/team/members/<user:{user}>")),
         };
-        Ask::Call(call)
+        Action::Call(request)
     }
 }
 
 impl ModelState {
-    pub(super) fn team(&mut self, who: usize, account: usize, act: &Team) -> Verdict {
+    pub(super) fn team(&mut self, caller: usize, account: usize, act: &Team) -> ModelResult {
         match *act {
-            Team::Invite { person, upper, role } => self.invite(who, account, (person, upper), role),
-            Team::Invites => {
-                let (account, _) = self.enter(who, account, Access::Manage)?;
+            Team::Invite { user, upper, role } => self.invite(caller, account, (user, upper), role),
+            Team::ListInvites => {
+                let (account, _) = self.check_access(caller, account, Access::Manage)?;
                 let numbered = self.invites.iter().enumerate().rev();
-                slice(
+                cursor_page(
                     numbered
                         .filter(|(_, invite)| invite.account == account)
-                        .map(shown)
+                        .map(invite_json)
                         .collect(),
                 )
             }
-            Team::Revoke(invite) => self.revoke(who, account, invite),
-            Team::Accept(invite) => self.accept(who, invite),
+            Team::Revoke(invite) => self.revoke(caller, account, invite),
+            Team::Accept(invite) => self.accept(caller, invite),
             Team::Expire(invite) => {
                 if let Some(invite) = self.invites.get_mut(invite) {
-                    invite.over = true;
+                    invite.expired = true;
                 }
                 ok(Value::Null)
             }
-            Team::Members => {
-                let (account, _) = self.enter(who, account, Access::Read)?;
+            Team::ListMembers => {
+                let (account, _) = self.check_access(caller, account, Access::Read)?;
                 let team = self
                     .members
                     .iter()
-                    .filter(|member| member.account == account && !member.lent);
-                let shown =
-                    |person: usize, role: Role| json!({ "user_id": format!("<person:{person}>"), "role": role.word() });
-                slice(team.map(|member| shown(member.person, member.role)).collect())
+                    .filter(|member| member.account == account && !member.is_support);
+                let member_json =
+                    |user: usize, role: Role| json!({ "user_id": format!("<user:{user}>"), "role": role.as_str() });
+                cursor_page(team.map(|member| member_json(member.user, member.role)).collect())
             }
-            Team::SetRole { person, role } => self.set_role(who, account, person, role),
-            Team::Remove(person) => self.remove(who, account, person),
+            Team::SetRole { user, role } => self.set_role(caller, account, user, role),
+            Team::Remove(user) => self.remove(caller, account, user),
         }
     }
 
-    /// A new invite to an address revokes the pending one; a member is not invited; only an owner makes an owner.
-    fn invite(&mut self, who: usize, account: usize, (person, upper): (usize, bool), role: &str) -> Verdict {
-        let (account, own) = self.enter(who, account, Access::Manage)?;
-        let role = Role::of(role).ok_or(invalid(&["role"]))?;
+    /// A new invite to an address revokes the pending one. Only an owner may invite an owner.
+    fn invite(&mut self, caller: usize, account: usize, (user, upper): (usize, bool), role: &str) -> ModelResult {
+        let (account, own) = self.check_access(caller, account, Access::Manage)?;
+        let role = Role::parse(role).ok_or(invalid(&["role"]))?;
         if role == Role::Owner && own != Role::Owner {
             return Err(denied());
         }
-        let former =
-            |invite: &&mut Invite| (invite.account, invite.person, invite.status) == (account, person, "pending");
-        if !self.has(Bug::FormerInviteStays) {
+        let former = |invite: &&mut Invite| (invite.account, invite.user, invite.status) == (account, user, "pending");
+        if !self.has(Bug::FormerInviteStaysPending) {
             for invite in self.invites.iter_mut().filter(former) {
                 invite.status = "revoked";
             }
         }
         self.invites.push(Invite {
             account,
-            person,
+            user,
             upper,
             role,
             status: "pending",
-            over: false,
+            expired: false,
         });
         let number = self.invites.len() - 1;
-        let mut made = shown((number, &self.invites[number]));
-        made["token"] = json!(format!("<token:{number}>"));
-        created(made)
+        let mut invite = invite_json((number, &self.invites[number]));
+        invite["token"] = json!(format!("<token:{number}>"));
+        created(invite)
     }
 
-    fn revoke(&mut self, who: usize, account: usize, invite: usize) -> Verdict {
-        let (account, _) = self.enter(who, account, Access::Manage)?;
+    fn revoke(&mut self, caller: usize, account: usize, invite: usize) -> ModelResult {
+        let (account, _) = self.check_access(caller, account, Access::Manage)?;
         let invite = self.invites.get_mut(invite).filter(|invite| invite.account == account);
-        let invite = invite.filter(|invite| invite.status == "pending").ok_or_else(missing)?;
+        let invite = invite
+            .filter(|invite| invite.status == "pending")
+            .ok_or_else(not_found)?;
         invite.status = "revoked";
-        gone()
+        no_content()
     }
 
-    /// In the published order: pending, in time, whose, and not yet a member. Whoever is there for support joins.
-    fn accept(&mut self, who: usize, number: usize) -> Verdict {
-        let takes_late = self.has(Bug::OverdueInviteIsTaken);
+    /// Checks in the published order: the invite is pending, not expired, the caller's, and the caller is not a member.
+    /// A support membership is replaced.
+    fn accept(&mut self, caller: usize, number: usize) -> ModelResult {
+        let accepts_expired = self.has(Bug::ExpiredInviteIsAccepted);
         let invite = self.invites.get_mut(number).filter(|invite| invite.status == "pending");
-        let invite = invite.ok_or_else(missing)?;
-        if invite.over && !takes_late {
+        let invite = invite.ok_or_else(not_found)?;
+        if invite.expired && !accepts_expired {
             invite.status = "expired";
             return Err(invalid(&["token"]));
         }
         let (account, role) = (invite.account, invite.role);
-        if invite.person != who {
+        if invite.user != caller {
             return Err(forbidden());
         }
-        if self.of_team(account, who).is_some() {
+        if self.team_role(account, caller).is_some() {
             return Err(invalid(&["token"]));
         }
         self.invites[number].status = "accepted";
@@ -162,68 +171,68 @@ impl ModelState {
             .cookies
             .active
             .filter(|active| self.membership(*active, ROOT).is_some());
-        if who == ROOT && active.is_none() {
+        if caller == ROOT && active.is_none() {
             self.cookies.active = Some(account);
         }
-        self.leave(account, who);
-        self.join(account, who, role, false);
-        ok(json!({ "message": "*", "account_id": format!("<account:{account}>"), "role": role.word() }))
+        self.remove_member(account, caller);
+        self.add_member(account, caller, role, false);
+        ok(json!({ "message": "*", "account_id": format!("<account:{account}>"), "role": role.as_str() }))
     }
 
-    /// Only an owner makes or changes an owner, and the last one stays.
-    fn set_role(&mut self, who: usize, account: usize, person: usize, role: &str) -> Verdict {
-        let (account, own) = self.enter(who, account, Access::Manage)?;
-        let role = Role::of(role).ok_or(invalid(&["role"]))?;
+    /// Only an owner may make or change an owner. The last owner keeps the role.
+    fn set_role(&mut self, caller: usize, account: usize, user: usize, role: &str) -> ModelResult {
+        let (account, own) = self.check_access(caller, account, Access::Manage)?;
+        let role = Role::parse(role).ok_or(invalid(&["role"]))?;
         if role == Role::Owner && own != Role::Owner {
             return Err(denied());
         }
-        self.may_change(account, own, person)?;
+        self.check_may_change(account, own, user)?;
         if role != Role::Owner {
-            self.is_not_last_owner(account, person, &["role"])?;
+            self.check_not_last_owner(account, user, &["role"])?;
         }
         for member in &mut self.members {
-            if (member.account, member.person) == (account, person) {
+            if (member.account, member.user) == (account, user) {
                 member.role = role;
             }
         }
-        ok(json!({ "user_id": format!("<person:{person}>"), "role": role.word() }))
+        ok(json!({ "user_id": format!("<user:{user}>"), "role": role.as_str() }))
     }
 
-    fn remove(&mut self, who: usize, account: usize, person: usize) -> Verdict {
-        let (account, own) = self.enter(who, account, Access::Manage)?;
-        self.may_change(account, own, person)?;
-        self.is_not_last_owner(account, person, &["user_id"])?;
-        self.leave(account, person);
-        gone()
+    fn remove(&mut self, caller: usize, account: usize, user: usize) -> ModelResult {
+        let (account, own) = self.check_access(caller, account, Access::Manage)?;
+        self.check_may_change(account, own, user)?;
+        self.check_not_last_owner(account, user, &["user_id"])?;
+        self.remove_member(account, user);
+        no_content()
     }
 
-    fn may_change(&self, account: usize, own: Role, person: usize) -> Result<(), Expected> {
-        let theirs = self.of_team(account, person).ok_or_else(missing)?;
-        match theirs == Role::Owner && own != Role::Owner {
+    fn check_may_change(&self, account: usize, own: Role, user: usize) -> Result<(), Expected> {
+        let role = self.team_role(account, user).ok_or_else(not_found)?;
+        match role == Role::Owner && own != Role::Owner {
             true => Err(denied()),
             false => Ok(()),
         }
     }
 
-    fn is_not_last_owner(
+    fn check_not_last_owner(
         &self,
         account: usize,
-        person: usize,
+        user: usize,
         fields: &'static [&'static str],
     ) -> Result<(), Expected> {
         let owners = self
             .members
             .iter()
             .filter(|member| member.account == account && member.role == Role::Owner);
-        let is_owner = self.of_team(account, person) == Some(Role::Owner);
-        match is_owner && owners.count() == 1 && !self.has(Bug::LastOwnerMayGo) {
+        let is_owner = self.team_role(account, user) == Some(Role::Owner);
+        match is_owner && owners.count() == 1 && !self.has(Bug::LastOwnerMayLeave) {
             true => Err(invalid(fields)),
             false => Ok(()),
         }
     }
 }
 
-fn shown((number, invite): (usize, &Invite)) -> Value {
-    json!({ "id": format!("<invite:{number}>"), "email": email(invite.person, invite.upper), "role": invite.role.word(),
+fn invite_json((number, invite): (usize, &Invite)) -> Value {
+    json!({ "id": format!("<invite:{number}>"), "email": email(invite.user, invite.upper), "role": invite.role.as_str(),
             "status": invite.status })
 }

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::exchange::{
-    Ask, Verdict, ask, created, gone, in_any_order, invalid, missing, ok, platform_refuses, something, whole,
+    Action, ModelResult, any_string, call, created, invalid, no_content, not_found, ok, ok_body, unordered,
+    whatsapp_error,
 };
 use super::state::{Access, Bug, ModelState};
 
@@ -14,24 +15,24 @@ pub(super) enum Templates {
     Connect,
     Create {
         name: usize,
-        good: bool,
+        valid: bool,
     },
     Edit {
         template: usize,
         /// Makes every text another one.
         text: u64,
-        good: bool,
+        valid: bool,
     },
     Submit(usize),
-    News {
+    ReviewUpdate {
         template: usize,
         event: &'static str,
     },
     Delete(usize),
     Get(usize),
     List(&'static str),
-    /// It was approved before there was a number.
-    ApproveByHand(usize),
+    /// Approves a template by SQL, as if it had been approved before.
+    ApproveBySql(usize),
 }
 
 /// A template.
@@ -48,7 +49,7 @@ pub(super) struct Template {
 
 /// What the platform knows.
 #[derive(Clone, Debug)]
-pub(super) struct Remote {
+pub(super) struct WhatsappTemplate {
     account: usize,
     name: usize,
     status: &'static str,
@@ -57,93 +58,99 @@ pub(super) struct Remote {
 const PATH: &str = "/api/templates";
 
 impl Templates {
-    pub(super) fn ask(&self, who: usize, account: usize, state: &ModelState) -> Ask {
-        let one = |method: &'static str, template: &usize, rest: &str| {
-            ask(who, account, method, format!("{PATH}/<template:{template}>{rest}"))
+    pub(super) fn action(&self, caller: usize, account: usize, state: &ModelState) -> Action {
+        let request_to = |method: &'static str, template: &usize, rest: &str| {
+            call(caller, account, method, format!("{PATH}/<template:{template}>{rest}"))
         };
-        let call = match self {
+        let request = match self {
             Self::Connect => {
-                let account = state.context(who, account).unwrap_or(account);
+                let account = state.active_account(caller, account).unwrap_or(account);
                 let body = json!({ "name": "Loja", "phone_number_id": format!("<number:{account}>"),
                                    "waba_id": format!("<waba:{account}>"), "access_token": "EAAG-token" });
-                ask(who, account, "POST", "/api/whatsapp/profiles").with(body)
+                call(caller, account, "POST", "/api/whatsapp/profiles").with(body)
             }
-            Self::Create { name, good } => {
-                let account = state.context(who, account).unwrap_or(account);
-                let name = if *good {
+            Self::Create { name, valid } => {
+                let account = state.active_account(caller, account).unwrap_or(account);
+                let name = if *valid {
                     format!("<tag>_{account}_{name}")
                 } else {
                     "Não".to_owned()
                 };
                 let body = json!({ "name": name, "category": "MARKETING", "language": "pt_BR",
                     "template_type": "standard", "body_text": "Oi {{1}}!", "example_values": ["Ana"] });
-                ask(who, account, "POST", PATH).with(body)
+                call(caller, account, "POST", PATH).with(body)
             }
-            Self::Edit { template, text, good } => {
-                let placeholder = if *good { "{{1}}" } else { "{{2}}" };
-                one("PUT", template, "").with(json!({ "body_text": format!("Olá {placeholder}, {text}") }))
+            Self::Edit { template, text, valid } => {
+                let placeholder = if *valid { "{{1}}" } else { "{{2}}" };
+                request_to("PUT", template, "").with(json!({ "body_text": format!("Olá {placeholder}, {text}") }))
             }
-            Self::Submit(template) => one("POST", template, "/submit"),
-            Self::News { template, event } => {
-                let known = state.templates.get(*template);
-                let remote = known.and_then(|template| template.remote).unwrap_or(usize::MAX);
-                let account = known.map_or(account, |template| template.account);
-                return Ask::News {
+            Self::Submit(template) => request_to("POST", template, "/submit"),
+            Self::ReviewUpdate { template, event } => {
+                let found = state.templates.get(*template);
+                let remote = found.and_then(|template| template.remote).unwrap_or(usize::MAX);
+                let account = found.map_or(account, |template| template.account);
+                return Action::TemplateUpdate {
                     waba: format!("<waba:{account}>"),
                     template: format!("<meta:{remote}>"),
                     event,
                 };
             }
-            Self::Delete(template) => one("DELETE", template, ""),
-            Self::Get(template) => one("GET", template, ""),
-            Self::List(status) => ask(who, account, "GET", format!("{PATH}?limit=100&meta_status={status}")),
-            Self::ApproveByHand(template) => {
-                return Ask::Sql(format!(
+            Self::Delete(template) => request_to("DELETE", template, ""),
+            Self::Get(template) => request_to("GET", template, ""),
+            Self::List(status) => call(caller, account, "GET", format!("{PATH}?limit=100&meta_status={status}")),
+            Self::ApproveBySql(template) => {
+                return Action::Sql(format!(
                     "UPDATE message_templates SET meta_status = 'approved' WHERE id = '<template:{template}>'"
                 ));
             }
         };
-        Ask::Call(call)
+        Action::Call(request)
     }
 }
 
 impl ModelState {
-    pub(super) fn templates(&mut self, who: usize, account: usize, act: &Templates) -> Verdict {
+    pub(super) fn templates(&mut self, caller: usize, account: usize, act: &Templates) -> ModelResult {
         match *act {
             Templates::Connect => {
-                let (account, _) = self.enter(who, account, Access::Write)?;
+                let (account, _) = self.check_access(caller, account, Access::Write)?;
                 if std::mem::replace(&mut self.accounts[account].connected, true) {
                     return Err(invalid(&["phone_number_id"]));
                 }
                 created(json!({ "phone_number_id": format!("<number:{account}>") }))
             }
-            Templates::Create { name, good } => self.create_template(who, account, name, good),
-            Templates::Edit { template, good, .. } => self.edit_template(who, account, template, good),
-            Templates::Submit(template) => self.submit_template(who, account, template),
-            Templates::News { template, event } => {
-                self.hear_of_template(template, event);
-                whole(Value::Null)
+            Templates::Create { name, valid } => self.create_template(caller, account, name, valid),
+            Templates::Edit { template, valid, .. } => self.edit_template(caller, account, template, valid),
+            Templates::Submit(template) => self.submit_template(caller, account, template),
+            Templates::ReviewUpdate { template, event } => {
+                self.apply_template_update(template, event);
+                ok_body(Value::Null)
             }
             Templates::Delete(template) => {
-                let (account, _) = self.enter(who, account, Access::Write)?;
-                self.find_template(account, template).ok_or_else(missing)?.deleted = true;
-                gone()
+                let (account, _) = self.check_access(caller, account, Access::Write)?;
+                self.find_template(account, template).ok_or_else(not_found)?.deleted = true;
+                no_content()
             }
             Templates::Get(template) => {
-                let (account, _) = self.enter(who, account, Access::Read)?;
-                let found = self.find_template(account, template).cloned().ok_or_else(missing)?;
-                ok(shown((template, &found)))
+                let (account, _) = self.check_access(caller, account, Access::Read)?;
+                let found = self.find_template(account, template).cloned().ok_or_else(not_found)?;
+                ok(template_json((template, &found)))
             }
             Templates::List(status) => {
-                let (account, _) = self.enter(who, account, Access::Read)?;
+                let (account, _) = self.check_access(caller, account, Access::Read)?;
                 let listed = |(_, template): &(usize, &Template)| {
-                    let wanted = status.is_empty() || template.status == status;
-                    template.account == account && !template.deleted && wanted
+                    let has_status = status.is_empty() || template.status == status;
+                    template.account == account && !template.deleted && has_status
                 };
-                let listed: Vec<Value> = self.templates.iter().enumerate().filter(listed).map(shown).collect();
-                ok(json!({ "total": listed.len(), "data": in_any_order(listed) }))
+                let listed: Vec<Value> = self
+                    .templates
+                    .iter()
+                    .enumerate()
+                    .filter(listed)
+                    .map(template_json)
+                    .collect();
+                ok(json!({ "total": listed.len(), "data": unordered(listed) }))
             }
-            Templates::ApproveByHand(template) => {
+            Templates::ApproveBySql(template) => {
                 if let Some(template) = self.templates.get_mut(template) {
                     template.status = "approved";
                 }
@@ -157,10 +164,11 @@ impl ModelState {
         (template.account == account && !template.deleted).then_some(template)
     }
 
-    fn create_template(&mut self, who: usize, account: usize, name: usize, good: bool) -> Verdict {
-        let (account, _) = self.enter(who, account, Access::Write)?;
-        let same = |template: &&Template| (template.account, template.name, template.deleted) == (account, name, false);
-        if !good || self.templates.iter().any(|template| same(&template)) {
+    fn create_template(&mut self, caller: usize, account: usize, name: usize, valid: bool) -> ModelResult {
+        let (account, _) = self.check_access(caller, account, Access::Write)?;
+        let has_name =
+            |template: &&Template| (template.account, template.name, template.deleted) == (account, name, false);
+        if !valid || self.templates.iter().any(|template| has_name(&template)) {
             return Err(invalid(&["name"]));
         }
         self.templates.push(Template {
@@ -172,47 +180,47 @@ impl ModelState {
             deleted: false,
         });
         let number = self.templates.len() - 1;
-        created(shown((number, &self.templates[number])))
+        created(template_json((number, &self.templates[number])))
     }
 
-    /// What the platform reviews is not changed; what is changed is a draft.
-    fn edit_template(&mut self, who: usize, account: usize, template: usize, good: bool) -> Verdict {
-        let (account, _) = self.enter(who, account, Access::Write)?;
-        let keeps = self.has(Bug::EditKeepsTheVerdict);
+    /// A template under review cannot be edited. An edited template becomes a draft.
+    fn edit_template(&mut self, caller: usize, account: usize, template: usize, valid: bool) -> ModelResult {
+        let (account, _) = self.check_access(caller, account, Access::Write)?;
+        let keeps_status = self.has(Bug::EditKeepsReviewStatus);
         let found = self.find_template(account, template);
-        if !good {
-            // What is wrong by itself is told first; what is wrong in this template, of this template alone.
-            found.ok_or_else(missing)?;
+        if !valid {
+            // An unknown template is reported before an invalid text.
+            found.ok_or_else(not_found)?;
             return Err(invalid(&["body_text"]));
         }
-        let found = found.ok_or_else(missing)?;
+        let found = found.ok_or_else(not_found)?;
         if found.status == "pending" {
             return Err(invalid(&["meta_status"]));
         }
-        if !(keeps && found.status == "approved") {
+        if !(keeps_status && found.status == "approved") {
             (found.status, found.rejected) = ("draft", false);
         }
         let found = found.clone();
-        ok(shown((template, &found)))
+        ok(template_json((template, &found)))
     }
 
-    /// A draft, or what was rejected, goes to the platform: as a new template, or as an edit of the one that it has.
-    fn submit_template(&mut self, who: usize, account: usize, template: usize) -> Verdict {
-        let (account, _) = self.enter(who, account, Access::Write)?;
-        let found = self.find_template(account, template).cloned().ok_or_else(missing)?;
+    /// Submits a draft or rejected template to WhatsApp, as a new template or as an edit of the existing one.
+    fn submit_template(&mut self, caller: usize, account: usize, template: usize) -> ModelResult {
+        let (account, _) = self.check_access(caller, account, Access::Write)?;
+        let found = self.find_template(account, template).cloned().ok_or_else(not_found)?;
         if !matches!(found.status, "draft" | "rejected") {
             return Err(invalid(&["meta_status"]));
         }
         if !self.accounts[account].connected {
             return Err(invalid(&["profile_id"]));
         }
-        let taken = |remote: &Remote| (remote.account, remote.name) == (account, found.name);
+        let has_same_name = |remote: &WhatsappTemplate| (remote.account, remote.name) == (account, found.name);
         let remote = match found.remote {
             Some(remote) if matches!(self.remote[remote].status, "APPROVED" | "REJECTED" | "PAUSED") => remote,
-            Some(_) => return Err(platform_refuses()),
-            None if self.remote.iter().any(taken) => return Err(platform_refuses()),
+            Some(_) => return Err(whatsapp_error()),
+            None if self.remote.iter().any(has_same_name) => return Err(whatsapp_error()),
             None => {
-                self.remote.push(Remote {
+                self.remote.push(WhatsappTemplate {
                     account,
                     name: found.name,
                     status: "PENDING",
@@ -226,24 +234,24 @@ impl ModelState {
         ok(json!({ "meta_template_id": format!("<meta:{remote}>"), "status": "PENDING", "category": "MARKETING" }))
     }
 
-    /// News of what is a draft again is of something else; what is stopped stops the campaigns that are sending it.
-    fn hear_of_template(&mut self, template: usize, event: &'static str) {
-        let Some(heard) = self.templates.get_mut(template) else {
+    /// A review update does not change a draft. A paused or disabled template pauses the campaigns that send it.
+    fn apply_template_update(&mut self, template: usize, event: &'static str) {
+        let Some(updated) = self.templates.get_mut(template) else {
             return;
         };
-        let Some(remote) = heard.remote else { return };
-        let (status, known_as) = match event {
+        let Some(remote) = updated.remote else { return };
+        let (status, remote_status) = match event {
             "APPROVED" | "REINSTATED" => ("approved", "APPROVED"),
             "REJECTED" => ("rejected", "REJECTED"),
             "PAUSED" => ("paused", "PAUSED"),
             _ => ("disabled", "DISABLED"),
         };
-        self.remote[remote].status = known_as;
-        if heard.deleted {
+        self.remote[remote].status = remote_status;
+        if updated.deleted {
             return;
         }
-        if heard.status != "draft" {
-            (heard.status, heard.rejected) = (status, status == "rejected");
+        if updated.status != "draft" {
+            (updated.status, updated.rejected) = (status, status == "rejected");
         }
         if matches!(status, "paused" | "disabled") {
             let sending = self.campaigns.iter_mut().filter(|campaign| campaign.is_sending());
@@ -254,9 +262,9 @@ impl ModelState {
     }
 }
 
-fn shown((number, template): (usize, &Template)) -> Value {
+fn template_json((number, template): (usize, &Template)) -> Value {
     let remote = template.remote.map(|remote| format!("<meta:{remote}>"));
-    let reason = if template.rejected { something() } else { Value::Null };
+    let reason = if template.rejected { any_string() } else { Value::Null };
     json!({ "id": format!("<template:{number}>"), "meta_status": template.status, "meta_template_id": remote,
             "rejection_reason": reason })
 }

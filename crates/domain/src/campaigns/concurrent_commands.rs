@@ -1,16 +1,17 @@
-//! Commands that are decided on anew when the campaign changes between its reading and its writing.
+//! Optimistic locking for commands: a command is decided again if the campaign changes between its read and its write.
 
 use super::{Campaign, CampaignError, CampaignStatus, Campaigns, Command, transition};
 use crate::shared::{CampaignId, Tenant, WRITE_ATTEMPTS, WriteOutcome, retry_on_conflict};
 
-/// How often the start of a run is decided on: each attempt freezes the audience.
-pub(super) const ATTEMPTS: u32 = 3;
+/// How often a start or a template review is decided again after a concurrent change. Each attempt of a start freezes
+/// the audience, so it is expensive.
+pub(super) const DECISION_ATTEMPTS: u32 = 3;
 
 impl Campaigns {
-    /// Reads the campaign, and lets `attempt` decide on it, given the status that the command leads to, and write. Where
-    /// something was faster, all of it happens again, as long as the command is allowed: nobody is refused, and nobody's
-    /// change is overwritten, for what was true a moment ago.
-    pub(super) async fn decided<T>(
+    /// Optimistic locking: reads the campaign, then `attempt` decides on it and writes. `attempt` gets the campaign and
+    /// the status to which the command leads. If the write meets a concurrent change, everything repeats as long as the
+    /// new status allows the command. So no command fails because of a stale read, and no change is overwritten.
+    pub(super) async fn apply_command<T>(
         &self,
         tenant: &Tenant,
         id: CampaignId,
@@ -20,11 +21,11 @@ impl Campaigns {
         retry_on_conflict(WRITE_ATTEMPTS, async || {
             let stored = self.get(tenant, id).await?;
             let status = transition(stored.status, command)?;
-            let (write, decided) = attempt(stored, status).await?;
-            if let WriteOutcome::Stale(found) = write {
-                transition(found, command)?;
+            let (write, output) = attempt(stored, status).await?;
+            if let WriteOutcome::Stale(current_status) = write {
+                transition(current_status, command)?;
             }
-            Ok(write.or_missing(CampaignError::NotFound)?.map(|()| decided))
+            Ok(write.or_missing(CampaignError::NotFound)?.map(|()| output))
         })
         .await
     }
@@ -44,29 +45,29 @@ mod tests {
 
     const ID: CampaignId = CampaignId(Uuid::from_u128(1));
 
-    /// A store in which the campaign becomes the next of `lives` just before each write that finds one; a write is
-    /// accepted where nothing is left to happen.
-    fn racing(lives: Vec<Campaign>) -> (Campaigns, Arc<Mutex<Vec<Campaign>>>) {
-        let lives = Arc::new(Mutex::new(lives));
+    /// A store whose campaign changes to the next of `versions` just before each write, as long as one is left. Such a
+    /// write is stale; a write to the last version succeeds.
+    fn racing(versions: Vec<Campaign>) -> (Campaigns, Arc<Mutex<Vec<Campaign>>>) {
+        let versions = Arc::new(Mutex::new(versions));
         let written = Arc::new(Mutex::new(Vec::new()));
         let mut store = MockCampaignStore::new();
         let mut runs = MockRunStore::new();
-        let life = lives.clone();
+        let versions_copy = versions.clone();
         store
             .expect_find()
-            .returning(move |_, _| Ok(life.lock().unwrap().first().cloned()));
+            .returning(move |_, _| Ok(versions_copy.lock().unwrap().first().cloned()));
         store.expect_unknown_references().returning(|_, _| Ok(vec![]));
-        let (life, log) = (lives.clone(), written.clone());
+        let (versions_copy, log) = (versions.clone(), written.clone());
         store
             .expect_update()
-            .returning(move |campaign, _, _| Ok(write(&life, &log, campaign)));
-        let (life, log) = (lives.clone(), written.clone());
+            .returning(move |campaign, _, _| Ok(write(&versions_copy, &log, campaign)));
+        let (versions_copy, log) = (versions.clone(), written.clone());
         store
             .expect_delete()
-            .returning(move |campaign, _, _| Ok(write(&life, &log, campaign)));
-        let (life, log) = (lives, written.clone());
+            .returning(move |campaign, _, _| Ok(write(&versions_copy, &log, campaign)));
+        let (versions_copy, log) = (versions, written.clone());
         runs.expect_enqueue_start()
-            .returning(move |start_request| Ok(write(&life, &log, &start_request.campaign)));
+            .returning(move |start_request| Ok(write(&versions_copy, &log, &start_request.campaign)));
         let mut clock = MockClock::new();
         clock.expect_now().return_const(NOW);
         let mut ids = MockIds::new();
@@ -76,14 +77,14 @@ mod tests {
     }
 
     fn write(
-        lives: &Mutex<Vec<Campaign>>,
+        versions: &Mutex<Vec<Campaign>>,
         log: &Mutex<Vec<Campaign>>,
         campaign: &Campaign,
     ) -> WriteOutcome<CampaignStatus> {
-        let mut lives = lives.lock().unwrap();
-        if lives.len() > 1 {
-            lives.remove(0);
-            return WriteOutcome::Stale(lives[0].status);
+        let mut versions = versions.lock().unwrap();
+        if versions.len() > 1 {
+            versions.remove(0);
+            return WriteOutcome::Stale(versions[0].status);
         }
         log.lock().unwrap().push(campaign.clone());
         WriteOutcome::Done
@@ -96,7 +97,7 @@ mod tests {
         }
     }
 
-    async fn commanded(campaigns: &Campaigns, command: Command) -> Result<(), CampaignError> {
+    async fn run_command(campaigns: &Campaigns, command: Command) -> Result<(), CampaignError> {
         let (later, tenant) = (NOW + Duration::hours(1), tenant());
         match command {
             Command::Edit => campaigns.update(&tenant, ID, named("Outro")).await.map(drop),
@@ -106,14 +107,14 @@ mod tests {
             Command::PauseOrResume => campaigns.pause(&tenant, ID).await.map(drop),
             Command::Cancel => campaigns.cancel(&tenant, ID).await.map(drop),
             Command::Delete => campaigns.delete(&tenant, ID).await,
-            other => panic!("{other:?}"),
+            unexpected => panic!("{unexpected:?}"),
         }
     }
 
     #[tokio::test]
-    async fn a_lost_race_is_refused_only_where_the_new_status_refuses() {
+    async fn command_after_a_lost_race_follows_the_new_status() {
         use CampaignStatus::{Cancelled, Completed, Draft, Scheduled, Sending};
-        for (command, before, after, goes) in [
+        for (command, before, after, allowed) in [
             (Command::Cancel, Scheduled, Sending, true),
             (Command::Cancel, Sending, Sending, true),
             (Command::Cancel, Sending, Completed, false),
@@ -132,11 +133,11 @@ mod tests {
             (Command::Delete, Scheduled, Sending, false),
         ] {
             let (campaigns, written) = racing(vec![campaign(before), campaign(after)]);
-            let done = commanded(&campaigns, command).await;
+            let done = run_command(&campaigns, command).await;
             let written = written.lock().unwrap().len();
             assert_eq!(
                 (done.is_ok(), written),
-                (goes, usize::from(goes)),
+                (allowed, usize::from(allowed)),
                 "{command:?} {after}"
             );
             if let Err(error) = done {
@@ -147,18 +148,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_campaign_that_changes_all_the_time_is_told_so() {
-        for (changes, goes) in [(WRITE_ATTEMPTS - 1, true), (WRITE_ATTEMPTS, false)] {
-            let lives = (0..=changes).map(|_| campaign(CampaignStatus::Scheduled)).collect();
-            let (campaigns, _) = racing(lives);
-            let done = commanded(&campaigns, Command::Cancel).await;
-            assert_eq!(done.is_ok(), goes);
-            assert!(goes || matches!(done, Err(CampaignError::Refused(Refusal::Contended))));
+    async fn command_on_a_constantly_changing_campaign_is_contended() {
+        for (changes, allowed) in [(WRITE_ATTEMPTS - 1, true), (WRITE_ATTEMPTS, false)] {
+            let versions = (0..=changes).map(|_| campaign(CampaignStatus::Scheduled)).collect();
+            let (campaigns, _) = racing(versions);
+            let done = run_command(&campaigns, Command::Cancel).await;
+            assert_eq!(done.is_ok(), allowed);
+            assert!(allowed || matches!(done, Err(CampaignError::Refused(Refusal::Contended))));
         }
     }
 
     #[tokio::test]
-    async fn what_somebody_else_changed_meanwhile_stays() {
+    async fn update_keeps_a_concurrent_change() {
         let later = NOW + Duration::hours(1);
         let scheduled = Campaign {
             scheduled_at: Some(later),
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pause_beside_another_one_keeps_the_first_reason() {
+    async fn concurrent_pause_keeps_the_first_reason() {
         let waiting = Campaign {
             paused_at: Some(NOW),
             pause_reason: Some("token expired".into()),
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_told_is_of_the_campaign_as_it_was_at_last() {
+    async fn cancel_after_a_lost_race_audits_the_latest_status() {
         let mut store = MockCampaignStore::new();
         let mut statuses = [CampaignStatus::Scheduled, CampaignStatus::Sending].into_iter();
         store
