@@ -1,8 +1,8 @@
-//! The pure heart of Recado: values, state machines, use cases and the port traits they speak through.
+//! The domain of Recado: values, state machines, use cases, and the port traits that the use cases call.
 //!
-//! Nothing here opens a socket, speaks SQL, reads the clock or draws a random number: those are ports, implemented by
-//! the adapter crates and mocked in unit tests (feature `mocks`). One module a context, named by the one word that the
-//! same thing bears in the database crate, the routes and the URL.
+//! This crate opens no socket, contains no SQL, reads no clock and draws no random number. Those are ports, which the
+//! adapter crates implement and unit tests mock (feature `mocks`). Each context has one module. Its name is the same in
+//! the database crate, the routes and the URL.
 #![deny(clippy::disallowed_methods)]
 
 pub mod accounts;

@@ -1,7 +1,7 @@
-//! Accounts, the people in them, and the way from a session to an account context.
+//! Accounts, their users, and the tenant context of a session.
 //!
-//! Owns accounts, users and memberships. Does not own invites (`team`), plans (`billing`) or the token format of the
-//! identity provider (the gateways crate).
+//! Owns accounts, users and memberships. `team` owns invites, `billing` owns plans, and the gateways crate verifies the
+//! identity provider's tokens.
 
 mod model;
 mod ports;

@@ -1,4 +1,4 @@
-//! Accounts, memberships, sessions.
+//! Accounts, memberships and sessions.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,18 +8,18 @@ use time::OffsetDateTime;
 use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, FieldErrors, Role, StoreError, UserId, redacted_debug, timestamp};
 
-/// Whether an account may work.
+/// Status of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AccountStatus {
-    /// It works.
+    /// The account works normally.
     Active,
-    /// A platform administrator has stopped it: nobody gets an account context, nothing is sent.
+    /// A platform administrator suspended the account: members have no access, and no messages are sent.
     Suspended,
 }
 
 impl AccountStatus {
-    /// The stored and published word.
+    /// Returns the stored and published value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -39,100 +39,91 @@ impl std::str::FromStr for AccountStatus {
     }
 }
 
-/// A tenant: everything else belongs to one.
+/// A business that uses Recado. All other data belongs to an account.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Account {
-    /// The account's id.
+    /// Id of the account.
     pub id: AccountId,
-    /// Its name: 1 to 200 characters.
+    /// Name of the account, 1 to 200 characters.
     #[schemars(example = &"Loja da Ana")]
     pub name: String,
-    /// A unique short name, made of the name: lowercase letters, digits and hyphens, at most 50.
+    /// Unique short name, derived from the name: at most 50 lowercase letters, digits and hyphens.
     #[schemars(example = &"loja-da-ana")]
     pub slug: String,
-    /// The address of its logo; null for none.
+    /// URL of the logo; null if there is none.
     #[schemars(example = &"https://example.com/logo.png")]
     pub logo_url: Option<String>,
-    /// The id of its plan: `free`, `starter`, `growth` or `scale`.
+    /// Id of the account's plan: `free`, `starter`, `growth` or `scale`.
     #[schemars(example = &"free")]
     pub plan: String,
-    /// Whether it may work.
+    /// Whether the account is active or suspended.
     pub status: AccountStatus,
-    /// When it was created.
+    /// When the account was created.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
-/// A user's place in an account.
+/// A user's membership in an account.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Membership {
-    /// The account's id.
+    /// Id of the account.
     pub account_id: AccountId,
-    /// What the user may do there.
+    /// Role of the user in the account.
     pub role: Role,
     /// The account.
     pub account: Account,
-    /// Where it is an administrator's in support mode: until when.
+    /// End of a temporary membership of support mode; `None` for a regular membership.
     #[serde(skip)]
     pub support_until: Option<OffsetDateTime>,
 }
 
-/// What authentication needs to know of a membership.
+/// The fields of a membership that authentication reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MembershipAccess {
-    /// The account.
     pub account_id: AccountId,
-    /// What the user may do there.
     pub role: Role,
-    /// Whether the account may work.
     pub status: AccountStatus,
-    /// Where the membership is an administrator's in support mode: until when.
+    /// End of a temporary membership of support mode; `None` for a regular membership.
     pub support_until: Option<OffsetDateTime>,
 }
 
-/// A person, proved by the identity provider.
+/// A user whom the identity provider authenticated.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Session {
-    /// The user.
     pub user_id: UserId,
-    /// Their address, as the provider gave it.
+    /// E-mail address as the identity provider reports it.
     pub email: String,
-    /// Their name, when the provider gave one.
+    /// Name, if the identity provider reports one.
     pub name: Option<String>,
-    /// When the proof ends.
+    /// When the session token expires.
     pub expires_at: OffsetDateTime,
 }
 
 redacted_debug!(Session { user_id });
 
-/// Why a token proves nothing.
+/// Why a session token is refused.
 #[derive(Debug, Error)]
 pub enum SessionError {
-    /// It is malformed, expired, signed by somebody else, or not for us.
+    /// The token is malformed, expired, signed with an unknown key, or issued for another audience.
     #[error("the session is not valid")]
     Invalid,
-    /// The provider's keys cannot be had, so nothing can be said about the token.
+    /// The provider's keys cannot be fetched, so the token cannot be verified.
     #[error("the identity provider is unavailable: {0}")]
     Unavailable(String),
 }
 
-/// Why an account operation did not happen.
+/// Error of an account use case.
 #[derive(Debug, Error)]
 pub enum AccountError {
-    /// The user is no member of the account.
     #[error("you are not a member of this account")]
     NotMember,
-    /// The user belongs to no account.
     #[error("you have no account")]
     NoAccount,
-    /// The account is suspended.
     #[error("this account is suspended")]
     Suspended,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,25 +1,24 @@
-//! The use cases: who am I where, make an account, switch to another, get an account context.
+//! Use cases of accounts: list memberships, create an account, switch accounts, build the tenant context.
 
 use std::sync::Arc;
 
 use super::{Account, AccountError, AccountStatus, AccountStore, Membership, Session};
 use crate::shared::{AccountId, Actor, Clock, FieldErrors, Ids, Tenant, text};
 
-/// The longest account name, in characters.
+/// Maximum length of an account name, in characters.
 const NAME_CHARS: usize = 200;
 
-/// Which account a request means, before membership is checked.
+/// The account that a request names, before the membership is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountHint {
-    /// Nothing said: the one used last.
+    /// The request names no account: the one used last.
     Latest,
-    /// This one.
     Named(AccountId),
-    /// Something that is no account id at all: nobody is a member of that.
+    /// The value is no valid account id, so the user is no member of it.
     Unreadable,
 }
 
-/// The use cases of accounts.
+/// Use cases of accounts.
 pub struct Accounts {
     store: Arc<dyn AccountStore>,
     clock: Arc<dyn Clock>,
@@ -28,7 +27,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// `admin_emails` are the platform administrators; compared without regard to case.
+    /// `admin_emails` are the addresses of the platform administrators, compared case-insensitively.
     pub fn new(
         store: Arc<dyn AccountStore>,
         clock: Arc<dyn Clock>,
@@ -44,25 +43,25 @@ impl Accounts {
         }
     }
 
-    /// Whether the user administers the platform.
+    /// Whether the user is a platform administrator.
     pub fn is_admin(&self, session: &Session) -> bool {
         let address = || session.email.trim().chars().flat_map(char::to_lowercase);
         self.admin_emails.iter().any(|admin| address().eq(admin.chars()))
     }
 
-    /// Records who was seen, so that other tables may name them.
+    /// Stores the user, so that other tables can reference them.
     pub async fn record_user(&self, session: &Session) -> Result<(), AccountError> {
         Ok(self.store.record_user(session).await?)
     }
 
-    /// Every account of the user, oldest membership first.
+    /// Returns the user's memberships, oldest first.
     pub async fn list(&self, session: &Session) -> Result<Vec<Membership>, AccountError> {
         let memberships = self.store.memberships(session.user_id).await?;
         let is_valid = |membership: &Membership| membership.support_until.is_none() || self.is_admin(session);
         Ok(memberships.into_iter().filter(is_valid).collect())
     }
 
-    /// Makes an account on the free plan, owned by the user.
+    /// Creates an account on the free plan, owned by the user.
     pub async fn create(&self, session: &Session, name: &str) -> Result<Account, AccountError> {
         let name = text::sanitize(name);
         if name.is_empty() || name.chars().count() > NAME_CHARS {
@@ -80,7 +79,7 @@ impl Accounts {
         Ok(self.store.create(&account, session.user_id).await?)
     }
 
-    /// Makes an account the one used last. Only members can, and only while it is not suspended.
+    /// Makes an account the user's last used one. Requires a membership, and an active account unless in support mode.
     pub async fn switch(&self, session: &Session, account: AccountId) -> Result<Membership, AccountError> {
         let switched = self.store.switch(session.user_id, account, self.clock.now()).await?;
         switched
@@ -88,9 +87,9 @@ impl Accounts {
             .ok_or(AccountError::NotMember)
     }
 
-    /// The account context of a request. `supported` is the account that the caller's support-mode cookie names: a
-    /// platform administrator at work there is named in all that follows, and passes where the account is suspended.
-    /// A membership of support mode is good for administrators alone, and until it ends.
+    /// Builds the tenant context of a request. `supported` is the account in the support-mode cookie: there a platform
+    /// administrator is named in audit entries and may use a suspended account. A membership of support mode works only
+    /// for platform administrators and until it expires.
     pub async fn context(
         &self,
         session: &Session,
@@ -132,7 +131,7 @@ impl Accounts {
         Ok(Tenant::new(membership_access.account_id, actor, membership_access.role))
     }
 
-    /// The account whose context a request would have, but for memberships of support mode; none without one.
+    /// Returns the account that a request means if the user has a regular membership in it.
     pub async fn own_account(&self, session: &Session, hint: AccountHint) -> Result<Option<AccountId>, AccountError> {
         let membership_access = match hint {
             AccountHint::Latest => self.store.latest_membership_access(session.user_id).await?,
@@ -253,7 +252,7 @@ mod tests {
         ));
     }
 
-    /// What a membership access and a support-mode cookie make of an administrator, and of everybody else.
+    /// The effect of a temporary membership and of the support-mode cookie, for administrators and other users.
     #[tokio::test]
     async fn support_mode_requires_an_administrator_and_expires() {
         let (here, elsewhere) = (AccountId(Uuid::from_u128(9)), AccountId(Uuid::from_u128(8)));

@@ -1,4 +1,4 @@
-//! The use cases over all accounts: the list, one account, its suspension and its plan, and the figures.
+//! Use cases of platform administrators over all accounts: list, create, update, suspend, change the plan, and reports.
 
 use std::sync::Arc;
 
@@ -18,24 +18,26 @@ use crate::shared::{
 };
 use crate::team::{FirstOwner, InviteInsert, Invites, NewInvite};
 
-/// The longest account name, and the longest address of a logo, in characters.
+/// Maximum length of an account name, in characters.
 const NAME_CHARS: usize = 200;
+
+/// Maximum length of a logo URL, in characters.
 const URL_CHARS: usize = 2048;
 
-/// How far the list looks back for messages.
+/// The period for which the list counts messages.
 const MESSAGES_SINCE: Duration = Duration::days(30);
 
-/// What a new account is made of.
+/// A new account, not yet validated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountInput {
     pub name: Option<String>,
     pub slug: Option<String>,
     pub plan: Option<String>,
-    /// Who is to own it.
+    /// Address to which the invite of the first owner is sent.
     pub owner_email: Option<String>,
 }
 
-/// What of an account is to change; absent: it stays.
+/// Changes of an account, not yet validated. `None` keeps the field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountPatch {
     pub name: Option<String>,
@@ -43,18 +45,18 @@ pub struct AccountPatch {
     pub logo_url: Option<Option<String>>,
     pub plan: Option<String>,
     pub status: Option<String>,
-    /// Who is to own it, where nobody does.
+    /// Address to which the invite of the first owner is sent. Allowed only while the account has no owner.
     pub owner_email: Option<String>,
 }
 
-/// What is to be done with an account.
+/// An action on an account, not yet validated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActionInput {
     pub action: Option<String>,
     pub plan: Option<String>,
 }
 
-/// The same, read.
+/// A validated action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Suspend,
@@ -80,7 +82,7 @@ impl ActionInput {
     }
 }
 
-/// The use cases over all accounts.
+/// Use cases of platform administrators over all accounts.
 pub struct Administration {
     store: Arc<dyn AdministrationStore>,
     subscriptions: Arc<dyn SubscriptionStore>,
@@ -106,19 +108,18 @@ impl Administration {
         }
     }
 
-    /// One page of the accounts, the newest first.
+    /// Returns one page of the accounts, newest first.
     pub async fn list(&self, filter: &AccountFilter, page: PageQuery) -> Result<Page<AccountRow>, AdministrationError> {
         let since = self.clock.now() - MESSAGES_SINCE;
         Ok(self.store.list(filter, page, since).await?)
     }
 
-    /// One account in full.
     pub async fn get(&self, account: AccountId) -> Result<AccountDetail, AdministrationError> {
         let found = self.store.detail(account).await?;
         found.ok_or(AdministrationError::NotFound)
     }
 
-    /// Makes an account that nobody is in, and an invite for whoever shall own it.
+    /// Creates an account without members, and an invite for its first owner if an address is given.
     pub async fn create(&self, admin: &Admin, input: &AccountInput) -> Result<Administered, AdministrationError> {
         let mut errors = FieldErrors::default();
         let name = errors_into(&mut errors, name(input.name.as_deref().unwrap_or_default()));
@@ -142,7 +143,7 @@ impl Administration {
         Ok(Administered { account, owner_invite })
     }
 
-    /// Changes what is given of an account, and invites its owner where it has none.
+    /// Updates an account, and invites its first owner if an address is given.
     pub async fn update(
         &self,
         admin: &Admin,
@@ -189,7 +190,7 @@ impl Administration {
         Ok((Some(insert), Some(invite)))
     }
 
-    /// Suspends an account, opens it again, or gives it a plan. Says what was done.
+    /// Suspends or reactivates an account, or grants it a plan. Returns the message of the response.
     pub async fn act(
         &self,
         admin: &Admin,
@@ -228,8 +229,8 @@ impl Administration {
         }
     }
 
-    /// What the account pays stays as agreed: an administrator grants a plan, and the gateway is not asked. A subscription
-    /// that is paid has the plan itself, which ends with it; without one the grant is a fact of the account's own.
+    /// Grants a plan without a gateway call: the price of a subscription stays. A paid subscription gets the plan
+    /// itself, so that the plan ends with it. Without a paid subscription the grant is stored with the account.
     async fn change_plan(&self, admin: &Admin, account: AccountId, plan: &str) -> Result<(), AdministrationError> {
         retry_on_conflict(WRITE_ATTEMPTS, async || {
             let before = self.store.account(account).await?;
@@ -258,13 +259,13 @@ impl Administration {
         .await
     }
 
-    /// The platform at a glance.
+    /// Returns the key numbers over all accounts.
     pub async fn stats(&self) -> Result<AdministrationStats, AdministrationError> {
         let totals = self.store.totals().await?;
         Ok(AdministrationStats::new(totals, self.subscription_totals().await?))
     }
 
-    /// What comes in.
+    /// Returns recurring revenue and churn over all accounts.
     pub async fn revenue(&self) -> Result<PlatformRevenueOverview, AdministrationError> {
         Ok(self.subscription_totals().await?.into())
     }
@@ -275,13 +276,13 @@ impl Administration {
         self.store.subscriptions(since, now).await
     }
 
-    /// What was paid, day by day.
+    /// Returns the revenue of each of the last `days` days.
     pub async fn daily_revenue(&self, days: i64) -> Result<Vec<PlatformRevenueDay>, AdministrationError> {
         let days = Days::until(self.clock.now(), days);
         Ok(PlatformRevenueDay::each(days, &self.store.revenue(days).await?))
     }
 
-    /// What ended, day by day.
+    /// Returns the churn of each of the last `days` days.
     pub async fn churn(&self, days: i64) -> Result<Vec<ChurnDay>, AdministrationError> {
         let days = Days::until(self.clock.now(), days);
         let churn = self.store.churn(days).await?;

@@ -1,8 +1,8 @@
-//! The removal of an account: decided in one transaction, carried out piece by piece, by whoever is there.
+//! Account deletion: begins in one transaction, then continues in resumable batches under a lease.
 //!
-//! The account is gone for everybody the moment the removal is written down. What follows takes as long as the account
-//! is large and can be begun anew at any point: its rows, its files, its subscription at the payment gateway. The
-//! gateway is not asked first, since its silence must not keep an account alive; it is asked until it has answered.
+//! The account is invisible as soon as the first transaction commits. Deleting its rows and files and cancelling its
+//! subscription at the payment gateway takes longer for larger accounts and can be resumed at any point. An unavailable
+//! gateway does not delay the deletion: the cancellation is retried until the gateway responds.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::billing::{PaymentGateway, PaymentGatewayError};
 use crate::media::{MediaStore, MediaStoreError};
 use crate::shared::{AccountId, Clock, ErrorReport, SideStep};
 
-/// How long the next piece of a removal may take before somebody else goes on with it.
+/// Lease of a deletion, renewed by every batch. After it another worker continues the deletion.
 pub const DELETION_LEASE: Duration = Duration::minutes(2);
 
-/// How long the gateway is left alone before it is asked again.
+/// Retry delay of a gateway cancellation.
 pub const CANCELLATION_PAUSE: Duration = Duration::minutes(5);
 
 /// How long a subscription whose creation has an unknown outcome is looked for at the gateway. Equals billing's
 /// `ABANDONED_FOR`.
 pub const CANCELLATION_WATCH_TIME: Duration = Duration::days(1);
 
-/// The use case of removals, and the work that is left of them.
+/// Use cases of account deletion: the request, and the workers that complete it.
 pub struct Deletions {
     store: Arc<dyn DeletionStore>,
     media: Arc<dyn MediaStore>,
@@ -49,14 +49,15 @@ impl Deletions {
         }
     }
 
-    /// Removes an account for good. Where this fails half-way, the account is gone all the same, and a worker finishes.
+    /// Deletes an account permanently. If it fails after its first step, the account stays invisible and a worker
+    /// completes the deletion.
     pub async fn delete(&self, account: AccountId) -> Result<(), AdministrationError> {
         let watched_until = self.clock.now() + CANCELLATION_WATCH_TIME;
         if !self.store.begin(account, DELETION_LEASE, watched_until).await? {
             return Err(AdministrationError::NotFound);
         }
         for cancellation in self.store.cancellations(account).await? {
-            // What fails now is tried again by the worker.
+            // A worker retries a failed cancellation.
             if let Err(error) = self.cancel(&cancellation).await {
                 self.report.swallowed(SideStep::CancelSubscription, &error);
             }
@@ -64,7 +65,7 @@ impl Deletions {
         self.finish(account).await
     }
 
-    /// Goes on with one removal that nobody is at; false when there is none.
+    /// Continues one deletion whose lease has expired. Returns false if there is none.
     pub async fn finish_next(&self) -> Result<bool, AdministrationError> {
         let Some(account) = self.store.claim(DELETION_LEASE).await? else {
             return Ok(false);
@@ -73,7 +74,7 @@ impl Deletions {
         Ok(true)
     }
 
-    /// Ends one subscription of a removed account at the gateway; false when none is due.
+    /// Runs one due gateway cancellation of a deleted account. Returns false if none is due.
     pub async fn cancel_next(&self) -> Result<bool, AdministrationError> {
         let Some(cancellation) = self.store.claim_cancellation(CANCELLATION_PAUSE).await? else {
             return Ok(false);
@@ -82,11 +83,11 @@ impl Deletions {
         Ok(true)
     }
 
-    /// Rows first: they are what callbacks, runs and readers might still meet.
+    /// Deletes the rows, then the files. Rows go first, because callbacks, runs and readers may still use them.
     async fn finish(&self, account: AccountId) -> Result<(), AdministrationError> {
         while self.store.purge(account, DELETION_LEASE).await? {}
         match self.media.delete_account(account).await {
-            // Where files cannot be kept there is none.
+            // Without a media store the account has no files.
             Ok(()) | Err(MediaStoreError::NotConfigured) => {}
             Err(error) => return Err(error.into()),
         }
@@ -98,7 +99,7 @@ impl Deletions {
             Ok(true) | Err(PaymentGatewayError::Missing) => {
                 Ok(self.store.delete_cancellation(cancellation.subscription_id).await?)
             }
-            // It may turn up yet; or nobody will answer before a gateway is configured again.
+            // The subscription may still appear, or no gateway is configured: the cancellation stays queued.
             Ok(false) | Err(PaymentGatewayError::NotConfigured) => Ok(()),
             Err(error) => Err(error.into()),
         }

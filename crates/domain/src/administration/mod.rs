@@ -1,8 +1,8 @@
-//! What platform administrators do: over all accounts, with one account, and inside one in support mode.
+//! Use cases of platform administrators: all accounts, one account, and support mode inside an account.
 //!
-//! Owns the overview of accounts, what is decided about one of them (suspension, plan, removal), the life of a
-//! membership of support mode, and the figures of the business. Does not own who an administrator is (`accounts`), how
-//! a subscription is written (`billing`) nor the cookie of support mode (the server).
+//! Owns the account list, suspension, granted plans and deletion of accounts, the temporary memberships of support
+//! mode, and the revenue and churn reports. The `accounts` context decides who is an administrator, `billing` writes
+//! subscriptions, and the server owns the cookie of support mode.
 
 mod accounts;
 mod deletion;

@@ -1,4 +1,4 @@
-//! Accounts as the platform sees them, who acts on them, and why that may fail.
+//! Accounts as administrators see them, the acting administrator, and the errors of administration.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,23 +15,21 @@ use crate::shared::{
 };
 use crate::team::NewInvite;
 
-/// A platform administrator at work.
+/// The platform administrator who makes a request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Admin {
-    /// The person.
     pub user_id: UserId,
-    /// Their e-mail address.
     pub email: String,
-    /// From which address.
+    /// Client IP address.
     pub ip_address: Option<String>,
-    /// Whether they are in support mode meanwhile.
+    /// Whether the session is in support mode.
     pub in_support: bool,
 }
 
 redacted_debug!(Admin {});
 
 impl Admin {
-    /// An entry in the log of the account that they act on.
+    /// Builds an entry for the audit log of the changed account.
     pub(super) fn audit(&self, action: AuditAction, entity_type: &str, account: AccountId) -> Audit {
         Audit {
             user_id: Some(self.user_id),
@@ -45,16 +43,15 @@ impl Admin {
     }
 }
 
-/// An account as an administrator made or changed it, and the invite for its owner.
+/// An account that an administrator created or updated, with the invite of its owner.
 #[derive(Clone, Debug)]
 pub struct Administered {
-    /// The account.
     pub account: Account,
-    /// What is told of the invite only once.
+    /// The invite with its one-time token, which only this response contains.
     pub owner_invite: Option<NewInvite>,
 }
 
-/// An account, as administrators list it.
+/// An account in the administrators' list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AccountRow {
     /// The account's id.
@@ -62,27 +59,27 @@ pub struct AccountRow {
     /// The account's name.
     #[schemars(example = "Loja Exemplo")]
     pub company_name: String,
-    /// Its slug.
+    /// The account's slug.
     #[schemars(example = "loja-exemplo")]
     pub slug: String,
-    /// The e-mail address of its owner; of several, of whoever has been one for longest. Null without an owner.
+    /// E-mail address of the owner; of several owners, of the one who has been owner longest. Null without an owner.
     #[schemars(example = "ana@example.com")]
     pub owner_email: Option<String>,
-    /// The id of its plan.
+    /// Id of the account's plan.
     #[schemars(example = &"growth")]
     pub plan: String,
-    /// Whether it may work.
+    /// Whether the account is active or suspended.
     pub status: AccountStatus,
-    /// How many people are in it, support mode aside.
+    /// Number of members, without those in support mode.
     #[schemars(example = 3)]
     pub users: i64,
-    /// How many contacts it has.
+    /// Number of contacts.
     #[schemars(example = 1840)]
     pub contacts: i64,
-    /// How many messages it sent in the last 30 days: of campaigns, and replies.
+    /// Number of campaign messages and replies that the account sent in the last 30 days.
     #[schemars(example = 5120)]
     pub messages_30d: i64,
-    /// What it pays a month, in cents.
+    /// Monthly value of the account's active or past due subscription, in cents.
     #[schemars(example = 19900)]
     pub mrr: Cents,
     /// When the account was created.
@@ -91,37 +88,35 @@ pub struct AccountRow {
     pub created_at: OffsetDateTime,
 }
 
-/// Which accounts are wanted.
+/// Filter of the account list. `None` matches every account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountFilter {
-    /// A part of the name or of the owner's address, in any case.
+    /// Part of the name or of the owner's e-mail address, case-insensitive.
     pub search: Option<String>,
-    /// On this plan.
     pub plan: Option<String>,
-    /// In this status.
     pub status: Option<AccountStatus>,
 }
 
-/// Somebody in an account.
+/// A member of an account.
 #[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AccountUser {
-    /// The account.
+    /// Id of the account.
     pub account_id: AccountId,
-    /// The person's id.
+    /// Id of the user.
     pub user_id: UserId,
-    /// The person's e-mail address.
+    /// E-mail address of the user.
     #[schemars(example = "ana@example.com")]
     pub email: String,
-    /// The person's name; null when it is not known.
+    /// Name of the user; null if it is unknown.
     #[schemars(example = "Ana Lima")]
     pub name: Option<String>,
-    /// What the person may do.
+    /// Role of the user in the account.
     pub role: Role,
-    /// When the person last switched to the account; null for never.
+    /// When the user last switched to the account; null if never.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub last_active_at: Option<OffsetDateTime>,
-    /// Since when the person is in it.
+    /// When the user became a member.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
@@ -129,30 +124,30 @@ pub struct AccountUser {
 
 redacted_debug!(AccountUser {});
 
-/// What an account has.
+/// Row counts of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AccountMetrics {
-    /// How many contacts.
+    /// Number of contacts.
     #[schemars(example = 1840)]
     pub contacts: i64,
-    /// How many conversations.
+    /// Number of conversations.
     #[schemars(example = 320)]
     pub conversations: i64,
 }
 
-/// One account in full.
+/// An account with its members and row counts.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AccountDetail {
     /// The account.
     #[serde(flatten)]
     pub account: Account,
-    /// Who is in it, support mode aside; who came first is first.
+    /// Members in the order in which they joined, without those in support mode.
     pub users: Vec<AccountUser>,
-    /// What it has.
+    /// Row counts of the account.
     pub metrics: AccountMetrics,
 }
 
-/// What of an account changes; none: it stays.
+/// Validated changes of an account. `None` keeps the field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountChange {
     pub name: Option<String>,
@@ -162,36 +157,32 @@ pub struct AccountChange {
     pub status: Option<AccountStatus>,
 }
 
-/// What an account that is removed may still have at the payment gateway.
+/// A subscription of a deleted account that must be cancelled at the payment gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayCancellation {
-    /// Our subscription: what the gateway knows it by.
+    /// External reference of the subscription at the gateway.
     pub subscription_id: SubscriptionId,
-    /// The gateway's id; none while nobody knows whether there is one.
+    /// The gateway's id; `None` if it is unknown whether the gateway created the subscription.
     pub gateway_subscription_id: Option<String>,
-    /// How long it may still turn up.
+    /// Until when a subscription without a gateway id is looked for.
     pub until: OffsetDateTime,
 }
 
-/// Why an administrator did not get what they asked for.
+/// Error of an administration use case.
 #[derive(Debug, Error)]
 pub enum AdministrationError {
-    /// There is no such account.
     #[error("there is no such account")]
     NotFound,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// Other changes of the account's subscription came first, again and again.
+    /// Concurrent changes of the account's subscription won `WRITE_ATTEMPTS` times.
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    /// The payment gateway cannot be asked now.
     #[error(transparent)]
     Gateway(#[from] PaymentGatewayError),
-    /// The files of the account cannot be removed now.
+    /// The media store could not delete the account's files.
     #[error(transparent)]
     Media(#[from] MediaStoreError),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

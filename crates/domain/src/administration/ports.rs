@@ -1,4 +1,4 @@
-//! What the platform needs from the store. All of it crosses tenants: administrators belong to none.
+//! Database ports of administration. All methods see every account, because administrators belong to no tenant.
 
 use async_trait::async_trait;
 use time::{Duration, OffsetDateTime};
@@ -11,25 +11,25 @@ use crate::accounts::{Account, AccountStatus};
 use crate::shared::{AccountId, Event, Page, PageQuery, StoreError, SubscriptionId, UserId};
 use crate::team::InviteInsert;
 
-/// What came of changing an account.
+/// Outcome of updating an account.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AccountUpdate {
-    /// As it is now.
+    /// The updated account.
     Done(Account),
-    /// There is none.
+    /// The account does not exist.
     Missing,
-    /// It has an owner, and no other one can be invited from above.
+    /// Not updated: the account already has an owner, so an administrator cannot invite one.
     Owned,
-    /// Whoever was to be invited is a member already.
+    /// Not updated: the invited user is already a member.
     Member,
 }
 
-/// Accounts from above. An account that is being removed is none.
+/// Accounts of all tenants. An account whose deletion has begun does not exist for these methods.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait AdministrationStore: Send + Sync {
-    /// One page of the accounts that a filter lets through, the newest first, and their exact number. The answer MUST be
-    /// that of filtering the list of all of them. Messages are counted from `since` on.
+    /// Returns one page of the accounts that match a filter, newest first, with the exact total. The result MUST equal
+    /// filtering the complete list. Messages are counted from `since` on.
     async fn list(
         &self,
         filter: &AccountFilter,
@@ -37,15 +37,12 @@ pub trait AdministrationStore: Send + Sync {
         since: OffsetDateTime,
     ) -> Result<Page<AccountRow>, StoreError>;
 
-    /// One account.
     async fn account(&self, id: AccountId) -> Result<Option<Account>, StoreError>;
 
-    /// One account in full.
     async fn detail(&self, id: AccountId) -> Result<Option<AccountDetail>, StoreError>;
 
-    /// Makes an account that nobody is in. A slug that `is_given` and taken is [`StoreError::Duplicate`]; any other is
-    /// numbered until it is free.
-    /// With an invite for whoever is to own it, both or neither.
+    /// Inserts an account without members, and the owner's invite in the same transaction. If `is_given`, a taken slug
+    /// is [`StoreError::Duplicate`]. Otherwise a number is appended until the slug is free.
     async fn create(
         &self,
         account: &Account,
@@ -53,9 +50,8 @@ pub trait AdministrationStore: Send + Sync {
         owner: Option<InviteInsert>,
     ) -> Result<Account, StoreError>;
 
-    /// Changes an account. A slug that is taken is [`StoreError::Duplicate`]. With an invite for whoever is to own it,
-    /// which takes back every other one for an owner; MUST be refused, and nothing changed, where the account has an
-    /// owner.
+    /// Updates an account. A taken slug is [`StoreError::Duplicate`]. An invite for an owner revokes all other owner
+    /// invites of the account. MUST change nothing and return `Owned` if the account has an owner.
     async fn update(
         &self,
         id: AccountId,
@@ -63,33 +59,33 @@ pub trait AdministrationStore: Send + Sync {
         owner: Option<InviteInsert>,
     ) -> Result<AccountUpdate, StoreError>;
 
-    /// Opens or closes an account; false when there is none.
+    /// Sets the status and appends the outbox events. Returns false if the account does not exist.
     async fn set_status(&self, id: AccountId, status: AccountStatus, events: &[Event]) -> Result<bool, StoreError>;
 
-    /// Grants a plan to an account without a subscription to change; the free plan withdraws the grant. The account's
-    /// plan becomes the better of it and what is paid for. False when there is no such account.
+    /// Grants a plan; the free plan withdraws the grant. MUST set the account's plan to the better of the granted and
+    /// the paid plan, and append the outbox events. Returns false if the account does not exist.
     async fn set_plan(&self, id: AccountId, plan: &str, events: &[Event]) -> Result<bool, StoreError>;
 
-    /// How many there are of what.
     async fn totals(&self) -> Result<Totals, StoreError>;
 
-    /// What subscriptions amount to; churn since `since`.
+    /// Sums all subscriptions. Churn is counted from `since` to `now`.
     async fn subscriptions(&self, since: OffsetDateTime, now: OffsetDateTime)
     -> Result<SubscriptionTotals, StoreError>;
 
-    /// What was paid on each of these days; those without a payment may be missing.
+    /// Returns the revenue of each day. Days without a payment may be missing.
     async fn revenue(&self, days: Days) -> Result<Vec<DayRevenue>, StoreError>;
 
-    /// What became of subscriptions on each of these days, the oldest first, every day.
+    /// Returns the churn of every day, oldest first.
     async fn churn(&self, days: Days) -> Result<Vec<DayChurn>, StoreError>;
 }
 
-/// Memberships of support mode. What is somebody's own is never touched.
+/// Memberships of support mode. MUST NOT change regular memberships.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait SupportStore: Send + Sync {
-    /// Lends the administrator a membership until `expires_at`, longer where one is lent already, none where they have
-    /// one of their own; takes back the one in `leaving`. The account's name; none when there is no such account.
+    /// Gives the administrator a temporary membership until `expires_at`, and removes the one in `leaving`. An existing
+    /// temporary membership is extended; a regular one is left unchanged. MUST append the outbox events. Returns the
+    /// account's name, or `None` if the account does not exist.
     async fn start(
         &self,
         admin: &Admin,
@@ -99,20 +95,20 @@ pub trait SupportStore: Send + Sync {
         events: &[Event],
     ) -> Result<Option<String>, StoreError>;
 
-    /// Takes back what was lent. False: nothing was.
+    /// Removes a temporary membership. Returns false if there was none.
     async fn stop(&self, user: UserId, account: AccountId) -> Result<bool, StoreError>;
 
-    /// Takes back up to `limit` of those that are over. How many.
+    /// Removes up to `limit` expired temporary memberships. Returns how many.
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError>;
 }
 
-/// Accounts on their way out.
+/// Queue of account deletions, and of their cancellations at the payment gateway.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait DeletionStore: Send + Sync {
-    /// From now on the account is nobody's: no session, no key, no callback finds it. In the same transaction it is
-    /// written down that its rows are to be removed, by the caller for the time of the lease, and what may have to be
-    /// cancelled at the payment gateway. False when there is no such account, or it is being removed already.
+    /// Begins a deletion: from now on no session, API key or callback finds the account. In the same transaction MUST
+    /// insert the deletion, leased to the caller, and the cancellations that the payment gateway may need. Returns
+    /// false if the account does not exist or its deletion has already begun.
     async fn begin(
         &self,
         account: AccountId,
@@ -120,19 +116,19 @@ pub trait DeletionStore: Send + Sync {
         watched_until: OffsetDateTime,
     ) -> Result<bool, StoreError>;
 
-    /// Takes an account whose removal nobody is at. Nobody else gets it before the lease is over.
+    /// Claims a deletion whose lease has expired. No other caller receives it before the new lease expires.
     async fn claim(&self, lease: Duration) -> Result<Option<AccountId>, StoreError>;
 
-    /// Removes some rows of the account, from every table, and renews the lease. False: no more were found.
+    /// Deletes a batch of the account's rows from every table and renews the lease. Returns false if no rows are left.
     async fn purge(&self, account: AccountId, lease: Duration) -> Result<bool, StoreError>;
 
-    /// Removes the account itself, and the note that it is to be removed.
+    /// Deletes the account's row and its deletion.
     async fn end(&self, account: AccountId) -> Result<(), StoreError>;
 
-    /// What the account may still have at the gateway.
+    /// Returns the pending gateway cancellations of the account.
     async fn cancellations(&self, account: AccountId) -> Result<Vec<GatewayCancellation>, StoreError>;
 
-    /// Takes one that is due, of any account; it comes up again after the pause.
+    /// Claims a due gateway cancellation of any account. It is due again after `pause`.
     async fn claim_cancellation(&self, pause: Duration) -> Result<Option<GatewayCancellation>, StoreError>;
 
     /// Deletes a cancellation that is completed or no longer needed.

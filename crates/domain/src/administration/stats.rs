@@ -1,10 +1,10 @@
-//! The figures of the business, and the rules by which they are made.
+//! Revenue and churn reports over all accounts, and their definitions.
 //!
-//! - A subscription is worth its value a month; a yearly one a twelfth of it, rounded half-even to whole cents. It is
-//!   rounded here and nowhere else, one subscription at a time, so that rows add up to totals.
-//! - Only what is active or past due counts for revenue, and only what costs something is paid.
-//! - A subscription lives from its creation until it is cancelled or inactivated, whichever came first.
-//! - Churn of a span: of those that lived when it began, the share that ended in it.
+//! - The monthly value of a subscription is its price; of a yearly one a twelfth of it, rounded half-even to whole
+//!   cents. Each subscription is rounded here once, so that rows add up to totals.
+//! - Only active and past due subscriptions count as revenue. A subscription is paid if its price is above 0.
+//! - A subscription is live from its creation until it is cancelled or inactivated, whichever comes first.
+//! - The churn rate of a period is the share of subscriptions live at its start that ended in it.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::shared::schema::Day;
 
 const MONTHS_PER_YEAR: i64 = 12;
 
-/// What a subscription is worth a month.
+/// Returns the monthly value of a subscription.
 pub fn monthly_value(value: Cents, cycle: Cycle) -> Cents {
     match cycle {
         Cycle::Monthly => value,
@@ -25,26 +25,26 @@ pub fn monthly_value(value: Cents, cycle: Cycle) -> Cents {
     }
 }
 
-/// What a month's revenue is worth a year.
+/// Returns the annual recurring revenue of a monthly recurring revenue.
 pub fn arr(mrr: Cents) -> Cents {
     Cents(mrr.0.saturating_mul(MONTHS_PER_YEAR))
 }
 
-/// The nearest whole number; of two that are equally near, the even one. `divisor` is positive.
+/// Divides and rounds half-even. `divisor` MUST be positive.
 fn half_even(dividend: i128, divisor: i128) -> i64 {
     let (quotient, rest) = (dividend.div_euclid(divisor), dividend.rem_euclid(divisor));
     let up = rest * 2 > divisor || (rest * 2 == divisor && quotient % 2 != 0);
     i64::try_from(quotient + i128::from(up)).unwrap_or(i64::MAX)
 }
 
-/// A share, to two decimals.
+/// A percentage with two decimals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Percent {
     hundredths: i64,
 }
 
 impl Percent {
-    /// `part` of `whole`, rounded half-even; 0 of nothing.
+    /// Returns the percentage of `part` in `whole`, rounded half-even; 0 if `whole` is 0.
     pub fn of(part: i64, whole: i64) -> Self {
         let hundredths = if whole <= 0 {
             0
@@ -69,38 +69,37 @@ impl JsonSchema for Percent {
     }
 }
 
-/// A decimal number, never by way of a binary one.
+/// Serializes as a decimal number without using a binary float.
 impl Serialize for Percent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Cents(self.hundredths).reais().serialize(serializer)
     }
 }
 
-/// Whole days of UTC, the last one being today.
+/// Consecutive UTC days that end today.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Days {
-    /// The first.
     pub first: Date,
     /// Today.
     pub last: Date,
 }
 
 impl Days {
-    /// Today and so many days before it that there are `count`.
+    /// Returns the last `count` days including today; at least one.
     pub fn until(now: OffsetDateTime, count: i64) -> Self {
         let last = now.to_offset(UtcOffset::UTC).date();
         let first = last.saturating_sub(Duration::days(count.max(1) - 1));
         Self { first, last }
     }
 
-    /// Every day, the oldest first.
+    /// Iterates over the days, oldest first.
     pub fn each(self) -> impl Iterator<Item = Date> {
         let next = move |day: &Date| day.next_day().filter(|day| *day <= self.last);
         std::iter::successors(Some(self.first), next)
     }
 }
 
-/// What was counted of all accounts.
+/// Row counts over all accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub accounts: i64,
@@ -109,21 +108,21 @@ pub struct Totals {
     pub conversations: i64,
 }
 
-/// What was counted of all subscriptions.
+/// Totals over all subscriptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubscriptionTotals {
-    /// What the active and past due ones are worth a month.
+    /// Monthly value of the active and past due subscriptions.
     pub mrr: Cents,
-    /// How many accounts have a paid one of these.
+    /// Accounts with a paid subscription that is active or past due.
     pub paying_accounts: i64,
-    /// How many lived 30 days ago.
+    /// Subscriptions that were live `CHURN_DAYS` ago.
     pub live_before: i64,
-    /// How many of these have ended since.
+    /// Subscriptions of `live_before` that have ended since.
     pub ended_since: i64,
 }
 
 impl SubscriptionTotals {
-    /// How far churn looks back.
+    /// Length of the churn period in days.
     pub const CHURN_DAYS: i64 = 30;
 
     fn churn_rate(&self) -> Percent {
@@ -131,39 +130,38 @@ impl SubscriptionTotals {
     }
 }
 
-/// The platform at a glance.
+/// Key numbers over all accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "PlatformStats")]
 pub struct AdministrationStats {
-    /// How many accounts there are.
+    /// Number of accounts.
     #[schemars(example = 412)]
     total_accounts: i64,
-    /// How many people there are.
+    /// Number of users.
     #[schemars(example = 903)]
     total_users: i64,
-    /// How many contacts all accounts have.
+    /// Number of contacts of all accounts.
     #[schemars(example = 1204311)]
     total_contacts: i64,
-    /// How many conversations all accounts have.
+    /// Number of conversations of all accounts.
     #[schemars(example = 84210)]
     total_conversations: i64,
-    /// What all subscriptions bring a month, in cents.
+    /// Monthly recurring revenue of all active and past due subscriptions, in cents.
     #[schemars(example = 4120000)]
     mrr: Cents,
-    /// What they bring a year: twelve times `mrr`, in cents.
+    /// Annual recurring revenue: twelve times `mrr`, in cents.
     #[schemars(example = 49440000)]
     arr: Cents,
-    /// How many accounts have a paid subscription.
+    /// Number of accounts with a paid subscription that is active or past due.
     #[schemars(example = 207)]
     paying_accounts: i64,
-    /// Subscriptions that ended in the last 30 days, of a hundred that lived before.
+    /// Percentage of the subscriptions live 30 days ago that have ended since.
     #[schemars(example = 1.94)]
     churn_rate: Percent,
 }
 
 impl AdministrationStats {
-    /// Of what was counted.
     pub fn new(totals: Totals, subscriptions: SubscriptionTotals) -> Self {
         Self {
             total_accounts: totals.accounts,
@@ -178,19 +176,19 @@ impl AdministrationStats {
     }
 }
 
-/// What comes in.
+/// Recurring revenue and churn over all accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PlatformRevenueOverview {
-    /// What all subscriptions bring a month, in cents.
+    /// Monthly recurring revenue of all active and past due subscriptions, in cents.
     #[schemars(example = 4120000)]
     total_mrr: Cents,
-    /// What they bring a year: twelve times `total_mrr`, in cents.
+    /// Annual recurring revenue: twelve times `total_mrr`, in cents.
     #[schemars(example = 49440000)]
     total_arr: Cents,
-    /// How many accounts have a paid subscription.
+    /// Number of accounts with a paid subscription that is active or past due.
     #[schemars(example = 207)]
     paying_accounts: i64,
-    /// Subscriptions that ended in the last 30 days, of a hundred that lived before.
+    /// Percentage of the subscriptions live 30 days ago that have ended since.
     #[schemars(example = 1.94)]
     churn_rate_30d: Percent,
 }
@@ -206,29 +204,27 @@ impl From<SubscriptionTotals> for PlatformRevenueOverview {
     }
 }
 
-/// What was paid on a day.
+/// Amount and number of payments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Revenue {
-    /// How much.
     pub revenue: Cents,
-    /// In how many payments.
     pub payments: i64,
 }
 
-/// The same with its day; days on which nothing was paid are left out.
+/// Revenue of a day with at least one payment.
 pub type DayRevenue = (Date, Revenue);
 
-/// What was paid on a day.
+/// Revenue of one day over all accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PlatformRevenueDay {
-    /// The day (UTC).
+    /// Day in UTC.
     #[schemars(with = "Day")]
     #[serde(serialize_with = "as_date")]
     date: Date,
-    /// How much was paid, in cents.
+    /// Sum of the payments of the day, in cents.
     #[schemars(example = 139300)]
     revenue: Cents,
-    /// In how many payments.
+    /// Number of payments of the day.
     #[schemars(example = 7)]
     payments: i64,
 }
@@ -249,38 +245,37 @@ impl PlatformRevenueDay {
     }
 }
 
-/// What became of subscriptions on a day.
+/// Subscription counts of one day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DayChurn {
-    /// The day.
     pub date: Date,
-    /// How many ended.
+    /// Subscriptions that ended on the day.
     pub ended: i64,
-    /// What these were worth a month.
+    /// Monthly value of the ended subscriptions.
     pub ended_value: Cents,
-    /// How many lived when the day began.
+    /// Subscriptions that were live at the start of the day.
     pub live_before: i64,
-    /// How many of these ended on it.
+    /// Subscriptions of `live_before` that ended on the day.
     pub ended_of_these: i64,
 }
 
-/// What became of subscriptions on a day.
+/// Subscription churn of one day over all accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ChurnDay {
-    /// The day (UTC).
+    /// Day in UTC.
     #[schemars(with = "Day")]
     #[serde(serialize_with = "as_date")]
     date: Date,
-    /// How many ended.
+    /// Number of subscriptions that ended on the day.
     #[schemars(example = 1)]
     cancelled: i64,
-    /// What these brought a month, in cents.
+    /// Monthly value of the ended subscriptions, in cents.
     #[schemars(example = 19900)]
     churned_mrr: Cents,
-    /// How many lived when the day began.
+    /// Number of subscriptions that were live at the start of the day.
     #[schemars(example = 207)]
     active_start: i64,
-    /// How many of these ended on it, of a hundred.
+    /// Percentage of the subscriptions live at the start of the day that ended on it.
     #[schemars(example = 0.48)]
     churn_rate: Percent,
 }
@@ -408,7 +403,7 @@ mod tests {
     }
 
     proptest! {
-        /// By the definition: no other whole number is nearer, and of two equally near ones it is the even one.
+        /// Definition of half-even rounding: no integer is nearer, and of two equally near ones it is the even one.
         #[test]
         fn half_even_rounds_to_the_nearest_integer(dividend in -1_000_000_i64..1_000_000, divisor in 1_i64..1000) {
             let rounded = half_even(i128::from(dividend), i128::from(divisor));

@@ -1,4 +1,4 @@
-//! Support mode: an administrator works in an account for a while, and everybody can see that it was them.
+//! Support mode: an administrator works in an account for a limited time, and the audit log names them.
 
 use std::sync::Arc;
 
@@ -10,23 +10,19 @@ use crate::shared::{AccountId, AuditAction, Clock, Event, FieldErrors, StoreErro
 
 pub const SUPPORT_MODE_DURATION: Duration = Duration::hours(4);
 
-/// The longest reason, in characters.
+/// Maximum length of a reason, in characters.
 const REASON_CHARS: usize = 500;
 
-/// What began.
+/// A started support session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SupportStarted {
-    /// The account.
     pub account_id: AccountId,
-    /// Its name.
     pub account_name: String,
-    /// Since when.
     pub started_at: OffsetDateTime,
-    /// Until when.
     pub expires_at: OffsetDateTime,
 }
 
-/// The use cases of support mode.
+/// Use cases of support mode.
 pub struct Support {
     store: Arc<dyn SupportStore>,
     clock: Arc<dyn Clock>,
@@ -37,7 +33,7 @@ impl Support {
         Self { store, clock }
     }
 
-    /// Lets an administrator into an account, suspended or not. They leave the account that they are in for support.
+    /// Starts support mode in an account, also in a suspended one. Ends support mode in the account `leaving`.
     pub async fn start(
         &self,
         admin: &Admin,
@@ -74,13 +70,13 @@ impl Support {
         })
     }
 
-    /// Ends it: what was lent is taken back, what is their own stays.
+    /// Ends support mode: removes the temporary membership. A regular membership stays.
     pub async fn stop(&self, user: UserId, account: AccountId) -> Result<(), AdministrationError> {
         self.store.stop(user, account).await?;
         Ok(())
     }
 
-    /// Takes back what was lent for too long; how many.
+    /// Removes up to `limit` expired temporary memberships. Returns how many.
     pub async fn sweep(&self, limit: i64) -> Result<usize, StoreError> {
         self.store.sweep(limit).await
     }

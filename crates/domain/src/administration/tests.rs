@@ -1,4 +1,4 @@
-//! The use cases of administrators, with mocked ports.
+//! Tests of the administration use cases with mocked ports.
 
 mod deletion;
 mod owners;

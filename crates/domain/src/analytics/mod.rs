@@ -1,7 +1,7 @@
-//! Analytics: what the roll-ups say, as reports; exports; and how good a customer somebody is.
+//! Analytics: reports from the rollups, exports and the RFM segments of contacts.
 //!
-//! Owns periods, zones and the shapes of the reports. What is counted belongs to whoever records it (`ingestion`,
-//! `automations`, `links`), and is kept counted by them.
+//! This context owns periods, time zones and the reports. The rollups belong to the contexts that record the source
+//! rows (`ingestion`, `automations`, `links`).
 
 mod exports;
 mod insights;

@@ -1,4 +1,4 @@
-//! What the reports show, field by field as published.
+//! The published reports.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,59 +12,59 @@ use crate::shared::{
     Amount, AutomationId, CampaignId, ContactId, FieldErrors, LinkId, MetricEventId, StoreError, timestamp,
 };
 
-/// `YYYY-MM-DD`.
+/// Serializes a date as `YYYY-MM-DD`.
 pub(crate) fn day<S: serde::Serializer>(date: &Date, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(date)
 }
 
-/// The revenue of a period, and what it is owed to.
+/// The revenue of a period and its attribution.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RevenueReport {
-    /// The sums of the whole period.
+    /// The totals of the whole period.
     pub overview: RevenueOverview,
     /// Every day of the period, the oldest first.
     pub daily: Vec<RevenueDay>,
-    /// What is owed to each automation, the largest revenue first.
+    /// The revenue attributed to each automation, the largest first.
     pub by_automation: Vec<AutomationRevenue>,
-    /// What is owed to each campaign, the largest revenue first.
+    /// The revenue attributed to each campaign, the largest first.
     pub by_campaign: Vec<CampaignRevenue>,
-    /// What came by each link, the largest revenue first; at most 20.
+    /// The revenue attributed to each link, the largest first; at most 20 links.
     pub by_link: Vec<LinkRevenue>,
 }
 
-/// The sums of a period.
+/// The revenue totals of a period.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RevenueOverview {
-    /// All paid orders, in currency units.
+    /// The revenue of all paid orders, in currency units.
     #[schemars(example = 18250.4)]
     pub total_revenue: Amount,
-    /// Those of them that are owed to a campaign, an automation or a link.
+    /// The revenue attributed to a campaign, automation or link, in currency units.
     #[schemars(example = 7410)]
     pub attributed_revenue: Amount,
-    /// What the goods of the paid orders cost the shop.
+    /// The shop's costs of the items of paid orders, in currency units.
     #[schemars(example = 6900.25)]
     pub product_costs: Amount,
-    /// What payment gateways kept.
+    /// The fees of payment gateways, in currency units.
     #[schemars(example = 530.1)]
     pub gateway_fees: Amount,
-    /// What was spent on ads.
+    /// The ad spend, in currency units.
     #[schemars(example = 1200)]
     pub ad_spend: Amount,
-    /// Revenue less costs, fees and ads.
+    /// Revenue minus product costs, gateway fees and ad spend, in currency units.
     #[schemars(example = 9620.05)]
     pub profit: Amount,
-    /// The attributed revenue of every unit spent on ads; 0 where nothing was spent.
+    /// Return on ad spend: attributed revenue divided by ad spend; 0 without ad spend.
     #[schemars(example = 6.18)]
     pub roas: Amount,
-    /// How many orders were paid.
+    /// The number of paid orders.
     #[schemars(example = 121)]
     pub total_orders: i64,
-    /// How many of them are owed to something.
+    /// The number of paid orders with an attribution.
     #[schemars(example = 48)]
     pub attributed_orders: i64,
-    /// What a paid order is worth on average.
+    /// The average value of a paid order, in currency units.
     #[schemars(example = 150.83)]
     pub avg_order_value: Amount,
 }
@@ -77,18 +77,18 @@ pub struct RevenueDay {
     #[schemars(with = "Day")]
     #[serde(serialize_with = "day")]
     pub date: Date,
-    /// All paid orders, in currency units.
+    /// The revenue of all paid orders, in currency units.
     #[schemars(example = 980.5)]
     pub total_revenue: Amount,
-    /// Those of them that are owed to something.
+    /// The revenue of the paid orders with an attribution, in currency units.
     #[schemars(example = 310)]
     pub attributed_revenue: Amount,
-    /// How many orders were paid.
+    /// The number of paid orders.
     #[schemars(example = 7)]
     pub order_count: i64,
 }
 
-/// The revenue that is owed to an automation.
+/// The revenue attributed to an automation.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AutomationRevenue {
@@ -97,18 +97,18 @@ pub struct AutomationRevenue {
     /// The automation's name.
     #[schemars(example = "Carrinho abandonado")]
     pub automation_name: String,
-    /// Its paid orders, in currency units.
+    /// The revenue of the attributed paid orders, in currency units.
     #[schemars(example = 2310.5)]
     pub revenue: Amount,
-    /// How many they are.
+    /// The number of attributed paid orders.
     #[schemars(example = 15)]
     pub order_count: i64,
-    /// What one of them is worth on average.
+    /// The average value of an attributed order, in currency units.
     #[schemars(example = 154.03)]
     pub avg_order_value: Amount,
 }
 
-/// The revenue that is owed to a campaign.
+/// The revenue attributed to a campaign.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CampaignRevenue {
@@ -117,47 +117,47 @@ pub struct CampaignRevenue {
     /// The campaign's name.
     #[schemars(example = "Volta às aulas")]
     pub campaign_name: String,
-    /// Its paid orders, in currency units.
+    /// The revenue of the attributed paid orders, in currency units.
     #[schemars(example = 4120)]
     pub revenue: Amount,
-    /// How many they are.
+    /// The number of attributed paid orders.
     #[schemars(example = 26)]
     pub order_count: i64,
 }
 
-/// The revenue that came by a link.
+/// The revenue attributed to a link.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkRevenue {
     /// The link's id.
     pub link_id: LinkId,
-    /// The link's code.
+    /// The link's short code.
     #[schemars(example = &"Ab3dE9x_2")]
     pub short_code: String,
-    /// Where it leads.
+    /// The URL that the link redirects to.
     #[schemars(example = "https://loja.example/bolos")]
     pub original_url: String,
-    /// How often it was followed in the period.
+    /// The number of clicks in the period.
     #[schemars(example = 212)]
     pub clicks: i64,
-    /// How many paid orders came by it.
+    /// The number of attributed paid orders.
     #[schemars(example = 7)]
     pub orders: i64,
-    /// What these are worth, in currency units.
+    /// The revenue of the attributed orders, in currency units.
     #[schemars(example = 979.5)]
     pub revenue: Amount,
-    /// Orders of a hundred clicks; 0 without clicks.
+    /// Orders per hundred clicks; 0 without clicks.
     #[schemars(example = 3.3)]
     pub conversion_rate: Amount,
 }
 
-/// The orders and carts of a period, and its products.
+/// The orders, carts and products of a period.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EcommerceReport {
-    /// The sums of the whole period.
+    /// The totals of the whole period.
     pub overview: EcommerceOverview,
-    /// What each shop system sold, the largest revenue first.
+    /// The sales of each shop system, the largest revenue first.
     pub by_platform: Vec<PlatformSales>,
     /// The products with the largest revenue, at most 10.
     pub top_products: Vec<ProductSales>,
@@ -165,65 +165,65 @@ pub struct EcommerceReport {
     pub daily: Vec<SalesDay>,
 }
 
-/// The sums of a period.
+/// The totals of orders and carts of a period.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct EcommerceOverview {
-    /// How many orders were placed, in whatever status they are.
+    /// The number of placed orders in any status.
     #[schemars(example = 140)]
     pub total_orders: i64,
-    /// The paid ones, in currency units.
+    /// The revenue of paid orders, in currency units.
     #[schemars(example = 18250.4)]
     pub total_revenue: Amount,
-    /// What a paid order is worth on average, in currency units.
+    /// The average value of a paid order, in currency units.
     #[schemars(example = 150.83)]
     pub avg_ticket: Amount,
-    /// How many are not paid yet.
+    /// The number of orders that are not paid yet.
     #[schemars(example = 9)]
     pub pending_orders: i64,
-    /// How many were given up.
+    /// The number of cancelled orders.
     #[schemars(example = 7)]
     pub cancelled_orders: i64,
-    /// How many were paid back.
+    /// The number of refunded orders.
     #[schemars(example = 3)]
     pub refunded_orders: i64,
-    /// How many carts were begun.
+    /// The number of created carts.
     #[schemars(example = 310)]
     pub total_carts: i64,
-    /// How many somebody came back to, and bought.
+    /// The number of recovered carts: the customer returned and bought.
     #[schemars(example = 31)]
     pub recovered_carts: i64,
-    /// Recovered carts, of a hundred that were begun.
+    /// Recovered carts as a percentage of created carts.
     #[schemars(example = 10.0)]
     pub recovery_rate: Amount,
 }
 
-/// What one shop system sold.
+/// The sales of one shop system.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlatformSales {
-    /// The shop system, in the account's own word.
+    /// The shop system, named by the account.
     #[schemars(example = &"loja")]
     pub platform: String,
-    /// How many orders were paid.
+    /// The number of paid orders.
     #[schemars(example = 121)]
     pub orders: i64,
-    /// What they are worth, in currency units.
+    /// The revenue of paid orders, in currency units.
     #[schemars(example = 18250.4)]
     pub revenue: Amount,
 }
 
-/// What was sold of one product.
+/// The sales of one product.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProductSales {
-    /// The shop's own id of it.
+    /// The shop's own id of the product.
     #[schemars(example = "7")]
     pub product_id: String,
     /// The product's name.
     #[schemars(example = "Bolo de cenoura")]
     pub name: String,
-    /// How many, or how much, was sold.
+    /// The quantity sold.
     #[schemars(example = 31)]
     pub quantity: Amount,
-    /// What that is worth, in currency units.
+    /// The revenue of the product, in currency units.
     #[schemars(example = 4646.9)]
     pub revenue: Amount,
 }
@@ -235,24 +235,24 @@ pub struct SalesDay {
     #[schemars(with = "Day")]
     #[serde(serialize_with = "day")]
     pub date: Date,
-    /// How many orders were paid.
+    /// The number of paid orders.
     #[schemars(example = 7)]
     pub orders: i64,
-    /// What they are worth, in currency units.
+    /// The revenue of paid orders, in currency units.
     #[schemars(example = 980.5)]
     pub revenue: Amount,
 }
 
-/// What automations did in a period.
+/// The executions of automations in a period.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AutomationsReport {
     /// The automations with the most executions, at most 20.
     pub data: Vec<AutomationExecutions>,
-    /// All automations together.
+    /// The totals of all automations.
     pub summary: ExecutionsSummary,
 }
 
-/// What one automation did.
+/// The executions of one automation.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AutomationExecutions {
     /// The automation's id.
@@ -260,102 +260,102 @@ pub struct AutomationExecutions {
     /// The automation's name.
     #[schemars(example = "Carrinho abandonado")]
     pub automation_name: String,
-    /// How often it ran.
+    /// The number of executions.
     #[schemars(example = 410)]
     pub total_executions: i64,
-    /// How often it came to its end.
+    /// The number of completed executions.
     #[schemars(example = 402)]
     pub completed: i64,
-    /// How often it did not.
+    /// The number of failed executions.
     #[schemars(example = 8)]
     pub failed: i64,
-    /// How long it ran on average, in seconds.
+    /// The average duration of an execution, in seconds.
     #[schemars(example = 1.42)]
     pub avg_latency_seconds: Amount,
 }
 
-/// What all automations did together.
+/// The executions of all automations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionsSummary {
-    /// How often they ran.
+    /// The number of executions.
     #[schemars(example = 410)]
     pub total_executions: i64,
-    /// Executions that came to their end, of a hundred.
+    /// Completed executions as a percentage of all executions.
     #[schemars(example = 98.05)]
     pub success_rate: Amount,
-    /// How long one ran on average, in seconds.
+    /// The average duration of an execution, in seconds.
     #[schemars(example = 1.42)]
     pub avg_latency: Amount,
 }
 
-/// Every metric of the account.
+/// The metrics of the account.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MetricsReport {
     /// The metrics, the one with the most events first.
     pub metrics: Vec<Metric>,
-    /// Every system that ever told an event, in alphabetical order.
+    /// Every system that ever reported a metric event, in alphabetical order.
     #[schemars(example = ["loja", "site"])]
     pub available_sources: Vec<String>,
 }
 
-/// A metric and its totals, of all time.
+/// A metric with its all-time totals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
-    /// Its name, for programs.
+    /// The metric's name for programs.
     #[schemars(example = &"page_view")]
     pub metric_name: String,
-    /// Its name, for people.
+    /// The metric's display name.
     #[schemars(example = "Páginas vistas")]
     pub display_name: String,
-    /// The systems that told its events.
+    /// The systems that reported events of the metric.
     #[schemars(example = ["site"])]
     pub sources: Vec<String>,
-    /// How many events there are.
+    /// The number of events.
     #[schemars(example = 5120)]
     pub total_events: i64,
-    /// What they are worth together.
+    /// The total value of the events.
     #[schemars(example = 0)]
     pub total_value: Amount,
-    /// When the latest happened; null without events.
+    /// When the latest event happened; null without events.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub last_event_at: Option<OffsetDateTime>,
-    /// Its category; null for none.
+    /// The metric's category; null if it has none.
     #[schemars(example = &"site")]
     pub category: Option<String>,
 }
 
-/// One metric over a period.
+/// One metric in a period.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MetricReport {
-    /// Its name, for programs.
+    /// The metric's name for programs.
     #[schemars(example = &"page_view")]
     pub metric_name: String,
-    /// Its name, for people.
+    /// The metric's display name.
     #[schemars(example = "Páginas vistas")]
     pub display_name: String,
-    /// The period.
+    /// The period of the report.
     pub period: Period,
-    /// The sums of the whole period.
+    /// The totals of the whole period.
     pub summary: MetricSummary,
-    /// Every day of the period, the oldest first; those without events, too.
+    /// Every day of the period, also those without events, the oldest first.
     pub daily: Vec<MetricDay>,
 }
 
-/// The sums of a metric.
+/// The totals of a metric in a period.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct MetricSummary {
-    /// How many events there are.
+    /// The number of events.
     #[schemars(example = 812)]
     pub total_events: i64,
-    /// What they are worth together.
+    /// The total value of the events.
     #[schemars(example = 1218)]
     pub total_value: Amount,
-    /// What one of them is worth on average.
+    /// The average value of an event.
     #[schemars(example = 1.5)]
     pub avg_value: Amount,
-    /// How many contacts they are about.
+    /// The number of contacts with an event.
     #[schemars(example = 230)]
     pub unique_contacts: i64,
 }
@@ -367,22 +367,22 @@ pub struct MetricDay {
     #[schemars(with = "Day")]
     #[serde(serialize_with = "day")]
     pub date: Date,
-    /// How many events there are.
+    /// The number of events.
     #[schemars(example = 31)]
     pub count: i64,
-    /// What they are worth together.
+    /// The total value of the events.
     #[schemars(example = 46.5)]
     pub value: Amount,
 }
 
-/// Whom a metric counts most of.
+/// The contacts with the largest totals of a metric.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TopContacts {
-    /// The contacts, the one with the largest value first.
+    /// The contacts, the largest total value first.
     pub contacts: Vec<TopContact>,
 }
 
-/// A contact and its events of a metric.
+/// A contact with its totals of a metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopContact {
     /// The contact's id.
@@ -390,25 +390,25 @@ pub struct TopContact {
     /// The contact's name.
     #[schemars(example = "Ana Lima")]
     pub contact_name: String,
-    /// How many events are about it.
+    /// The number of the contact's events.
     #[schemars(example = 12)]
     pub event_count: i64,
-    /// What they are worth together.
+    /// The total value of the events.
     #[schemars(example = 18)]
     pub total_value: Amount,
-    /// When the latest happened.
+    /// When the contact's latest event happened.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub last_event_at: OffsetDateTime,
 }
 
-/// Events of a metric, the latest first.
+/// Events of a metric, newest first.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Activity {
     /// The events.
     pub items: Vec<MetricEvent>,
-    /// The `cursor` of the next part; null at the end.
+    /// The `cursor` of the next page; null on the last page.
     pub next_cursor: Option<MetricEventId>,
 }
 
@@ -417,50 +417,48 @@ pub struct Activity {
 pub struct MetricEvent {
     /// The event's id.
     pub id: MetricEventId,
-    /// The contact's name; null when nobody is known by what was told, or the contact is deleted.
+    /// The contact's name; null if the event has no contact or the contact was deleted.
     #[schemars(example = "Ana Lima")]
     pub contact_name: Option<String>,
-    /// The contact that it is about; null when nobody is known by the phone number that was told.
+    /// The contact of the event; null if no contact has the reported phone number.
     pub contact_id: Option<ContactId>,
-    /// What it is worth; null when that was not told.
+    /// The value of the event; null if it was not reported.
     #[schemars(example = 1.5)]
     pub value: Option<Amount>,
-    /// The currency of `value`; null when that was not told.
+    /// The currency of `value`; null if it was not reported.
     #[schemars(example = &"BRL")]
     pub currency: Option<String>,
-    /// The system that told it.
+    /// The system that reported the event.
     #[schemars(example = &"site")]
     pub source: String,
-    /// Whatever else was told.
+    /// Additional data of the event.
     #[schemars(example = serde_json::json!({"path": "/bolos"}))]
     pub properties: Map<String, Value>,
-    /// When it happened.
+    /// When the event happened.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub occurred_at: OffsetDateTime,
 }
 
-/// What the store answers a feed with.
+/// The result of reading a metric's events.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ActivityRead {
-    /// No event was ever recorded under this name.
+    /// The metric has no events.
     NoMetric,
-    /// No event of this metric has the cursor's id.
+    /// The metric has no event with the cursor's id.
     NoCursor,
-    /// The events after the cursor, newest first; one more than asked for when there is one.
+    /// The events after the cursor, newest first: one more than requested if more follow.
     Events(Vec<MetricEvent>),
 }
 
-/// Why a report cannot be shown.
+/// Why a report failed.
 #[derive(Debug, Error)]
 pub enum AnalyticsError {
-    /// No such metric in the account.
+    /// The account has no such metric or other resource.
     #[error("not found")]
     NotFound,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

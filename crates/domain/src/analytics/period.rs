@@ -1,4 +1,4 @@
-//! The days of a period in a zone of the world, as exact moments.
+//! Converts the calendar days of a period in a time zone to exact instants.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use crate::ingestion::Granularity;
 use crate::shared::string_enum;
 
 string_enum! {
-    /// How many days a report covers: today, and the days before it.
+    /// The number of days in a report: today and the days before it.
     Period {
         /// Seven days.
         Week = "7d",
@@ -20,7 +20,7 @@ string_enum! {
 }
 
 impl Period {
-    /// How many days, today among them.
+    /// The number of days, including today.
     pub fn days(self) -> i64 {
         match self {
             Self::Week => 7,
@@ -30,12 +30,11 @@ impl Period {
     }
 }
 
-/// A zone of the IANA database, whose rules are part of this program.
+/// A time zone of the IANA database, which is compiled into the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(jiff::tz::TimeZone);
 
 impl Zone {
-    /// The zone without any offset.
     pub const UTC: Self = Self(jiff::tz::TimeZone::UTC);
 
     /// Returns the calendar day of an instant.
@@ -44,8 +43,8 @@ impl Zone {
         Some(self.0.to_datetime(at).date())
     }
 
-    /// The first moment of a day. That is not midnight where the clocks go on at midnight, and the first of two
-    /// midnights where they go back.
+    /// Returns the first instant of a day. It is later than midnight if the clocks go forward at midnight, and the
+    /// first of two midnights if they go back.
     fn begin(&self, date: jiff::civil::Date) -> Option<OffsetDateTime> {
         let begin = date.to_zoned(self.0.clone()).ok()?;
         OffsetDateTime::from_unix_timestamp(begin.timestamp().as_second()).ok()
@@ -61,19 +60,19 @@ impl FromStr for Zone {
     }
 }
 
-/// A time in which the clocks of a zone do not change.
+/// An interval with one UTC offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetInterval {
-    /// Its first moment.
+    /// The inclusive start.
     pub start: OffsetDateTime,
-    /// The first moment after it.
+    /// The exclusive end.
     pub end: OffsetDateTime,
-    /// How far ahead of UTC the clocks are; whole quarters of an hour in every zone of the present.
+    /// The UTC offset. Every current time zone has whole quarters of an hour.
     pub offset: Duration,
 }
 
 impl Zone {
-    /// A window, cut wherever the zone's clocks change.
+    /// Splits a window wherever the zone's UTC offset changes.
     pub fn offset_intervals(&self, window: &Window) -> Vec<OffsetInterval> {
         let (mut offset_intervals, mut start) = (Vec::new(), window.start);
         let Ok(first) = jiff::Timestamp::from_second(start.unix_timestamp()) else {
@@ -100,34 +99,33 @@ fn offset_interval(start: OffsetDateTime, end: OffsetDateTime, offset: jiff::tz:
     OffsetInterval { start, end, offset }
 }
 
-/// A part of a window, as the sums of one granularity have it.
+/// A range of rollup buckets of one granularity, which a window's sum adds or subtracts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RollupRange {
-    /// Both of its ends are where one of its sums begins.
+    /// `start` and `end` are bucket starts of this granularity.
     pub granularity: Granularity,
     pub start: OffsetDateTime,
     pub end: OffsetDateTime,
-    /// Or else they are taken off.
+    /// Whether the range is added. False: it is subtracted.
     pub adds: bool,
 }
 
-/// The days of a period, and the moments at which they begin. Those moments are whole quarters of an hour of UTC in
-/// every zone of the present.
+/// The days of a period with their start times. In every current time zone, these are whole quarters of an hour in UTC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Every day, oldest first.
+    /// Every day, the oldest first.
     pub dates: Vec<Date>,
-    /// When each of them begins, and when the last one ends.
+    /// The start of each day, and the end of the last one.
     pub bounds: Vec<OffsetDateTime>,
     start: OffsetDateTime,
     end: OffsetDateTime,
 }
 
 impl Window {
-    /// The most ranges: weeks, and at each end days and quarters.
+    /// The most ranges of [`Self::ranges`]: weeks, and days and quarters at each end.
     pub const MAX_RANGES: usize = 5;
 
-    /// The period that ends with the day of `now`. None where the calendar ends.
+    /// The period that ends with the day of `now`. Returns `None` outside the calendar's range.
     pub fn new(period: Period, zone: &Zone, now: OffsetDateTime) -> Option<Self> {
         let today = zone.date_of(now)?;
         let mut day = (1..period.days()).try_fold(today, |day, _| day.yesterday().ok())?;
@@ -147,17 +145,17 @@ impl Window {
         })
     }
 
-    /// Its first moment.
+    /// The inclusive start.
     pub fn start(&self) -> OffsetDateTime {
         self.start
     }
 
-    /// The first moment after it.
+    /// The exclusive end.
     pub fn end(&self) -> OffsetDateTime {
         self.end
     }
 
-    /// The first day of UTC that begins in it.
+    /// The first UTC midnight in the window.
     pub fn first_whole_day(&self) -> OffsetDateTime {
         let midnight = midnight(self.start);
         if midnight == self.start {
@@ -167,21 +165,21 @@ impl Window {
         }
     }
 
-    /// Where the last whole day of UTC in it ends.
+    /// The last UTC midnight in the window or at its end.
     pub fn end_of_whole_days(&self) -> OffsetDateTime {
         midnight(self.end)
     }
 
-    /// The window as few sums of [`Granularity::MANY`], in no more than [`Self::MAX_RANGES`]. Its weeks are those from
-    /// and to where one begins nearest; what they have too much is taken off again, what they lack is added, both
-    /// day by day, and of days by the quarter of an hour.
+    /// Covers the window with at most [`Self::MAX_RANGES`] ranges of [`Granularity::MANY`], so that a sum reads few
+    /// rollup rows. Weeks cover the range between the nearest week starts. At both ends, days add what the weeks lack
+    /// or subtract their excess, and quarters do the same for the days.
     pub fn ranges(&self) -> Vec<RollupRange> {
         let mut ranges = Vec::new();
         cover(self.start, self.end, true, &Granularity::MANY, &mut ranges);
         ranges
     }
 
-    /// The longest that all of its days are made of.
+    /// The longest granularity that divides all days of the window.
     pub fn granularity(&self) -> Granularity {
         let divides_all = |granularity: &Granularity| self.bounds.iter().all(|bound| granularity.begins_at(*bound));
         [Granularity::Day, Granularity::ThreeHours]
@@ -191,7 +189,7 @@ impl Window {
     }
 }
 
-/// Nothing where `end` is not after `start`.
+/// Adds the ranges that cover `start` to `end`. Adds nothing if `end` is not after `start`.
 fn cover(
     start: OffsetDateTime,
     end: OffsetDateTime,
@@ -297,7 +295,7 @@ mod tests {
             });
             ranges.map(|range| range.replace(":00.0 +00:00:00", "")).collect()
         };
-        // Tuesday to Sunday; the weeks begin on Thursdays.
+        // Tuesday to Sunday. Rollup weeks start on Thursdays.
         assert_eq!(
             ranges(Period::Quarter, "UTC", datetime!(2026-03-01 12:00 UTC)),
             [
@@ -306,7 +304,7 @@ mod tests {
                 "- 3 Day from 2026-03-02 0:00"
             ]
         );
-        // Thursday to Tuesday, whose days begin three hours late.
+        // Thursday to Tuesday. The days start three hours after UTC midnight.
         assert_eq!(
             ranges(Period::Quarter, "America/Sao_Paulo", datetime!(2026-11-24 12:00 UTC)),
             [
@@ -336,11 +334,11 @@ mod tests {
             .map(|day| (day[1] - day[0]).whole_minutes())
             .collect();
         assert_eq!(lengths, [1440, 1440, 1440, 1440, 1440, 1470, 1440]);
-        // Midnight itself was left out, in the night to 4 November 2018.
+        // The clocks went forward at midnight on 4 November 2018.
         let paulo = window("America/Sao_Paulo", datetime!(2018-11-06 12:00 UTC));
         assert_eq!(paulo.bounds[4], datetime!(2018-11-04 3:00 UTC));
         assert_eq!(paulo.bounds[5], datetime!(2018-11-05 2:00 UTC));
-        // Midnight came twice, in the night to 1 November 2026: the day begins with the first.
+        // Midnight occurs twice on 1 November 2026: the day starts with the first.
         let havana = window("America/Havana", datetime!(2026-11-03 12:00 UTC));
         assert_eq!(havana.dates[4], date!(2026 - 11 - 01));
         assert_eq!(havana.bounds[4], datetime!(2026-11-01 4:00 UTC));
@@ -414,7 +412,7 @@ mod tests {
             prop_assert!(window.bounds.iter().all(|bound| window.granularity().begins_at(*bound)));
         }
 
-        /// All ends of ranges cancel each other but those of the window.
+        /// The added and subtracted ranges sum up to exactly the window.
         #[test]
         fn window_ranges_sum_up_to_the_window(
             seconds in 1_577_836_800_i64..1_956_528_000,

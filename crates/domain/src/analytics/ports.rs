@@ -1,4 +1,4 @@
-//! What analytics needs from the store. Every method sees the one account alone, and one moment of it.
+//! The port of analytics. Every method MUST see only the given account, in one snapshot.
 
 use async_trait::async_trait;
 
@@ -7,15 +7,16 @@ use super::{
 };
 use crate::shared::{AccountId, MetricEventId, StoreError};
 
-/// Totals, summed from what was recorded; none is rounded.
+/// Exact totals, without rounding.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait AnalyticsStore: Send + Sync {
-    /// Revenue. What it is owed to is sorted by revenue, largest first, then by id; of the links the first `links`.
+    /// Revenue totals. Attributed revenue is sorted by revenue, largest first, then by id, and has at most `links`
+    /// links.
     async fn revenue(&self, account: AccountId, window: &Window, links: i64) -> Result<RevenueTotals, StoreError>;
 
-    /// Orders and carts. Platforms and products are sorted by revenue, largest first, then by themselves; of the
-    /// products the first `products`.
+    /// Totals of orders and carts. Platforms and products are sorted by revenue, largest first, then by name or id.
+    /// There are at most `products` products.
     async fn ecommerce(
         &self,
         account: AccountId,
@@ -23,7 +24,8 @@ pub trait AnalyticsStore: Send + Sync {
         products: i64,
     ) -> Result<EcommerceTotals, StoreError>;
 
-    /// Executions that started in the window, by automation, most first; of the automations the first `automations`.
+    /// Totals of the executions that started in the window, by automation, most executions first, at most
+    /// `automations`.
     async fn automations(
         &self,
         account: AccountId,
@@ -31,16 +33,16 @@ pub trait AnalyticsStore: Send + Sync {
         automations: i64,
     ) -> Result<AutomationsTotals, StoreError>;
 
-    /// Every metric that has the source (or any), by its number of events, most first; and every source of the
-    /// account, sorted.
+    /// All metrics, or those with `source`, sorted by number of events, most first; and all sources of the account,
+    /// sorted.
     async fn metrics<'a>(
         &self,
         account: AccountId,
         source: Option<&'a str>,
     ) -> Result<(Vec<Metric>, Vec<String>), StoreError>;
 
-    /// One metric; none when it has no event at all. The window ends today: a contact counts when its last event lies
-    /// in it or after it.
+    /// Totals of one metric, or `None` if it has no events. The window ends today, so a contact counts if its last
+    /// event is in the window or after it.
     async fn metric(
         &self,
         account: AccountId,
@@ -48,8 +50,8 @@ pub trait AnalyticsStore: Send + Sync {
         window: &Window,
     ) -> Result<Option<MetricPeriodTotals>, StoreError>;
 
-    /// The contacts with the largest total value, largest first, then by id; deleted ones are left out. None when the
-    /// metric has no event at all.
+    /// The contacts with the largest total value, largest first, then by id, without deleted contacts. Returns `None`
+    /// if the metric has no events.
     async fn top_contacts(
         &self,
         account: AccountId,
@@ -57,7 +59,8 @@ pub trait AnalyticsStore: Send + Sync {
         limit: i64,
     ) -> Result<Option<Vec<TopContact>>, StoreError>;
 
-    /// Up to `limit + 1` events older than the cursor's, by time and then by id, newest first.
+    /// Keyset pagination: up to `limit + 1` events that are older than the cursor's event, by time and id, newest
+    /// first.
     async fn activity(
         &self,
         account: AccountId,

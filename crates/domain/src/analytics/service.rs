@@ -1,4 +1,4 @@
-//! The use cases of analytics: totals become reports.
+//! The use cases of analytics: converts totals to rounded reports.
 
 use std::sync::Arc;
 
@@ -12,16 +12,14 @@ const MAX_AUTOMATIONS: i64 = 20;
 
 const MICROSECONDS_PER_SECOND: i64 = 1_000_000;
 
-/// Which days a report is about.
+/// The days of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportPeriod {
-    /// How many.
     pub period: Period,
-    /// Whose days.
+    /// The time zone of the days.
     pub zone: Zone,
 }
 
-/// The use cases of analytics.
 pub struct Analytics {
     store: Arc<dyn AnalyticsStore>,
     clock: Arc<dyn Clock>,
@@ -37,7 +35,7 @@ impl Analytics {
         window.ok_or_else(|| FieldErrors::one("tz", "has no calendar days for this period"))
     }
 
-    /// Revenue, costs, and what the revenue is owed to.
+    /// Reports revenue, costs and the attribution of revenue.
     pub async fn revenue(
         &self,
         tenant: &Tenant,
@@ -48,7 +46,7 @@ impl Analytics {
         Ok(revenue(&window, totals))
     }
 
-    /// Orders, carts, platforms and products.
+    /// Reports orders, carts, platforms and products.
     pub async fn ecommerce(
         &self,
         tenant: &Tenant,
@@ -59,7 +57,7 @@ impl Analytics {
         Ok(ecommerce(&window, totals))
     }
 
-    /// What automations did.
+    /// Reports the executions of automations.
     pub async fn automations(
         &self,
         tenant: &Tenant,
@@ -73,7 +71,7 @@ impl Analytics {
         Ok(automations(totals))
     }
 
-    /// Every metric, or those that have the source.
+    /// Reports all metrics, or those with `source`.
     pub async fn metrics(&self, tenant: &Tenant, source: Option<&str>) -> Result<MetricsReport, AnalyticsError> {
         let (mut metrics, available_sources) = self.store.metrics(tenant.account_id, source).await?;
         for metric in &mut metrics {
@@ -85,7 +83,7 @@ impl Analytics {
         })
     }
 
-    /// One metric over a period.
+    /// Reports one metric in a period.
     pub async fn metric(
         &self,
         tenant: &Tenant,
@@ -98,7 +96,7 @@ impl Analytics {
         Ok(metric(&window, report_period.period, totals))
     }
 
-    /// Whom a metric counts most of.
+    /// Reports the contacts with the largest totals of a metric.
     pub async fn top_contacts(&self, tenant: &Tenant, name: &str, limit: i64) -> Result<TopContacts, AnalyticsError> {
         let contacts = self.store.top_contacts(tenant.account_id, name, limit).await?;
         let mut contacts = contacts.ok_or(AnalyticsError::NotFound)?;
@@ -108,7 +106,7 @@ impl Analytics {
         Ok(TopContacts { contacts })
     }
 
-    /// A metric's events, newest first, after the one that the cursor names.
+    /// Lists a metric's events after the cursor, newest first.
     pub async fn activity(
         &self,
         tenant: &Tenant,
@@ -175,7 +173,7 @@ fn revenue(window: &Window, totals: RevenueTotals) -> RevenueReport {
     }
 }
 
-/// From exact sums, and only then rounded: the parts of a difference are never rounded before it is taken.
+/// Computes every total from exact sums and rounds only the result, so that rounding errors do not add up.
 fn revenue_overview(totals: &RevenueTotals) -> RevenueOverview {
     let sum = |part: fn(&DayTotals) -> Amount| totals.days.iter().map(part).sum::<Amount>();
     let revenue = sum(|day| day.revenue);

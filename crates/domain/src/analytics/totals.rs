@@ -1,4 +1,4 @@
-//! What the store knows of what the reports show.
+//! Totals that the store returns and the reports show.
 
 use serde::Deserialize;
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{PlatformSales, ProductSales};
 use crate::shared::{Amount, AutomationId, LinkId};
 
-/// What the store knows of a period's revenue; the days are those of the period, in order.
+/// Revenue totals of a period. `days` has every day of the period, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct RevenueTotals {
     pub days: Vec<DayTotals>,
@@ -27,7 +27,7 @@ pub struct DayTotals {
     pub gateway_fees: Amount,
 }
 
-/// Paid orders that are owed to something.
+/// Paid orders that are attributed to one campaign or automation.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct AttributedRevenue {
     pub id: Uuid,
@@ -36,7 +36,7 @@ pub struct AttributedRevenue {
     pub revenue: Amount,
 }
 
-/// A link's clicks, and the paid orders owed to it.
+/// A link's clicks, and the paid orders that are attributed to it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct LinkTotals {
     pub id: LinkId,
@@ -47,7 +47,7 @@ pub struct LinkTotals {
     pub revenue: Amount,
 }
 
-/// What the store knows of a period's orders and carts.
+/// Totals of a period's orders and carts.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct EcommerceTotals {
     pub days: Vec<SalesTotals>,
@@ -61,21 +61,21 @@ pub struct EcommerceTotals {
     pub products: Vec<ProductSales>,
 }
 
-/// Paid orders of a day, without what they cost.
+/// Paid orders of a day, without costs and attribution.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct SalesTotals {
     pub orders: i64,
     pub revenue: Amount,
 }
 
-/// What the store knows of a period's executions.
+/// Totals of a period's executions.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct AutomationsTotals {
-    /// Those that ran most.
+    /// The automations with the most executions.
     pub automations: Vec<AutomationTotals>,
     pub completed: i64,
     pub failed: i64,
-    /// Microseconds, of all of them together.
+    /// The total duration of all executions, in microseconds.
     pub latency: Amount,
 }
 
@@ -89,7 +89,7 @@ pub struct AutomationTotals {
     pub latency: Amount,
 }
 
-/// What the store knows of a metric over a period.
+/// Totals of a metric in a period.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct MetricPeriodTotals {
     pub metric_name: String,

@@ -1,6 +1,7 @@
-//! API keys: how a program acts in an account without a session.
+//! API keys: programs act in an account without a session.
 //!
-//! Owns the key's form, its life and what it may do. Does not own the routes' rate limits or the session of people.
+//! Owns the format, creation, authentication and deletion of keys. The route table owns rate limits, and `accounts`
+//! owns sessions of users.
 
 mod model;
 mod ports;

@@ -1,4 +1,4 @@
-//! Keys as they are published, and what authentication needs to know of one.
+//! API keys as published, and as authentication reads them.
 
 use schemars::JsonSchema;
 use secrecy::SecretString;
@@ -10,86 +10,77 @@ use crate::accounts::AccountStatus;
 use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, ApiKeyId, FieldErrors, StoreError, UserId, timestamp};
 
-/// How every key begins; tells a key from a session token before either is parsed.
+/// Prefix of every key. Distinguishes a key from a session token before either is parsed.
 pub const KEY_PREFIX: &str = "svc_live_sk_";
 
-/// An API key. The key itself is not kept: nothing here can be presented.
+/// An API key. The key itself is not stored, so it cannot be read again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ApiKey {
-    /// The id of the key.
+    /// Id of the key.
     pub id: ApiKeyId,
-    /// What it is for, in its maker's words: 1 to 100 characters.
+    /// Name that the creator gave the key, 1 to 100 characters.
     #[schemars(example = &"Shop integration")]
     pub name: String,
-    /// Its first 12 characters: the same for every key.
+    /// First 12 characters of the key; the same for every key.
     #[schemars(example = &"svc_live_sk_")]
     pub key_prefix: String,
-    /// Its last four characters, to tell keys apart.
+    /// Last four characters of the key, to distinguish keys.
     #[schemars(example = &"x9Qa")]
     pub key_hint: String,
-    /// When it was last used, to the minute; null when it never was.
+    /// When the key was last used, accurate to the minute; null if never.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub last_used_at: Option<OffsetDateTime>,
-    /// When it was created.
+    /// When the key was created.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
-/// A key that was just made: the one time that it is known whole.
+/// A new key. Only this value contains the full key.
 #[derive(Debug)]
 pub struct NewApiKey {
-    /// What is kept of it.
     pub key: ApiKey,
-    /// All of it.
     pub full_key: SecretString,
 }
 
-/// What the store keeps of a new key.
+/// A new key to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRecord {
-    /// The account it acts in.
     pub account_id: AccountId,
-    /// Who made it.
     pub created_by: UserId,
-    /// What is published of it.
     pub key: ApiKey,
-    /// SHA-256 of the whole key.
+    /// SHA-256 of the full key.
     pub hash: Vec<u8>,
 }
 
-/// What authentication needs to know of a key.
+/// The fields of a key that authentication reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyGrant {
-    /// The key.
     pub id: ApiKeyId,
-    /// The account it acts in.
     pub account_id: AccountId,
-    /// The user who made it: it acts in their name, also after they left.
+    /// The user who created the key. The key acts in their name, even after they left the account.
     pub created_by: UserId,
-    /// Whether the account may work.
+    /// Status of the account.
     pub status: AccountStatus,
-    /// When it was last presented, to the minute.
+    /// When the key was last used, accurate to the minute.
     pub last_used_at: Option<OffsetDateTime>,
 }
 
-/// Why a key opens nothing, or something was not done with keys.
+/// Error of authentication by API key or of an API key use case.
 #[derive(Debug, Error)]
 pub enum ApiKeyError {
-    /// No such key was presented.
+    /// The presented key does not exist.
     #[error("the API key is not valid")]
     Unknown,
-    /// Its account is suspended.
+    /// The key's account is suspended.
     #[error("this account is suspended")]
     Suspended,
     /// The account has no key with this id.
     #[error("no such API key")]
     NotFound,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,4 +1,4 @@
-//! The use cases of API keys: who presents one, make one, see them, remove one.
+//! Use cases of API keys: authenticate, list, create, delete.
 
 use std::sync::Arc;
 
@@ -13,25 +13,25 @@ use crate::shared::{
     text,
 };
 
-/// `last_used_at` is written at most this often.
+/// Minimum interval between two writes of `last_used_at`.
 const TOUCH_EVERY: Duration = Duration::minutes(1);
 
-/// How much of a key is random: 192 bits, so that a plain SHA-256 hides it.
+/// Random bytes of a key. With 192 bits of entropy an unsalted SHA-256 is a sufficient hash.
 const KEY_BYTES: usize = 24;
 
-/// How much of a key's end is shown, to tell it from others.
+/// Number of final characters of a key that are shown.
 const HINT_CHARS: usize = 4;
 
-/// How long a name may be, in characters.
+/// Maximum length of a name, in characters.
 const NAME_CHARS: usize = 100;
 
 /// Maximum number of keys of an account. The list has no pages.
 const MAX_KEYS: i64 = 100;
 
-/// What an audit entry calls a key.
+/// Entity type of audit entries about keys.
 const ENTITY: &str = "api_key";
 
-/// The use cases of API keys.
+/// Use cases of API keys.
 pub struct ApiKeys {
     store: Arc<dyn ApiKeyStore>,
     clock: Arc<dyn Clock>,
@@ -54,12 +54,12 @@ impl ApiKeys {
         }
     }
 
-    /// Whether a presented credential is meant as an API key.
+    /// Whether a credential has the prefix of an API key.
     pub fn looks_like_key(credential: &str) -> bool {
         credential.starts_with(KEY_PREFIX)
     }
 
-    /// The account context of a key: role `member`, in the name of its creator.
+    /// Returns the tenant context of a key: role `member`, with the key's creator as actor.
     pub async fn authenticate(&self, key: &SecretString, ip_address: Option<String>) -> Result<Tenant, ApiKeyError> {
         if !Self::looks_like_key(key.expose_secret()) {
             return Err(ApiKeyError::Unknown);
@@ -80,12 +80,12 @@ impl ApiKeys {
         Ok(Tenant::new(grant.account_id, actor, Role::Member))
     }
 
-    /// Every key of the account, newest first.
+    /// Returns every key of the account, newest first.
     pub async fn list(&self, tenant: &Tenant) -> Result<Vec<ApiKey>, ApiKeyError> {
         Ok(self.store.list(tenant.account_id).await?)
     }
 
-    /// A new key. What this returns is the only place where it is whole.
+    /// Creates a key. Only the returned value contains the full key.
     pub async fn create(&self, tenant: &Tenant, name: &str) -> Result<NewApiKey, ApiKeyError> {
         let name = text::sanitize(name);
         if name.is_empty() || name.chars().count() > NAME_CHARS {
@@ -118,7 +118,7 @@ impl ApiKeys {
         }
     }
 
-    /// Removes a key for good: from the answer on it opens nothing.
+    /// Deletes a key permanently. It is refused from the time this returns.
     pub async fn delete(&self, tenant: &Tenant, id: ApiKeyId) -> Result<(), ApiKeyError> {
         let audit = Event::Audit(tenant.audit(AuditAction::Delete, ENTITY, id));
         match self.store.delete(tenant.account_id, id, &[audit]).await? {
@@ -128,7 +128,7 @@ impl ApiKeys {
     }
 }
 
-/// The last characters of a key; its random part is ASCII.
+/// Returns the last characters of a key.
 fn hint(key: &SecretString) -> String {
     let key = key.expose_secret();
     key.chars()

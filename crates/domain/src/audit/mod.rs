@@ -1,7 +1,7 @@
-//! The audit log: who did what to which thing, from where.
+//! The audit log: who did what to which resource, from which address.
 //!
-//! Owns reading it. Does not own writing it: an entry is an event of the change that it reports, and commits with it
-//! (`shared::Event`); the store's relay carries it here.
+//! Owns reading the log. Entries are outbox events (`shared::Event`) that commit with the change that they report. The
+//! store's relay moves them here.
 
 mod model;
 mod ports;

@@ -1,4 +1,4 @@
-//! Entries of the audit log, and what is asked of it.
+//! Audit entries, their filter and error.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,45 +13,42 @@ use crate::shared::{AccountId, AuditLogId, StoreError, UserId, timestamp};
 /// An entry of the audit log.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AuditLog {
-    /// The entry's id.
+    /// Id of the entry.
     pub id: AuditLogId,
-    /// The account in whose log it stands.
+    /// Id of the account that the entry belongs to.
     pub account_id: AccountId,
-    /// The user who did it (of an API key: who created the key); null when the system did.
+    /// The user who acted; for an API key, the user who created the key. Null if the system acted.
     pub user_id: Option<UserId>,
-    /// What was done: `create`, `update`, `delete`, `restore`, `login` or `export`.
+    /// The action: `create`, `update`, `delete`, `restore`, `login` or `export`.
     #[schemars(example = &"update")]
     pub action: String,
-    /// To what kind of thing.
+    /// Type of the resource.
     #[schemars(example = &"campaign")]
     pub entity_type: String,
-    /// The id of that thing; null where there is no single one.
+    /// Id of the resource; null if the action concerns several resources.
     pub entity_id: Option<Uuid>,
-    /// What changed, as an object whose fields depend on the action; null where nothing more is told.
+    /// Details of the change, as an object whose fields depend on the action; null if there are none.
     #[schemars(with = "Option<serde_json::Map<String, Value>>", example = serde_json::json!({ "previousStatus": "sending" }))]
     pub changes: Option<Value>,
-    /// The client address that it was done from; null when it is not known.
+    /// IP address of the client; null if it is unknown.
     #[schemars(example = &"203.0.113.7")]
     pub ip_address: Option<String>,
-    /// When it was done.
+    /// When the action happened.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
-/// Which entries are wanted; words that nothing was ever written with match nothing.
+/// Filter of the audit log. `None` matches every entry; an unknown value matches none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditFilter {
-    /// Only this kind of thing.
     pub entity_type: Option<String>,
-    /// Only this action.
     pub action: Option<String>,
 }
 
-/// Why the audit log was not read.
+/// Error of reading the audit log.
 #[derive(Debug, Error)]
 pub enum AuditError {
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

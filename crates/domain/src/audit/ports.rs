@@ -1,4 +1,4 @@
-//! What the audit log needs from the store.
+//! Database port of the audit log.
 
 use async_trait::async_trait;
 
@@ -9,11 +9,11 @@ use crate::shared::{AccountId, Page, PageQuery, StoreError};
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait AuditStore: Send + Sync {
-    /// One page of the account's entries, newest first (by time, then by id), and the exact total.
+    /// Returns one page of the account's entries, newest first (by time, then by id), with the exact total.
     ///
-    /// Whoever was answered by an audited operation MUST find its entry here, whichever process answered: the store
-    /// first carries out what the account's operations left waiting. It waits for that a second at most; what cannot be
-    /// carried out by then is missing from the answer and not an error.
+    /// Read-your-writes: the entry of an operation that has returned, in any process, MUST be in the result. The store
+    /// first moves the account's waiting outbox events, for at most one second. Entries that it cannot move in that
+    /// time are missing from the result, without an error.
     async fn page(
         &self,
         account: AccountId,

@@ -1,11 +1,11 @@
-//! The use case of the audit log.
+//! Use case of the audit log.
 
 use std::sync::Arc;
 
 use super::{AuditError, AuditFilter, AuditLog, AuditStore};
 use crate::shared::{Page, PageQuery, Tenant};
 
-/// The use case of the audit log.
+/// Use case of the audit log.
 pub struct AuditLogs {
     store: Arc<dyn AuditStore>,
 }
@@ -15,7 +15,7 @@ impl AuditLogs {
         Self { store }
     }
 
-    /// One page of the caller's own account, newest first. Every role may read it.
+    /// Returns one page of the account's entries, newest first. Every role may read them.
     pub async fn page(
         &self,
         tenant: &Tenant,

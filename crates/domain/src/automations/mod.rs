@@ -1,6 +1,6 @@
-//! Automations: what an account does by itself for its contacts, and the record of every time it did.
+//! Automations: workflows in an account's own systems, and the executions that these systems report.
 //!
-//! Owns automations and their executions. They are carried out elsewhere, and told here.
+//! Owns automations and their executions. Automations run elsewhere.
 
 mod model;
 mod ports;

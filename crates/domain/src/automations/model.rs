@@ -10,36 +10,36 @@ use crate::shared::string_enum;
 use crate::shared::{AutomationId, ExecutionId, FieldErrors, StoreError, timestamp};
 
 string_enum! {
-    /// Whether an automation runs.
+    /// The status of an automation.
     AutomationStatus {
-        /// Not yet.
+        /// The automation has not been activated.
         Draft = "draft",
-        /// It does.
+        /// The automation runs.
         Active = "active",
-        /// Not any more, for now.
+        /// The automation is stopped until it is activated again.
         Paused = "paused",
     }
 }
 
 string_enum! {
-    /// How an execution ended.
+    /// The result of an execution.
     ExecutionStatus {
-        /// As it should.
+        /// The execution reached its end.
         Completed = "completed",
-        /// It did not get to its end.
+        /// The execution failed.
         Failed = "failed",
     }
 }
 
-/// An automation that runs in a system of the account, and whose executions are reported here.
+/// An automation that runs in one of the account's own systems, which report its executions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Automation {
     /// The automation's id.
     pub id: AutomationId,
-    /// Its name: 1 to 200 characters, without HTML tags and control characters.
+    /// The name: 1 to 200 characters, without HTML tags and control characters.
     #[schemars(example = "Carrinho abandonado")]
     pub name: String,
-    /// Whether it runs.
+    /// The status of the automation.
     pub status: AutomationStatus,
     /// When the automation was created.
     #[schemars(with = "Timestamp")]
@@ -51,66 +51,58 @@ pub struct Automation {
     pub updated_at: OffsetDateTime,
 }
 
-/// What a caller wrote of an automation, unchecked.
+/// Unchecked input of an automation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AutomationInput {
-    /// Kept on update when absent.
+    /// If absent, an update keeps the value.
     pub name: Option<String>,
-    /// Kept on update when absent.
+    /// If absent, an update keeps the value.
     pub status: Option<String>,
 }
 
-/// A checked change of an automation.
+/// A validated change of an automation. None keeps the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutomationChange {
-    /// Kept when none.
     pub name: Option<String>,
-    /// Kept when none.
     pub status: Option<AutomationStatus>,
 }
 
-/// One time that an automation ran.
+/// One execution of an automation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ExecutionInput {
-    /// The id that it is told apart by: one that is known already changes nothing. Absent, the execution is new.
+    /// The execution's id, which makes the report idempotent: an id that the account has already reported changes
+    /// nothing. If absent, the execution is new.
     pub id: Option<ExecutionId>,
-    /// How it ended.
+    /// The result of the execution.
     #[schemars(required, with = "ExecutionStatus")]
     pub status: Option<String>,
-    /// When it began: the moment that it is counted at.
+    /// When the execution started. Reports count it at this time.
     #[schemars(required, with = "Timestamp")]
     #[serde(with = "timestamp::option")]
     pub started_at: Option<OffsetDateTime>,
-    /// When it ended: at `started_at` or later.
+    /// When the execution ended: at `started_at` or later.
     #[schemars(required, with = "Timestamp")]
     #[serde(with = "timestamp::option")]
     pub finished_at: Option<OffsetDateTime>,
 }
 
-/// One time that an automation ran.
+/// One execution of an automation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execution {
-    /// Its id.
     pub id: ExecutionId,
-    /// How it ended.
     pub status: ExecutionStatus,
-    /// When it began: the moment that it is counted at.
+    /// When the execution started. Reports count it at this time.
     pub started_at: OffsetDateTime,
-    /// When it ended.
     pub finished_at: OffsetDateTime,
 }
 
-/// Why an operation on automations did not happen.
 #[derive(Debug, Error)]
 pub enum AutomationError {
-    /// No such automation in the account.
     #[error("not found")]
     NotFound,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,4 +1,4 @@
-//! What automations need from the store. Every method sees the one account alone.
+//! Ports of automations. Every method MUST see only the rows of the given account.
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
@@ -7,17 +7,16 @@ use super::{Automation, AutomationChange, Execution};
 use crate::ingestion::IngestionResult;
 use crate::shared::{AccountId, AutomationId, CursorPage, CursorQuery, StoreError};
 
-/// Automations.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait AutomationStore: Send + Sync {
-    /// Newest first (by id); the cursor is the last item's id, and an unreadable one is an empty list's cursor.
+    /// Newest first, by id. The cursor is the last item's id.
     async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Automation>, StoreError>;
 
-    /// Inserts, however many the account has: the plan's limit is looked at when a plan is changed.
+    /// Inserts an automation. There is no limit here: a change of plan checks the plan's limit.
     async fn insert(&self, account: AccountId, automation: &Automation) -> Result<(), StoreError>;
 
-    /// Changes what is given; the automation as it is then, or none when there is no such automation.
+    /// Changes the given fields and returns the automation, or none if it does not exist.
     async fn update(
         &self,
         account: AccountId,
@@ -26,7 +25,7 @@ pub trait AutomationStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<Option<Automation>, StoreError>;
 
-    /// Records executions, those whose id the account does not know yet; none when there is no such automation.
+    /// Stores the executions whose ids the account does not have yet. None if the automation does not exist.
     async fn record(
         &self,
         account: AccountId,

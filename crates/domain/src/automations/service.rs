@@ -8,7 +8,7 @@ use crate::shared::{AutomationId, Clock, CursorPage, CursorQuery, FieldErrors, I
 
 const NAME_CHARS: usize = 200;
 
-/// The use cases of automations.
+/// Lists, creates and changes automations, and records their executions.
 pub struct Automations {
     store: Arc<dyn AutomationStore>,
     clock: Arc<dyn Clock>,
@@ -20,12 +20,12 @@ impl Automations {
         Self { store, clock, ids }
     }
 
-    /// Automations of the account, newest first.
+    /// The account's automations, newest first.
     pub async fn list(&self, tenant: &Tenant, query: &CursorQuery) -> Result<CursorPage<Automation>, AutomationError> {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 
-    /// A new automation. How many a plan allows is looked at when an account changes to a smaller one, and nowhere else.
+    /// Creates an automation. The plan's limit is checked only when an account changes to a smaller plan.
     pub async fn create(&self, tenant: &Tenant, input: AutomationInput) -> Result<Automation, AutomationError> {
         let mut errors = FieldErrors::default();
         for (field, value) in [("name", &input.name), ("status", &input.status)] {
@@ -47,7 +47,7 @@ impl Automations {
         Ok(automation)
     }
 
-    /// Changes what is given.
+    /// Changes the given fields.
     pub async fn update(
         &self,
         tenant: &Tenant,

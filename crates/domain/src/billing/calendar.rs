@@ -1,16 +1,16 @@
-//! Days and periods: the gateway's day, and months that keep their day where the calendar has it.
+//! Calendar arithmetic: the gateway's local day, and billing periods that keep their day of the month.
 
 use time::macros::{format_description, offset};
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime};
 
 use super::Cycle;
 
-/// The calendar day at the gateway: in São Paulo, which has known no daylight saving since 2019.
+/// The calendar day in the gateway's time zone, São Paulo. It has had no daylight saving time since 2019.
 pub fn gateway_day(now: OffsetDateTime) -> Date {
     now.to_offset(offset!(-3)).date()
 }
 
-/// A day in the gateway's words: `YYYY-MM-DD`, also before a time.
+/// Parses a date of the gateway, `YYYY-MM-DD`. A time after it is ignored.
 pub fn gateway_date(text: &str) -> Option<Date> {
     let format = format_description!("[year]-[month]-[day]");
     Date::parse(text.get(..10)?, format)
@@ -79,7 +79,7 @@ mod tests {
     }
 
     proptest! {
-        /// However often, the n-th month is the anchor's day or its month's last.
+        /// After any number of months the day is the anchor day or the last day of the month.
         #[test]
         fn add_cycle_never_skips_a_month(start in 0_i64..4_000_000_000, steps in 1_usize..50) {
             let start = OffsetDateTime::from_unix_timestamp(start).unwrap();

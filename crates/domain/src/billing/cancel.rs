@@ -1,11 +1,11 @@
-//! Cancelling: written down, carried out at the gateway, then made true here.
+//! Cancels a subscription: stores an intent, calls the gateway, then applies the cancellation here.
 
 use super::change::CHANGE_LEASE;
 use super::{Billing, BillingError, Cancelled, Change, Initiator, Intent, PaymentGatewayError, Subscription};
 use crate::shared::Tenant;
 
 impl Billing {
-    /// Ends the subscription; what was paid can be used to its end.
+    /// Cancels the subscription. The plan stays usable until the end of the paid period.
     pub async fn cancel(&self, tenant: &Tenant) -> Result<Cancelled, BillingError> {
         let current = self.live(tenant).await?;
         let intent = Intent::Cancel {

@@ -1,4 +1,4 @@
-//! Cards on their way to the gateway. They are in memory only, wiped when dropped, and shown by no `Debug`.
+//! Card data on its way to the gateway. It stays in memory, is zeroized on drop, and no `Debug` output contains it.
 
 use std::fmt;
 
@@ -8,52 +8,43 @@ use secrecy::{ExposeSecret, SecretString};
 use super::TaxNumber;
 use crate::shared::{FieldErrors, text};
 
-/// How many digits a card number has.
+/// Accepted lengths of a card number, in digits.
 const NUMBER_DIGITS: std::ops::RangeInclusive<usize> = 12..=19;
 
-/// The longest name, in characters.
+/// Maximum length of a name, in characters.
 const NAME_CHARS: usize = 100;
 
-/// The longest house number, in characters.
+/// Maximum length of a house number, in characters.
 const HOUSE_CHARS: usize = 20;
 
-/// A card as it was typed in.
+/// Card data as entered, not yet validated.
 #[derive(Default)]
 pub struct CardInput {
-    /// The name on it.
     pub holder_name: Option<SecretString>,
-    /// Its number.
     pub number: Option<SecretString>,
-    /// Until which month it is good.
     pub expiry_month: Option<SecretString>,
-    /// Of which year.
     pub expiry_year: Option<SecretString>,
-    /// The code on its back.
+    /// Security code on the back.
     pub ccv: Option<SecretString>,
 }
 
-/// Whose card it is, as it was typed in.
+/// Card holder as entered, not yet validated.
 #[derive(Default)]
 pub struct HolderInput {
-    /// The holder's name.
     pub name: Option<String>,
-    /// Address for mail.
     pub email: Option<String>,
-    /// CPF or CNPJ.
     pub cpf_cnpj: Option<String>,
     /// CEP.
     pub postal_code: Option<String>,
     /// House number.
     pub address_number: Option<String>,
-    /// Phone number.
     pub phone: Option<String>,
 }
 
-/// A card in the gateway's form.
+/// Validated card data in the gateway's format.
 pub struct Card {
-    /// The name on it.
     pub holder_name: SecretString,
-    /// Its number: digits alone.
+    /// Digits only.
     pub number: SecretString,
     /// Two digits.
     pub expiry_month: SecretString,
@@ -63,29 +54,24 @@ pub struct Card {
     pub ccv: SecretString,
 }
 
-/// Whose card it is, in the gateway's form.
+/// Validated card holder in the gateway's format.
 pub struct CardHolder {
-    /// The holder's name.
     pub name: String,
-    /// Address for mail.
     pub email: String,
-    /// CPF or CNPJ.
     pub tax_number: TaxNumber,
-    /// CEP: eight digits.
+    /// CEP, eight digits.
     pub postal_code: String,
     /// House number.
     pub address_number: String,
-    /// Digits.
+    /// Digits only.
     pub phone: String,
 }
 
-/// Everything the gateway wants for a payment by card.
+/// The data that the gateway requires for a card payment.
 pub struct CardPayment {
-    /// The card.
     pub card: Card,
-    /// Whose it is.
     pub holder: CardHolder,
-    /// The payer's own address on the net.
+    /// IP address of the payer.
     pub remote_address: String,
 }
 
@@ -133,7 +119,7 @@ fn year(text: &str) -> Option<SecretString> {
 }
 
 impl CardInput {
-    /// Checks every field, naming it and never repeating it.
+    /// Validates every field. Errors name the field and never repeat its value.
     pub(super) fn checked(&self, errors: &mut FieldErrors) -> Option<Card> {
         let field = |errors: &mut FieldErrors, name: &str, value: Option<SecretString>, message: &str| {
             if value.is_none() {
@@ -170,7 +156,7 @@ impl CardInput {
 }
 
 impl HolderInput {
-    /// Checks every field, naming it.
+    /// Validates every field. Errors name the field.
     pub(super) fn checked(&self, errors: &mut FieldErrors) -> Option<CardHolder> {
         let field = |errors: &mut FieldErrors, name: &str, value: Option<String>, message: &str| {
             if value.is_none() {

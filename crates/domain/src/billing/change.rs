@@ -1,4 +1,4 @@
-//! Another plan or another cycle: written down, given to the gateway, then made true here.
+//! Changes the plan or the cycle: stores an intent, calls the gateway, then applies the change here.
 
 use time::Duration;
 
@@ -6,26 +6,26 @@ use super::input::{paid_plan, parse_enum};
 use super::{Billing, BillingError, Change, Cycle, Initiator, Intent, PaymentGatewayError, Subscription, exceeded};
 use crate::shared::{FieldErrors, Tenant};
 
-/// How long a change is left to whoever began it: longer than its call and the look after it may take.
+/// Lease of the intent of a change or cancellation. MUST be longer than the gateway call and the lookup after it.
 pub(super) const CHANGE_LEASE: Duration = Duration::seconds(60);
 
-/// A change as it was asked for.
+/// Plan change request, not yet validated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanChangeInput {
-    /// The plan id.
+    /// Plan id.
     pub plan: Option<String>,
-    /// How often is paid; none: as before.
+    /// `None` keeps the current cycle.
     pub cycle: Option<String>,
 }
 
-/// What a change came to.
+/// Result of a plan change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanChange {
-    /// The subscription after it.
+    /// The subscription after the change.
     pub subscription: Subscription,
-    /// The plan id before it.
+    /// Plan id before the change.
     pub previous_plan: String,
-    /// The plan id after it.
+    /// Plan id after the change.
     pub new_plan: String,
 }
 
@@ -60,7 +60,7 @@ impl Billing {
             cycle,
             value: plan.price(cycle),
         };
-        // Counted again where nobody can add anything in between.
+        // The store counts the usage again in its transaction, so that no concurrent insert exceeds the limits.
         let change = Change {
             limits,
             ..Change::of(current.clone())
@@ -103,8 +103,8 @@ impl Billing {
         Err(error.into())
     }
 
-    /// The live subscription without an intent. One that it has is settled first: its answer may be lost, or its server
-    /// dead.
+    /// Returns the live subscription, without a pending intent. Reconciles a pending intent first: its request may have
+    /// lost the gateway's response, or its server may have crashed.
     pub(super) async fn live(&self, tenant: &Tenant) -> Result<Subscription, BillingError> {
         for _ in 0..2 {
             let overview = self.core.store.overview(tenant.account_id).await?;

@@ -1,9 +1,10 @@
-//! What the gateway's news does to a subscription: the documented rule, as one pure function.
+//! The effect of gateway events on a subscription: the documented rule as one pure function.
 //!
-//! Effects apply from any state, in the order of arrival, with these guards: news that is older than the last one
-//! applied to the same payment changes nothing; money that comes for a payment confirmed before (of a card, a month
-//! later) does not revive what ended since; nothing lives again beside another live subscription; a payment pays for
-//! one period.
+//! Events apply from any status, in the order in which they were received, with four guards:
+//! - An event older than the last one applied to the same payment has no effect.
+//! - Money for a payment that was confirmed before (cards: a month later) does not reactivate an ended subscription.
+//! - An ended subscription is not reactivated while the account has another live one.
+//! - A payment pays for one period.
 
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
@@ -16,32 +17,30 @@ use super::{
 };
 use crate::shared::{Event, GatewayEventId, NotificationDraft, NotificationKind, PaymentId};
 
-/// How long a payment may be open without news before the gateway is asked.
+/// How long a payment may be open without a gateway event before the reconciler asks the gateway.
 pub(super) const RECONCILE_AFTER: Duration = Duration::days(1);
 
-/// What news meets.
+/// What [`effect`] reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionFacts {
-    /// The subscription.
     pub subscription: Subscription,
-    /// The payment, if it was heard of before.
+    /// The stored payment; `None` if it is new.
     pub payment: Option<Payment>,
-    /// Whether the account has another subscription that has not ended, or an attempt at one.
+    /// Whether the account has another live subscription or attempt.
     pub other_live: bool,
-    /// The account's other subscriptions, attempts aside.
+    /// The account's other subscriptions, without attempts.
     pub others: Vec<SubscriptionState>,
 }
 
-/// What told news.
+/// A received gateway event and its time of receipt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventReceipt {
-    /// The event.
     pub event: GatewayEventId,
-    /// When it arrived.
     pub received_at: OffsetDateTime,
 }
 
-/// What follows from an event's data; none where nothing does. `receipt` is none where the gateway was asked.
+/// Returns the change that the event data causes, or `None` if it has no effect. `receipt` is `None` if the reconciler
+/// read the data from the gateway.
 pub fn effect(
     facts: &SubscriptionFacts,
     data: &GatewayEventData,
@@ -110,7 +109,7 @@ pub fn effect(
     })
 }
 
-/// The plan goes with the end of what was paid, unless another subscription gives the account one.
+/// Removes the account's plan at the end of the paid period, unless another subscription entitles the account to one.
 pub(super) fn lapse(facts: &SubscriptionFacts, now: OffsetDateTime) -> Change {
     let mut after = facts.subscription.clone();
     after.lapsed_at = Some(now);
@@ -201,7 +200,7 @@ fn paid_cycle(subscription: &Subscription, stored: Option<&Payment>, value: Opti
     }
 }
 
-/// One period more: behind the last one, or from now where that would be over already.
+/// Adds one period: after the last one, or from now if that period would already be over.
 pub(super) fn credit(subscription: &mut Subscription, cycle: Cycle, now: OffsetDateTime) {
     if std::mem::take(&mut subscription.period_granted) {
         return;

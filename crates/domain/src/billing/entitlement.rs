@@ -1,22 +1,20 @@
-//! Whether an account's plan is active.
+//! Decides which plan of an account is active.
 
 use time::OffsetDateTime;
 
 use super::{FREE_PLAN, SubscriptionStatus, better_plan, plan_limits};
 
-/// What of a subscription decides whether its plan is active.
+/// The fields of a subscription that decide whether its plan is active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionState {
-    /// Its plan.
     pub plan: String,
-    /// Where it stands.
     pub status: SubscriptionStatus,
-    /// Until when it is paid.
+    /// End of the paid time.
     pub current_period_end: Option<OffsetDateTime>,
 }
 
 impl SubscriptionState {
-    /// Whether its plan can be used: it is active; or past due or cancelled, while its paid period lasts.
+    /// Whether its plan is usable: always while active, and until the end of the paid period if past due or cancelled.
     pub fn is_usable(&self, now: OffsetDateTime) -> bool {
         match self.status {
             SubscriptionStatus::Active => true,
@@ -28,14 +26,14 @@ impl SubscriptionState {
     }
 }
 
-/// The one whose plan can be used; of several the live one, else the one that is paid for longest.
+/// Returns the subscription whose plan is usable. Of several it is the live one, else the one with the latest end.
 fn usable(subscriptions: &[SubscriptionState], now: OffsetDateTime) -> Option<&SubscriptionState> {
     let usable = subscriptions.iter().filter(|state| state.is_usable(now));
     usable.max_by_key(|state| (state.status.is_live(), state.current_period_end))
 }
 
-/// The plan that an account is left with when one of its subscriptions gives it none any more: that of what is paid
-/// for, else the free one. None: a live one has brought its own.
+/// Returns the account's plan after one of its subscriptions ended: the plan that is still paid for, else the free
+/// plan. `None` if another subscription is live, because it has already set the plan.
 pub fn remaining_plan(others: &[SubscriptionState], now: OffsetDateTime) -> Option<&str> {
     if others.iter().any(|other| other.status.is_live()) {
         return None;
@@ -43,26 +41,26 @@ pub fn remaining_plan(others: &[SubscriptionState], now: OffsetDateTime) -> Opti
     Some(usable(others, now).map_or(FREE_PLAN, |other| other.plan.as_str()))
 }
 
-/// An account's plan, what was granted to it, and its subscriptions, of all time.
+/// An account's plan, its granted plan and all its subscriptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanEntitlement {
-    /// The plan id.
+    /// Plan id of the account.
     pub plan: String,
     /// The plan that an administrator granted, until they withdraw it.
     pub granted: Option<String>,
-    /// All that the account ever had, attempts aside, in no order.
+    /// Current and former subscriptions without attempts, in no order.
     pub subscriptions: Vec<SubscriptionState>,
 }
 
 impl PlanEntitlement {
-    /// The messages a month of the active plan; none when none is active (or it is not of the catalogue).
+    /// Returns the monthly messages of the active plan. `None` if no plan is active or it is not in the catalogue.
     pub fn messages_per_month(&self, now: OffsetDateTime) -> Option<i64> {
         let limits = self.active_plan(now).and_then(plan_limits);
         limits.map(|limits| limits.messages_per_month)
     }
 
-    /// The better of what is paid for and what was granted: neither takes the other away. Without both, the free plan
-    /// is active, and so is any plan without a subscription (granted before grants were facts of their own).
+    /// Returns the better of the paid and the granted plan. Without both, the free plan is active. So is any plan of an
+    /// account that never had a subscription: it was granted before grants were stored separately.
     fn active_plan(&self, now: OffsetDateTime) -> Option<&str> {
         match (self.paid_plan(now), self.granted.as_deref()) {
             (Some(paid), granted) => Some(better_plan(paid, granted)),
@@ -72,7 +70,7 @@ impl PlanEntitlement {
         }
     }
 
-    /// The plan that is paid for.
+    /// Returns the plan that is paid for.
     pub fn paid_plan(&self, now: OffsetDateTime) -> Option<&str> {
         usable(&self.subscriptions, now).map(|state| state.plan.as_str())
     }
@@ -140,7 +138,7 @@ mod tests {
             assert_eq!(allowed("scale", status, end), Some(250_000), "{status}");
             assert_eq!(allowed("starter", status, end), Some(30_000), "{status}");
         }
-        // A former customer, and one who has not paid yet.
+        // A former subscriber, and one who has not paid yet.
         for (status, end) in [(Cancelled, past), (PastDue, past), (Inactive, ahead), (Pending, None)] {
             assert_eq!(allowed("starter", status, end), Some(5_000), "{status}");
         }

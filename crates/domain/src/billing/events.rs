@@ -1,4 +1,4 @@
-//! The gateway's events: kept first, then applied in their order, each once.
+//! Inbox of gateway events: each event is stored first, then applied once and in the order of receipt.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::shared::{Clock, Ids, StoreError};
 
-/// How long applying one event may take before somebody else does it.
+/// Lease of a claimed event. After it another worker may apply the event.
 pub const EVENT_LEASE: Duration = Duration::seconds(30);
 
 /// Retries (after 1, 2, 4, ... seconds) of an event whose subscription is not stored. The event may arrive before the
@@ -20,7 +20,7 @@ const MAX_UNKNOWN_SUBJECT_RETRIES: u32 = 9;
 /// How long finished events are stored for deduplication. The gateway repeats an event for 14 days.
 const EVENT_RETENTION: Duration = Duration::days(60);
 
-/// The use cases of events.
+/// Use cases of gateway events.
 pub struct GatewayEvents {
     events: Arc<dyn GatewayEventStore>,
     store: Arc<dyn SubscriptionStore>,
@@ -52,8 +52,8 @@ impl GatewayEvents {
             .map(|_| ())
     }
 
-    /// The same, as the first step of applying it; false when there is nothing to be applied. The caller goes on with
-    /// [`GatewayEvents::apply_kept`].
+    /// Stores an event durably and claims it. Returns `None` if the caller has no event to apply. The caller continues
+    /// with [`GatewayEvents::apply_received`].
     pub async fn receive(
         &self,
         event: &GatewayEvent,
@@ -95,7 +95,7 @@ impl GatewayEvents {
         Ok(())
     }
 
-    /// Applies one event that is due; false when there is none.
+    /// Applies one due event. Returns false if there is none.
     pub async fn apply_next(&self) -> Result<bool, StoreError> {
         match self.events.claim(None, EVENT_LEASE).await? {
             Some(event) => self.apply(&event).await.map(|_| true),
@@ -108,7 +108,8 @@ impl GatewayEvents {
         self.events.purge(EVENT_RETENTION, limit).await
     }
 
-    /// Whether it is over with. What was applied before, by whoever held it then, changes nothing: the store knows.
+    /// Applies a claimed event and returns whether it is finished. The store rejects an event that another worker
+    /// already applied, so a stalled worker changes nothing.
     async fn apply(&self, event: &StoredEvent) -> Result<bool, StoreError> {
         let Some((account, subscription)) = self.events.owner(&event.subject).await? else {
             return self.defer_unknown(event).await;

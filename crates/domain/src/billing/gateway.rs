@@ -1,4 +1,4 @@
-//! The payment gateway as the domain knows it: what it is asked, and how it can fail.
+//! Port to the payment gateway, with its inputs, results and errors.
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -8,31 +8,30 @@ use time::{Date, OffsetDateTime};
 use super::{BillingType, CardPayment, Cents, Cycle, TaxNumber};
 use crate::shared::{AccountId, SubscriptionId, redacted_debug};
 
-/// One of the gateway's own words about what it refused. Never holds a card number.
+/// One error that the gateway reports about refused input. Never contains a card number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Description {
-    /// Its code.
     pub code: String,
-    /// Its text, for people.
+    /// Human-readable text.
     pub description: String,
 }
 
-/// Why the gateway did not do as asked. What matters is what may have happened there all the same.
+/// Why a gateway call failed. The variants differ in whether the call may have had an effect.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PaymentGatewayError {
-    /// It has no address or key.
+    /// URL or API key is missing.
     #[error("the payment gateway is not configured")]
     NotConfigured,
-    /// Surely nothing was done: it was not reached, our key was refused, or we asked too often.
+    /// No effect: the gateway was unreachable, refused our API key, or limited our request rate.
     #[error("the payment gateway was not asked: {0}")]
     NotDone(String),
-    /// It answered with a fault of its own, or in words nobody can read; it may have done as asked, and is over with it.
+    /// The gateway responded with a server error or an unreadable body. The call may have had its effect and has ended.
     #[error("the payment gateway failed: {0}")]
     Failed(String),
-    /// There was no answer; it may still be at it.
+    /// No response. The gateway may still be processing the call.
     #[error("the payment gateway did not answer: {0}")]
     Unanswered(String),
-    /// It refused the input.
+    /// The gateway refused the input.
     #[error("the payment gateway refused the input")]
     Refused(Vec<Description>),
     /// The gateway has no such customer, subscription or payment.
@@ -40,14 +39,14 @@ pub enum PaymentGatewayError {
     Missing,
 }
 
-/// Who pays.
+/// The payer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GatewayCustomerInput {
-    /// The account: what the gateway knows the customer by.
+    /// External reference of the customer at the gateway.
     pub account_id: AccountId,
-    /// The account's name.
+    /// Name of the account.
     pub name: String,
-    /// Where the gateway writes to.
+    /// The gateway sends its mails about payments to this address.
     pub email: Option<String>,
     /// CPF or CNPJ.
     pub tax_number: TaxNumber,
@@ -55,110 +54,99 @@ pub struct GatewayCustomerInput {
 
 redacted_debug!(GatewayCustomerInput {});
 
-/// What is to be paid.
+/// A subscription to create at the gateway.
 #[derive(Debug)]
 pub struct GatewaySubscriptionInput {
-    /// Our subscription: what the gateway knows it by.
+    /// External reference of the subscription at the gateway.
     pub reference: SubscriptionId,
-    /// The gateway's customer.
+    /// The gateway's customer id.
     pub customer: String,
-    /// How is paid.
     pub billing_type: BillingType,
-    /// What a period costs.
+    /// Price of a period.
     pub value: Cents,
-    /// How often is paid.
     pub cycle: Cycle,
-    /// When the first payment is due.
+    /// Due date of the first payment.
     pub first_due: Date,
-    /// What for, in words.
+    /// Text on the payer's invoice.
     pub description: String,
-    /// The card and whose it is; for cards alone.
+    /// Card and holder; only for `BillingType::CreditCard`.
     pub card: Option<CardPayment>,
 }
 
-/// A subscription at the gateway.
+/// A subscription at the gateway. Its ids are the gateway's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewaySubscription {
-    /// Its id there.
     pub id: String,
-    /// Whose it is there.
     pub customer: String,
-    /// What a period costs; none when that cannot be read.
+    /// Price of a period; `None` if it cannot be parsed.
     pub value: Option<Cents>,
-    /// How often is paid, in the gateway's word.
+    /// Cycle as the gateway names it.
     pub cycle: String,
-    /// Whether it was removed there.
+    /// Whether it was deleted at the gateway.
     pub deleted: bool,
 }
 
-/// A payment at the gateway.
+/// A payment at the gateway. Its ids are the gateway's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayPayment {
-    /// Its id there.
     pub id: String,
-    /// Of which subscription there.
     pub subscription: Option<String>,
-    /// Whose it is there.
     pub customer: Option<String>,
-    /// How it is paid, in the gateway's word.
+    /// Payment method as the gateway names it.
     pub billing_type: String,
-    /// The gateway's word for where it stands.
+    /// Status as the gateway names it.
     pub status: String,
-    /// How much; none when that cannot be read.
+    /// `None` if the amount cannot be parsed.
     pub value: Option<Cents>,
-    /// Where it can be seen.
     pub invoice_url: Option<String>,
-    /// Where its slip is.
     pub bank_slip_url: Option<String>,
-    /// When it is due.
     pub due_date: Option<Date>,
 }
 
-/// What a payer needs for the first payment.
+/// The data that a payer needs for the first payment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PaymentData {
-    /// The payment; none while the gateway has not made it.
+    /// The payment; `None` until the gateway has created it.
     pub payment: Option<GatewayPayment>,
-    /// The Pix code as a picture, in base64.
+    /// Pix QR code as a base64 image.
     pub pix_qr_code: Option<String>,
-    /// The Pix code as text.
+    /// Pix code as text.
     pub pix_payload: Option<String>,
-    /// Until when the Pix code is good.
     pub pix_expires_at: Option<OffsetDateTime>,
-    /// The line of digits of a slip.
+    /// Digits of the boleto that the payer types in.
     pub boleto_line: Option<String>,
 }
 
-/// The gateway.
+/// Port to the payment gateway.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait PaymentGateway: Send + Sync {
-    /// The gateway's id of the account's customer: found by the account's id, brought up to date, or made. Made twice
-    /// it would be two customers, so that it is looked for again after an answer that was lost.
+    /// Returns the gateway's customer id of the account. MUST find the customer by account id and update it, or create
+    /// it. After a lost response MUST search again before creating, because a second creation makes a second customer.
     async fn customer(&self, input: &GatewayCustomerInput) -> Result<String, PaymentGatewayError>;
 
-    /// Makes a subscription; asked once.
+    /// Creates a subscription. MUST NOT retry: the gateway does not deduplicate.
     async fn subscribe(&self, input: &GatewaySubscriptionInput) -> Result<GatewaySubscription, PaymentGatewayError>;
 
-    /// The subscription that was made for ours, if it was and is still there.
+    /// Finds a subscription that is not deleted by its external reference.
     async fn find(&self, reference: SubscriptionId) -> Result<Option<GatewaySubscription>, PaymentGatewayError>;
 
-    /// A subscription by the gateway's id.
+    /// Finds a subscription by the gateway's id.
     async fn subscription(&self, id: &str) -> Result<Option<GatewaySubscription>, PaymentGatewayError>;
 
-    /// Another price and cycle, for open payments too.
+    /// Changes price and cycle. MUST also change the open payments.
     async fn change(&self, id: &str, value: Cents, cycle: Cycle) -> Result<(), PaymentGatewayError>;
 
-    /// Ends a subscription, with its open payments; one that is gone already is fine.
+    /// Deletes a subscription with its open payments. Succeeds if it is already deleted.
     async fn cancel(&self, id: &str) -> Result<(), PaymentGatewayError>;
 
-    /// The first payment of a new subscription and how to pay it: waits a little for the gateway to make it. What cannot
-    /// be had is missing.
+    /// Returns the first payment of a new subscription and its payment data. Waits a short time for the gateway to
+    /// create it. Fields that cannot be read are `None`.
     async fn first_payment(&self, id: &str, billing_type: BillingType) -> PaymentData;
 
-    /// The newest payments of a subscription, a hundred at most.
+    /// Returns the newest payments of a subscription, at most 100.
     async fn payments(&self, id: &str) -> Result<Vec<GatewayPayment>, PaymentGatewayError>;
 
-    /// One payment.
+    /// Finds a payment by the gateway's id.
     async fn payment(&self, id: &str) -> Result<Option<GatewayPayment>, PaymentGatewayError>;
 }

@@ -1,6 +1,6 @@
-//! Reading the gateway's events: what they are told apart by, and the few facts of them that are kept.
+//! Parses gateway events into a deduplication key and the few fields that are stored.
 //!
-//! Nothing else of a body is stored: it may hold names, tax numbers and tokens of cards.
+//! Nothing else of a body is stored, because it may contain names, tax numbers and card tokens.
 
 use std::fmt::Write as _;
 
@@ -13,99 +13,86 @@ use super::Cents;
 use super::calendar::{gateway_date, gateway_time};
 use crate::shared::{GatewayEventId, string_enum};
 
-/// The longest text kept of an event, in characters.
+/// Maximum length of a stored text, in characters.
 const TEXT_CHARS: usize = 200;
 
-/// The longest address kept, in characters.
+/// Maximum length of a stored URL, in characters.
 const URL_CHARS: usize = 2000;
 
 string_enum! {
-    /// What an event says.
+    /// Kind of a gateway event.
     GatewayEventKind {
-        /// A payment is sure.
+        /// The payment is guaranteed; the money may arrive later.
         Confirmed = "PAYMENT_CONFIRMED",
-        /// The money of a payment is there.
+        /// The money of the payment arrived.
         Received = "PAYMENT_RECEIVED",
-        /// A payment is late.
+        /// The payment is late.
         Overdue = "PAYMENT_OVERDUE",
-        /// The subscription was ended by the gateway.
+        /// The gateway ended the subscription.
         Inactivated = "SUBSCRIPTION_INACTIVATED",
-        /// Anything else: of a payment, it changes what the history says of it when the gateway was asked.
+        /// Any other kind. A received event has no effect; a payment read by the reconciler updates the history.
         Other = "OTHER",
     }
 }
 
-/// What an event tells of a payment.
+/// State of a payment as an event reports it. Its id is the gateway's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentSnapshot {
-    /// The gateway's id.
     pub id: String,
-    /// How it is paid.
     pub billing_type: Option<String>,
-    /// How much.
     pub value: Option<Cents>,
-    /// Where it stands.
     pub status: Option<String>,
-    /// Where it can be seen.
     pub invoice_url: Option<String>,
-    /// Where its slip is.
     pub bank_slip_url: Option<String>,
-    /// When it is due.
     pub due_date: Option<Date>,
 }
 
-/// What an event tells.
+/// The fields of a gateway event that decide its effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayEventData {
-    /// What it says.
     pub kind: GatewayEventKind,
-    /// Of which payment.
     pub payment: Option<PaymentSnapshot>,
-    /// The gateway's time of it.
+    /// The gateway's time of the event.
     pub created_at: Option<OffsetDateTime>,
 }
 
-/// An event as it is kept.
+/// A parsed gateway event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayEvent {
-    /// What it is told apart by: the same key is the same event.
+    /// Deduplication key: two events with the same key are the same event.
     pub key: String,
-    /// The gateway's word for it; empty when it had none.
+    /// Event name of the gateway; empty if there is none.
     pub event: String,
-    /// The gateway's id of the subscription it is about.
+    /// The gateway's id of the subscription.
     pub subject: Option<String>,
-    /// What it tells.
     pub data: GatewayEventData,
 }
 
-/// An event out of the store.
+/// A gateway event as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEvent {
-    /// Its id.
     pub id: GatewayEventId,
-    /// The gateway's id of the subscription it is about.
+    /// The gateway's id of the subscription.
     pub subject: String,
-    /// What it tells.
     pub data: GatewayEventData,
-    /// When it arrived.
     pub received_at: OffsetDateTime,
-    /// How often it was tried in vain.
+    /// How many times applying it was deferred.
     pub attempts: u32,
 }
 
-/// How keeping an event ended.
+/// Outcome of storing a gateway event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordOutcome {
-    /// Its key is known: nothing was kept.
+    /// Not stored: an event with this key exists.
     Known,
-    /// It is kept; it waits behind others, or changes nothing.
+    /// Stored. It waits behind other events or has no effect.
     Stored,
-    /// It is kept, and the caller's to apply until the lease is over.
+    /// Stored and claimed: the caller applies it before the lease expires.
     Claimed,
 }
 
 impl GatewayEvent {
-    /// Reads a body. One that is no event is an event that changes nothing: it is known again all the same.
+    /// Parses a callback body. An invalid body becomes an event without effect, whose key is a hash of the body.
     pub fn read(body: &[u8]) -> Self {
         let Ok(value) = serde_json::from_slice::<Value>(body) else {
             return Self::unreadable(body);
@@ -152,7 +139,8 @@ impl GatewayEvent {
         }
     }
 
-    /// Whether it may change anything: a published event about a subscription, and about a payment where it needs one.
+    /// Whether the event can have an effect: its kind is known, and it names a subscription, and a payment if its kind
+    /// needs one.
     pub fn has_effect(&self) -> bool {
         self.subject.is_some()
             && match self.data.kind {
@@ -177,14 +165,14 @@ fn payment(value: &Value) -> Option<PaymentSnapshot> {
     })
 }
 
-/// A text that the database can hold and people can read; a longer one is none of the gateway's.
+/// Reads a text. Returns `None` if it is empty, contains control characters or exceeds `TEXT_CHARS`.
 fn text(value: &Value, path: &str) -> Option<String> {
     let text = value.pointer(path)?.as_str()?;
     let fits = !text.is_empty() && text.chars().count() <= TEXT_CHARS && !text.chars().any(char::is_control);
     fits.then(|| text.to_owned())
 }
 
-/// An address that a page may link to.
+/// Reads an http or https URL that a page can safely link to.
 fn url(value: &Value, path: &str) -> Option<String> {
     let url = value.pointer(path)?.as_str()?;
     let web = url.starts_with("https://") || url.starts_with("http://");

@@ -1,4 +1,4 @@
-//! What a subscribe takes and answers, and its checks.
+//! Input and result of subscribing, and the validation of the input.
 
 use super::{
     BillingType, Card, CardHolder, CardInput, Cycle, FREE_PLAN, HolderInput, PaymentData, Plan, Subscription,
@@ -6,35 +6,29 @@ use super::{
 };
 use crate::shared::{FieldErrors, text};
 
-/// A subscribe as it was asked for.
+/// Subscribe request, not yet validated.
 #[derive(Default)]
 pub struct SubscribeInput {
-    /// The plan id.
+    /// Plan id.
     pub plan: Option<String>,
-    /// How to pay.
     pub billing_type: Option<String>,
-    /// How often.
     pub cycle: Option<String>,
-    /// Where the gateway writes to.
+    /// The gateway sends its mails about payments to this address.
     pub billing_email: Option<String>,
-    /// Who pays.
+    /// Tax number of the payer.
     pub cpf_cnpj: Option<String>,
-    /// The card.
     pub credit_card: Option<CardInput>,
-    /// Whose card it is.
     pub credit_card_holder_info: Option<HolderInput>,
 }
 
-/// The answer to a subscribe.
+/// A new subscription with the data that the payer needs for its first payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscribed {
-    /// The subscription.
     pub subscription: Subscription,
-    /// How to pay.
     pub payment_data: PaymentData,
 }
 
-/// A subscribe that makes sense.
+/// Subscribe request after validation.
 pub(super) struct ValidatedSubscribe {
     pub(super) plan: &'static Plan,
     pub(super) billing_type: BillingType,
@@ -91,7 +85,7 @@ impl SubscribeInput {
     }
 }
 
-/// A plan that costs something.
+/// Looks up a plan that has a price. Adds an error to the field `plan` if there is none.
 pub(super) fn paid_plan(errors: &mut FieldErrors, id: Option<&str>) -> Option<&'static Plan> {
     let found = match id {
         None => Err("is required"),
@@ -101,7 +95,7 @@ pub(super) fn paid_plan(errors: &mut FieldErrors, id: Option<&str>) -> Option<&'
     found.map_err(|error| errors.add("plan", error)).ok()
 }
 
-/// A word of a closed set.
+/// Parses a required enum value. Adds an error to `field` if it is missing or unknown.
 pub(super) fn parse_enum<T: std::str::FromStr<Err = String>>(
     errors: &mut FieldErrors,
     field: &str,

@@ -1,8 +1,8 @@
-//! Plans, subscriptions to them, and what the payment gateway tells of their payments.
+//! Plans, subscriptions and the events that the payment gateway reports about their payments.
 //!
-//! Owns the catalogue, the life of a subscription, the rule by which the gateway's events change it, the history of
-//! payments, and the question whether an account's plan is active. Does not own how the gateway is called (the
-//! gateways crate) nor the counting of messages (campaigns).
+//! Owns the plan catalogue, the subscription states, the rule by which gateway events change them, the payment history
+//! and the entitlement (whether an account's plan is active). The HTTP calls to the gateway are in the gateways crate.
+//! The campaigns context counts messages.
 
 mod calendar;
 mod cancel;

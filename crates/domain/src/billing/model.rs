@@ -1,4 +1,4 @@
-//! Subscriptions and payments as they are kept.
+//! Stored subscriptions and payments.
 
 use serde::{Deserialize, Serialize};
 use time::{Date, Duration, OffsetDateTime};
@@ -9,35 +9,34 @@ use crate::shared::{
 };
 
 string_enum! {
-    /// How often is paid.
+    /// Billing cycle: how often a subscription is charged.
     Cycle {
-        /// Every month.
+        /// Charged every month.
         Monthly = "MONTHLY",
-        /// Every year.
+        /// Charged every year.
         Yearly = "YEARLY",
     }
 }
 
 string_enum! {
-    /// How is paid.
+    /// Payment method of a subscription.
     BillingType {
-        /// An instant transfer, by a QR code.
+        /// Instant transfer by QR code.
         Pix = "PIX",
-        /// A slip that a bank takes.
+        /// Bank slip.
         Boleto = "BOLETO",
-        /// A card, charged by the gateway.
+        /// Card that the gateway charges.
         CreditCard = "CREDIT_CARD",
     }
 }
 
-/// Who began what may be finished by somebody else.
+/// The actor of an intent. Stored with it, because a worker or a later request may complete the intent in their name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Initiator {
-    /// The person.
     pub user_id: UserId,
-    /// From which address.
+    /// Client IP address.
     pub ip_address: Option<String>,
-    /// Where they did it in support mode: the address of the platform administrator.
+    /// E-mail address of the platform administrator, if they acted in support mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub support_admin: Option<String>,
 }
@@ -53,7 +52,7 @@ impl From<&Tenant> for Initiator {
 }
 
 impl Initiator {
-    /// An audit entry about a subscription, in their name.
+    /// Builds an audit entry about a subscription with this actor.
     pub fn audit(&self, action: AuditAction, subscription: SubscriptionId) -> Audit {
         Audit {
             user_id: Some(self.user_id),
@@ -67,7 +66,8 @@ impl Initiator {
     }
 }
 
-/// What is being done at the gateway, written down before it is asked, so that whoever finds it can finish it.
+/// Write-ahead record of a change at the gateway. It is stored before the call. After a crash or a lost response any
+/// worker or request can complete or revert the change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Intent {
@@ -75,15 +75,12 @@ pub enum Intent {
     Subscribe { initiator: Initiator },
     /// The attempt failed and the gateway has no subscription for it. If one appears later, it is cancelled there.
     Abandoned,
-    /// Its plan or cycle is being changed.
+    /// The plan or cycle is changing.
     Change {
-        /// By whom.
         initiator: Initiator,
-        /// The new plan.
         plan: String,
-        /// The new cycle.
         cycle: Cycle,
-        /// What a period then costs.
+        /// New price of a period.
         value: Cents,
     },
     /// The subscription is being cancelled.
@@ -91,7 +88,7 @@ pub enum Intent {
 }
 
 impl Intent {
-    /// Whether the row is no subscription yet, or never became one.
+    /// Whether the row is a subscription attempt: not yet a subscription, or abandoned before it became one.
     pub fn is_attempt(&self) -> bool {
         match self {
             Self::Subscribe { .. } | Self::Abandoned => true,
@@ -100,23 +97,22 @@ impl Intent {
     }
 }
 
-/// How often a worker asks the gateway about an intent. It asks before the lease is over: what the gateway has done can
-/// be recorded at any time. Longer than one call of the gateway may take.
+/// Interval at which a worker checks an intent at the gateway. The first check may precede the lease's end, because a
+/// completed change can be recorded at any time. MUST be longer than one gateway call.
 pub const INTENT_CHECK_PAUSE: Duration = Duration::seconds(30);
 
 /// An intent with its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingIntent {
-    /// What is being done.
     pub intent: Intent,
-    /// The lease: before this time a call may be under way, so that what the gateway has not done may yet be done.
+    /// End of the lease. Until then a gateway call may be in flight, so an unapplied change MUST NOT be reverted.
     pub until: OffsetDateTime,
-    /// When a worker next asks the gateway.
+    /// When a worker next checks the intent at the gateway.
     pub check_at: OffsetDateTime,
 }
 
 impl PendingIntent {
-    /// Leased from `now` on to the request that makes the call.
+    /// An intent whose lease starts at `now` and belongs to the request that calls the gateway.
     pub fn leased(intent: Intent, now: OffsetDateTime, lease: Duration) -> Self {
         Self {
             intent,
@@ -125,7 +121,7 @@ impl PendingIntent {
         }
     }
 
-    /// An attempt that came to nothing; the gateway is asked about it at this time.
+    /// The intent of an abandoned attempt. A worker looks for it at the gateway at `check_at`.
     pub fn abandoned(check_at: OffsetDateTime) -> Self {
         Self {
             intent: Intent::Abandoned,
@@ -134,122 +130,103 @@ impl PendingIntent {
         }
     }
 
-    /// Whether no call is under way any more: what the gateway has not done by then is not done.
+    /// Whether the lease has expired: no gateway call is in flight, so an unapplied change can be reverted.
     pub fn is_lease_over(&self, now: OffsetDateTime) -> bool {
         self.until <= now
     }
 }
 
-/// A subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
-    /// Whose.
     pub account_id: AccountId,
-    /// Its id, and what the gateway knows it by.
+    /// Also the external reference under which the gateway stores the subscription.
     pub id: SubscriptionId,
-    /// The plan id.
+    /// Plan id.
     pub plan: String,
-    /// How often is paid.
     pub cycle: Cycle,
-    /// Where it stands.
     pub status: SubscriptionStatus,
-    /// How is paid.
     pub billing_type: BillingType,
-    /// What a period costs.
+    /// Price of a period.
     pub value: Cents,
-    /// Where the gateway writes to.
+    /// The gateway sends its mails about payments to this address.
     pub billing_email: Option<String>,
-    /// The gateway's customer.
     pub gateway_customer_id: Option<String>,
-    /// The gateway's subscription.
     pub gateway_subscription_id: Option<String>,
-    /// Since when the present period runs; none before the first payment.
+    /// Start of the current period; `None` before the first payment.
     pub current_period_start: Option<OffsetDateTime>,
-    /// Until when it is paid.
+    /// End of the paid time.
     pub current_period_end: Option<OffsetDateTime>,
-    /// When the account ended it.
+    /// When the account cancelled it.
     pub cancelled_at: Option<OffsetDateTime>,
     /// When the gateway ended it.
     pub inactivated_at: Option<OffsetDateTime>,
-    /// When its end took the account's plan.
+    /// When its end removed the account's plan.
     pub lapsed_at: Option<OffsetDateTime>,
-    /// Whether the present period was given before a payment of it was known (cards): the next one adds none.
+    /// The current period started before its payment was seen (cards). The next payment pays for it and adds no period.
     pub period_granted: bool,
-    /// The day of the month that periods begin on, where the month has it.
+    /// Day of the month on which periods start. Shorter months use their last day.
     pub anchor_day: Option<u8>,
-    /// When the gateway is asked, unless it tells before.
+    /// When the reconciler asks the gateway, unless a gateway event arrives first.
     pub check_at: Option<OffsetDateTime>,
-    /// The last event of the gateway that was applied.
+    /// The gateway event that was applied last.
     pub last_event: Option<GatewayEventId>,
-    /// What is being done at the gateway.
+    /// The change that is in progress at the gateway.
     pub pending: Option<PendingIntent>,
-    /// Counts the writes: a decision is good for one version.
+    /// Row version for optimistic locking; every write increments it.
     pub version: i64,
-    /// When it was made.
     pub created_at: OffsetDateTime,
-    /// When it last changed.
     pub updated_at: OffsetDateTime,
 }
 
 impl Subscription {
-    /// Whether it is no subscription yet, or never became one.
+    /// Whether it is a subscription attempt: not yet a subscription, or abandoned before it became one.
     pub fn is_attempt(&self) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.intent.is_attempt())
     }
 }
 
-/// A payment: a row of the history.
+/// A row of the payment history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payment {
-    /// Its id.
     pub id: PaymentId,
-    /// Of which subscription.
     pub subscription_id: SubscriptionId,
-    /// The gateway's id.
     pub gateway_payment_id: String,
-    /// How it is paid, in the gateway's word.
+    /// Payment method as the gateway names it.
     pub billing_type: String,
-    /// How much.
     pub value: Cents,
-    /// The period that it pays for. None: first seen by an earlier version, the value decides.
+    /// Length of the period that it pays for. `None` in rows of an earlier version: then the value decides.
     pub cycle: Option<Cycle>,
-    /// The gateway's word for where it stands.
+    /// Status as the gateway names it.
     pub status: String,
-    /// Where it can be seen.
     pub invoice_url: Option<String>,
-    /// Where its slip is.
     pub bank_slip_url: Option<String>,
-    /// When it is due.
     pub due_date: Option<Date>,
-    /// When we learned that it is paid.
+    /// When Recado first learned that it is paid.
     pub paid_at: Option<OffsetDateTime>,
-    /// Whether the gateway confirmed it: the money may follow much later, and is no news then.
+    /// The gateway confirmed it. The money may arrive much later and then has no further effect.
     pub confirmed: bool,
     /// Whether it paid for a period.
     pub credited: bool,
     /// The gateway's time of the last event about it that was applied.
     pub last_event_at: Option<OffsetDateTime>,
-    /// When we first heard of it.
     pub created_at: OffsetDateTime,
 }
 
-/// What an account has and uses.
+/// An account's plan, live subscription and usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overview {
-    /// What the account is called.
     pub account_name: String,
-    /// Its plan.
     pub account_plan: String,
     /// The plan that an administrator granted.
     pub granted_plan: Option<String>,
-    /// Its live subscription.
+    /// The live subscription.
     pub subscription: Option<Subscription>,
-    /// What it uses.
     pub usage: Usage,
 }
 
 impl Overview {
-    /// The plan that is shown: of the live subscription's and the granted one the better, else the account's.
+    /// The plan to display: the better of the live subscription's plan and the granted plan. Without a live
+    /// subscription it is the account's plan.
     pub fn plan(&self) -> &str {
         match &self.subscription {
             Some(subscription) => better_plan(&subscription.plan, self.granted_plan.as_deref()),
@@ -258,9 +235,9 @@ impl Overview {
     }
 }
 
-/// The answer to a cancellation.
+/// Result of a cancellation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancelled {
-    /// Until when the plan can be used; none where nothing was paid yet.
+    /// When the plan ends; `None` if no payment was made, because then it ended at once.
     pub effective_until: Option<OffsetDateTime>,
 }

@@ -1,4 +1,4 @@
-//! Money: whole cents here, decimal reais at the gateway, pt-BR text for people. No binary float takes part in a value.
+//! Money: whole cents in Recado, decimal reais at the gateway, pt-BR text for display. No value is computed as a float.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-/// Digits of the largest amount read from a JSON number: up to here the number's shortest text is what was sent.
+/// Maximum digits of an amount in a JSON number. Up to this length a float's shortest text is the text that was sent.
 const DIGITS: usize = 15;
 
-/// Cents of a real.
+/// An amount in centavos of a real.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 pub struct Cents(pub i64);
 
-/// `R$ 1.234,56`, with a no-break space.
+/// Formats as `R$ 1.234,56`, with a no-break space.
 impl fmt::Display for Cents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sign, cents) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
@@ -32,7 +32,7 @@ impl fmt::Display for Cents {
 }
 
 impl Cents {
-    /// As a JSON number in reais with up to two decimals. None for an amount that no float could carry exactly.
+    /// Returns the amount in reais as a JSON number with up to two decimals; `None` if it exceeds `DIGITS` digits.
     pub fn reais(self) -> Option<Number> {
         let cents = self.0.unsigned_abs();
         if cents.to_string().len() > DIGITS {

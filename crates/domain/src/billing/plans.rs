@@ -1,30 +1,30 @@
-//! The catalogue: what each plan costs and allows.
+//! The plan catalogue: price and limits of each plan.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Cents, Cycle};
 
-/// The plan of an account that pays nothing.
+/// Id of the plan without a price.
 pub const FREE_PLAN: &str = "free";
 
-/// How much a plan allows.
+/// The limits of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanLimits {
-    /// How many contacts.
+    /// Maximum number of contacts.
     #[schemars(example = 5000)]
     pub contacts: i64,
-    /// How many outbound messages in a calendar month (UTC).
+    /// Maximum number of outbound messages in a calendar month (UTC).
     #[schemars(example = 5000)]
     pub messages_per_month: i64,
-    /// How many automations.
+    /// Maximum number of automations.
     #[schemars(example = 5)]
     pub automations: i64,
-    /// How many members of the team.
+    /// Maximum number of team members.
     #[schemars(example = 5)]
     pub team_members: i64,
-    /// How many connected WhatsApp numbers.
+    /// Maximum number of connected WhatsApp numbers.
     #[schemars(example = 1)]
     pub whatsapp_numbers: i64,
 }
@@ -32,27 +32,24 @@ pub struct PlanLimits {
 /// A plan of the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Its id.
     pub id: &'static str,
-    /// What it is called.
     pub name: &'static str,
-    /// Whom it is for.
+    /// The customers that the plan suits.
     pub description: &'static str,
-    /// A month.
+    /// Price of a month.
     pub monthly: Cents,
-    /// How much it allows.
     pub limits: PlanLimits,
-    /// What it offers, in words.
+    /// Feature texts for the pricing page.
     pub features: &'static [&'static str],
-    /// Whether it is the one to show first.
+    /// Whether the pricing page shows it first.
     pub highlighted: bool,
 }
 
-/// A year costs ten months.
+/// The price of a year in monthly prices.
 const MONTHS_PAID_A_YEAR: i64 = 10;
 
 impl Plan {
-    /// What one period costs.
+    /// Returns the price of one period.
     pub fn price(&self, cycle: Cycle) -> Cents {
         match cycle {
             Cycle::Monthly => self.monthly,
@@ -77,7 +74,7 @@ const fn limits(
     }
 }
 
-/// Every plan, the smallest first.
+/// All plans, smallest first.
 pub static PLANS: &[Plan] = &[
     Plan {
         id: FREE_PLAN,
@@ -140,12 +137,12 @@ pub static PLANS: &[Plan] = &[
     },
 ];
 
-/// The plan with this id.
+/// Finds a plan by id.
 pub fn plan(id: &str) -> Option<&'static Plan> {
     PLANS.iter().find(|plan| plan.id == id)
 }
 
-/// The better of a plan and, if any, another one: the later of the catalogue. A plan that is not in it is the worst.
+/// Returns the better of two plans: the later one in the catalogue. A plan outside the catalogue ranks lowest.
 pub fn better_plan<'a>(plan: &'a str, other: Option<&'a str>) -> &'a str {
     let rank = |id: &str| PLANS.iter().position(|plan| plan.id == id);
     match other {
@@ -154,7 +151,7 @@ pub fn better_plan<'a>(plan: &'a str, other: Option<&'a str>) -> &'a str {
     }
 }
 
-/// The cycle of the one price of the catalogue that has this value.
+/// Returns the cycle whose price in the catalogue equals `value`. All prices differ.
 pub(super) fn cycle_of_price(value: Cents) -> Option<Cycle> {
     let priced = |cycle: Cycle| {
         PLANS
@@ -164,7 +161,7 @@ pub(super) fn cycle_of_price(value: Cents) -> Option<Cycle> {
     Cycle::ALL.iter().copied().find(|cycle| priced(*cycle))
 }
 
-/// The limits of a plan of the catalogue.
+/// Returns the limits of a plan by id.
 pub fn plan_limits(id: &str) -> Option<PlanLimits> {
     plan(id).map(|plan| plan.limits)
 }
@@ -200,7 +197,7 @@ mod tests {
         ] {
             assert_eq!(better_plan(plan, other), better, "{plan} {other:?}");
         }
-        // No two prices are the same, so that a price tells its cycle.
+        // All prices differ, so a price determines its cycle.
         let paid = PLANS.iter().filter(|plan| plan.id != FREE_PLAN);
         for (plan, cycle) in paid.flat_map(|plan| Cycle::ALL.iter().map(move |cycle| (plan, *cycle))) {
             assert_eq!(cycle_of_price(plan.price(cycle)), Some(cycle), "{}", plan.id);

@@ -1,4 +1,4 @@
-//! What billing needs from the store.
+//! Database ports of billing.
 
 use async_trait::async_trait;
 use time::{Duration, OffsetDateTime};
@@ -9,28 +9,29 @@ use super::{
 };
 use crate::shared::{AccountId, Event, FieldErrors, GatewayEventId, Page, PageQuery, StoreError, SubscriptionId};
 
-/// A change of a subscription, and all that commits with it. Every change of a subscription is one of these.
+/// A change of a subscription with everything that commits in the same transaction. Every write of a subscription is a
+/// `Change`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The subscription as it shall be; its version is the one that was decided on.
+    /// The new state. Its `version` is the one on which the change was decided (optimistic locking).
     pub subscription: Subscription,
-    /// The plan that the account's subscriptions give it, where that changes. The store MUST write the better of it and
-    /// the granted plan.
+    /// The new plan that the account's subscriptions entitle it to; `None` if it does not change. The store MUST write
+    /// the better of this plan and the granted plan.
     pub account_plan: Option<String>,
-    /// Whether the plan that an administrator granted is withdrawn: the subscription has the plan that they want.
+    /// Removes the plan that an administrator granted, because the subscription now has the plan that they chose.
     pub withdraws_grant: bool,
-    /// The event of the gateway whose effect this is.
+    /// The gateway event that this change applies.
     pub applies: Option<GatewayEventId>,
-    /// A row of the history, new or changed: there is one for each payment of the gateway.
+    /// Row of the payment history to insert or update. There is one row for each payment of the gateway.
     pub payment: Option<Payment>,
-    /// Limits that the usage has to fit, as counted in the same transaction.
+    /// The store MUST reject the change if the usage, counted in the same transaction, exceeds these limits.
     pub limits: Option<PlanLimits>,
-    /// What the rest of the system is told.
+    /// Outbox events that commit with the change.
     pub events: Vec<Event>,
 }
 
 impl Change {
-    /// A change of the subscription alone.
+    /// A change that writes only the subscription.
     pub fn of(subscription: Subscription) -> Self {
         Self {
             subscription,
@@ -44,44 +45,43 @@ impl Change {
     }
 }
 
-/// How a change ended.
+/// Outcome of writing a [`Change`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeOutcome {
-    /// Written.
     Done,
-    /// The subscription, or the account's other ones, changed since: nothing was written.
+    /// Not written: this subscription or another one of the account changed after it was read.
     Stale,
-    /// There is no such subscription.
+    /// The subscription does not exist.
     Missing,
-    /// The usage does not fit: nothing was written.
+    /// Not written: the usage exceeds the limits.
     Exceeds(FieldErrors),
-    /// The event has had its effect before: nothing was written.
+    /// Not written: the gateway event was already applied.
     Repeated,
 }
 
-/// How a reservation ended.
+/// Outcome of inserting a subscription attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReserveOutcome {
-    /// The place is taken by this attempt.
     Done,
-    /// Another subscription, or another attempt, has the place.
+    /// The account already has this live subscription or attempt.
     Taken(Box<Subscription>),
 }
 
-/// Subscriptions and payments. Every method sees the one account alone.
+/// Subscriptions and payments. Every method sees the rows of one account only.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait SubscriptionStore: Send + Sync {
-    /// What the account has and uses. Its subscription is the live one, attempts aside.
+    /// Returns the account's plan, usage and live subscription. Attempts are excluded.
     async fn overview(&self, account: AccountId) -> Result<Overview, StoreError>;
 
-    /// Takes the account's one place for a live subscription. Of concurrent callers one gets it.
+    /// Inserts an attempt as the account's one live subscription. Of concurrent callers exactly one succeeds.
     async fn reserve(&self, attempt: &Subscription) -> Result<ReserveOutcome, StoreError>;
 
-    /// One subscription, also an attempt.
+    /// Finds a subscription or an attempt.
     async fn find(&self, account: AccountId, id: SubscriptionId) -> Result<Option<Subscription>, StoreError>;
 
-    /// What news about a subscription, and about the payment that the gateway knows by this id, meets.
+    /// Returns what [`super::effect`] reads: the subscription, the payment with this gateway id, and the account's
+    /// other subscriptions.
     async fn facts(
         &self,
         account: AccountId,
@@ -89,30 +89,30 @@ pub trait SubscriptionStore: Send + Sync {
         gateway_payment_id: Option<String>,
     ) -> Result<Option<SubscriptionFacts>, StoreError>;
 
-    /// Writes a change, provided the subscription still has the version that was decided on. A new gateway id also
-    /// enters the directory by which events find the account. The event that the change applies MUST be marked as
-    /// applied in the same transaction, and a change whose event is marked MUST NOT be written.
+    /// Writes a change if the subscription still has the version of `change.subscription` (optimistic locking). MUST
+    /// also map a new gateway subscription id to the account, so that [`GatewayEventStore::owner`] finds it. MUST mark
+    /// the applied event in the same transaction, and MUST NOT write a change whose event is already marked.
     async fn write(&self, change: &Change) -> Result<ChangeOutcome, StoreError>;
 
-    /// Marks an event that changes nothing as applied, so that it changes nothing later either.
+    /// Marks an event without effect as applied, so that a later application has no effect either.
     async fn mark_applied(&self, account: AccountId, event: GatewayEventId) -> Result<(), StoreError>;
 
-    /// Removes an attempt, provided it still has this version; false when it has not, or is none.
+    /// Deletes an attempt if it still has this version. Returns false if the version differs or the row is no attempt.
     async fn remove(&self, attempt: &Subscription) -> Result<bool, StoreError>;
 
-    /// One page of the payments, the newest first, with the exact total.
+    /// Returns one page of the payments, newest first, with the exact total.
     async fn history(&self, account: AccountId, page: PageQuery) -> Result<Page<Payment>, StoreError>;
 
-    /// Whether a payment of the gateway is of one of the account's subscriptions.
+    /// Whether a payment of the gateway belongs to one of the account's subscriptions.
     async fn owns(&self, account: AccountId, payment: &GatewayPayment) -> Result<bool, StoreError>;
 }
 
-/// Events of the gateway as they were received; across accounts.
+/// Received gateway events of all accounts.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait GatewayEventStore: Send + Sync {
-    /// Keeps an event that arrived at a moment, to be applied unless it can change nothing. Where no other event of its
-    /// subject waits it is claimed at the same time.
+    /// Inserts an event, deduplicated by its key. An event that can have an effect waits to be applied. It is claimed
+    /// at once if the lease is positive and no other event of its gateway subscription waits.
     async fn record(
         &self,
         id: GatewayEventId,
@@ -121,34 +121,34 @@ pub trait GatewayEventStore: Send + Sync {
         lease: Duration,
     ) -> Result<RecordOutcome, StoreError>;
 
-    /// Takes the first waiting event that is due and that no older waiting event of the same subject stands before: of
-    /// this subject, or of any. Nobody else gets it before the lease is over.
+    /// Claims the first due event that has no older waiting event of the same gateway subscription: of `subject`, or of
+    /// any if `None`. No other caller receives it before the lease expires.
     async fn claim(&self, subject: Option<String>, lease: Duration) -> Result<Option<StoredEvent>, StoreError>;
 
-    /// Its effect is written, or there is none.
+    /// Marks an event as finished: its effect is written, or it has none.
     async fn finish(&self, id: GatewayEventId) -> Result<(), StoreError>;
 
-    /// Tries it again later, unless it is finished.
+    /// Makes an event due again after `delay`, unless it is finished.
     async fn defer(&self, id: GatewayEventId, delay: Duration) -> Result<(), StoreError>;
 
-    /// Whose subscription the gateway knows by this id.
+    /// Finds the account and subscription by the gateway's subscription id.
     async fn owner(&self, subject: &str) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;
 
     /// Deletes up to `limit` finished events that are older than `age`. Returns how many.
     async fn purge(&self, age: Duration, limit: i64) -> Result<usize, StoreError>;
 }
 
-/// What has to be done about subscriptions by themselves; across accounts.
+/// Queues of the subscription reconciler, across all accounts.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait SubscriptionWorkStore: Send + Sync {
-    /// Takes a subscription with an intent that the gateway is to be asked about; it comes up again after the pause. Its
-    /// version and its lease MUST stay: the request that makes the call may still be first to write.
+    /// Claims a subscription with an intent whose check is due, and makes it due again after `pause`. MUST NOT change
+    /// its version or its lease: the request that calls the gateway may still write first.
     async fn claim_intent(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;
 
-    /// Takes a live subscription that the gateway should have told something about; it comes up again after the pause.
+    /// Claims a live subscription whose check is due because the gateway sent no event. It is due again after `pause`.
     async fn claim_check(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;
 
-    /// A cancelled subscription whose paid period is over and whose end was not noted yet.
+    /// Finds a cancelled subscription whose paid period is over and whose `lapsed_at` is not set.
     async fn next_lapse(&self) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;
 }

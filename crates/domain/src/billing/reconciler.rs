@@ -1,5 +1,5 @@
-//! What billing does by itself: finishing what somebody died on, asking a silent gateway, ending plans whose paid time
-//! is over.
+//! Background work of billing: completes or reverts the intents of crashed requests, asks the gateway about overdue
+//! subscriptions, and ends plans after their paid period.
 
 use std::sync::Arc;
 
@@ -15,13 +15,11 @@ use super::{
 };
 use crate::shared::{AccountId, Clock, Ids, StoreError, SubscriptionId};
 
-/// Why a subscription could not be settled.
+/// Why a subscription could not be reconciled.
 #[derive(Debug, Error)]
 pub enum ReconcileError {
-    /// The gateway could not be asked.
     #[error(transparent)]
     Gateway(#[from] PaymentGatewayError),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -36,13 +34,13 @@ impl ReconcileError {
     }
 }
 
-/// How long a gateway that cannot be asked, or an account that could not be settled, is left alone.
+/// Retry delay of a check after the gateway or the store failed.
 const CHECK_PAUSE: Duration = Duration::hours(1);
 
-/// How long an attempt that came to nothing is kept an eye on.
+/// How long an abandoned attempt is looked for at the gateway.
 const ABANDONED_FOR: Duration = Duration::days(1);
 
-/// The work that nobody asked for.
+/// Use cases of the billing workers.
 pub struct SubscriptionReconciler {
     core: SubscriptionWorkflow,
     work: Arc<dyn SubscriptionWorkStore>,
@@ -65,7 +63,7 @@ impl SubscriptionReconciler {
         Self { core, work }
     }
 
-    /// Asks the gateway about one intent and records what it has done; false when none is due.
+    /// Reconciles one due intent with the gateway's state. Returns false if none is due.
     pub async fn reconcile_next(&self) -> Result<bool, ReconcileError> {
         let Some((account, id)) = self.work.claim_intent(INTENT_CHECK_PAUSE).await? else {
             return Ok(false);
@@ -77,7 +75,7 @@ impl SubscriptionReconciler {
         Ok(true)
     }
 
-    /// Asks the gateway about one subscription that it is silent about; false when there is none.
+    /// Reads the payments of one subscription whose check is due from the gateway. Returns false if none is due.
     pub async fn check_next(&self) -> Result<bool, ReconcileError> {
         let Some((account, id)) = self.work.claim_check(CHECK_PAUSE).await? else {
             return Ok(false);
@@ -87,7 +85,7 @@ impl SubscriptionReconciler {
         Ok(true)
     }
 
-    /// Takes one plan whose paid time is over; false when there is none.
+    /// Removes the plan of one cancelled subscription whose paid period is over. Returns false if there is none.
     pub async fn lapse_next(&self) -> Result<bool, StoreError> {
         let Some((account, id)) = self.work.next_lapse().await? else {
             return Ok(false);
@@ -101,9 +99,9 @@ impl SubscriptionReconciler {
 }
 
 impl SubscriptionWorkflow {
-    /// Records what the gateway has done about an intent. That is safe at any time, by any request and any worker. What it
-    /// has not done is taken back, and only when the lease is over: before, the call may be under way. False: there is
-    /// nothing to conclude yet.
+    /// Completes or reverts an intent according to the gateway's state. Completing is safe at any time, by any request
+    /// or worker. Reverting requires that the lease is over, because before that the call may be in flight. Returns
+    /// false if the intent stays pending.
     pub(super) async fn reconcile(&self, subscription: &Subscription) -> Result<bool, ReconcileError> {
         let Some(pending) = &subscription.pending else {
             return Ok(true);
@@ -123,7 +121,8 @@ impl SubscriptionWorkflow {
         }
     }
 
-    /// Whether the gateway has this price and cycle. What it does not know of is as it shall be.
+    /// Whether the gateway has this price and cycle. True for a subscription without a gateway id: nothing is to change
+    /// there.
     async fn is_changed(
         &self,
         subscription: &Subscription,
@@ -176,7 +175,7 @@ impl SubscriptionWorkflow {
         Ok(())
     }
 
-    /// Applies what the gateway says of a subscription's payments as if it had told. The oldest due first.
+    /// Applies the gateway's payments of a subscription as if they had arrived as events, by ascending due date.
     async fn check(&self, account: AccountId, id: SubscriptionId) -> Result<(), ReconcileError> {
         let Some(subscription) = self.store.find(account, id).await? else {
             return Ok(());
@@ -186,7 +185,7 @@ impl SubscriptionWorkflow {
         };
         let mut payments = match self.gateway.payments(gateway_id).await {
             Ok(payments) => payments,
-            // Gone there: nothing more will come of it.
+            // The gateway no longer has the subscription, so there are no payments.
             Err(PaymentGatewayError::Missing) => vec![],
             Err(error) => return Err(error.into()),
         };

@@ -1,4 +1,4 @@
-//! The use cases of people: what there is to choose, what the account has, its history, a payment as it stands.
+//! Read use cases of billing, and the error of all billing use cases.
 
 use std::sync::Arc;
 
@@ -11,25 +11,23 @@ use super::{
 };
 use crate::shared::{Clock, FieldErrors, Ids, Page, PageQuery, StoreError, Tenant};
 
-/// Why something about billing did not happen.
+/// Error of a billing use case.
 #[derive(Debug, Error)]
 pub enum BillingError {
-    /// There is no live subscription, or no such payment.
+    /// The account has no live subscription, or no such payment.
     #[error("there is no such subscription or payment")]
     NotFound,
-    /// The input is wrong, or the usage does not fit.
+    /// The input is invalid, or the usage exceeds the plan's limits.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The gateway refused the input.
     #[error("the payment gateway refused the input")]
     Refused(Vec<Description>),
-    /// The gateway cannot be used now.
+    /// The gateway is not configured, unavailable or failing.
     #[error(transparent)]
     Gateway(PaymentGatewayError),
-    /// Somebody else changes the subscription.
+    /// Another request or worker is changing the subscription.
     #[error("The subscription is being changed at the same time; try again")]
     Contended,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -48,7 +46,7 @@ impl From<PaymentGatewayError> for BillingError {
 }
 
 impl From<ReconcileError> for BillingError {
-    /// What the gateway refuses here is a question of ours, not the caller's input.
+    /// A refusal during reconciliation concerns Recado's own request, so it does not become `Refused`.
     fn from(error: ReconcileError) -> Self {
         match error {
             ReconcileError::Gateway(error) => Self::Gateway(error),
@@ -57,7 +55,7 @@ impl From<ReconcileError> for BillingError {
     }
 }
 
-/// The use cases of billing.
+/// Use cases of billing.
 pub struct Billing {
     pub(super) core: SubscriptionWorkflow,
 }
@@ -79,17 +77,17 @@ impl Billing {
         }
     }
 
-    /// What the account has and uses.
+    /// Returns the account's plan, live subscription and usage.
     pub async fn overview(&self, tenant: &Tenant) -> Result<Overview, BillingError> {
         Ok(self.core.store.overview(tenant.account_id).await?)
     }
 
-    /// The account's payments.
+    /// Returns one page of the account's payments.
     pub async fn history(&self, tenant: &Tenant, page: PageQuery) -> Result<Page<Payment>, BillingError> {
         Ok(self.core.store.history(tenant.account_id, page).await?)
     }
 
-    /// A payment of the account as the gateway has it now. Another account's is no payment.
+    /// Reads a payment of the account from the gateway. A payment of another account is `NotFound`.
     pub async fn payment(&self, tenant: &Tenant, id: &str) -> Result<GatewayPayment, BillingError> {
         let payment = self.core.gateway.payment(id).await?.ok_or(BillingError::NotFound)?;
         match self.core.store.owns(tenant.account_id, &payment).await? {

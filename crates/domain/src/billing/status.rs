@@ -1,25 +1,25 @@
-//! The life of a subscription: which command leads where. Total and pure; the golden table in the tests shows all of it.
+//! State machine of a subscription, as a total pure function. The golden table in the tests shows every transition.
 
 use crate::shared::string_enum;
 
 string_enum! {
-    /// Where a subscription stands.
+    /// Status of a subscription.
     SubscriptionStatus {
-        /// Paid.
+        /// The current period is paid.
         Active = "active",
-        /// Waiting for the first payment.
+        /// Waits for the first payment.
         Pending = "pending",
-        /// A payment is late.
+        /// A payment is overdue.
         PastDue = "past_due",
-        /// Ended by the gateway.
+        /// The gateway ended it.
         Inactive = "inactive",
-        /// Ended by the account.
+        /// The account cancelled it.
         Cancelled = "cancelled",
     }
 }
 
 impl SubscriptionStatus {
-    /// Whether it has not ended: an account has one such subscription at most.
+    /// Whether the subscription has not ended. An account has at most one live subscription.
     pub fn is_live(self) -> bool {
         match self {
             Self::Active | Self::Pending | Self::PastDue => true,
@@ -28,20 +28,20 @@ impl SubscriptionStatus {
     }
 }
 
-/// What can happen to a subscription.
+/// A command that changes a subscription's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubscriptionCommand {
     /// A payment is confirmed or received.
     Pay,
-    /// The money of a payment has come that was confirmed before (of a card, a month later).
+    /// The money of a payment arrives that was confirmed before (cards: a month later).
     Settle,
-    /// A payment is late.
+    /// A payment is overdue.
     Overdue,
-    /// The gateway ends it.
+    /// The gateway ends the subscription.
     Inactivate,
-    /// The account ends it.
+    /// The account cancels the subscription.
     Cancel,
-    /// Another plan, or another cycle.
+    /// The account changes plan or cycle.
     ChangePlan,
 }
 
@@ -57,8 +57,8 @@ impl SubscriptionCommand {
     ];
 }
 
-/// Where a command leads; none where it changes nothing. `other_live`: the account has another subscription that has
-/// not ended, so that this one cannot begin to live again.
+/// Returns the status after a command, or `None` if the command has no effect. `other_live`: the account has another
+/// live subscription, so an ended one cannot become live again.
 pub fn transition(
     status: SubscriptionStatus,
     command: SubscriptionCommand,
@@ -83,7 +83,7 @@ pub fn transition(
 mod tests {
     use super::*;
 
-    /// Rows: from; columns: the commands. `-`: nothing changes.
+    /// Rows: current status. Columns: commands. `-`: no effect.
     const GOLDEN: &str = "\
 from       Pay        Settle     Overdue    Inactivate Cancel     ChangePlan
 active     active     active     past_due   inactive   cancelled  active

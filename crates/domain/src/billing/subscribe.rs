@@ -1,5 +1,5 @@
-//! Subscribing: the account's place is reserved, the gateway called, and what came of it written down. Whatever
-//! breaks in between is found by the reservation and settled by what the gateway says.
+//! Subscribes an account: inserts an attempt, calls the gateway, then completes or ends the attempt. After a crash in
+//! between, the reconciler or the next request finds the attempt and resolves it by the gateway's state.
 
 use time::{Duration, OffsetDateTime};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::shared::{FieldErrors, Tenant};
 
-/// How long an attempt is left to whoever began it: longer than all its calls together may take.
+/// Lease of an attempt. MUST be longer than all its gateway calls together.
 const ATTEMPT_LEASE: Duration = Duration::minutes(3);
 
 /// Time until the first payment is due. A boleto takes days to pay; a card is charged at once.
@@ -29,9 +29,9 @@ impl Billing {
     /// Subscribes the account to a plan.
     pub async fn subscribe(&self, tenant: &Tenant, input: SubscribeInput) -> Result<Subscribed, BillingError> {
         let validated = input.checked()?;
-        // The typed card is wiped before anybody waits for anything.
+        // Zeroizes the entered card data before the first await.
         drop(input);
-        // Before anything is reserved or asked: the gateway's customer must never bear another name than the account's.
+        // Read before anything is inserted or called: the gateway's customer must always have the account's name.
         let payer = self.core.store.overview(tenant.account_id).await?.account_name;
         let attempt = self.reserve(tenant, &validated).await?;
         let created = match self.create_at_gateway(tenant, &attempt, payer, validated).await {
@@ -54,8 +54,8 @@ impl Billing {
         }
     }
 
-    /// Takes the account's place. An attempt that has it already is settled first: its answer may be lost, or its server
-    /// dead.
+    /// Inserts an attempt as the account's live subscription. Reconciles an existing attempt first: its request may
+    /// have lost the gateway's response, or its server may have crashed.
     async fn reserve(&self, tenant: &Tenant, validated: &ValidatedSubscribe) -> Result<Subscription, BillingError> {
         for _ in 0..2 {
             let now = self.core.clock.now();
@@ -146,7 +146,7 @@ impl Billing {
     }
 }
 
-/// How far a call got that brought no subscription.
+/// What is known about the gateway after a failed call.
 #[derive(Clone, Copy)]
 enum FailedCall {
     /// The gateway created nothing.
@@ -157,7 +157,7 @@ enum FailedCall {
     Unknown(Duration),
 }
 
-/// The row that holds the place.
+/// Builds the row of an attempt.
 fn attempt(tenant: &Tenant, validated: &ValidatedSubscribe, id: uuid::Uuid, now: OffsetDateTime) -> Subscription {
     let intent = Intent::Subscribe {
         initiator: Initiator::from(tenant),

@@ -1,17 +1,17 @@
-//! CPF and CNPJ, the numbers by which Brazil taxes people and companies. A CNPJ may hold letters (in force from July 2026).
+//! CPF and CNPJ, the Brazilian tax numbers of people and companies. A CNPJ may contain letters (from July 2026).
 
 use std::fmt;
 
-/// How many characters a CNPJ has.
+/// Length of a CNPJ in characters.
 const CNPJ_LENGTH: usize = 14;
 
-/// A number whose check digits are right, without its mask. Personal data: its `Debug` shows a part alone.
+/// A tax number with valid check digits, without punctuation. Personal data: `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TaxNumber(String);
 
 impl TaxNumber {
-    /// Reads a number with or without its mask. Whatever else stands there is left out ("CPF: 529.982.247-25"), which
-    /// the check digits guard; but letters that may be those of a number are never: what is wrong with them is wrong.
+    /// Parses a number with or without punctuation. Other text is ignored ("CPF: 529.982.247-25"), because the check
+    /// digits detect errors. Letters that may belong to a CNPJ are never ignored: an invalid CNPJ stays invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let only = |accepted: fn(&char) -> bool| -> String { text.chars().filter(accepted).collect() };
         let unmasked = only(|c| !matches!(c, '.' | '-' | '/')).to_ascii_uppercase();
@@ -24,7 +24,6 @@ impl TaxNumber {
         (valid && !may_be_alphanumeric_cnpj(&unmasked)).then_some(Self(digits))
     }
 
-    /// The number without its mask.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -65,12 +64,12 @@ fn is_cnpj(text: &[u8]) -> bool {
         && has_checks(body, checks, 9)
 }
 
-/// Such numbers pass the arithmetic and are never issued.
+/// Numbers of equal characters have valid check digits but are never issued.
 fn all_equal(text: &[u8]) -> bool {
     text.windows(2).all(|pair| pair.first() == pair.last())
 }
 
-/// Both check digits: weights from 2 up, right to left, begun anew behind the largest.
+/// Verifies both check digits: modulo 11, with weights from 2 to `largest` from right to left, then from 2 again.
 fn has_checks(body: &[u8], checks: &[u8], largest: u32) -> bool {
     let mut text = body.to_vec();
     for check in checks {
@@ -148,7 +147,7 @@ mod tests {
     }
 
     proptest! {
-        /// One wrong character is always found, also in a number with letters.
+        /// The check digits detect one wrong character, unless it has the same value modulo 11.
         #[test]
         fn tax_number_with_one_changed_character_is_rejected(at in 0_usize..14, by in 1_u8..10) {
             let mut text = b"12ABC34501DE35".to_vec();

@@ -1,4 +1,4 @@
-//! How much of a plan an account uses.
+//! An account's usage, and its comparison with a plan's limits.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,27 +6,28 @@ use serde::Serialize;
 use super::PlanLimits;
 use crate::shared::FieldErrors;
 
-/// What an account has and uses.
+/// An account's usage of what plans limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Usage {
-    /// How many contacts it has.
+    /// Number of contacts.
     #[schemars(example = 1840)]
     pub contacts: i64,
-    /// How many outbound messages it sent in this calendar month (UTC).
+    /// Number of outbound messages that the account sent in the current calendar month (UTC).
     #[schemars(example = 920)]
     pub messages: i64,
-    /// How many automations it has.
+    /// Number of automations.
     #[schemars(example = 2)]
     pub automations: i64,
-    /// How many members its team has.
+    /// Number of team members.
     #[schemars(example = 3)]
     pub team: i64,
-    /// How many WhatsApp numbers it has connected.
+    /// Number of connected WhatsApp numbers.
     #[schemars(example = 1)]
     pub whatsapp: i64,
 }
 
-/// What of the usage is beyond a plan's limits; messages begin anew every month and never are.
+/// Fails with one error of `plan` for each exceeded limit. Messages are not checked, because their count restarts every
+/// month.
 pub fn exceeded(usage: &Usage, limits: &PlanLimits) -> Result<(), FieldErrors> {
     let mut errors = FieldErrors::default();
     for (resource, used, limit) in [

@@ -1,4 +1,4 @@
-//! Writing down what came of a call to the gateway: by whoever made the call, or by whoever finds it unfinished.
+//! Records the results of gateway calls. Both the request that made the call and the reconciler use it.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use super::{
 use crate::shared::{AuditAction, Clock, Event, Ids, NotificationDraft, NotificationKind, StoreError};
 use time::{Duration, OffsetDateTime};
 
-/// How often a change is decided on anew when an event is faster.
+/// Optimistic locking: how many times a change is decided and written before a concurrent change wins.
 pub(super) const ATTEMPTS: usize = 5;
 
 /// How long the gateway may still process a call to which it did not respond.
 pub const UNANSWERED_LEASE: Duration = Duration::seconds(30);
 
-/// How often an attempt that came to nothing is looked for at the gateway.
+/// Interval at which the reconciler looks for an abandoned attempt at the gateway.
 const ABANDONED_PAUSE: Duration = Duration::hours(1);
 
-/// What everybody needs who changes subscriptions.
+/// Ports and steps that the use cases and the reconciler share.
 #[derive(Clone)]
 pub(super) struct SubscriptionWorkflow {
     pub(super) store: Arc<dyn SubscriptionStore>,
@@ -32,7 +32,7 @@ pub(super) struct SubscriptionWorkflow {
 }
 
 impl SubscriptionWorkflow {
-    /// The subscription that an attempt became. None: somebody else ended the attempt first.
+    /// Completes an attempt: it becomes a subscription. Returns `None` if another actor ended the attempt first.
     pub(super) async fn complete(
         &self,
         attempt: &Subscription,
@@ -46,7 +46,7 @@ impl SubscriptionWorkflow {
         let now = self.clock.now();
         let mut change = completion_change(attempt, created, now, initiator);
         change.subscription.check_at = Some(check_at);
-        // Only what is as new as the subscription: anything that happened since is told, or asked for.
+        // Stores the first payment only in its initial state. Later states arrive as events or by a check.
         let is_card = attempt.billing_type == BillingType::CreditCard;
         if let Some(first) = first.filter(|first| is_card || first.status == "PENDING") {
             let payment = self.first_payment_row(&mut change.subscription, first, now);
@@ -98,7 +98,8 @@ impl SubscriptionWorkflow {
         self.store.remove(attempt).await.map(|_| ())
     }
 
-    /// Gives the place of an attempt free, and keeps an eye on the gateway: the call may come to something yet.
+    /// Ends an attempt, so that the account can subscribe again. The reconciler still looks for it at the gateway,
+    /// because a late call may yet create the subscription there.
     pub(super) async fn abandon(&self, attempt: &Subscription) -> Result<(), StoreError> {
         let now = self.clock.now();
         let mut after = attempt.clone();
@@ -121,8 +122,8 @@ impl SubscriptionWorkflow {
         .map(|_| ())
     }
 
-    /// What becomes of an intent that the gateway answered with a fault, and that it had not done when it was asked, if it
-    /// could be (`looked`).
+    /// Resolves an intent whose gateway call failed. `looked_up`: the gateway was asked afterwards and had not applied
+    /// the change.
     pub(super) async fn resolve_failed_intent(
         &self,
         subscription: &Subscription,
@@ -150,7 +151,7 @@ impl SubscriptionWorkflow {
         .map(|_| ())
     }
 
-    /// The gateway has the new plan.
+    /// Applies the plan change that the gateway has applied.
     pub(super) async fn finish_change(&self, subscription: &Subscription) -> Result<Option<Subscription>, StoreError> {
         if let Some(changed) = self.write_with_retry(subscription, plan_change).await? {
             return Ok(Some(changed));
@@ -158,9 +159,9 @@ impl SubscriptionWorkflow {
         self.find_if_finished(subscription).await
     }
 
-    /// The gateway has ended it.
+    /// Applies the cancellation that the gateway has applied.
     pub(super) async fn finish_cancel(&self, subscription: &Subscription) -> Result<Option<Subscription>, StoreError> {
-        // While this one lives nobody else of the account can begin to.
+        // The account cannot start another subscription while this one is live, so `others` stays correct.
         let facts = self.store.facts(subscription.account_id, subscription.id, None).await?;
         let others = facts.map(|facts| facts.others).unwrap_or_default();
         let cancel = |current: &Subscription, now| cancellation_change(current, &others, now);
@@ -327,7 +328,7 @@ fn plan_change(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
         }),
     });
     Some(Change {
-        // What ended meanwhile gives the account no plan.
+        // A subscription that ended in the meantime does not change the account's plan.
         account_plan: status.map(|_| after.plan.clone()),
         events: vec![Event::Audit(audit), notice],
         ..Change::of(after)
@@ -343,7 +344,7 @@ fn cancellation_change(current: &Subscription, others: &[SubscriptionState], now
     after.pending = None;
     after.updated_at = now;
     let Some(next) = transition(current.status, SubscriptionCommand::Cancel, false) else {
-        // The gateway ended it first.
+        // The gateway had already ended the subscription.
         return Some(Change::of(after));
     };
     enter_status(&mut after, next, now);

@@ -1,7 +1,7 @@
-//! Brand context: what an account's business is, in its own words or as read from its website.
+//! Brand context: the description of an account's business, written by the account or extracted from its website.
 //!
-//! Owns the one brand context of an account, and reading it from a page. A page is data: what stands in it ends up in the
-//! six fields, cut to their length, or nowhere.
+//! Owns the account's one brand context and its extraction from a page. A page is data: its content reaches only the
+//! six fields, cut to their length.
 
 mod model;
 mod ports;

@@ -14,7 +14,7 @@ use crate::shared::{FieldErrors, StoreError, timestamp};
 /// The longest value of a field, in characters.
 const FIELD_CHARS: usize = 5000;
 
-/// The fields that a page is read into.
+/// The fields that are filled from a page.
 pub const FACTS: [&str; 6] = [
     "company_name",
     "description",
@@ -26,59 +26,59 @@ pub const FACTS: [&str; 6] = [
 
 const WEBSITE_URL: &str = "website_url";
 
-/// What an account's business is.
+/// The description of an account's business.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BrandContext {
-    /// What is known of it.
+    /// The facts about the business.
     #[serde(flatten)]
     pub facts: BrandFacts,
-    /// The address of its website, http or https; null when it is not known.
+    /// The http or https URL of the website. Null if none is set.
     #[schemars(example = &"https://example.com/")]
     pub website_url: Option<String>,
-    /// What the last reading of the website found: its address and title, the size and hash of its text, the AI model
-    /// and what it used. Null before the first reading.
+    /// The source of the last extraction: URL and title of the page, size and hash of its text, the AI model and its
+    /// usage. Null before the first extraction.
     #[schemars(with = "Option<serde_json::Map<String, Value>>", example = serde_json::json!({ "url": "https://example.com/", "title": "Loja da Ana", "text_chars": 5120, "model": "example-model" }))]
     pub raw_scrape_data: Option<Value>,
-    /// When the website was last read; null when it never was.
+    /// When the website was last read. Null before the first time.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub last_scraped_at: Option<OffsetDateTime>,
-    /// When the brand context was first written.
+    /// When the brand context was created.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When it was last changed.
+    /// When the brand context was last changed.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }
 
-/// What a page says of a business.
+/// The facts about a business.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BrandFacts {
     /// The name of the business.
     #[schemars(example = &"Loja da Ana")]
     pub company_name: Option<String>,
-    /// What the business is.
+    /// A description of the business.
     #[schemars(example = &"A family shop for running shoes.")]
     pub description: Option<String>,
-    /// What it offers.
+    /// The products and services that it offers.
     #[schemars(example = &"Running shoes, socks, gait analysis.")]
     pub products_services: Option<String>,
-    /// How it speaks to its customers.
+    /// The tone in which it writes to its customers.
     #[schemars(example = &"Warm and direct, without jargon.")]
     pub tone_of_voice: Option<String>,
-    /// Whom it speaks to.
+    /// The people whom it addresses.
     #[schemars(example = &"Amateur runners of 25 to 45 years.")]
     pub target_audience: Option<String>,
-    /// What it stands for.
+    /// The values that it stands for.
     #[schemars(example = &"Honest advice, fair prices.")]
     pub brand_values: Option<String>,
 }
 
 impl BrandFacts {
-    /// By the names of the fields ([`FACTS`]). What somebody else made is cut to what a field holds: no control
-    /// characters but line breaks, no blanks around it, not too long; nothing left is no value.
+    /// Builds the facts by the names of [`FACTS`]. A value is trimmed, loses control characters except line breaks,
+    /// and is cut to the maximum length. An empty value becomes none.
     pub fn new(mut value: impl FnMut(&str) -> Option<String>) -> Self {
         let mut fact = |name| value(name).and_then(|text| cut(&text));
         Self {
@@ -98,7 +98,7 @@ fn cut(text: &str) -> Option<String> {
     Some(cut.trim_end().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// What a caller wrote: an absent field is kept, `Some(None)` clears.
+/// Unchecked input. An absent field is unchanged and `Some(None)` clears it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BrandInput {
     pub company_name: Option<Option<String>>,
@@ -111,7 +111,7 @@ pub struct BrandInput {
 }
 
 impl BrandInput {
-    /// Every field with what was written in it.
+    /// Every field with its input.
     pub fn fields(&self) -> [(&'static str, &Option<Option<String>>); 7] {
         [
             ("company_name", &self.company_name),
@@ -124,7 +124,6 @@ impl BrandInput {
         ]
     }
 
-    /// Checks what was written.
     pub(super) fn check(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
         for (name, value) in self.fields() {
@@ -143,29 +142,25 @@ fn is_web_address(text: &str) -> bool {
     Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
 }
 
-/// A reading of a website, to be kept.
+/// An extraction from a website, to be stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scrape {
-    /// What was found.
     pub facts: BrandFacts,
-    /// The address as it was given.
+    /// The URL as the caller gave it.
     pub website_url: String,
-    /// What was read, and by whom.
+    /// The source of the extraction, as published.
     pub raw_scrape_data: Value,
-    /// When.
     pub scraped_at: OffsetDateTime,
 }
 
-/// Why a brand operation did not happen.
 #[derive(Debug, Error)]
 pub enum BrandError {
-    /// The input is wrong, or leads to no page.
+    /// The input is invalid, or the URL leads to no page.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// Nobody read the page.
+    /// No facts were extracted from the page.
     #[error(transparent)]
     Extractor(#[from] ExtractError),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,4 +1,4 @@
-//! What the brand context needs from outside.
+//! Ports of the brand context.
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -9,30 +9,29 @@ use super::{BrandContext, BrandFacts, BrandInput, Scrape};
 use crate::egress;
 use crate::shared::{AccountId, Event, StoreError};
 
-/// A page, reduced to its text.
+/// The text of a web page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageText {
-    /// Where it was found in the end.
+    /// The URL after all redirects.
     pub url: String,
-    /// Its title.
+    /// The page's title.
     pub title: Option<String>,
-    /// What a reader sees of it, with what it says of itself (title, description) first. Not empty.
+    /// The visible text, preceded by the page's title and description. Not empty.
     pub text: String,
 }
 
-/// Why there is no page. The texts are for whoever named it.
+/// Why a page could not be fetched. The text is for the caller, after the field's name `url`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PageRefusal {
     /// The URL may not be called.
     #[error("{0}")]
     Url(#[from] egress::TargetRefusal),
-    /// A redirect leads to where we do not go.
+    /// A redirect leads to a URL that may not be called.
     #[error("redirects to an address that {0}")]
     Redirect(egress::TargetRefusal),
-    /// There is no end of redirects.
+    /// The page redirects more often than allowed.
     #[error("redirects too often")]
     TooManyRedirects,
-    /// The host has no address.
     #[error("has a host that does not resolve")]
     Resolution,
     /// No connection, or no valid TLS.
@@ -47,10 +46,9 @@ pub enum PageRefusal {
     /// The site responded with an error status.
     #[error("responded with status {0}")]
     Status(u16),
-    /// It is no text.
     #[error("is neither HTML nor plain text")]
     MediaType,
-    /// It is too large, as it comes or as it is unpacked.
+    /// The page is too large, compressed or decompressed.
     #[error("is larger than 1 MB")]
     TooLarge,
     /// The compression or character encoding is not supported.
@@ -60,47 +58,44 @@ pub enum PageRefusal {
     Empty,
 }
 
-/// Fetches pages.
+/// Fetches web pages.
 ///
-/// Contract: ends within 10 seconds, whatever the site does; holds no more than a few megabytes meanwhile; every
-/// address, of redirects too, is judged by the rules of [`egress`].
+/// An implementation MUST end within 10 seconds, MUST use at most a few megabytes of memory, and MUST check every URL,
+/// also of redirects, against the rules of [`egress`].
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait PageFetcher: Send + Sync {
-    /// Fetches one page.
     async fn fetch(&self, url: &str) -> Result<PageText, PageRefusal>;
 }
 
-/// What was read in a page.
+/// The facts that a model extracted from a page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Extraction {
-    /// What it says of the business, cut to what the fields hold.
+    /// The facts, cut to the maximum length of their fields.
     pub facts: BrandFacts,
-    /// By which model.
+    /// The model that extracted them.
     pub model: String,
-    /// What that took, in the model's own units.
+    /// The usage in the model's own units.
     pub usage: Value,
 }
 
-/// Why nobody read a page. The text is for the log.
+/// Why no facts were extracted. The text is for the log.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ExtractError {
-    /// There is nobody to ask.
     #[error("the AI service is not configured")]
     NotConfigured,
-    /// It cannot be reached, refuses, or answers what cannot be read.
+    /// The service cannot be reached, rejects the call, or returns an invalid response.
     #[error("the AI service failed: {0}")]
     Failed(String),
 }
 
-/// Reads pages.
+/// Extracts facts from web pages.
 ///
-/// Contract: the page is data, and nothing in it is an instruction; nothing of a page reaches more than the six fields;
-/// no data of a tenant but the page is handed out; it ends within a bounded time.
+/// An implementation MUST treat the page as data, never as instructions. It MUST fill only the six fields, send no
+/// data of the account except the page, and end within a bounded time.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait BrandExtractor: Send + Sync {
-    /// Reads one page.
     async fn extract(&self, page: &PageText) -> Result<Extraction, ExtractError>;
 }
 
@@ -108,10 +103,10 @@ pub trait BrandExtractor: Send + Sync {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait BrandStore: Send + Sync {
-    /// None before anything was written.
+    /// The account's brand context. None before the first write.
     async fn find(&self, account: AccountId) -> Result<Option<BrandContext>, StoreError>;
 
-    /// Writes the given fields, with the events, into the account's one brand context, which is made if there is none.
+    /// Writes the given fields and commits the events with them. Creates the brand context if the account has none.
     async fn update(
         &self,
         account: AccountId,

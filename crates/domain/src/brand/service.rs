@@ -11,10 +11,10 @@ use super::{
 };
 use crate::shared::{AuditAction, Clock, Event, Tenant};
 
-/// How much of a title is kept.
+/// The longest stored page title, in characters.
 const TITLE_CHARS: usize = 500;
 
-/// The use cases of the brand context.
+/// Reads, changes and extracts the brand context.
 pub struct Brand {
     store: Arc<dyn BrandStore>,
     pages: Arc<dyn PageFetcher>,
@@ -37,12 +37,11 @@ impl Brand {
         }
     }
 
-    /// The account's brand context; none before anything was written.
+    /// The account's brand context. None before the first write.
     pub async fn get(&self, tenant: &Tenant) -> Result<Option<BrandContext>, BrandError> {
         Ok(self.store.find(tenant.account_id).await?)
     }
 
-    /// Writes the given fields.
     pub async fn update(&self, tenant: &Tenant, input: &BrandInput) -> Result<BrandContext, BrandError> {
         input.check()?;
         let written = input.fields().into_iter().filter(|(_, value)| value.is_some());
@@ -55,7 +54,7 @@ impl Brand {
             .await?)
     }
 
-    /// Reads a website into the six facts. Without a page, or without somebody who read it, nothing is stored.
+    /// Extracts the six facts from a website. If fetching or extraction fails, nothing is stored.
     pub async fn scrape(&self, tenant: &Tenant, url: &str) -> Result<BrandContext, BrandError> {
         let url = url.trim();
         let page = self.pages.fetch(url).await?;

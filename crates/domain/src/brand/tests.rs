@@ -1,4 +1,4 @@
-//! Use cases of the brand context, with everything outside mocked.
+//! Use cases of the brand context, with mocked ports.
 
 use std::sync::Arc;
 

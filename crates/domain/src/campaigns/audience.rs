@@ -1,4 +1,4 @@
-//! Who a campaign goes to.
+//! The audience of a campaign.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use crate::segments::AudienceFilters;
 use crate::shared::{SegmentId, TagId};
 
-/// Whom a campaign goes to, by tags and filters.
+/// The tags and filters that select the contacts of a campaign.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SegmentConfig {
-    /// Contacts that bear any of these tags; absent or empty for no tag.
+    /// Selects contacts with any of these tags; absent or empty for no tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag_ids: Option<Vec<TagId>>,
-    /// Conditions that narrow the audience, whatever it comes from.
+    /// Conditions that narrow the audience, whatever its sources.
     #[schemars(with = "AudienceFilters")]
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_filters")]
     pub filters: Option<AudienceFilters>,
@@ -24,17 +24,17 @@ fn deserialize_filters<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Res
     AudienceFilters::deserialize(deserializer).map(Some)
 }
 
-/// The sources of a campaign's audience, as one value: a union of the sources, or all contacts where none is named,
-/// narrowed by the filters. Contacts without a phone and those who opted out never belong to it.
+/// The audience of a campaign: the union of its sources (all contacts if there is none), narrowed by the filters.
+/// Contacts without a phone number and opted-out contacts are never part of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Audience {
-    /// The members of this segment, and whoever matches its filters.
+    /// Selects the segment's members, and every contact that matches the segment's filters.
     pub segment_id: Option<SegmentId>,
-    /// Bearers of any of these tags.
+    /// Selects contacts with any of these tags.
     pub tag_ids: Vec<TagId>,
-    /// Contacts in any of these RFM segments.
+    /// Selects contacts in any of these RFM segments.
     pub rfm_segments: Vec<String>,
-    /// What narrows the union.
+    /// Conditions that narrow the union.
     pub filters: AudienceFilters,
 }
 

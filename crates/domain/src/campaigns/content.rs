@@ -1,21 +1,21 @@
-//! What a run sends: frozen when the run starts, so that later edits change none of its messages.
+//! The content of a run: a snapshot that the start takes, so that later edits change none of its messages.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Campaign, Variables};
 use crate::templates::{Template, TemplateContent};
 
-/// What the messages of a run are made of. Stored as JSON, once for each campaign.
+/// Template and mapping of a run. Stored as JSON, once per campaign.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunContent {
     /// The template as it was when the run started.
     pub template: TemplateContent,
-    /// The campaign's mapping of placeholders.
+    /// The mapping of placeholders as it was when the run started.
     pub variables: Option<Variables>,
 }
 
 impl RunContent {
-    /// What a run of the campaign would send now.
+    /// Snapshot of the current campaign and template.
     pub fn of(campaign: &Campaign, template: &Template) -> Self {
         Self {
             template: template.content(),
@@ -23,7 +23,7 @@ impl RunContent {
         }
     }
 
-    /// Puts the frozen content in place of what the campaign and its template hold now. The result is for reading: it MUST
+    /// Replaces the current content of campaign and template by the frozen content. The result is for reading: it MUST
     /// NOT be written to the template.
     pub fn restore(self, campaign: Campaign, template: Template) -> (Campaign, Template) {
         let variables = self.variables;

@@ -1,11 +1,11 @@
-//! Carrying a run out: claim, start, call, record; again and again until nothing is left, and then conclude.
+//! Executes a claimed run: claims, starts, calls and records sends until none is left, then finishes the run.
 //!
-//! The order of writes is what makes a crash harmless. A send is *claimed* before anything else, marked *started* just
-//! before its request leaves, and *recorded* after. Claimed and not started: nobody was called, another worker sends
-//! it. Started and not recorded: somebody may have been called, nobody sends it again.
+//! The order of writes makes a crash harmless. A send is *claimed* first, marked as *started* just before its request
+//! leaves, and *recorded* after the call. Claimed and not started: WhatsApp was not called, so another worker sends it.
+//! Started and not recorded: the message may have left, so it is never sent again.
 //!
-//! Only a send that this worker started has a result. The others of a claim need none: they are due for whoever claims
-//! next, and may be another worker's already, when this one lost the run without noticing.
+//! A worker records results only for the sends that it started. The other sends of a claim need no result: they are due
+//! for the next claim. Another worker may already hold them if this one lost its lease without noticing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::whatsapp::{MessageFileError, MessageFiles, WhatsappGateway};
 /// The most sends in a claim.
 const MAX_CLAIM: i64 = 1000;
 
-/// Sends are marked as started so long before they may leave, so that none is late because of that.
+/// Sends are marked as started this long before their send slot, so that the write does not delay them.
 const START_LEAD: Duration = Duration::milliseconds(100);
 
 /// The delay after a send slot that this process may cause. The rest of the margin of [`SendRate::burst`] is left for
@@ -40,35 +40,32 @@ const SLOT_TOLERANCE: Duration = Duration::milliseconds(10);
 /// The longest time between two claims. A claim checks for a cancel and renews the lease.
 const CLAIM_INTERVAL: Duration = Duration::seconds(10);
 
-/// How a worker's part in a run ended.
+/// How a worker's execution of a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// The run is over, or waits for somebody; this is how it stands.
+    /// The run ended, is paused or suspended, or its campaign is a draft again.
     Over(RunReport),
-    /// The campaign is gone.
+    /// The campaign does not exist any more.
     Gone,
-    /// The server stops, or another worker holds the run: it goes on elsewhere.
+    /// The server stops, the run yields its permit, or another worker holds the run. Another worker continues it.
     HandedOver,
-    /// Something outside is not available: a worker takes the run again after the delay.
+    /// An external system is unavailable. A worker takes the run again after the delay.
     Postponed {
-        /// How long.
         delay: Duration,
-        /// What is not available.
+        /// What is unavailable.
         reason: String,
     },
 }
 
-/// Who carries runs out.
 #[derive(Clone, Copy, Debug)]
 pub struct Worker {
-    /// Names it among all. A process is another worker for every run that it takes: under one name, a process that stood
-    /// still for longer than its lease and takes its own run again would pass for the one whose calls are under way.
+    /// Fencing token, new for every claimed run. A process that stalls past its lease and reclaims its own run is
+    /// fenced off from its earlier calls.
     pub id: Uuid,
-    /// The send rate of numbers without one of their own.
+    /// The time between two messages of a number that has no send rate of its own.
     pub delay: Duration,
 }
 
-/// Carries runs out.
 #[derive(Clone)]
 pub struct Dispatcher {
     runs: Arc<dyn RunStore>,
@@ -105,13 +102,13 @@ impl Dispatcher {
         }
     }
 
-    /// The same as another worker.
+    /// The same dispatcher with another fencing token.
     #[must_use]
     pub fn with_worker(&self, worker: Uuid) -> Self {
         Self { worker, ..self.clone() }
     }
 
-    /// Takes a run that nobody holds, if there is one.
+    /// Claims a run that waits in the queue, if there is one.
     pub async fn take(&self) -> Result<Option<QueuedRun>, StoreError> {
         self.runs.take(self.worker, self.lease).await
     }
@@ -137,7 +134,7 @@ impl Dispatcher {
                 Ok(None) => {}
                 Ok(Some(end)) => return Ok(end),
                 Err(error) => {
-                    // What left is recorded if it can be, whatever went wrong.
+                    // Record the messages that left, if the store still can.
                     let results = in_flight.drain().await;
                     self.record(run, &results).await?;
                     return Err(error);
@@ -146,12 +143,11 @@ impl Dispatcher {
         }
     }
 
-    /// Gives a run up after an error, for whoever takes it next.
     pub async fn abandon(&self, run: QueuedRun) -> Result<(), StoreError> {
         self.runs.abandon(run, self.worker).await
     }
 
-    /// One step of a run: claims, starts, or waits. The end, if this was the last one.
+    /// One step of a run: claims, starts or waits. Returns the end of the run if this was the last step.
     async fn step<'a>(
         &'a self,
         run: QueuedRun,
@@ -210,7 +206,7 @@ impl Dispatcher {
         self.end_report(run).await
     }
 
-    /// Prepares a queued start. False: it does not take place, or not now; the campaign may be a draft again.
+    /// Prepares a queued start. False: the run does not start now; the campaign may be a draft again.
     async fn prepare(&self, run: QueuedRun, queued_start: QueuedStart) -> Result<bool, StoreError> {
         for _ in 0..DECISION_ATTEMPTS {
             let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
@@ -229,7 +225,7 @@ impl Dispatcher {
                 StartOutcome::Missing => return Ok(false),
                 StartOutcome::Changed => {}
                 StartOutcome::Refused(refusal) => {
-                    // Cancelled meanwhile: nothing is left to give up.
+                    // The campaign was cancelled, so there is no start to abort.
                     let Ok(status) = transition(campaign.status, Command::Abort) else {
                         return Ok(false);
                     };
@@ -239,12 +235,12 @@ impl Dispatcher {
                 }
             }
         }
-        // Paused, or changing all the time: whoever takes it next will find a better moment.
+        // The run is paused, or its campaign keeps changing: another worker tries again later.
         self.runs.release(run, self.worker).await?;
         Ok(false)
     }
 
-    /// What the run sends; or how this worker's part in it ends, if it cannot begin.
+    /// The context of the run, or the end of its execution if it cannot send.
     async fn run_context(&self, run: QueuedRun, inputs: RunInputs) -> Result<Result<RunContext, RunEnd>, StoreError> {
         if inputs.campaign.simulated {
             return Ok(Ok(RunContext {
@@ -305,7 +301,7 @@ impl Dispatcher {
         Ok(RunEnd::Postponed { delay, reason })
     }
 
-    /// Starts the next sends, and lets their requests leave when the number has slots for them.
+    /// Starts the next sends, and calls WhatsApp for them at the number's next send slot.
     async fn start_batch<'a>(
         &'a self,
         run: QueuedRun,
@@ -360,7 +356,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The send rate of the run's number, which throttling may have slowed down.
+    /// The send rate of the run's number, limited to its throttled rate.
     fn send_rate(&self, context: &RunContext) -> SendRate {
         let limit = context
             .credentials
@@ -411,7 +407,6 @@ impl Dispatcher {
         false
     }
 
-    /// Waits for all calls, and writes what came of them.
     async fn drain(&self, run: QueuedRun, in_flight: &mut InFlightSends<'_>) -> Result<(), StoreError> {
         let results = in_flight.drain().await;
         self.record(run, &results).await
@@ -449,7 +444,7 @@ impl Dispatcher {
                 let message = context.message(send.id, recipient, &values);
                 let mut outcome = self.gateway.send_template(credentials, &message).await;
                 if let SendOutcome::Accepted { wa_id, .. } = &mut outcome {
-                    // Only what is new: most recipients' id is their number.
+                    // Keep only a new id: the id of most recipients is their phone number.
                     wa_id
                         .take_if(|id| send.wa_id.as_ref() == Some(id) || recipient.phone.strip_prefix('+') == Some(id));
                 }
@@ -463,7 +458,7 @@ impl Dispatcher {
         self.runs.pause(run, reason, &[Event::Notification(notification)]).await
     }
 
-    /// Lets a run wait that the platform has stopped, and where that is because of its template, whoever else sends it.
+    /// Pauses a run that WhatsApp blocks. If the template is the cause, pauses every other run of the template too.
     async fn block_run(&self, run: QueuedRun, inputs: &RunInputs, block: &RunBlock) -> Result<(), StoreError> {
         if let Some(review) = block.review {
             self.save_review(run, inputs.template.id, review).await?;
@@ -476,7 +471,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Takes over what a refusal says of the run's template, unless that was changed since.
+    /// Stores the review status that a rejection implies, unless the template was changed since.
     async fn save_review(&self, run: QueuedRun, template: TemplateId, review: MetaStatus) -> Result<(), StoreError> {
         let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
             return Ok(());

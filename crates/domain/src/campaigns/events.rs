@@ -1,4 +1,4 @@
-//! What webhook endpoints are told of campaigns, and of messages, be they of a campaign or replies.
+//! The webhook events of campaigns, and of messages: campaign sends and replies.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ use uuid::Uuid;
 use super::{Campaign, CampaignStatus, RunReport, SendStatus, Trigger};
 use crate::shared::{CampaignId, ContactId, ConversationId, Event, WebhookKind, redacted_debug};
 
-/// A run began, to so many: all of the audience, or those that are tried again.
+/// `campaign.started`. `recipients` counts the whole audience, or the sends of a retry.
 pub fn started_event(campaign: &Campaign, trigger: Trigger, recipients: i64) -> Event {
     let item = json!({ "id": campaign.id, "name": campaign.name, "template_id": campaign.template_id,
                        "trigger": trigger.as_str(), "simulated": campaign.simulated, "recipients": recipients });
     Event::webhook(WebhookKind::CampaignStarted, vec![item])
 }
 
-/// A run is over. `ended_early` is a published field; a run that WhatsApp refuses pauses, and never ends early.
+/// `campaign.finished`. The published field `ended_early` is always null: a run that WhatsApp rejects pauses instead.
 pub(super) fn finished_event(campaign: &Campaign, report: &RunReport) -> Event {
     let item = json!({ "id": campaign.id, "name": campaign.name, "status": campaign.status,
                        "simulated": report.simulated, "total": report.total, "sent": report.sent,
@@ -22,30 +22,27 @@ pub(super) fn finished_event(campaign: &Campaign, report: &RunReport) -> Event {
     Event::webhook(WebhookKind::CampaignFinished, vec![item])
 }
 
-/// Somebody cancelled it.
 pub(super) fn cancelled_event(campaign: &Campaign, previous: CampaignStatus) -> Event {
     let item = json!({ "id": campaign.id, "name": campaign.name, "previous_status": previous });
     Event::webhook(WebhookKind::CampaignCancelled, vec![item])
 }
 
-/// A message that left, and what is known of it since.
+/// The status of a message that was sent, as the `message.*` webhook events publish it.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct MessageStatusEvent {
-    /// Of the send, or of the reply.
+    /// The id of the send or of the reply.
     pub id: Uuid,
-    /// None: a reply.
+    /// None for a reply.
     pub campaign_id: Option<CampaignId>,
-    /// None: a campaign's.
+    /// None for a campaign send.
     pub conversation_id: Option<ConversationId>,
-    /// To whom.
     pub contact_id: ContactId,
-    /// The platform's name for it, as far as it is known.
+    /// WhatsApp's id of the message, if known.
     pub wa_message_id: Option<String>,
-    /// What it is now. A status that was passed over is not told: read implies delivered.
+    /// The current status. Skipped statuses have no event: read implies delivered.
     pub status: SendStatus,
-    /// The platform's code, where it failed by one.
+    /// WhatsApp's error code, if the message failed with one.
     pub error_code: Option<i64>,
-    /// Why it failed.
     pub error_message: Option<String>,
 }
 
@@ -57,7 +54,7 @@ redacted_debug!(MessageStatusEvent {
 });
 
 impl MessageStatusEvent {
-    /// At most one event a kind, in the order of the statuses.
+    /// Groups messages into at most one webhook event per kind, in the order of the statuses.
     pub fn events(messages: &[Self]) -> Vec<Event> {
         let kinds = [
             (SendStatus::Sent, WebhookKind::MessageSent),
@@ -118,7 +115,7 @@ mod tests {
         assert_eq!(kinds_and_ids, expected.map(|(kind, ids)| (kind, ids.to_owned())));
     }
 
-    /// The statement `record_and_start.sql` writes this form itself.
+    /// The statement `record_and_start.sql` builds the same JSON.
     #[test]
     fn message_event_has_its_published_json() {
         let events = MessageStatusEvent::events(&[message(1, SendStatus::Sent)]);

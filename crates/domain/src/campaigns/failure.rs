@@ -1,5 +1,5 @@
-//! Failed sends: whether one may be tried again, and from when on. One table by WhatsApp's error code decides; the store
-//! gets the same table as parameters of its statements.
+//! Retry rules of failed sends: whether and when one may be retried, by WhatsApp's error code. The store gets the same
+//! table as parameters of its statements.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,25 +11,25 @@ use crate::shared::timestamp;
 use crate::whatsapp::STOPPED_MARKETING;
 
 string_enum! {
-    /// What trying a failed send again would come to.
+    /// Whether a retry of a failed send can succeed.
     FailureClass {
-        /// It may succeed at any time.
+        /// A retry may succeed at any time.
         Again = "again",
-        /// It may succeed from `retry_after` on.
+        /// A retry may succeed from `retry_after` on.
         Later = "later",
-        /// It would fail again.
+        /// A retry would fail again.
         Never = "never",
     }
 }
 
 string_enum! {
-    /// Why a failed send is not tried again now.
+    /// Why a failed send is not retried now.
     LeftOutReason {
-        /// It would fail again.
+        /// A retry would fail again.
         Never = "never",
-        /// Its time has not come.
+        /// The time of `retry_after` has not been reached.
         Later = "later",
-        /// Its code is not among those that were asked for.
+        /// The error code is not one of the requested codes.
         NotChosen = "not_chosen",
         /// The contact has opted out.
         OptedOut = "opted_out",
@@ -38,20 +38,20 @@ string_enum! {
     }
 }
 
-/// The code under which failures without a code are named.
+/// The code that stands for failures without a code.
 pub const NO_CODE: i64 = 0;
 
-/// What a code says of trying again.
+/// When a failure with an error code may be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryRule {
-    /// It is of no use.
+    /// Never: a retry would fail again.
     Never,
-    /// Only once the contact opted in, later than the send failed.
+    /// Only if the contact opted in after the send failed.
     OptIn,
     /// Only while the contact has a phone number.
     Phone,
-    /// After a wait from the failure on: the first time in a row that a send fails with the code, the second time, and
-    /// each further time.
+    /// After a wait that begins at the failure. The three waits are for the first, second and every further consecutive
+    /// failure with the code.
     Wait([Duration; 3]),
 }
 
@@ -60,7 +60,7 @@ const SOON: Duration = Duration::minutes(10);
 const DAY: Duration = Duration::DAY;
 const WEEK: Duration = Duration::WEEK;
 
-/// The rules of all codes that have one. Every other failure may be tried again at any time.
+/// The retry rule of each code that has one. Every other failure may be retried at any time.
 pub const RETRY_RULES: [(i64, RetryRule); 17] = [
     (STOPPED_MARKETING, RetryRule::OptIn),
     (131_062, RetryRule::Phone),
@@ -81,23 +81,22 @@ pub const RETRY_RULES: [(i64, RetryRule); 17] = [
     (131_053, RetryRule::Wait([SOON; 3])),
 ];
 
-/// A failed send, as far as its retry depends on it.
+/// The properties of a failed send on which its retry depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// WhatsApp's code, where it gave one.
+    /// WhatsApp's error code, if it returned one.
     pub code: Option<i64>,
-    /// How often in a row it failed with this code: at least once.
+    /// The number of consecutive failures with this code: at least 1.
     pub times: u32,
-    /// When it failed last.
+    /// The time of the last failure.
     pub failed_at: OffsetDateTime,
-    /// Whether the contact opted in since then, and is not opted out now.
+    /// Whether the contact opted in after `failed_at` and is not opted out now.
     pub opted_in_since: bool,
-    /// Whether the contact has a phone number.
     pub has_phone: bool,
 }
 
 impl Failure {
-    /// The class, and for [`FailureClass::Later`] the time from which on it may be tried again.
+    /// The class, and for [`FailureClass::Later`] the earliest time of a retry.
     pub fn class(&self) -> (FailureClass, Option<OffsetDateTime>) {
         let rule = RETRY_RULES.iter().find(|(code, _)| Some(*code) == self.code);
         match rule.map(|(_, rule)| rule) {
@@ -117,7 +116,7 @@ impl Failure {
     }
 }
 
-/// Failed sends of one code that are not tried again, for one reason.
+/// Failed sends with one error code that are not retried for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LeftOut {
     /// Why they are left out.
@@ -125,22 +124,23 @@ pub struct LeftOut {
     /// WhatsApp's error code; 0 for failures without one.
     #[schemars(example = 131_049)]
     pub code: i64,
-    /// How many they are.
+    /// The number of these sends.
     #[schemars(example = 3)]
     pub count: i64,
-    /// When the first of them may be tried again, for `later`; else null.
+    /// For `later`: when the first of these sends may be retried. Null for every other reason.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub earliest: Option<OffsetDateTime>,
 }
 
-/// What a retry takes of a campaign's failed sends, and what it leaves out.
+/// The failed sends of a campaign that a retry sends again, and those that it leaves out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RetryReport {
-    /// How many failed sends are tried again. With all counts of `left_out` they are the failed sends of before.
+    /// The number of failed sends that are retried. Together with the counts of `left_out`, it equals the number of
+    /// failed sends before the retry.
     #[schemars(example = 8)]
     pub tried: i64,
-    /// The failed sends that are not tried again, by reason and code.
+    /// The failed sends that are not retried, by reason and code.
     pub left_out: Vec<LeftOut>,
 }
 

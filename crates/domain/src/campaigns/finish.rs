@@ -1,4 +1,4 @@
-//! The end of a run: what is concluded from its counters, and told. Pure, like its beginning.
+//! The end of a run: the final status and the events, from the run's counters. Pure, like `run.rs`.
 
 use serde_json::json;
 use time::OffsetDateTime;
@@ -8,7 +8,7 @@ use super::status::RunResult;
 use super::{Campaign, CampaignStatus, Command, RunReport, SendCounts, Trigger, transition};
 use crate::shared::{Actor, Audit, AuditAction, Event, NotificationDraft, NotificationKind};
 
-/// Concludes a run whose every send was tried. None: the campaign is not sending any more, or waits, and stays as it is.
+/// Ends a run whose sends were all tried. None: the campaign is paused or no longer sending, and does not change.
 pub fn finish(
     campaign: &Campaign,
     counts: &SendCounts,
@@ -70,8 +70,8 @@ fn end_notification(campaign: &Campaign, report: &RunReport) -> NotificationDraf
 }
 
 impl RunReport {
-    /// How a run stands, from the campaign and its counters. Once it is over, sends not known to be accepted count as
-    /// failed; as long as it is not, and when it was cancelled, those that nobody tried do not.
+    /// The report of a run, from the campaign and its counters. After the end, every send that WhatsApp is not known to
+    /// have accepted counts as failed. During the run, and after a cancel, only failed sends do.
     pub fn of(campaign: &Campaign, counts: &SendCounts) -> Self {
         let is_over = matches!(
             campaign.status,

@@ -1,5 +1,5 @@
-//! The sends of a run that are under way: those that wait for their start, those whose calls go on, and results that are
-//! still to be written.
+//! The in-flight sends of a run: claimed sends that wait for their start, running calls, and results that are not yet
+//! recorded.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -18,10 +18,10 @@ const MAX_IN_FLIGHT: usize = 50;
 /// Results are recorded in batches of at least this size, as long as more sends can start.
 const MIN_RESULT_BATCH: usize = 10;
 
-/// A result, and why the run has to pause after it, if it has to.
+/// The result of a call. The [`RunBlock`] gives the reason if the run has to pause.
 pub(super) type CompletedCall = (SendId, SendResult, Option<RunBlock>);
 
-/// See above. Calls go on only while somebody waits for something here.
+/// Futures make progress only when they are polled: the calls advance only while a method of this type is awaited.
 #[derive(Default)]
 pub(super) struct InFlightSends<'a> {
     waiting: VecDeque<ClaimedSend>,
@@ -39,15 +39,15 @@ impl<'a> InFlightSends<'a> {
         self.after
     }
 
-    /// Claimed sends, in the order of their ids, which is no order of their contacts: those written together lie on
-    /// different pages of the store, and each page has room for a few changed rows, not for many at once.
+    /// Queues claimed sends in the order of their ids, which is unrelated to the order of contacts. HOT updates: sends
+    /// that are written together then lie on different table pages. A page has room for a few changed rows only.
     pub(super) fn enqueue(&mut self, mut sends: Vec<ClaimedSend>) {
         self.after = self.after.max(sends.iter().map(|send| send.contact_id).max());
         sends.sort_unstable_by_key(|send| send.id);
         self.waiting.extend(sends);
     }
 
-    /// Whether nothing waits for its start.
+    /// Whether no claimed send waits for its start.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -57,8 +57,8 @@ impl<'a> InFlightSends<'a> {
         !self.calls.is_empty() || !self.results.is_empty()
     }
 
-    /// Takes up to so many that wait, and results to record before they start. None: too much is open, a call has to end
-    /// first.
+    /// Takes up to `size` waiting sends, and the results to record before they start. None: `MAX_IN_FLIGHT` is reached,
+    /// so a call has to end first.
     pub(super) fn next_batch(&mut self, size: usize) -> Option<SendBatch> {
         let size = size.min(self.waiting.len());
         let limit = MAX_IN_FLIGHT.max(size);
@@ -83,7 +83,7 @@ impl<'a> InFlightSends<'a> {
     /// Adds calls and polls them once, so that their requests leave now.
     pub(super) async fn start_calls(&mut self, calls: impl IntoIterator<Item = BoxFuture<'a, CompletedCall>>) {
         self.calls.extend(calls);
-        // A call begins when it is first looked at.
+        // A call begins when it is first polled.
         while let Some(Some(completed)) = poll_immediate(self.calls.next()).await {
             self.add_completed(Some(completed));
         }
@@ -94,7 +94,7 @@ impl<'a> InFlightSends<'a> {
         self.results.extend(results);
     }
 
-    /// Why the run has to pause, if it has to.
+    /// The reason to pause the run, if there is one.
     pub(super) fn block(&self) -> Option<RunBlock> {
         let refusal_block = || {
             let reason = self.refusals.pause_reason()?;
@@ -103,7 +103,7 @@ impl<'a> InFlightSends<'a> {
         self.block.clone().or_else(refusal_block)
     }
 
-    /// Whether the number was too fast since this was asked last.
+    /// Whether WhatsApp throttled the number since the last call of this method.
     pub(super) fn take_throttled(&mut self) -> bool {
         std::mem::take(&mut self.throttled)
     }
@@ -125,7 +125,7 @@ impl<'a> InFlightSends<'a> {
         self.add_completed(completed);
     }
 
-    /// Waits for the end of all calls, and gives every result that is not written.
+    /// Waits for the end of all calls, and returns every unrecorded result.
     pub(super) async fn drain(&mut self) -> Vec<(SendId, SendResult)> {
         while !self.calls.is_empty() {
             self.wait_for_one_call().await;
@@ -145,7 +145,7 @@ impl<'a> InFlightSends<'a> {
     }
 }
 
-/// Sends that are to start, and results that are to be written before.
+/// The sends to start next, and the results to record before them.
 pub(super) struct SendBatch {
     pub(super) sends: Vec<ClaimedSend>,
     pub(super) results: Vec<(SendId, SendResult)>,

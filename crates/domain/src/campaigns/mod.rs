@@ -1,40 +1,42 @@
-//! Campaigns: one template, sent once to each person of an audience, and what became of every message.
+//! Campaigns: one template message, sent once to each contact of an audience, and the status of every message.
 //!
-//! **A campaign** names a template that the platform has approved, the sources of an [`Audience`] (nothing named means
-//! all contacts), and for each placeholder what stands in it ([`Variables`]). It is written as a `draft`, may wait as
-//! `scheduled`, is `sending` while its run goes on, and ends as `completed` (every send was accepted), `partial` (not
-//! every one), `sent` (simulated: the account has no number, so no platform was called) or `cancelled`. Content can be
-//! changed in `draft` and `scheduled` alone. [`transition`] is the whole machine; `status.golden` beside it shows every
-//! command in every status.
+//! **A campaign** names an approved template, the sources of an [`Audience`] (no source means all contacts), and a
+//! mapping of placeholders ([`Variables`]). It begins as a `draft`, may wait as `scheduled`, and is `sending` during
+//! its run. It ends as `completed` (WhatsApp accepted every send), `partial` (WhatsApp did not accept every send),
+//! `sent` (simulated: the account has no number, so WhatsApp was not called) or `cancelled`. Content can change only
+//! in `draft` and `scheduled`. [`transition`] is the complete state machine; `status.golden` shows every command in
+//! every status.
 //!
-//! **A run** is begun by [`Campaigns::start`], once [`prepare`] found nothing against it: it freezes the audience into
-//! one send a contact, freezes what they say ([`RunContent`]) and reserves the month's quota for all of them, or does not
-//! happen at all. `send` and a schedule
-//! only announce it ([`Campaigns::enqueue_start`]): the campaign is sending at once, and the worker that takes it up
-//! does the same, or makes it a draft again and says why. It waits in a queue
-//! where any server can pick it up; one *worker* at a time holds it, by a *lease* that it has to renew. The worker's
-//! [`Dispatcher`] claims some sends, marks them started, calls the platform, records what came of it, and so on until
-//! none is left; [`finish`] then concludes. A run *pauses* (still `sending`, with `paused_at`) when something concerns
-//! all its sends, such as a dead token, until somebody sees to it. A cancel stops it at once: nothing more leaves, and
-//! what did not leave stays pending.
+//! **A run** starts by [`Campaigns::start`], if [`prepare`] finds no failed precondition. One transaction freezes the
+//! audience (one send per contact), freezes the content ([`RunContent`]) and reserves the month's quota, or nothing
+//! changes. `send` and a schedule only enqueue the start ([`Campaigns::enqueue_start`]): the campaign is `sending` at
+//! once, and a worker checks the preconditions later. If one fails, the campaign becomes a draft again and a
+//! notification gives the reason.
 //!
-//! **A send** moves forward only, whoever brings the news and in whatever order: [`SendStatus::advance`]. The
-//! platform's answers come in five classes ([`SendOutcome`]) with one consequence each ([`settle`]). Whatever crashes,
-//! nobody is written to twice: a send that was started and never recorded is *unknown*, settled by the platform's own
-//! news or failed by time, never sent again by its run.
+//! Runs wait in a queue that all servers share. One *worker* at a time holds a run by a *lease*, which it renews. Its
+//! [`Dispatcher`] claims sends, marks them as started, calls WhatsApp and records the results until none is left;
+//! [`finish`] then ends the run. A run *pauses* (still `sending`, with `paused_at`) when a problem concerns all its
+//! sends, such as an expired token, until a member resumes it. A cancel stops the run at once: no further message
+//! leaves, and unsent messages stay pending.
 //!
-//! **A retry** ([`Campaigns::retry_failed`]) tries failed sends of an ended run again, now or at a time. By its error code
-//! a failure may be tried again at once, later or never ([`Failure::class`]); what is left out is reported with its reason.
+//! **A send** only moves forward, whatever the source and order of its status updates: [`SendStatus::advance`]. Each
+//! class of outcome ([`SendOutcome`]) has one result ([`to_result`]). No contact gets a message twice, even after a
+//! crash. The outcome of a send that was started and never recorded is *unknown*: a status update or a timeout
+//! resolves it, and its run never repeats it.
 //!
-//! **A preview** ([`preview`]) says who a run would go to, what the first of them would read, and everything that speaks
-//! against it; it changes nothing. **A test** ([`TestSends`]) is one message of the campaign to one phone, outside its
-//! statistics; it costs one of the month's messages and is called a test send in the code.
+//! **A retry** ([`Campaigns::retry_failed`]) sends the failed messages of an ended run again, now or at a later time.
+//! The error code decides whether a failure can be retried at once, later or never ([`Failure::class`]). A report
+//! lists the sends that are left out, with reasons.
 //!
-//! Owns campaigns, sends and runs. Does not own templates, contacts, plans, or the platform's wire form.
+//! **A preview** ([`preview`]) shows the recipients of a run, its first messages and every failed precondition. It
+//! changes nothing. **A test send** ([`TestSends`]) is one message of the campaign to one phone number. It uses one
+//! message of the month's quota and does not count in the statistics.
+//!
+//! Owns campaigns, sends and runs. Does not own templates, contacts, plans, or WhatsApp's wire format.
 
 mod audience;
-mod content;
 mod concurrent_commands;
+mod content;
 mod dispatch;
 #[cfg(test)]
 mod dispatch_tests;

@@ -1,4 +1,4 @@
-//! Campaigns, as stored and published.
+//! The campaign as stored and published, its input, queries, report and errors.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,83 +18,81 @@ use crate::shared::{
 pub struct Campaign {
     /// The campaign's id.
     pub id: CampaignId,
-    /// The account that it belongs to.
+    /// The account that owns the campaign.
     pub account_id: AccountId,
-    /// Its name: 1 to 200 characters, without HTML tags and control characters.
+    /// The campaign's name: 1 to 200 characters, without HTML tags and control characters.
     #[schemars(example = &"Volta às aulas")]
     pub name: String,
-    /// The template whose message is sent; null while none is chosen.
+    /// The template that the campaign sends; null while no template is chosen.
     pub template_id: Option<TemplateId>,
-    /// The segment whose contacts it goes to; null for none.
+    /// The segment whose contacts receive the campaign; null for no segment.
     pub segment_id: Option<SegmentId>,
-    /// Tags whose bearers it goes to, and filters that narrow every source; null for none.
+    /// Tags whose contacts receive the campaign, and filters that narrow the whole audience; null for neither.
     pub segment_config: Option<SegmentConfig>,
-    /// The RFM segments whose contacts it goes to, by their published names; empty for none.
+    /// The RFM segments whose contacts receive the campaign, by their published names; empty for none.
     #[schemars(example = ["champions"])]
     pub rfm_segments: Vec<String>,
-    /// When it is to start by itself, once it is scheduled; null for no time.
+    /// When a scheduled campaign starts automatically; null for no time.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub scheduled_at: Option<OffsetDateTime>,
-    /// Who scheduled it last: its start is theirs. Told by the audit log alone.
+    /// The user who scheduled it last. The audit log attributes the start to this user.
     #[serde(skip)]
     pub scheduled_by: Option<Scheduler>,
-    /// What stands in the template's placeholders for each contact; null for the defaults.
+    /// The mapping of the template's placeholders to values; null for the default values.
     pub variables: Option<Variables>,
-    /// The folder that it lies in; null for none.
+    /// The folder that contains the campaign; null for none.
     pub folder_id: Option<FolderId>,
-    /// Where the campaign is in its life.
+    /// The campaign's status.
     pub status: CampaignStatus,
-    /// How many contacts its run goes to; 0 before the run.
+    /// The number of contacts in the campaign's run; 0 before the run.
     #[schemars(example = 1840)]
     pub total_recipients: i64,
-    /// Whether its run called nobody, because no WhatsApp number was connected.
+    /// Whether the run was simulated: no WhatsApp number was connected, so no message was sent.
     pub simulated: bool,
-    /// When its run began; null before.
+    /// When the run started; null before that.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub executed_at: Option<OffsetDateTime>,
-    /// When its run ended; null before.
+    /// When the run ended; null before that.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub completed_at: Option<OffsetDateTime>,
-    /// Since when its run is paused, while the status stays `sending`; null when it is not paused.
+    /// When the run was paused, while the status stays `sending`; null when it is not paused.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub paused_at: Option<OffsetDateTime>,
-    /// Why its run is paused; null when it is not.
+    /// Why the run is paused; null when it is not.
     #[schemars(example = &super::start::PAUSED_BY_HAND)]
     pub pause_reason: Option<String>,
-    /// When its failed sends are to be tried again; null when no retry is scheduled.
+    /// When the campaign's failed sends will be retried; null when no retry is scheduled.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub retry_scheduled_at: Option<OffsetDateTime>,
-    /// The user who created it; null when that user is gone.
+    /// The user who created the campaign; null when that user no longer exists.
     pub created_by: Option<UserId>,
-    /// When it was created.
+    /// When the campaign was created.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When it was last changed.
+    /// When the campaign was last changed.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
-    /// Raised by every change; internal.
+    /// Row version for optimistic locking; every change increments it.
     #[serde(skip)]
     pub version: i64,
 }
 
-/// Whoever let a campaign start by itself.
+/// The user who scheduled a start or a retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduler {
-    /// The person.
     pub user_id: UserId,
-    /// Where they are a platform administrator who did it in support mode: their e-mail address.
+    /// The e-mail address of a platform administrator who scheduled it in support mode.
     pub support_admin: Option<String>,
 }
 
 impl Campaign {
-    /// Who it goes to.
     pub fn audience(&self) -> Audience {
         let config = self.segment_config.clone().unwrap_or_default();
         Audience {
@@ -106,7 +104,7 @@ impl Campaign {
     }
 }
 
-/// What a caller wrote, unchecked but for types. Absent fields are kept on update; an inner none clears.
+/// Unchecked input of a create or an update. On update, absent fields are kept and an inner `None` clears the field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CampaignInput {
     pub name: Option<String>,
@@ -120,77 +118,70 @@ pub struct CampaignInput {
 }
 
 string_enum! {
-    /// What a list of campaigns is ordered by.
+    /// The field by which a list of campaigns is ordered.
     CampaignSort {
-        /// When it was made.
+        /// The time of creation.
         CreatedAt = "created_at",
-        /// When it last changed.
+        /// The time of the last change.
         UpdatedAt = "updated_at",
-        /// Its name.
+        /// The name.
         Name = "name",
-        /// When it is to start.
+        /// The time of the scheduled start.
         ScheduledAt = "scheduled_at",
-        /// Its status, by the alphabet.
+        /// The status, in alphabetical order.
         Status = "status",
     }
 }
 
-/// Asks for one page of campaigns.
+/// The page, order and folder of a campaign list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CampaignQuery {
-    /// Which page.
     pub page: PageQuery,
-    /// Ordered by this (nothing last), then by id.
+    /// The first sort key, nulls last. The id is the second.
     pub sort: CampaignSort,
-    /// Largest first.
     pub descending: bool,
-    /// In this folder.
     pub folder_id: Option<FolderId>,
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RunReport {
-    /// How many contacts it went to.
+    /// The number of contacts in the run.
     #[schemars(example = 1840)]
     pub total: i64,
-    /// How many messages WhatsApp accepted, whatever became of them since.
+    /// The number of messages that WhatsApp accepted, whatever their later status.
     #[schemars(example = 1832)]
     pub sent: i64,
-    /// How many it did not accept; messages whose fate is not known yet are among them. Of a run that waits or was
-    /// cancelled: how many it refused.
+    /// The number of messages that WhatsApp did not accept, including those whose outcome is still unknown. For a
+    /// paused or cancelled run: the number of messages that failed.
     #[schemars(example = 8)]
     pub failed: i64,
-    /// Whether nobody was called, because no WhatsApp number is connected.
+    /// Whether the run was simulated: no WhatsApp number is connected, so no message was sent.
     pub simulated: bool,
-    /// The status that the campaign ended in; `sending` when its run was paused.
+    /// The campaign's status at the end of the run; `sending` when the run was paused.
     pub status: CampaignStatus,
     /// True when the run was paused; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }
 
-/// Why a campaign operation did not happen.
+/// Why a campaign operation failed.
 #[derive(Debug, Error)]
 pub enum CampaignError {
-    /// No such campaign in the account.
     #[error("not found")]
     NotFound,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The campaign, or what it needs, is not in a state for it.
+    /// The state of the campaign, its template or its plan does not allow the operation.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The server is shutting down; another one goes on with the run.
+    /// The server is shutting down; another one continues the run.
     #[error("the server is shutting down")]
     Interrupted,
-    /// The store failed.
     #[error(transparent)]
     Store(StoreError),
 }
 
-/// Published as a refusal of its own.
 impl From<Conflict> for CampaignError {
     fn from(_: Conflict) -> Self {
         Refusal::Contended.into()

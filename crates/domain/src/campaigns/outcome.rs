@@ -1,4 +1,4 @@
-//! What calling the platform for one send can come to, and what follows from it.
+//! The outcome of a call to WhatsApp for one send, and the result for the send and its run.
 
 use time::Duration;
 
@@ -8,31 +8,31 @@ use crate::templates::MetaStatus;
 /// The most retries of a send that certainly did not leave.
 const MAX_RETRIES: u32 = 5;
 
-/// The number sends faster than WhatsApp lets it.
+/// Error code: the number sends faster than its throughput limit.
 const THROUGHPUT: i64 = 130_429;
 
-/// The longest wait before such a retry.
+/// The longest wait before a retry.
 const BACKOFF_MAX: Duration = Duration::seconds(60);
 
-/// How a call to the platform ended, by the platform's error classes.
+/// How a call to WhatsApp ended, by WhatsApp's error classes.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SendOutcome {
     /// Accepted (not yet delivered).
     Accepted {
-        /// The platform's id of the message.
+        /// WhatsApp's id of the message.
         message_id: String,
-        /// The recipient's id with the platform, where it told one.
+        /// WhatsApp's id of the recipient, if the response contains one.
         wa_id: Option<String>,
     },
     /// WhatsApp permanently rejected this one message.
     Failed { code: i64, message: String },
     /// Certainly not processed: throttled, or no connection was made. Safe to retry.
     Throttled {
-        /// The platform's code, where it answered.
+        /// WhatsApp's error code. None if there was no connection.
         code: Option<i64>,
-        /// Its words, or the fault of the connection.
+        /// WhatsApp's error message, or the connection error.
         message: String,
-        /// How long it asked to wait.
+        /// The wait that WhatsApp requested.
         retry_after: Option<Duration>,
     },
     /// Rejected for a reason that concerns every send of the run: token, permission, template or account.
@@ -56,7 +56,7 @@ redacted_debug!(
 );
 
 impl SendOutcome {
-    /// What somebody who waits for the answer is told of a message that surely did not leave; nothing of any other one.
+    /// The error for a synchronous caller if the message certainly did not leave. None for every other outcome.
     pub fn refusal(&self) -> Option<GatewayError> {
         match self {
             Self::Accepted { .. } | Self::Unknown { .. } | Self::OpaqueRejection { .. } => None,
@@ -77,24 +77,22 @@ impl SendOutcome {
     }
 }
 
-/// What is written of a send after a call.
+/// The result of a send, as the store records it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SendResult {
-    /// It is sent.
     Sent {
-        /// The platform's id of the message.
+        /// WhatsApp's id of the message. None if the run is simulated.
         message_id: Option<String>,
-        /// The recipient's id with the platform.
+        /// WhatsApp's id of the recipient.
         wa_id: Option<String>,
     },
-    /// It failed.
     Failed {
-        /// The platform's code, where it gave one.
+        /// WhatsApp's error code. None if the failure has another cause.
         code: Option<i64>,
-        /// Why, for the caller.
+        /// The reason, for the account's members.
         message: String,
     },
-    /// Nobody knows: it stays pending until news or time settles it.
+    /// The outcome is unknown: the send stays pending until a status update or a timeout resolves it.
     Unknown,
     /// The message did not leave. The send is due again after the delay, and the attempt counts.
     Deferred { delay: Duration },
@@ -117,12 +115,11 @@ redacted_debug!(
     }
 );
 
-/// Why a run has to wait for somebody.
+/// Why a run has to pause until a member resumes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunBlock {
-    /// In words.
     pub reason: String,
-    /// What the platform has done to the template, where it is that.
+    /// The template's new review status, if that is the cause.
     pub review: Option<MetaStatus>,
 }
 
@@ -190,8 +187,8 @@ fn review_from_code(code: i64) -> Option<MetaStatus> {
     }
 }
 
-/// 1, 2, 4, ... seconds, or 1, 4, 16, ... where one recipient gets too much; the platform's own wish is kept to. At
-/// most a minute, before it is spread.
+/// Exponential backoff, at least `retry_after` and at most `BACKOFF_MAX`: 1, 2, 4, ... seconds, or 1, 4, 16, ... if one
+/// recipient gets too many messages.
 fn backoff(code: Option<i64>, attempts: u32, retry_after: Option<Duration>) -> Duration {
     const PAIR_RATE: i64 = 131_056;
     let base: i64 = if code == Some(PAIR_RATE) { 4 } else { 2 };

@@ -1,4 +1,4 @@
-//! How long a run waits for something outside that is not available.
+//! Exponential backoff of a run that waits for an unavailable external system.
 
 use time::Duration;
 
@@ -8,7 +8,7 @@ const LONGEST_DELAY: Duration = Duration::minutes(5);
 /// The most consecutive delays. Together they exceed three hours: longer than an ordinary outage.
 const MAX_DELAYS: u32 = 45;
 
-/// Exponential backoff: the next delay of a run that was postponed so often in a row. None: it has waited long enough.
+/// The next delay of a run that was postponed `postponed` times in a row. None: `MAX_DELAYS` is reached.
 pub(super) fn next_delay(postponed: u32) -> Option<Duration> {
     let delay = FIRST_DELAY.checked_mul(2_i32.saturating_pow(postponed));
     (postponed < MAX_DELAYS).then(|| delay.map_or(LONGEST_DELAY, |delay| delay.min(LONGEST_DELAY)))

@@ -1,12 +1,12 @@
-//! What has to be true for a run: the same rules for every beginning, wherever it comes from.
+//! The preconditions of a run: the same rules for every start, retry and resume.
 
 use super::{
     Campaign, CampaignError, Campaigns, Command, Refusal, RequiredPlaceholder, ResumeFacts, RunFacts, transition,
 };
 use crate::templates::{MetaStatus, Template};
 
-/// Everything that speaks against a run, in the order in which it is told; the audience and the month's quota are the
-/// store's to judge.
+/// All failed preconditions of a run, in the order in which they are reported. The store checks the audience and the
+/// month's quota.
 pub fn failed_preconditions(facts: &RunFacts, command: Command) -> Vec<Refusal> {
     let mut found = Vec::new();
     found.extend(transition(facts.campaign.status, command).err());
@@ -23,7 +23,7 @@ pub fn failed_preconditions(facts: &RunFacts, command: Command) -> Vec<Refusal> 
     found
 }
 
-/// The template that may be sent.
+/// The campaign's template if it may be sent.
 pub(super) fn approved_template(facts: &RunFacts) -> Result<&Template, Refusal> {
     match failed_template_preconditions(facts).into_iter().next() {
         Some(refusal) => Err(refusal),
@@ -43,8 +43,8 @@ fn failed_template_preconditions(facts: &RunFacts) -> Vec<Refusal> {
     found
 }
 
-/// Whether WhatsApp lets the template be sent. A run that has started sends what was approved then: an edit of the
-/// template does not stop it, but WhatsApp's taking the approval back does.
+/// Whether WhatsApp allows the template to be sent. A run that has started sends its frozen content: an edit of the
+/// template does not stop it, but a withdrawn approval does.
 pub fn may_be_sent(template: &Template, content_frozen: bool) -> bool {
     match content_frozen {
         true => !template.meta_status.withdraws_approval(),
@@ -52,8 +52,8 @@ pub fn may_be_sent(template: &Template, content_frozen: bool) -> bool {
     }
 }
 
-/// What speaks against going on with a paused run: what would refuse its start. Its messages are in the month's usage
-/// already, so the quota refuses where the plan became smaller since.
+/// The first precondition that forbids to resume a paused run: those of a start, the number and the quota. The month's
+/// usage already includes the run's messages, so the quota is exceeded only if the plan was downgraded.
 pub(super) fn failed_resume_precondition(facts: &ResumeFacts) -> Option<Refusal> {
     let run = &facts.run;
     if let Some(first) = failed_preconditions(run, Command::PauseOrResume).into_iter().next() {
@@ -70,7 +70,7 @@ pub(super) fn failed_resume_precondition(facts: &ResumeFacts) -> Option<Refusal>
     })
 }
 
-/// Whether messages of the template can be made at all.
+/// Refuses a template with components that Recado cannot send.
 fn check_sendable(template: &Template) -> Result<(), Refusal> {
     match template.unsendable_reasons() {
         reasons if reasons.is_empty() => Ok(()),
@@ -86,7 +86,7 @@ pub fn required_placeholders(facts: &RunFacts) -> Vec<RequiredPlaceholder> {
 }
 
 impl Campaigns {
-    /// Refuses a campaign whose template has parts that no message can be made of: waiting does not change that.
+    /// Refuses a campaign whose template has components that Recado cannot send. Waiting would not change that.
     pub(super) async fn check_template(&self, campaign: &Campaign) -> Result<(), CampaignError> {
         if campaign.template_id.is_none() {
             return Ok(());
@@ -166,7 +166,7 @@ mod tests {
             facts.run.template.as_mut().unwrap().meta_status = status;
             let refusal = refused.then_some(Refusal::TemplateNotApproved);
             assert_eq!(failed_resume_precondition(&facts), refusal, "{status}");
-            // What was not frozen must be approved as it is.
+            // Without frozen content, the template itself must be approved.
             facts.run.content_frozen = false;
             assert_eq!(failed_resume_precondition(&facts), Some(Refusal::TemplateNotApproved));
         }

@@ -1,5 +1,5 @@
-//! What a run would be: to whom, with which words, and everything that speaks against it. Pure: the store looks, this
-//! judges, and nothing is written.
+//! The preview of a run: its recipients, its first messages and its failed preconditions. Pure: the store reads the
+//! facts, and nothing is written.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,60 +9,57 @@ use super::{Command, Recipient, Refusal, RetryReport, RunFacts, failed_precondit
 use crate::shared::{ContactId, redacted_debug};
 use crate::templates::Rendered;
 
-/// What a preview is made of, all of one moment.
+/// The facts of a preview, from one snapshot of the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreviewFacts {
-    /// What decides whether a run may begin.
     pub facts: RunFacts,
-    /// How many a run would go to.
+    /// The number of contacts that a run would freeze.
     pub recipients: i64,
-    /// The first of them.
+    /// The first of these contacts.
     pub first: Vec<PreviewRecipient>,
-    /// What the campaign's segment was called, if it was deleted.
+    /// The name of the campaign's segment, if it was deleted.
     pub deleted_segment: Option<String>,
-    /// The placeholders that stay empty for one of them.
+    /// The placeholders that are empty for at least one contact of the audience.
     pub empty: Vec<String>,
-    /// How many of the month's messages are taken.
+    /// Used and reserved messages of the month.
     pub used: i64,
-    /// What a retry would take of the failed sends.
+    /// The report of a retry without a request body.
     pub retry: RetryReport,
 }
 
-/// One whom a run would go to.
+/// A contact of the audience.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreviewRecipient {
-    /// Who.
     pub id: ContactId,
-    /// What their message is made for.
     pub recipient: Recipient,
 }
 
-/// What a run would be.
+/// The preview of a campaign's run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Preview {
-    /// How many contacts it would go to.
+    /// The number of contacts that the run would send to.
     #[schemars(example = 1840)]
     pub recipients: i64,
-    /// What the first three of them would read; empty without a template.
+    /// The messages to the first three contacts; empty without a template.
     pub messages: Vec<PreviewMessage>,
-    /// Everything that would refuse the run; empty when nothing does.
+    /// All reasons why the run would be refused; empty when there is none.
     pub refusals: Vec<PreviewRefusal>,
-    /// What `retry-failed` without a body would take of the failed sends, and what it would leave out; null unless the
-    /// campaign is completed or partial.
+    /// The failed sends that `retry-failed` without a body would retry, and those that it would leave out; null unless
+    /// the campaign is completed or partial.
     pub retry: Option<RetryReport>,
 }
 
-/// A message as one contact would read it.
+/// A message as one contact would receive it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PreviewMessage {
-    /// Whom the message would go to.
+    /// The contact that would receive the message.
     pub contact: PreviewContact,
-    /// What they would read.
+    /// The rendered message.
     #[serde(flatten)]
     pub rendered: Rendered,
 }
 
-/// To whom a message would go.
+/// The contact that would receive a message.
 #[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PreviewContact {
     /// The contact's id.
@@ -77,20 +74,18 @@ pub struct PreviewContact {
 
 redacted_debug!(PreviewContact {});
 
-/// One thing that would refuse a run.
+/// A reason why a run would be refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PreviewRefusal {
-    /// A fixed word for it: `status`, `no_template`, `template_not_approved`, `template_not_sendable`,
-    /// `segment_deleted`, `no_recipients`,
-    /// `empty_placeholder`, `no_active_plan` or `quota_exceeded`.
+    /// The reason as a fixed value: `status`, `no_template`, `template_not_approved`, `template_not_sendable`,
+    /// `segment_deleted`, `no_recipients`, `empty_placeholder`, `no_active_plan` or `quota_exceeded`.
     #[schemars(example = &"quota_exceeded")]
     pub reason: &'static str,
-    /// The message that `execute` would answer.
+    /// The error message that `execute` would return.
     #[schemars(example = &"the run needs 1840 messages, and 250 of this month's 250 are left")]
     pub message: String,
 }
 
-/// Shows a run that has not begun.
 pub fn preview(preview_facts: PreviewFacts) -> Preview {
     let refusals = refusals(&preview_facts).into_iter().map(|refusal| PreviewRefusal {
         reason: refusal.reason(),
@@ -120,7 +115,7 @@ pub fn preview(preview_facts: PreviewFacts) -> Preview {
     }
 }
 
-/// In the order in which a start would tell them.
+/// All refusals of a run, in the order in which a start would report them.
 fn refusals(preview_facts: &PreviewFacts) -> Vec<Refusal> {
     let facts = &preview_facts.facts;
     let mut found = failed_preconditions(facts, Command::Start);
@@ -132,7 +127,7 @@ fn refusals(preview_facts: &PreviewFacts) -> Vec<Refusal> {
     }
     for placeholder in preview_facts.empty.iter().cloned() {
         let empty = Refusal::EmptyPlaceholder { placeholder };
-        // One that is empty for everybody is found without asking for anybody.
+        // `failed_preconditions` already lists a placeholder that is empty for every contact.
         if !found.contains(&empty) {
             found.push(empty);
         }
@@ -234,7 +229,7 @@ mod tests {
         let shown = preview(bare);
         assert_eq!((shown.recipients, shown.messages.len()), (4, 0));
         assert_eq!(shown.refusals[0].reason, "no_template");
-        // One that may not be sent yet can be looked at.
+        // A template that is not approved yet has a preview.
         let mut pending = preview_facts();
         pending.facts.template = pending.facts.template.map(|template| Template {
             meta_status: MetaStatus::Pending,

@@ -1,4 +1,5 @@
-//! What WhatsApp says about the price of a message: published with the send or message, and corrected by later statuses.
+//! The price of a message as WhatsApp reports it. It is published with the send or message, and a later status update
+//! can correct it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,18 +11,18 @@ use crate::shared::schema::Timestamp;
 use crate::shared::{Amount, string_enum, timestamp};
 
 string_enum! {
-    /// Where an amount comes from.
+    /// The source of an amount.
     PricingSource {
-        /// WhatsApp's own status.
+        /// WhatsApp's status update contains the amount.
         Platform = "platform",
-        /// A rate card.
+        /// A rate card contains the amount.
         RateCard = "rate_card",
-        /// There is no amount.
+        /// The amount is unknown.
         None = "none",
     }
 }
 
-/// The price of a message, in WhatsApp's words.
+/// The price of a message, with WhatsApp's own values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pricing {
     /// Whether WhatsApp charges for the message.
@@ -40,35 +41,33 @@ pub struct Pricing {
     /// The market whose rate applies; null while no rate card applies.
     #[schemars(example = Value::Null)]
     pub market: Option<String>,
-    /// The price with at most six decimals: 0 for a message that is not charged for, null where it is unknown.
+    /// The price with at most six decimals: 0 for a message that is free of charge, null where it is unknown.
     #[schemars(example = 0.0625)]
     pub amount: Option<Amount>,
     /// The currency of `amount` as an ISO 4217 code; null where it is unknown.
     #[schemars(example = &"USD")]
     pub currency: Option<String>,
-    /// Where `amount` comes from: `platform` where WhatsApp's status names it, else `none`.
+    /// The source of `amount`: `platform` if WhatsApp's status update contains it, else `none`.
     pub source: PricingSource,
-    /// The time of the status that the price was read from.
+    /// The time of the status update that contains the price.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub priced_at: OffsetDateTime,
 }
 
-/// A price, and the status that told it.
+/// A price, and the status of the update that contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusPricing {
-    /// The price.
     pub pricing: Pricing,
-    /// The status.
     pub status: SendStatus,
 }
 
-/// The field that a stored price has beside the published ones.
+/// A field of the stored price that is not published.
 const STATUS: &str = "status";
 
 impl StatusPricing {
-    /// Whether this replaces the stored price: it says something else, and its status is not older. Within one second the
-    /// status that is further along is the later one.
+    /// Whether this replaces the stored price: the price differs, and its status update is not older. Within one
+    /// second, the more advanced status is the later one.
     fn corrects(&self, stored: &Self) -> bool {
         let (new, old) = (&self.pricing, &stored.pricing);
         let is_same = Pricing {
@@ -83,7 +82,7 @@ impl StatusPricing {
         !is_same && !is_older
     }
 
-    /// Takes in what a status says; whether that changed the stored price.
+    /// Applies the price of a status update. Returns whether the stored price changed.
     pub fn set_if_corrected(stored: &mut Option<Self>, incoming: Option<Self>) -> bool {
         let Some(incoming) = incoming else { return false };
         let changes = stored.as_ref().is_none_or(|stored| incoming.corrects(stored));
@@ -93,7 +92,7 @@ impl StatusPricing {
         changes
     }
 
-    /// The stored form: the published fields that are not null, and the status.
+    /// The stored JSON: the published fields that are not null, and the status.
     pub fn to_stored(&self) -> Value {
         let mut stored = serde_json::json!(self.pricing);
         if let Some(fields) = stored.as_object_mut() {
@@ -103,7 +102,6 @@ impl StatusPricing {
         stored
     }
 
-    /// Reads the stored form.
     pub fn from_stored(stored: &Value) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Status {
@@ -170,7 +168,7 @@ mod tests {
     }
 
     proptest! {
-        /// However often and in whatever order statuses come, the price is that of the latest.
+        /// After repeated status updates in any order, the stored price is that of the latest update.
         #[test]
         fn pricing_does_not_depend_on_the_order_of_updates(order in Just(vec![0_usize, 1, 2, 0, 1, 2]).prop_shuffle()) {
             let all = [

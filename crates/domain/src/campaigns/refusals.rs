@@ -1,4 +1,4 @@
-//! Consecutive refusals of a run, and messages that its number may not send yet: too many of them pause it.
+//! Circuit breaker of a run: too many consecutive rejected or throttled messages pause it.
 
 use super::SendResult;
 
@@ -11,25 +11,24 @@ const MAX_REFUSED_MESSAGES: usize = 1000;
 /// This many consecutive throttled messages take about an hour at the lowest send rate: the number may send nothing.
 const MAX_THROTTLED_MESSAGES: usize = 5000;
 
-/// A parameter's format does not fit the template, or its text is one that WhatsApp does not take.
+/// Error codes: a parameter's format does not fit the template, or WhatsApp does not accept its text.
 const WRONG_PARAMETER: [i64; 2] = [132_012, 132_018];
 
 /// Error codes that concern one recipient. An audience may begin with any number of such contacts.
 const RECIPIENT_CODES: [i64; 7] = [131_026, 131_047, 131_049, 131_050, 131_051, 131_052, 132_018];
 
-/// Counts refusals since the last message that WhatsApp accepted, or may have.
+/// Counts rejections since the last message that WhatsApp accepted or may have accepted.
 #[derive(Default)]
 pub(super) struct Refusals {
     parameters: usize,
     messages: usize,
     throttled: usize,
-    /// What WhatsApp said last.
+    /// WhatsApp's last error message.
     reason: String,
 }
 
 impl Refusals {
-    /// Takes in what came of a call. Results of no call, and of calls that are tried again for other reasons than the
-    /// number's rate, change nothing.
+    /// Counts a result. Ignores results without a call, and retries for another reason than the number's rate.
     pub(super) fn add(&mut self, result: &SendResult) {
         match result {
             SendResult::Sent { .. } | SendResult::Unknown => *self = Self::default(),
@@ -51,7 +50,7 @@ impl Refusals {
         }
     }
 
-    /// Why the run has to pause, if it has to.
+    /// The reason to pause the run, if a limit is reached.
     pub(super) fn pause_reason(&self) -> Option<String> {
         let reason = &self.reason;
         if self.parameters >= MAX_REFUSED_PARAMETERS {

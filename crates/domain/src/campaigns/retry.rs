@@ -1,4 +1,4 @@
-//! The use cases that try the failed sends of an ended run again: now, or at a time.
+//! The use cases that retry the failed sends of an ended run, now or at a scheduled time.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,20 +15,21 @@ use crate::shared::{
     WriteOutcome, timestamp,
 };
 
-/// How many codes a request names at most.
+/// The most error codes in a request.
 const MAX_CODES: usize = 50;
 
-/// How far ahead a retry is scheduled at most.
+/// The furthest time ahead of a scheduled retry.
 const MAX_DELAY: Duration = Duration::days(30);
 
-/// Which failed sends are to be tried again, and when.
+/// Which failed sends to retry, and when.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetryRequest {
-    /// Only failures with these codes ([`NO_CODE`](super::NO_CODE): without one); none: with any.
+    /// Retries failures with these codes only; [`NO_CODE`](super::NO_CODE) stands for failures without a code. None:
+    /// any code.
     pub codes: Option<Vec<i64>>,
-    /// Not before this time; none, or past: now.
+    /// The earliest time of the retry. None or past: now.
     pub not_before: Option<OffsetDateTime>,
-    /// Failures of the named codes are tried again before their time.
+    /// Retries failures of the named codes before their earliest time.
     pub force: bool,
 }
 
@@ -51,50 +52,47 @@ impl RetryRequest {
         errors.into_result()
     }
 
-    /// What the audit log keeps of it.
+    /// The request as the audit log stores it.
     pub(super) fn changes(&self) -> Value {
         json!({ "codes": self.codes, "not_before": self.not_before.map(timestamp::format), "force": self.force })
     }
 }
 
-/// A campaign whose failed sends are tried again.
+/// A campaign whose failed sends are retried.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RetriedCampaign {
     #[serde(flatten)]
     pub campaign: Campaign,
-    /// What the retry takes and leaves out. Of a retry that is scheduled: what it would take and leave out at its time,
-    /// as far as is known now.
+    /// The failed sends that the retry sends again, and those that it leaves out. For a scheduled retry: the expected
+    /// report at its time, from the current state.
     pub retry: RetryReport,
 }
 
-/// A retry that waits for its time.
+/// A retry to schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetrySchedule {
-    /// The campaign as it will be: with the time.
+    /// The campaign with its new `retry_scheduled_at`.
     pub campaign: Campaign,
-    /// The version of the campaign that this was decided on.
+    /// The version of the campaign on which the request was checked.
     pub expected_version: i64,
-    /// What was asked for; its `not_before` is the time.
+    /// `not_before` is the time of the retry.
     pub request: RetryRequest,
-    /// Who asked: the start is theirs.
+    /// The retry starts on behalf of this user.
     pub scheduler: Scheduler,
-    /// What to publish.
     pub events: Vec<Event>,
 }
 
-/// A retry whose time has come.
+/// A scheduled retry that is due.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DueRetry {
-    /// The campaign's run.
     pub run: QueuedRun,
-    /// What was asked for; its `not_before` is the time.
+    /// `not_before` is the scheduled time.
     pub request: RetryRequest,
-    /// Who asked.
     pub scheduler: Scheduler,
 }
 
 impl Campaigns {
-    /// Tries failed sends of a completed or partial campaign again, or schedules that. It replaces a scheduled retry.
+    /// Retries failed sends of a completed or partial campaign, or schedules the retry. Replaces a scheduled retry.
     pub async fn retry_failed(
         &self,
         tenant: &Tenant,
@@ -158,7 +156,7 @@ impl Campaigns {
         .await
     }
 
-    /// Gives a scheduled retry up; the campaign stays as it ended.
+    /// Cancels a scheduled retry. The campaign's status does not change.
     pub(super) async fn unschedule_retry(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
         self.apply_command(tenant, id, Command::ScheduleRetry, async |stored, status| {
             if stored.retry_scheduled_at.is_none() {
@@ -178,8 +176,8 @@ impl Campaigns {
         .await
     }
 
-    /// Starts up to `limit` scheduled retries whose time has come, on behalf of who scheduled them, and returns how many
-    /// were started or given up. A failure of one delays no other one; it is returned if nothing else was done.
+    /// Starts up to `limit` due retries on behalf of the users who scheduled them. Returns the number of started and
+    /// refused retries. The failure of one retry does not stop the others; it is returned if no retry was done.
     pub async fn start_due_retries(&self, limit: i64) -> Result<usize, StoreError> {
         let mut progress = BatchProgress::default();
         for due in self.runs.due_retries(limit).await? {
@@ -188,7 +186,7 @@ impl Campaigns {
         progress.into_result()
     }
 
-    /// False: the retry was replaced, given up or started by another caller.
+    /// False: another caller replaced, cancelled or started the retry.
     async fn start_due_retry(&self, due: DueRetry) -> Result<bool, StoreError> {
         let DueRetry {
             run,

@@ -1,5 +1,5 @@
-//! The beginning of a run: what has to be true before. Pure: the store reads the facts before, and writes the decision
-//! and its events in one transaction after.
+//! The start of a run: facts, decision and outcome. Pure: the store first reads the facts, and afterwards writes the
+//! decision and its events in one transaction.
 
 use serde_json::json;
 use time::OffsetDateTime;
@@ -13,23 +13,22 @@ use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, NotificationDr
 use crate::templates::Template;
 use crate::whatsapp::StoredProfile;
 
-/// What set a run going.
+/// What started a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// `execute`: the caller waits for the end.
+    /// `execute`: the caller waits for the end of the run.
     Execute,
-    /// `send`: the caller does not.
+    /// `send`: the caller does not wait.
     Send,
-    /// Its time came.
+    /// `scheduled_at` was reached.
     Schedule,
-    /// `retry-failed`.
+    /// `retry-failed`, at once or scheduled.
     Retry,
 }
 
 impl Trigger {
     const ALL: [Self; 4] = [Self::Execute, Self::Send, Self::Schedule, Self::Retry];
 
-    /// The stored word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Execute => "execute",
@@ -51,107 +50,98 @@ impl std::str::FromStr for Trigger {
     }
 }
 
-/// Everything that decides whether a run may begin.
+/// The facts that decide whether a run may start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunFacts {
-    /// The campaign.
     pub campaign: Campaign,
-    /// Its template, unless deleted. Once the run has started: with the frozen content, deleted or not.
+    /// The template, unless deleted. After the start of the run: the template with the frozen content, even if deleted.
     pub template: Option<Template>,
-    /// Whether the run has started, so that mapping and template are those of the start ([`RunContent`]).
+    /// Whether the run has started, so that mapping and template are frozen ([`RunContent`]).
     pub content_frozen: bool,
-    /// The number it leaves from: the run's own, else the one the template was submitted with, else the account's default.
+    /// The sending number: the run's own, else the number that submitted the template, else the account's default.
     pub profile_id: Option<ProfileId>,
-    /// The account's plan and subscription.
     pub billing: PlanEntitlement,
-    /// The store's time.
+    /// The time of the store's clock.
     pub now: OffsetDateTime,
 }
 
-/// Everything that decides whether a paused run may go on.
+/// The facts that decide whether a paused run may resume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResumeFacts {
-    /// What decides about every run.
     pub run: RunFacts,
-    /// Whether the run started with a number that was disconnected since.
+    /// Whether the number of the run was disconnected since its start.
     pub number_lost: bool,
-    /// What the run reserved of this month; none if it is not prepared yet, or its messages count in an earlier month.
+    /// The run's reservation of this month. None if the run is not prepared yet, or its messages count in an earlier
+    /// month.
     pub quota: Option<RunQuota>,
 }
 
-/// What a run reserved of the month's messages, in messages.
+/// The reservation of a run in the month's quota, in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunQuota {
-    /// Used and reserved by the whole account, this run included.
+    /// Used and reserved messages of the whole account, including this run.
     pub used: i64,
-    /// Not sent yet, of this run: a part of `used`.
+    /// Unsent messages of this run. They are part of `used`.
     pub pending: i64,
 }
 
-/// A run that was announced and is still to be prepared.
+/// A queued start: a run that a worker still has to prepare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedStart {
-    /// What set it going.
     pub trigger: Trigger,
-    /// On whose behalf.
+    /// The user on whose behalf the run starts.
     pub actor: Option<Actor>,
 }
 
-/// A campaign that moves to `sending` at once; a worker looks at the preconditions later.
+/// A transition to `sending` whose preconditions a worker checks later.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnqueueStart {
-    /// The campaign as it will be: sending.
+    /// The campaign after the transition.
     pub campaign: Campaign,
-    /// The status it has to have until then. Where its time set it going, that time has to be the same still, too.
+    /// Guard of the write: the current status. For [`Trigger::Schedule`], `scheduled_at` must be unchanged too.
     pub expected: super::CampaignStatus,
-    /// How the run begins.
     pub run: QueuedStart,
-    /// What to tell.
     pub events: Vec<Event>,
 }
 
-/// A run that may begin, as far as can be told before the audience is known.
+/// A run that may start, if audience and quota allow it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunStart {
-    /// The campaign as it will be: sending.
+    /// The campaign after the transition to `sending`.
     pub campaign: Campaign,
-    /// The status it has to have until then.
+    /// Guard of the write: the current status.
     pub expected: super::CampaignStatus,
-    /// What set it going.
     pub trigger: Trigger,
-    /// On whose behalf.
+    /// The user on whose behalf the run starts.
     pub actor: Option<Actor>,
-    /// The number it leaves from; none when it is simulated.
+    /// The sending number. None if the run is simulated.
     pub profile_id: Option<ProfileId>,
-    /// Messages a month of the plan.
+    /// The plan's messages per month.
     pub monthly_limit: i64,
     /// Placeholders that must not be empty for any recipient.
     pub required_placeholders: Vec<RequiredPlaceholder>,
-    /// What it sends from now on.
     pub content: RunContent,
 }
 
-/// A run of failed sends that may begin.
+/// A run of failed sends that may start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunRetry {
-    /// The campaign as it will be: sending.
+    /// The campaign after the transition to `sending`.
     pub campaign: Campaign,
-    /// The status it has to have until then.
+    /// Guard of the write: the current status.
     pub expected: super::CampaignStatus,
-    /// How the run begins.
     pub run: QueuedStart,
-    /// The number it leaves from.
+    /// The sending number.
     pub profile_id: Option<ProfileId>,
-    /// Messages a month of the plan.
+    /// The plan's messages per month.
     pub monthly_limit: i64,
-    /// The version of the campaign that this was decided on.
+    /// Guard of the write: the current version of the campaign.
     pub expected_version: i64,
-    /// Which failed sends are tried again.
     pub request: RetryRequest,
 }
 
 impl RunRetry {
-    /// The audit entry of a retry that took and left this.
+    /// The audit entry of a retry with this report.
     pub fn audit(&self, report: &RetryReport) -> Audit {
         let actor = self.run.actor.as_ref();
         let mut retry = self.request.changes();
@@ -171,35 +161,32 @@ impl RunRetry {
     }
 }
 
-/// How a retry ended.
+/// The result of [`RunStore::retry`](super::RunStore::retry).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetryOutcome {
-    /// The run goes on.
     Started {
-        /// How many sends it has: those that are tried again, and those that were never tried.
+        /// The sends of the run: retried ones, and those that were never tried.
         recipients: i64,
-        /// What it took of the failed sends, and what it left out.
         report: RetryReport,
     },
-    /// The campaign was changed since, nothing can be tried again, or the quota does not suffice.
+    /// The campaign was changed since, no send can be retried, or the quota is exceeded.
     Refused(Refusal),
-    /// There is no such campaign any more.
+    /// The campaign does not exist any more.
     Missing,
 }
 
-/// How a start ended.
+/// The result of [`RunStore::start`](super::RunStore::start).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartOutcome {
-    /// The run goes on; with so many recipients.
     Started {
-        /// How many sends it has.
+        /// The number of sends.
         recipients: i64,
     },
-    /// The status was another one by then that does not allow it, or the audience or the quota refused.
+    /// The current status does not allow the start, or audience or quota do not.
     Refused(Refusal),
-    /// The campaign was changed since its facts were read: what was decided was decided on something else.
+    /// The campaign was changed since its facts were read: the caller decides again.
     Changed,
-    /// There is no such campaign any more.
+    /// The campaign does not exist any more.
     Missing,
 }
 
@@ -230,8 +217,8 @@ impl RunStart {
         started == *decided
     }
 
-    /// Whether the run may start with its template as stored; else how the start ends. A template with other content is
-    /// not the one that this start was decided on.
+    /// Checks that the stored template may be sent and has the content on which this start was decided. The error is
+    /// the outcome of the start.
     pub fn check_template(&self, stored: Option<&Template>) -> Result<(), StartOutcome> {
         let Some(template) = stored.filter(|template| may_be_sent(template, false)) else {
             return Err(StartOutcome::Refused(Refusal::TemplateNotApproved));
@@ -243,21 +230,23 @@ impl RunStart {
     }
 }
 
-/// What a worker needs to carry a run out.
+/// The inputs of a worker that executes a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunInputs {
-    /// The campaign, with the mapping of the start.
+    /// The campaign with its frozen mapping.
     pub campaign: Campaign,
-    /// Its template with the content of the start, deleted or not.
+    /// The template with its frozen content, deleted or not.
     pub template: Template,
-    /// The number it leaves from; none when it is simulated, or was disconnected since.
+    /// The sending number. None if the run is simulated or the number was disconnected.
     pub profile: Option<StoredProfile>,
 }
 
-/// Decides whether a run may begin: the campaign is a draft or scheduled (`Start`) or was announced (`Prepare`), its
-/// template is approved and can be sent, no placeholder is empty for everybody, and the plan is active. The store goes on to refuse an
-/// empty audience, a placeholder of [`RunStart::required_placeholders`] that is empty for somebody in it, and
-/// a run beyond the month's limit.
+/// Decides whether a run may start. The campaign must be draft or scheduled (`Start`) or have a queued start
+/// (`Prepare`). Its template must be approved and sendable, each placeholder must have a value for some contact, and
+/// the plan must be active.
+///
+/// The store then refuses an empty audience, a placeholder of [`RunStart::required_placeholders`] that is empty for
+/// a recipient, and a run beyond the month's limit.
 pub fn prepare(facts: RunFacts, command: Command, run: QueuedStart) -> Result<RunStart, Refusal> {
     if let Some(first) = failed_preconditions(&facts, command).into_iter().next() {
         return Err(first);
@@ -288,7 +277,7 @@ pub fn prepare(facts: RunFacts, command: Command, run: QueuedStart) -> Result<Ru
     })
 }
 
-/// Decides whether the failed sends of a run may be tried again.
+/// Decides whether the failed sends of a campaign may be retried.
 pub fn prepare_retry(facts: RunFacts, run: QueuedStart, request: RetryRequest) -> Result<RunRetry, Refusal> {
     if let Some(first) = failed_preconditions(&facts, Command::Retry).into_iter().next() {
         return Err(first);
@@ -314,7 +303,7 @@ pub fn prepare_retry(facts: RunFacts, run: QueuedStart, request: RetryRequest) -
     })
 }
 
-/// What people are told of a run that waits for somebody.
+/// The notification of a run that was paused because of a problem.
 pub fn pause_notification(campaign: CampaignId, name: &str, reason: &str) -> NotificationDraft {
     NotificationDraft {
         kind: NotificationKind::Warning,
@@ -324,7 +313,7 @@ pub fn pause_notification(campaign: CampaignId, name: &str, reason: &str) -> Not
     }
 }
 
-/// What is told when a queued start is given up.
+/// The notification of a queued start that failed its preconditions.
 pub(super) fn abort_notification(campaign: &Campaign, refusal: &Refusal) -> NotificationDraft {
     NotificationDraft {
         kind: NotificationKind::Error,

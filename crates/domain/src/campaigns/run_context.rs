@@ -1,4 +1,4 @@
-//! The messages of a run: what all of them share, and what each recipient gets.
+//! The messages of a run: the context that all of them share, and the message of each recipient.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,22 +10,22 @@ use crate::whatsapp::{
     WhatsappGateway,
 };
 
-/// What all sends of a run share.
+/// The data that all sends of a run share.
 pub(super) struct RunContext {
     pub(super) inputs: RunInputs,
     pub(super) credentials: Option<WhatsappCredentials>,
     pub(super) send_rate: SendRate,
-    /// Where the platform has the files of the template from, by their addresses.
+    /// The source of each file of the template, by URL.
     pub(super) files: HashMap<String, FileSource>,
 }
 
-/// What stands in each placeholder for the recipient.
+/// The recipient's value of each placeholder, in order.
 pub(super) fn values(campaign: &Campaign, template: &Template, recipient: &Recipient) -> Vec<String> {
     let variables = campaign.variables.clone().unwrap_or_default();
     variables.render(&template.placeholders(), recipient)
 }
 
-/// Sees to it that WhatsApp has every file of the template; where it has them from, by their addresses.
+/// Uploads the template's files to WhatsApp if needed, and returns the source of each file by URL.
 pub(super) async fn file_sources(
     files: &MessageFiles,
     gateway: &dyn WhatsappGateway,
@@ -49,12 +49,10 @@ fn file_urls(template: &Template) -> BTreeSet<String> {
 }
 
 impl RunContext {
-    /// What stands in each placeholder for the recipient.
     pub(super) fn values(&self, recipient: &Recipient) -> Vec<String> {
         values(&self.inputs.campaign, &self.inputs.template, recipient)
     }
 
-    /// The message for the recipient.
     pub(super) fn message(&self, send_id: SendId, recipient: &Recipient, values: &[String]) -> OutboundTemplate {
         let template = &self.inputs.template;
         OutboundTemplate {

@@ -1,4 +1,4 @@
-//! One message to one contact: its status only ever moves forward.
+//! One message of a run to one contact, its status and the status counters. A status only moves forward.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,17 +11,17 @@ use crate::shared::string_enum;
 use crate::shared::{ContactId, SendId, redacted_debug, timestamp};
 
 string_enum! {
-    /// What became of a send.
+    /// The status of a send.
     SendStatus {
-        /// Not known to have left: waiting, in flight, or unknown.
+        /// WhatsApp is not known to have the message: it waits, is in flight, or its outcome is unknown.
         Pending = "pending",
-        /// The platform accepted it.
+        /// WhatsApp accepted the message.
         Sent = "sent",
-        /// It reached the phone.
+        /// The message reached the phone.
         Delivered = "delivered",
-        /// It was opened.
+        /// The recipient opened the message.
         Read = "read",
-        /// It will not arrive.
+        /// The message will not arrive.
         Failed = "failed",
     }
 }
@@ -30,8 +30,8 @@ string_enum! {
 pub const NEVER_CONFIRMED: &str = "the outcome is unknown: WhatsApp did not confirm whether it has the message";
 
 impl SendStatus {
-    /// The status after news of it: forward along pending, sent, delivered, read; `failed` is final and comes only
-    /// from pending or sent. None: the news is old and changes nothing.
+    /// State machine of status updates: pending, sent, delivered, read. `failed` is final, and follows only from
+    /// pending or sent. None: the update is outdated and changes nothing.
     pub fn advance(self, update: Self) -> Option<Self> {
         use SendStatus::{Delivered, Failed, Pending, Read, Sent};
         match (self, update) {
@@ -52,7 +52,7 @@ pub struct SendContact {
     /// The contact's name.
     #[schemars(example = &"Ana Lima")]
     pub name: String,
-    /// The contact's phone number in E.164 form; null when it has none any more.
+    /// The contact's phone number in E.164 form; null when the contact no longer has one.
     #[schemars(example = &"+5511961234567")]
     pub phone: Option<String>,
     /// The contact's e-mail address; null when it is not known.
@@ -65,35 +65,35 @@ redacted_debug!(SendContact {});
 /// One message of a campaign to one contact.
 #[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CampaignSend {
-    /// The id of this send.
+    /// The id of the send.
     pub id: SendId,
-    /// The id of the contact that it goes to.
+    /// The id of the contact that receives the message.
     pub contact_id: ContactId,
-    /// What became of the message.
+    /// The status of the message.
     pub status: SendStatus,
-    /// When WhatsApp accepted the message; null when it did not.
+    /// When WhatsApp accepted the message; null when it has not.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub sent_at: Option<OffsetDateTime>,
-    /// WhatsApp's error code, where the send failed by one; else null.
+    /// WhatsApp's error code; null when the send did not fail with a code.
     #[schemars(example = 131026)]
     pub error_code: Option<i64>,
     /// Why the send failed; null when it did not.
     #[schemars(example = &"Message undeliverable")]
     pub error_message: Option<String>,
-    /// Of a failed send, what trying it again would come to: `again` it may succeed at any time, `later` from
-    /// `retry_after` on, `never` it would fail again. Null for a send that did not fail.
+    /// Whether a retry of a failed send can succeed: `again` at any time, `later` from `retry_after` on, `never` not at
+    /// all. Null for a send that did not fail.
     pub failure_class: Option<FailureClass>,
-    /// When a failed send of class `later` may be tried again; else null.
+    /// When a failed send of class `later` may be retried; null for every other send.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub retry_after: Option<OffsetDateTime>,
     /// WhatsApp's id of the message; null before it was accepted.
     #[schemars(example = &"wamid.HBgNNTUxMTk2MTIzNDU2NxUCABEYEjVBQ0Q3")]
     pub wa_message_id: Option<String>,
-    /// What WhatsApp says about the price of the message; null before a status named it.
+    /// The price of the message as WhatsApp reports it; null until a status update contains it.
     pub pricing: Option<Pricing>,
-    /// The contact that it goes to.
+    /// The contact that receives the message.
     pub contacts: SendContact,
 }
 
@@ -104,50 +104,45 @@ redacted_debug!(CampaignSend {
     error_code
 });
 
-/// What a message is made for.
+/// The contact fields from which a message is rendered.
 #[derive(Clone, PartialEq)]
 pub struct Recipient {
-    /// Their name.
     pub name: String,
     /// E.164.
     pub phone: String,
-    /// Their e-mail address.
     pub email: Option<String>,
-    /// Whatever the account knows of them.
     pub attributes: Map<String, Value>,
 }
 
 redacted_debug!(Recipient {});
 
-/// How many sends are in each status now: a send that was read is no longer counted as delivered.
+/// The number of sends in each current status: a send that was read is no longer counted as delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SendCounts {
-    /// All sends; the sum of the other numbers.
+    /// The number of all sends: the sum of the other counters.
     #[schemars(example = 1840)]
     pub total: i64,
-    /// Not sent yet, or not known to have been.
+    /// The number of messages that were not sent yet, or whose outcome is unknown.
     #[schemars(example = 0)]
     pub pending: i64,
-    /// Accepted by WhatsApp, and nothing more is known.
+    /// The number of messages that WhatsApp accepted, without a later status.
     #[schemars(example = 212)]
     pub sent: i64,
-    /// On the phone, and not opened.
+    /// The number of messages that reached the phone and were not opened.
     #[schemars(example = 640)]
     pub delivered: i64,
-    /// Opened.
+    /// The number of messages that the recipient opened.
     #[schemars(example = 980)]
     pub read: i64,
-    /// Failed: they will not arrive.
+    /// The number of messages that failed and will not arrive.
     #[schemars(example = 8)]
     pub failed: i64,
 }
 
-/// A change of the counters: one send left a status for another.
+/// The status change of one send, as the counters see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterChange {
-    /// Before.
     pub from: SendStatus,
-    /// After.
     pub to: SendStatus,
 }
 
@@ -163,7 +158,7 @@ impl SendCounts {
         }
     }
 
-    /// The differences that changes make; `total` stays 0.
+    /// The sum of status changes as counter deltas; `total` stays 0.
     pub fn deltas(changes: impl IntoIterator<Item = CounterChange>) -> Self {
         let mut deltas = Self::default();
         for CounterChange { from, to } in changes {
@@ -183,7 +178,7 @@ impl SendCounts {
         }
     }
 
-    /// How many the platform accepted, whatever became of them since.
+    /// The number of messages that WhatsApp accepted, whatever their later status.
     pub fn accepted(&self) -> i64 {
         self.sent + self.delivered + self.read
     }
@@ -224,7 +219,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever order the news comes in and however often, no status is ever taken back.
+        /// Repeated status updates in any order never move a status back.
         #[test]
         fn send_status_never_moves_back(updates in prop::collection::vec(any_status(), 0..20)) {
             let mut status = SendStatus::Pending;

@@ -1,25 +1,24 @@
-//! How fast messages may leave a number.
+//! The send rate of a phone number: bursts, throttling and recovery.
 
 use time::Duration;
 
-/// A recipient gets no more than one message of a number in this time: the platform's own limit.
+/// WhatsApp's pair rate limit: a recipient gets at most one message of a number in this time.
 pub const PAIR_INTERVAL: Duration = Duration::seconds(6);
 
-/// How fast messages may leave a number.
+/// The rate at which a number may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendRate {
-    /// So long between two messages.
+    /// The time between two messages.
     Delay(Duration),
-    /// No more than so many in any second (1 to 1000).
+    /// The most messages in any second (1 to 1000).
     PerSecond(u32),
 }
 
-/// Messages that leave together, and the time until the next ones may.
+/// Messages that leave together, and the time until the next burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
-    /// How many.
     pub messages: u32,
-    /// Zero: nothing has to be waited for.
+    /// Zero: the next burst may leave at once.
     pub time: Duration,
 }
 
@@ -38,27 +37,27 @@ const MAX_BURST: u32 = 25;
 /// The highest rate of a number, in messages per second.
 const HIGHEST_RATE: f64 = 1000.0;
 
-/// Throttling halves a number's rate, down to this one, in messages per second.
+/// The lower bound of the throttled rate, in messages per second.
 pub const LOWEST_RATE: f64 = 1.0;
 
-/// Each second adds so many messages per second to the rate of a number that was throttled.
+/// The recovery of a throttled rate: messages per second that each second adds.
 pub const RATE_RECOVERY: f64 = 1.0;
 
-/// Messages that are throttled within this time are throttled for the same reason: they halve the rate once.
+/// Messages that are throttled within this time have the same cause and halve the rate once.
 pub const RATE_HALVING_INTERVAL: Duration = Duration::SECOND;
 
-/// AIMD, as a number's rate was when this was read. WhatsApp grants a number less than its profile says: the rate is
-/// halved whenever a message is throttled (130429), and recovers by [`RATE_RECOVERY`].
+/// AIMD: the throttled rate of a number at one time. WhatsApp may grant a number less than its profile states. Each
+/// throttled message (130429) halves the rate, and time restores it by [`RATE_RECOVERY`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThrottledRate {
     /// Messages per second.
     pub rate: f64,
-    /// The time since then.
+    /// The time since `rate` was stored.
     pub age: Duration,
 }
 
 impl ThrottledRate {
-    /// The rate of now; none where it is higher than any number's.
+    /// The current limit. None if it has recovered to `HIGHEST_RATE`.
     pub fn limit(self) -> Option<f64> {
         let recovered = self.age.as_seconds_f64().max(0.0) * RATE_RECOVERY;
         Some(self.rate + recovered).filter(|limit| *limit < HIGHEST_RATE)
@@ -74,7 +73,7 @@ impl SendRate {
         }
     }
 
-    /// The same, at no more than so many messages per second.
+    /// The same rate, but at most `limit` messages per second.
     #[must_use]
     pub fn limited(self, limit: Option<f64>) -> Self {
         match limit.filter(|limit| *limit < self.rate()) {
@@ -83,9 +82,9 @@ impl SendRate {
         }
     }
 
-    /// What leaves together. Where so many a second are allowed, a burst is at most a tenth of them, and of a size that
-    /// fills the second best; its time is a little longer than its part of the second, so that no second has too many
-    /// messages even if one burst is late by that.
+    /// The burst of this rate. For `PerSecond`, a burst is at most a tenth of the rate, and its size uses at least 99 %
+    /// of the rate. Its time is `MARGIN` times its share of the second, so that no second exceeds the rate even if a
+    /// burst is late by the margin.
     pub fn burst(self) -> Burst {
         match self {
             Self::Delay(delay) => {
@@ -156,8 +155,8 @@ mod tests {
     }
 
     proptest! {
-        /// However late each burst is, up to what the margin allows: no second has more messages than the rate, and
-        /// all in all there are not much fewer.
+        /// With every burst late by up to the margin, no second exceeds the rate, and the average is at least 96 % of
+        /// it.
         #[test]
         fn bursts_never_exceed_the_rate(rate in 1_u32..=1000, delays in prop::collection::vec(0_i64..29_000, 200)) {
             let Burst { messages, time } = SendRate::PerSecond(rate).burst();

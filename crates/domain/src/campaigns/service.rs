@@ -1,4 +1,4 @@
-//! The use cases of campaigns, but for carrying a run out.
+//! The use cases that read, create, update, delete and cancel campaigns.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::shared::{
     Tenant, text,
 };
 
-/// How long a name may be, in characters, and how much of an audience may be named.
+/// The limits of the name and of the audience's sources.
 const NAME_CHARS: usize = 200;
 const RFM_SEGMENTS: usize = 20;
 const RFM_SEGMENT_CHARS: usize = 50;
@@ -24,8 +24,8 @@ const TAG_IDS: usize = 100;
 /// The number of messages in a preview.
 const PREVIEW_MESSAGES: i64 = 3;
 
-/// How long a worker holds a run before it has to show itself again. Longer than a batch takes to leave and the last of
-/// its calls to time out, or the run changes hands for no reason.
+/// The lease of a run. It must be longer than a batch takes to leave plus the timeout of its last call. Otherwise
+/// another worker takes over a healthy run.
 pub(super) const RUN_LEASE: Duration = Duration::seconds(30);
 
 /// The use cases of campaigns.
@@ -51,12 +51,10 @@ impl Campaigns {
         }
     }
 
-    /// One page.
     pub async fn list(&self, tenant: &Tenant, query: &CampaignQuery) -> Result<Page<Campaign>, CampaignError> {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 
-    /// One campaign.
     pub async fn get(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
         self.store
             .find(tenant.account_id, id)
@@ -64,7 +62,7 @@ impl Campaigns {
             .ok_or(CampaignError::NotFound)
     }
 
-    /// Who a run of the campaign would go to now, what the first of them would read, and what speaks against it.
+    /// The recipients of a run now, the messages of the first recipients, and every failed precondition.
     pub async fn preview(&self, tenant: &Tenant, id: CampaignId) -> Result<Preview, CampaignError> {
         let preview_facts = self
             .store
@@ -73,7 +71,7 @@ impl Campaigns {
         Ok(preview(preview_facts.ok_or(CampaignError::NotFound)?))
     }
 
-    /// A new campaign: a draft.
+    /// Creates a draft.
     pub async fn create(&self, tenant: &Tenant, input: CampaignInput) -> Result<Campaign, CampaignError> {
         let named = CampaignInput {
             name: Some(input.name.unwrap_or_default()),
@@ -103,7 +101,7 @@ impl Campaigns {
         .await
     }
 
-    /// Removes a campaign that is not sending.
+    /// Soft-deletes a campaign that is not sending.
     pub async fn delete(&self, tenant: &Tenant, id: CampaignId) -> Result<(), CampaignError> {
         self.apply_command(tenant, id, Command::Delete, async |stored, status| {
             let audit = Event::Audit(tenant.audit(AuditAction::Delete, "campaign", id));
@@ -118,7 +116,7 @@ impl Campaigns {
         .await
     }
 
-    /// Stops a scheduled or sending campaign for good. What was not sent stays pending.
+    /// Stops a scheduled or sending campaign permanently. Unsent messages stay pending.
     pub async fn cancel(&self, tenant: &Tenant, id: CampaignId) -> Result<CampaignStatus, CampaignError> {
         self.apply_command(tenant, id, Command::Cancel, async |stored, status| {
             let previous = json!({ "previousStatus": stored.status });
@@ -140,7 +138,6 @@ impl Campaigns {
         .await
     }
 
-    /// The counters of a campaign.
     pub async fn stats(&self, tenant: &Tenant, id: CampaignId) -> Result<SendCounts, CampaignError> {
         self.store
             .stats(tenant.account_id, id)
@@ -148,7 +145,6 @@ impl Campaigns {
             .ok_or(CampaignError::NotFound)
     }
 
-    /// One page of a campaign's sends.
     pub async fn sends(
         &self,
         tenant: &Tenant,
@@ -161,7 +157,7 @@ impl Campaigns {
             .ok_or(CampaignError::NotFound)
     }
 
-    /// References to rows that do not exist, or are another account's, are the same fault.
+    /// A row of another account is reported as a row that does not exist.
     async fn check_references(&self, campaign: &Campaign) -> Result<(), CampaignError> {
         let mut errors = FieldErrors::default();
         for field in self.store.unknown_references(campaign.account_id, campaign).await? {
@@ -203,7 +199,7 @@ fn new_draft(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
     }
 }
 
-/// A campaign with the given fields changed.
+/// The stored campaign with the fields of the input, for an update.
 fn edited(
     stored: &Campaign,
     status: CampaignStatus,
@@ -222,7 +218,7 @@ fn edited(
     Ok(changed)
 }
 
-/// The campaign with the given fields. Only they are checked: what is stored stays valid.
+/// Validates the fields of the input and merges them into the campaign. Stored fields are not validated again.
 fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErrors> {
     let name = input.name.map(|name| text::sanitize(&name));
     let mut errors = FieldErrors::default();

@@ -1,4 +1,4 @@
-//! The use cases that set a campaign going, hold it up, and set it going again.
+//! The use cases that start, schedule, pause and resume campaigns.
 
 use serde_json::json;
 use time::OffsetDateTime;
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, WriteOutcome};
 
-/// What a run waits for that somebody paused.
+/// The pause reason of a run that a member paused.
 pub(super) const PAUSED_BY_HAND: &str = "paused by a member of the account";
 
 impl Campaigns {
-    /// Begins the run of a campaign, held by `worker` if one is given. On `Ok` the run goes on, whatever happens to
-    /// the caller.
+    /// Starts the run of a campaign, leased to `worker` if one is given. After `Ok` the run continues even if the
+    /// caller stops.
     pub async fn start(
         &self,
         tenant: &Tenant,
@@ -48,8 +48,8 @@ impl Campaigns {
         Err(Refusal::Contended.into())
     }
 
-    /// Makes a campaign sending at once, unless its template can never be sent; whether everything else holds a worker
-    /// finds out.
+    /// Sets a campaign to `sending` at once and enqueues its start. Refuses only if the status does not allow it or the
+    /// template can never be sent; a worker checks the other preconditions.
     pub async fn enqueue_start(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
         self.apply_command(tenant, id, Command::Start, async |stored, _| {
             self.check_template(&stored).await?;
@@ -62,8 +62,8 @@ impl Campaigns {
         .await
     }
 
-    /// Enqueues the starts of up to `limit` scheduled campaigns whose time has come, on behalf of who scheduled them. How
-    /// many. One that cannot be enqueued holds up no other one; where there are only such, a fault of theirs is told.
+    /// Enqueues the starts of up to `limit` due campaigns on behalf of the users who scheduled them. Returns the
+    /// number. The failure of one campaign does not stop the others; it is returned if no campaign was enqueued.
     pub async fn enqueue_due_starts(&self, limit: i64) -> Result<usize, StoreError> {
         let mut progress = BatchProgress::default();
         for run in self.runs.due(limit).await? {
@@ -72,7 +72,7 @@ impl Campaigns {
         progress.into_result()
     }
 
-    /// False: somebody was faster, and unscheduled, postponed, cancelled or sent it.
+    /// False: another caller unscheduled, rescheduled, cancelled or sent the campaign first.
     async fn enqueue_due_start(&self, run: QueuedRun) -> Result<bool, StoreError> {
         let Some(stored) = self.store.find(run.account_id, run.campaign_id).await? else {
             return Ok(false);
@@ -102,7 +102,7 @@ impl Campaigns {
         }
     }
 
-    /// Lets a campaign start by itself at a time in the future: this one, or the one it has.
+    /// Schedules a campaign for a time in the future: `scheduled_at`, or the time that the campaign already has.
     pub async fn schedule(
         &self,
         tenant: &Tenant,
@@ -128,7 +128,8 @@ impl Campaigns {
         .await
     }
 
-    /// Makes a scheduled campaign a draft again, which keeps its time; or ends the scheduled retry of one that is over.
+    /// Makes a scheduled campaign a draft again, which keeps its time. Cancels the scheduled retry of an ended
+    /// campaign.
     pub async fn unschedule(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
         if self.get(tenant, id).await?.retry_scheduled_at.is_some() {
             return self.unschedule_retry(tenant, id).await;
@@ -144,7 +145,7 @@ impl Campaigns {
         .await
     }
 
-    /// Lets a run wait; one that waits already keeps its reason.
+    /// Pauses a run. A run that is already paused keeps its reason.
     pub async fn pause(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
         self.apply_command(tenant, id, Command::PauseOrResume, async |stored, status| {
             if stored.paused_at.is_some() {
@@ -163,8 +164,8 @@ impl Campaigns {
         .await
     }
 
-    /// Lets a paused run go on, unless something refuses it that would refuse its start. What it waited for is looked at
-    /// again: it may pause again.
+    /// Resumes a paused run if the preconditions of a start still hold. The run pauses again if the cause of the pause
+    /// still exists.
     pub async fn resume(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
         self.apply_command(tenant, id, Command::PauseOrResume, async |stored, status| {
             if stored.paused_at.is_none() {
@@ -201,7 +202,7 @@ impl Campaigns {
     }
 }
 
-/// What came of work on several campaigns, of which one must not stop the others.
+/// Progress of work on several campaigns, of which one must not stop the others.
 #[derive(Default)]
 pub(super) struct BatchProgress {
     done: usize,

@@ -1,4 +1,5 @@
-//! The life of a campaign: which command leads where. Total and pure; the golden table in the tests shows all of it.
+//! The state machine of a campaign: commands, statuses and refusals. Total and pure; `status.golden` shows every
+//! transition.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -8,56 +9,50 @@ use super::LeftOut;
 use crate::shared::string_enum;
 
 string_enum! {
-    /// Where a campaign is in its life.
+    /// The status of a campaign.
     CampaignStatus {
-        /// Being written.
+        /// The campaign is being prepared.
         Draft = "draft",
-        /// Waiting for its time.
+        /// The campaign waits for its scheduled time.
         Scheduled = "scheduled",
-        /// Its run goes on, or waits for somebody.
+        /// The run is in progress or paused.
         Sending = "sending",
-        /// Stopped by somebody, for good.
+        /// A user stopped the campaign permanently.
         Cancelled = "cancelled",
-        /// Ended: the platform accepted every send.
+        /// The run ended: WhatsApp accepted every send.
         Completed = "completed",
-        /// Ended: the platform accepted some.
+        /// The run ended: WhatsApp did not accept every send.
         Partial = "partial",
-        /// Ended: simulated, no platform was called.
+        /// The run ended and was simulated: WhatsApp was not called.
         Sent = "sent",
     }
 }
 
-/// What can be asked of a campaign.
+/// A command on a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
-    /// Change its content.
+    /// Changes the content.
     Edit,
-    /// Let it start by itself at its time.
     Schedule,
-    /// Take that back.
     Unschedule,
-    /// Begin its run (`send` and `execute` alike).
+    /// Starts the run, by `send`, `execute` or a schedule.
     Start,
-    /// Freeze the audience of a run that was announced.
+    /// Freezes the audience of a queued start.
     Prepare,
-    /// Give up a queued start whose preconditions do not hold.
+    /// Returns a queued start to draft, because a precondition fails.
     Abort,
-    /// Let its run wait, or go on again.
     PauseOrResume,
-    /// End its run: with this result.
+    /// Ends the run with this result.
     Finish(RunResult),
-    /// Try its failed sends again.
+    /// Retries failed sends now.
     Retry,
-    /// Try its failed sends again at a time, or give that up.
+    /// Schedules a retry of failed sends, or cancels a scheduled one.
     ScheduleRetry,
-    /// Stop it for good.
     Cancel,
-    /// Remove it.
     Delete,
 }
 
 impl Command {
-    /// Every command, for tables and tests.
     pub const ALL: [Self; 14] = [
         Self::Edit,
         Self::Schedule,
@@ -95,30 +90,25 @@ impl Command {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RunResult {
-    /// No platform was called.
+    /// WhatsApp was not called.
     Simulated,
-    /// The platform accepted every send.
     AllAccepted,
-    /// It did not.
+    /// WhatsApp is not known to have accepted every send.
     SomeFailed,
 }
 
-/// Why the state of things does not allow a command. The text is for the caller.
+/// Why the current state does not allow a command. The message is published.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
 pub enum Refusal {
-    /// The campaign's status does not allow it.
     #[error("a campaign in status {status} cannot be {verb}", verb = .command.verb())]
     Status {
-        /// The status it is in.
         status: CampaignStatus,
-        /// What was asked.
         #[serde(skip)]
         command: Command,
     },
-    /// It has no template, or the template is gone.
+    /// The campaign names no template, or the template was deleted.
     #[error("the campaign has no template")]
     NoTemplate,
-    /// The platform has not approved the template.
     #[error("the template is not approved")]
     TemplateNotApproved,
     /// The template has components that Recado cannot send.
@@ -127,51 +117,47 @@ pub enum Refusal {
         .reasons.join(", ")
     )]
     TemplateNotSendable {
-        /// Which, in the words of the template's `reasons`.
+        /// The values of the template's published `reasons`.
         reasons: Vec<String>,
     },
-    /// The segment that it goes to was deleted.
+    /// The segment of the audience was deleted.
     #[error("the segment \"{segment}\" of the campaign was deleted; choose another audience")]
     SegmentDeleted {
-        /// What it was called.
+        /// The segment's name.
         segment: String,
     },
-    /// Nobody would receive it.
     #[error("no contact was found for the campaign")]
     NoRecipients,
     #[error("the placeholder {{{{{placeholder}}}}} is empty for at least one contact; give it a fallback")]
     EmptyPlaceholder {
-        /// Its number.
+        /// The number or name of the placeholder.
         placeholder: String,
     },
-    /// The number that the run started with was disconnected.
+    /// The number of the run was disconnected.
     #[error("the WhatsApp number is not connected any more")]
     NumberNotConnected,
-    /// The account's plan is not active.
     #[error("the account has no active plan")]
     NoActivePlan,
-    /// The month's messages would not suffice.
     #[error("the run needs {wanted} messages, and {left} of this month's {limit} are left")]
     QuotaExceeded {
-        /// The plan's messages a month.
+        /// The plan's messages per month.
         limit: i64,
-        /// How many are left.
         left: i64,
-        /// How many the run needs.
+        /// The messages that the run needs.
         wanted: i64,
     },
-    /// The month has no message left, not even for a test.
+    /// The month has no message left for a test send.
     #[error("this month's {limit} messages are used up")]
     MonthUsedUp {
-        /// The plan's messages a month.
+        /// The plan's messages per month.
         limit: i64,
     },
-    /// Whoever has the phone of a test does not want to be written to.
+    /// The recipient of a test send has opted out.
     #[error("the contact with this phone has opted out")]
     OptedOut,
     #[error("no failed send can be retried")]
     NothingToRetry {
-        /// The failed sends, by why they are left out.
+        /// The failed sends, by the reason why they are left out.
         left_out: Vec<LeftOut>,
     },
     /// Other requests changed the campaign during every attempt.
@@ -183,7 +169,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The published word for it.
+    /// The published value of `reason`.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Status { .. } => "status",
@@ -204,7 +190,7 @@ impl Refusal {
         }
     }
 
-    /// What a program needs to know of it beside its text: the word, and what goes with that.
+    /// The machine-readable details: `reason` and its data.
     pub fn details(&self) -> Value {
         let mut details = json!({ "reason": self.reason() });
         let data = match self {
@@ -225,7 +211,7 @@ impl Serialize for Command {
     }
 }
 
-/// Where a command leads from a status. A deleted campaign keeps the status it had.
+/// The status after a command. A deleted campaign keeps its status.
 pub fn transition(status: CampaignStatus, command: Command) -> Result<CampaignStatus, Refusal> {
     use CampaignStatus::{Cancelled, Completed, Draft, Partial, Scheduled, Sending, Sent};
     let refused = Err(Refusal::Status { status, command });
@@ -263,7 +249,7 @@ mod tests {
 
     use super::*;
 
-    /// The published table, drawn from the machine. A change of the machine has to show in this file's diff.
+    /// A change of the state machine must show in the diff of `status.golden`.
     #[test]
     fn campaign_status_machine_matches_status_golden() {
         let mut table = String::new();

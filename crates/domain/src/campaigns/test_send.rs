@@ -1,8 +1,8 @@
-//! Tests of a campaign: one message to one phone, made as a run makes its messages, and outside all statistics.
+//! Test sends: one message of a campaign to one phone number, rendered as a run renders it, outside all statistics.
 //!
-//! A test is no send: nothing of it is kept but an audit entry and one of the month's messages, which it takes before
-//! the platform is called, and gives back when the message surely did not leave. Nothing is ever tried again: whoever
-//! waits for the answer decides that.
+//! A test send is not stored as a send. It leaves an audit entry and uses one message of the month's quota. It reserves
+//! the message before the call to WhatsApp, and releases it if the message certainly did not leave. Nothing is retried:
+//! the caller waits for the response and decides.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,57 +26,52 @@ use crate::shared::{
 use crate::templates::Template;
 use crate::whatsapp::{MessageFileError, MessageFiles, StoredProfile, WhatsappCredentials, WhatsappGateway};
 
-/// Everything that decides whether a test may leave, of one moment.
+/// The facts that decide whether a test send is allowed, from one read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestSendFacts {
-    /// The facts of a run.
     pub run: RunFacts,
-    /// The number it leaves from; none when no number is connected.
+    /// The sending number. None if no number is connected.
     pub profile: Option<StoredProfile>,
-    /// Who has the phone.
+    /// The account's contact with the phone number, if there is one.
     pub contact: Option<TestSendContact>,
 }
 
-/// The contact that a test goes to.
+/// The contact that receives a test send.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestSendContact {
-    /// What the message is made for.
     pub recipient: Recipient,
-    /// Whether they do not want to be written to.
     pub opted_out: bool,
 }
 
-/// How a test went.
+/// The result of a test send.
 #[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TestSendReport {
-    /// Whether the message was sent: always true, as anything else is answered as an error.
+    /// Whether the message was sent. Always true: every other outcome is an error response.
     #[schemars(example = true)]
     pub sent: bool,
-    /// Whether nobody was called, because no WhatsApp number is connected.
+    /// Whether the test send was simulated: no WhatsApp number is connected, so no message was sent.
     pub simulated: bool,
-    /// WhatsApp's id of the message; null when the test was simulated.
+    /// WhatsApp's id of the message; null when the test send was simulated.
     #[schemars(example = &"wamid.HBgNNTUxMTk2MTIzNDU2NxUCABEYEjVBQ0Q3")]
     pub wa_message_id: Option<String>,
 }
 
 redacted_debug!(TestSendReport { sent, simulated });
 
-/// Why a test did not leave, or may not have.
+/// Why a test send failed, or may have failed.
 #[derive(Debug, Error)]
 pub enum TestSendError {
-    /// No such campaign in the account.
     #[error("not found")]
     NotFound,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The campaign, or what it needs, is not in a state for it.
+    /// The state of the campaign, its template or its plan does not allow a test send.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Its number or a file of its template cannot be used. The text is for the caller.
+    /// The number or a file of the template cannot be used. The message is published.
     #[error("{0}")]
     Unready(String),
-    /// The store of files did not give a file of its template.
+    /// The media store failed to return a file of the template.
     #[error(transparent)]
     Media(MediaStoreError),
     /// WhatsApp rejected the message or could not be reached.
@@ -84,7 +79,6 @@ pub enum TestSendError {
     Gateway(#[source] GatewayError),
     #[error("the outcome is unknown: WhatsApp may have the message")]
     Unknown,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -100,7 +94,7 @@ impl From<MessageFileError> for TestSendError {
     }
 }
 
-/// The use case of tests.
+/// The use case of test sends.
 pub struct TestSends {
     store: Arc<dyn TestSendStore>,
     gateway: Arc<dyn WhatsappGateway>,
@@ -110,7 +104,7 @@ pub struct TestSends {
     ids: Arc<dyn Ids>,
 }
 
-/// A test that may leave, as far as can be told without the month's quota.
+/// A test send that is allowed, if the month's quota has a message left.
 struct TestSend {
     inputs: RunInputs,
     recipient: Recipient,
@@ -137,7 +131,7 @@ impl TestSends {
         }
     }
 
-    /// Sends one message of the campaign to a phone, whatever the campaign's status.
+    /// Sends one message of the campaign to a phone number, whatever the campaign's status.
     pub async fn send(&self, tenant: &Tenant, id: CampaignId, phone: &str) -> Result<TestSendReport, TestSendError> {
         let phone = Phone::parse(phone).ok_or_else(|| FieldErrors::one("phone", "is not a phone number"))?;
         let account = tenant.account_id;
@@ -145,7 +139,7 @@ impl TestSends {
         let test_send = prepare(facts.ok_or(TestSendError::NotFound)?, &phone)?;
         let (recipient, values, limit) = (test_send.recipient, test_send.values, test_send.monthly_limit);
         let context = self.run_context(tenant, test_send.inputs).await?;
-        // The phone is somebody's, and the log is kept for good.
+        // The audit log is permanent, so it MUST NOT contain the phone number, which is personal data.
         let changes = json!({ "simulated": context.credentials.is_none() });
         let audit = tenant.audit(AuditAction::Create, "campaign_test", id);
         let events = [Event::Audit(audit.with_changes(changes))];
@@ -171,13 +165,13 @@ impl TestSends {
         Ok(RunContext {
             inputs,
             credentials,
-            // One message has none to keep its distance from.
+            // A single message needs no rate limit.
             send_rate: SendRate::Delay(Duration::ZERO),
             files,
         })
     }
 
-    /// None where it is simulated.
+    /// The credentials of the sending number. None if the test send is simulated.
     fn credentials(&self, inputs: &RunInputs) -> Result<Option<WhatsappCredentials>, TestSendError> {
         let Some(profile) = &inputs.profile else {
             return Ok(None);
@@ -197,14 +191,14 @@ impl TestSends {
     ) -> Result<TestSendReport, TestSendError> {
         match (outcome.refusal(), outcome) {
             (Some(refusal), _) => {
-                // Where this fails the month has one message less: the platform's word is what the caller needs to hear.
+                // If the release fails, the month has one message less. The caller needs WhatsApp's error instead.
                 if let Err(error) = self.store.release_message(tenant.account_id, month).await {
                     self.report.swallowed(SideStep::ReturnTestQuota, &error);
                 }
                 Err(TestSendError::Gateway(refusal))
             }
             (None, SendOutcome::Accepted { message_id, .. }) => Ok(sent(Some(message_id))),
-            // It may have left, so it keeps its reservation.
+            // The message may have left, so its reservation stays.
             (None, _) => Err(TestSendError::Unknown),
         }
     }
@@ -218,7 +212,7 @@ fn sent(wa_message_id: Option<String>) -> TestSendReport {
     }
 }
 
-/// Decides whether a test may leave. The campaign's status does not count, nor does its audience.
+/// Decides whether a test send is allowed, whatever the campaign's status and audience.
 fn prepare(facts: TestSendFacts, phone: &Phone) -> Result<TestSend, Refusal> {
     let run = facts.run;
     let template = approved_template(&run)?.clone();

@@ -1,4 +1,4 @@
-//! Tests of campaigns, with mocked ports: what is refused, what is called, what it costs.
+//! Tests of test sends with mocked ports: refusals, calls to WhatsApp and quota.
 
 use std::sync::{Arc, Mutex};
 
@@ -51,7 +51,7 @@ fn contact(name: &str, attributes: Value) -> TestSendContact {
     }
 }
 
-/// A campaign that was sent long ago, with a number, to a phone that nobody is known by.
+/// A completed campaign with a connected number, and a phone number without a contact.
 fn facts() -> TestSendFacts {
     let template = approved_template("Oi {{1}}, use {{2}}.", &["Ana", "PROMO10"]);
     TestSendFacts {
@@ -76,7 +76,6 @@ fn facts() -> TestSendFacts {
     }
 }
 
-/// The store, the platform and the media_store of a test; what the store was told, in order.
 struct Fixture {
     store: MockTestSendStore,
     gateway: MockWhatsappGateway,
@@ -88,7 +87,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Nobody is asked anything.
+    /// Expects no call.
     fn bare() -> Self {
         Self {
             store: MockTestSendStore::new(),

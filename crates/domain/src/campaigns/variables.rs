@@ -1,8 +1,8 @@
-//! What stands in a template's placeholders for each contact.
+//! The mapping of a template's placeholders to values for each contact.
 //!
-//! A mapping like `{ "2": "{attributes.coupon|PROMO10} off" }` is text with fields in braces; what follows `|` is used
-//! where the contact has no such value. Unmapped: `{{1}}`, and the names `first_name` and `nome`, are the contact's first
-//! name, others the template's example.
+//! A mapping like `{ "2": "{attributes.coupon|PROMO10} off" }` is text with fields in braces. The fallback after `|`
+//! replaces a value that the contact lacks. Without a mapping, `{{1}}`, `{{first_name}}` and `{{nome}}` are the
+//! contact's first name, and every other placeholder is the template's example.
 
 use std::collections::BTreeMap;
 
@@ -21,36 +21,35 @@ const MAPPING_CHARS: usize = 1024;
 /// The placeholders that are the contact's first name unless a mapping says otherwise.
 const FIRST_NAMES: [&str; 3] = ["1", "first_name", "nome"];
 
-/// What stands in each placeholder, by its number, or by its name in a template of named placeholders: text in which `{name}`, `{first_name}`, `{phone}`, `{email}` and
-/// `{attributes.<name>}` stand for the contact's own values, each with an optional fallback after `|`. Placeholders that
-/// are left out: `{{1}}`, `{{first_name}}` and `{{nome}}` are the contact's first name, all others the template's example. WhatsApp takes no line breaks,
-/// tabs or long runs of spaces there: in a value, each run of white space and control characters becomes one space.
+/// The value of each placeholder, by its number, or by its name in a template with named placeholders. A value is text
+/// in which `{name}`, `{first_name}`, `{phone}`, `{email}` and `{attributes.<name>}` are replaced by the contact's
+/// values, each with an optional fallback after `|`. Without a value, `{{1}}`, `{{first_name}}` and `{{nome}}` are the
+/// contact's first name, and every other placeholder is the template's example. WhatsApp rejects line breaks, tabs and
+/// long runs of spaces in a value, so each run of white space and control characters becomes one space.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(example = serde_json::json!({ "1": "{first_name|cliente}", "2": "{attributes.coupon|PROMO10}" }))]
 pub struct Variables(pub BTreeMap<String, String>);
 
-/// What of a contact can stand in a placeholder.
+/// A contact field that a mapping can insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// The whole name.
     Name,
     /// The name's first word.
     FirstName,
     /// E.164.
     Phone,
-    /// The e-mail address.
     Email,
-    /// One attribute.
+    /// The attribute with this name.
     Attribute(String),
 }
 
-/// A placeholder that is empty for every contact who has none of these fields.
+/// A placeholder that is empty for every contact that has none of `fields`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequiredPlaceholder {
-    /// Its number or name.
+    /// The number or name of the placeholder.
     pub placeholder: String,
-    /// The fields; with none of them it is empty for everybody.
+    /// Empty: the placeholder is empty for every contact.
     pub fields: Vec<Field>,
 }
 
@@ -61,8 +60,8 @@ enum Part {
 }
 
 impl Variables {
-    /// Checks every mapping: keys that are numbers or names, known fields, closed braces and none within, no control
-    /// characters.
+    /// Checks every mapping: the key is a number or name, fields are known, braces are closed and not nested, and there
+    /// are no control characters.
     pub fn validate(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
         for (placeholder, mapping) in &self.0 {
@@ -92,7 +91,7 @@ impl Variables {
         values
     }
 
-    /// The placeholders that could be empty for somebody.
+    /// The placeholders that could be empty for a contact.
     pub fn required_placeholders(&self, placeholders: &[Placeholder]) -> Vec<RequiredPlaceholder> {
         let mut required_placeholders = Vec::new();
         for (parts, placeholder) in self.mappings(placeholders) {
@@ -342,7 +341,7 @@ mod tests {
         Placeholder::numbered(&["Bia".into()])
     }
 
-    /// Anything a caller may write, with fields and braces more often than chance.
+    /// Arbitrary text, with fields and braces more often than by chance.
     fn any_mapping() -> impl Strategy<Value = String> {
         let fragment = prop_oneof![
             Just("{name}".to_owned()),
@@ -375,7 +374,7 @@ mod tests {
     }
 
     proptest! {
-        /// No field of a valid mapping reaches the recipient as it was written.
+        /// Rendering replaces every field of a valid mapping.
         #[test]
         fn valid_mapping_leaves_no_field_unrendered(mapping in any_mapping(), contact in any_contact()) {
             let variables = variables(&[("1", &mapping)]);
@@ -387,8 +386,8 @@ mod tests {
             }
         }
 
-        /// What is checked before a run is what is true in it: a value is empty just for those who have none of the
-        /// fields that the check named.
+        /// The check before a run agrees with rendering: a value is empty exactly for contacts that have none of the
+        /// required fields.
         #[test]
         fn required_placeholders_agree_with_rendering(mapping in any_mapping(), contact in any_contact()) {
             let variables = variables(&[("1", &mapping)]);

@@ -1,5 +1,5 @@
-//! What a caller writes about a contact, checked. A change checks only the fields that it names: a stored contact may
-//! hold more than a caller may write today, and can still be changed in everything else.
+//! Validates new and changed contacts. A change validates only the fields that it names: a stored contact may exceed
+//! today's limits, and its other fields can still be changed.
 
 use serde_json::{Map, Value};
 
@@ -51,7 +51,7 @@ impl ContactChange {
         self.phone.is_some() || self.wa_user_id.is_some()
     }
 
-    /// A contact that can be reached by a phone or a user id stays so.
+    /// Rejects a change that removes the contact's last phone number or user id.
     pub(super) fn check_address(&self, stored: &Contact) -> Result<(), FieldErrors> {
         let present_after = |new: Option<bool>, stored: bool| new.unwrap_or(stored);
         let (had_phone, had_id) = (stored.phone.is_some(), stored.wa_user_id.is_some());
@@ -123,7 +123,7 @@ fn check_attributes(attributes: &Map<String, Value>, errors: &mut FieldErrors) {
     }
 }
 
-/// The platform's id of a person whose number is hidden: a country, maybe `ENT`, and up to 128 letters and digits.
+/// Validates a WhatsApp user id: a country code, optionally `ENT`, and up to `WA_USER_ID_CHARS` letters and digits.
 fn check_wa_user_id(text: String) -> Option<String> {
     let (country, rest) = text.split_once('.')?;
     let id = rest.strip_prefix("ENT.").unwrap_or(rest);

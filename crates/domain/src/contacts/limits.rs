@@ -1,15 +1,15 @@
-//! How large a contact may grow: one definition for every writer. The store decides by it within its statements; its
-//! tests compare what it measures with [`attribute_bytes`].
+//! Limits of a contact's attributes, shared by every writer. The store enforces them within its SQL statements; its
+//! tests compare the SQL size with [`attribute_bytes`].
 
 use serde_json::{Map, Value};
 
-/// How many attributes a contact may have.
+/// The most attributes of a contact.
 pub const MAX_ATTRIBUTES: usize = 100;
 
-/// How many bytes the names and values (as JSON) of a contact's attributes may have together.
+/// The largest total size of a contact's attribute names and values (as JSON).
 pub const MAX_ATTRIBUTE_BYTES: usize = 16 * 1024;
 
-/// What these attributes count against [`MAX_ATTRIBUTE_BYTES`].
+/// Returns the size that counts against [`MAX_ATTRIBUTE_BYTES`].
 pub fn attribute_bytes(attributes: &Map<String, Value>) -> usize {
     attributes
         .iter()
@@ -17,24 +17,24 @@ pub fn attribute_bytes(attributes: &Map<String, Value>) -> usize {
         .sum()
 }
 
-/// Whether a contact may have so many attributes of such a size.
+/// Whether the attributes are within both limits.
 pub(super) fn attributes_fit(attributes: &Map<String, Value>) -> bool {
     attributes.len() <= MAX_ATTRIBUTES && attribute_bytes(attributes) <= MAX_ATTRIBUTE_BYTES
 }
 
-/// Whether a merge of attributes may be stored. A contact that is too large already may be merged with what makes it no
-/// larger.
+/// Whether a merge of attributes may be stored. A contact that already exceeds a limit may be merged if it does not
+/// grow.
 pub(super) fn merge_fits(stored: &Map<String, Value>, merged: &Map<String, Value>) -> bool {
     (merged.len() <= MAX_ATTRIBUTES || merged.len() <= stored.len())
         && (attribute_bytes(merged) <= MAX_ATTRIBUTE_BYTES || attribute_bytes(merged) <= attribute_bytes(stored))
 }
 
-/// What is wrong with attributes that do not fit, after the name of their field.
+/// The error message for attributes beyond the limits. It continues the field's name.
 pub(super) fn attributes_rule() -> String {
     format!("must have at most {MAX_ATTRIBUTES} values and {MAX_ATTRIBUTE_BYTES} bytes in total")
 }
 
-/// The same, of attributes that would be added to a contact's.
+/// The error message for attributes that exceed the limits after the merge. It continues the field's name.
 pub(super) fn merge_rule() -> String {
     format!("merged with the stored ones {}", attributes_rule())
 }

@@ -1,6 +1,6 @@
-//! Contacts: the people an account writes to, their labels, and how a whole file of them is taken in.
+//! Contacts: the people to whom an account writes, their tags, and the import of contact files.
 //!
-//! Owns contacts and tags. Does not own segments of contacts, nor what was said to anyone.
+//! This context owns contacts and tags. Segments, messages and conversations belong to other contexts.
 
 mod change;
 mod import;

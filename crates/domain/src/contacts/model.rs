@@ -17,37 +17,37 @@ use crate::shared::{
 pub struct Tag {
     /// The tag's id.
     pub id: TagId,
-    /// Its name, unique in the account: 1 to 100 characters.
+    /// The tag's name, unique in the account: 1 to 100 characters.
     #[schemars(example = &"vip")]
     pub name: String,
-    /// Its colour, for the eye: at most 32 characters of your choice; null for none.
+    /// The tag's display colour: at most 32 characters of your choice; null for none.
     #[schemars(example = &"#22c55e")]
     pub color: Option<String>,
 }
 
-/// A person an account writes to.
+/// A person to whom an account writes.
 #[derive(Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Contact {
     /// The contact's id.
     pub id: ContactId,
-    /// The person's name: 1 to 200 characters.
+    /// The contact's name: 1 to 200 characters.
     #[schemars(example = &"Ana Lima")]
     pub name: String,
-    /// The phone number in E.164 form, unique in the account; null for a person known by `wa_user_id` only.
+    /// The phone number in E.164 form, unique in the account; null for a contact with only a `wa_user_id`.
     #[schemars(example = &"+5511961234567")]
     pub phone: Option<String>,
-    /// The e-mail address; null when it is not known.
+    /// The e-mail address; null if it is unknown.
     #[schemars(example = &"ana@example.com")]
     pub email: Option<String>,
-    /// The id that WhatsApp gives a person whose phone number it hides; null when it is not known.
+    /// WhatsApp's id of a contact whose phone number it hides; null if it is unknown.
     #[schemars(example = &"BR.1234567890")]
     pub wa_user_id: Option<String>,
-    /// Whatever the account knows of the person: names of your choice with texts, numbers and booleans.
+    /// The account's own fields of the contact: names of your choice with strings, numbers and booleans.
     #[schemars(example = serde_json::json!({ "city": "Campinas", "coupon": "VOLTA10" }))]
     pub attributes: Map<String, Value>,
-    /// The contact's tags, in the order of their names.
+    /// The contact's tags, sorted by name.
     pub tags: Vec<Tag>,
-    /// When the person asked for no more messages; null while they may be written to.
+    /// When the contact opted out of messages; null while the contact accepts messages.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub opted_out_at: Option<OffsetDateTime>,
@@ -59,145 +59,132 @@ pub struct Contact {
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
-    /// Raised by every change; internal.
+    /// Optimistic locking: every change increments it.
     #[serde(skip)]
     pub version: i64,
 }
 
 redacted_debug!(Contact { id });
 
-/// A contact, with what only the answer about one contact shows.
+/// A contact with the fields that only the response for one contact has.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ContactDetails {
     #[serde(flatten)]
     pub contact: Contact,
-    /// The ad or post that the contact's first message from one came from; null where there was none.
+    /// The ad or post that led to the contact's first message from an ad or post; null if there was none.
     pub first_referral: Option<Referral>,
 }
 
-/// A contact to be written, checked.
+/// A validated contact that is not stored yet.
 #[derive(Clone, Default, PartialEq)]
 pub struct ContactDraft {
-    /// 1 to 200 characters.
     pub name: String,
-    /// The canonical number.
     pub phone: Option<Phone>,
-    /// An e-mail address.
     pub email: Option<String>,
-    /// The platform's user id.
+    /// WhatsApp's user id.
     pub wa_user_id: Option<String>,
-    /// Free attributes.
     pub attributes: Map<String, Value>,
-    /// Whether the person asked for no more messages; none leaves that as it stands in the store.
+    /// Whether the contact opts out. `None` does not change the stored consent.
     pub opted_out: Option<bool>,
 }
 
 redacted_debug!(ContactDraft {});
 
-/// The fields of a contact that a change names, checked; the others stay as they are stored.
+/// The validated fields of a change. Absent fields do not change. An inner `None` clears a field.
 #[derive(Clone, Default, PartialEq)]
 pub struct ContactChange {
-    /// 1 to 200 characters.
     pub name: Option<String>,
-    /// The canonical number; an inner none clears it.
     pub phone: Option<Option<Phone>>,
-    /// An e-mail address; an inner none clears it.
     pub email: Option<Option<String>>,
-    /// WhatsApp's user id; an inner none clears it.
+    /// WhatsApp's user id.
     pub wa_user_id: Option<Option<String>>,
-    /// All attributes.
+    /// Replaces all attributes.
     pub attributes: Option<Map<String, Value>>,
-    /// All tags.
+    /// Replaces all tags.
     pub tag_ids: Option<Vec<TagId>>,
-    /// Whether the person asked for no more messages.
+    /// Whether the contact opts out or in.
     pub opted_out: Option<bool>,
 }
 
 redacted_debug!(ContactChange {});
 
-/// What a caller wrote, unchecked. On update an absent field is kept; `Some(None)` clears.
+/// The unchecked fields of a request. An update does not change absent fields, and `Some(None)` clears a field.
 #[derive(Clone, Default)]
 pub struct ContactInput {
     /// Required on create.
     pub name: Option<String>,
-    /// Required where there is no `wa_user_id`.
+    /// Required without a `wa_user_id`.
     pub phone: Option<Option<String>>,
-    /// Optional.
     pub email: Option<Option<String>>,
-    /// Optional.
     pub wa_user_id: Option<Option<String>>,
-    /// Optional; replaces all attributes.
+    /// Replaces all attributes.
     pub attributes: Option<Map<String, Value>>,
-    /// Optional; replaces all tags.
+    /// Replaces all tags.
     pub tag_ids: Option<Vec<TagId>>,
-    /// Optional; true records an opt-out, false takes it back.
+    /// True records an opt-out, false an opt-in.
     pub opted_out: Option<bool>,
 }
 
 redacted_debug!(ContactInput {});
 
-/// One checked line of an import.
+/// One validated line of an import.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImportRow {
-    /// The contact; its phone is always there.
+    /// The contact. Its phone number is always present.
     pub contact: ContactDraft,
-    /// Labels to add, by name; unknown ones are made.
+    /// Names of tags to add. Missing tags are created.
     pub tags: Vec<String>,
 }
 
-/// A row of a batch that would make its contact too large.
+/// A row of a batch that would make its contact exceed the attribute limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefusedRow {
-    /// Which row of the batch, from 0.
+    /// The index of the row in the batch.
     pub position: usize,
-    /// The attributes that its contact has.
+    /// The stored attributes of its contact.
     pub attributes: Map<String, Value>,
 }
 
-/// A contact that another system tells of, checked.
+/// A validated contact that another system reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContactUpsert {
-    /// The contact, known by its phone, or else by its user id.
+    /// The contact, identified by its phone number, else by its user id.
     pub contact: ContactDraft,
-    /// Labels to add.
+    /// Ids of tags to add.
     pub tag_ids: Vec<TagId>,
-    /// Labels to add, by name; unknown ones are made.
+    /// Names of tags to add. Missing tags are created.
     pub tags: Vec<String>,
 }
 
-/// Which contacts a list holds.
+/// Filters of a list of contacts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContactFilter {
-    /// Part of the name, phone or e-mail, without regard to case; a phone also in any other way of writing it.
+    /// A part of the name, phone number or e-mail address; case does not matter. A phone number also matches in other
+    /// notations.
     pub search: Option<String>,
-    /// Bearing this label.
     pub tag_id: Option<TagId>,
-    /// Member of this segment.
+    /// Only members of this segment.
     pub segment_id: Option<SegmentId>,
 }
 
-/// Asks for contacts, newest first.
+/// A page request for contacts, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContactQuery {
-    /// Which ones.
     pub filter: ContactFilter,
-    /// Which part of the list.
     pub page: CursorQuery,
 }
 
-/// Why a contact operation did not happen.
+/// Why an operation on contacts or tags failed.
 #[derive(Debug, Error)]
 pub enum ContactError {
-    /// No such contact or tag in the account.
+    /// The account has no such contact or tag.
     #[error("not found")]
     NotFound,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// Other changes of the contact came first, again and again.
+    /// Every try met a concurrent change of the contact.
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    /// The store failed.
     #[error(transparent)]
     Store(StoreError),
 }

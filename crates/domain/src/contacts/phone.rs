@@ -1,4 +1,5 @@
-//! Phone numbers: whatever people write becomes E.164, and one Brazilian person one number, with the ninth digit.
+//! Phone numbers: normalizes any common notation to E.164. A Brazilian mobile number always has its ninth digit, so
+//! that both notations of it become one number.
 //!
 //! Source: the numbering plan of region BR in libphonenumber (metadata of 2026-07).
 
@@ -15,12 +16,12 @@ pub struct Phone(String);
 
 redacted_debug!(Phone {});
 
-/// What people write between digits.
+/// The characters that may separate digits.
 const PUNCTUATION: &str = " +-().\u{a0}/";
 
 impl Phone {
-    /// Reads a number as people write it. Without a country code it is Brazilian; a Brazilian mobile number without
-    /// its ninth digit gets it. None when it cannot be a number.
+    /// Parses a number in any common notation. A number without a country code is Brazilian, and a Brazilian mobile
+    /// number without its ninth digit gets it. Returns `None` if the text is not a phone number.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if !text.chars().all(|c| c.is_ascii_digit() || PUNCTUATION.contains(c))
@@ -40,8 +41,8 @@ impl Phone {
             .map(|national| Self(format!("+55{national}")))
     }
 
-    /// What a stored number may contain when somebody searches for this text: its digits, and the canonical number if
-    /// it is one. Nothing when the text is more than a number.
+    /// Returns the texts that a stored number may contain if it matches a search: the digits of `text`, and its
+    /// canonical number if it has one. Returns nothing if `text` has characters that no number has.
     pub fn search_forms(text: &str) -> Vec<String> {
         let text = text.trim();
         let digits: String = text.chars().filter(char::is_ascii_digit).collect();
@@ -56,7 +57,7 @@ impl Phone {
         std::iter::once(typed).chain(canonical).collect()
     }
 
-    /// The number, `+` first.
+    /// The number in E.164 form, with its `+`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -68,7 +69,7 @@ impl fmt::Display for Phone {
     }
 }
 
-/// What the national part may be, likeliest first.
+/// Returns the possible national numbers, the likeliest first.
 fn national_candidates(digits: &str, plus: bool) -> Vec<&str> {
     if plus {
         return digits.strip_prefix("55").into_iter().collect();
@@ -85,7 +86,7 @@ fn national_candidates(digits: &str, plus: bool) -> Vec<&str> {
     without_country.into_iter().chain(std::iter::once(digits)).collect()
 }
 
-/// A carrier's two digits may follow the trunk prefix.
+/// Removes the two digits of a carrier, which may follow the trunk prefix.
 fn without_carrier(digits: &str) -> Option<&str> {
     const CARRIERS: [&str; 13] = [
         "12", "14", "15", "21", "22", "23", "25", "31", "41", "43", "55", "65", "99",
@@ -94,7 +95,7 @@ fn without_carrier(digits: &str) -> Option<&str> {
     CARRIERS.contains(&carrier).then_some(rest)
 }
 
-/// The national number in its present form: area code and 9 digits (mobile) or 8 (fixed, radio).
+/// Returns the national number in its current form: an area code with 9 digits (mobile) or 8 digits (landline, radio).
 fn canonical(national: &str) -> Option<String> {
     let (area, subscriber) = national.split_at_checked(2)?;
     if !is_area(area) {

@@ -1,4 +1,4 @@
-//! What contacts need from the store. Every method sees the one account alone; deleted contacts are not there.
+//! The ports of contacts and tags. Every method MUST see only the given account, and no deleted contacts.
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
@@ -8,52 +8,48 @@ use super::{
 };
 use crate::shared::{AccountId, ContactId, CursorPage, CursorQuery, StoreError, TagId, UpdateOutcome};
 
-/// How many rows of a batch were new, and how many changed a contact that was there.
+/// The counts of a written batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upserted {
-    /// New contacts.
+    /// Inserted contacts.
     pub imported: u64,
-    /// Contacts that were there.
+    /// Changed contacts.
     pub updated: u64,
 }
 
 /// How a batch ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BatchOutcome {
-    /// Every row is written.
+    /// All rows were written.
     Written(Upserted),
-    /// Nothing is written, because these rows would give their contacts more or larger attributes than a contact may
-    /// have.
+    /// Nothing was written: these rows would make their contacts exceed `MAX_ATTRIBUTES` or `MAX_ATTRIBUTE_BYTES`.
     Refused(Vec<RefusedRow>),
 }
 
 /// How the upsert of one contact ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpsertOutcome {
-    /// It is new.
     Created,
-    /// It was there.
     Updated,
-    /// Nothing is written: it would have more or larger attributes than a contact may have.
+    /// Nothing was written: the contact would exceed `MAX_ATTRIBUTES` or `MAX_ATTRIBUTE_BYTES`.
     AttributesExceeded,
 }
 
-/// Contacts.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait ContactStore: Send + Sync {
-    /// Newest first (by id). The cursor is the last item's id; an unreadable one is an empty list's cursor.
+    /// Lists contacts, newest first (by id). The cursor is the last item's id. An invalid cursor returns an empty page.
     async fn list(&self, account: AccountId, query: &ContactQuery) -> Result<CursorPage<Contact>, StoreError>;
 
-    /// One contact with its tags.
+    /// Finds a contact with its tags.
     async fn find(&self, account: AccountId, id: ContactId) -> Result<Option<Contact>, StoreError>;
 
-    /// One contact with its tags and what else is shown of one contact alone.
+    /// Finds a contact with its tags and the fields that lists omit.
     async fn details(&self, account: AccountId, id: ContactId) -> Result<Option<ContactDetails>, StoreError>;
 
-    /// Inserts with tags; a draft that names an opt-out decides by `Consent::decided`. `Duplicate { field: "phone" }`
-    /// when the number is another contact's, so for `wa_user_id`, and `UnknownReference { field: "tag_ids" }` when a
-    /// tag is not the account's.
+    /// Inserts a contact with its tags. A draft with `opted_out` sets the consent by `Consent::decided`. Returns
+    /// `Duplicate { field: "phone" }` if another contact has the number, likewise for `wa_user_id`, and
+    /// `UnknownReference { field: "tag_ids" }` if a tag is not the account's.
     async fn insert(
         &self,
         account: AccountId,
@@ -63,9 +59,9 @@ pub trait ContactStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<Contact, StoreError>;
 
-    /// Writes the fields that the change names, provided that the contact still has this version; none: whatever version it
-    /// has. An opt-out is written only when the change names it, by `Consent::decided` as of the database's now. Fails as
-    /// `insert`.
+    /// Guarded write: writes the fields that the change names if the contact still has `version`. Without a version,
+    /// the write is unconditional. The consent changes only if `opted_out` is set, by `Consent::decided` at the
+    /// database's current time. Returns the errors of `insert`.
     async fn update(
         &self,
         account: AccountId,
@@ -75,14 +71,16 @@ pub trait ContactStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<UpdateOutcome<Contact>, StoreError>;
 
-    /// Soft-deletes; false when there is no such contact.
+    /// Soft-deletes a contact. Returns false if it does not exist.
     async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<bool, StoreError>;
 
-    /// Upserts a batch by phone in a bounded number of statements, whatever its size. No phone occurs twice in it. An
-    /// existing contact keeps an e-mail that the row leaves empty, keeps attributes that the row does not name, and
-    /// keeps its tags beside the row's; a row may opt it out (`Consent::decided`), never in. Missing tags are made. New
-    /// ids are `ids`, one a row, in order. All rows are written or, where any would make its contact's attributes exceed
-    /// `MAX_ATTRIBUTES` or `MAX_ATTRIBUTE_BYTES`, none. What exceeds them already may be merged, but not grow.
+    /// Upserts a batch by phone number in a bounded number of statements, regardless of its size. `rows` MUST NOT
+    /// contain a phone number twice. `ids` are the ids of new contacts, one per row, in order.
+    ///
+    /// A row adds to an existing contact: an empty e-mail address, absent attributes and the contact's own tags do not
+    /// change. A row may opt the contact out (`Consent::decided`), never in. Missing tags are created. Writes either
+    /// all rows or, if a row would make its contact exceed `MAX_ATTRIBUTES` or `MAX_ATTRIBUTE_BYTES`, none. A contact
+    /// that already exceeds a limit may be merged, but MUST NOT grow.
     async fn upsert(
         &self,
         account: AccountId,
@@ -91,9 +89,9 @@ pub trait ContactStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<BatchOutcome, StoreError>;
 
-    /// Upserts one contact: the one with its phone, else the one with its user id, else a new one. Nothing is taken from
-    /// one that is there: what the draft leaves empty is kept, attributes and tags are added to, up to the limits of
-    /// `upsert`; it may be opted out, never in. Fails as `insert`: a user id, too, may be another contact's.
+    /// Upserts one contact: the one with the draft's phone number, else the one with its user id, else a new one. The
+    /// draft adds to an existing contact by the rules and limits of `upsert`. It may opt the contact out, never in.
+    /// Returns the errors of `insert`, for example if the user id belongs to another contact.
     async fn upsert_one(
         &self,
         account: AccountId,
@@ -103,16 +101,15 @@ pub trait ContactStore: Send + Sync {
     ) -> Result<UpsertOutcome, StoreError>;
 }
 
-/// Tags.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait TagStore: Send + Sync {
-    /// Newest first (by id); the cursor is the last item's id.
+    /// Lists tags, newest first (by id). The cursor is the last item's id.
     async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Tag>, StoreError>;
 
-    /// Inserts; `Duplicate { field: "name" }`, compared without regard to case.
+    /// Inserts a tag. Returns `Duplicate { field: "name" }` if the name exists; the comparison ignores case.
     async fn insert(&self, account: AccountId, tag: &Tag) -> Result<(), StoreError>;
 
-    /// Deletes, also from every contact; false when there is no such tag.
+    /// Deletes a tag and removes it from every contact. Returns false if it does not exist.
     async fn delete(&self, account: AccountId, id: TagId) -> Result<bool, StoreError>;
 }

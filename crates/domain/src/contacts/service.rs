@@ -19,7 +19,6 @@ const NAME_CHARS: usize = 200;
 const TAG_NAME_CHARS: usize = 100;
 const COLOR_CHARS: usize = 32;
 
-/// The use cases of contacts.
 pub struct Contacts {
     store: Arc<dyn ContactStore>,
     clock: Arc<dyn Clock>,
@@ -31,12 +30,11 @@ impl Contacts {
         Self { store, clock, ids }
     }
 
-    /// Contacts of the account, newest first.
+    /// Lists the account's contacts, newest first.
     pub async fn list(&self, tenant: &Tenant, query: &ContactQuery) -> Result<CursorPage<Contact>, ContactError> {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 
-    /// One contact.
     pub async fn get(&self, tenant: &Tenant, id: ContactId) -> Result<Contact, ContactError> {
         self.store
             .find(tenant.account_id, id)
@@ -44,13 +42,12 @@ impl Contacts {
             .ok_or(ContactError::NotFound)
     }
 
-    /// One contact, with what is shown of one contact alone.
+    /// Finds a contact with the fields that lists omit.
     pub async fn details(&self, tenant: &Tenant, id: ContactId) -> Result<ContactDetails, ContactError> {
         let found = self.store.details(tenant.account_id, id).await?;
         found.ok_or(ContactError::NotFound)
     }
 
-    /// A new contact.
     pub async fn create(&self, tenant: &Tenant, input: ContactInput) -> Result<Contact, ContactError> {
         let tags = input.tag_ids.clone().unwrap_or_default();
         let draft = validate_draft(input)?;
@@ -61,7 +58,7 @@ impl Contacts {
             .await?)
     }
 
-    /// Changes the given fields of a contact. What another change wrote meanwhile stays.
+    /// Changes the given fields of a contact. Concurrent changes of other fields are preserved.
     pub async fn update(&self, tenant: &Tenant, id: ContactId, input: ContactInput) -> Result<Contact, ContactError> {
         // Invalid input takes precedence over `NotFound`.
         let change = ContactChange::from_input(input)?;
@@ -92,7 +89,6 @@ impl Contacts {
         .await
     }
 
-    /// Removes a contact.
     pub async fn delete(&self, tenant: &Tenant, id: ContactId) -> Result<(), ContactError> {
         match self.store.delete(tenant.account_id, id, self.clock.now()).await? {
             true => Ok(()),
@@ -100,7 +96,8 @@ impl Contacts {
         }
     }
 
-    /// Takes in one contact that another system tells of: by its phone or its user id, new or not. True: it is new.
+    /// Upserts a contact that another system reports, identified by its phone number or user id. Returns true if it is
+    /// new.
     pub async fn upsert(&self, account: AccountId, fields: &Map<String, Value>) -> Result<bool, ContactError> {
         let contact = upsert::parse(fields)?;
         let id = self.ids.next().into();
@@ -112,19 +109,18 @@ impl Contacts {
         }
     }
 
-    /// Begins to take in a file.
+    /// Starts the import of a file.
     pub fn import(&self, tenant: &Tenant, format: ImportFormat) -> Import {
         Import::new(self.store.clone(), self.clock.clone(), self.ids.clone(), tenant, format)
     }
 }
 
-/// A contact's name, sanitized; none when nothing or too much is left.
+/// Sanitizes a contact's name. Returns `None` if the result is empty or longer than `NAME_CHARS`.
 pub(super) fn check_name(name: &str) -> Option<String> {
     let name = text::sanitize(name);
     (!name.is_empty() && name.chars().count() <= NAME_CHARS).then_some(name)
 }
 
-/// The use cases of tags.
 pub struct Tags {
     store: Arc<dyn TagStore>,
     ids: Arc<dyn Ids>,
@@ -135,12 +131,11 @@ impl Tags {
         Self { store, ids }
     }
 
-    /// Tags of the account, newest first.
+    /// Lists the account's tags, newest first.
     pub async fn list(&self, tenant: &Tenant, query: &CursorQuery) -> Result<CursorPage<Tag>, ContactError> {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 
-    /// A new tag.
     pub async fn create(&self, tenant: &Tenant, name: &str, color: Option<String>) -> Result<Tag, ContactError> {
         let name = text::sanitize(name);
         let mut errors = FieldErrors::default();
@@ -160,7 +155,7 @@ impl Tags {
         Ok(tag)
     }
 
-    /// Removes a tag, also from every contact.
+    /// Deletes a tag and removes it from every contact.
     pub async fn delete(&self, tenant: &Tenant, id: TagId) -> Result<(), ContactError> {
         match self.store.delete(tenant.account_id, id).await? {
             true => Ok(()),

@@ -1,4 +1,4 @@
-//! One contact that another system tells of: by the fields and the rules of a new one, new or not.
+//! Validates a contact that another system reports, by the fields and rules of a new contact.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -26,7 +26,7 @@ pub(super) fn parse(fields: &Map<String, Value>) -> Result<ContactUpsert, FieldE
         errors.add("tags", message);
         Vec::new()
     });
-    // What has the wrong type is named as that alone.
+    // Report only the type errors first: they would cause misleading errors below.
     errors.clone().into_result()?;
     let tag_ids = input.tag_ids.clone().unwrap_or_default();
     let contact = validate_draft(input)?;

@@ -1,4 +1,4 @@
-//! Who a sender is: found among the contacts by number or user id, and what is learned of them on the way.
+//! Identifies the contact of a sender by phone number or user id, and completes the contact's ids.
 
 use time::{Duration, OffsetDateTime};
 
@@ -8,29 +8,29 @@ use crate::shared::{ContactId, redacted_debug, text};
 /// The longest name of a contact, in characters.
 const NAME_CHARS: usize = 200;
 
-/// Words that, being all somebody says, ask for no more messages.
+/// A message that consists of one of these words opts the contact out.
 const OPT_OUT: [&str; 3] = ["SAIR", "PARAR", "STOP"];
 
-/// Somebody as the platform names them. At least one id is there.
+/// A sender as WhatsApp identifies it. At least one id is present.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Sender {
-    /// Their number, digits alone, with or without the ninth; none for somebody who hides it.
+    /// The phone number, digits only, with or without Brazil's ninth digit. None if the sender hides it.
     pub wa_id: Option<String>,
-    /// Their id with the business.
+    /// WhatsApp's user id of the sender for this business.
     pub user_id: Option<String>,
-    /// What they call themselves.
+    /// The name in the sender's WhatsApp profile.
     pub name: Option<String>,
 }
 
 redacted_debug!(Sender {});
 
 impl Sender {
-    /// Their number in its one canonical form.
+    /// The phone number in canonical form.
     pub fn phone(&self) -> Option<Phone> {
         Phone::parse(&format!("+{}", self.wa_id.as_deref()?))
     }
 
-    /// What a contact of theirs is called: their own name, else what they are known by.
+    /// The name of a new contact: the profile name, otherwise the phone number or an id.
     pub fn display_name(&self) -> String {
         let own = self.name.as_deref().map(text::sanitize).filter(|name| !name.is_empty());
         let phone = || self.phone().map(|phone| phone.to_string());
@@ -47,19 +47,20 @@ pub fn is_opt_out(text: &str) -> bool {
     OPT_OUT.contains(&text.trim().to_uppercase().as_str())
 }
 
-/// Whether somebody wants messages: the state machine of every writer. The latest consent change counts, in whatever
-/// order and however often it is reported; of two of the same second the refusal. `opted_out_at` is the time of the
-/// refusal that was reported first.
+/// A contact's consent: the state machine of all writers. The latest change wins, in whatever order and however often
+/// changes are reported. Of two changes in the same second, the opt-out wins. `opted_out_at` is the time of the
+/// opt-out that was reported first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Consent {
-    /// When they asked for no more messages, and have not asked for them again.
+    /// When the contact opted out. None after an opt-in.
     pub opted_out_at: Option<OffsetDateTime>,
     /// When the consent last changed.
     pub changed_at: Option<OffsetDateTime>,
 }
 
 impl Consent {
-    /// They asked to be left alone. Asked again, the first time is kept; said together with the opposite, it stands.
+    /// Applies an opt-out. A repeated opt-out does not change `opted_out_at`. An opt-out wins over an opt-in of the
+    /// same time.
     #[must_use]
     pub fn with_opt_out(self, at: OffsetDateTime) -> Self {
         if self.last_change_at() > Some(at) {
@@ -71,7 +72,7 @@ impl Consent {
         }
     }
 
-    /// They want messages again.
+    /// Applies an opt-in.
     #[must_use]
     pub fn with_opt_in(self, at: OffsetDateTime) -> Self {
         if self.last_change_at() >= Some(at) {
@@ -83,8 +84,8 @@ impl Consent {
         }
     }
 
-    /// The account decides, by the API, an import or a system of theirs. It counts as of now, and after everything that is
-    /// recorded, whatever the clocks say. The store does the same in SQL, with the database's now.
+    /// Applies a decision of the account by API, import or inbound webhook. It counts as now and as later than every
+    /// recorded change, even if clocks disagree. The store does the same in SQL, with the database's clock.
     #[must_use]
     pub fn decided(self, opted_out: bool, now: OffsetDateTime) -> Self {
         let last_change_at = self.last_change_at();
@@ -95,7 +96,8 @@ impl Consent {
                 changed_at: Some(at),
             };
         }
-        // WhatsApp's times are whole seconds: a refusal of this second is older if it is recorded, else it may be newer.
+        // WhatsApp's times are whole seconds. A recorded opt-out of this second is older; one that arrives later may
+        // be newer.
         let second = now.replace_nanosecond(0).unwrap_or(now);
         let at = match last_change_at {
             Some(last_change_at) if self.opted_out_at.is_some() && last_change_at >= second => {
@@ -115,20 +117,17 @@ impl Consent {
     }
 }
 
-/// A contact, as far as news of senders can change it.
+/// The part of a contact that inbound events can change.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ContactIdentity {
-    /// Its id.
     pub id: ContactId,
-    /// Its name.
     pub name: String,
     /// E.164.
     pub phone: Option<String>,
-    /// The number as the platform writes it.
+    /// The number as WhatsApp writes it.
     pub wa_id: Option<String>,
-    /// The platform's user id.
+    /// WhatsApp's user id.
     pub wa_user_id: Option<String>,
-    /// Whether they want messages.
     pub consent: Consent,
 }
 
@@ -147,15 +146,14 @@ impl ContactIdentity {
         }
     }
 
-    /// Whether both bear one number or id.
+    /// Whether both have a number or id in common.
     pub(super) fn shares_id_with(&self, other: &Self) -> bool {
         let same = |own: &Option<String>, others: &Option<String>| own.is_some() && own == others;
         same(&self.phone, &other.phone) || same(&self.wa_id, &other.wa_id) || same(&self.wa_user_id, &other.wa_user_id)
     }
 }
 
-/// The sender's contact: by the canonical number, else by the number as written, else by the user id. Positions, so
-/// that the contacts can be changed.
+/// The position of the sender's contact: by canonical number, then by `wa_id`, then by user id.
 pub(super) fn find(contacts: &[ContactIdentity], sender: &Sender) -> Option<usize> {
     let phone = sender.phone();
     let by = |same: &dyn Fn(&ContactIdentity) -> bool| contacts.iter().position(same);
@@ -176,8 +174,8 @@ pub(super) fn find(contacts: &[ContactIdentity], sender: &Sender) -> Option<usiz
         })
 }
 
-/// What the sender of a message shows of themselves is learned where it is missing; the ids, also where they are
-/// others now. Nothing is taken from another contact.
+/// Stores the sender's ids. The phone is set only if it is missing; the other ids are replaced. An id that belongs to
+/// another contact is skipped.
 pub(super) fn set_ids(contacts: &mut [ContactIdentity], at: usize, sender: &Sender) {
     let phone = sender.phone().map(|phone| phone.to_string());
     let phone = phone.filter(|phone| is_free(contacts, at, |contact| contact.phone.as_ref() == Some(phone)));
@@ -283,7 +281,7 @@ mod tests {
         );
         set_ids(&mut contacts, 0, &sender(None, Some("BR.1")));
         assert_eq!(contacts[0].wa_user_id.as_deref(), Some("BR.1"));
-        // A number that somebody has is not learned by anybody else; a free one is, and never replaces one.
+        // The number of another contact is skipped. A free number is stored, and does not replace an existing one.
         set_ids(&mut contacts, 1, &sender(Some("553188887777"), Some("BR.2")));
         assert_eq!(
             (contacts[1].phone.as_deref(), contacts[1].wa_id.as_deref()),
@@ -342,7 +340,7 @@ mod tests {
         EPOCH + Duration::seconds(second)
     }
 
-    /// A consent change as WhatsApp reports it: whether they want messages, and since which second.
+    /// A reported consent change: whether it is an opt-in, and its second.
     type ConsentChange = (bool, i64);
 
     fn reported(consent: Consent, (opted_in, second): ConsentChange) -> Consent {
@@ -366,7 +364,7 @@ mod tests {
         assert_eq!(back.with_opt_out(at(3)), back);
         assert_eq!(back.with_opt_out(at(9)), back);
         assert_eq!(back.with_opt_out(at(10)).opted_out_at, Some(at(10)), "it may be newer");
-        // Known already, it is older.
+        // A recorded opt-out of the same second is older than the decision.
         let back = out.with_opt_out(at(10)).decided(false, now);
         assert_eq!((back.opted_out_at, back.with_opt_out(at(10))), (None, back));
         let out = Consent::default().with_opt_in(at(3)).decided(true, now);
@@ -384,8 +382,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever order the consent changes come in, and however often, the latest one stands. Of one second, the
-        /// refusal does.
+        /// Whatever the order and number of reports, the latest consent change wins. In the same second the opt-out
+        /// wins.
         #[test]
         fn latest_consent_change_wins(
             mut changes in prop::collection::vec((any::<bool>(), 0_i64..6), 1..8),
@@ -403,8 +401,8 @@ mod tests {
             prop_assert_eq!(effective_state(consent), expected, "{:?}", changes);
         }
 
-        /// Events before and after a decision of the account may come in any order and any number of times; decisions
-        /// count in their own order, also where the account's clock is behind.
+        /// Events before and after a decision of the account may arrive in any order and any number of times.
+        /// Decisions count in their own order, even if the account's clock is behind.
         #[test]
         fn consent_is_independent_of_event_order(
             rounds in prop::collection::vec((changes(), any::<bool>(), 0_i64..60), 1..4),

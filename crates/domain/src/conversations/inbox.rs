@@ -1,5 +1,5 @@
-//! What news of senders changes in an account: its contacts, its conversations, its messages. The store reads what the
-//! news may touch, this decides, the store writes what came of it; all under one lock.
+//! The effect of inbound events on an account's contacts, conversations and messages. The store reads the affected
+//! rows, this module decides, and the store writes the changes, all under one lock.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,29 +12,24 @@ use super::{
 };
 use crate::shared::{ContactId, ConversationId, MessageId, ProfileId, redacted_debug};
 
-/// One inbound event, with ids for what it may make.
+/// An inbound event with the ids of the rows that it may create.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InboundItem {
-    /// The event.
     pub event: InboundEvent,
-    /// Of the contact, if the sender is unknown.
+    /// The id of the new contact if the sender is unknown.
     pub contact_id: ContactId,
-    /// Of the conversation, if it is their first message.
+    /// The id of the new conversation if this is the contact's first message.
     pub conversation_id: ConversationId,
-    /// Of the message.
     pub message_id: MessageId,
 }
 
-/// A conversation, as far as messages change it.
+/// The part of a conversation that messages change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConversationState {
-    /// Its id.
     pub id: ConversationId,
-    /// With whom.
     pub contact_id: ContactId,
-    /// The number that the latest inbound message came to.
+    /// The number that received the latest inbound message.
     pub profile_id: Option<ProfileId>,
-    /// Whether somebody looks after it.
     pub status: ConversationStatus,
     /// When the latest message was written.
     pub last_message_at: OffsetDateTime,
@@ -42,23 +37,22 @@ pub struct ConversationState {
     pub last_inbound_at: Option<OffsetDateTime>,
 }
 
-/// What of an account a batch of news may touch.
+/// The keys of the rows that a batch of inbound events may affect.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct InboxKeys {
-    /// Canonical numbers.
+    /// Phone numbers in canonical form.
     pub phones: Vec<String>,
-    /// Numbers as the platform writes them.
+    /// Phone numbers as WhatsApp writes them.
     pub wa_ids: Vec<String>,
-    /// The platform's user ids.
+    /// WhatsApp's user ids.
     pub user_ids: Vec<String>,
-    /// The platform's ids of messages.
+    /// WhatsApp's message ids.
     pub messages: Vec<String>,
 }
 
 redacted_debug!(InboxKeys {});
 
 impl InboxKeys {
-    /// Of these items.
     pub fn of(items: &[InboundItem]) -> Self {
         let mut keys = Self::default();
         for item in items {
@@ -93,7 +87,7 @@ impl InboxKeys {
     }
 }
 
-/// What of an account a batch of news may touch, as it stands.
+/// The rows that a batch of inbound events may affect, and the changes so far.
 #[derive(Clone, Debug, Default)]
 pub struct Inbox {
     contacts: Vec<ContactIdentity>,
@@ -102,25 +96,23 @@ pub struct Inbox {
     changes: InboxChanges,
 }
 
-/// What came of a batch of news.
+/// The changes that a batch of inbound events makes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InboxChanges {
-    /// Contacts to be made.
     pub new_contacts: Vec<ContactIdentity>,
-    /// Contacts that changed.
     pub changed: Vec<ContactIdentity>,
-    /// Those of them that give up an id which another contact of the batch takes over. The store clears their ids before
-    /// it writes anybody's: ids are unique at every statement.
+    /// Changed contacts that lose an id to another contact of the batch. The store MUST clear their ids before it
+    /// writes any contact: ids are unique at every statement.
     pub released: Vec<ContactId>,
-    /// Conversations that began or changed.
+    /// New and changed conversations.
     pub conversations: Vec<ConversationState>,
-    /// Messages to be kept: which, where, what.
+    /// The new messages, with their ids and conversations.
     pub messages: Vec<(MessageId, ConversationId, InboundMessage)>,
 }
 
 impl Inbox {
-    /// `contacts` are those who bear any of the keys, oldest first, `conversations` their conversations, `seen` the
-    /// messages that are here already.
+    /// `contacts` are the contacts with any of the keys, oldest first, `conversations` their conversations, and `seen`
+    /// the ids of the messages that are stored already.
     pub fn new(contacts: Vec<ContactIdentity>, conversations: Vec<ConversationState>, seen: HashSet<String>) -> Self {
         Self {
             contacts,
@@ -133,8 +125,8 @@ impl Inbox {
         }
     }
 
-    /// Takes in news that came to one number, in the order of its telling. A message that is here already, and news of
-    /// somebody nobody knows and who said nothing, change nothing.
+    /// Applies the inbound events of one number in their order. A stored message changes nothing. A preference or
+    /// number change of an unknown sender changes nothing.
     #[must_use]
     pub fn apply(mut self, items: Vec<InboundItem>, profile: ProfileId) -> InboxChanges {
         let (contacts, conversations) = (self.contacts.clone(), self.conversations.clone());
@@ -222,7 +214,7 @@ impl Inbox {
     }
 }
 
-/// Who bore an id before that is somebody else's now.
+/// The contacts that lost an id to another contact.
 fn released(before: &[ContactIdentity], now: &[ContactIdentity]) -> Vec<ContactId> {
     let lost_id = |(was, is): &(&ContactIdentity, &ContactIdentity)| {
         was != is
@@ -305,7 +297,7 @@ mod tests {
             (conversation.contact_id, conversation.profile_id),
             (contact.id, Some(PROFILE))
         );
-        // The later of the two, though it was told first.
+        // The later message counts, although it was reported first.
         assert_eq!(
             (conversation.last_message_at, conversation.last_inbound_at),
             (T + Duration::minutes(1), Some(T + Duration::minutes(1)))

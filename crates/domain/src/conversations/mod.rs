@@ -1,7 +1,7 @@
 //! Conversations: what an account and one contact write to each other outside of campaigns.
 //!
-//! Owns conversations, their messages, the service window, and what news of a sender means for the contact it is of.
-//! Does not own contacts (`contacts` edits them) nor campaign sends: those stay in `campaigns` and are no messages here.
+//! Owns conversations, their messages, the service window, and the effect of inbound events on a contact. Does not own
+//! contacts (`contacts` edits them) or campaign sends, which stay in `campaigns` and are no messages here.
 
 mod identity;
 mod inbox;

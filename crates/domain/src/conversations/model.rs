@@ -15,20 +15,20 @@ use crate::shared::{
     redacted_debug, timestamp,
 };
 
-/// What is said with one contact.
+/// The messages that an account and one contact exchange outside campaigns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Conversation {
     /// The conversation's id.
     pub id: ConversationId,
-    /// The contact it is held with; a contact has one conversation.
+    /// The contact of the conversation. A contact has one conversation.
     pub contact_id: ContactId,
-    /// Whether somebody still looks after it.
+    /// `open` while the conversation needs attention, `closed` when a member has closed it.
     pub status: ConversationStatus,
-    /// When the latest message was written, by either side.
+    /// When the latest message of either side was written.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub last_message_at: OffsetDateTime,
-    /// When the conversation began here.
+    /// When the conversation was created.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
@@ -41,25 +41,26 @@ pub struct Message {
     pub id: MessageId,
     /// The conversation that it belongs to.
     pub conversation_id: ConversationId,
-    /// Who wrote it.
+    /// Who wrote the message: the contact (`inbound`) or the account (`outbound`).
     pub direction: Direction,
-    /// WhatsApp's word for its kind, for example `text`, `image` or `button`.
+    /// WhatsApp's type of the message, for example `text`, `image` or `button`.
     #[schemars(example = &"text")]
     #[serde(rename = "type")]
     pub kind: String,
-    /// What can be read of it: the text, a caption, a button's label; null where nothing can.
+    /// The readable text of the message: its text, a caption or a button's label. Null if it has none.
     #[schemars(example = "Oi! Ainda tem o bolo de cenoura?")]
     pub text: Option<String>,
-    /// What became of it.
+    /// The delivery status of the message.
     pub status: MessageStatus,
-    /// WhatsApp's id of the message; null while it is not known.
+    /// WhatsApp's id of the message. Null until WhatsApp accepts the message.
     #[schemars(example = "wamid.HBgNNTUxMTk2MTIzNDU2NxUCABIYFDNBNjY0")]
     pub wa_message_id: Option<String>,
-    /// The ad or post that the message came from; null for every other message.
+    /// The ad or post that led to the message. Null for every other message.
     pub referral: Option<Referral>,
-    /// What WhatsApp says about the price of the message; null before a status named it, and of inbound messages.
+    /// The price that WhatsApp reports for the message. Null until a status update contains one, and for inbound
+    /// messages.
     pub pricing: Option<Pricing>,
-    /// When it was written, by the clock of whoever wrote it.
+    /// When the message was written, by the clock of the side that wrote it.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
@@ -73,73 +74,67 @@ redacted_debug!(Message {
     status
 });
 
-/// Asks for conversations, the one with the latest message first.
+/// A query for conversations, latest message first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConversationQuery {
-    /// Only these.
+    /// Only conversations with this status.
     pub status: Option<ConversationStatus>,
-    /// Which part of the list.
     pub page: CursorQuery<TimeCursor>,
 }
 
-/// What the platform tells of a sender, in the order of the telling.
+/// An inbound event, as WhatsApp reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InboundEvent {
-    /// They wrote.
+    /// The contact wrote a message.
     Message(InboundMessage),
-    /// They want marketing messages no more, or again.
+    /// The contact refuses marketing messages, or accepts them again.
     Preference {
-        /// Who.
         sender: Sender,
         /// Whether the contact accepts marketing messages.
         opted_in: bool,
         at: OffsetDateTime,
     },
-    /// They have another number, or another user id.
+    /// The contact has a new number or user id.
     NumberChanged {
-        /// Who, by what they were known as.
+        /// The sender with the previous ids.
         sender: Sender,
-        /// What they are known as now.
+        /// The sender with the new ids.
         now: Sender,
     },
 }
 
-/// A message from outside.
+/// A message from a contact.
 #[derive(Clone, PartialEq)]
 pub struct InboundMessage {
-    /// The platform's id of it; the same message may come any number of times.
+    /// WhatsApp's id of the message. WhatsApp may deliver the same message several times.
     pub wa_message_id: String,
-    /// Who wrote it.
     pub sender: Sender,
-    /// When they wrote it, by the platform's clock.
+    /// When the message was written, by WhatsApp's clock.
     pub at: OffsetDateTime,
-    /// The platform's word for its kind.
+    /// WhatsApp's type of the message.
     pub kind: String,
-    /// What can be read of it.
+    /// The readable text, if the message has one.
     pub text: Option<String>,
     /// Whether an opt-out word in `text` counts: the contact typed it, or pressed a template's button with this label.
     pub can_opt_out: bool,
     /// The ad or post that led to the message.
     pub referral: Option<Box<Referral>>,
-    /// What else it holds: ids of media, a location, what it answers.
+    /// The rest of the content: media ids, a location, the message that it answers.
     pub payload: Value,
 }
 
 redacted_debug!(InboundMessage { at, kind, can_opt_out });
 
-/// Why an operation on conversations did not happen.
 #[derive(Debug, Error)]
 pub enum ConversationError {
-    /// No such conversation in the account.
     #[error("not found")]
     NotFound,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The state of things does not allow a reply.
+    /// The current state does not allow a reply.
     #[error(transparent)]
     Refused(#[from] ReplyRefusal),
-    /// The platform did not take the reply.
+    /// WhatsApp rejected the reply.
     #[error(transparent)]
     Gateway(GatewayError),
     #[error(transparent)]

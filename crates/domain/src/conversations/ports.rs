@@ -1,5 +1,5 @@
-//! What conversations need from the store. Every method sees the one account alone; conversations of deleted contacts
-//! are not there.
+//! Ports of conversations. Every method MUST see only the rows of the given account, and no conversations of deleted
+//! contacts.
 
 use async_trait::async_trait;
 use time::Duration;
@@ -11,13 +11,13 @@ use crate::shared::{AccountId, ConversationId, CursorPage, CursorQuery, MessageI
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait ConversationStore: Send + Sync {
-    /// The one with the latest message first (then by id). The cursor is opaque; one of no such list is `Dangling {
-    /// field: "cursor" }`.
+    /// Latest message first, then by id. The cursor is opaque; a cursor of another list is `UnknownReference { field:
+    /// "cursor" }`.
     async fn list(&self, account: AccountId, query: &ConversationQuery)
     -> Result<CursorPage<Conversation>, StoreError>;
 
-    /// Messages of a conversation, newest first by when they were written (then by id). None when there is no such
-    /// conversation. The cursor as in `list`.
+    /// The messages of a conversation, newest first by the time they were written, then by id. None if the
+    /// conversation does not exist. The cursor follows the rules of `list`.
     async fn messages(
         &self,
         account: AccountId,
@@ -25,7 +25,7 @@ pub trait ConversationStore: Send + Sync {
         query: &CursorQuery<TimeCursor>,
     ) -> Result<Option<CursorPage<Message>>, StoreError>;
 
-    /// Sets the status; the conversation then, none when there is no such one.
+    /// Sets the status and returns the changed conversation, or none if it does not exist.
     async fn set_status(
         &self,
         account: AccountId,
@@ -33,15 +33,15 @@ pub trait ConversationStore: Send + Sync {
         status: ConversationStatus,
     ) -> Result<Option<Conversation>, StoreError>;
 
-    /// Everything that decides whether a reply may leave; none when there is no such conversation.
+    /// Reads what decides whether a reply may be sent. None if the conversation does not exist.
     async fn reply_facts(&self, account: AccountId, id: ConversationId) -> Result<Option<ReplyFacts>, StoreError>;
 
-    /// Writes a pending reply that leaves from this number, and what it means for its conversation (`transition`), in
-    /// one transaction; false when the conversation is gone. Only after this may the platform be called.
+    /// Stores a pending reply from this number, and applies it to its conversation (`transition`), in one transaction.
+    /// False if the conversation no longer exists. The gateway MUST be called only after this commit.
     async fn begin_reply(&self, account: AccountId, reply: &Message, profile: ProfileId) -> Result<bool, StoreError>;
 
-    /// Writes what the call came to, by `MessageStatus::advance`: news may have been faster. Learns the contact's id
-    /// with the platform. The message as it stands then; none when it is gone.
+    /// Records the outcome of the call by `MessageStatus::advance`, because a status update may have arrived first.
+    /// Stores the contact's WhatsApp id. Returns the message after the write, or none if it no longer exists.
     async fn record_reply(
         &self,
         account: AccountId,
@@ -49,18 +49,18 @@ pub trait ConversationStore: Send + Sync {
         result: &ReplyResult,
     ) -> Result<Option<Message>, StoreError>;
 
-    /// Fails replies that have been pending for longer than `ttl`, across accounts, with a message that says so; at
-    /// most `limit` of them. Returns how many.
+    /// Fails at most `limit` replies, of all accounts, that have been pending for longer than `ttl`, with an error
+    /// message that says so. Returns how many.
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError>;
 }
 
-/// Takes in what senders do.
+/// Applies inbound events.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait InboxStore: Send + Sync {
-    /// Applies news that came to one of the account's numbers, in its order, by `Inbox::take_in`, in one transaction
-    /// and a bounded number of statements. A number that is the account's no more changes nothing. Applying twice, or
-    /// twice at once, is applying once.
+    /// Applies the inbound events of one of the account's numbers in their order, by `Inbox::apply`, in one
+    /// transaction and a bounded number of statements. If the number no longer belongs to the account, nothing
+    /// changes. MUST be idempotent, also under concurrency.
     async fn receive(&self, account: AccountId, phone_number_id: &str, items: &[InboundItem])
     -> Result<(), StoreError>;
 }

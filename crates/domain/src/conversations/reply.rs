@@ -1,4 +1,4 @@
-//! Whether a reply may leave, by which number and to whom; and what its call came to.
+//! Replies: whether one may be sent, from which number and to which address, and the result of its call.
 
 use thiserror::Error;
 use time::{Duration, OffsetDateTime};
@@ -9,28 +9,27 @@ use crate::whatsapp::{Addressee, StoredProfile, WhatsappCredentials};
 
 use super::Conversation;
 
-/// How long after a contact's last message anything may be written to them.
+/// The service window: how long after the contact's last message a free-form message may be sent.
 pub const WINDOW: Duration = Duration::hours(24);
 
 /// The longest reply, in characters.
 pub const REPLY_CHARS: usize = 4096;
 
-/// Everything that decides whether a reply may leave, of one moment.
+/// What decides whether a reply may be sent, read at one time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ReplyFacts {
-    /// Where.
     pub conversation: Conversation,
     /// When the contact last wrote.
     pub last_inbound_at: Option<OffsetDateTime>,
     /// The contact's number, E.164.
     pub phone: Option<String>,
-    /// The same as the platform writes it.
+    /// The contact's number as WhatsApp writes it.
     pub wa_id: Option<String>,
-    /// The contact's id with the business.
+    /// WhatsApp's user id of the contact.
     pub wa_user_id: Option<String>,
-    /// The number that the contact wrote to, else the account's default one.
+    /// The number that the contact wrote to, otherwise the account's default number.
     pub profile: Option<StoredProfile>,
-    /// The store's clock.
+    /// The database's current time.
     pub now: OffsetDateTime,
 }
 
@@ -39,21 +38,19 @@ redacted_debug!(ReplyFacts {
     last_inbound_at
 });
 
-/// Why a reply may not leave.
+/// Why a reply may not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReplyRefusal {
-    /// Outside the window only templates may be sent.
+    /// Outside the service window only templates may be sent.
     #[error("The 24 hours after the contact's last message are over: only a template message can be sent")]
     WindowClosed,
-    /// Nothing to send with.
     #[error("No WhatsApp number is connected")]
     NoNumber,
-    /// Nowhere to send to.
     #[error("The contact has neither a phone nor a WhatsApp user id")]
     NoAddress,
 }
 
-/// The credentials and the addressee of a reply.
+/// Checks whether a reply may be sent. Returns the credentials and the recipient.
 pub fn prepare(facts: &ReplyFacts, cipher: &dyn Cipher) -> Result<(WhatsappCredentials, Addressee), ReplyRefusal> {
     let ends = facts.last_inbound_at.and_then(|at| at.checked_add(WINDOW));
     if ends.is_none_or(|ends| facts.now >= ends) {
@@ -74,14 +71,13 @@ pub fn prepare(facts: &ReplyFacts, cipher: &dyn Cipher) -> Result<(WhatsappCrede
     Ok((credentials, to.ok_or(ReplyRefusal::NoAddress)?))
 }
 
-/// What is written of a reply after its call.
+/// The recorded result of a reply's call.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ReplyResult {
-    /// The platform accepted it.
     Sent {
-        /// The platform's id of it.
+        /// WhatsApp's id of the message.
         message_id: String,
-        /// The contact's id with the platform, where it told one.
+        /// WhatsApp's id of the contact, if the response has it.
         wa_id: Option<String>,
     },
     /// The reply was not sent, or WhatsApp rejected it. It is never sent again.

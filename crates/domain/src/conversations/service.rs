@@ -11,7 +11,7 @@ use crate::shared::{
 };
 use crate::whatsapp::{Addressee, OutboundText, WhatsappCredentials, WhatsappGateway};
 
-/// The use cases of conversations.
+/// Lists conversations and messages, opens and closes conversations, sends replies.
 pub struct Conversations {
     store: Arc<dyn ConversationStore>,
     gateway: Arc<dyn WhatsappGateway>,
@@ -37,7 +37,7 @@ impl Conversations {
         }
     }
 
-    /// Conversations of the account, the one with the latest message first.
+    /// The account's conversations, latest message first.
     pub async fn list(
         &self,
         tenant: &Tenant,
@@ -57,7 +57,6 @@ impl Conversations {
         found.ok_or(ConversationError::NotFound)
     }
 
-    /// Opens or closes a conversation.
     pub async fn set_status(
         &self,
         tenant: &Tenant,
@@ -68,8 +67,8 @@ impl Conversations {
         changed.ok_or(ConversationError::NotFound)
     }
 
-    /// Writes to the contact: the reply is stored as pending, then the platform is called, once, whatever comes of it.
-    /// A reply of which nobody knows whether it left stays pending, and is no error.
+    /// Sends a reply. It is stored as pending, then WhatsApp is called once, without a retry. If the outcome is
+    /// unknown, the reply stays pending and no error is returned.
     pub async fn reply(&self, tenant: &Tenant, id: ConversationId, text: String) -> Result<Message, ConversationError> {
         check_text(&text)?;
         let account = tenant.account_id;

@@ -1,30 +1,30 @@
-//! The states of a conversation and of a message in it.
+//! State machines of a conversation and of its messages.
 
 use crate::campaigns::SendStatus;
 use crate::shared::string_enum;
 
 string_enum! {
-    /// Whether somebody still looks after a conversation.
+    /// The status of a conversation.
     ConversationStatus {
-        /// Somebody may be waiting for an answer.
+        /// The conversation needs attention.
         Open = "open",
-        /// Done with, until the next message.
+        /// A member closed the conversation. The next message opens it again.
         Closed = "closed",
     }
 }
 
-/// What happens to a conversation.
+/// An event in the life of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConversationEvent {
-    /// A message is written, by either side.
+    /// Either side writes a message.
     Message,
-    /// A member sets it to open.
+    /// A member opens the conversation.
     Open,
-    /// A member sets it to closed.
+    /// A member closes the conversation.
     Close,
 }
 
-/// The status after an event. Everything is allowed in every status.
+/// The status after an event. Every event is allowed in every status.
 pub fn transition(from: ConversationStatus, event: ConversationEvent) -> ConversationStatus {
     use ConversationStatus::{Closed, Open};
     match (from, event) {
@@ -54,25 +54,25 @@ string_enum! {
 }
 
 string_enum! {
-    /// What became of a message.
+    /// The delivery status of a message.
     MessageStatus {
-        /// Inbound: it is here.
+        /// Inbound: the message is stored.
         Received = "received",
-        /// Outbound: not known to have left.
+        /// Outbound: WhatsApp has not yet accepted the message.
         Pending = "pending",
-        /// The platform accepted it.
+        /// WhatsApp accepted the message.
         Sent = "sent",
-        /// It reached the phone.
+        /// The message reached the phone.
         Delivered = "delivered",
-        /// It was opened.
+        /// The contact opened the message.
         Read = "read",
-        /// It will not arrive.
+        /// The message will not be delivered.
         Failed = "failed",
     }
 }
 
 impl MessageStatus {
-    /// The status after news of it, by the rules of sends; none when the news is old. Nothing is news of an inbound
+    /// The status after a status update, by the rules of sends. None if the update is outdated, and for every inbound
     /// message.
     pub fn advance(self, update: SendStatus) -> Option<Self> {
         let sent = match self {

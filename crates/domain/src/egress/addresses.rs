@@ -1,10 +1,10 @@
-//! Which addresses may be reached.
+//! The rules for IP addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::shared::Network;
 
-/// What of the IPv4 space is not the public network (IANA special-purpose registry, and multicast).
+/// The IPv4 networks that are not public: the IANA special-purpose registry and multicast.
 const CLOSED_V4: [Network; 16] = [
     // This network.
     Network::v4([0, 0, 0, 0], 8),
@@ -12,11 +12,11 @@ const CLOSED_V4: [Network; 16] = [
     Network::v4([10, 0, 0, 0], 8),
     Network::v4([172, 16, 0, 0], 12),
     Network::v4([192, 168, 0, 0], 16),
-    // Shared by carriers.
+    // Carrier-grade NAT.
     Network::v4([100, 64, 0, 0], 10),
-    // This machine.
+    // Loopback.
     Network::v4([127, 0, 0, 0], 8),
-    // This link, with the clouds' metadata.
+    // Link-local, with the metadata services of cloud providers.
     Network::v4([169, 254, 0, 0], 16),
     // Protocol assignments, 6to4 relays, benchmarks.
     Network::v4([192, 0, 0, 0], 24),
@@ -32,12 +32,11 @@ const CLOSED_V4: [Network; 16] = [
     Network::v4([255, 255, 255, 255], 32),
 ];
 
-/// The only part of the IPv6 space that is given to the public network. What is not in it is closed: `::/8` with its
-/// compatible, translated and loopback addresses, `64:ff9b:1::/48`, `100::/64`, `5f00::/16`, `fc00::/7`, `fe80::/10`,
-/// `fec0::/10`, `ff00::/8`.
+/// The only public part of the IPv6 space. Everything else is closed: `::/8` with its compatible, translated and
+/// loopback addresses, `64:ff9b:1::/48`, `100::/64`, `5f00::/16`, `fc00::/7`, `fe80::/10`, `fec0::/10`, `ff00::/8`.
 const PUBLIC_V6: Network = Network::v6(0x2000, 0, 3);
 
-/// What of it is not public: protocol assignments with Teredo, documentation, 6to4.
+/// The networks in `PUBLIC_V6` that are not public: protocol assignments with Teredo, documentation, 6to4.
 const CLOSED_V6: [Network; 4] = [
     Network::v6(0x2001, 0, 23),
     Network::v6(0x2001, 0x0db8, 32),
@@ -45,17 +44,17 @@ const CLOSED_V6: [Network; 4] = [
     Network::v6(0x3fff, 0, 20),
 ];
 
-/// The private networks that may be reached all the same (`EGRESS_ALLOW_CIDRS`); none by default.
+/// Private networks that the configuration allows (`EGRESS_ALLOW_CIDRS`); none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList(Vec<Network>);
 
 impl AllowList {
-    /// Whether nothing is allowed but the public network.
+    /// Whether only public addresses are allowed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether an address lies in one of the networks.
+    /// Whether the address is in one of the networks.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address))
     }
@@ -67,11 +66,11 @@ impl From<Vec<Network>> for AllowList {
     }
 }
 
-/// Whether an address may be reached: a public one, or one of the list.
+/// Whether Recado may connect to an address: a public one, or one of the list.
 ///
-/// An IPv4 address written as IPv6 (`::ffff:a.b.c.d`) is that IPv4 address; one behind the well-known NAT64 prefix is
-/// public when the IPv4 address in it is. The list is compared with what is really connected to, so that it never opens
-/// a private address behind a translator.
+/// An IPv4-mapped address (`::ffff:a.b.c.d`) counts as the IPv4 address. An address with the well-known NAT64 prefix is
+/// public if the embedded IPv4 address is. The list is compared with the address of the connection, so that it never
+/// opens a private address behind a translator.
 pub fn allowed(address: IpAddr, allow: &AllowList) -> bool {
     let public = match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
@@ -104,7 +103,7 @@ fn nat64_target(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// A tunnel's address under any prefix, which ends in an IPv4 address of the site's own.
+/// Whether this is an ISATAP tunnel address, which embeds a private IPv4 address under any prefix.
 fn is_isatap(address: Ipv6Addr) -> bool {
     matches!(address.segments(), [_, _, _, _, 0x0000 | 0x0200, 0x5efe, _, _])
 }

@@ -1,10 +1,10 @@
-//! What may be reached of addresses that callers choose: webhook endpoints and pages.
+//! Egress rules (SSRF protection) for URLs that tenants choose: webhook endpoints and scraped pages.
 //!
-//! Owns the rules for addresses and URLs. How a name becomes an address, and how a connection is made to exactly the
-//! address that was judged, is the adapter's part.
+//! This module owns the rules for addresses and URLs. The adapter resolves names, and connects to exactly the address
+//! that it checked, which prevents DNS rebinding.
 //!
-//! One parser (WHATWG) reads a URL for the check and for the call: a host such as `0177.1`, `2130706433` or `１２７.0.0.1`
-//! is an address before anybody judges it.
+//! One parser (WHATWG) parses a URL for the check and for the call. So a host such as `0177.1`, `2130706433` or
+//! `１２７.0.0.1` is an IP address before the check.
 
 mod addresses;
 mod target;

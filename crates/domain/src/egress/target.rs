@@ -1,4 +1,4 @@
-//! Which URLs may be called.
+//! The rules for URLs.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,11 +10,11 @@ use super::{AllowList, allowed};
 
 const MAX_URL_BYTES: usize = 2048;
 
-/// The ports that anything public may be called at.
+/// The allowed ports of public hosts.
 const PLAIN_PORTS: [u16; 1] = [80];
 const SECURE_PORTS: [u16; 2] = [443, 8443];
 
-/// Why a URL may not be called. The texts are for whoever gave it.
+/// Why a URL is rejected. The user who entered the URL reads these messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TargetRefusal {
     /// It is not a URL, has no host or is too long.
@@ -29,7 +29,7 @@ pub enum TargetRefusal {
     /// It contains a user name or password.
     #[error("must not contain a user name or password")]
     UserInfo,
-    /// It is at a port that is not the web's.
+    /// The port is not allowed.
     #[error("must use port 80 for http, or 443 or 8443 for https")]
     Port,
     /// The address is not public.
@@ -37,11 +37,11 @@ pub enum TargetRefusal {
     Address,
 }
 
-/// A URL that may be called, once the addresses of its name are judged too.
+/// A URL that may be called after the resolved addresses of its host pass [`Target::may_be_at`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target(Url);
 
-/// The host alone: the rest of a URL may hold secrets.
+/// Shows only the host: the rest of a URL may hold secrets.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Target").field(&self.host()).finish()
@@ -49,11 +49,11 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// Reads and judges a URL, without asking anybody for addresses: a name passes here, and each of its addresses is
-    /// judged by [`Target::may_be_at`] when it is known.
+    /// Parses and checks a URL without name resolution. A host name passes here; the caller MUST check each of its
+    /// resolved addresses with [`Target::may_be_at`].
     ///
-    /// Public hosts are called at the web's ports alone. Hosts of the list may be called at any; where there is a list,
-    /// a name's port is judged with its address.
+    /// Public hosts are allowed only at `PLAIN_PORTS` and `SECURE_PORTS`, hosts of the list at any port. With a list,
+    /// the port of a host name is checked together with its address.
     pub fn parse(text: &str, allow: &AllowList) -> Result<Self, TargetRefusal> {
         if text.len() > MAX_URL_BYTES {
             return Err(TargetRefusal::Malformed);
@@ -76,8 +76,8 @@ impl Target {
         Ok(target)
     }
 
-    /// The same judgement of a URL that is kept as it was written, to be read and compared by people: what a parser
-    /// would forgive or drop is refused.
+    /// Like `parse`, for a URL that is stored as entered: also rejects what the parser would correct or drop, so that
+    /// people read the URL that is called.
     pub fn written(text: &str, allow: &AllowList) -> Result<Self, TargetRefusal> {
         let rest = ["http://", "https://"].iter().find_map(|start| {
             let (scheme, rest) = text.split_at_checked(start.len())?;
@@ -92,7 +92,7 @@ impl Target {
         }
     }
 
-    /// The same judgement of where a redirect leads to.
+    /// Parses and checks the location of a redirect.
     pub fn redirected(&self, location: &str, allow: &AllowList) -> Result<Self, TargetRefusal> {
         let next = self.0.join(location).map_err(|_| TargetRefusal::Malformed)?;
         Self::parse(next.as_str(), allow)
@@ -101,7 +101,7 @@ impl Target {
     fn check_host(&self, allow: &AllowList) -> Result<(), TargetRefusal> {
         match self.0.host().ok_or(TargetRefusal::Malformed)? {
             Host::Domain("") => Err(TargetRefusal::Malformed),
-            // Names of this machine, whatever the resolver says (RFC 6761).
+            // Loopback names, regardless of the resolver's answer (RFC 6761).
             Host::Domain(name) if name == "localhost" || name.ends_with(".localhost") => {
                 self.may_be_at(Ipv4Addr::LOCALHOST.into(), allow)
             }
@@ -112,7 +112,7 @@ impl Target {
         }
     }
 
-    /// Whether it may be called at an address.
+    /// Checks an address to which the host resolves, together with the port.
     pub fn may_be_at(&self, address: IpAddr, allow: &AllowList) -> Result<(), TargetRefusal> {
         if !allowed(address, allow) {
             return Err(TargetRefusal::Address);
@@ -130,27 +130,27 @@ impl Target {
         }
     }
 
-    /// The URL as it is called: in ASCII, without a fragment.
+    /// The URL of the call: in ASCII, without a fragment.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
-    /// Whether it is https.
+    /// Whether the scheme is https.
     pub fn is_secure(&self) -> bool {
         self.0.scheme() == "https"
     }
 
-    /// The port, said or meant.
+    /// The explicit port or the scheme's default port.
     pub fn port(&self) -> u16 {
         self.0.port_or_known_default().unwrap_or_default()
     }
 
-    /// The name or the address, without brackets; for the log too, since the rest of a URL may hold secrets.
+    /// The host name or address, without brackets. Logs may show it; the rest of a URL may hold secrets.
     pub fn host(&self) -> &str {
         self.0.host_str().unwrap_or_default().trim_matches(['[', ']'])
     }
 
-    /// The address, where there is no name to ask for.
+    /// The IP address, or `None` if the host is a name.
     pub fn address(&self) -> Option<IpAddr> {
         match self.0.host()? {
             Host::Domain(_) => None,

@@ -1,4 +1,4 @@
-//! The rules against the corpus of URLs, which the guarded client is tried with too.
+//! Tests of the rules with a corpus of URLs. The tests of the HTTP client use the same corpus.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use super::*;
 const HOSTILE: &str = include_str!("corpus/hostile.txt");
 const PUBLIC: &str = include_str!("corpus/public.txt");
 
-/// A URL of the corpus and what its name is answered with.
+/// Parses the corpus into URLs and the addresses to which their host names resolve.
 fn entries(corpus: &'static str) -> Vec<(&'static str, Vec<IpAddr>)> {
     let lines = corpus.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
@@ -291,7 +291,7 @@ fn egress_written_url_rejects_corrected_spelling() {
     ] {
         assert!(parse_written(url).is_err(), "{url:?}");
     }
-    // What is refused for its spelling alone is what the parser would have forgiven.
+    // `Spelling` rejects URLs that the parser would correct.
     for url in [
         "https:///e.example",
         "https://e.example/#part",

@@ -1,6 +1,6 @@
-//! Folders: where an account keeps campaigns or templates, each kind in folders of its own.
+//! Folders of campaigns and of templates.
 //!
-//! Owns folders. What lies in one says so itself (`folder_id`), and stays when its folder goes.
+//! Owns folders. A campaign or template refers to its folder by `folder_id`, and remains when the folder is deleted.
 
 mod model;
 mod ports;

@@ -8,11 +8,11 @@ use crate::shared::string_enum;
 use crate::shared::{CursorQuery, FieldErrors, FolderId, StoreError};
 
 string_enum! {
-    /// What a folder holds.
+    /// The kind of item that a folder contains.
     FolderKind {
-        /// Campaigns.
+        /// The folder contains campaigns.
         Campaign = "campaign",
-        /// Templates.
+        /// The folder contains templates.
         Template = "template",
     }
 }
@@ -22,32 +22,27 @@ string_enum! {
 pub struct Folder {
     /// The folder's id.
     pub id: FolderId,
-    /// Its name: 1 to 100 characters.
+    /// The name: 1 to 100 characters.
     #[schemars(example = &"Black Friday")]
     pub name: String,
-    /// What it holds; it never changes.
+    /// The kind of item that the folder contains. It cannot be changed.
     pub kind: FolderKind,
 }
 
-/// Asks for folders, newest first.
+/// A query for folders, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderQuery {
-    /// Of this kind alone.
+    /// Only folders of this kind.
     pub kind: Option<FolderKind>,
-    /// Which part of the list.
     pub page: CursorQuery,
 }
 
-/// Why a folder operation did not happen.
 #[derive(Debug, Error)]
 pub enum FolderError {
-    /// No such folder in the account.
     #[error("not found")]
     NotFound,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The store failed.
     #[error(transparent)]
     Store(StoreError),
 }

@@ -1,20 +1,19 @@
-//! What folders need from the store. Every method sees the one account alone.
+//! Ports of folders. Every method MUST see only the rows of the given account.
 
 use async_trait::async_trait;
 
 use super::{Folder, FolderQuery};
 use crate::shared::{AccountId, CursorPage, FolderId, StoreError};
 
-/// Folders.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait FolderStore: Send + Sync {
-    /// Newest first (by id); the cursor is the last item's id, and an unreadable one is an empty list's cursor.
+    /// Newest first, by id. The cursor is the last item's id.
     async fn list(&self, account: AccountId, query: &FolderQuery) -> Result<CursorPage<Folder>, StoreError>;
 
-    /// Inserts.
     async fn insert(&self, account: AccountId, folder: &Folder) -> Result<(), StoreError>;
 
-    /// Deletes, and in the same transaction leaves what lay in it without a folder; false when there is no such folder.
+    /// Deletes a folder, and clears `folder_id` of its items in the same transaction. False if the folder does not
+    /// exist.
     async fn delete(&self, account: AccountId, id: FolderId) -> Result<bool, StoreError>;
 }

@@ -7,7 +7,7 @@ use crate::shared::{CursorPage, FieldErrors, FolderId, Ids, Tenant, text};
 
 const NAME_CHARS: usize = 100;
 
-/// The use cases of folders.
+/// Lists, creates and deletes folders.
 pub struct Folders {
     store: Arc<dyn FolderStore>,
     ids: Arc<dyn Ids>,
@@ -18,12 +18,12 @@ impl Folders {
         Self { store, ids }
     }
 
-    /// Folders of the account, newest first.
+    /// The account's folders, newest first.
     pub async fn list(&self, tenant: &Tenant, query: &FolderQuery) -> Result<CursorPage<Folder>, FolderError> {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 
-    /// A new folder of the kind that the word names.
+    /// Creates a folder. `kind` is the name of a [`FolderKind`].
     pub async fn create(&self, tenant: &Tenant, name: &str, kind: &str) -> Result<Folder, FolderError> {
         let mut errors = FieldErrors::default();
         let name = text::sanitize(name);
@@ -44,7 +44,7 @@ impl Folders {
         Ok(folder)
     }
 
-    /// Removes a folder. What lay in it stays, without a folder.
+    /// Deletes a folder. Its items remain, without a folder.
     pub async fn delete(&self, tenant: &Tenant, id: FolderId) -> Result<(), FolderError> {
         match self.store.delete(tenant.account_id, id).await? {
             true => Ok(()),

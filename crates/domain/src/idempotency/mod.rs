@@ -1,7 +1,7 @@
-//! Idempotency keys: a request that is sent again with its key is not carried out again; it gets the first answer.
+//! Idempotency keys: a request that is repeated with its key is not executed again but returns the stored response.
 //!
-//! Owns what a key is and what becomes of a request that presents one. Does not own how a request is read or an answer
-//! is kept in bytes (the server).
+//! Owns the key and the decision about a request that presents one. The server reads the request and encodes the stored
+//! response.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use uuid::Uuid;
 
 use crate::shared::{AccountId, FieldErrors, Ids, Sealed, StoreError, UserId};
 
-/// The longest key, in characters.
+/// Maximum length of a key, in characters.
 const KEY_CHARS: usize = 255;
 
 /// How long a response is stored.
 pub const RESPONSE_RETENTION: Duration = Duration::hours(24);
 
-/// How long a request is left alone that nobody hears of: its server is dead then, and the key free again.
+/// Lease of a running request. If it is not renewed in time, its server has crashed and the key is free again.
 pub const LEASE: Duration = Duration::seconds(15);
 
-/// Within whom a key means one request: an account, or where a route has none, a user.
+/// The account within which a key is unique; the user on routes without an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope(pub Uuid);
 
@@ -37,12 +37,12 @@ impl From<UserId> for Scope {
     }
 }
 
-/// A key as the client chose it.
+/// A key that the client chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyKey(String);
 
 impl IdempotencyKey {
-    /// 1 to 255 visible characters.
+    /// Accepts 1 to 255 characters, of which at least one is visible and none is a control character.
     pub fn parse(text: &str) -> Result<Self, FieldErrors> {
         let fits = (1..=KEY_CHARS).contains(&text.chars().count()) && !text.chars().any(char::is_control);
         match fits && !text.trim().is_empty() {
@@ -51,91 +51,86 @@ impl IdempotencyKey {
         }
     }
 
-    /// The key.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A keyed hash of what makes two requests the same: method, path and body. Without the server's key nothing of a body can
-/// be guessed from it.
+/// Keyed hash of method, path and body: equal hashes mean equal requests. Without the server's key, no body can be
+/// guessed from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHash(pub Vec<u8>);
 
-/// The right to carry a request out, until it is finished or given up.
+/// The claim of a key: the right to execute its request until it is finished or released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyClaim {
-    /// Within whom.
     pub scope: Scope,
-    /// Under which key.
     pub key: IdempotencyKey,
-    /// Tells this claim from an earlier one whose server was thought dead.
+    /// Fencing token: distinguishes this claim from an earlier one whose lease expired.
     pub holder: Uuid,
 }
 
-/// An answer as it was kept.
+/// A stored response with the request that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredResponse {
-    /// What was asked.
     pub request: RequestHash,
-    /// What was answered: it may hold a secret that is shown once.
+    /// Sealed, because a response may contain a one-time secret.
     pub response: Sealed,
 }
 
-/// What a key stands for when a request presents it.
+/// State of a key that a request presents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// Nothing: the claim stands.
+    /// The key was free and is now claimed.
     Free,
-    /// A request that is being carried out.
+    /// A request with the key is running.
     Running,
-    /// A request that was answered.
+    /// A request with the key has a stored response.
     Answered(StoredResponse),
 }
 
-/// What becomes of a request.
+/// Decision about a request with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It is carried out.
+    /// Execute the request.
     First(KeyClaim),
-    /// It may be a repetition: if it asks the same it gets this answer.
+    /// Return this response if the request equals the stored one.
     Again(StoredResponse),
 }
 
-/// Why a request is neither carried out nor answered again.
+/// Why a request with a key is refused.
 #[derive(Debug, Error)]
 pub enum IdempotencyError {
     #[error("A request with this idempotency key is still in progress; try again later")]
     Running,
     #[error("This idempotency key was used for a different request; use a new key")]
     Mismatch,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Where keys are kept, for all servers together. Times are the store's own.
+/// Keys and stored responses, shared by all servers. Leases and retention use the store's clock.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait IdempotencyStore: Send + Sync {
-    /// Takes the key if it is free: never used, used longer ago than [`KEPT_FOR`], or claimed by somebody whose lease
-    /// is over. Of concurrent callers one gets it.
+    /// Claims the key if it is free: never used, last used before [`RESPONSE_RETENTION`], or claimed with an expired
+    /// lease. Of concurrent callers exactly one succeeds.
     async fn claim(&self, claim: &KeyClaim, lease: Duration) -> Result<KeyState, StoreError>;
 
-    /// Prolongs the lease of a claim that still stands.
+    /// Renews the lease if the claim is still current.
     async fn renew(&self, claim: &KeyClaim, lease: Duration) -> Result<(), StoreError>;
 
-    /// Keeps the answer, if the claim still stands.
+    /// Stores the response if the claim is still current.
     async fn finish(&self, claim: &KeyClaim, stored: &StoredResponse) -> Result<(), StoreError>;
 
-    /// Frees the key, if the claim still stands.
+    /// Frees the key if the claim is still current.
     async fn release(&self, claim: &KeyClaim) -> Result<(), StoreError>;
 
-    /// Forgets up to `limit` answers that are older than [`KEPT_FOR`]. How many.
+    /// Deletes up to `limit` responses older than [`RESPONSE_RETENTION`]. Returns how many.
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError>;
 }
 
-/// The use cases of idempotency keys.
+/// Use cases of idempotency keys.
 pub struct Idempotency {
     store: Arc<dyn IdempotencyStore>,
     ids: Arc<dyn Ids>,
@@ -146,7 +141,7 @@ impl Idempotency {
         Self { store, ids }
     }
 
-    /// Asks to carry a request out.
+    /// Claims the key for a request, or returns the stored response.
     pub async fn admit(&self, scope: Scope, key: IdempotencyKey) -> Result<Admission, IdempotencyError> {
         let holder = self.ids.next();
         let claim = KeyClaim { scope, key, holder };
@@ -157,7 +152,7 @@ impl Idempotency {
         }
     }
 
-    /// The kept answer, for a request that asks the same.
+    /// Returns the stored response if `request` equals the stored request.
     pub fn repeat(stored: StoredResponse, request: &RequestHash) -> Result<Sealed, IdempotencyError> {
         match stored.request == *request {
             true => Ok(stored.response),
@@ -165,12 +160,12 @@ impl Idempotency {
         }
     }
 
-    /// Says that the request is still being carried out: to be called well within [`LEASE`].
+    /// Renews the lease of a running request. MUST be called well within [`LEASE`].
     pub async fn renew(&self, claim: &KeyClaim) -> Result<(), IdempotencyError> {
         Ok(self.store.renew(claim, LEASE).await?)
     }
 
-    /// Keeps the answer for whoever asks again. None: what happened is no answer, and the key is free again.
+    /// Stores the response of a finished request. `None` frees the key, because the request has no response to repeat.
     pub async fn conclude(&self, claim: &KeyClaim, stored: Option<&StoredResponse>) -> Result<(), IdempotencyError> {
         match stored {
             Some(stored) => self.store.finish(claim, stored).await?,

@@ -1,4 +1,4 @@
-//! Reading a batch: every item is looked at, every fault is named by its place, and one fault refuses all.
+//! Validation of a batch: reports every error by its path, and rejects the whole batch if any item is invalid.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use crate::shared::{Amount, FieldErrors};
 /// The max_chars items of a batch.
 const MAX_ITEMS: usize = 1000;
 
-/// The faults found in one item so far.
+/// Validates the fields of one item and collects their errors.
 pub struct Item<'a> {
     errors: &'a mut FieldErrors,
     path: String,
@@ -35,7 +35,7 @@ impl Item<'_> {
         inputs.into_iter().enumerate().filter_map(validate_element).collect()
     }
 
-    /// What has to be there.
+    /// Requires a value.
     pub fn required<T>(&mut self, field: &str, value: Option<T>) -> Option<T> {
         if value.is_none() {
             self.reject(field, "is required");
@@ -59,7 +59,7 @@ impl Item<'_> {
         Some(text)
     }
 
-    /// A word of a closed set.
+    /// Requires a value of a closed set.
     pub fn parse_enum<T: FromStr<Err = String>>(&mut self, field: &str, value: Option<&str>) -> Option<T> {
         let text = self.required(field, value)?;
         match text.parse() {
@@ -71,7 +71,7 @@ impl Item<'_> {
         }
     }
 
-    /// A phone number; an empty text is none.
+    /// Validates an optional phone number. An empty text counts as absent.
     pub fn phone(&mut self, field: &str, value: Option<&str>) -> Option<Phone> {
         let text = value.filter(|text| !text.trim().is_empty())?;
         let phone = Phone::parse(text);
@@ -81,7 +81,7 @@ impl Item<'_> {
         phone
     }
 
-    /// Money or a quantity: not below zero.
+    /// Validates an optional amount that must not be negative.
     pub fn amount(&mut self, field: &str, value: Option<Amount>) -> Option<Amount> {
         let amount = self.optional_signed(field, value)?;
         if amount.is_negative() {
@@ -91,13 +91,13 @@ impl Item<'_> {
         Some(amount)
     }
 
-    /// The same where it has to be there.
+    /// Requires an amount that must not be negative.
     pub fn required_amount(&mut self, field: &str, value: Option<Amount>) -> Option<Amount> {
         self.required(field, value)?;
         self.amount(field, value)
     }
 
-    /// Any amount.
+    /// Validates an optional amount, which may be negative.
     pub fn optional_signed(&mut self, field: &str, value: Option<Amount>) -> Option<Amount> {
         let amount = value?.validated();
         if amount.is_none() {

@@ -1,4 +1,4 @@
-//! What may be told of orders, carts, spend and events.
+//! Validates orders, carts, ad spend and metric events.
 
 use time::{Date, Duration, OffsetDateTime};
 
@@ -12,10 +12,10 @@ use crate::shared::{Amount, MetricEventId, text};
 const KEY_CHARS: usize = 255;
 const NAME_CHARS: usize = 200;
 const PRODUCT_CHARS: usize = 500;
-/// How large an event's properties may be, in bytes: lists hold a hundred events.
+/// The largest size of an event's properties in bytes. It bounds the size of a page of events.
 const PROPERTIES_BYTES: usize = 64 * 1024;
 
-/// How far ahead of our clock an event's may be; it then counts as of now.
+/// How far a reported time may be ahead of the server's clock. It is then recorded as the current time.
 const SKEW: Duration = Duration::minutes(10);
 
 pub(super) fn order(input: OrderInput, item: &mut Item<'_>) -> Option<OrderDraft> {
@@ -45,7 +45,7 @@ pub(super) fn order(input: OrderInput, item: &mut Item<'_>) -> Option<OrderDraft
     })
 }
 
-/// Goods are also sold by weight: a quantity may have decimals, but no more than a million of anything are in an order.
+/// A quantity may have decimals, because goods are also sold by weight. Its limit is one million.
 fn order_item(input: OrderItemInput, item: &mut Item<'_>) -> Option<OrderItem> {
     let product_id = item.text("product_id", input.product_id, KEY_CHARS);
     let name = item.text("name", input.name, PRODUCT_CHARS);
@@ -96,7 +96,7 @@ pub(super) fn ad_spend(input: AdSpendInput, item: &mut Item<'_>) -> Option<AdSpe
     })
 }
 
-/// `YYYY-MM-DD`, from the year 1 on.
+/// Parses `YYYY-MM-DD`, from year 1.
 fn date(text: &str) -> Option<Date> {
     let format = time::macros::format_description!("[year]-[month]-[day]");
     Date::parse(text, &format)
@@ -104,8 +104,8 @@ fn date(text: &str) -> Option<Date> {
         .filter(|date| text.len() == 10 && date.year() >= 1)
 }
 
-/// An event is of now or of before. So the contacts of a period that ends today are those whose last event lies in it,
-/// which is counted without looking at any of them.
+/// Validates a metric event. Its time is never in the future: so the contacts of a period that ends today are those
+/// whose last event is in the period, and rollups can count them.
 pub(super) fn event(
     input: EventInput,
     item: &mut Item<'_>,

@@ -1,4 +1,4 @@
-//! What events count towards: the metric's totals, its sums by time, what each contact did of it.
+//! Rollup deltas of metric events: the metric's totals, its sums by bucket and its sums by contact.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,27 +7,27 @@ use time::OffsetDateTime;
 use super::{EventDraft, Granularity};
 use crate::shared::{Amount, ContactId};
 
-/// Sums of a metric's events in a time.
+/// Sums of a metric's events in a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetricSums {
     pub events: i64,
     pub value: Amount,
-    /// Contacts whose last event lies there.
+    /// The contacts whose last event is in this bucket.
     pub last_contacts: i64,
 }
 
-/// What a metric gains.
+/// The delta of a metric's totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricTotals {
     pub events: i64,
     pub value: Amount,
     pub last_event_at: Option<OffsetDateTime>,
-    /// What it is called from now on, where that was told.
+    /// The new display name, if an event has one.
     pub display_name: Option<String>,
     pub category: Option<String>,
 }
 
-/// What a contact gains in a metric.
+/// The delta of a contact's sums in a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContactSums {
     pub events: i64,
@@ -35,7 +35,7 @@ pub struct ContactSums {
     pub last_event_at: Option<OffsetDateTime>,
 }
 
-/// By how much new events change the sums, by their keys in the order in which all writers write them.
+/// The delta of a batch of new events. The keys are sorted, so that concurrent writers lock the rows in the same order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricRollupDelta {
     pub metrics: BTreeMap<String, MetricTotals>,
@@ -45,7 +45,7 @@ pub struct MetricRollupDelta {
 }
 
 impl MetricRollupDelta {
-    /// Counts a new event.
+    /// Adds a new event.
     pub fn count(&mut self, event: &EventDraft, contact: Option<ContactId>) {
         let (name, value, at) = (&event.metric_name, event.value.unwrap_or_default(), event.occurred_at);
         let totals = self.metrics.entry(name.clone()).or_default();
@@ -68,7 +68,7 @@ impl MetricRollupDelta {
         }
     }
 
-    /// Moves contacts to where their last event lies now: given is where it lay before, of those that had any.
+    /// Moves contacts to the bucket of their new last event. `before` holds the previous last events.
     pub fn move_contacts(&mut self, before: &BTreeMap<(String, ContactId), OffsetDateTime>) {
         let moves: Vec<_> = self
             .contacts

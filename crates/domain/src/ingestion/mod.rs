@@ -1,6 +1,8 @@
-//! Ingestion: what shops and other systems tell of an account's customers: orders, carts, ad spend, events of metrics.
+//! Ingestion: the orders, carts, ad spend and metric events that shops and other systems report about an account's
+//! customers.
 //!
-//! Owns these rows, what an order is owed to, and what each row counts towards. The reports are `analytics`'.
+//! This context owns these rows, the attribution of orders and the rollup delta of each row. `analytics` owns the
+//! reports.
 
 mod batch;
 mod check;

@@ -1,4 +1,4 @@
-//! What is told, unchecked and checked.
+//! Orders, carts, ad spend and metric events: unchecked inputs and validated drafts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,75 +14,75 @@ use crate::shared::{
 };
 
 string_enum! {
-    /// What became of an order; the platform may tell any of them after any other.
+    /// The status of an order. The shop system may report the statuses in any order.
     OrderStatus {
-        /// Not paid yet.
+        /// The order is not paid yet.
         Pending = "pending",
-        /// Paid: it counts as revenue.
+        /// The order is paid and counts as revenue.
         Paid = "paid",
-        /// Given up before it was paid.
+        /// The order was cancelled before payment.
         Cancelled = "cancelled",
-        /// Paid back.
+        /// The payment was refunded.
         Refunded = "refunded",
     }
 }
 
 string_enum! {
-    /// What became of a cart.
+    /// The status of a cart.
     CartStatus {
-        /// Somebody is at it.
+        /// The customer is still shopping.
         Open = "open",
-        /// Nobody is.
+        /// The customer left without buying.
         Abandoned = "abandoned",
-        /// Somebody came back to it, and bought.
+        /// The customer returned to the cart and bought.
         Recovered = "recovered",
     }
 }
 
-/// An order, as a shop knows it now. Told again with the same `platform` and `external_id`, it is the same order.
+/// The current state of an order. `platform` and `external_id` identify the order.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OrderInput {
     /// The shop's own id of the order: 1 to 255 characters.
     #[schemars(required, length(min = 1, max = 255), example = "1001")]
     pub external_id: Option<String>,
-    /// The shop system that it comes from, in the account's own word: 1 to 255 characters.
+    /// The shop system of the order, named by the account: 1 to 255 characters.
     #[schemars(required, length(min = 1, max = 255), example = &"loja")]
     pub platform: Option<String>,
-    /// The phone number of the customer; absent when it is not known. A contact with this number is looked up, and
-    /// none is created.
+    /// The customer's phone number; absent if it is unknown. It links the order to the contact with this number, and
+    /// creates no contact.
     #[schemars(example = "+5511961234567")]
     pub contact_phone: Option<String>,
-    /// Where the order stands; only `paid` counts as revenue.
+    /// The order's status. Only `paid` counts as revenue.
     #[schemars(required, with = "OrderStatus")]
     pub status: Option<String>,
-    /// What the customer pays, in currency units.
+    /// The amount that the customer pays, in currency units.
     #[schemars(required, range(min = 0), example = 149.9)]
     pub total: Option<Amount>,
-    /// What was ordered.
+    /// The items of the order.
     #[schemars(required)]
     pub items: Option<Vec<OrderItemInput>>,
-    /// What the payment gateway keeps, in currency units.
+    /// The payment gateway's fee, in currency units.
     #[schemars(range(min = 0), example = 4.9)]
     pub gateway_fee: Option<Amount>,
-    /// The campaign that it is owed to; absent where the link or a recent message decides.
+    /// The campaign that the order is attributed to. If absent, the link or a recent message decides.
     pub campaign_id: Option<CampaignId>,
-    /// The automation that it is owed to.
+    /// The automation that the order is attributed to.
     pub automation_id: Option<AutomationId>,
-    /// The `short_code` of the link that the customer came by: at most 255 characters.
+    /// The `short_code` of the link that led the customer to the shop: at most 255 characters.
     #[schemars(example = &"Ab3dE9x_2")]
     pub link_code: Option<String>,
-    /// When it was placed.
+    /// When the order was placed.
     #[schemars(required, with = "Timestamp")]
     #[serde(with = "timestamp::option")]
     pub placed_at: Option<OffsetDateTime>,
-    /// When it was paid.
+    /// When the order was paid.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub paid_at: Option<OffsetDateTime>,
 }
 
-/// A line of an order.
+/// An item of an order.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OrderItemInput {
@@ -92,18 +92,17 @@ pub struct OrderItemInput {
     /// The product's name: 1 to 500 characters.
     #[schemars(required, length(min = 1, max = 500), example = "Bolo de cenoura")]
     pub name: Option<String>,
-    /// How many, or how much: more than 0, at most 1000000, with up to 4 decimals.
+    /// The quantity: more than 0, at most 1000000, with up to 4 decimals.
     #[schemars(required, range(min = 0, max = 1000000), example = 1)]
     pub quantity: Option<Amount>,
-    /// What one costs the customer, in currency units.
+    /// The unit price, in currency units.
     #[schemars(required, range(min = 0), example = 149.9)]
     pub price: Option<Amount>,
-    /// What one costs the shop, in currency units; absent when it is not known.
+    /// The shop's cost per unit, in currency units; absent if it is unknown.
     #[schemars(range(min = 0), example = 60)]
     pub cost: Option<Amount>,
 }
 
-/// A line of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderItem {
     pub product_id: String,
@@ -113,7 +112,7 @@ pub struct OrderItem {
     pub cost: Option<Amount>,
 }
 
-/// An order as it was told. What is none was left out, and keeps what is known.
+/// A validated order that is not stored yet. `None` means that the field was omitted and keeps its stored value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OrderDraft {
     pub platform: String,
@@ -130,32 +129,32 @@ pub struct OrderDraft {
     pub paid_at: Option<OffsetDateTime>,
 }
 
-/// A cart, as a shop knows it now. Told again with the same `platform` and `external_id`, it is the same cart.
+/// The current state of a cart. `platform` and `external_id` identify the cart.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CartInput {
     /// The shop's own id of the cart: 1 to 255 characters.
     #[schemars(required, length(min = 1, max = 255), example = "c-77")]
     pub external_id: Option<String>,
-    /// The shop system that it comes from: 1 to 255 characters.
+    /// The shop system of the cart, named by the account: 1 to 255 characters.
     #[schemars(required, length(min = 1, max = 255), example = &"loja")]
     pub platform: Option<String>,
-    /// The phone number of the customer; absent when it is not known.
+    /// The customer's phone number; absent if it is unknown.
     #[schemars(example = "+5511961234567")]
     pub contact_phone: Option<String>,
-    /// What lies in it, in currency units.
+    /// The total value of the cart, in currency units.
     #[schemars(required, range(min = 0), example = 89.9)]
     pub total: Option<Amount>,
-    /// What became of it.
+    /// The cart's status.
     #[schemars(required, with = "CartStatus")]
     pub status: Option<String>,
-    /// When it was begun.
+    /// When the cart was created.
     #[schemars(required, with = "Timestamp")]
     #[serde(with = "timestamp::option")]
     pub created_at: Option<OffsetDateTime>,
 }
 
-/// A cart as it was told.
+/// A validated cart that is not stored yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CartDraft {
     pub platform: String,
@@ -166,7 +165,7 @@ pub struct CartDraft {
     pub created_at: OffsetDateTime,
 }
 
-/// A cart as it is kept.
+/// A stored cart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cart {
     pub id: CartId,
@@ -189,22 +188,22 @@ impl Cart {
     }
 }
 
-/// What was spent on the ads of one source in one day; told again, it replaces what was told.
+/// The ad spend of one source on one day. A repeated report replaces the earlier one.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AdSpendInput {
     /// The day, `YYYY-MM-DD`.
     #[schemars(required, with = "Day", example = "2026-02-01")]
     pub date: Option<String>,
-    /// Where the ads run: 1 to 255 characters.
+    /// The source of the ads, for example a social network: 1 to 255 characters.
     #[schemars(required, length(min = 1, max = 255), example = &"instagram")]
     pub source: Option<String>,
-    /// What was spent, in currency units.
+    /// The amount spent, in currency units.
     #[schemars(required, range(min = 0), example = 120.5)]
     pub amount: Option<Amount>,
 }
 
-/// What was spent on a source's ads in a day.
+/// The validated ad spend of one source on one day.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdSpend {
     pub date: Date,
@@ -212,54 +211,54 @@ pub struct AdSpend {
     pub amount: Amount,
 }
 
-/// An event of a metric: a fact, told once. `contact_id` or `contact_phone` says whom it is about.
+/// A metric event. `contact_id` or `contact_phone` identifies the contact. A recorded event never changes.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EventInput {
-    /// The id that it is told apart by: one that is known already changes nothing. Absent, the event is new.
+    /// The event's id, which makes the request idempotent: a repeated id has no effect. Without an id, the event is
+    /// new.
     pub id: Option<MetricEventId>,
-    /// The metric that it counts for: 1 to 200 characters.
+    /// The metric of the event: 1 to 200 characters.
     #[schemars(required, length(min = 1, max = 200), example = &"page_view")]
     pub metric_name: Option<String>,
-    /// The metric's name for people: 1 to 200 characters; absent, it stays as it is.
+    /// The metric's display name: 1 to 200 characters. If absent, it does not change.
     #[schemars(example = "Páginas vistas")]
     pub display_name: Option<String>,
-    /// The metric's category: 1 to 200 characters; absent, it stays as it is.
+    /// The metric's category: 1 to 200 characters. If absent, it does not change.
     #[schemars(example = &"site")]
     pub category: Option<String>,
-    /// The contact that it is about.
+    /// The contact of the event.
     pub contact_id: Option<ContactId>,
-    /// The phone number of whom it is about; an event of an unknown number is kept without a contact.
+    /// The contact's phone number. An event with an unknown number is recorded without a contact.
     #[schemars(example = "+5511961234567")]
     pub contact_phone: Option<String>,
-    /// What it is worth, with up to 4 decimals, less than 100 billion; it may be negative.
+    /// The event's value, less than 100 billion, with up to 4 decimals. It may be negative.
     #[schemars(example = 1.5)]
     pub value: Option<Amount>,
     /// The currency of `value`: three capital letters (ISO 4217).
     #[schemars(regex(pattern = r"^[A-Z]{3}$"), example = &"BRL")]
     pub currency: Option<String>,
-    /// The system that tells it: 1 to 200 characters.
+    /// The system that reports the event: 1 to 200 characters.
     #[schemars(required, length(min = 1, max = 200), example = &"site")]
     pub source: Option<String>,
-    /// Whatever else is to be kept with it: at most 65,536 bytes.
+    /// Additional data of the event: at most 65,536 bytes.
     #[schemars(example = serde_json::json!({"path": "/bolos"}))]
     pub properties: Option<Map<String, Value>>,
-    /// When it happened: now where it is absent, and at most 10 minutes from now.
+    /// When the event happened: at most 10 minutes from now. If absent, the current time.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub occurred_at: Option<OffsetDateTime>,
 }
 
-/// Who an event is about.
+/// The contact of a metric event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// A contact of the account.
     Contact(ContactId),
-    /// Whoever has this number; nobody, when no contact has.
+    /// The contact with this number, if the account has one.
     Phone(Phone),
 }
 
-/// An event of a metric: a fact, told once.
+/// A validated metric event that is not stored yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventDraft {
     pub id: MetricEventId,
@@ -274,19 +273,19 @@ pub struct EventDraft {
     pub occurred_at: OffsetDateTime,
 }
 
-/// What became of a batch.
+/// The result of a recorded batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct IngestionResult {
-    /// How many items were new or changed something.
+    /// The number of items that were new or changed a stored row.
     #[schemars(example = 2)]
     pub accepted: usize,
-    /// How many items were known already and changed nothing.
+    /// The number of items that changed nothing.
     #[schemars(example = 0)]
     pub duplicates: usize,
 }
 
 impl IngestionResult {
-    /// Of so many items, so many had an effect.
+    /// The result of a batch of `items`, of which `accepted` had an effect.
     pub fn of(items: usize, accepted: usize) -> Self {
         Self {
             accepted,
@@ -295,13 +294,11 @@ impl IngestionResult {
     }
 }
 
-/// Why nothing of a batch was recorded.
+/// Why a batch was rejected.
 #[derive(Debug, Error)]
 pub enum IngestionError {
-    /// An item is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,27 +1,26 @@
-//! An order as it is kept, and what becomes of it when it is told again.
+//! A stored order, its attribution, and the merge of a repeated report.
 
 use time::{Duration, OffsetDateTime};
 
 use super::{OrderDraft, OrderItem, OrderStatus};
 use crate::shared::{Amount, AutomationId, CampaignId, ContactId, LinkId, OrderId};
 
-/// How long before an order a message may have been received for the order to be owed to it.
+/// How long before an order its contact may have received a campaign's message, so that the order is attributed to the
+/// campaign.
 pub const ATTRIBUTION_WINDOW: Duration = Duration::days(7);
 
-/// What an order is owed to: whatever it was told to be last; else, decided once when it is first recorded, the last
-/// message, so that it does not move with messages that are sent later.
+/// What an order is attributed to: the latest explicitly named campaign, automation or link. Without one, the campaign
+/// of the contact's last message decides once, when the order is first recorded, so that later messages do not move it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attribution {
-    /// A campaign: named, or the link's, or that of the last message before the order.
+    /// The named campaign, else the link's campaign, else that of the last message before the order.
     pub campaign_id: Option<CampaignId>,
-    /// A named automation.
     pub automation_id: Option<AutomationId>,
-    /// A named link.
     pub link_id: Option<LinkId>,
 }
 
 impl Attribution {
-    /// What an order names.
+    /// The attribution that an order names.
     pub fn named(draft: &OrderDraft, link: Option<(LinkId, Option<CampaignId>)>) -> Self {
         Self {
             campaign_id: draft.campaign_id.or_else(|| link.and_then(|(_, campaign)| campaign)),
@@ -38,13 +37,12 @@ impl Attribution {
         }
     }
 
-    /// Whether the order is owed to anything.
+    /// Whether the order is attributed to anything.
     pub fn is_known(&self) -> bool {
         *self != Self::default()
     }
 }
 
-/// An order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
     pub id: OrderId,
@@ -56,15 +54,14 @@ pub struct Order {
     pub items: Vec<OrderItem>,
     pub attribution: Attribution,
     pub placed_at: OffsetDateTime,
-    /// Never none when it is paid.
+    /// Always set if the order is paid.
     pub paid_at: Option<OffsetDateTime>,
 }
 
 impl Order {
-    /// The order after it was told. What the telling leaves out (contact, fee, moment of payment, what it is owed to)
-    /// stays as it is known: so `attribution` is what it names; of a new one that names nothing that of its message.
-    /// What names anything is owed to that alone. A paid order whose moment of payment nobody told was paid when it was
-    /// placed.
+    /// Merges a draft into the stored order. An omitted contact, fee, payment time or attribution keeps its stored
+    /// value. `attribution` is the one that the draft names; for a new order that names none, it is the last message's.
+    /// A named attribution replaces the stored one. A paid order without a payment time was paid when it was placed.
     pub fn merged(
         id: OrderId,
         draft: &OrderDraft,
@@ -95,12 +92,12 @@ impl Order {
         }
     }
 
-    /// The moment that its revenue belongs to; none while there is no revenue.
+    /// The time at which the revenue was earned, or `None` without revenue.
     pub fn earned_at(&self) -> Option<OffsetDateTime> {
         self.paid_at.filter(|_| self.status == OrderStatus::Paid)
     }
 
-    /// What its products cost, as far as it was told.
+    /// The shop's cost of the items. An item without a cost counts as zero.
     pub fn product_costs(&self) -> Amount {
         let cost = |item: &OrderItem| item.cost.unwrap_or_default() * item.quantity;
         self.items.iter().map(cost).sum()

@@ -1,4 +1,4 @@
-//! What ingestion needs from the store. Every method sees the one account alone, and records a whole batch or nothing.
+//! The port of ingestion. Every method MUST see only the given account, and record either the whole batch or nothing.
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
@@ -6,30 +6,30 @@ use time::OffsetDateTime;
 use super::{AdSpend, CartDraft, EventDraft, IngestionResult, OrderDraft};
 use crate::shared::{AccountId, CartId, OrderId, StoreError};
 
-/// A reference that names no row of the account.
+/// A reference to a row that the account does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownReference {
-    /// Of which item.
+    /// The index of the item in the batch.
     pub index: usize,
-    /// Which field of it.
+    /// The field of the item.
     pub field: &'static str,
 }
 
-/// What became of a batch.
+/// How the write of a batch ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IngestionOutcome {
-    /// It is recorded, with everything that counts it.
+    /// The batch and its rollups were recorded.
     Done(IngestionResult),
-    /// Nothing is: these references name nothing. Deleted contacts and campaigns are nothing, too.
+    /// Nothing was recorded: these references are unknown. A deleted contact or campaign is unknown too.
     UnknownReferences(Vec<UnknownReference>),
 }
 
-/// What is told of an account's customers. The roll-ups are written in the transaction of the rows.
+/// Orders, carts, ad spend and metric events. The rollups MUST be written in the transaction of the rows.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait IngestionStore: Send + Sync {
-    /// Upserts orders by platform and external id, as `Order::merged` says; of several of one order the last counts.
-    /// New ones get the id in their place.
+    /// Upserts orders by platform and external id with `Order::merged`. If a batch has an order more than once, the
+    /// last one wins. A new order gets the id with its index.
     async fn orders(
         &self,
         account: AccountId,
@@ -38,7 +38,8 @@ pub trait IngestionStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<IngestionOutcome, StoreError>;
 
-    /// Upserts carts by platform and external id, as `Cart::merged` says; of several of one cart the last counts.
+    /// Upserts carts by platform and external id with `Cart::merged`. If a batch has a cart more than once, the last
+    /// one wins.
     async fn carts(
         &self,
         account: AccountId,
@@ -47,7 +48,7 @@ pub trait IngestionStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<IngestionResult, StoreError>;
 
-    /// Upserts spend by date and source; of several of one day and source the last counts.
+    /// Upserts ad spend by date and source. If a batch has a date and source more than once, the last entry wins.
     async fn ad_spend(
         &self,
         account: AccountId,
@@ -55,7 +56,7 @@ pub trait IngestionStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<IngestionResult, StoreError>;
 
-    /// Inserts the events whose ids the account does not know yet.
+    /// Inserts the metric events whose ids the account does not have yet.
     async fn events(
         &self,
         account: AccountId,

@@ -1,5 +1,5 @@
-//! What each row counts towards. A change takes away what the row counted and adds what it counts now, so that the
-//! sums are right after any number of changes in any order.
+//! Rollup deltas of orders and carts. A change subtracts the old row's sums and adds the new row's, so that the rollups
+//! are exact after any sequence of changes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{Cart, CartStatus, Order, OrderStatus};
 use crate::shared::{Amount, string_enum};
 
 string_enum! {
-    /// What an order can be owed to.
+    /// What an order can be attributed to.
     AttributionKind {
         /// A campaign.
         Campaign = "campaign",
@@ -21,30 +21,30 @@ string_enum! {
     }
 }
 
-/// How long the time is that one sum covers.
+/// The length of a rollup's bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Granularity {
-    /// A quarter of an hour: days of every zone are made of these.
+    /// 15 minutes: every time zone's days consist of whole quarters.
     Quarter,
-    /// Three hours: days of zones as far from UTC as Brasilia's are made of these.
+    /// Three hours: days of time zones such as Brasília's (UTC-3) consist of these.
     ThreeHours,
-    /// A day of UTC.
+    /// A UTC day.
     Day,
-    /// Seven days of UTC, the first of which is a Thursday as the first of 1970 was.
+    /// Seven UTC days that start on a Thursday, because 1970-01-01 was one.
     Week,
 }
 
 impl Granularity {
-    /// Of what is shown in total: each row is counted in one of each.
+    /// The granularities of totals.
     pub const TOTALS: [Self; 2] = [Self::Quarter, Self::Day];
 
-    /// Of what is shown day by day.
+    /// The granularities of daily series.
     pub const SERIES: [Self; 3] = [Self::Quarter, Self::ThreeHours, Self::Day];
 
-    /// Of totals of many things, whose days are many rows.
+    /// The granularities of totals with many keys, whose daily rows would be too many for a long period.
     pub const MANY: [Self; 3] = [Self::Quarter, Self::Day, Self::Week];
 
-    /// As stored.
+    /// The stored value: the bucket's length in minutes.
     pub fn minutes(self) -> i32 {
         match self {
             Self::Quarter => 15,
@@ -95,7 +95,7 @@ pub struct ProductSums {
     pub revenue: Amount,
 }
 
-/// Sums of what is owed to something.
+/// Sums of the orders that are attributed to one campaign, automation or link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttributionSums {
     pub orders: i64,
@@ -111,21 +111,20 @@ pub struct CartSums {
 
 type ByTime<K, V> = BTreeMap<(Granularity, OffsetDateTime, K), V>;
 
-/// By how much a batch changes the sums, by their keys in the order in which all writers write them.
+/// The delta of a batch. The keys are sorted, so that concurrent writers lock the rollup rows in the same order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RollupDelta {
     /// By platform.
     pub orders: ByTime<String, OrderSums>,
-    /// By product.
+    /// By product id.
     pub products: ByTime<String, ProductSums>,
-    /// By what they are owed to.
+    /// By attribution kind and id.
     pub attributions: ByTime<(&'static str, Uuid), AttributionSums>,
-    /// All together.
     pub carts: ByTime<(), CartSums>,
 }
 
 impl RollupDelta {
-    /// An order that was one thing and is another.
+    /// Adds the change of an order.
     pub fn order(&mut self, before: Option<&Order>, after: &Order) {
         if let Some(before) = before {
             self.count_order(before, -1);
@@ -133,7 +132,7 @@ impl RollupDelta {
         self.count_order(after, 1);
     }
 
-    /// The same of a cart.
+    /// Adds the change of a cart.
     pub fn cart(&mut self, before: Option<&Cart>, after: &Cart) {
         if let Some(before) = before {
             self.count_cart(before, -1);
@@ -141,7 +140,7 @@ impl RollupDelta {
         self.count_cart(after, 1);
     }
 
-    /// What changes nothing is not written.
+    /// Removes zero deltas, which need no write.
     pub fn retain_changes(&mut self) {
         self.orders.retain(|_, sums| *sums != OrderSums::default());
         self.products.retain(|_, sums| *sums != ProductSums::default());

@@ -1,5 +1,4 @@
-//! The use cases of ingestion. Whoever tells, they take the account and the items: a route a whole batch, a webhook a
-//! single one.
+//! The use cases of ingestion. Routes submit whole batches, inbound webhooks submit single items.
 
 use std::sync::Arc;
 
@@ -9,7 +8,6 @@ use super::{
 };
 use crate::shared::{AccountId, Clock, FieldErrors, Ids};
 
-/// The use cases of ingestion.
 pub struct Ingestion {
     store: Arc<dyn IngestionStore>,
     clock: Arc<dyn Clock>,
@@ -25,7 +23,7 @@ impl Ingestion {
         (0..count).map(|_| self.ids.next().into()).collect()
     }
 
-    /// Orders: all of them, or none.
+    /// Records all orders or none.
     pub async fn orders(&self, account: AccountId, inputs: Vec<OrderInput>) -> Result<IngestionResult, IngestionError> {
         let drafts = validate_batch("orders", inputs, check::order)?;
         let ids = self.ids(drafts.len());
@@ -33,14 +31,14 @@ impl Ingestion {
         to_result("orders", outcome)
     }
 
-    /// Carts: all of them, or none.
+    /// Records all carts or none.
     pub async fn carts(&self, account: AccountId, inputs: Vec<CartInput>) -> Result<IngestionResult, IngestionError> {
         let drafts = validate_batch("carts", inputs, check::cart)?;
         let ids = self.ids(drafts.len());
         Ok(self.store.carts(account, &ids, &drafts, self.clock.now()).await?)
     }
 
-    /// Ad spend: all of it, or none.
+    /// Records all ad spend or none.
     pub async fn ad_spend(
         &self,
         account: AccountId,
@@ -50,7 +48,7 @@ impl Ingestion {
         Ok(self.store.ad_spend(account, &entries, self.clock.now()).await?)
     }
 
-    /// Events of metrics: all of them, or none.
+    /// Records all metric events or none.
     pub async fn events(&self, account: AccountId, inputs: Vec<EventInput>) -> Result<IngestionResult, IngestionError> {
         let now = self.clock.now();
         let drafts = validate_batch("events", inputs, |input, item| {

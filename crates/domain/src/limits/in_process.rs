@@ -1,4 +1,4 @@
-//! The counter of a server that runs alone: one log of times a key, in memory.
+//! Rate limiter of a single server: one sliding-window log per key, in memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use super::{Limit, RateLimitDecision, RateLimiter, RateLimiterUnavailable};
 use crate::shared::Clock;
 
-/// Keys are swept when this many hits were counted since the last sweep, so that idle keys do not pile up.
+/// Number of hits after which idle keys are removed, so that they do not accumulate.
 const SWEEP_EVERY: u32 = 10_000;
 
-/// Exact sliding windows in memory.
+/// Exact sliding-window rate limiter in memory.
 pub struct InProcessRateLimiter {
     clock: Arc<dyn Clock>,
     logs: Mutex<Logs>,
@@ -23,7 +23,7 @@ struct Logs {
     hits_since_sweep: u32,
 }
 
-/// The times of the counted hits, in milliseconds, oldest first.
+/// Times of the counted hits in milliseconds, oldest first.
 struct Log {
     times: VecDeque<i64>,
     window_ms: i64,
@@ -42,7 +42,6 @@ impl Log {
 }
 
 impl InProcessRateLimiter {
-    /// An empty limiter.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -164,7 +163,7 @@ mod tests {
         assert_eq!(limiter.logs.lock().unwrap().by_key.len(), 1);
     }
 
-    /// A sweep goes through every key, so that it must not be made for each hit.
+    /// A sweep visits every key, so it must not run for every hit.
     #[test]
     fn rate_limiter_sweeps_only_after_many_hits() {
         let (clock, limiter) = limiter();
@@ -175,7 +174,7 @@ mod tests {
     }
 
     proptest! {
-        /// The counter agrees with one that keeps every hit for ever and counts those of the window anew each time.
+        /// The limiter agrees with a model that stores every hit and counts those in the window each time.
         #[test]
         fn rate_limiter_matches_a_model_with_all_hits(
             requests in 0_u32..5,

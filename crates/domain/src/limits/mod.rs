@@ -1,7 +1,7 @@
 //! Rate limits: how many requests a key may make in a sliding window.
 //!
-//! Owns the presets, the port to the shared counter, and the counter for a server that runs alone. Does not own which
-//! route has which limit (the route table).
+//! Owns the presets, the port to the shared rate limiter, and the rate limiter of a single server. The route table
+//! assigns limits to routes.
 
 mod in_process;
 
@@ -11,12 +11,10 @@ use time::Duration;
 
 pub use in_process::InProcessRateLimiter;
 
-/// So many requests in any window of this length.
+/// Maximum number of requests in any window of this length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// How many.
     pub requests: u32,
-    /// How long the window is.
     pub window: Duration,
 }
 
@@ -27,18 +25,18 @@ impl Limit {
     pub const AUTH: Self = Self::per_minute(5);
     /// The `api` preset.
     pub const API: Self = Self::per_minute(30);
-    /// The `callback` preset: published, and of no route so far.
+    /// The `callback` preset: published, not yet used by a route.
     pub const CALLBACK: Self = Self::per_minute(20);
-    /// The `ai` preset: published, and of no route so far.
+    /// The `ai` preset: published, not yet used by a route.
     pub const AI: Self = Self {
         requests: 20,
         window: Duration::hours(1),
     };
-    /// The `send` preset: published, and of no route so far.
+    /// The `send` preset: published, not yet used by a route.
     pub const SEND: Self = Self::per_minute(60);
-    /// Starting campaigns.
+    /// Campaign starts.
     pub const CAMPAIGN_SEND: Self = Self::per_minute(5);
-    /// Uploading files for templates.
+    /// Uploads of template media.
     pub const TEMPLATE_MEDIA: Self = Self::per_minute(5);
 
     const fn per_minute(requests: u32) -> Self {
@@ -49,31 +47,29 @@ impl Limit {
     }
 }
 
-/// What a counter says to one request.
+/// Decision about one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimitDecision {
-    /// Whether it may go on.
     pub allowed: bool,
-    /// How many more may, right now.
+    /// Number of further requests that are allowed now.
     pub remaining: u32,
-    /// When the next place frees, in milliseconds since the epoch.
+    /// When the oldest counted request leaves the window, in milliseconds since the epoch.
     pub reset_at_ms: i64,
-    /// How long until then, in milliseconds, by the clock that the counter counts by: the caller's own clock may be
-    /// hours away from it.
+    /// Milliseconds until `reset_at_ms` by the limiter's clock. The caller's clock may differ from it by hours.
     pub wait_ms: i64,
 }
 
-/// The counter cannot be asked; the request goes on.
+/// The rate limiter cannot be reached. Fail open: the request is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the rate limiter is unavailable: {0}")]
 pub struct RateLimiterUnavailable(pub String);
 
-/// Counts requests by key.
+/// Port to the rate limiter: counts requests by key.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait RateLimiter: Send + Sync {
-    /// Counts one request, unless the limit is reached: a refused request takes no place. Exact in every window, also
-    /// for concurrent callers. MUST answer within 50 ms or say that it is down.
+    /// Counts a request, unless the limit is reached; a refused request is not counted. MUST be exact in every window,
+    /// also for concurrent callers. MUST return within 50 ms, if necessary with `RateLimiterUnavailable`.
     async fn hit(&self, key: &str, limit: Limit) -> Result<RateLimitDecision, RateLimiterUnavailable>;
 }
 

@@ -1,4 +1,4 @@
-//! Clicks between their redirect and the database: counted in memory, written in batches.
+//! Pending clicks: counted in memory by the redirect, written to the database in batches.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,13 +10,13 @@ use super::LinkTarget;
 use crate::ingestion::Granularity;
 use crate::shared::{AccountId, LinkId};
 
-/// Links and quarters of an hour that are counted apart in memory. Clicks beyond them are dropped.
+/// The most counts (link and quarter of an hour) in memory. Clicks of further keys are dropped.
 const MAX_COUNTS: usize = 100_000;
 
-/// Counts written by one statement.
+/// The most counts in one batch.
 pub(super) const MAX_BATCH: usize = 1000;
 
-/// What a count in memory is of: a link, and the quarter of an hour of the clicks.
+/// The key of a count in memory: a link and a quarter of an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClickKey {
     pub account_id: AccountId,
@@ -24,19 +24,19 @@ pub struct ClickKey {
     pub quarter: OffsetDateTime,
 }
 
-/// Clicks that are written together.
+/// Clicks that one transaction writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClickBatch {
-    /// The process that counted them.
+    /// The id of the process that counted them.
     pub writer: Uuid,
-    /// Idempotency key together with the writer: greater than that of every earlier batch.
+    /// Idempotency key, together with the writer. It increases with every batch.
     pub number: i64,
-    /// In the order of their keys.
+    /// Sorted by key.
     pub clicks: Vec<(ClickKey, i64)>,
 }
 
-/// Clicks of one process that are not written yet. At most one batch is under way; it keeps its number until the store
-/// says that it was applied, so that a write whose outcome is unknown is repeated without counting twice.
+/// The unwritten clicks of one process. At most one batch is in flight. It keeps its number until the store confirms
+/// it, so that a retry after an unknown outcome does not count twice.
 pub struct PendingClicks {
     writer: Uuid,
     state: Mutex<State>,
@@ -62,13 +62,13 @@ impl State {
 }
 
 impl PendingClicks {
-    /// Of the process with this id, which no other process ever has.
+    /// `writer` is the id of this process. It MUST be unique among all processes, past ones included.
     pub fn new(writer: Uuid) -> Self {
         let state = Mutex::default();
         Self { writer, state }
     }
 
-    /// Counts a click of now.
+    /// Counts one click at `now`.
     pub fn add(&self, target: &LinkTarget, now: OffsetDateTime) {
         let key = ClickKey {
             account_id: target.account_id,
@@ -78,18 +78,18 @@ impl PendingClicks {
         self.state().add(key, 1);
     }
 
-    /// Whether everything is written.
+    /// Whether all clicks are written.
     pub fn is_empty(&self) -> bool {
         let state = self.state();
         state.counts.is_empty() && state.submitted.is_none()
     }
 
-    /// How many clicks found no room since this was last asked.
+    /// How many clicks were dropped since the previous call.
     pub fn take_dropped(&self) -> u64 {
         std::mem::take(&mut self.state().dropped)
     }
 
-    /// The batch that is under way, or a new one; none when everything is written.
+    /// The batch in flight, or a new one. None if all clicks are written.
     pub(super) fn next_batch(&self) -> Option<Arc<ClickBatch>> {
         let mut state = self.state();
         if state.submitted.is_none() && !state.counts.is_empty() {
@@ -109,7 +109,8 @@ impl PendingClicks {
         state.submitted.clone()
     }
 
-    /// The batch under way was applied, but for the clicks of these links: they are counted for a later one.
+    /// Removes the batch in flight. The clicks of the `deferred` links were not applied and are counted again for a
+    /// later batch.
     pub(super) fn complete(&self, batch: &ClickBatch, deferred: &[LinkId]) {
         let mut state = self.state();
         state.submitted = None;

@@ -1,6 +1,6 @@
-//! Links: short addresses that lead elsewhere and count who follows them.
+//! Links: short URLs that redirect and count their clicks.
 //!
-//! Owns links and their clicks. What orders a link brought is `ingestion`'s.
+//! Owns links and their clicks. The orders that are credited to a link belong to `ingestion`.
 
 mod clicks;
 mod model;

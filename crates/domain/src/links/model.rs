@@ -8,23 +8,23 @@ use time::OffsetDateTime;
 use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, CampaignId, FieldErrors, LinkId, StoreError, timestamp};
 
-/// A short link, whose clicks are counted.
+/// A short link that counts its clicks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Link {
     /// The link's id.
     pub id: LinkId,
-    /// What stands in its address.
+    /// The code in the link's URL.
     #[schemars(example = &"Ab3dE9x_2")]
     pub short_code: String,
-    /// Its address, for messages.
+    /// The short URL, for use in messages.
     #[schemars(example = "https://api.recado.example/r/Ab3dE9x_2")]
     pub short_url: String,
-    /// Where it leads.
+    /// The URL to which the link redirects.
     #[schemars(example = "https://loja.example/bolos?de=whatsapp")]
     pub original_url: String,
-    /// The campaign that it belongs to: orders that come by the link count for it, too. Null for none.
+    /// The campaign of the link, which orders through the link are also credited to. Null if it has none.
     pub campaign_id: Option<CampaignId>,
-    /// How often it was followed; a click is counted within about a second.
+    /// The number of clicks. A click is counted within about a second.
     #[schemars(example = 212)]
     pub clicks: i64,
     /// When the link was created.
@@ -33,27 +33,21 @@ pub struct Link {
     pub created_at: OffsetDateTime,
 }
 
-/// Where a code leads, and whose link it is.
+/// The target of a code, and the link that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkTarget {
-    /// The account of the link.
     pub account_id: AccountId,
-    /// The link.
     pub link_id: LinkId,
-    /// Where it leads.
+    /// The URL to which the link redirects.
     pub original_url: String,
 }
 
-/// Why an operation on links did not happen.
 #[derive(Debug, Error)]
 pub enum LinkError {
-    /// No such link.
     #[error("not found")]
     NotFound,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The store failed.
     #[error(transparent)]
     Store(StoreError),
 }

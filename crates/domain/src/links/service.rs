@@ -8,16 +8,16 @@ use super::clicks::MAX_BATCH;
 use super::{Link, LinkError, LinkStore, PendingClicks};
 use crate::shared::{CampaignId, Clock, CursorPage, CursorQuery, FieldErrors, Ids, Secrets, StoreError, Tenant};
 
-/// The randomness of a code: nobody finds a link by trying.
+/// The random bytes of a code. They make it impossible to find links by guessing.
 const CODE_BYTES: usize = 9;
 
 /// The longest code that is looked up, in bytes.
 const MAX_CODE_BYTES: usize = 64;
 
-/// The longest address that browsers are sure to follow.
+/// The longest URL that all browsers follow.
 const URL_CHARS: usize = 2000;
 
-/// The use cases of links.
+/// Lists, creates and follows links.
 pub struct Links {
     store: Arc<dyn LinkStore>,
     pending: Arc<PendingClicks>,
@@ -50,7 +50,7 @@ impl Links {
         format!("{}/r/{code}", self.public_url)
     }
 
-    /// Links of the account, newest first.
+    /// The account's links, newest first.
     pub async fn list(&self, tenant: &Tenant, query: &CursorQuery) -> Result<CursorPage<Link>, LinkError> {
         let mut page = self.store.list(tenant.account_id, query).await?;
         for link in &mut page.data {
@@ -59,7 +59,7 @@ impl Links {
         Ok(page)
     }
 
-    /// A new link to a page of the web.
+    /// Creates a link to a web page.
     pub async fn create(
         &self,
         tenant: &Tenant,
@@ -85,7 +85,7 @@ impl Links {
         Ok(link)
     }
 
-    /// Where a code leads; the click is counted in memory, and written by [`write_clicks`](Self::write_clicks).
+    /// The URL to redirect to. The click is counted in memory; [`write_clicks`](Self::write_clicks) writes it.
     pub async fn follow(&self, short_code: &str) -> Result<String, LinkError> {
         if !is_code(short_code) {
             return Err(LinkError::NotFound);
@@ -95,7 +95,7 @@ impl Links {
         Ok(target.original_url)
     }
 
-    /// Writes one batch of pending clicks; true when more wait. MUST NOT run twice at a time.
+    /// Writes one batch of pending clicks. True if more clicks wait. MUST NOT run concurrently.
     pub async fn write_clicks(&self) -> Result<bool, StoreError> {
         let Some(batch) = self.pending.next_batch() else {
             return Ok(false);
@@ -106,13 +106,13 @@ impl Links {
     }
 }
 
-/// Whether a text may be a code: base64url, as all of them are.
+/// Whether a text can be a code: base64url.
 fn is_code(text: &str) -> bool {
     let is_base64url = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=MAX_CODE_BYTES).contains(&text.len()) && text.bytes().all(is_base64url)
 }
 
-/// What can stand in a `Location` header and opens a page, and no program.
+/// Whether a URL is valid in a `Location` header and opens a web page rather than a program.
 fn is_web_address(url: &str) -> bool {
     let lower = url.to_ascii_lowercase();
     let rest = lower.strip_prefix("https://").or_else(|| lower.strip_prefix("http://"));
@@ -196,7 +196,7 @@ mod tests {
         store.expect_target().times(1).returning(|_| Ok(None));
         let links = links(store);
         assert!(matches!(links.follow("x").await, Err(LinkError::NotFound)));
-        // What no code looks like is not looked for.
+        // A text that cannot be a code is not looked up.
         for text in ["", "a b", "é", "../x", &"x".repeat(65)] {
             assert!(matches!(links.follow(text).await, Err(LinkError::NotFound)), "{text}");
         }

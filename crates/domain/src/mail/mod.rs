@@ -1,7 +1,7 @@
-//! Mail of the system's own, such as invitations.
+//! Mails that Recado sends itself, such as invitations.
 //!
-//! Owns the queue's rules: what is queued is sealed, sent at least once, tried so often and then given up. Does not own
-//! what a mail says (the context that writes it) or how it travels (the gateways crate).
+//! Owns the rules of the queue: mails are sealed, sent at least once, and abandoned after `RETRY_DELAYS`. The context
+//! that queues a mail writes its text. The gateways crate implements SMTP.
 
 mod sender;
 
@@ -15,25 +15,25 @@ use crate::shared::{AccountId, Cipher, MailId, Sealed, StoreError, redacted_debu
 
 pub use sender::{MailOutcome, MailSender, retry_after};
 
-/// One mail in plain text.
+/// A mail in plain text.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mail {
-    /// Whom it is for.
+    /// Recipient address.
     pub to: String,
-    /// One line.
+    /// A single line.
     pub subject: String,
-    /// What it says; may hold a secret, so that it is stored sealed and never logged.
+    /// May contain a secret, so it is stored sealed and never logged.
     pub text: String,
 }
 
 redacted_debug!(Mail {});
 
-/// A mail as it is queued: nobody reads it there.
+/// A queued mail, sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutgoingMail {
-    /// Its id, also in the mail itself: a mail that went out twice can be told by it.
+    /// Also sent in the mail, so that a mail that was sent twice can be recognized.
     pub id: MailId,
-    /// The mail.
+    /// The sealed [`Mail`].
     pub content: Sealed,
 }
 
@@ -48,55 +48,54 @@ impl OutgoingMail {
     }
 }
 
-/// A mail taken out of the queue for a while, to be sent.
+/// A mail claimed for sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedMail {
-    /// The mail.
     pub mail: OutgoingMail,
-    /// Whose it is.
     pub account_id: AccountId,
-    /// How often it was taken, this time included.
+    /// Number of claims, including this one.
     pub attempts: u32,
 }
 
 impl ClaimedMail {
-    /// The mail itself; none when it was sealed with another key.
+    /// Opens the mail. Returns `None` if it was sealed with another key.
     pub fn open(&self, cipher: &dyn Cipher) -> Option<Mail> {
         let text = cipher.open(&self.mail.content)?;
         serde_json::from_str(text.expose_secret()).ok()
     }
 }
 
-/// Why a mail did not go out. The text names no recipient, no content and no password.
+/// Why a mail was not sent. The text contains no recipient, content or password.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MailError {
     /// Permanent: the mail is invalid.
     #[error("cannot be sent as a mail: {0}")]
     Unsendable(&'static str),
-    /// It may later.
+    /// A retry may succeed.
     #[error("was not sent: {0}")]
     Failed(String),
 }
 
-/// The way out.
+/// Port to the mail server.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait Mailer: Send + Sync {
-    /// Hands one mail over, within a bounded time. The id goes into the mail, the same at every try.
+    /// Sends a mail within a bounded time. MUST include the id in the mail; it is the same for every attempt.
     async fn send(&self, id: MailId, mail: &Mail) -> Result<(), MailError>;
 }
 
-/// The queue. Mail is added by the store of the context that writes it, together with what the mail is about.
+/// The mail queue. The store of the context that writes a mail enqueues it in the transaction of its cause.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait MailQueue: Send + Sync {
-    /// Takes the mail that is due longest and counts the try. Nobody else gets it until the lease, by the database's
-    /// clock, is over; then it is due again.
+    /// Claims the mail that has been due longest and counts the attempt. No other caller receives it until the lease
+    /// expires by the database's clock; then it is due again.
     async fn claim(&self, lease: Duration) -> Result<Option<ClaimedMail>, StoreError>;
 
     /// Deletes a mail that was sent or abandoned.
     async fn delete(&self, id: MailId) -> Result<(), StoreError>;
 
-    /// Puts a mail back for later. Nothing happens when somebody else took it since (`attempts` is another one).
+    /// Makes a mail due again after `delay`. Changes nothing if another worker has claimed it since, which `attempts`
+    /// shows.
     async fn defer(&self, id: MailId, attempts: u32, delay: Duration) -> Result<(), StoreError>;
 }

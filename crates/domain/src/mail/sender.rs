@@ -1,4 +1,4 @@
-//! Carrying mail out: claim, send, forget; later again when it failed; given up in the end.
+//! Mail worker: claims, sends and deletes mails. A failed mail is retried with growing delays and finally abandoned.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use time::Duration;
 use super::{ClaimedMail, MailError, MailQueue, Mailer};
 use crate::shared::{AccountId, Cipher, MailId, StoreError};
 
-/// Longer than any sending takes: whose lease is over is dead.
+/// Lease of a claimed mail. MUST be longer than any send takes.
 const LEASE: Duration = Duration::minutes(2);
 
-/// How long a mail rests after each failed try; it is given up when these are used up.
+/// Delay after each failed attempt. After the last one the mail is abandoned.
 const RETRY_DELAYS: [Duration; 7] = [
     Duration::minutes(1),
     Duration::minutes(5),
@@ -21,42 +21,34 @@ const RETRY_DELAYS: [Duration; 7] = [
     Duration::hours(10),
 ];
 
-/// How long a mail rests after so many failed tries; none: it is given up.
+/// Returns the delay after this many failed attempts; `None` if the mail is abandoned.
 pub fn retry_after(attempts: u32) -> Option<Duration> {
     let position = usize::try_from(attempts.checked_sub(1)?).ok()?;
     RETRY_DELAYS.get(position).copied()
 }
 
-/// What became of one round.
+/// Outcome of one worker iteration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MailOutcome {
     /// No mail is due.
     Nothing,
-    /// One went out.
     Sent,
-    /// One failed and waits.
+    /// Failed; retried after `delay`.
     Deferred {
-        /// Which.
         id: MailId,
-        /// Why.
         cause: MailError,
-        /// How long.
         delay: Duration,
     },
-    /// One will never go out.
+    /// Abandoned: the mail is invalid or all attempts failed.
     GivenUp {
-        /// Which.
         id: MailId,
-        /// Whose.
         account_id: AccountId,
-        /// After so many tries.
         attempts: u32,
-        /// Why.
         cause: MailError,
     },
 }
 
-/// Carries mail out.
+/// Sends queued mails.
 pub struct MailSender {
     queue: Arc<dyn MailQueue>,
     mailer: Arc<dyn Mailer>,
@@ -68,7 +60,7 @@ impl MailSender {
         Self { queue, mailer, cipher }
     }
 
-    /// Sends the mail that is due longest. A crash between sending and forgetting sends it again; nothing loses it.
+    /// Sends the mail that has been due longest. At-least-once: a crash between sending and deleting sends it again.
     pub async fn deliver_next(&self) -> Result<MailOutcome, StoreError> {
         let Some(claimed) = self.queue.claim(LEASE).await? else {
             return Ok(MailOutcome::Nothing);
@@ -130,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Turns the bytes around, so that what is stored is not what was written.
+    /// Fake cipher that reverses the bytes, so that sealed content differs from the plain text.
     fn cipher() -> MockCipher {
         let mut cipher = MockCipher::new();
         cipher

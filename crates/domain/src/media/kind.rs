@@ -1,13 +1,13 @@
-//! What a file is: decided by how it begins, never by what it is called.
+//! File types, detected from the first bytes of a file, never from its name.
 
 use crate::shared::string_enum;
 
-/// How many bytes of a file decide what it is.
+/// The number of bytes that decide the type.
 pub const SNIFFED_BYTES: usize = 12;
 
 const MB: u64 = 1_048_576;
 
-/// Brands of the same container that are no MP4 film: pictures, sound, and QuickTime.
+/// Brands of the MP4 container that are not MP4 videos: images, audio and QuickTime.
 const OTHER_BRANDS: [&[u8]; 12] = [
     b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif", b"avis", b"qt  ", b"M4A ", b"crx ",
 ];
@@ -15,15 +15,15 @@ const OTHER_BRANDS: [&[u8]; 12] = [
 string_enum! {
     /// A type of file that may be uploaded.
     MediaType {
-        /// A picture.
+        /// A JPEG image.
         Jpeg = "image/jpeg",
-        /// A picture.
+        /// A PNG image.
         Png = "image/png",
-        /// A picture that the platform does not take as a header.
+        /// A WebP image. WhatsApp does not accept it as a header.
         Webp = "image/webp",
-        /// A film.
+        /// An MP4 video.
         Mp4 = "video/mp4",
-        /// A document.
+        /// A PDF document.
         Pdf = "application/pdf",
     }
 }
@@ -46,7 +46,7 @@ impl MediaType {
         }
     }
 
-    /// The end of a stored file's name.
+    /// The file name extension of a stored file.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Jpeg => "jpg",
@@ -62,7 +62,7 @@ impl MediaType {
         Self::ALL.iter().copied().find(|kind| kind.extension() == extension)
     }
 
-    /// The largest file, in bytes.
+    /// The size limit in bytes.
     pub fn limit(self) -> u64 {
         match self {
             Self::Jpeg | Self::Png | Self::Webp => 5 * MB,
@@ -71,7 +71,7 @@ impl MediaType {
         }
     }
 
-    /// The largest file of any type, in bytes.
+    /// The largest size limit of all types, in bytes.
     pub fn largest() -> u64 {
         Self::ALL.iter().map(|kind| kind.limit()).max().unwrap_or_default()
     }

@@ -1,7 +1,7 @@
-//! Media: the files of template headers, as callers upload them and as the platform is given them.
+//! Media: the files of template headers, which callers upload and WhatsApp receives.
 //!
-//! Owns what counts as which type, where a file lies, and its way into the store. Does not own what a template may
-//! bear (`templates`) or how the platform takes files (`whatsapp`).
+//! Owns the detection of file types, the path of a file, and uploads. Does not own which files a template may have
+//! (`templates`) or how they are sent to WhatsApp (`whatsapp`).
 
 mod kind;
 mod model;

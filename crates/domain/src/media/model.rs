@@ -1,4 +1,4 @@
-//! Files: where they lie, and how they are published.
+//! Files: their paths in the store and their URLs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,14 +11,11 @@ use uuid::Uuid;
 use super::MediaType;
 use crate::shared::{AccountId, FieldErrors};
 
-/// Where a file lies in the store: `{accountId}/{uuid}.{ext}`.
+/// The path of a file in the store: `{accountId}/{uuid}.{ext}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MediaPath {
-    /// Whose it is.
     pub account_id: AccountId,
-    /// Which one.
     pub id: Uuid,
-    /// What it is.
     pub kind: MediaType,
 }
 
@@ -28,7 +25,7 @@ impl fmt::Display for MediaPath {
     }
 }
 
-/// The text is no path of a file of ours.
+/// The text is not the path of a stored file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not the path of a stored file")]
 pub struct NoMediaPath;
@@ -36,7 +33,7 @@ pub struct NoMediaPath;
 impl FromStr for MediaPath {
     type Err = NoMediaPath;
 
-    /// Takes the one spelling that [`fmt::Display`] writes, and no other.
+    /// Accepts only the spelling that [`fmt::Display`] writes.
     fn from_str(text: &str) -> Result<Self, NoMediaPath> {
         let read = || {
             let (account, file) = text.split_once('/')?;
@@ -51,22 +48,22 @@ impl FromStr for MediaPath {
     }
 }
 
-/// Where stored files are fetched from: `{base}/{accountId}/{uuid}.{ext}`.
+/// The base of the URLs of stored files: `{base}/{accountId}/{uuid}.{ext}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaAddress(String);
 
 impl MediaAddress {
-    /// The address under which files are published; a slash at its end does not count.
+    /// `base` with or without a trailing slash.
     pub fn new(base: &str) -> Self {
         Self(base.trim_end_matches('/').to_owned())
     }
 
-    /// The address of a file.
+    /// The URL of a file.
     pub fn url(&self, path: &MediaPath) -> String {
         format!("{}/{path}", self.0)
     }
 
-    /// The file of ours that an address names; none for every other address.
+    /// The stored file that a URL names, or none for every other URL.
     pub fn path(&self, url: &str) -> Option<MediaPath> {
         url.strip_prefix(&self.0)?.strip_prefix('/')?.parse().ok()
     }
@@ -75,40 +72,38 @@ impl MediaAddress {
 /// An uploaded file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StoredMedia {
-    /// Where anybody can fetch it.
+    /// The public URL of the file.
     #[schemars(
         example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
     )]
     pub url: String,
-    /// What it is, by its first bytes, whatever its name says.
+    /// The file's type, detected from its first bytes. The name is not considered.
     #[serde(rename = "type")]
     pub kind: MediaType,
-    /// How long it is, in bytes.
+    /// The size of the file in bytes.
     #[schemars(example = 48213)]
     pub size: u64,
-    /// What the caller called it: the last part of the name alone, at most 255 characters.
+    /// The name that the caller gave, without its path: at most 255 characters.
     #[schemars(example = "bolo.png")]
     pub name: String,
 }
 
-/// Why a store of files did not do as asked.
+/// An error of the file store.
 #[derive(Debug, Error)]
 pub enum MediaStoreError {
-    /// It has no address.
+    /// No store is configured.
     #[error("the media store is not configured")]
     NotConfigured,
-    /// It failed, or cannot be reached. The text is for the log.
+    /// The store failed or cannot be reached. The text is for the log.
     #[error("the media store failed")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Why a file was not taken.
 #[derive(Debug, Error)]
 pub enum MediaError {
-    /// It is not of a type, or of a size, that may be uploaded.
+    /// The type or size of the file is not allowed.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] MediaStoreError),
 }

@@ -1,4 +1,4 @@
-//! What media need from the outside.
+//! Ports of media: the file store and a file that is being written.
 
 use std::sync::Arc;
 
@@ -12,55 +12,55 @@ use crate::shared::AccountId;
 /// A file's content as a stream of chunks.
 pub type MediaStream = BoxStream<'static, Result<Bytes, MediaStoreError>>;
 
-/// Keeps files. What it was given is there, whole, from a successful [`MediaWrite::commit`] on and not before; nobody
-/// sees a file that is still being written.
+/// The file store. A file becomes visible, as a whole, when [`MediaWrite::commit`] succeeds. An unfinished file MUST
+/// NOT be visible.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait MediaStore: Send + Sync {
-    /// Begins to write a file, whose exact type it also tells those who fetch it.
+    /// Starts to write a file. The store MUST serve the file with exactly the content type of its path.
     async fn begin(&self, path: &MediaPath) -> Result<Box<dyn MediaWrite>, MediaStoreError>;
 
-    /// A file's length in bytes; none when there is no such file.
+    /// The file's length in bytes, or none if it does not exist.
     async fn size(&self, path: &MediaPath) -> Result<Option<u64>, MediaStoreError>;
 
     /// The file's content from byte `from`, or none if it does not exist. It MUST be streamed: memory does not grow
     /// with the file.
     async fn read(&self, path: &MediaPath, from: u64) -> Result<Option<MediaStream>, MediaStoreError>;
 
-    /// Removes a file; no fault when there is none.
+    /// Deletes a file. A missing file is not an error.
     async fn delete(&self, path: &MediaPath) -> Result<(), MediaStoreError>;
 
-    /// Removes every file of an account, and nobody else's; no fault when there is none.
+    /// Deletes all files of the account, and no others. No files is not an error.
     async fn delete_account(&self, account: AccountId) -> Result<(), MediaStoreError>;
 }
 
-/// A file that is being written. Dropped before its commit, nothing of it is left behind, whatever the reason: a
-/// refusal, a fault, a client that hung up.
+/// A file that is being written. If it is dropped before its commit (after a rejection, an error or a disconnect), the
+/// store MUST remove what was written.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait MediaWrite: Send {
     /// Writes the next chunk. It MUST wait while the store is slower than the sender, so that memory stays bounded.
     async fn write(&mut self, chunk: Bytes) -> Result<(), MediaStoreError>;
 
-    /// Makes the file appear. After an error, and when nobody waits for it any more, nothing of it is left, soon after.
+    /// Makes the file visible. After an error, or if the future is dropped, the store removes what was written soon
+    /// after.
     async fn commit(self: Box<Self>) -> Result<(), MediaStoreError>;
 
-    /// Takes back what was written, and returns when that is done; dropping does the same in the background.
+    /// Removes what was written and waits until that is done. A drop does the same in the background.
     async fn discard(self: Box<Self>);
 }
 
-/// A file that is in the store, for those who pass it on.
+/// A file in the store, with access to its content.
 #[derive(Clone)]
 pub struct MediaFile {
-    /// Which one.
     pub path: MediaPath,
-    /// How many bytes it has.
+    /// The length in bytes.
     pub size: u64,
     store: Arc<dyn MediaStore>,
 }
 
 impl MediaFile {
-    /// The file, where the store has it.
+    /// The file at `path`, or none if it does not exist.
     pub async fn find(store: &Arc<dyn MediaStore>, path: MediaPath) -> Result<Option<Self>, MediaStoreError> {
         let size = store.size(&path).await?;
         Ok(size.map(|size| Self {

@@ -1,4 +1,4 @@
-//! The use cases of media: an upload, and the fetching of what was uploaded.
+//! The use cases of media: uploading and fetching files.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::shared::{AccountId, FieldErrors, Ids, Tenant};
 
-/// The longest name that is given back, in characters.
+/// The longest stored file name, in characters.
 const NAME_CHARS: usize = 255;
 
-/// The use cases of media.
+/// Uploads and fetches files.
 #[derive(Clone)]
 pub struct Media {
     store: Arc<dyn MediaStore>,
@@ -26,7 +26,7 @@ impl Media {
         Self { store, address, ids }
     }
 
-    /// Begins an upload. Nothing is written before the content told its type.
+    /// Starts an upload. Nothing is written before the content's type is known.
     pub fn upload(&self, tenant: &Tenant, file_name: Option<&str>) -> Upload {
         Upload {
             media: self.clone(),
@@ -38,18 +38,18 @@ impl Media {
         }
     }
 
-    /// A stored file, whoever asks: its address is known to those alone whom it was given.
+    /// A stored file, for every caller: only those who were given its URL know it.
     pub async fn fetch(&self, path: MediaPath) -> Result<Option<MediaFile>, MediaStoreError> {
         MediaFile::find(&self.store, path).await
     }
 
-    /// Whether an address is one of the files kept here, be it there or not.
+    /// Whether a URL is one of a file in this store, whether or not the file exists.
     pub fn publishes(&self, url: &str) -> bool {
         self.address.path(url).is_some()
     }
 
-    /// The account's own file that an address names. Nothing else is ever fetched: neither another account's file nor
-    /// anything from another address.
+    /// The account's own file at a URL. Nothing else is fetched: no file of another account, and nothing from another
+    /// host.
     pub async fn own(&self, account: AccountId, url: &str) -> Result<Option<MediaFile>, MediaStoreError> {
         match self.address.path(url).filter(|path| path.account_id == account) {
             Some(path) => self.fetch(path).await,
@@ -58,7 +58,7 @@ impl Media {
     }
 }
 
-/// A file on its way into the store. Dropped before it is finished, nothing of it is left.
+/// An upload in progress. If it is dropped before it is finished, nothing of it is stored.
 pub struct Upload {
     media: Media,
     account_id: AccountId,
@@ -91,7 +91,7 @@ impl Upload {
         Ok(())
     }
 
-    /// The file is whole: it appears in the store.
+    /// Commits the file to the store.
     pub async fn finish(mut self) -> Result<StoredMedia, MediaError> {
         self.writing().await?;
         let Some((path, write)) = self.writing else {
@@ -106,14 +106,14 @@ impl Upload {
         })
     }
 
-    /// Takes back what was written of a file that was refused: whoever is told so finds nothing of it.
+    /// Removes what was written of a rejected file, and waits for it: after the response, nothing of the file exists.
     pub async fn discard(self) {
         if let Some((_, write)) = self.writing {
             write.discard().await;
         }
     }
 
-    /// The open file; opened as soon as its type is known.
+    /// The file in the store. It is opened when its type is known.
     async fn writing(&mut self) -> Result<&mut (MediaPath, Box<dyn MediaWrite>), MediaError> {
         let open = match self.writing.take() {
             Some(open) => open,
@@ -136,7 +136,7 @@ fn unknown_type() -> FieldErrors {
     FieldErrors::one("file", "must be a JPEG, PNG or WebP image, an MP4 video or a PDF")
 }
 
-/// The last part of a path in any notation, without control characters; a name that is empty then is `file`.
+/// The last segment of a path in Unix or Windows notation, without control characters. An empty name becomes `file`.
 fn base_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let safe: String = last.chars().filter(|c| !c.is_control()).take(NAME_CHARS).collect();

@@ -1,4 +1,4 @@
-//! Uploads into a store in memory: what is taken, what is refused, and that nothing is left of what was refused.
+//! Uploads to an in-memory store: accepted files, rejected files, and the removal of rejected ones.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,10 +19,10 @@ pub(crate) const ACCOUNT: AccountId = AccountId(Uuid::from_u128(9));
 #[derive(Default)]
 pub(crate) struct FakeMediaStore {
     pub(crate) files: Mutex<BTreeMap<String, Vec<u8>>>,
-    /// Files that were begun, and not yet committed or dropped.
+    /// Files that were begun and not yet committed or dropped.
     open: Mutex<usize>,
     broken: bool,
-    /// So many questions fail before one is answered.
+    /// How many calls of `size` fail before one succeeds.
     pub(crate) failures: Mutex<usize>,
 }
 

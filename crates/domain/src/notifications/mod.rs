@@ -1,7 +1,7 @@
-//! Notifications inside the product: reading them, and having them read.
+//! Notifications inside the product: listing them and marking them as read.
 //!
-//! Does not own making them: a notification is an event of the change that it tells of, and commits with it
-//! (`shared::Event`); the store's relay carries it here.
+//! Notifications are outbox events (`shared::Event`) that commit with the change that they report. The store's relay
+//! moves them here.
 
 mod model;
 mod ports;

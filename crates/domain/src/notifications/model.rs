@@ -1,4 +1,4 @@
-//! Notifications, as they are shown.
+//! Notifications as published, and their query and error.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,64 +9,59 @@ use time::OffsetDateTime;
 use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, CursorQuery, NotificationId, StoreError, timestamp};
 
-/// Something that the people of an account are told.
+/// A message to the members of an account inside the product.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Notification {
-    /// The notification's id.
+    /// Id of the notification.
     pub id: NotificationId,
-    /// How it is shown: `info`, `success`, `warning` or `error`; further words may come.
+    /// Severity: `info`, `success`, `warning` or `error`. More values may be added.
     #[schemars(example = &"warning")]
     #[serde(rename = "type")]
     pub kind: String,
-    /// What happened, in one line.
+    /// Title in one line.
     #[schemars(example = "Campaign finished: Volta às aulas")]
     pub title: String,
-    /// What happened, in one or two sentences.
+    /// Text in one or two sentences.
     #[schemars(example = "1832 messages were sent, 8 were not.")]
     pub message: String,
-    /// What a program needs to act on it: an object whose names depend on what happened.
+    /// Machine-readable details, as an object whose fields depend on the kind of change.
     #[schemars(with = "serde_json::Map<String, Value>", example = serde_json::json!({
         "campaign_id": "0190a1b2-c3d4-7e5f-8a9b-000000000007", "status": "partial", "total": 1840, "sent": 1832,
         "failed": 8, "simulated": false
     }))]
     pub data: Value,
-    /// When anybody of the account marked it as read; null while nobody did.
+    /// When a member of the account marked it as read; null while it is unread.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub read_at: Option<OffsetDateTime>,
-    /// When it happened.
+    /// When the change happened.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
-/// A notification and its sequence number: the order in which notifications became visible, over all accounts.
+/// A notification with its sequence number: the order in which notifications of all accounts became visible.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SequencedNotification {
-    /// Its sequence number.
     pub seq: i64,
-    /// Whose it is.
     pub account_id: AccountId,
-    /// What it is.
     pub notification: Notification,
 }
 
-/// Asks for notifications, newest first.
+/// Query of an account's notifications, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotificationQuery {
-    /// Only those that nobody read.
+    /// Only unread notifications.
     pub unread: bool,
-    /// Which part of the list.
     pub page: CursorQuery,
 }
 
-/// Why an operation on notifications did not happen.
+/// Error of a notification use case.
 #[derive(Debug, Error)]
 pub enum NotificationError {
-    /// No such notification in the account.
+    /// The account has no such notification.
     #[error("not found")]
     NotFound,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,4 +1,4 @@
-//! What notifications need from the store.
+//! Database ports of notifications.
 
 use async_trait::async_trait;
 
@@ -7,39 +7,37 @@ use crate::shared::{AccountId, CursorPage, NotificationId, StoreError};
 
 /// Notifications of one account.
 ///
-/// Whoever was answered by an operation MUST find its notification in `list`, and have it marked by `read_all`,
-/// whichever process answered: the store first carries out what the account's operations left waiting. It waits for
-/// that a second at most.
+/// Read-your-writes: `list` MUST return, and `read_all` MUST mark, the notification of an operation that has returned
+/// in any process. The store first moves the account's waiting outbox events, for at most one second.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait NotificationStore: Send + Sync {
-    /// Newest first (by id); the cursor is the last item's id.
+    /// Returns a page, newest first (keyset pagination by id; the cursor is the last item's id).
     async fn list(&self, account: AccountId, query: &NotificationQuery)
     -> Result<CursorPage<Notification>, StoreError>;
 
-    /// Marks one as read, unless it is; false when there is no such one.
+    /// Marks a notification as read if it is unread. Returns false if it does not exist.
     async fn read(&self, account: AccountId, id: NotificationId) -> Result<bool, StoreError>;
 
-    /// Marks all as read that are not.
+    /// Marks all unread notifications as read.
     async fn read_all(&self, account: AccountId) -> Result<(), StoreError>;
 }
 
-/// Notifications of all accounts in the order in which they became visible: sequence numbers grow, and no smaller one
-/// ever comes after a greater one was seen. Whoever remembers the last sequence number misses nothing.
+/// Notifications of all accounts in the order in which they became visible. Sequence numbers grow: after a reader has
+/// seen one, no smaller one ever becomes visible. A reader that stores the last sequence number misses none.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait NotificationFeed: Send + Sync {
-    /// The greatest sequence number so far; 0 before the first.
+    /// Returns the greatest sequence number; 0 before the first notification.
     async fn latest(&self) -> Result<i64, StoreError>;
 
-    /// What became visible after a sequence number, in order, at most so much.
+    /// Returns up to `limit` notifications after a sequence number, in order.
     async fn after(&self, seq: i64, limit: i64) -> Result<Vec<SequencedNotification>, StoreError>;
 
-    /// The sequence number of one of the account's notifications; none where the account has no such one.
+    /// Returns the sequence number of a notification; `None` if the account has no such notification.
     async fn seq_of(&self, account: AccountId, id: NotificationId) -> Result<Option<i64>, StoreError>;
 
-    /// What the account's notifications became visible after a sequence number and not after another one, oldest first,
-    /// at most so many.
+    /// Returns up to `limit` notifications of the account with `after < seq <= until`, in order.
     async fn between(
         &self,
         account: AccountId,

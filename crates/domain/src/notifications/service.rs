@@ -1,11 +1,12 @@
-//! The use cases of notifications. Read or unread is the account's, whoever read: every role may.
+//! Use cases of notifications. Whether a notification is read is stored per account, not per user; every role may mark
+//! it.
 
 use std::sync::Arc;
 
 use super::{Notification, NotificationError, NotificationQuery, NotificationStore};
 use crate::shared::{CursorPage, NotificationId, Tenant};
 
-/// The use cases of notifications.
+/// Use cases of notifications.
 pub struct Notifications {
     store: Arc<dyn NotificationStore>,
 }
@@ -15,7 +16,7 @@ impl Notifications {
         Self { store }
     }
 
-    /// Notifications of the account, newest first.
+    /// Returns a page of the account's notifications, newest first.
     pub async fn list(
         &self,
         tenant: &Tenant,
@@ -24,7 +25,7 @@ impl Notifications {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 
-    /// Marks one as read; again, it stays as it was.
+    /// Marks a notification as read. Has no effect if it is already read.
     pub async fn read(&self, tenant: &Tenant, id: NotificationId) -> Result<(), NotificationError> {
         match self.store.read(tenant.account_id, id).await? {
             true => Ok(()),
@@ -32,7 +33,7 @@ impl Notifications {
         }
     }
 
-    /// Marks all as read.
+    /// Marks all notifications of the account as read.
     pub async fn read_all(&self, tenant: &Tenant) -> Result<(), NotificationError> {
         Ok(self.store.read_all(tenant.account_id).await?)
     }

@@ -1,6 +1,6 @@
-//! Roll-ups: whether the kept sums are those of the rows that they count, and making them so.
+//! Verification and rebuilding of rollups.
 //!
-//! Every context keeps its own sums with its own rows; this one only compares, and repairs.
+//! Every context writes its own rollups in the transactions of its rows. This context only compares and repairs them.
 
 use std::fmt;
 
@@ -8,18 +8,17 @@ use async_trait::async_trait;
 
 use crate::shared::{AccountId, StoreError};
 
-/// A kept sum that is not the sum of its rows.
+/// A rollup row that differs from the sum of its source rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Of which roll-up.
+    /// The name of the rollup.
     pub rollup: &'static str,
-    /// Whose it is.
     pub account: AccountId,
-    /// What it is the sum of.
+    /// The key of the rollup row.
     pub key: String,
-    /// What is kept.
+    /// The stored sums.
     pub stored: String,
-    /// What the rows say.
+    /// The sums of the source rows.
     pub recomputed: String,
 }
 
@@ -39,17 +38,18 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Every roll-up that is kept.
+/// The rollups of all contexts.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait RollupStore: Send + Sync {
-    /// The accounts there are.
+    /// Lists all accounts.
     async fn accounts(&self) -> Result<Vec<AccountId>, StoreError>;
 
-    /// What is kept otherwise than it is counted, the first hundred of each roll-up. Writers may go on: each roll-up
-    /// and its rows are looked at in one moment.
+    /// Returns the first hundred differences of each rollup. Concurrent writes are allowed: a rollup and its source
+    /// rows MUST be read in one snapshot.
     async fn verify(&self, account: AccountId) -> Result<Vec<Difference>, StoreError>;
 
-    /// Makes every kept sum what its rows say, while writers go on; how many were wrong.
+    /// Recomputes every rollup from its source rows while writes continue. Returns the number of rows that it
+    /// corrected.
     async fn rebuild(&self, account: AccountId) -> Result<u64, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! Conditions on contacts.
+//! Filters on contacts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,33 +8,33 @@ use time::OffsetDateTime;
 use crate::shared::schema::Timestamp;
 use crate::shared::{FieldErrors, timestamp};
 
-/// How many attributes may be named, and how long they may be together.
+/// The most attributes in a filter, and their largest size together.
 const ATTRIBUTES: usize = 100;
 const ATTRIBUTE_BYTES: usize = 16 * 1024;
 
-/// Conditions that a contact has to meet, all of them. Any other name is refused.
+/// Conditions that a contact must meet; all of them apply. Unknown names are rejected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AudienceFilters {
-    /// Only contacts created at this moment or later.
+    /// Only contacts that were created at this time or later.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option", skip_serializing_if = "Option::is_none")]
     pub created_after: Option<OffsetDateTime>,
-    /// Only contacts created before this moment.
+    /// Only contacts that were created before this time.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option", skip_serializing_if = "Option::is_none")]
     pub created_before: Option<OffsetDateTime>,
     /// True: only contacts with an e-mail address; false: only those without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub has_email: Option<bool>,
-    /// Only contacts that have each of these attributes with exactly this value (a text, number, boolean or null).
+    /// Only contacts that have each of these attributes with exactly this value (string, number, boolean or null).
     #[schemars(example = serde_json::json!({ "city": "Campinas" }))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attributes: Option<Map<String, Value>>,
 }
 
 impl AudienceFilters {
-    /// Adds what is wrong with them, where they stand in the field of this path.
+    /// Adds the errors of the filters. `path` is the field that contains them.
     pub fn check(&self, path: &str, errors: &mut FieldErrors) {
         let Some(attributes) = &self.attributes else { return };
         let bytes: usize = attributes
@@ -47,7 +47,7 @@ impl AudienceFilters {
                 format!("must have at most {ATTRIBUTES} values and {ATTRIBUTE_BYTES} bytes in total"),
             );
         }
-        // No contact has any other: the condition could never be met.
+        // No contact has an array or object as an attribute, so the condition could never be met.
         for (key, value) in attributes {
             if value.is_array() || value.is_object() {
                 let field = format!("{path}.attributes.{key}");

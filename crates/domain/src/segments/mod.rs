@@ -1,7 +1,8 @@
-//! Segments: named sets of contacts. A segment holds its members and whoever matches its filters when it is read.
+//! Segments: named sets of contacts. A segment contains its members plus every contact that matches its filters at
+//! read time.
 //!
-//! Owns segments, their members and the filters that campaigns narrow their audience by, too. Does not own contacts,
-//! nor what a campaign does with a segment.
+//! Owns segments, their members, and the filters that also narrow a campaign's audience. Does not own contacts or the
+//! use of segments by campaigns.
 
 mod filters;
 mod model;

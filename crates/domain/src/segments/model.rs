@@ -14,81 +14,73 @@ use crate::shared::{FieldErrors, SegmentId, StoreError, timestamp};
 pub struct Segment {
     /// The segment's id.
     pub id: SegmentId,
-    /// Its name: 1 to 100 characters.
+    /// The name: 1 to 100 characters.
     #[schemars(example = &"Campinas, com e-mail")]
     pub name: String,
-    /// What it is for, in words for people: at most 1,000 characters; null for none.
+    /// A description for people: at most 1,000 characters. Null if there is none.
     #[schemars(example = &"For the opening of the new shop")]
     pub description: Option<String>,
-    /// Contacts that meet these conditions belong to it beside its members; without any, its members alone do.
+    /// Contacts that match these filters belong to the segment in addition to its members. Without filters, only the
+    /// members belong to it.
     pub filters: AudienceFilters,
-    /// How many contacts it holds right now: members and those that meet its conditions, each counted once.
+    /// The current number of contacts: members plus contacts that match the filters, each counted once.
     #[schemars(example = 312)]
     pub members: i64,
-    /// When it was created.
+    /// When the segment was created.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When its name, description or filters were last changed.
+    /// When the name, description or filters were last changed.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }
 
-/// What a caller wrote, unchecked. On update an absent field is kept; `Some(None)` clears.
+/// Unchecked input. On update an absent field is unchanged and `Some(None)` clears it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SegmentInput {
     /// Required on create.
     pub name: Option<String>,
-    /// Optional.
     pub description: Option<Option<String>>,
-    /// Optional; replaces all filters.
+    /// Replaces all filters.
     pub filters: Option<Option<AudienceFilters>>,
 }
 
-/// A new segment, checked.
+/// A validated new segment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SegmentDraft {
     /// 1 to 100 characters, sanitized.
     pub name: String,
     /// At most 1000 characters.
     pub description: Option<String>,
-    /// Its conditions; maybe none.
     pub filters: AudienceFilters,
 }
 
-/// What an update changes, checked; what is none stays as it is.
+/// A validated change. None keeps the value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SegmentChange {
-    /// Another name.
     pub name: Option<String>,
-    /// Another description, or none any more.
     pub description: Option<Option<String>>,
-    /// Other conditions.
     pub filters: Option<AudienceFilters>,
 }
 
-/// How an addition of members ended.
+/// The outcome of adding members.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MembersAdded {
-    /// All of them are members now; some may have been before.
+    /// All contacts are members now. Some may have been members before.
     Done(Segment),
-    /// Nothing was added: the ids at these positions are no contacts of the account.
+    /// Nothing was added: the account has no contacts with the ids at these positions.
     Unknown(Vec<usize>),
-    /// There is no such segment.
+    /// The segment does not exist.
     Missing,
 }
 
-/// Why a segment operation did not happen.
 #[derive(Debug, Error)]
 pub enum SegmentError {
-    /// No such segment in the account.
     #[error("not found")]
     NotFound,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The store failed.
     #[error(transparent)]
     Store(StoreError),
 }

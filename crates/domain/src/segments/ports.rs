@@ -1,5 +1,5 @@
-//! What segments need from the store. Every method sees the one account alone; deleted segments are not there, and
-//! deleted contacts belong to none.
+//! Ports of segments. Every method MUST see only the rows of the given account, without deleted segments and deleted
+//! contacts.
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
@@ -7,18 +7,15 @@ use time::OffsetDateTime;
 use super::{MembersAdded, Segment, SegmentChange, SegmentDraft};
 use crate::shared::{AccountId, ContactId, CursorPage, CursorQuery, SegmentId, StoreError};
 
-/// Segments, always with the number of their contacts as of the reading.
+/// Segments, always with the current number of their contacts.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait SegmentStore: Send + Sync {
-    /// Newest first (by id), in one statement, however many there are. The cursor is the last item's id; an unreadable
-    /// one is an empty list's cursor.
+    /// Newest first, by id, in one statement for any number of segments. The cursor is the last item's id.
     async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Segment>, StoreError>;
 
-    /// One segment.
     async fn find(&self, account: AccountId, id: SegmentId) -> Result<Option<Segment>, StoreError>;
 
-    /// Inserts.
     async fn insert(
         &self,
         account: AccountId,
@@ -27,7 +24,7 @@ pub trait SegmentStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<Segment, StoreError>;
 
-    /// Changes what the change names, and nothing else; none when there is no such segment.
+    /// Changes only the given fields. None if the segment does not exist.
     async fn update(
         &self,
         account: AccountId,
@@ -36,10 +33,10 @@ pub trait SegmentStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<Option<Segment>, StoreError>;
 
-    /// Soft-deletes; false when there is no such segment.
+    /// Soft-deletes a segment. False if it does not exist.
     async fn delete(&self, account: AccountId, id: SegmentId, now: OffsetDateTime) -> Result<bool, StoreError>;
 
-    /// Makes contacts members, all of them or none. Unknown contacts are told before a missing segment.
+    /// Makes all of the contacts members, or none. Unknown contacts are reported before a missing segment.
     async fn add_members(
         &self,
         account: AccountId,
@@ -47,7 +44,8 @@ pub trait SegmentStore: Send + Sync {
         contacts: &[ContactId],
     ) -> Result<MembersAdded, StoreError>;
 
-    /// Takes contacts out of the members; who is none is passed over. False when there is no such segment.
+    /// Removes contacts from the members. A contact that is not a member is ignored. False if the segment does not
+    /// exist.
     async fn remove_members(
         &self,
         account: AccountId,

@@ -9,10 +9,10 @@ use crate::shared::{Clock, ContactId, CursorPage, CursorQuery, FieldErrors, Ids,
 const NAME_CHARS: usize = 100;
 const DESCRIPTION_CHARS: usize = 1000;
 
-/// How many members one request may add or take out.
+/// The most contacts that one request may add or remove.
 const CONTACT_IDS: usize = 1000;
 
-/// The use cases of segments.
+/// Manages segments and their members.
 pub struct Segments {
     store: Arc<dyn SegmentStore>,
     clock: Arc<dyn Clock>,
@@ -24,12 +24,11 @@ impl Segments {
         Self { store, clock, ids }
     }
 
-    /// Segments of the account, newest first.
+    /// The account's segments, newest first.
     pub async fn list(&self, tenant: &Tenant, query: &CursorQuery) -> Result<CursorPage<Segment>, SegmentError> {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 
-    /// One segment.
     pub async fn get(&self, tenant: &Tenant, id: SegmentId) -> Result<Segment, SegmentError> {
         self.store
             .find(tenant.account_id, id)
@@ -37,7 +36,6 @@ impl Segments {
             .ok_or(SegmentError::NotFound)
     }
 
-    /// A new segment.
     pub async fn create(&self, tenant: &Tenant, input: SegmentInput) -> Result<Segment, SegmentError> {
         let input = SegmentInput {
             name: Some(input.name.unwrap_or_default()),
@@ -65,7 +63,7 @@ impl Segments {
             .ok_or(SegmentError::NotFound)
     }
 
-    /// Removes a segment. A campaign that names it can no longer run.
+    /// Deletes a segment. Campaigns that use it can no longer run.
     pub async fn delete(&self, tenant: &Tenant, id: SegmentId) -> Result<(), SegmentError> {
         match self.store.delete(tenant.account_id, id, self.clock.now()).await? {
             true => Ok(()),
@@ -73,7 +71,7 @@ impl Segments {
         }
     }
 
-    /// Makes contacts members. Who is one already stays one.
+    /// Makes contacts members. Existing members stay members.
     pub async fn add_members(
         &self,
         tenant: &Tenant,
@@ -94,7 +92,7 @@ impl Segments {
         }
     }
 
-    /// Takes contacts out of the members. Whoever is none, and whoever matches the filters, is left as they are.
+    /// Removes contacts from the members. Contacts that are not members, or that match the filters, are not affected.
     pub async fn remove_members(
         &self,
         tenant: &Tenant,

@@ -1,4 +1,4 @@
-//! Exact decimal numbers: money in currency units, quantities, the values of metrics. Never a binary float.
+//! Exact decimal numbers for money in currency units, quantities and metric values. Binary floats are never used.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,32 +17,31 @@ use serde_json::value::RawValue;
 const MAX_WHOLE_DIGITS: u32 = 11;
 const MAX_DECIMALS: u32 = 4;
 
-/// How many digits the price of one message may have after the point.
+/// The decimals of the price of one message.
 const PRICE_DECIMALS: u32 = 6;
 
-/// How far from the number that was meant a binary float may be, 0.00000001: sums and products of money have errors far
-/// below it, and nobody tells a hundredth of a millionth.
+/// The largest accepted deviation of a binary float from the intended decimal number. Float errors in sums and products
+/// of money are far smaller.
 const FLOAT_NOISE: Decimal = Decimal::from_parts(1, 0, 0, false, 8);
 
-/// How many digits are published of money, percentages and averages.
+/// The decimals of published money, percentages and averages.
 const PUBLISHED_DECIMALS: u32 = 2;
 
-/// An exact decimal number. JSON: a number; read from a text of digits, too.
+/// An exact decimal number. It serializes as a JSON number and deserializes from a number or a string of digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Amount(Decimal);
 
 impl Amount {
-    /// Nothing.
     pub const ZERO: Self = Self(Decimal::ZERO);
 
-    /// Reads digits with or without a sign and a point; none when they are none, or too many.
+    /// Parses digits with an optional sign and decimal point. Returns `None` for other texts and for too many digits.
     pub fn parse(text: &str) -> Option<Self> {
         let plain = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'.'));
         Decimal::from_str_exact(text).ok().filter(|_| plain).map(Self)
     }
 
-    /// What somebody may tell: below 100 billion, with at most four decimals. What binary floats make of such a number
-    /// (59.699999999999996) is taken for it.
+    /// Accepts amounts below 100 billion with at most `MAX_DECIMALS` decimals. A binary float's approximation of such
+    /// an amount (59.699999999999996) is rounded to it.
     pub fn validated(self) -> Option<Self> {
         let value = self
             .0
@@ -52,7 +51,7 @@ impl Amount {
         (is_approximation && is_in_range).then_some(Self(value))
     }
 
-    /// The price of one message: from 0 to 100 billion, rounded to six decimals; none when it is out of these bounds.
+    /// The price of one message: from 0 to 100 billion, rounded to `PRICE_DECIMALS`. Returns `None` outside this range.
     pub fn price(self) -> Option<Self> {
         let strategy = RoundingStrategy::MidpointNearestEven;
         let value = self.0.round_dp_with_strategy(PRICE_DECIMALS, strategy).normalize();
@@ -60,31 +59,29 @@ impl Amount {
         (is_in_range && !self.is_negative()).then_some(Self(value))
     }
 
-    /// Whether it is below zero.
     pub fn is_negative(self) -> bool {
         self < Self::ZERO
     }
 
-    /// Whether it is zero.
     pub fn is_zero(self) -> bool {
         self == Self::ZERO
     }
 
-    /// To two decimals, half to even.
+    /// Rounds to `PUBLISHED_DECIMALS`, half to even.
     #[must_use]
     pub fn rounded(self) -> Self {
         let strategy = RoundingStrategy::MidpointNearestEven;
         Self(self.0.round_dp_with_strategy(PUBLISHED_DECIMALS, strategy))
     }
 
-    /// How often the divisor goes into it, rounded; 0 when the divisor is 0.
+    /// Divides by `divisor` and rounds. Returns 0 if the divisor is 0.
     #[must_use]
     pub fn ratio(self, divisor: impl Into<Self>) -> Self {
         let quotient = self.0.checked_div(divisor.into().0);
         Self(quotient.unwrap_or_default()).rounded()
     }
 
-    /// How many of a hundred parts it is of the whole, rounded; 0 when the whole is 0.
+    /// Returns the rounded percentage of `whole`, or 0 if the whole is 0.
     #[must_use]
     pub fn percent_of(self, whole: impl Into<Self>) -> Self {
         (self * Self::from(100)).ratio(whole)
@@ -148,7 +145,7 @@ impl Sum for Amount {
 }
 
 impl Serialize for Amount {
-    /// Digit by digit: JSON's numbers may be longer than a binary float is exact.
+    /// Writes the exact digits: a binary float could not represent every amount.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let digits = RawValue::from_string(self.to_string()).map_err(S::Error::custom)?;
         digits.serialize(serializer)
@@ -195,7 +192,7 @@ impl Visitor<'_> for Digits {
         Ok(Amount(number.into()))
     }
 
-    /// By its shortest digits, which are those that were written as long as they were no more than fifteen.
+    /// Uses the shortest decimal representation, which equals the written number if it has at most 15 digits.
     fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Amount, E> {
         self.visit_str(&number.to_string())
     }

@@ -1,4 +1,4 @@
-//! Why something did not happen: input faults, store faults, faults of the outside systems.
+//! Errors shared by all contexts: input errors, store errors and errors of external systems.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// What is wrong with the caller's input: field path -> messages. Paths look like `segment_config.tag_ids[1]`.
+/// Errors of the caller's input by field path. Paths look like `segment_config.tag_ids[1]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Error)]
 #[error("invalid data")]
 pub struct FieldErrors(pub BTreeMap<String, Vec<String>>);
@@ -21,14 +21,14 @@ const MAX_CHARS: usize = 1000;
 const END_CHARS: usize = 200;
 
 impl FieldErrors {
-    /// One fault of one field.
+    /// A single error of a single field.
     pub fn one(field: impl Into<String>, message: impl Into<String>) -> Self {
         let mut errors = Self::default();
         errors.add(field, message);
         errors
     }
 
-    /// Adds a fault, unless enough is wrong already.
+    /// Adds an error, unless a limit is reached.
     pub fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
         let field = shorten(field.into());
         if self.0.len() >= MAX_FIELDS && !self.0.contains_key(&field) {
@@ -40,7 +40,7 @@ impl FieldErrors {
         }
     }
 
-    /// `Ok` when nothing was found.
+    /// `Ok` without errors.
     pub fn into_result(self) -> Result<(), Self> {
         if self.0.is_empty() { Ok(()) } else { Err(self) }
     }
@@ -55,34 +55,34 @@ fn shorten(text: String) -> String {
     start + "…" + &text.chars().skip(tail_start).collect::<String>()
 }
 
-/// Why a store did not do as asked. `Display` names the kind only: the source is for the log.
+/// Why a store operation failed. `Display` shows only the kind; the source is for the log.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// The store cannot be reached, is overloaded, or gave up waiting. Trying later may help.
+    /// The store is unreachable or overloaded, or timed out. A retry may succeed.
     #[error("the store is unavailable")]
     Unavailable(#[source] Source),
     /// A value that must be unique in the account already exists.
     #[error("{field} already exists")]
     Duplicate {
-        /// The input field that bears the value.
+        /// The input field with the value.
         field: &'static str,
     },
     /// The account has no row with the referenced id.
     #[error("{field} does not exist")]
     UnknownReference {
-        /// The input field that bears the reference.
+        /// The input field with the reference.
         field: &'static str,
     },
     /// This version cannot parse a stored value.
     #[error("a stored value cannot be parsed: {0}")]
     Corrupt(String),
-    /// Anything else: a fault of ours.
+    /// Any other error. It indicates a bug or a broken database.
     #[error("the store failed")]
     Failed(#[source] Source),
 }
 
 impl StoreError {
-    /// The caller's share of the blame, when it is one: a taken value or a dangling reference.
+    /// Converts errors that the caller caused (a duplicate value or unknown reference) to field errors.
     pub fn into_field_errors(self) -> Result<FieldErrors, Self> {
         match self {
             Self::Duplicate { field } => Ok(FieldErrors::one(field, "is already taken")),
@@ -92,42 +92,40 @@ impl StoreError {
     }
 }
 
-/// Why an outside system did not do as asked.
+/// Why a call to an external system failed.
 #[derive(Debug, Error)]
 pub enum GatewayError {
-    /// It could not be reached, timed out, or answered something that cannot be read.
+    /// It was unreachable, timed out or sent an unreadable response.
     #[error("the outside system is unavailable: {0}")]
     Unavailable(String),
-    /// It understood and refused.
+    /// It rejected the request.
     #[error("the outside system refused ({code}): {message}")]
     Refused {
-        /// Its own error code.
+        /// The external system's error code.
         code: i64,
-        /// Its own words, safe to show to the caller.
+        /// The external system's message, which is safe to show to the caller.
         message: String,
     },
-    /// The feature has no address or key configured.
+    /// The configuration lacks the feature's URL or key.
     #[error("{0} is not configured")]
     NotConfigured(&'static str),
 }
 
-/// How an insert ended of something of which an account may have so many.
+/// How an insert with a limit per account ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertOutcome {
-    /// Written.
     Done,
-    /// The account has as many as it may: nothing was written.
+    /// The account has reached the limit. Nothing was written.
     Full,
 }
 
 /// How a guarded write ended. `S` is the state that the write expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome<S> {
-    /// Written.
     Done,
-    /// The state was another one by then: nothing was written.
+    /// The row has another state, which is returned. Nothing was written.
     Stale(S),
-    /// No such row.
+    /// The row does not exist.
     Missing,
 }
 

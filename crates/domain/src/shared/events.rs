@@ -1,4 +1,4 @@
-//! What a change tells the rest of the system. Events commit with the change and leave through the outbox.
+//! Outbox events: audit entries, notifications and webhook events that commit with the change that causes them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -7,19 +7,19 @@ use uuid::Uuid;
 use super::{UserId, redacted_debug, string_enum};
 
 string_enum! {
-    /// Where an event goes: each kind is relayed by itself, so that one whose place fails holds up no other.
+    /// The destination of an outbox event. Each kind has its own relay, so that a failing destination delays no other.
     EventKind {
-        /// Into the audit log.
+        /// The audit log.
         Audit = "audit",
-        /// Into the notifications.
+        /// The notifications.
         Notification = "notification",
-        /// To the account's webhook endpoints.
+        /// The account's webhook endpoints.
         Webhook = "webhook",
     }
 }
 
 string_enum! {
-    /// What an account can have told to its webhook endpoints.
+    /// The types of webhook events.
     WebhookKind {
         MessageReceived = "message.received",
         MessageSent = "message.sent",
@@ -37,32 +37,28 @@ string_enum! {
         SubscriptionChanged = "subscription.changed",
         OrderRecorded = "order.recorded",
         MetricRecorded = "metric.recorded",
-        /// Nothing happened: somebody tries an endpoint out.
+        /// A test of an endpoint, without a cause.
         TestPing = "test.ping",
     }
 }
 
-/// One effect of a change, to be carried out by the relay exactly once.
+/// An outbox event. The relay applies it exactly once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Event {
-    /// A row of the audit log.
     Audit(Audit),
-    /// A notification inside the product.
     Notification(NotificationDraft),
-    /// What the account's webhook endpoints are told.
     Webhook(WebhookEventBatch),
 }
 
 impl Event {
-    /// One event of a kind an item. Kept only where an endpoint of the account wants that kind.
+    /// One webhook event per item. It is stored only if an endpoint of the account subscribes to `kind`.
     pub fn webhook(kind: WebhookKind, items: Vec<Value>) -> Self {
         Self::Webhook(WebhookEventBatch { kind, items })
     }
 }
 
-/// What was done to an audited thing. All words are published; `restore` and `export` are written by nothing so far, and
-/// may be filtered by.
+/// The action of an audit entry. All values are published as filters. Nothing writes `restore` and `export` so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditAction {
@@ -75,7 +71,7 @@ pub enum AuditAction {
 }
 
 impl AuditAction {
-    /// The stored and published word.
+    /// The stored and published value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -88,22 +84,19 @@ impl AuditAction {
     }
 }
 
-/// A row of the audit log, but for its id, account and time.
+/// An audit entry without its id, account and time.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Audit {
-    /// Who did it; none when the system did.
+    /// The acting user. `None`: the system acted.
     pub user_id: Option<UserId>,
-    /// What was done.
     pub action: AuditAction,
-    /// To what kind of thing, for example `campaign`.
+    /// The type of the changed resource, for example `campaign`.
     pub entity_type: String,
-    /// To which one.
     pub entity_id: Option<Uuid>,
-    /// What changed.
     pub changes: Option<Value>,
-    /// From which address.
+    /// The client's IP address.
     pub ip_address: Option<String>,
-    /// Where it was done in support mode: the address of the platform administrator.
+    /// In support mode, the platform administrator's e-mail address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub support_admin: Option<String>,
 }
@@ -116,7 +109,7 @@ redacted_debug!(Audit {
 });
 
 impl Audit {
-    /// What the log keeps as changes: with the administrator who did it in support mode, where one did.
+    /// The changes as the audit log stores them. In support mode, they include the administrator's e-mail address.
     pub fn recorded_changes(&self) -> Option<Value> {
         let Some(admin) = &self.support_admin else {
             return self.changes.clone();
@@ -130,7 +123,7 @@ impl Audit {
         Some(Value::Object(fields))
     }
 
-    /// The same entry, saying what changed.
+    /// Adds changes to the entry.
     #[must_use]
     pub fn with_changes(mut self, changes: Value) -> Self {
         self.changes = Some(changes);
@@ -138,7 +131,7 @@ impl Audit {
     }
 }
 
-/// How a notification is shown.
+/// The severity of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NotificationKind {
@@ -149,7 +142,7 @@ pub enum NotificationKind {
 }
 
 impl NotificationKind {
-    /// The stored and published word.
+    /// The stored and published value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -160,27 +153,25 @@ impl NotificationKind {
     }
 }
 
-/// A notification inside the product, but for its id, account and time.
+/// A notification without its id, account and time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NotificationDraft {
-    /// How it is shown.
     #[serde(rename = "type")]
     pub kind: NotificationKind,
     /// One line.
     pub title: String,
     /// One or two sentences.
     pub message: String,
-    /// What a program needs to act on it.
+    /// Machine-readable details.
     pub data: Value,
 }
 
-/// Events of one kind that one change made: each item is an event of its own to the receivers.
+/// The webhook events of one type that a change emits. Receivers get one event per item.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct WebhookEventBatch {
-    /// Of what kind.
     #[serde(rename = "type")]
     pub kind: WebhookKind,
-    /// What each says: ids and what changed, as published in `docs/webhooks.md`.
+    /// The `data` of each event, as published in `docs/webhooks.md`.
     pub items: Vec<Value>,
 }
 
@@ -192,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// The store tells kinds apart by the word that an event is stored with.
+    /// The store distinguishes kinds by the stored value of `kind`.
     #[test]
     fn outbox_event_is_stored_with_its_kind() {
         let audit = Audit {
@@ -248,13 +239,13 @@ mod tests {
         ] {
             assert_eq!(audit(changes, admin).recorded_changes(), recorded);
         }
-        // What an earlier version left waiting names nobody.
+        // An event that an earlier version stored has no administrator.
         let old = json!({ "user_id": null, "action": "create", "entity_type": "x", "entity_id": null,
                           "changes": null, "ip_address": null });
         assert_eq!(serde_json::from_value::<Audit>(old).unwrap().support_admin, None);
     }
 
-    /// Statements that record many changes at once write this form themselves.
+    /// SQL statements that record many changes at once write this JSON directly.
     #[test]
     fn webhook_event_batch_has_a_stable_json_form() {
         let event = Event::webhook(WebhookKind::MessageSent, vec![json!({ "id": 1 }), json!({ "id": 2 })]);

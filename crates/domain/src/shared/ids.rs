@@ -1,4 +1,4 @@
-//! The registry of typed ids: a contact's id cannot be passed where a campaign's is wanted.
+//! Typed ids: the compiler rejects a contact's id where a campaign's id is required.
 
 use std::borrow::Cow;
 
@@ -50,33 +50,33 @@ macro_rules! ids {
 ids! {
     /// A tenant.
     AccountId,
-    /// A key that a program presents instead of a session.
+    /// An API key.
     ApiKeyId,
     /// An entry of the audit log.
     AuditLogId,
-    /// What an account does by itself for its contacts.
+    /// An automation.
     AutomationId,
-    /// A callback of the messaging platform, as it was received.
+    /// A stored callback of WhatsApp.
     CallbackId,
     /// A campaign.
     CampaignId,
-    /// A person who receives messages.
+    /// A contact.
     ContactId,
     /// A cart of a shop.
     CartId,
-    /// What is said with one contact.
+    /// A conversation with one contact.
     ConversationId,
-    /// One time that an automation ran.
+    /// One execution of an automation.
     ExecutionId,
     /// A folder of campaigns or templates.
     FolderId,
-    /// An event of the payment gateway, as it was received.
+    /// A stored event of the payment gateway.
     GatewayEventId,
     /// An invitation into an account.
     InviteId,
     /// A short link.
     LinkId,
-    /// A mail of the system's own, on its way out.
+    /// A queued mail.
     MailId,
     /// A message of a conversation.
     MessageId,
@@ -92,7 +92,7 @@ ids! {
     ProfileId,
     /// A segment of contacts.
     SegmentId,
-    /// One campaign message to one contact; derived from both, so that a repeated freeze makes the same ids.
+    /// One campaign message to one contact. Derived from both, so that a repeated creation yields the same id.
     SendId,
     /// A subscription to a plan.
     SubscriptionId,
@@ -102,10 +102,10 @@ ids! {
     TemplateId,
     /// A person who signs in.
     UserId,
-    /// What happened, as webhook endpoints know it.
+    /// A webhook event.
     WebhookEventId,
-    /// An endpoint that an account is told things at, or that it is called at.
+    /// A webhook endpoint, outbound or inbound.
     WebhookId,
-    /// One attempt to deliver, or one call that was received.
+    /// One attempt of a delivery, or one received call.
     WebhookLogId,
 }

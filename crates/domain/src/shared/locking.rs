@@ -1,32 +1,31 @@
-//! Optimistic locking: a row has a version that every change of it raises. A change that depends on what is stored reads
-//! the row, decides, and writes only if the version is still the one that was read; otherwise it begins again.
+//! Optimistic locking: every change of a row increments its version. A change that depends on the stored row reads it,
+//! decides, and writes only if the version is unchanged. Otherwise it starts again.
 
 use thiserror::Error;
 
 use super::WriteOutcome;
 
-/// How often a change is decided on before its caller is refused. Each attempt that fails lost to a change that was
-/// written, so that this many changes of one row have to come in between.
+/// How often a change is attempted before it fails with [`Conflict`]. Every lost attempt means that another change of
+/// the row was committed.
 pub const WRITE_ATTEMPTS: usize = 16;
 
-/// Other changes of the same row came first, in every attempt. The caller may try again.
+/// Every attempt lost to a concurrent change of the same row. The caller may retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("It is being changed by other requests; try again")]
 pub struct Conflict;
 
-/// How an update ended that was guarded by the version of its row.
+/// How an update that the row's version guards ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateOutcome<T> {
-    /// Written.
     Done(T),
-    /// The row has another version by now: nothing was written.
+    /// The row has another version. Nothing was written.
     Stale,
-    /// No such row.
+    /// The row does not exist.
     Missing,
 }
 
 impl<T> UpdateOutcome<T> {
-    /// None for an update that has to be decided on again, as [`retry_on_conflict`] takes it.
+    /// Returns `None` for a stale update, so that [`retry_on_conflict`] runs it again.
     pub fn or_missing<E>(self, missing: E) -> Result<Option<T>, E> {
         match self {
             Self::Done(value) => Ok(Some(value)),
@@ -37,7 +36,7 @@ impl<T> UpdateOutcome<T> {
 }
 
 impl<S> WriteOutcome<S> {
-    /// None for a write that has to be decided on again, as [`retry_on_conflict`] takes it.
+    /// Returns `None` for a stale write, so that [`retry_on_conflict`] runs it again.
     pub fn or_missing<E>(self, missing: E) -> Result<Option<()>, E> {
         match self {
             Self::Done => Ok(Some(())),
@@ -47,8 +46,8 @@ impl<S> WriteOutcome<S> {
     }
 }
 
-/// Runs `attempt`, which reads, decides and writes, until its write meets the row as it was read. `attempt` MUST read
-/// anew each time, and returns none when another change came in between.
+/// Runs `attempt`, which reads, decides and writes, until its guarded write succeeds. `attempt` MUST read the row again
+/// each time, and returns `None` if its write was stale.
 pub async fn retry_on_conflict<T, E: From<Conflict>>(
     attempts: usize,
     attempt: impl AsyncFn() -> Result<Option<T>, E>,
@@ -67,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// Loses the first `lost` attempts; the result, and how many attempts there were.
+    /// Loses the first `lost` attempts. Returns the result and the number of attempts.
     async fn after_losing(lost: usize, attempts: usize) -> (Result<usize, Conflict>, usize) {
         let attempt_count = Cell::new(0);
         let attempt = async || {

@@ -1,4 +1,4 @@
-//! What every context speaks: ids, tenants, pages, errors, events and the ports to time and randomness.
+//! Types that all contexts share: ids, tenants, pages, errors, outbox events, and ports to time and randomness.
 
 mod amount;
 mod errors;

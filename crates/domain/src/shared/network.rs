@@ -1,12 +1,12 @@
-//! Networks of addresses, as configuration and the rules of what may be reached name them.
+//! IP networks in CIDR notation, for configuration and egress rules.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// What of an IPv6 address says that it is an IPv4 one.
+/// The length of the prefix `::ffff:0:0/96` of IPv4-mapped IPv6 addresses.
 const MAPPED_BITS: u32 = 96;
 
-/// A network, for example `10.0.0.0/8` or one address.
+/// An IP network, for example `10.0.0.0/8`, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -36,7 +36,7 @@ impl FromStr for Network {
 }
 
 impl Network {
-    /// An IPv4 network of this program's own tables. Its prefix is at most 32.
+    /// An IPv4 network for constant tables. `prefix` is at most 32.
     pub(crate) const fn v4(address: [u8; 4], prefix: u32) -> Self {
         let [a, b, c, d] = address;
         Self {
@@ -45,7 +45,7 @@ impl Network {
         }
     }
 
-    /// An IPv6 network of this program's own tables, by its first two groups. Its prefix is at most 128.
+    /// An IPv6 network for constant tables, by its first two groups. `prefix` is at most 128.
     pub(crate) const fn v6(first: u16, second: u16, prefix: u32) -> Self {
         Self {
             address: IpAddr::V6(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0)),
@@ -53,7 +53,6 @@ impl Network {
         }
     }
 
-    /// Whether an address lies in the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(other)) => {

@@ -1,4 +1,4 @@
-//! Bounded lists: by page number (offset) or by position (cursor).
+//! Bounded lists: offset pagination by page number, and keyset pagination by cursor.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 use uuid::Uuid;
 
-/// Asks for one numbered page. Built clamped: `page` is at least 1, `limit` between 1 and the list's maximum.
+/// A request for a numbered page. `page` is at least 1 and `limit` between 1 and the list's maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageQuery {
     page: i64,
@@ -17,7 +17,7 @@ pub struct PageQuery {
 }
 
 impl PageQuery {
-    /// Clamps what the caller asked for to the nearest bound.
+    /// Clamps the requested values to the bounds.
     pub fn new(page: Option<i64>, limit: Option<i64>, default: i64, max: i64) -> Self {
         Self {
             page: page.unwrap_or(1).max(1),
@@ -25,17 +25,18 @@ impl PageQuery {
         }
     }
 
-    /// The page number, from 1.
+    /// The page number, counted from 1.
     pub fn page(self) -> i64 {
         self.page
     }
 
-    /// How many items a page holds.
+    /// The number of items per page.
     pub fn limit(self) -> i64 {
         self.limit
     }
 
-    /// How many items come before the page; saturates, so that an absurd page is empty and not an overflow.
+    /// The number of items before the page. It saturates, so that a huge page number gives an empty page, not an
+    /// overflow.
     pub fn offset(self) -> i64 {
         (self.page - 1).saturating_mul(self.limit)
     }
@@ -47,20 +48,20 @@ impl PageQuery {
 pub struct Page<T> {
     /// The items, in the order of the list.
     pub data: Vec<T>,
-    /// How many items the whole list has, exactly.
+    /// The exact number of items in the whole list.
     pub total: i64,
-    /// The page number, from 1.
+    /// The page number, counted from 1.
     pub page: i64,
-    /// How many pages of this size the list has.
+    /// The number of pages of this size.
     #[serde(rename = "totalPages")]
     pub total_pages: i64,
-    /// The size of a page; some lists publish it.
+    /// The number of items per page. Some lists publish it.
     #[serde(skip)]
     pub limit: i64,
 }
 
 impl<T> Page<T> {
-    /// The page that answers a query.
+    /// Builds the page for a query.
     pub fn new(query: PageQuery, data: Vec<T>, total: i64) -> Self {
         let limit = query.limit();
         let total_pages = total.saturating_add(limit - 1) / limit;
@@ -75,7 +76,7 @@ impl<T> Page<T> {
 }
 
 impl<T> Page<T> {
-    /// The same page of something else.
+    /// Maps the items of the page.
     pub fn map<U>(self, f: impl FnMut(T) -> U) -> Page<U> {
         Page {
             data: self.data.into_iter().map(f).collect(),
@@ -87,33 +88,29 @@ impl<T> Page<T> {
     }
 }
 
-/// Asks for the items after a position, which is read where the request is: in most lists the id of the last item.
+/// Keyset pagination: a request for the items after a cursor. In most lists the cursor is the id of the last item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CursorQuery<C = Uuid> {
-    /// The position, as the last page gave it; none for the first page.
+    /// The `next_cursor` of the previous page. `None` requests the first page.
     pub cursor: Option<C>,
-    /// How many items at most.
     pub limit: i64,
 }
 
-/// A position in a list that is sorted by a moment and then by an id. Its text is opaque, so that nobody is tempted to
-/// write one by hand.
+/// A cursor in a list that is sorted by time and id. Its text is opaque, so that clients do not construct it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeCursor {
-    /// When.
     pub at: OffsetDateTime,
-    /// Of what.
     pub id: Uuid,
 }
 
 impl TimeCursor {
-    /// Behind every moment there is: where a list begins that has the latest first.
+    /// A cursor after every item: the start of a list that is sorted newest first.
     pub const LAST: Self = Self {
         at: datetime!(9999-12-31 23:59:59 UTC),
         id: Uuid::max(),
     };
 
-    /// Before this nothing was, and no calendar of a store need reach.
+    /// The earliest accepted time. The database's calendar does not reach further back.
     const FIRST: OffsetDateTime = datetime!(0001-01-01 00:00 UTC);
 }
 
@@ -124,7 +121,7 @@ impl fmt::Display for TimeCursor {
     }
 }
 
-/// The text is of no position.
+/// The text is not a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidCursor;
 
@@ -144,23 +141,23 @@ impl FromStr for TimeCursor {
     }
 }
 
-/// Some items, and where the next ones begin.
+/// A page of items with the cursor of the next page.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "{T}Slice")]
 pub struct CursorPage<T> {
     /// The items, in the order of the list.
     pub data: Vec<T>,
-    /// What to send as `cursor` to get the items that follow; null at the end of the list.
+    /// The `cursor` of the next page; null at the end of the list.
     #[schemars(example = &"0190a1b2-c3d4-7e5f-8a9b-000037386ae0")]
     #[serde(rename = "nextCursor")]
     pub next_cursor: Option<String>,
-    /// Whether any items follow.
+    /// Whether more items follow.
     #[serde(rename = "hasMore")]
     pub has_more: bool,
 }
 
 impl<T> CursorPage<T> {
-    /// Cuts a read of `limit + 1` rows to a page: the extra row only tells that more follows.
+    /// Builds a page from `limit + 1` rows. The extra row only indicates that more items follow.
     pub fn cut<C: fmt::Display>(mut rows: Vec<T>, limit: i64, cursor: impl Fn(&T) -> C) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let has_more = rows.len() > limit;
@@ -174,7 +171,7 @@ impl<T> CursorPage<T> {
         }
     }
 
-    /// The same page of something else.
+    /// Maps the items of the page.
     pub fn map<U>(self, f: impl FnMut(T) -> U) -> CursorPage<U> {
         CursorPage {
             data: self.data.into_iter().map(f).collect(),
@@ -232,7 +229,7 @@ mod tests {
         ] {
             assert_eq!(cursor.to_string().parse(), Ok(cursor));
         }
-        // The calendar of the store would not reach so far back.
+        // The database's calendar does not reach so far back.
         let ancient = datetime!(-9999-01-01 00:00 UTC);
         let ancient = TimeCursor { at: ancient, id }.to_string();
         let (far, huge) = (format!("{} {id}", i64::MAX), format!("{} {id}", i128::MAX));

@@ -1,4 +1,4 @@
-//! Ports to what makes a program unpredictable: time, ids, secrets.
+//! Ports to time, ids, secrets, encryption and error reporting.
 
 use secrecy::{ExposeSecret, SecretString};
 use time::OffsetDateTime;
@@ -6,45 +6,43 @@ use uuid::Uuid;
 
 use super::string_enum;
 
-/// Tells the time.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait Clock: Send + Sync {
-    /// Now, in UTC.
+    /// The current time in UTC.
     fn now(&self) -> OffsetDateTime;
 }
 
-/// Makes ids.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait Ids: Send + Sync {
     /// A new UUID v7: later ids sort after earlier ones.
     fn next(&self) -> Uuid;
 }
 
-/// Makes secrets that nobody can guess.
+/// Generates cryptographically random secrets.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait Secrets: Send + Sync {
-    /// So many random bytes, as base64url without padding.
+    /// Returns this many random bytes as base64url without padding.
     fn token(&self, bytes: usize) -> SecretString;
 }
 
 string_enum! {
-    /// A step whose failure does not change what the caller is told.
+    /// A secondary step whose failure does not change the result for the caller.
     SideStep {
-        /// Ending the subscription of a removed account; the worker tries it again.
+        /// Ending the subscription of a removed account. The worker retries it.
         CancelSubscription = "cancel_subscription",
-        /// Giving back the place in the month of a test that WhatsApp refused.
+        /// Releasing the quota reservation of a test send that WhatsApp rejected.
         ReturnTestQuota = "return_test_quota",
-        /// Putting off a calculation of customers that failed; its lease runs out.
+        /// Postponing a failed RFM calculation. Its lease expires.
         PostponeScores = "postpone_scores",
-        /// Recording what WhatsApp answered to a reply; its status updates settle it.
+        /// Recording WhatsApp's response to a reply. Its status updates resolve it.
         RecordReply = "record_reply",
     }
 }
 
-/// Logs and counts errors that go no further, so that none disappears. An implementation MUST NOT block.
+/// Logs and counts errors that are not returned to a caller. An implementation MUST NOT block.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait ErrorReport: Send + Sync {
-    /// A step failed.
+    /// Reports the failure of a secondary step.
     fn swallowed(&self, step: SideStep, error: &dyn std::error::Error);
 }
 
@@ -52,18 +50,17 @@ pub trait ErrorReport: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed(pub Vec<u8>);
 
-/// Encrypts what has to be stored and read again, such as the platform's access tokens.
+/// Encrypts stored secrets, such as WhatsApp access tokens.
 ///
-/// Contract: `open(seal(x)) == x`; two seals of one text differ; a changed byte is refused, never decrypted to garbage.
+/// Contract: `open(seal(x)) == x`. Two seals of the same text MUST differ. `open` MUST reject a modified value.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait Cipher: Send + Sync {
-    /// Encrypts.
     fn seal(&self, secret: &SecretString) -> Sealed;
-    /// Decrypts; none when the bytes were not sealed with this key.
+    /// Returns `None` if the value was not sealed with this key.
     fn open(&self, sealed: &Sealed) -> Option<SecretString>;
 }
 
-/// SHA-256 of a presented secret, in the form in which long random secrets (API keys, invite tokens) are stored.
+/// Returns the SHA-256 hash, by which long random secrets (API keys, invite tokens) are stored.
 pub fn secret_hash(secret: &SecretString) -> Vec<u8> {
     use sha2::{Digest, Sha256};
     Sha256::digest(secret.expose_secret().as_bytes()).to_vec()

@@ -1,4 +1,4 @@
-//! `Debug` for what must not reach a log: personal data, texts, tokens.
+//! A `Debug` implementation that assert_hidden personal data, message texts and tokens from logs.
 
 /// Implements `Debug` for a type that holds personal data or secrets. A struct shows the named fields and nothing else,
 /// an enum its variant. A type that only contains such types derives `Debug` as usual.
@@ -44,7 +44,7 @@ mod tests {
     use crate::templates::TextParameter;
     use crate::whatsapp::{Addressee, OutboundText, StatusUpdate, StoredCallback};
 
-    /// What no `Debug` may show.
+    /// Values that no `Debug` output may contain.
     const PLANTED: [&str; 3] = ["+5511961234567", "ana@example.com", "planted words"];
 
     fn phone() -> String {

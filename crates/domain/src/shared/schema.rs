@@ -1,4 +1,4 @@
-//! How what is written in a form of its own looks in the published reference: named in `#[schemars(with = "...")]`.
+//! OpenAPI schemas of string formats, for `#[schemars(with = "...")]`.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ macro_rules! texts {
 }
 
 texts! {
-    /// A moment: RFC 3339, answered in UTC with milliseconds.
+    /// A timestamp (RFC 3339). Responses use UTC with milliseconds.
     Timestamp = "date-time",
     /// A day: `YYYY-MM-DD`.
     Day = "date",

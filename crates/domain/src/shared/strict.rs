@@ -1,5 +1,5 @@
-//! What serde reads too kindly in bodies that people write: an array as the fields of an object, in their order, and null
-//! as if nothing stood there.
+//! Strict deserialization of request bodies. By default serde accepts an array as a struct's fields in order, and null
+//! as an absent field. [`Strict`] rejects arrays, and null for the fields that [`Strict::change`] names.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor,
 };
 
-/// Wraps a deserializer, and with it everything that is read by it, so that only objects are read as structs. Whoever
-/// adds a body's error paths wraps this.
+/// Wraps a deserializer, and every nested one, so that only objects deserialize to structs. A wrapper that adds error
+/// paths goes around this one.
 pub struct Strict<T> {
     inner: T,
-    /// The fields of the object that begins here which null is refused for.
+    /// The fields of the next object that reject null.
     never_null: &'static [&'static str],
     /// Whether this value rejects null.
     rejects_null: bool,
@@ -21,13 +21,12 @@ pub struct Strict<T> {
 }
 
 impl<T> Strict<T> {
-    /// A deserializer whose structs are objects.
+    /// Accepts only objects as structs.
     pub fn new(inner: T) -> Self {
         Self::change(inner, &[])
     }
 
-    /// The same for a change, where absent fields stay as they are: null is refused for these fields of the outermost
-    /// object.
+    /// Like `new`, for a change that leaves absent fields unchanged: these fields of the outermost object reject null.
     pub fn change(inner: T, never_null: &'static [&'static str]) -> Self {
         Self {
             inner,
@@ -37,7 +36,7 @@ impl<T> Strict<T> {
         }
     }
 
-    /// What the same place is read by.
+    /// Wraps another part of the same value's deserialization with the same rules.
     fn with<U>(&self, inner: U) -> Strict<U> {
         Strict {
             inner,
@@ -302,7 +301,7 @@ mod tests {
             r#"{"kind":{"Named":["Ana"]}}"#,
             r#"{"kind":{"Inner":[7]}}"#,
         ] {
-            // serde by itself takes them all.
+            // serde alone accepts all of these.
             assert!(serde_json::from_str::<Outer>(body).is_ok(), "{body}");
             let error_message = parse(body).unwrap_err();
             assert!(
@@ -379,7 +378,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever holds no structs is read as it is.
+        /// Values without structs are unchanged.
         #[test]
         fn strict_keeps_plain_values(
             numbers in proptest::collection::vec(any::<f64>(), 0..5), text in ".*", yes: bool,

@@ -1,4 +1,4 @@
-//! Closed sets of published words: one declaration gives the enum, its words, and the way there and back.
+//! Enums with published values: one macro declares the enum, its strings and both conversions.
 
 /// The error message for an unknown value.
 pub(crate) fn unknown(values: impl Iterator<Item = &'static str>) -> String {
@@ -19,7 +19,7 @@ macro_rules! string_enum {
             /// Every value, for tables and messages.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The stored and published word.
+            /// The stored and published value.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word),+

@@ -1,5 +1,5 @@
-//! Who is asking, and for which account: the first argument of every use case that touches a tenant's rows; or, where no
-//! person acts (ingestion, inbound webhooks), the account alone.
+//! The tenant context: the account, actor and role of a request. It is the first argument of every use case that
+//! accesses a tenant's rows. Use cases without an actor (ingestion, inbound webhooks) take only the account.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{AccountId, Audit, AuditAction, UserId, redacted_debug};
 
-/// What a member may do in an account, from most to least.
+/// The role of a member in an account, from most to least rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Everything, including ownership itself.
+    /// All rights, including changes of ownership.
     Owner,
-    /// Everything but ownership.
+    /// All rights except changes of ownership.
     Admin,
-    /// Reads and writes of daily work.
+    /// Reads and writes, without the management of the account.
     Member,
-    /// Reads alone.
+    /// Reads only.
     Viewer,
 }
 
@@ -27,7 +27,7 @@ impl Role {
     /// Every role, for tables and tests.
     pub const ALL: [Self; 4] = [Self::Owner, Self::Admin, Self::Member, Self::Viewer];
 
-    /// The stored and published word.
+    /// The stored and published value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Owner => "owner",
@@ -37,12 +37,12 @@ impl Role {
         }
     }
 
-    /// Whether the role may use the role-restricted routes.
+    /// Whether the role may manage the account: owner or admin.
     pub fn manages(self) -> bool {
         matches!(self, Self::Owner | Self::Admin)
     }
 
-    /// Whether the role may change anything at all.
+    /// Whether the role may write.
     pub fn writes(self) -> bool {
         self != Self::Viewer
     }
@@ -65,27 +65,24 @@ impl FromStr for Role {
     }
 }
 
-/// The person (or the key's creator) behind a request, and where it came from.
+/// The user who acts (for an API key: its creator), and the client's address.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Actor {
-    /// The user.
     pub user_id: UserId,
-    /// The caller's address, for the audit log.
+    /// The client's IP address, for the audit log.
     pub ip_address: Option<String>,
-    /// Where the user is a platform administrator at work in support mode: their e-mail address.
+    /// In support mode, the platform administrator's e-mail address.
     pub support_admin: Option<String>,
 }
 
 redacted_debug!(Actor { user_id });
 
-/// An authenticated account context. Only authentication makes one (`Accounts::context`, `ApiKeys::authenticate`).
+/// An authenticated tenant context. Only authentication creates one (`Accounts::context`, `ApiKeys::authenticate`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
     /// The account that every query is scoped to.
     pub account_id: AccountId,
-    /// Who acts.
     pub actor: Actor,
-    /// What they may do.
     pub role: Role,
 }
 
@@ -98,7 +95,7 @@ impl Tenant {
         }
     }
 
-    /// An audit entry of this caller.
+    /// An audit entry of this actor.
     pub fn audit(&self, action: AuditAction, entity_type: &str, entity_id: impl Into<uuid::Uuid>) -> Audit {
         Audit {
             user_id: Some(self.actor.user_id),

@@ -1,4 +1,4 @@
-//! Text that people typed: names made safe to show, slugs made safe for URLs.
+//! User-provided text: sanitized names, e-mail addresses and URL slugs.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,7 +9,7 @@ const SLUG_CHARS: usize = 50;
 /// The longest e-mail address.
 const EMAIL_CHARS: usize = 254;
 
-/// Whether a NUL character is anywhere in it, which no text of the store can hold.
+/// Whether the value contains a NUL character, which PostgreSQL cannot store.
 pub fn holds_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),
@@ -19,12 +19,12 @@ pub fn holds_nul(value: &Value) -> bool {
     }
 }
 
-/// How many bytes a value is, as JSON.
+/// Returns the size of a value as JSON, in bytes.
 pub fn json_bytes(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX, |json| json.len())
 }
 
-/// Sanitizes a name: HTML tags and control characters are dropped, white space is collapsed and trimmed.
+/// Sanitizes a name: removes HTML tags and control characters, collapses and trims white space.
 pub fn sanitize(name: &str) -> String {
     let visible: String = without_tags(name)
         .chars()
@@ -34,13 +34,13 @@ pub fn sanitize(name: &str) -> String {
     visible.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether white space and control characters are all that it holds.
+/// Whether the text has only white space and control characters.
 pub fn is_blank(text: &str) -> bool {
     text.chars().all(is_separator)
 }
 
-/// Replaces every run of white space and control characters by one space, and trims both ends. WhatsApp refuses a
-/// parameter with a line break, a tab or more than four spaces in a row (132018).
+/// Replaces every run of white space and control characters by one space, and trims both ends. WhatsApp rejects a
+/// parameter with a line break, a tab or more than four consecutive spaces (error 132018).
 pub fn single_spaced(text: &str) -> String {
     let words: Vec<&str> = text.split(is_separator).filter(|word| !word.is_empty()).collect();
     words.join(" ")
@@ -50,7 +50,7 @@ fn is_separator(c: char) -> bool {
     c.is_whitespace() || c.is_control()
 }
 
-/// One pass, so that nothing that the removal of a tag puts together (`<<b>i>`) survives as a tag.
+/// Removes tags in one pass that also removes a tag which the removal of another one creates (`<<b>i>`).
 fn without_tags(text: &str) -> String {
     let mut output = String::with_capacity(text.len());
     let mut openings = Vec::new();
@@ -72,12 +72,12 @@ fn without_tags(text: &str) -> String {
     output
 }
 
-/// `<b>`, `</b>`, `<!-- -->` are tags; `1 < 2 > 0` is not.
+/// Whether the text between `<` and `>` is a tag: that of `<b>`, `</b>` or `<!-- -->` is, that of `1 < 2 > 0` is not.
 fn is_tag(inside: &str) -> bool {
     inside.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '!' || c == '?')
 }
 
-/// An address that mail could reach: something, an at sign, a domain with a dot, no spaces.
+/// Validates an e-mail address: a local part, an at sign and a domain with a dot, without spaces.
 pub fn email(text: &str) -> Option<String> {
     let (local, domain) = text.rsplit_once('@')?;
     let plain =
@@ -89,7 +89,8 @@ pub fn email(text: &str) -> Option<String> {
     valid.then(|| text.to_owned())
 }
 
-/// The slug of a name: lowercase letters, digits and hyphens, 1 to 50 characters; `account` when nothing is left.
+/// Returns the slug of a name: 1 to `SLUG_CHARS` lowercase letters, digits and hyphens. An empty result becomes
+/// `account`.
 pub fn slug(name: &str) -> String {
     let full = slug::slugify(name);
     let truncated: String = full.chars().take(SLUG_CHARS).collect();
@@ -101,7 +102,8 @@ pub fn slug(name: &str) -> String {
     }
 }
 
-/// What a slug may be instead when it is taken: `base`, `base-2`, `base-3`, ..., at most 50 characters each. Without end.
+/// Returns an endless sequence of alternatives to a used slug: `base`, `base-2`, `base-3`, ... Each has at most
+/// `SLUG_CHARS` characters.
 pub fn slugs(base: &str) -> impl Iterator<Item = String> {
     (1..).map(move |number| numbered_slug(base, number))
 }
@@ -170,7 +172,7 @@ mod tests {
             prop_assert!(!slug.starts_with('-') && !slug.ends_with('-'));
         }
 
-        /// However many are taken, another one follows, and again a slug; at most one of them comes twice.
+        /// The alternatives are valid slugs, and at most one of them occurs twice.
         #[test]
         fn slug_alternatives_never_end(name in "[a-z0-9 -]{0,60}") {
             let base = slug(&name);

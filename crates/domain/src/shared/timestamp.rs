@@ -1,4 +1,4 @@
-//! The published form of a moment: RFC 3339, UTC, `Z`, millisecond precision.
+//! The published format of timestamps: RFC 3339 in UTC with `Z` and milliseconds.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use time::format_description::well_known::Rfc3339;
@@ -16,14 +16,14 @@ pub fn serialize<S: Serializer>(at: &OffsetDateTime, serializer: S) -> Result<S:
     serializer.serialize_str(&format(*at))
 }
 
-/// Serde: reads any RFC 3339 moment, to the microsecond that the database keeps.
+/// Serde: parses any RFC 3339 timestamp and truncates it to microseconds, the database's precision.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OffsetDateTime, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse(&text).ok_or_else(|| serde::de::Error::custom("is not an ISO 8601 timestamp"))
 }
 
-/// Reads an RFC 3339 moment as UTC. None also for one that the calendar of the database does not have: before the year
-/// 1, or after 9999, in UTC.
+/// Parses an RFC 3339 timestamp and converts it to UTC. Returns `None` also outside the years 1 to 9999 in UTC, the
+/// calendar that the database supports.
 pub fn parse(text: &str) -> Option<OffsetDateTime> {
     let parsed = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     let at = parsed.checked_to_offset(UtcOffset::UTC)?;
@@ -33,7 +33,7 @@ pub fn parse(text: &str) -> Option<OffsetDateTime> {
     at.replace_nanosecond(at.nanosecond() / 1000 * 1000).ok()
 }
 
-/// The same for a moment that may be missing.
+/// Serde functions for optional timestamps.
 pub mod option {
     use super::{Deserialize, Deserializer, OffsetDateTime, Serialize, Serializer, format};
 
@@ -42,7 +42,7 @@ pub mod option {
         at.map(format).serialize(serializer)
     }
 
-    /// Serde: reads a moment or null.
+    /// Serde: parses a timestamp or null.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<OffsetDateTime>, D::Error> {
         let text = Option::<String>::deserialize(deserializer)?;
         text.map(|text| super::parse(&text).ok_or_else(|| serde::de::Error::custom("is not an ISO 8601 timestamp")))

@@ -1,4 +1,4 @@
-//! The use case of those who are invited: joining.
+//! Use case of an invited user: accepting an invite.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use crate::shared::{
     AccountId, Audit, AuditAction, Event, FieldErrors, Role, WRITE_ATTEMPTS, retry_on_conflict, secret_hash,
 };
 
-/// What joining came to.
+/// The membership that an accepted invite created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Accepted {
-    /// One sentence for the person.
+    /// Confirmation to show to the user, in one sentence.
     #[schemars(example = &"You are now a member of Loja da Ana")]
     pub message: String,
-    /// The account that they are a member of now.
+    /// Id of the account that the user joined.
     pub account_id: AccountId,
-    /// What they may do there.
+    /// Role of the user in the account.
     pub role: Role,
 }
 
-/// The use case of those who are invited.
+/// Use case of an invited user.
 pub struct Invitations {
     store: Arc<dyn InviteStore>,
 }
@@ -36,8 +36,8 @@ impl Invitations {
         Self { store }
     }
 
-    /// Makes whoever presents an invite's token a member. They need no account of their own, and the account that they
-    /// join may be suspended.
+    /// Makes the session's user a member of the invite's account. The user needs no account of their own, and the
+    /// invite's account may be suspended.
     pub async fn accept(
         &self,
         session: &Session,

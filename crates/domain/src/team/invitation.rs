@@ -1,4 +1,4 @@
-//! What the mail of an invitation says.
+//! Text of the invitation mail.
 
 use secrecy::{ExposeSecret, SecretString};
 use time::macros::format_description;
@@ -7,7 +7,7 @@ use time::{OffsetDateTime, UtcOffset};
 use super::{InvitationFacts, Invite};
 use crate::mail::Mail;
 
-/// The mail that carries an invite's link.
+/// Writes the mail with an invite's link.
 pub(super) fn write(invite: &Invite, facts: &InvitationFacts, accept_url: &SecretString) -> Mail {
     let (account, inviter) = (one_line(&facts.account), one_line(&facts.inviter));
     Mail {
@@ -27,7 +27,7 @@ pub(super) fn write(invite: &Invite, facts: &InvitationFacts, accept_url: &Secre
     }
 }
 
-/// A name that stays within its line, whatever is stored.
+/// Removes line breaks and control characters from a name, to prevent mail header injection.
 fn one_line(name: &str) -> String {
     let visible: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     visible.split_whitespace().collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! The use cases of those who invite: a new invite, the list, taking one back.
+//! Use cases of inviting members: list, create and revoke invites.
 
 use std::sync::Arc;
 
@@ -17,29 +17,31 @@ use crate::shared::{
     WriteOutcome, secret_hash, text,
 };
 
-/// How long an invite is good when nothing is said, and the bounds of what can be said, in hours.
+/// Default lifetime of an invite, in hours.
 const HOURS: i64 = 168;
+/// Shortest lifetime of an invite, in hours.
 const HOURS_MIN: i64 = 1;
+/// Longest lifetime of an invite, in hours.
 const HOURS_MAX: i64 = 8760;
 
-/// What becomes of a pending invite when there is a new one: it is revoked.
+/// A new invite revokes the pending invite to the same address.
 const SUPERSEDED: (InviteStatus, InviteStatus) = (InviteStatus::Pending, InviteStatus::Revoked);
 
-/// The random bytes of a token.
+/// Random bytes of a token.
 const TOKEN_BYTES: usize = 32;
 
-/// The use cases of those who invite.
+/// Use cases of inviting members.
 pub struct Invites {
     store: Arc<dyn InviteStore>,
     secrets: Arc<dyn Secrets>,
     ids: Arc<dyn Ids>,
-    /// Seals the mail; none: no mail is sent.
+    /// Seals the mail. `None`: no mail is sent.
     cipher: Option<Arc<dyn Cipher>>,
     public_url: String,
 }
 
 impl Invites {
-    /// `public_url` is where people reach us; `cipher` seals the mails, and without one nothing is mailed.
+    /// `public_url` is the base URL of the link in the mail. `cipher` seals the mails; without it no mail is sent.
     pub fn new(
         store: Arc<dyn InviteStore>,
         secrets: Arc<dyn Secrets>,
@@ -56,13 +58,13 @@ impl Invites {
         }
     }
 
-    /// The account's invites, newest first, whatever became of them.
+    /// Returns the account's invites of every status, newest first.
     pub async fn list(&self, tenant: &Tenant, query: &CursorQuery) -> Result<CursorPage<Invite>, TeamError> {
         Ok(self.store.invites(tenant.account_id, query).await?)
     }
 
-    /// Invites an address. A pending invite to the same one is revoked. That somebody is a member already is found out
-    /// when they accept: an address is not a person, and either may change until then.
+    /// Invites an address and revokes a pending invite to the same address. Whether the user already is a member is
+    /// checked at acceptance, because a user's address and membership may change until then.
     pub async fn create(&self, tenant: &Tenant, input: InviteInput) -> Result<NewInvite, TeamError> {
         let (email, role, lifetime) = validated(input)?;
         if !permits(tenant.role, role == Role::Owner) {
@@ -128,19 +130,19 @@ impl Invites {
         (insert, new_invite)
     }
 
-    /// Takes a pending invite back; one that is over is as good as none.
+    /// Revokes a pending invite. An accepted, expired or revoked invite is `NotFound`.
     pub async fn revoke(&self, tenant: &Tenant, id: InviteId) -> Result<(), TeamError> {
         let invite = self.store.invite(tenant.account_id, id).await?;
         let (from, to) = revocation(invite.ok_or(TeamError::NotFound)?.status)?;
         match self.store.set_status(tenant.account_id, id, from, to).await? {
             WriteOutcome::Done => Ok(()),
-            // No way leads back to pending, so whatever came first ended it.
+            // An invite never becomes pending again, so a concurrent change has ended it.
             WriteOutcome::Stale(_) | WriteOutcome::Missing => Err(TeamError::NotFound),
         }
     }
 }
 
-/// Where taking an invite back leads.
+/// Returns the status change of a revocation.
 fn revocation(from: InviteStatus) -> Result<(InviteStatus, InviteStatus), TeamError> {
     let to = transition(from, InviteCommand::Revoke).ok_or(TeamError::NotFound)?;
     Ok((from, to))

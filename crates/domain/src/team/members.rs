@@ -1,4 +1,4 @@
-//! The use cases of members: who is there, another role, out.
+//! Use cases of members: list, change the role, remove.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::shared::{
     retry_on_conflict,
 };
 
-/// The use cases of members.
+/// Use cases of members.
 pub struct Members {
     store: Arc<dyn MemberStore>,
 }
@@ -21,7 +21,7 @@ impl Members {
         Self { store }
     }
 
-    /// Who is in the account, oldest membership first.
+    /// Returns the members, oldest membership first.
     pub async fn list(
         &self,
         tenant: &Tenant,
@@ -30,7 +30,7 @@ impl Members {
         Ok(self.store.members(tenant.account_id, query).await?)
     }
 
-    /// Gives a member another role.
+    /// Changes a member's role.
     pub async fn change_role(&self, tenant: &Tenant, user: UserId, role: Option<&str>) -> Result<Member, TeamError> {
         let role = parse_role(role).map_err(|message| FieldErrors::one("role", message))?;
         // Checked before any read: a caller without permission must not learn whether the member exists.
@@ -39,17 +39,17 @@ impl Members {
         }
         self.apply(tenant, user, MemberChange::Role(role)).await?;
         let changed = self.store.member(tenant.account_id, user).await?;
-        // Gone again: somebody else was quick.
+        // A concurrent request may have removed the member.
         changed.ok_or(TeamError::NotFound)
     }
 
-    /// Ends a membership.
+    /// Removes a member.
     pub async fn remove(&self, tenant: &Tenant, user: UserId) -> Result<(), TeamError> {
         self.apply(tenant, user, MemberChange::Removal).await
     }
 
-    /// Decides on what is stored, not on the role that the access check saw, as often as another change comes first.
-    /// A decision depends on several rows, so that the store compares all facts under the team's lock instead of a version.
+    /// Decides on the stored roles, not on the role that the access check saw. Retries after a concurrent change. The
+    /// decision depends on several rows, so the store compares all facts under the team's lock, not a row version.
     async fn apply(&self, tenant: &Tenant, target: UserId, change: MemberChange) -> Result<(), TeamError> {
         let (account_id, actor) = (tenant.account_id, tenant.actor.user_id);
         retry_on_conflict(WRITE_ATTEMPTS, async || {

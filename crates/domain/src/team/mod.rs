@@ -1,7 +1,7 @@
-//! The people in an account: who they are, what they may do, and how somebody new is invited.
+//! Members of an account, their roles and their invites.
 //!
-//! Owns the rules of roles and the life of an invite. Does not own accounts and sessions (`accounts`), the road of the
-//! invitation's mail (`mail`), or which route takes which role (the route table).
+//! Owns the rules of role changes and the states of an invite. `accounts` owns accounts and sessions, `mail` delivers
+//! the invitation mail, and the route table defines which role a route requires.
 
 mod accept;
 mod invitation;

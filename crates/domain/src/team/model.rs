@@ -1,4 +1,4 @@
-//! Members, invites, and why something about them did not happen.
+//! Members, invites and the errors of team use cases.
 
 use schemars::JsonSchema;
 use secrecy::SecretString;
@@ -10,24 +10,24 @@ use super::InviteStatus;
 use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, Conflict, FieldErrors, InviteId, Role, StoreError, UserId, redacted_debug, timestamp};
 
-/// A person in an account.
+/// A member of an account.
 #[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Member {
-    /// The person's user id.
+    /// Id of the user.
     pub user_id: UserId,
-    /// Their e-mail address, as the identity provider gave it.
+    /// E-mail address of the user, as the identity provider reports it.
     #[schemars(example = &"ana@example.com")]
     pub email: String,
-    /// Their name; null when the identity provider gave none.
+    /// Name of the user; null if the identity provider reports none.
     #[schemars(example = &"Ana Lima")]
     pub name: Option<String>,
-    /// What they may do in the account.
+    /// Role of the user in the account.
     pub role: Role,
-    /// When they last switched to the account; null when they never did.
+    /// When the user last switched to the account; null if never.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub last_active_at: Option<OffsetDateTime>,
-    /// Since when they are in it.
+    /// When the user became a member.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
@@ -35,23 +35,23 @@ pub struct Member {
 
 redacted_debug!(Member {});
 
-/// An invitation into an account. Its token is told once, when it is created.
+/// An offer of a role in an account. Only the response that creates it contains its token.
 #[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Invite {
-    /// The invite's id.
+    /// Id of the invite.
     pub id: InviteId,
-    /// The e-mail address that it is for, as it was typed.
+    /// The invited e-mail address, as it was entered.
     #[schemars(example = &"bia@example.com")]
     pub email: String,
-    /// The role that it gives.
+    /// The role that the invited user will have.
     pub role: Role,
-    /// What became of it.
+    /// Status of the invite.
     pub status: InviteStatus,
-    /// From this moment on nobody can accept it.
+    /// When the invite expires.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub expires_at: OffsetDateTime,
-    /// When it was created.
+    /// When the invite was created.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
@@ -59,53 +59,48 @@ pub struct Invite {
 
 redacted_debug!(Invite {});
 
-/// What the caller says of a new invite.
+/// A new invite, not yet validated.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct InviteInput {
-    /// Whom it is for.
     pub email: Option<String>,
-    /// The word of the role that it gives.
     pub role: Option<String>,
-    /// How long it is good; a week when nothing is said.
+    /// Lifetime in hours; `None` is a week.
     pub expires_in_hours: Option<i64>,
 }
 
 redacted_debug!(InviteInput {});
 
-/// Who is to be the first owner of an account, and who says so.
+/// The first owner of an account, whom a platform administrator invites.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FirstOwner<'a> {
-    /// The account.
     pub account_id: AccountId,
-    /// Its name.
+    /// Name of the account.
     pub account: &'a str,
     /// The platform administrator who invites.
     pub invited_by: UserId,
-    /// How they are called in the mail.
+    /// Name of the inviter in the mail.
     pub inviter: &'a str,
-    /// Whom it is for.
+    /// Address of the first owner.
     pub email: &'a str,
-    /// Now.
     pub now: OffsetDateTime,
 }
 
 redacted_debug!(FirstOwner<'_> {});
 
-/// A new invite and what is told of it only once.
+/// A new invite with its one-time token.
 #[derive(Clone, Debug)]
 pub struct NewInvite {
-    /// The invite.
     pub invite: Invite,
-    /// What accepts it.
+    /// The token that accepts the invite.
     pub token: SecretString,
-    /// The page that takes the token.
+    /// Link to the page that accepts the token.
     pub accept_url: SecretString,
 }
 
-/// Why an operation on a team did not happen.
+/// Error of a team use case.
 #[derive(Debug, Error)]
 pub enum TeamError {
-    /// No such member, or no such pending invite.
+    /// The member or pending invite does not exist.
     #[error("not found")]
     NotFound,
     /// The caller's role does not permit the change.
@@ -114,13 +109,12 @@ pub enum TeamError {
     /// The invite is for another user's address.
     #[error("this invite was sent to another e-mail address")]
     OtherAddress,
-    /// The input is wrong, or the state of things makes it so.
+    /// The input is invalid, or the current state does not allow the change.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// Other changes of the team came first, again and again.
+    /// Concurrent changes of the team won `WRITE_ATTEMPTS` times.
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

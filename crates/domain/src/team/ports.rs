@@ -1,4 +1,4 @@
-//! What teams need from the outside.
+//! Database ports of members and invites.
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
@@ -12,122 +12,110 @@ use crate::shared::{
 /// A decided change of a member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberWrite {
-    /// The account.
     pub account_id: AccountId,
-    /// Whoever asked for it.
+    /// The user who requests the change.
     pub actor: UserId,
-    /// Whom it is about.
+    /// The member to change.
     pub target: UserId,
-    /// What it was decided on.
+    /// The facts on which the change was decided.
     pub facts: MemberFacts,
-    /// What to write.
+    /// The change to write.
     pub step: MemberStep,
-    /// What to tell.
+    /// Outbox events that commit with the change.
     pub events: Vec<Event>,
 }
 
-/// Who is in an account.
+/// Members of an account.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait MemberStore: Send + Sync {
-    /// The members, oldest membership first.
+    /// Returns the members, oldest membership first.
     async fn members(
         &self,
         account: AccountId,
         query: &CursorQuery<TimeCursor>,
     ) -> Result<CursorPage<Member>, StoreError>;
 
-    /// One member.
     async fn member(&self, account: AccountId, user: UserId) -> Result<Option<Member>, StoreError>;
 
-    /// What a change of `target` by `actor` is decided on.
+    /// Reads the facts on which a change of `target` by `actor` is decided.
     async fn facts(&self, account: AccountId, actor: UserId, target: UserId) -> Result<MemberFacts, StoreError>;
 
-    /// Writes a change and its events, in one transaction and only while the facts still are those that it was decided
-    /// on. MUST be safe against every other change in the account at the same moment: two owners who demote each other
-    /// leave one. False: the facts are others by now, and nothing is written.
+    /// Writes a change and its events in one transaction, if the facts are unchanged. MUST be safe against concurrent
+    /// changes in the account: of two owners who demote each other, one remains. Returns false, and writes nothing, if
+    /// the facts have changed.
     async fn write(&self, write: &MemberWrite) -> Result<bool, StoreError>;
 }
 
-/// What a new invite needs to know of the account and its maker.
+/// What a new invite needs of its account and inviter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvitationFacts {
-    /// Now, by the database's clock.
+    /// Current time of the database's clock.
     pub now: OffsetDateTime,
-    /// The account's name.
+    /// Name of the account.
     pub account: String,
-    /// The maker's name, where it is known, else their address.
+    /// Name of the inviter; the e-mail address if the name is unknown.
     pub inviter: String,
 }
 
-/// A new invite, to be stored.
+/// A new invite to store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InviteInsert {
-    /// The account.
     pub account_id: AccountId,
-    /// The invite.
     pub invite: Invite,
-    /// Whoever made it.
     pub invited_by: UserId,
-    /// The hash of its token: the token itself is stored nowhere.
+    /// Hash of the token. The token itself is never stored.
     pub token_hash: Vec<u8>,
-    /// A pending invite to the same address goes from the first status to the second.
+    /// A pending invite to the same address changes from the first status to the second.
     pub superseded: (InviteStatus, InviteStatus),
-    /// The mail that carries the link, where mail is sent.
+    /// The mail with the link; `None` if no mail is sent.
     pub mail: Option<OutgoingMail>,
 }
 
-/// An invite that somebody presents the token of.
+/// An invite found by its token, with the facts on which its acceptance is decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresentedInvite {
-    /// The account that it opens.
     pub account_id: AccountId,
-    /// The account's name.
+    /// Name of the account.
     pub account: String,
-    /// The invite.
     pub invite: Invite,
-    /// Whoever made it.
     pub invited_by: UserId,
-    /// Their address, by which the account's log names them: they may be no member, as platform administrators are.
+    /// E-mail address of the inviter, for the audit log. A platform administrator is no member of the account.
     pub inviter_email: Option<String>,
-    /// Now, by the database's clock.
+    /// Current time of the database's clock.
     pub now: OffsetDateTime,
-    /// Whether whoever presents it is in the account already.
+    /// Whether the accepting user already is a member.
     pub is_member: bool,
 }
 
-/// An invite to be accepted.
+/// The acceptance of an invite.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Acceptance {
-    /// The account.
     pub account_id: AccountId,
-    /// The invite.
     pub invite: InviteId,
-    /// The status that it was decided on, and the one that it takes.
+    /// The expected status and the new one.
     pub status: (InviteStatus, InviteStatus),
-    /// Who joins.
+    /// The user who joins.
     pub user: UserId,
-    /// As what.
     pub role: Role,
-    /// What to tell.
+    /// Outbox events that commit with the acceptance.
     pub events: Vec<Event>,
 }
 
-/// Invites. The look-up by token crosses tenants, through a directory table: the token is how the tenant is found.
+/// Invites. The lookup by token sees all tenants, through a directory table, because the token determines the tenant.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait InviteStore: Send + Sync {
-    /// The invites, newest first.
+    /// Returns the invites, newest first.
     async fn invites(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Invite>, StoreError>;
 
-    /// One invite.
     async fn invite(&self, account: AccountId, id: InviteId) -> Result<Option<Invite>, StoreError>;
 
-    /// What a new invite by `actor` says.
+    /// Reads the facts for a new invite by `actor`.
     async fn facts(&self, account: AccountId, actor: UserId) -> Result<InvitationFacts, StoreError>;
 
-    /// Stores an invite, its token's hash and its mail, and ends a pending one to the same address (without regard to
-    /// case), all in one transaction.
+    /// Inserts an invite, its token's hash and its mail, and ends a pending invite to the same address (compared
+    /// case-insensitively), all in one transaction.
     async fn insert(&self, insert: &InviteInsert) -> Result<(), StoreError>;
 
     /// Changes the status of an invite from `from` to `to` and invalidates its token.
@@ -139,11 +127,11 @@ pub trait InviteStore: Send + Sync {
         to: InviteStatus,
     ) -> Result<WriteOutcome<InviteStatus>, StoreError>;
 
-    /// The invite with this token, as `user` would find it.
+    /// Finds the invite with this token, and whether `user` already is a member.
     async fn presented(&self, token_hash: &[u8], user: UserId) -> Result<Option<PresentedInvite>, StoreError>;
 
-    /// Writes that the time of an invite is over, if it is so by the database's clock. False: it is not, or the invite
-    /// has another status by now.
+    /// Changes the status of an invite that has expired by the database's clock. Returns false if it has not expired or
+    /// no longer has the status `from`.
     async fn expire(
         &self,
         account: AccountId,
@@ -152,8 +140,8 @@ pub trait InviteStore: Send + Sync {
         to: InviteStatus,
     ) -> Result<bool, StoreError>;
 
-    /// Makes the membership, moves the invite on and leaves the events, all or nothing, and only while the invite has
-    /// the expected status, its time is not over by the database's clock, and the user is no member. False: one of
-    /// these does not hold any more. At most one of many concurrent calls is told true.
+    /// Inserts the membership, changes the invite's status and appends the events, in one transaction. Requires that
+    /// the invite has the expected status and has not expired by the database's clock, and that the user is no member.
+    /// Returns false if one of these no longer holds. Of concurrent calls at most one returns true.
     async fn accept(&self, acceptance: &Acceptance) -> Result<bool, StoreError>;
 }

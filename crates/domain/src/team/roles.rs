@@ -1,59 +1,56 @@
-//! Who may change whom: only owners and admins anybody, only owners an owner, and never the last one.
+//! Rules of member changes: owners and admins may change members, only owners may add or change owners, and the last
+//! owner stays.
 
 use crate::shared::Role;
 
-/// What is to become of a member.
+/// A requested change of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberChange {
-    /// They get this role.
+    /// Sets this role.
     Role(Role),
-    /// They leave.
+    /// Removes the member.
     Removal,
 }
 
-/// What a change of a member is decided on, read in one go.
+/// The facts on which a member change is decided, read in one statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberFacts {
-    /// The role of whoever asks; none: they are no member any more.
+    /// Role of the acting user; `None` if they are no longer a member.
     pub actor: Option<Role>,
-    /// The role of whoever it is about; none: they are no member.
+    /// Role of the member to change; `None` if they are no member.
     pub target: Option<Role>,
-    /// Whether the account has an owner beside whoever it is about.
+    /// Whether the account has an owner other than the target.
     pub other_owners: bool,
 }
 
-/// What is to be written.
+/// The change to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberStep {
-    /// Nothing: it is so already.
+    /// The member already has the role.
     Nothing,
-    /// This role, instead of that one.
     SetRole {
-        /// Until now.
         from: Role,
-        /// From now on.
         to: Role,
     },
-    /// The membership ends.
     Remove {
-        /// The role that ends with it.
+        /// Role of the removed member.
         from: Role,
     },
 }
 
-/// Why a member is not changed.
+/// Why a member change is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberRefusal {
-    /// There is no such member.
+    /// The target is no member.
     Unknown,
-    /// Not by this caller.
+    /// The actor's role does not permit the change.
     NotPermitted,
     /// The account would have no owner.
     LastOwner,
 }
 
-/// Decides a change of a member: existence, then permission, then the last owner. Whoever may not give the wanted role to
-/// anybody was sent away before anything was looked up.
+/// Decides a member change: checks existence, then permission, then the last owner. The caller has already refused an
+/// actor who may not give the requested role to any member.
 pub fn decide(facts: MemberFacts, change: MemberChange) -> Result<MemberStep, MemberRefusal> {
     let Some(from) = facts.target else {
         return Err(MemberRefusal::Unknown);
@@ -83,7 +80,7 @@ pub(super) fn parse_role(value: Option<&str>) -> Result<Role, &'static str> {
     value.parse().map_err(|_| "must be owner, admin, member or viewer")
 }
 
-/// Whether the role may give, also by an invite, what is asked for.
+/// Whether an actor may change members or send invites. `about_ownership`: the change adds or changes an owner.
 pub(super) fn permits(actor: Role, about_ownership: bool) -> bool {
     actor == Role::Owner || (actor.manages() && !about_ownership)
 }
@@ -114,7 +111,7 @@ mod tests {
         }
     }
 
-    /// The changes in the order owner, admin, member, viewer, removal.
+    /// Outcomes of the changes to owner, admin, member and viewer, and of the removal.
     fn row(actor: Option<Role>, target: Option<Role>, other_owners: bool) -> String {
         let roles = Role::ALL.map(MemberChange::Role);
         let changes = roles.into_iter().chain([MemberChange::Removal]);
@@ -127,7 +124,7 @@ mod tests {
     #[test]
     fn member_change_matches_the_table_of_roles() {
         use Role::{Admin, Member, Owner, Viewer};
-        // Actor, target, and what comes of: owner, admin, member, viewer, removal.
+        // Actor, target, and the outcomes of: owner, admin, member, viewer, removal.
         let table = [
             (Owner, Owner, "same set set set gone"),
             (Owner, Admin, "set same set set gone"),
@@ -149,7 +146,7 @@ mod tests {
         assert_eq!(table.len(), Role::ALL.len() * Role::ALL.len());
         for (actor, target, expected) in table {
             assert_eq!(row(Some(actor), Some(target), true), expected, "{actor} on {target}");
-            // Without another owner only what takes the owner away is another answer.
+            // Without another owner only changes that remove the owner differ.
             let alone = match (actor, target) {
                 (Owner, Owner) => "same last last last last",
                 _ => expected,

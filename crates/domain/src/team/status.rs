@@ -1,31 +1,28 @@
-//! The life of an invite, and what an attempt to accept it comes to.
+//! States of an invite, and the decision about its acceptance.
 
 use time::OffsetDateTime;
 
 use crate::shared::string_enum;
 
 string_enum! {
-    /// How an invite stands.
+    /// Status of an invite.
     InviteStatus {
-        /// Somebody may accept it, until it expires.
+        /// Can be accepted until it expires.
         Pending = "pending",
-        /// Somebody did.
+        /// Accepted: the invited user became a member.
         Accepted = "accepted",
-        /// Somebody tried after its time.
+        /// The invited user tried to accept it after it expired.
         Expired = "expired",
-        /// It was taken back, or a later one took its place.
+        /// Revoked by a member, or replaced by a later invite.
         Revoked = "revoked",
     }
 }
 
-/// What can happen to an invite.
+/// A command that changes the status of an invite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InviteCommand {
-    /// The invited person joins.
     Accept,
-    /// Its time is over.
     Expire,
-    /// It is taken back.
     Revoke,
 }
 
@@ -34,7 +31,7 @@ impl InviteCommand {
     pub const ALL: [Self; 3] = [Self::Accept, Self::Expire, Self::Revoke];
 }
 
-/// Where a command leads; none: nowhere, the invite is over.
+/// Returns the status after a command, or `None` if the invite is no longer pending.
 pub fn transition(status: InviteStatus, command: InviteCommand) -> Option<InviteStatus> {
     use InviteStatus::{Accepted, Expired, Pending, Revoked};
     match (status, command) {
@@ -45,39 +42,37 @@ pub fn transition(status: InviteStatus, command: InviteCommand) -> Option<Invite
     }
 }
 
-/// What an attempt to accept is decided on, read in one go.
+/// The facts on which an acceptance is decided, read in one statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptFacts {
-    /// How the invite stands.
     pub status: InviteStatus,
-    /// When it ends.
     pub expires_at: OffsetDateTime,
-    /// Now, by the clock that also wrote `expires_at`.
+    /// Current time of the clock that also set `expires_at`.
     pub now: OffsetDateTime,
-    /// Whom it was made for.
+    /// The invited e-mail address.
     pub invited: String,
-    /// Who presents it.
+    /// E-mail address of the accepting user.
     pub presented_by: String,
-    /// Whether that person is in the account already.
+    /// Whether the accepting user already is a member.
     pub is_member: bool,
 }
 
-/// What an attempt to accept comes to.
+/// Decision about an acceptance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptDecision {
-    /// There is no pending invite.
+    /// Refused: no pending invite.
     Unknown,
-    /// Its time is over: it takes this status, and the attempt fails.
+    /// Refused: the invite has expired and gets this status.
     Expire(InviteStatus),
-    /// It is somebody else's, and stays theirs.
+    /// Refused: the invite is for another address and stays pending.
     OtherAddress,
-    /// There is nothing to join, and the invite stays.
+    /// Refused: the user already is a member; the invite stays pending.
     AlreadyMember,
-    /// The person joins, and the invite takes this status.
+    /// The user joins, and the invite gets this status.
     Accept(InviteStatus),
 }
 
-/// Decides an attempt to accept. The first thing that is wrong counts, in the published order.
+/// Decides an acceptance. Checks run in the published order; the first failure decides.
 pub fn decide_accept(facts: &AcceptFacts) -> AcceptDecision {
     let Some(accepted) = transition(facts.status, InviteCommand::Accept) else {
         return AcceptDecision::Unknown;

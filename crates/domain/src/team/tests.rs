@@ -1,4 +1,4 @@
-//! The use cases against mocked ports: what is asked, in which order, and what is never written.
+//! Tests of the team use cases with mocked ports: reads, their order, and writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -134,7 +134,7 @@ async fn member_change_refusal_names_the_field() {
     assert_eq!(fields(last.change_role(&owner, ANA, None).await), ["role"]);
     let unknown = refusing(member_facts(None, true)).remove(&owner, BIA).await;
     assert!(matches!(unknown, Err(TeamError::NotFound)));
-    // Who may not give a role to anybody is not told whether there is somebody; nothing is looked up.
+    // A caller without permission for the role does not learn whether the member exists: nothing is read.
     let admin = tenant(Role::Admin);
     let granted = members(MockMemberStore::new())
         .change_role(&admin, BIA, Some("owner"))

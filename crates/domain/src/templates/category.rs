@@ -1,12 +1,12 @@
-//! The category that WhatsApp puts a template into: announced first, changed a day later.
+//! WhatsApp's changes of a template's category: scheduled first, effective a day later.
 
 use serde_json::json;
 
 use super::{Category, CategoryChange, MetaStatus, Template};
 use crate::shared::{Event, NotificationDraft, NotificationKind, timestamp};
 
-/// The template with the category that WhatsApp says. A change ends its announcement; the present category, which an old
-/// callback may repeat, changes nothing.
+/// The template with the category that WhatsApp reports. A change clears the scheduled one. The current category,
+/// which an old callback may repeat, changes nothing.
 pub(super) fn with_category(template: &Template, category: Option<Category>) -> Template {
     match category {
         Some(category) if category != template.category => Template {
@@ -18,7 +18,7 @@ pub(super) fn with_category(template: &Template, category: Option<Category>) -> 
     }
 }
 
-/// The template after news of its category. A draft says itself what it is for.
+/// The template after a category update. A draft keeps the category that the account chose.
 pub fn with_category_update(template: &Template, update: &CategoryUpdate) -> Template {
     if template.meta_status == MetaStatus::Draft {
         return template.clone();
@@ -33,7 +33,7 @@ pub fn with_category_update(template: &Template, update: &CategoryUpdate) -> Tem
     }
 }
 
-/// What WhatsApp says about the category of a template.
+/// A category update that WhatsApp reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CategoryUpdate {
     /// WhatsApp will change the category.
@@ -48,12 +48,12 @@ pub fn scheduled_category_change<'a>(before: &Template, after: &'a Template) -> 
     (before.category_change.as_ref() != Some(change)).then_some(change)
 }
 
-/// Whether WhatsApp changed the category. What a person writes is a draft.
+/// Whether WhatsApp changed the category. A change by a member makes the template a draft.
 pub fn has_other_category(before: Category, after: &Template) -> bool {
     before != after.category && after.meta_status != MetaStatus::Draft
 }
 
-/// What people are told about the category of a template.
+/// The notifications about a new or scheduled category.
 pub fn category_notifications(before: &Template, after: &Template) -> Vec<Event> {
     let mut events = Vec::new();
     if has_other_category(before.category, after) {
@@ -71,7 +71,7 @@ pub fn category_notifications(before: &Template, after: &Template) -> Vec<Event>
     events
 }
 
-/// What people are told of another category.
+/// The notification about a new category.
 pub fn changed_notification(before: Category, after: &Template) -> Event {
     let to = after.category;
     Event::Notification(NotificationDraft {
@@ -108,13 +108,13 @@ mod tests {
             warned
         );
         assert_eq!(category_notifications(&warned, &warned), []);
-        // The present category, told again, ends nothing.
+        // A repeated report of the current category does not clear the scheduled change.
         let same = with_category_update(&warned, &CategoryUpdate::Changed(Category::Marketing));
         assert_eq!(same, warned);
         let changed = with_category_update(&warned, &CategoryUpdate::Changed(Category::Utility));
         assert_eq!((changed.category, &changed.category_change), (Category::Utility, &None));
         assert_eq!(category_notifications(&warned, &changed).len(), 1);
-        // The announcement comes once more, late.
+        // A late repetition of the schedule changes nothing.
         assert_eq!(
             with_category_update(&changed, &scheduled_update(Category::Utility)),
             changed

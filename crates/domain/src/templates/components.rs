@@ -1,4 +1,4 @@
-//! The parts of a template that a message has to fill: texts with placeholders, files, buttons, cards.
+//! The components of a template that a message fills: texts with placeholders, files, buttons and cards.
 
 use serde_json::Value;
 
@@ -7,30 +7,27 @@ use super::{HeaderType, ParameterFormat, Template, TemplateType, TextParameter};
 use crate::shared::redacted_debug;
 use crate::shared::text::single_spaced;
 
-/// Which kind of value a button takes.
+/// The kind of value that a button needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ButtonKind {
-    /// The end of an address.
+    /// The end of a URL.
     Url,
-    /// A code to be copied.
+    /// A code that the contact copies.
     CopyCode,
 }
 
-/// The value of a button.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ButtonValue {
-    /// Its place among the buttons.
+    /// The position among the buttons.
     pub index: usize,
-    /// What it is.
     pub kind: ButtonKind,
-    /// What it gets.
     pub value: String,
 }
 
 redacted_debug!(ButtonValue {});
 
-/// What one card of a carousel is filled with: the examples it came with, since a campaign maps the placeholders of
-/// header and body alone.
+/// The values of one carousel card. They are the template's examples, because a campaign maps only the placeholders of
+/// header and body.
 pub(crate) struct CardComponents {
     pub(crate) header: (HeaderType, String),
     pub(crate) body: Vec<TextParameter>,
@@ -38,19 +35,18 @@ pub(crate) struct CardComponents {
 }
 
 impl Template {
-    /// The header, where it is a file: its kind and its address, which is empty when nobody gave one.
+    /// The type and URL of a file header. The URL is empty if none is set.
     pub(crate) fn header_file(&self) -> Option<(HeaderType, &str)> {
         let url = self.header_media_url.as_deref().unwrap_or_default();
         self.header_type.is_file().then_some((self.header_type, url))
     }
 
-    /// The values of the buttons that take one: their own examples, but for a one-time code, which is the first value.
+    /// The values of the buttons that need one: their examples. A one-time code is the first of `values`.
     pub(crate) fn button_values(&self, values: &[String]) -> Vec<ButtonValue> {
         let code = values.first().map(String::as_str);
         button_values(&self.buttons, code)
     }
 
-    /// The cards of a carousel.
     pub(crate) fn cards(&self) -> Vec<CardComponents> {
         match self.template_type {
             TemplateType::Standard => vec![],
@@ -61,7 +57,6 @@ impl Template {
         }
     }
 
-    /// The examples of a text's placeholders.
     pub(super) fn examples_of(&self, text: &str) -> Vec<TextParameter> {
         self.parameters_of(text, &self.variables)
     }
@@ -85,7 +80,6 @@ fn card(card: &Value, parameters: ParameterFormat) -> CardComponents {
     }
 }
 
-/// The examples of a card's body.
 pub(super) fn card_parameters(body: &Value, format: ParameterFormat) -> Vec<TextParameter> {
     let mut parameters = match format {
         ParameterFormat::Positional => {
@@ -105,7 +99,7 @@ pub(super) fn card_parameters(body: &Value, format: ParameterFormat) -> Vec<Text
     parameters
 }
 
-/// Whether each placeholder of a card's body has its example.
+/// Whether each placeholder of a card's body has an example.
 pub(super) fn has_card_examples(body: &Value, format: ParameterFormat) -> bool {
     card_parameters(body, format).len() == count(text(body, "text"), format)
 }
@@ -129,26 +123,26 @@ fn button_value<'a>(button: &'a Value, code: Option<&'a str>) -> Option<(ButtonK
     }
 }
 
-/// The first component of a kind, and its place.
+/// The first component of a type, with its position.
 pub(super) fn component<'a>(part: &'a Value, kind: &str) -> Option<(usize, &'a Value)> {
     let mut components = items(part, "components").iter().enumerate();
     components.find(|(_, component)| uppercase_text(component, "type") == kind)
 }
 
-/// The example of a button: one string, or an array of one.
+/// The example of a button: a string, or an array with one string.
 pub(super) fn example(button: &Value) -> Option<&str> {
     let example = button.get("example")?;
     example.get(0).unwrap_or(example).as_str()
 }
 
-/// The examples of a body in the platform's shape.
+/// The examples of a body in WhatsApp's format.
 pub(super) fn body_examples(body: &Value) -> Vec<String> {
     let examples = body.pointer("/example/body_text/0").and_then(Value::as_array);
     let examples = examples.into_iter().flatten().filter_map(Value::as_str);
     examples.map(str::to_owned).collect()
 }
 
-/// The examples of named placeholders in the platform's shape.
+/// The examples of named placeholders in WhatsApp's format.
 pub(super) fn named_examples(component: &Value, field: &str) -> Vec<TextParameter> {
     let examples = component
         .get("example")
@@ -166,7 +160,7 @@ pub(super) fn named_examples(component: &Value, field: &str) -> Vec<TextParamete
     named
 }
 
-/// The address of a header's file, which stands where the platform wants its handle.
+/// The URL of a header's file. It is in the field in which WhatsApp expects a handle.
 pub(super) fn header_file(header: &Value) -> Option<&str> {
     header.pointer("/example/header_handle/0")?.as_str()
 }

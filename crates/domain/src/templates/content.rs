@@ -1,12 +1,12 @@
-//! The part of a template that messages are made of.
+//! The part of a template that its messages depend on.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Category, HeaderType, ParameterFormat, Template, TemplateType};
 
-/// What every message of a template is made of: without its identity, WhatsApp's review and what WhatsApp says of parts
-/// that no field holds. Stored as JSON, so that a field which is added later needs `#[serde(default)]`.
+/// The content of a template's messages, without the template's identity, review and unsupported parts. Stored as
+/// JSON, so a field that is added later needs `#[serde(default)]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TemplateContent {
     pub name: String,
@@ -16,18 +16,16 @@ pub struct TemplateContent {
     pub parameter_format: ParameterFormat,
     pub header_type: HeaderType,
     pub header_text: Option<String>,
-    /// An address, not WhatsApp's id of the file: the id ends after 30 days, and an uploaded file never changes.
+    /// The URL of the file, not WhatsApp's media id: the id expires after 30 days, and an uploaded file never changes.
     pub header_media_url: Option<String>,
     pub body_text: Option<String>,
     pub footer_text: Option<String>,
     pub buttons: Vec<Value>,
-    /// The examples of the placeholders.
     pub variables: Vec<String>,
     pub carousel_cards: Vec<Value>,
 }
 
 impl Template {
-    /// What its messages are made of.
     pub fn content(&self) -> TemplateContent {
         TemplateContent {
             name: self.name.clone(),
@@ -46,7 +44,7 @@ impl Template {
         }
     }
 
-    /// The template with this content in place of its own.
+    /// The template with this content.
     #[must_use]
     pub fn with_content(self, content: TemplateContent) -> Self {
         Self {

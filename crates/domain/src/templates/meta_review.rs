@@ -1,4 +1,4 @@
-//! What the platform's word on a template changes, and what follows for campaigns and people.
+//! The effect of WhatsApp's review on a template, its campaigns and the members' notifications.
 
 use serde_json::json;
 use time::OffsetDateTime;
@@ -7,8 +7,8 @@ use super::{MetaStatus, Template, TemplateCommand, transition};
 use crate::shared::{Event, NotificationDraft, NotificationKind};
 
 impl MetaStatus {
-    /// Whether WhatsApp took back what it had approved. An edit here (`draft`) takes nothing back: WhatsApp goes on having
-    /// the approved content.
+    /// Whether WhatsApp withdrew its approval. An edit here (`draft`) withdraws nothing: WhatsApp still has the
+    /// approved content.
     pub fn withdraws_approval(self) -> bool {
         match self {
             Self::Pending | Self::Rejected | Self::Paused | Self::Disabled => true,
@@ -26,7 +26,7 @@ impl MetaStatus {
     }
 }
 
-/// The template after a review; none when that changes nothing, or is on something that was changed since.
+/// The template after a review. None if nothing changes, or if the content has changed since the submission.
 pub fn apply_review(
     template: &Template,
     review: MetaStatus,
@@ -44,7 +44,7 @@ pub fn apply_review(
     })
 }
 
-/// What people are told of a template that cannot be sent any more, or never could.
+/// The notification about a template that can no longer be sent, or that was rejected.
 pub fn review_events(before: &Template, after: &Template) -> Vec<Event> {
     let (title, message) = match after.meta_status {
         status if status == before.meta_status => return vec![],

@@ -1,6 +1,6 @@
-//! Message templates: what may be said to a contact first, and the platform's review of it.
+//! Message templates: their rules and WhatsApp's review.
 //!
-//! Owns the template, its rules and its status. Does not own the wire form (the gateways crate) or the sending
+//! Owns the template, its rules and its status. Does not own WhatsApp's wire format (the gateways crate) or sending
 //! (`campaigns`).
 
 mod category;

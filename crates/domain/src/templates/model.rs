@@ -14,11 +14,11 @@ use crate::shared::{
 };
 
 string_enum! {
-    /// What a template is for; the platform prices and limits by it.
+    /// The purpose of a template. WhatsApp prices and limits messages by it.
     Category {
-        /// Offers.
+        /// Offers and promotions.
         Marketing = "MARKETING",
-        /// About something the person ordered or asked.
+        /// Messages about an order or a request of the contact.
         Utility = "UTILITY",
         /// One-time codes.
         Authentication = "AUTHENTICATION",
@@ -26,37 +26,37 @@ string_enum! {
 }
 
 string_enum! {
-    /// One message, or one with a row of cards.
+    /// The form of a template: one message, or a message with a row of cards.
     TemplateType {
-        /// One message.
+        /// One message without cards.
         Standard = "standard",
-        /// With 2 to 10 cards.
+        /// A message with 2 to 10 cards.
         Carousel = "carousel",
     }
 }
 
 string_enum! {
-    /// What stands above the body.
+    /// The header above the body.
     HeaderType {
-        /// Nothing.
+        /// No header.
         None = "none",
         /// A line of text.
         Text = "text",
-        /// A picture.
+        /// An image.
         Image = "image",
-        /// A film.
+        /// A video.
         Video = "video",
-        /// A file.
+        /// A document file.
         Document = "document",
     }
 }
 
 string_enum! {
-    /// How the placeholders of header and body are written.
+    /// The syntax of the placeholders of header and body.
     ParameterFormat {
         /// `{{1}}`, `{{2}}`, ...
         Positional = "positional",
-        /// `{{first_name}}`: names of lowercase letters, digits and underscores.
+        /// `{{first_name}}`: a name of lowercase letters, digits and underscores.
         Named = "named",
     }
 }
@@ -72,13 +72,12 @@ impl HeaderType {
         }
     }
 
-    /// Whether it is a file.
     pub fn is_file(self) -> bool {
         matches!(self, Self::Image | Self::Video | Self::Document)
     }
 }
 
-/// A change of category that WhatsApp has announced.
+/// A change of category that WhatsApp has scheduled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CategoryChange {
     /// The category that the template will have.
@@ -89,70 +88,71 @@ pub struct CategoryChange {
     pub at: OffsetDateTime,
 }
 
-/// A message template: the only form in which a business may begin a conversation on WhatsApp.
+/// A message template, the only kind of message that may open a conversation on WhatsApp.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Template {
     /// The template's id.
     pub id: TemplateId,
     /// The account that it belongs to.
     pub account_id: AccountId,
-    /// Its name: 1 to 512 lowercase letters, digits and underscores, unique in the account together with `language`.
+    /// The name: 1 to 512 lowercase letters, digits and underscores, unique in the account together with `language`.
     #[schemars(example = &"volta_as_aulas")]
     pub name: String,
-    /// What it is for; WhatsApp prices and limits by it.
+    /// The purpose of the template. WhatsApp prices and limits messages by it.
     pub category: Category,
-    /// The change of `category` that WhatsApp has announced; null while none is coming.
+    /// The change of `category` that WhatsApp has scheduled. Null if none is scheduled.
     pub category_change: Option<CategoryChange>,
     /// The language of its texts, for example `pt_BR` or `pt`.
     #[schemars(example = &"pt_BR")]
     pub language: String,
-    /// One message, or one with a row of cards.
+    /// The form of the template: one message, or a message with a row of cards.
     pub template_type: TemplateType,
-    /// How the placeholders of header and body are written.
+    /// The syntax of the placeholders of header and body.
     pub parameter_format: ParameterFormat,
-    /// What stands above the body.
+    /// The type of the header above the body.
     pub header_type: HeaderType,
-    /// The header's text, at most 60 characters, with at most one placeholder; null for a header that is no text.
+    /// The header's text of at most 60 characters, with at most one placeholder. Null if the header is not a text.
     #[schemars(example = "Volta às aulas")]
     pub header_text: Option<String>,
-    /// Where the header's picture, film or document is; null for a header that is no file.
+    /// The URL of the header's image, video or document. Null if the header is not a file.
     #[schemars(
         example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
     )]
     pub header_media_url: Option<String>,
-    /// The message, at most 1024 characters, with `{{1}}`, `{{2}}`, ... (or `{{first_name}}`, in a template of named
-    /// placeholders) where the values of a contact go; null while none is written.
+    /// The message of at most 1024 characters. `{{1}}`, `{{2}}`, ... (or `{{first_name}}` if `parameter_format` is
+    /// `named`) are replaced by a contact's values. Null while the draft has no body.
     #[schemars(example = "Oi {{1}}, use o cupom {{2}} esta semana.")]
     pub body_text: Option<String>,
-    /// What stands below the body, at most 60 characters, without placeholders; null for nothing.
+    /// The text below the body, at most 60 characters, without placeholders. Null if there is none.
     #[schemars(example = "Responda SAIR para não receber mais")]
     pub footer_text: Option<String>,
-    /// At most 10 buttons, in WhatsApp's own form.
+    /// At most 10 buttons, in WhatsApp's format.
     #[schemars(example = serde_json::json!([{ "type": "URL", "text": "Comprar", "url": "https://loja.example/{{1}}", "example": ["bolo"] }]))]
     pub buttons: Vec<Value>,
-    /// One example of each placeholder of the texts (`example_values` of the input): in the order of their numbers, or of
-    /// the first appearance of their names, the header's first.
+    /// One example per placeholder (`example_values` of the input): in the order of their numbers, or of the first
+    /// appearance of their names. The header comes first.
     #[schemars(example = ["Ana", "VOLTA10"])]
     pub variables: Vec<String>,
-    /// 2 to 10 cards of a carousel, in WhatsApp's own form; empty for a standard template.
+    /// The 2 to 10 cards of a carousel, in WhatsApp's format. Empty for a standard template.
     #[schemars(example = serde_json::json!([]))]
     pub carousel_cards: Vec<Value>,
-    /// The folder that it lies in; null for none.
+    /// The folder of the template. Null if it is in no folder.
     pub folder_id: Option<FolderId>,
-    /// The WhatsApp number whose business account it was submitted to; null before.
+    /// The WhatsApp number to whose business account the template was submitted. Null before the first submission.
     pub profile_id: Option<ProfileId>,
-    /// WhatsApp's id of the template; null before it was submitted.
+    /// WhatsApp's id of the template. Null before the first submission.
     #[schemars(example = "1795233629837000")]
     pub meta_template_id: Option<String>,
-    /// WhatsApp's review of it.
+    /// The status of WhatsApp's review.
     pub meta_status: MetaStatus,
-    /// Why WhatsApp refused it; null when it did not.
+    /// WhatsApp's reason for rejecting the template. Null if it is not rejected.
     #[schemars(example = serde_json::Value::Null)]
     pub rejection_reason: Option<String>,
-    /// How WhatsApp rates it by what people make of it: `GREEN`, `YELLOW`, `RED` or `UNKNOWN`; null before it said.
+    /// WhatsApp's quality rating, based on how recipients react: `GREEN`, `YELLOW`, `RED` or `UNKNOWN`. Null before
+    /// WhatsApp reports one.
     #[schemars(example = &"GREEN")]
     pub quality_score: Option<String>,
-    /// The parts of a synchronised template that this server cannot fill and did not store, in the words of the published
+    /// The parts of a synchronized template that this server cannot fill and did not store, as values of the published
     /// `reasons`.
     #[serde(skip)]
     pub unsupported: Vec<String>,
@@ -164,12 +164,12 @@ pub struct Template {
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
-    /// Raised by every change; internal.
+    /// Every change increments it (optimistic locking). Internal.
     #[serde(skip)]
     pub version: i64,
 }
 
-/// What a caller wrote, unchecked but for types. An absent field keeps its value on update; an inner none clears.
+/// Input of which only the types are checked. On update, an absent field keeps its value and an inner none clears it.
 #[derive(Clone, Debug, Default)]
 pub struct TemplateInput {
     pub name: Option<String>,
@@ -189,41 +189,35 @@ pub struct TemplateInput {
 }
 
 string_enum! {
-    /// What a list of templates is ordered by.
+    /// The sort field of a list of templates.
     TemplateSort {
-        /// When it was made.
+        /// The time of creation.
         CreatedAt = "created_at",
-        /// When it last changed.
+        /// The time of the last change.
         UpdatedAt = "updated_at",
-        /// Its name.
+        /// The name.
         Name = "name",
     }
 }
 
-/// Which templates a list holds, and in which order.
+/// The filter and order of a list of templates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateFilter {
-    /// Part of the name or body, without regard to case.
+    /// A substring of the name or body, case-insensitive.
     pub search: Option<String>,
-    /// Of this category.
     pub category: Option<Category>,
-    /// With this review.
     pub meta_status: Option<MetaStatus>,
-    /// In this folder.
     pub folder_id: Option<FolderId>,
-    /// Ordered by this, then by id.
+    /// The sort field. Ties are sorted by id.
     pub sort: TemplateSort,
-    /// Largest first.
     pub descending: bool,
 }
 
-/// Why a template operation did not happen.
 #[derive(Debug, Error)]
 pub enum TemplateError {
-    /// No such template in the account.
     #[error("not found")]
     NotFound,
-    /// The input is wrong, or the template's state does not allow it.
+    /// The input is invalid, or the template's state does not allow the operation.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
     /// WhatsApp rejected the call or could not be reached.
@@ -232,13 +226,12 @@ pub enum TemplateError {
     /// The files of the headers could not be read.
     #[error(transparent)]
     Media(#[from] MediaStoreError),
-    /// It was changed while the platform took its former content.
+    /// The template was changed while its earlier content was submitted.
     #[error("The template was changed while it was submitted; submit it again")]
     ChangedDuringSubmission,
     /// Concurrent changes of the template won every attempt.
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    /// The store failed.
     #[error(transparent)]
     Store(StoreError),
 }

@@ -1,19 +1,18 @@
-//! Placeholders in a template's texts: `{{1}}`, `{{2}}`, ... or, in a template of named ones, `{{first_name}}`.
+//! Placeholders in a template's texts: `{{1}}`, `{{2}}`, ..., or `{{first_name}}` in a template with named ones.
 
 use std::collections::BTreeSet;
 
 use super::{HeaderType, ParameterFormat, Template};
 use crate::shared::redacted_debug;
 
-/// The longest name of a placeholder, in characters.
 const NAME_CHARS: usize = 64;
 
-/// A placeholder of header or body, which share their values.
+/// A placeholder of header or body. Both share their values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placeholder {
-    /// What stands between its braces: a number, or a name.
+    /// The number or name between the braces.
     pub key: String,
-    /// What the template has as its example; empty where there is none.
+    /// The template's example. Empty if there is none.
     pub example: String,
 }
 
@@ -28,12 +27,11 @@ impl Placeholder {
     }
 }
 
-/// The value of one placeholder in a message or in an example, as WhatsApp takes it.
+/// The value of one placeholder in a message or example, in WhatsApp's format.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TextParameter {
-    /// The placeholder's name; none where placeholders are numbered, and their order counts.
+    /// The placeholder's name. None for a numbered placeholder, whose position counts.
     pub name: Option<String>,
-    /// What stands there.
     pub text: String,
 }
 
@@ -48,7 +46,7 @@ impl TextParameter {
 }
 
 impl Template {
-    /// The placeholders of header and body, each once: by their numbers, or by the first appearance of their names.
+    /// The placeholders of header and body without duplicates, by number or by the first appearance of their names.
     pub fn placeholders(&self) -> Vec<Placeholder> {
         match self.parameter_format {
             ParameterFormat::Positional => Placeholder::numbered(&self.variables),
@@ -63,7 +61,7 @@ impl Template {
         }
     }
 
-    /// Every name in header and body, in the order of first appearance.
+    /// The distinct names in header and body, in the order of first appearance.
     pub(super) fn names(&self) -> Vec<&str> {
         let texts = [self.header_placeholder_text(), self.body_text.as_deref()];
         let mut found = Vec::new();
@@ -75,7 +73,7 @@ impl Template {
         found
     }
 
-    /// Of `values`, which are of all placeholders, those that a text uses.
+    /// The values that a text uses. `values` has one value per placeholder of the template.
     pub(crate) fn parameters_of(&self, text: &str, values: &[String]) -> Vec<TextParameter> {
         let placeholders = self.placeholders().into_iter().zip(values);
         let used = placeholders.filter(|(placeholder, _)| text.contains(&format!("{{{{{}}}}}", placeholder.key)));
@@ -87,14 +85,14 @@ impl Template {
         parameters.collect()
     }
 
-    /// The text with the value of each placeholder in its place; one without a value stays as it is written.
+    /// The text with each placeholder replaced by its value. A placeholder without a value stays.
     pub(super) fn with_values(&self, text: &str, values: &[String]) -> String {
         let placeholders = self.placeholders();
         let position = |key: &str| placeholders.iter().position(|placeholder| placeholder.key == key);
         fill(text, |key| Some(values.get(position(key)?)?.as_str()))
     }
 
-    /// The header, where it is text.
+    /// The text of a text header.
     pub(crate) fn header_placeholder_text(&self) -> Option<&str> {
         self.header_text
             .as_deref()
@@ -102,18 +100,18 @@ impl Template {
     }
 }
 
-/// The numbers of the placeholders in a text, each once, in order. What is not a plain number in double braces is
-/// text to the platform, and to us.
+/// The distinct numbers of the placeholders in a text, in order. Anything else in double braces is plain text, for
+/// WhatsApp too.
 pub fn placeholders(text: &str) -> BTreeSet<usize> {
     scan(text, number).into_iter().collect()
 }
 
-/// The names of the placeholders in a text of a template that has named ones, as often as they stand there.
+/// The names of the placeholders in a text, with repetitions.
 pub(super) fn names(text: &str) -> Vec<&str> {
     scan(text, |inside| is_placeholder_name(inside).then_some(inside))
 }
 
-/// How many different placeholders a text has in this format.
+/// The number of distinct placeholders of this format in a text.
 pub(super) fn count(text: &str, format: ParameterFormat) -> usize {
     match format {
         ParameterFormat::Positional => placeholders(text).len(),
@@ -121,7 +119,7 @@ pub(super) fn count(text: &str, format: ParameterFormat) -> usize {
     }
 }
 
-/// Lowercase letters, digits and underscores, not beginning with a digit.
+/// Lowercase letters, digits and underscores, at most `NAME_CHARS`, not starting with a digit.
 pub(crate) fn is_placeholder_name(name: &str) -> bool {
     let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     !name.is_empty()
@@ -138,7 +136,7 @@ pub(super) fn invalid_name(text: &str) -> Option<&str> {
         .find(|inside| !is_placeholder_name(inside))
 }
 
-/// What `key` makes of everything in double braces, in order.
+/// Applies `key` to every text in double braces, in order, and collects the results.
 fn scan<'a, T>(text: &'a str, key: impl Fn(&'a str) -> Option<T>) -> Vec<T> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -159,7 +157,7 @@ fn scan<'a, T>(text: &'a str, key: impl Fn(&'a str) -> Option<T>) -> Vec<T> {
     found
 }
 
-/// The text with what `value` gives for each pair of double braces in its place; where it gives nothing, they stay.
+/// Replaces every text in double braces by its `value`. Where `value` returns none, the text stays.
 pub(super) fn fill<'v>(text: &str, value: impl Fn(&str) -> Option<&'v str>) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What templates need from the store. Every method sees the one account alone; deleted templates are not there.
+//! Ports of templates. Every method MUST see only the rows of the given account, and no deleted templates.
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
@@ -6,11 +6,10 @@ use time::OffsetDateTime;
 use super::{MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey};
 use crate::shared::{AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, StoreError, TemplateId, WriteOutcome};
 
-/// Templates.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait TemplateStore: Send + Sync {
-    /// One numbered page, with the exact total.
+    /// A numbered page, with the exact total.
     async fn page(
         &self,
         account: AccountId,
@@ -18,7 +17,7 @@ pub trait TemplateStore: Send + Sync {
         page: PageQuery,
     ) -> Result<Page<Template>, StoreError>;
 
-    /// What follows a cursor. The cursor is opaque (it holds the sort value and the id); an unreadable one is
+    /// The page after a cursor. The cursor is opaque (it holds the sort value and the id). An invalid one is
     /// `UnknownReference { field: "cursor" }`.
     async fn cursor_page(
         &self,
@@ -27,15 +26,14 @@ pub trait TemplateStore: Send + Sync {
         query: &CursorQuery<String>,
     ) -> Result<CursorPage<Template>, StoreError>;
 
-    /// One template.
     async fn find(&self, account: AccountId, id: TemplateId) -> Result<Option<Template>, StoreError>;
 
-    /// Inserts. `Duplicate { field: "name" }` when name and language are another template's; `UnknownReference { field:
-    /// "folder_id" }`.
+    /// Inserts the template. `Duplicate { field: "name" }` if another template has the name and language;
+    /// `UnknownReference { field: "folder_id" }` if the folder does not exist.
     async fn insert(&self, template: &Template) -> Result<(), StoreError>;
 
-    /// Replaces every field, provided that the stored template still has the version and the status of `expected`;
-    /// commits the events with it. Fails as `insert`.
+    /// Replaces every field if the stored version and status equal those of `expected`, and commits the events in the
+    /// same transaction. Fails like `insert`.
     async fn update(
         &self,
         template: &Template,
@@ -43,7 +41,7 @@ pub trait TemplateStore: Send + Sync {
         events: &[Event],
     ) -> Result<WriteOutcome<MetaStatus>, StoreError>;
 
-    /// Soft-deletes and commits the events with it; false when there is no such template.
+    /// Soft-deletes the template and commits the events in the same transaction. False if it does not exist.
     async fn delete(
         &self,
         account: AccountId,
@@ -52,15 +50,15 @@ pub trait TemplateStore: Send + Sync {
         events: &[Event],
     ) -> Result<bool, StoreError>;
 
-    /// Those of the templates with these names and languages that are there, the order being of no matter.
+    /// The existing templates among these names and languages, in any order.
     async fn named(&self, account: AccountId, keys: &[TemplateKey]) -> Result<Vec<Template>, StoreError>;
 
-    /// Writes what a synchronisation found, in one transaction: inserts new templates, unless the name was taken
-    /// meanwhile, and replaces what the platform decides about a changed one (status, reason, category, quality, its id
-    /// and the number), unless it changed meanwhile. Says how many were written; `unchanged` is 0. The campaigns that are
-    /// sending a template which `stops` them wait from then on, as by `RunStore::pause_template`.
+    /// Writes the result of a synchronization in one transaction. Inserts new templates, unless the name was taken
+    /// meanwhile. Updates WhatsApp's data of a changed template (status, reason, category, quality, id, number),
+    /// unless it changed meanwhile. Returns how many were written; `unchanged` is 0. Campaigns that use a template
+    /// with a `pause_reason` are paused, as by `RunStore::pause_template`.
     async fn sync(&self, account: AccountId, templates: &[SyncedTemplate]) -> Result<SyncReport, StoreError>;
 
-    /// The template the platform knows by this id, among the account's.
+    /// The account's template with this id at WhatsApp.
     async fn find_by_meta_id(&self, account: AccountId, meta_id: &str) -> Result<Option<Template>, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! A template that was written elsewhere, in our fields.
+//! Converts a template of WhatsApp's list to the fields of this server.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::sendable::{header_type, unsupported_parts};
 use super::{HeaderType, ParameterFormat, Template, TemplateType, TextParameter, placeholders};
 use crate::whatsapp::RemoteTemplate;
 
-/// The content of the platform's template in our fields.
+/// The draft with the content of WhatsApp's template.
 pub(super) fn with_components(remote: &RemoteTemplate, new_draft: Template) -> Template {
     let format = parameter_format(remote);
     let mut template = Template {
@@ -29,7 +29,7 @@ pub(super) fn with_components(remote: &RemoteTemplate, new_draft: Template) -> T
     template
 }
 
-/// None for a format that is not known here. The platform may leave it out: then the form of the examples tells.
+/// None for an unknown format. If WhatsApp omits it, the form of the examples decides.
 fn parameter_format(remote: &RemoteTemplate) -> Option<ParameterFormat> {
     match remote.parameter_format.as_deref() {
         Some(format) if format.eq_ignore_ascii_case("NAMED") => Some(ParameterFormat::Named),

@@ -1,4 +1,4 @@
-//! What a recipient reads: a template's texts with values in the places of their placeholders.
+//! Rendered messages: a template's texts with values in place of their placeholders.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,48 +8,49 @@ use super::components::{component, items, text};
 use super::placeholders::fill;
 use super::{ButtonKind, ButtonValue, HeaderType, Template, TemplateType, TextParameter};
 
-/// A message as it is read.
+/// A message as the recipient reads it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Rendered {
-    /// What kind of header stands above the body.
+    /// The type of the header above the body.
     pub header_type: HeaderType,
-    /// The header's text; null where it is none.
+    /// The header's text. Null if the header is not a text.
     #[schemars(example = &"Só esta semana")]
     pub header: Option<String>,
-    /// The address of the header's image, video or document; null where there is none.
+    /// The URL of the header's image, video or document. Null if the header is not a file.
     #[schemars(example = &"https://media.example.com/media/0190a1b2/banner.png")]
     pub header_media_url: Option<String>,
     /// The text of the message.
     #[schemars(example = &"Oi Ana, use VOLTA10 e ganhe 10% de desconto.")]
     pub body: Option<String>,
-    /// The text below it; null for none.
+    /// The text below the body. Null if there is none.
     #[schemars(example = &"Responda SAIR para não receber mais.")]
     pub footer: Option<String>,
-    /// The buttons, in the shape of WhatsApp's API, with the contact's values filled in.
+    /// The buttons in WhatsApp's format, with the contact's values.
     #[schemars(with = "Vec<serde_json::Map<String, Value>>", example = serde_json::json!([{ "type": "QUICK_REPLY", "text": "Quero!" }]))]
     pub buttons: Vec<Value>,
-    /// The cards of a carousel; empty for any other template.
+    /// The cards of a carousel. Empty for a standard template.
     pub cards: Vec<RenderedCard>,
 }
 
-/// A card of a carousel as it is read.
+/// A carousel card as the recipient reads it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RenderedCard {
     /// Whether the card shows an image or a video.
     pub header_type: HeaderType,
-    /// The address of that image or video.
+    /// The URL of the card's image or video.
     #[schemars(example = &"https://media.example.com/media/0190a1b2/card.png")]
     pub header_media_url: String,
     /// The text of the card.
     #[schemars(example = &"Tênis em promoção")]
     pub body: String,
-    /// The card's buttons, in the shape of WhatsApp's API.
+    /// The card's buttons in WhatsApp's format.
     #[schemars(with = "Vec<serde_json::Map<String, Value>>", example = serde_json::json!([{ "type": "QUICK_REPLY", "text": "Ver" }]))]
     pub buttons: Vec<Value>,
 }
 
 impl Template {
-    /// The message of these values, one of each of its [`Template::placeholders`]: the same that a message on its way is given.
+    /// The message with these values, one per placeholder of [`Template::placeholders`]. A message that is sent gets
+    /// the same values.
     pub(crate) fn rendered(&self, values: &[String]) -> Rendered {
         Rendered {
             header_type: self.header_type,
@@ -83,7 +84,7 @@ impl Template {
     }
 }
 
-/// By name, or by number.
+/// The text of a card, with its named or numbered placeholders replaced.
 fn card_text(text: &str, parameters: &[TextParameter]) -> String {
     let named = |key: &str| {
         parameters
@@ -112,7 +113,7 @@ fn filled(buttons: &[Value], values: &[ButtonValue]) -> Vec<Value> {
     buttons.collect()
 }
 
-/// An address gets its end; a code stands beside the button's text.
+/// Completes the URL of a button, or adds its code as `code`.
 fn filled_button(button: &Value, value: Option<&ButtonValue>) -> Value {
     let mut filled = button.clone();
     if let Some(fields) = filled.as_object_mut() {

@@ -1,21 +1,20 @@
-//! Whether messages of a template can be made here at all: nothing of WhatsApp's review of it.
+//! Whether this server can build messages of a template. WhatsApp's review is not considered.
 
 use serde_json::Value;
 
 use super::components::{component, example, has_card_examples, header_file, items, text, uppercase_text};
 use super::{HeaderType, ParameterFormat, Template, TemplateType};
 
-/// The buttons that a message needs nothing for, or whose value is known.
+/// Buttons that need no value, or whose value the template has.
 const BUTTONS: [&str; 6] = ["QUICK_REPLY", "URL", "PHONE_NUMBER", "VOICE_CALL", "COPY_CODE", "OTP"];
 
-/// The components that a message can be made of.
+/// The components that a message can have.
 const COMPONENTS: [&str; 5] = ["HEADER", "BODY", "FOOTER", "BUTTONS", "CAROUSEL"];
 
-/// How many cards a carousel may have.
 const CARDS: std::ops::RangeInclusive<usize> = 2..=10;
 
 impl Template {
-    /// Why no message of the template can be sent from here; empty when messages can be sent.
+    /// Why this server cannot send messages of the template. Empty if it can.
     pub fn unsendable_reasons(&self) -> Vec<String> {
         let mut reasons = self.unsupported.clone();
         if self.header_file().is_some_and(|(_, url)| url.is_empty()) {
@@ -40,7 +39,7 @@ impl Template {
         let has_value = match kind.as_str() {
             "URL" if text(button, "url").contains("{{") => example(button).is_some(),
             "COPY_CODE" => example(button).is_some(),
-            // The code is the first value of the body.
+            // The one-time code is the first value of the body.
             "OTP" => !self.variables.is_empty(),
             kind => BUTTONS.contains(&kind),
         };
@@ -74,7 +73,7 @@ impl Template {
     }
 }
 
-/// The parts of WhatsApp's template that no field of ours holds, as reasons.
+/// The parts of WhatsApp's template that no field here can hold, as reasons.
 pub(super) fn unsupported_parts(components: &[Value], parameter_format: Option<ParameterFormat>) -> Vec<String> {
     let mut reasons = Vec::new();
     if parameter_format.is_none() {
@@ -97,7 +96,7 @@ pub(super) fn unsupported_parts(components: &[Value], parameter_format: Option<P
     reasons
 }
 
-/// Our word for the format of a header.
+/// The header type for WhatsApp's format.
 pub(super) fn header_type(format: &str) -> Option<HeaderType> {
     match format {
         "TEXT" => Some(HeaderType::Text),

@@ -19,10 +19,10 @@ use crate::shared::{
 };
 use crate::whatsapp::{ProfileStore, RemoteTemplate, SubmittedTemplate, WhatsappCredentials, WhatsappGateway};
 
-/// How many pages of the platform's list are read at most.
+/// The most pages of WhatsApp's list that one synchronization reads.
 const SYNC_PAGES: usize = 100;
 
-/// The use cases of templates.
+/// Creates, changes, deletes, submits and synchronizes templates.
 pub struct Templates {
     store: Arc<dyn TemplateStore>,
     profiles: Arc<dyn ProfileStore>,
@@ -54,7 +54,7 @@ impl Templates {
         }
     }
 
-    /// One numbered page.
+    /// A numbered page.
     pub async fn page(
         &self,
         tenant: &Tenant,
@@ -64,7 +64,7 @@ impl Templates {
         Ok(self.store.page(tenant.account_id, filter, page).await?)
     }
 
-    /// What follows a cursor.
+    /// The page after a cursor.
     pub async fn cursor_page(
         &self,
         tenant: &Tenant,
@@ -74,7 +74,6 @@ impl Templates {
         Ok(self.store.cursor_page(tenant.account_id, filter, query).await?)
     }
 
-    /// One template.
     pub async fn get(&self, tenant: &Tenant, id: TemplateId) -> Result<Template, TemplateError> {
         self.store
             .find(tenant.account_id, id)
@@ -82,7 +81,7 @@ impl Templates {
             .ok_or(TemplateError::NotFound)
     }
 
-    /// A new template: a draft.
+    /// Creates a draft.
     pub async fn create(&self, tenant: &Tenant, input: TemplateInput) -> Result<Template, TemplateError> {
         let mut errors = FieldErrors::default();
         for (field, missing) in [
@@ -103,8 +102,8 @@ impl Templates {
         Ok(template)
     }
 
-    /// Changes the given fields. Changed content is a draft again; under another name or language it is another
-    /// template to the platform.
+    /// Changes the given fields. Changed content makes the template a draft. With another name or language it is
+    /// another template at WhatsApp.
     pub async fn update(
         &self,
         tenant: &Tenant,
@@ -137,9 +136,9 @@ impl Templates {
         {
             changed.meta_status = command(stored.meta_status, TemplateCommand::Edit)?;
             changed.rejection_reason = None;
-            // An announced change was of the former content.
+            // A scheduled category change concerned the previous content.
             changed.category_change = None;
-            // A submission replaces the platform's content by these fields.
+            // A submission replaces WhatsApp's content by these fields.
             changed.unsupported = vec![];
         }
         if changed.name != stored.name || changed.language != stored.language {
@@ -149,7 +148,6 @@ impl Templates {
         Ok(changed)
     }
 
-    /// Removes a template.
     pub async fn delete(&self, tenant: &Tenant, id: TemplateId) -> Result<(), TemplateError> {
         let audit = Event::Audit(tenant.audit(AuditAction::Delete, "message_template", id));
         match self
@@ -162,7 +160,7 @@ impl Templates {
         }
     }
 
-    /// Submits a template to the platform, through the named number or the account's default one.
+    /// Submits a template to WhatsApp through the given number, or through the account's default number.
     pub async fn submit(
         &self,
         tenant: &Tenant,
@@ -246,10 +244,10 @@ impl Templates {
         Ok(())
     }
 
-    /// Takes over what the platform knows of the templates of a number. Everything is read before anything is written.
+    /// Synchronizes the templates with WhatsApp's list for a number. Everything is read before anything is written.
     pub async fn sync(&self, tenant: &Tenant, profile: Option<ProfileId>) -> Result<SyncReport, TemplateError> {
         let (profile_id, credentials) = self.credentials(tenant, profile).await?;
-        // By name and language, so that a template that is listed twice is written once.
+        // Keyed by name and language, so that a template that is listed twice is written once.
         let mut synced = BTreeMap::new();
         let mut after = None;
         for _ in 0..SYNC_PAGES {
@@ -270,7 +268,7 @@ impl Templates {
         })
     }
 
-    /// What follows from one page of the platform's list: no more of ours is read than it names.
+    /// The changes that follow from one page of WhatsApp's list. Only the templates that the page names are read.
     async fn reconciled(
         &self,
         tenant: &Tenant,

@@ -1,37 +1,37 @@
-//! What the platform thinks of a template, and which command leads where.
+//! WhatsApp's review status of a template, and its state machine.
 
 use crate::shared::string_enum;
 
 string_enum! {
-    /// The platform's review of a template.
+    /// The status of WhatsApp's review.
     MetaStatus {
-        /// Not submitted in its present form.
+        /// The current content was not submitted.
         Draft = "draft",
-        /// Submitted, no review yet.
+        /// Submitted; the review is not finished.
         Pending = "pending",
-        /// May be sent.
+        /// Approved: the template may be sent.
         Approved = "approved",
-        /// Refused; the reason is kept.
+        /// Rejected. `rejection_reason` has the reason.
         Rejected = "rejected",
-        /// Stopped for a while, for its quality.
+        /// Paused by WhatsApp for low quality.
         Paused = "paused",
-        /// Stopped for good.
+        /// Disabled by WhatsApp.
         Disabled = "disabled",
     }
 }
 
-/// What can happen to a template.
+/// A command of the state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplateCommand {
-    /// Its content changes.
+    /// A member changes the content.
     Edit,
-    /// It goes to the platform.
+    /// A member submits the template to WhatsApp.
     Submit,
-    /// The platform has spoken.
+    /// WhatsApp reports a review status.
     Review(MetaStatus),
 }
 
-/// Where a command leads; the error says, for the caller, why it does not.
+/// The status after a command. The error says for the caller why the command is not allowed.
 pub fn transition(status: MetaStatus, command: TemplateCommand) -> Result<MetaStatus, &'static str> {
     use MetaStatus::{Approved, Disabled, Draft, Paused, Pending, Rejected};
     match (command, status) {
@@ -49,7 +49,7 @@ pub fn transition(status: MetaStatus, command: TemplateCommand) -> Result<MetaSt
     }
 }
 
-/// The status that an event of the platform's template callback means; none for events that change nothing for us.
+/// The status for an event of WhatsApp's template callback. None if the event changes no status here.
 pub fn review_status(event: &str) -> Option<MetaStatus> {
     match event {
         "APPROVED" | "REINSTATED" => Some(MetaStatus::Approved),

@@ -1,5 +1,4 @@
-//! What the platform would refuse: checked before a submission, so that the caller is told the field. A draft may be
-//! stored without all of this.
+//! WhatsApp's rules for a submission, checked here first so that an error names the field. A draft may violate them.
 
 use serde_json::Value;
 
@@ -18,7 +17,7 @@ const CARD_BUTTONS: usize = 2;
 /// The most buttons of one type.
 const MAX_BUTTONS_BY_TYPE: [(&str, usize); 3] = [("URL", 2), ("PHONE_NUMBER", 1), ("COPY_CODE", 1)];
 
-/// Every reason why the platform would refuse the template, by field.
+/// Every reason why WhatsApp would reject the template, by field.
 pub(super) fn check(template: &Template) -> Result<(), FieldErrors> {
     let mut errors = FieldErrors::default();
     if template.category == Category::Authentication {
@@ -64,7 +63,6 @@ fn check_body(template: &Template, errors: &mut FieldErrors) {
     }
 }
 
-/// Whether a text begins or ends with a placeholder.
 fn has_edge_placeholder(body: &str, format: ParameterFormat) -> bool {
     let first = body.split_once("}}").map(|(head, _)| format!("{head}}}}}"));
     let last = body.rsplit_once("{{").map(|(_, tail)| format!("{{{{{tail}"));
@@ -166,7 +164,7 @@ fn check_carousel(template: &Template, errors: &mut FieldErrors) {
     }
 }
 
-/// The kinds of a card's components and buttons, in order.
+/// The types of a card's components and buttons, in order.
 fn shape(card: &Value) -> Vec<String> {
     let mut shape = Vec::new();
     for component in items(card, "components") {

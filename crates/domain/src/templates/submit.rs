@@ -1,4 +1,4 @@
-//! What of a template goes to the platform.
+//! The submission of a template to WhatsApp.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,39 +8,33 @@ use super::components::uppercase_text;
 use super::{Category, HeaderType, ParameterFormat, Template, TemplateType, TextParameter, submission_rules};
 use crate::shared::FieldErrors;
 
-/// A template ready for the platform: every rule that the platform would refuse it for has been checked.
+/// A template that passed every rule for which WhatsApp would reject it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TemplateSubmission {
-    /// Its name.
     pub name: String,
     /// `pt_BR` or `pt`.
     pub language: String,
-    /// What it is for.
     pub category: Category,
-    /// How its placeholders are written.
     pub parameter_format: ParameterFormat,
-    /// What stands above the body.
     pub header: Option<HeaderSubmission>,
-    /// The body and its examples, in order; none where the platform sets it itself (one-time codes).
+    /// The body and its examples, in order. None if WhatsApp provides the text (one-time codes).
     pub body: Option<(String, Vec<TextParameter>)>,
-    /// The footer.
     pub footer: Option<String>,
-    /// The buttons, in the platform's shape.
+    /// The buttons in WhatsApp's format.
     pub buttons: Vec<Value>,
-    /// The cards of a carousel, in the platform's shape.
+    /// The cards of a carousel in WhatsApp's format.
     pub cards: Vec<Value>,
 }
 
-/// A header on its way to the platform.
+/// The header of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderSubmission {
     /// A text and its examples, in order.
     Text(String, Vec<TextParameter>),
     /// A file.
     File {
-        /// Of which kind.
         format: HeaderType,
-        /// The platform's handle of its content; our address, until it was given to the platform.
+        /// WhatsApp's handle of the uploaded file. Before the upload: its URL.
         handle: String,
     },
 }
@@ -49,28 +43,28 @@ pub enum HeaderSubmission {
 pub(super) struct FileField<'a> {
     /// The input field of the file, for error messages.
     pub(super) field: String,
-    /// What the platform takes it as.
+    /// The header type that the file is used for.
     pub(super) format: HeaderType,
-    /// The address first, the handle later.
+    /// Before the upload the URL, then the handle.
     pub(super) handle: &'a mut String,
 }
 
-/// WhatsApp's answer to a submission.
+/// WhatsApp's response to a submission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Submission {
     /// WhatsApp's id of the template.
     #[schemars(example = "1795233629837000")]
     pub meta_template_id: String,
-    /// WhatsApp's word for its state, for example `PENDING`, `APPROVED` or `REJECTED`.
+    /// WhatsApp's review status, for example `PENDING`, `APPROVED` or `REJECTED`.
     #[schemars(example = &"PENDING")]
     pub status: String,
-    /// The category that WhatsApp put it into, which may be another than was asked for.
+    /// The category that WhatsApp assigned. It may differ from the requested one.
     #[schemars(example = &"MARKETING")]
     pub category: String,
 }
 
 impl TemplateSubmission {
-    /// Checks what only matters to the platform, naming the field. Its files still bear our addresses.
+    /// Checks WhatsApp's rules; an error names the field. The result still has URLs in place of file handles.
     pub fn of(template: &Template) -> Result<Self, FieldErrors> {
         submission_rules::check(template)?;
         let text = template.header_placeholder_text();

@@ -1,4 +1,4 @@
-//! Submissions: every rule of the platform by its field, the files of headers and cards, and the synchronisation.
+//! Submissions: every rule of WhatsApp by its field, the files of headers and cards, and the synchronization.
 
 use std::sync::{Arc, Mutex};
 
@@ -217,7 +217,7 @@ fn submission_rules_for_carousels() {
     assert_eq!(error_fields(&headed), ["header_type"]);
 }
 
-/// A media_store with a file of each type, and their addresses.
+/// A media store with a file of each type, and a function that returns their URLs.
 fn media_store() -> (Arc<FakeMediaStore>, impl Fn(AccountId, MediaType) -> String) {
     let path = |account_id, kind| MediaPath {
         account_id,
@@ -236,7 +236,7 @@ fn media_store() -> (Arc<FakeMediaStore>, impl Fn(AccountId, MediaType) -> Strin
     })
 }
 
-/// The submission that the platform got, and the files before it; or the faults.
+/// The submission that WhatsApp received and the files uploaded before it, or the error.
 async fn submitted(
     template: Template,
     media_store: &Arc<FakeMediaStore>,

@@ -1,5 +1,5 @@
-//! Taking over what the platform knows: which template of ours is which of its, and what follows. Pure; nothing that
-//! somebody wrote here and did not submit yet is ever overwritten.
+//! Matches WhatsApp's templates with those of the account, and decides what changes. Pure. Content that a member wrote
+//! and did not submit yet is never overwritten.
 
 use super::category::with_category;
 use super::remote::with_components;
@@ -9,26 +9,24 @@ use crate::whatsapp::RemoteTemplate;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What a synchronisation did.
+/// The result of a synchronization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SyncReport {
-    /// How many templates were not known here.
+    /// How many templates were created.
     #[schemars(example = 3)]
     pub created: usize,
-    /// How many templates changed in something.
+    /// How many templates were updated.
     #[schemars(example = 1)]
     pub updated: usize,
-    /// How many templates are as they were.
+    /// How many templates did not change.
     #[schemars(example = 12)]
     pub unchanged: usize,
 }
 
-/// What tells a template from the others of its account.
+/// The identity of a template within its account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TemplateKey {
-    /// Its name.
     pub name: String,
-    /// Its language.
     pub language: String,
 }
 
@@ -50,21 +48,20 @@ impl From<&RemoteTemplate> for TemplateKey {
     }
 }
 
-/// A template to be written by a synchronisation.
+/// A template that a synchronization writes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SyncedTemplate {
-    /// It is new here.
+    /// A new template.
     New(Template),
-    /// What the platform decides about it changed, provided it still has the version that was read.
+    /// WhatsApp's data of the template changed. Written only if the stored version is still the one that was read.
     Changed {
-        /// As it will be.
         template: Template,
         /// Why campaigns that use the template must pause, or none.
         pause_reason: Option<&'static str>,
     },
 }
 
-/// What follows for our template from the platform's; none when nothing does. `new_draft` is an empty template of the
+/// The change of the local template that follows from WhatsApp's, or none. `new_draft` is an empty template of the
 /// account.
 pub(super) fn reconcile(
     local: Option<&Template>,
@@ -76,7 +73,7 @@ pub(super) fn reconcile(
     let Some(local) = local else {
         return Some(SyncedTemplate::New(imported(remote, profile, new_draft)));
     };
-    // The same name with another number of the account is another template.
+    // A template with the same name at another number of the account is another template.
     let same_id = local.meta_template_id.as_deref() == Some(remote.meta_template_id.as_str());
     let has_other_number = local.profile_id.is_some_and(|id| id != profile) && local.meta_template_id.is_some();
     if has_other_number && !same_id {
@@ -348,7 +345,7 @@ mod tests {
             );
             assert_eq!(template.variables, ["Ana", "X5", ""]);
         }
-        // One that was taken over as numbered, by a version that knew no names, follows.
+        // A template that an older version imported as numbered is converted.
         let before = Template {
             body_text: Some("Use {{cupom}}, {{nome}}, até {{dia}}.".into()),
             folder_id: Some(crate::shared::FolderId(Uuid::nil())),

@@ -15,7 +15,7 @@ use crate::whatsapp::{MockProfileStore, MockWhatsappGateway, Profile, StoredProf
 
 const NOW: time::OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 
-/// A template the platform has approved, for the tests of other contexts too.
+/// A template that WhatsApp has approved. Tests of other contexts use it too.
 pub(crate) fn approved_template(body: &str, examples: &[&str]) -> Template {
     Template {
         id: TemplateId(Uuid::from_u128(3)),

@@ -1,4 +1,4 @@
-//! The rules of a template's content. Every fault names its field.
+//! Validation of a template's content. Every error names its field.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,12 @@ const BUTTONS: usize = 10;
 const MAX_JSON_BYTES: usize = 64 * 1024;
 const CARDS: std::ops::RangeInclusive<usize> = 2..=10;
 
-/// Which fields are checked: a stored template may have contents that no caller could write, such as a synchronised one
-/// without examples, and can still be changed in everything else.
+/// Which fields are validated. A stored template may have content that no caller could write, such as missing examples
+/// after a synchronization. Its other fields can still be changed.
 pub(super) enum Checked {
-    /// All, as of a new template.
+    /// All fields: the template is new.
     All,
-    /// Those that a caller gave, together with what they have to fit.
+    /// The fields of the input, and the fields that must be consistent with them.
     Only(Vec<&'static str>),
 }
 
@@ -49,7 +49,6 @@ impl Checked {
         Self::Only(present.map(|(field, _)| field).collect())
     }
 
-    /// Whether one of these fields is checked.
     fn any(&self, fields: &[&str]) -> bool {
         match self {
             Self::All => true,
@@ -58,7 +57,7 @@ impl Checked {
     }
 }
 
-/// The template with the caller's fields, checked as a whole.
+/// The template with the caller's fields, after validation.
 pub(super) fn merge(template: Template, input: TemplateInput, checked: &Checked) -> Result<Template, FieldErrors> {
     let mut errors = FieldErrors::default();
     let merged = apply(template, input, &mut errors);
@@ -124,7 +123,7 @@ fn parse_enum<T: std::str::FromStr<Err = String>>(
     }
 }
 
-/// The rules that look at one field at a time.
+/// The rules of single fields.
 fn check_each(template: &Template, checked: &Checked, errors: &mut FieldErrors) {
     let name_fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     let name = &template.name;
@@ -185,7 +184,7 @@ fn check_size(field: &str, items: &[Value], errors: &mut FieldErrors) {
     }
 }
 
-/// The rules that hold fields against each other.
+/// The rules between fields.
 fn check_together(template: &Template, checked: &Checked, errors: &mut FieldErrors) {
     let header = template.header_text.as_deref().unwrap_or_default();
     let of_header = checked.any(&["header_type", "header_text"]);
@@ -206,7 +205,7 @@ fn at_most(field: &str, text: Option<&str>, chars: usize, errors: &mut FieldErro
     }
 }
 
-/// Header and body share their placeholders, so that one value can stand in both.
+/// Header and body share their placeholders, so that one value can be used in both.
 fn check_placeholders(template: &Template, errors: &mut FieldErrors) {
     let header = template.header_placeholder_text().unwrap_or_default();
     let body = template.body_text.as_deref().unwrap_or_default();
@@ -229,7 +228,7 @@ fn check_placeholders(template: &Template, errors: &mut FieldErrors) {
     }
 }
 
-/// How many numbered placeholders there are, if they are written as such.
+/// The number of numbered placeholders, or none after an error.
 fn numbered(texts: [(&str, &str); 2], errors: &mut FieldErrors) -> Option<usize> {
     for (field, text) in texts {
         if let Some(name) = names(text).first() {
@@ -249,7 +248,7 @@ fn numbered(texts: [(&str, &str); 2], errors: &mut FieldErrors) -> Option<usize>
     Some(all.len())
 }
 
-/// How many named placeholders there are, if they are written as such.
+/// The number of named placeholders, or none after an error.
 fn named(template: &Template, texts: [(&str, &str); 2], errors: &mut FieldErrors) -> Option<usize> {
     for (field, text) in texts {
         if let Some(name) = invalid_name(text) {
@@ -289,7 +288,7 @@ fn check_cards(template: &Template, errors: &mut FieldErrors) {
     }
 }
 
-/// Two or three letters, and maybe a region: WhatsApp's list has `pt_BR`, `pt` and `fil`.
+/// Two or three letters and an optional region, for example `pt_BR`, `pt` and `fil`.
 fn is_language(language: &str) -> bool {
     let (code, region) = match language.split_once('_') {
         Some((code, region)) => (code, Some(region)),

@@ -1,4 +1,4 @@
-//! The rules of a template's content, each with its field.
+//! Validation of a template's content, rule by rule.
 
 use serde_json::json;
 use uuid::Uuid;
@@ -234,7 +234,7 @@ async fn update_is_validated_before_the_template_is_found() {
     ] {
         assert_eq!(change(input).await, [field]);
     }
-    // Whether these are right depends on what the template says otherwise.
+    // Whether these are valid depends on the stored template.
     for input in [
         TemplateInput::default(),
         only(|t| t.body_text = text("Oi {{1}}")),

@@ -1,5 +1,5 @@
-//! The worker that delivers: claims, calls and records, all three at the same time. However many calls hang, one claim
-//! and one record are always under way or about to be.
+//! The delivery worker claims, calls and records concurrently. Slow calls never block the one claim and the one record
+//! operation that may run beside them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::shared::{
     WebhookId,
 };
 
-/// For how long a claim holds. A call that hangs ends well before.
+/// The lease of a claim. It is longer than the time-out of a call.
 const LEASE: Duration = Duration::seconds(60);
 
 /// The highest age of a claim at the start of its call: the call must end and be recorded within `LEASE`.
@@ -48,63 +48,54 @@ const MAX_UNRECORDED: usize = 4096;
 /// The most results that one transaction records.
 const RECORD_BATCH: usize = 500;
 
-/// What the log says where the endpoint's secret cannot be read.
+/// The published log error for a secret that cannot be opened.
 const UNREADABLE_SECRET: &str = "secret_unreadable";
 
-/// A call that ended.
 struct CompletedAttempt {
     claimed: ClaimedDelivery,
     attempt: Attempt,
     decision: DeliveryDecision,
 }
 
-/// What a deliverer waits for.
+/// A completed future of the deliverer's event loop.
 enum DelivererEvent {
     Completed(Box<CompletedAttempt>),
     Claimed(Result<Vec<ClaimedDelivery>, StoreError>, Duration),
     Recorded(Vec<CompletedAttempt>, Result<(), StoreError>),
-    /// A rest is over: of claiming, of recording.
+    /// The delay before the next claim or the next record operation ended.
     ClaimAgain,
     RecordAgain,
     Released,
     Stopped,
 }
 
-/// Delivers.
+/// Delivers webhook events of all accounts to their endpoints.
 pub struct Deliverer {
-    /// Deliveries of all accounts.
     pub queue: Arc<dyn DeliveryQueue>,
-    /// The way out.
     pub gateway: Arc<dyn DeliveryGateway>,
-    /// Opens secrets.
     pub cipher: Arc<dyn Cipher>,
-    /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Ids of logs.
     pub ids: Arc<dyn Ids>,
-    /// Spreads delays.
     pub jitter: Arc<dyn Jitter>,
-    /// Wakes and stops.
     pub signal: Arc<dyn WorkSignal>,
-    /// The delays between attempts.
     pub schedule: Schedule,
 }
 
-/// What is under way.
+/// The state of the event loop.
 struct DelivererState<'a> {
     deliverer: &'a Deliverer,
     queues: EndpointQueues,
     pending: FuturesUnordered<BoxFuture<'a, DelivererEvent>>,
     results: Vec<CompletedAttempt>,
-    /// A claim, or the rest after one, is under way.
+    /// A claim or the delay after it is pending.
     claiming: bool,
     recording: bool,
     stopping: bool,
 }
 
 impl Deliverer {
-    /// Delivers until the server stops: then nothing begins any more, what was claimed is given back, and calls that
-    /// are under way end and are recorded.
+    /// Delivers until the server stops. On shutdown no further call starts, in-flight calls end and are recorded, and
+    /// the remaining claims are released.
     pub async fn run(&self) {
         let mut state = DelivererState {
             deliverer: self,
@@ -141,7 +132,7 @@ impl Deliverer {
         }
     }
 
-    /// One attempt.
+    /// Makes one attempt.
     async fn attempt(&self, claimed: ClaimedDelivery) -> CompletedAttempt {
         let started_at = self.clock.now();
         let (outcome, error) = match self.request(&claimed, started_at.unix_timestamp()) {
@@ -178,7 +169,8 @@ impl Deliverer {
         }
     }
 
-    /// None when the endpoint's secret cannot be read: nobody could tell that it is us.
+    /// Builds the signed request. Returns `None` if the endpoint's secret cannot be opened: the receiver could not
+    /// verify an unsigned request.
     fn request(&self, claimed: &ClaimedDelivery, timestamp: i64) -> Option<DeliveryRequest> {
         let open = |sealed| self.cipher.open(sealed).as_ref().and_then(SecretBytes::from_hex);
         let mut secrets = vec![open(&claimed.secrets.current)?];
@@ -208,7 +200,7 @@ impl Deliverer {
         DelivererEvent::Recorded(results, recorded)
     }
 
-    /// What follows for the endpoints.
+    /// Decides the health update of every endpoint in `results`.
     fn health_updates(&self, results: &[CompletedAttempt]) -> Vec<(AccountId, WebhookId, HealthUpdate)> {
         let mut endpoints: BTreeMap<WebhookId, (&ClaimedDelivery, Vec<DeliveryDecision>)> = BTreeMap::new();
         for completed in results {
@@ -284,7 +276,7 @@ impl<'a> DelivererState<'a> {
                 });
             }
             DelivererEvent::Recorded(_, Ok(())) => self.recording = false,
-            // The calls were made: this must be written down, sooner or later.
+            // The calls were made, so their results must be recorded: retry without limit.
             DelivererEvent::Recorded(results, Err(error)) => {
                 deliverer.signal.failed("recording deliveries", &error);
                 self.results.extend(results);

@@ -1,4 +1,4 @@
-//! What may be said of an endpoint, and what it makes of it.
+//! Validates the fields of a new or changed endpoint.
 
 use super::{Direction, StoredWebhook, WebhookInput};
 use crate::egress::{AllowList, Target};
@@ -7,18 +7,18 @@ use crate::shared::{FieldErrors, WebhookKind, redacted_debug, text};
 const MAX_NAME_CHARS: usize = 100;
 const MAX_EVENTS: usize = 50;
 
-/// Stands for every kind of event, also those of later versions.
+/// Subscribes to every event type, also to those of later versions.
 const ALL_EVENTS: &str = "*";
 
 /// Rules for the URL of an endpoint.
 pub(super) struct UrlRules<'a> {
     /// Whether plain HTTP is allowed.
     pub(super) plain_http: bool,
-    /// What may be called of the private networks.
+    /// Private networks that may be called.
     pub(super) allow: &'a AllowList,
 }
 
-/// What an input says of an endpoint.
+/// The editable fields of an endpoint.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct EndpointFields {
     pub(super) name: String,
@@ -43,7 +43,7 @@ impl EndpointFields {
     }
 }
 
-/// What a new endpoint says, or a stored one is to say.
+/// Validates `input` and merges it with the stored fields. `None` creates an endpoint.
 pub(super) fn merge(
     stored: Option<EndpointFields>,
     input: WebhookInput,

@@ -1,5 +1,5 @@
-//! Deliveries that were claimed and wait in this process: a queue for each endpoint, with a concurrency limit of
-//! its own, so that one that does not answer holds up itself alone.
+//! Bulkhead: the claimed deliveries of this process wait in one queue per endpoint. Each queue has its own concurrency
+//! limit, so that an endpoint that does not respond delays only its own deliveries.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use super::{ClaimRequest, ClaimedDelivery};
 use crate::shared::WebhookId;
 
-/// How many deliveries to one endpoint may be under way: at first, and at most.
+/// The initial and the highest concurrency limit of an endpoint. The limit follows AIMD.
 const INITIAL_CONCURRENCY: usize = 4;
 const MAX_CONCURRENCY: usize = 32;
 
@@ -22,13 +22,12 @@ const MAX_QUEUED: usize = 4096;
 /// Above this to_i64 of queues, idle ones are evicted.
 const MAX_QUEUES: usize = 4096;
 
-/// The queue of one endpoint.
 struct EndpointQueue {
-    /// With the moments at which they were claimed.
+    /// Deliveries with their claim times.
     waiting: VecDeque<(ClaimedDelivery, OffsetDateTime)>,
     in_flight: usize,
     limit: usize,
-    /// Stands among those that are ready.
+    /// Whether the endpoint is in `EndpointQueues::ready`.
     ready: bool,
 }
 
@@ -51,18 +50,17 @@ impl EndpointQueue {
     }
 }
 
-/// All queues.
 #[derive(Default)]
 pub(super) struct EndpointQueues {
     queues: HashMap<WebhookId, EndpointQueue>,
-    /// Whose turn it is.
+    /// Round robin: endpoints that can start a delivery.
     ready: VecDeque<WebhookId>,
     queued: usize,
     in_flight: usize,
 }
 
 impl EndpointQueues {
-    /// Takes in what was claimed at this moment.
+    /// Enqueues deliveries that were claimed at `at`.
     pub(super) fn enqueue(&mut self, claimed: Vec<ClaimedDelivery>, at: OffsetDateTime) {
         for delivery in claimed {
             let id = delivery.key.endpoint_id;
@@ -86,7 +84,7 @@ impl EndpointQueues {
         }
     }
 
-    /// The next delivery that may start, endpoint by endpoint in turn, and when it was claimed.
+    /// Dequeues the next delivery that may start, with its claim time, round robin over the endpoints.
     pub(super) fn start(&mut self) -> Option<(ClaimedDelivery, OffsetDateTime)> {
         if self.in_flight >= MAX_IN_FLIGHT {
             return None;
@@ -122,7 +120,7 @@ impl EndpointQueues {
         self.check_ready(id);
     }
 
-    /// What may be claimed; none when enough is held.
+    /// Returns how much may be claimed, or `None` if enough deliveries wait.
     pub(super) fn claim_request(&mut self) -> Option<ClaimRequest> {
         let room = MAX_QUEUED.saturating_sub(self.queued);
         if room == 0 {
@@ -141,7 +139,7 @@ impl EndpointQueues {
         })
     }
 
-    /// Gives up everything that did not start.
+    /// Removes and returns all deliveries that did not start.
     pub(super) fn clear(&mut self) -> Vec<ClaimedDelivery> {
         self.ready.clear();
         self.queued = 0;

@@ -1,4 +1,4 @@
-//! What is received at inbound endpoints: proved by a signature, carried out once, and logged.
+//! Calls at inbound endpoints: verified by signature, applied once and logged.
 
 use std::sync::Arc;
 
@@ -16,27 +16,27 @@ use crate::shared::{
     AccountId, Cipher, Clock, FieldErrors, Ids, Strict, WebhookId, WebhookLogId, redacted_debug, text,
 };
 
-/// How long the name of a kind of event may be.
+/// The longest event type.
 const KIND_CHARS: usize = 100;
 
-/// The largest call, in bytes, that the log shows: a page of it holds a hundred.
+/// The largest body in bytes that a log stores. It bounds the size of a page of logs.
 const LOGGED_BYTES: usize = 64 * 1024;
 
-/// What a log calls a call that could not be read.
+/// The published `event_type` of a log whose body could not be parsed.
 const UNREADABLE: &str = "unreadable";
 
-/// A call, as it came.
+/// An unverified call.
 #[derive(Clone, Copy)]
 pub struct InboundCall<'a> {
-    /// `webhook-id`, `webhook-timestamp` and `webhook-signature`.
+    /// The headers `webhook-id`, `webhook-timestamp` and `webhook-signature`.
     pub headers: [Option<&'a str>; 3],
-    /// What was signed.
+    /// The signed body.
     pub body: &'a [u8],
 }
 
 redacted_debug!(InboundCall<'_> {});
 
-/// An endpoint that is called.
+/// The inbound endpoint of a call.
 #[derive(Clone, Debug)]
 pub struct InboundEndpoint {
     id: WebhookId,
@@ -44,24 +44,19 @@ pub struct InboundEndpoint {
     stored: StoredWebhook,
 }
 
-/// A call that was answered, as it is logged.
+/// A log of a call that received its response.
 #[derive(Clone, PartialEq)]
 pub struct InboundLogEntry {
-    /// Its id.
     pub id: WebhookLogId,
-    /// Where it came.
     pub endpoint_id: WebhookId,
-    /// The sender's name for it.
+    /// The call's `webhook-id`.
     pub message_id: String,
-    /// What it told.
     pub event_type: String,
-    /// All of it, or how much it was.
+    /// The body, or only its size if it exceeds `LOGGED_BYTES`.
     pub payload: Value,
-    /// What was answered.
     pub response_status: i32,
-    /// Why it was refused.
+    /// Why the call was rejected.
     pub error: Option<String>,
-    /// When.
     pub at: OffsetDateTime,
 }
 
@@ -74,19 +69,19 @@ redacted_debug!(InboundLogEntry {
     at
 });
 
-/// Why a call is not taken.
+/// Why a call is rejected.
 #[derive(Debug, Error)]
 pub enum InboundCallError {
-    /// There is no such inbound endpoint, or it is switched off.
+    /// The inbound endpoint does not exist or is inactive.
     #[error("not found")]
     NotFound,
-    /// Nobody who knows the secret made it, or not now.
+    /// The signature or its timestamp is invalid.
     #[error(transparent)]
     Unverified(#[from] Unverified),
-    /// It says something wrong.
+    /// The body is invalid.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// Something failed: whoever calls again may succeed.
+    /// An internal error: a repeated call may succeed.
     #[error(transparent)]
     Webhook(#[from] WebhookError),
 }
@@ -94,15 +89,10 @@ pub enum InboundCallError {
 /// The use cases of inbound endpoints.
 pub struct InboundWebhooks {
     pub store: Arc<dyn InboundStore>,
-    /// Takes in orders and events.
     pub ingestion: Ingestion,
-    /// Takes in contacts.
     pub contacts: Contacts,
-    /// Secrets at rest.
     pub cipher: Arc<dyn Cipher>,
-    /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Ids.
     pub ids: Arc<dyn Ids>,
 }
 
@@ -115,8 +105,9 @@ impl InboundWebhooks {
         Ok(InboundEndpoint { id, account, stored })
     }
 
-    /// Takes a call. One that was taken before, by its `webhook-id`, changes nothing more. What it tells is carried out
-    /// before it is logged, and under keys of its own: a crash between the two, or two calls at once, tell nothing twice.
+    /// Verifies, applies and logs a call. The `webhook-id` is its idempotency key: an accepted call has no effect a
+    /// second time. The event is applied before the log is written, and has its own idempotency key: a crash between
+    /// the two, or two concurrent calls, apply nothing twice.
     pub async fn receive(&self, endpoint: InboundEndpoint, call: InboundCall<'_>) -> Result<(), InboundCallError> {
         let InboundEndpoint { id, account, stored } = endpoint;
         let message_id = verify(&self.secrets(&stored), call.headers, call.body, self.clock.now())?;
@@ -153,7 +144,7 @@ impl InboundWebhooks {
         outcome
     }
 
-    /// The secret before the last one counts until its day is over.
+    /// Opens the valid secrets: the current one, and the previous one until its overlap ends.
     fn secrets(&self, endpoint: &StoredWebhook) -> Vec<SecretBytes> {
         let now = self.clock.now();
         let previous = endpoint.secrets.previous.as_ref().filter(|(_, until)| *until > now);

@@ -1,4 +1,4 @@
-//! What is received, with mocked ports.
+//! Tests of inbound calls with mocked ports.
 
 use std::sync::{Arc, Mutex};
 
@@ -251,7 +251,7 @@ async fn unverified_inbound_call_is_rejected_and_not_logged() {
         (unknown_secret, NOW, NOW),
         (SECRET, NOW - minutes - second, NOW),
         (SECRET, NOW + minutes + second, NOW),
-        // The secret before signs for a day.
+        // The previous secret has expired.
         (OLD_SECRET, NOW + Duration::HOUR, NOW + Duration::HOUR),
     ] {
         let refused = fixture.receive_signed(&metric(), secret, at, now).await;
@@ -298,7 +298,7 @@ async fn invalid_inbound_call_is_reported_and_logged() {
         invalid(json!({ "type": "order.recorded", "data": { "items": 1 } })).await,
         ["data"]
     );
-    // A whole item but for its form: an array is no object.
+    // An array instead of an object is invalid.
     let mut order = json!({ "type": "order.recorded", "data": { "external_id": "1", "platform": "loja",
         "status": "paid", "total": 10, "items": [["7", "Bolo", 1, 10]], "placed_at": "2026-03-01T12:00:00Z" } });
     assert_eq!(invalid(order.clone()).await, ["data"]);
@@ -323,7 +323,7 @@ async fn invalid_inbound_call_is_reported_and_logged() {
         (&entries[1].payload, &entries[8].payload),
         (&json!({ "type": "metric.recorded" }), &duplicate)
     );
-    // What is no object has no place in a log, and neither has what cannot be stored.
+    // Bodies that are not objects or cannot be stored are logged as an empty object.
     assert_eq!((&entries[0].payload, &entries[2].payload), (&json!({}), &json!({})));
     let error = entries[0].error.as_ref().unwrap();
     assert!(error.starts_with("type must be"), "{error}");

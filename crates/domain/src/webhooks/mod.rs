@@ -1,7 +1,8 @@
-//! Webhooks: the endpoints at which an account is told what happens, and how that reaches them.
+//! Webhooks: an account's endpoints, the delivery of webhook events to them, and calls at inbound endpoints.
 //!
-//! Does not own what happens: events commit with the change that they tell of (`shared::Event`), and the store's relay
-//! brings them here. What is received at inbound endpoints is carried out by the contexts that own it.
+//! Transactional outbox: other contexts emit webhook events (`shared::Event`) in the transaction of their change, and
+//! the store's relay moves them here. Inbound calls are applied by the contexts that own the data (`ingestion`,
+//! `contacts`).
 
 mod deliverer;
 mod endpoint;

@@ -1,4 +1,4 @@
-//! Endpoints, logs and the feed, as they are published and kept.
+//! Webhook endpoints, logs and feed events, as they are published and stored.
 
 use schemars::JsonSchema;
 use secrecy::SecretString;
@@ -14,32 +14,32 @@ use crate::shared::{
 };
 
 string_enum! {
-    /// Who calls whom: `outbound`, Recado calls the account's address; `inbound`, the account calls Recado.
+    /// The direction of the calls: `outbound`, Recado calls the account's address; `inbound`, the account calls Recado.
     #[schemars(rename = "WebhookDirection")]
     Direction {
-        /// We call the account's address.
+        /// Recado calls the account's address.
         Outbound = "outbound",
-        /// We are called.
+        /// The account calls Recado.
         Inbound = "inbound",
     }
 }
 
 string_enum! {
-    /// Why deliveries switched an endpoint off.
+    /// Why Recado disabled an endpoint.
     DisabledReason {
-        /// The receiver said that it is gone for good.
+        /// The receiver responded with 410 Gone.
         Gone = "gone",
-        /// Nothing but failures for days.
+        /// All deliveries failed for several days.
         Failing = "failing",
     }
 }
 
 string_enum! {
-    /// What became of an attempt, as logs are asked for.
+    /// The result of an attempt, as a filter of logs.
     LogStatus {
-        /// 200 to 299.
+        /// The response status is 200 to 299.
         Success = "success",
-        /// 400 and above, or no answer.
+        /// The response status is 400 or above, or there was no response.
         Failed = "failed",
     }
 }
@@ -49,28 +49,28 @@ string_enum! {
 pub struct Webhook {
     /// The endpoint's id.
     pub id: WebhookId,
-    /// What it is for, in the account's own words: 1 to 100 characters.
+    /// The endpoint's name, chosen by the account: 1 to 100 characters.
     #[schemars(example = &"CRM")]
     pub name: String,
-    /// Where it is; null for an inbound one without an address. Nothing is delivered to an inbound one.
+    /// The URL that deliveries call. An inbound endpoint receives no deliveries, and its URL may be null.
     #[schemars(example = "https://crm.example/recado")]
     pub url: Option<String>,
-    /// The kinds of events that it is told, or `*` for all.
+    /// The event types that are delivered to the endpoint, or `*` for all.
     #[schemars(example = ["message.received", "campaign.finished"])]
     pub events: Vec<String>,
-    /// Who calls whom.
+    /// Whether Recado calls the endpoint or the account calls Recado.
     pub direction: Direction,
-    /// Whether it is switched on.
+    /// Whether the endpoint is active.
     #[schemars(example = true)]
     pub is_active: bool,
-    /// The last four characters of its secret.
+    /// The last four characters of the endpoint's secret.
     #[schemars(example = "9f3a")]
     pub secret_hint: String,
-    /// When deliveries switched it off; null when they did not.
+    /// When Recado disabled the endpoint because of failed deliveries; null if it did not.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub disabled_at: Option<OffsetDateTime>,
-    /// Why they did; null when they did not.
+    /// Why Recado disabled the endpoint; null if it did not.
     pub disabled_reason: Option<DisabledReason>,
     /// When the endpoint was created.
     #[schemars(with = "Timestamp")]
@@ -89,70 +89,63 @@ redacted_debug!(Webhook {
     is_active
 });
 
-/// The secrets of an endpoint, as they are kept.
+/// An endpoint's secrets as they are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedSecrets {
-    /// The one that was shown last.
+    /// The secret that was shown last.
     pub current: Sealed,
-    /// The one before, and until when it signs too.
+    /// The replaced secret, and the end of the overlap in which it signs too.
     pub previous: Option<(Sealed, OffsetDateTime)>,
 }
 
-/// An endpoint and what is not published of it.
+/// An endpoint with its unpublished data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredWebhook {
-    /// What is published.
     pub webhook: Webhook,
-    /// What signs.
     pub secrets: SealedSecrets,
-    /// Raised by every change.
+    /// Optimistic locking: every change increments it.
     pub version: i64,
 }
 
-/// An endpoint whose secret was just made: the one time that it is shown.
+/// An endpoint with its new secret, which is shown only once.
 #[derive(Debug)]
 pub struct NewWebhook {
-    /// The endpoint.
     pub webhook: Webhook,
     /// The 32 bytes in hexadecimal.
     pub secret: SecretString,
-    /// The same bytes as ready-made libraries want them.
+    /// The same bytes in the form that Standard Webhooks libraries accept.
     pub signing_secret: SecretString,
 }
 
-/// What may be said of an endpoint; absent fields keep what they are.
+/// The unchecked fields of a new or changed endpoint. A change does not touch absent fields.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct WebhookInput {
-    /// Its name.
     pub name: Option<String>,
-    /// Its address.
+    /// `Some(None)` clears the URL.
     pub url: Option<Option<String>>,
-    /// What it is told.
     pub events: Option<Vec<String>>,
-    /// Who calls whom.
     pub direction: Option<String>,
-    /// Whether it is switched on.
     pub is_active: Option<bool>,
 }
 
 redacted_debug!(WebhookInput {});
 
-/// Something that happened, as it is delivered to endpoints and as it stands in the feed.
+/// A webhook event, as it is delivered to endpoints and listed in the feed.
 #[derive(Clone, PartialEq, Serialize, JsonSchema)]
 pub struct WebhookEvent {
-    /// Its id: the `webhook-id` of every delivery.
+    /// The event's id. Every delivery of the event sends it as `webhook-id`.
     pub id: WebhookEventId,
-    /// What happened; further words may come.
+    /// The event type. Later versions may add types.
     #[schemars(example = "message.received")]
     #[serde(rename = "type")]
     pub kind: String,
-    /// When it happened.
+    /// When the event happened.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub timestamp: OffsetDateTime,
-    /// The account that it happened in.
+    /// The account of the event.
     pub account_id: AccountId,
-    /// What it says: an object whose names depend on what happened.
+    /// The event's payload: an object whose fields depend on `type`.
     #[schemars(with = "serde_json::Map<String, Value>", example = serde_json::json!({"conversation_id": "0190a1b2-c3d4-7e5f-8a9b-000000000007", "text": "Oi!"}))]
     pub data: Value,
 }
@@ -164,42 +157,43 @@ redacted_debug!(WebhookEvent {
     account_id
 });
 
-/// One attempt to deliver, or one call that was received.
+/// One attempt of a delivery, or one call that an inbound endpoint received.
 #[derive(Clone, PartialEq, Serialize, JsonSchema)]
 pub struct WebhookLog {
     /// The log's id.
     pub id: WebhookLogId,
-    /// The endpoint; it may be deleted by now.
+    /// The endpoint, which may have been deleted since.
     pub endpoint_id: WebhookId,
-    /// Who called whom.
+    /// Whether Recado made the call or received it.
     pub direction: Direction,
-    /// The kind of event that was told.
+    /// The type of the event.
     #[schemars(example = "message.received")]
     pub event_type: String,
-    /// What was sent or received; of a call of more than 65,536 bytes `omitted_bytes`, how many it had.
+    /// The body that was sent or received. For a received body of more than 65,536 bytes, only `omitted_bytes`: its
+    /// size in bytes.
     #[schemars(example = serde_json::json!({"type": "message.received", "data": {"text": "Oi!"}}))]
     pub payload: Value,
-    /// The HTTP status that was answered; null without an answer.
+    /// The HTTP status of the response; null if there was none.
     #[schemars(example = 200)]
     pub response_status: Option<i32>,
-    /// Which attempt it was, from 1.
+    /// The number of the attempt, counted from 1.
     #[schemars(example = 1)]
     pub attempt: i32,
-    /// How long it took, in milliseconds; null for calls that were received.
+    /// The duration of the attempt in milliseconds; null for received calls.
     #[schemars(example = 84)]
     pub duration_ms: Option<i32>,
-    /// Why there was no answer: `refused`, `resolution`, `connection`, `tls`, `timed_out` or `broken`; for a call that
-    /// was received, why it was refused. Null when there is nothing to say.
+    /// Why there was no response: `refused`, `resolution`, `connection`, `tls`, `timed_out`, `broken` or
+    /// `secret_unreadable`. For a received call: why it was rejected. Null without an error.
     #[schemars(example = &"timed_out")]
     pub error: Option<String>,
     /// The `webhook-id` of the delivery.
     #[schemars(example = "0190a1b2-c3d4-7e5f-8a9b-000000000007")]
     pub message_id: String,
-    /// When the next attempt follows; null when none does.
+    /// When the next attempt follows; null if none does.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub next_attempt_at: Option<OffsetDateTime>,
-    /// When it happened.
+    /// When the attempt ended or the call was received.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
@@ -212,42 +206,32 @@ redacted_debug!(WebhookLog {
     response_status
 });
 
-/// Asks for logs, newest first.
+/// Filters of the logs, which are listed newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogQuery {
-    /// Only of this direction.
     pub direction: Option<Direction>,
-    /// Only those that ended so.
     pub status: Option<LogStatus>,
-    /// Only of this endpoint.
     pub endpoint_id: Option<WebhookId>,
-    /// Only of this kind of event.
     pub event_type: Option<String>,
-    /// How many at most.
     pub limit: i64,
 }
 
-/// Asks for what happened, oldest first.
+/// A page request for the feed, which is listed oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedQuery {
-    /// What was seen last; none begins with the oldest that is kept.
+    /// The event that the client read last. `None` starts with the oldest stored event.
     pub after: Option<WebhookEventId>,
-    /// Only of this kind.
     pub kind: Option<String>,
-    /// How many at most.
     pub limit: i64,
 }
 
-/// What redelivering, testing and recovering cannot be done for.
+/// Why an endpoint or log cannot be tested, redelivered or recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RedeliveryRefusal {
-    /// Nobody is called there.
     #[error("this endpoint is inbound: nothing is delivered to it")]
     Inbound,
-    /// It is switched off.
     #[error("this endpoint is not active: set is_active to true first")]
     Inactive,
-    /// The endpoint of a log is deleted.
     #[error("the endpoint of this log was deleted")]
     Deleted,
     /// Retention purged the event of the log.
@@ -255,22 +239,20 @@ pub enum RedeliveryRefusal {
     EventPurged,
 }
 
-/// Why an operation on webhooks did not happen.
+/// Why an operation on webhooks failed.
 #[derive(Debug, Error)]
 pub enum WebhookError {
-    /// No such endpoint or log in the account.
+    /// The account has no such endpoint or log.
     #[error("not found")]
     NotFound,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The state of the endpoint does not allow it.
+    /// The endpoint's state does not allow it.
     #[error(transparent)]
     Refused(#[from] RedeliveryRefusal),
-    /// Other changes of the endpoint came first, again and again.
+    /// Every try met a concurrent change of the endpoint.
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,4 +1,4 @@
-//! What webhooks need from outside.
+//! The ports of webhooks.
 
 use std::time::Duration;
 
@@ -16,52 +16,49 @@ use crate::shared::{
     WebhookLogId, redacted_debug,
 };
 
-/// One attempt to deliver, as it leaves.
+/// The HTTP request of one attempt.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DeliveryRequest {
-    /// Where to.
     pub url: String,
     /// The header `webhook-id`: the same in every attempt.
     pub message_id: String,
-    /// The header `webhook-timestamp`: when this attempt was made, in seconds since 1970.
+    /// The header `webhook-timestamp`: the time of this attempt, in seconds since 1970.
     pub timestamp: i64,
     /// The header `webhook-signature`.
     pub signatures: String,
-    /// The body, to be sent as it is: it is what was signed.
+    /// The signed body, which is sent unchanged.
     pub body: Vec<u8>,
 }
 
 redacted_debug!(DeliveryRequest {});
 
-/// What came of an attempt.
+/// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    /// The receiver answered.
+    /// The receiver sent a response.
     Answered {
-        /// With this status.
         status: u16,
-        /// And wants to be left alone for so long.
+        /// The delay that the header `Retry-After` requests.
         retry_after: Option<Duration>,
     },
     /// There was no valid response.
     Unreachable(DeliveryFailure),
 }
 
-/// Why there was no answer: published in a log's `error`.
+/// Why there was no response. Published in a log's `error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryFailure {
     /// The egress rules forbid the address.
     Refused,
-    /// The name has no address.
+    /// The host name does not resolve.
     Resolution,
-    /// Nobody took the call.
+    /// No connection was established.
     Connection,
-    /// No trust was established.
+    /// The TLS handshake failed.
     Tls,
-    /// It took too long.
     TimedOut,
-    /// The answer was unreadable, or cut off.
+    /// The response was unreadable or cut off.
     Broken,
 }
 
@@ -79,10 +76,10 @@ impl DeliveryFailure {
     }
 }
 
-/// Calls receivers.
+/// Calls the receivers of deliveries.
 ///
-/// Contract: connects to no address that is not allowed, whatever the name resolves to; follows no redirect; gives up
-/// after 15 seconds at most; keeps nothing of the answer but what [`AttemptOutcome`] says.
+/// Contract: MUST connect only to addresses that the egress rules allow, also after resolving the name. MUST NOT follow
+/// redirects. MUST time out after 15 seconds at most. MUST discard the response except for [`AttemptOutcome`].
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait DeliveryGateway: Send + Sync {
@@ -90,19 +87,18 @@ pub trait DeliveryGateway: Send + Sync {
     async fn deliver(&self, request: &DeliveryRequest) -> AttemptOutcome;
 }
 
-/// Draws what is to be spread.
+/// Draws random numbers that spread delays.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait Jitter: Send + Sync {
     /// A random number between -1 and 1.
     fn spread(&self) -> f64;
 }
 
-/// What redelivering a log needs to know.
+/// The delivery that a log belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedDelivery {
-    /// Of which endpoint.
     pub endpoint_id: WebhookId,
-    /// The event; none of what was received.
+    /// `None` for a received call.
     pub event_id: Option<WebhookEventId>,
 }
 
@@ -110,14 +106,13 @@ pub struct LoggedDelivery {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait WebhookStore: Send + Sync {
-    /// Newest first.
+    /// Lists endpoints, newest first.
     async fn page(&self, account: AccountId, page: PageQuery) -> Result<Page<Webhook>, StoreError>;
 
-    /// One endpoint.
     async fn find(&self, account: AccountId, id: WebhookId) -> Result<Option<StoredWebhook>, StoreError>;
 
-    /// Writes the endpoint and the events in one transaction, unless the account already has `at_most`, also counting
-    /// those that are being made at the same moment.
+    /// Writes the endpoint and the events in one transaction. Returns `Full` if the account already has `at_most`
+    /// endpoints; concurrent inserts MUST count too.
     async fn insert(
         &self,
         account: AccountId,
@@ -126,8 +121,9 @@ pub trait WebhookStore: Send + Sync {
         events: &[Event],
     ) -> Result<InsertOutcome, StoreError>;
 
-    /// Replaces an endpoint, provided that it still has the version of `webhook`, with the events, in one transaction.
-    /// What waits for an endpoint that is switched off is dropped; one that is switched on forgets its failures.
+    /// Guarded write: replaces an endpoint if it still has the version of `webhook`, and writes the events, in one
+    /// transaction. MUST drop the waiting deliveries of an endpoint that becomes inactive, and reset the failures of
+    /// one that becomes active.
     async fn update(
         &self,
         account: AccountId,
@@ -135,30 +131,32 @@ pub trait WebhookStore: Send + Sync {
         events: &[Event],
     ) -> Result<UpdateOutcome<()>, StoreError>;
 
-    /// Removes the endpoint and what waits for it, and writes the events; false when the account has no such one.
+    /// Deletes the endpoint with its waiting deliveries, and writes the events. Returns false if the account has no
+    /// such endpoint.
     async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<bool, StoreError>;
 
-    /// Logs, newest first.
+    /// Lists logs, newest first.
     async fn logs(&self, account: AccountId, query: &LogQuery) -> Result<Vec<WebhookLog>, StoreError>;
 
-    /// What a log was of.
+    /// Finds the delivery of a log.
     async fn logged(&self, account: AccountId, id: WebhookLogId) -> Result<Option<LoggedDelivery>, StoreError>;
 
-    /// What happened after the last thing that was seen, in the order in which it became visible: whoever goes on from
-    /// `next_cursor` misses nothing, and `next_cursor` is there also at the end. A slice may hold less than asked for,
-    /// or nothing, where more follows.
+    /// Lists the events after `query.after` in the order in which they became visible. A client that continues from
+    /// `next_cursor` misses no event, and the last page has a `next_cursor` too. A page may hold fewer events than
+    /// requested, or none, although more follow.
     async fn feed(&self, account: AccountId, query: &FeedQuery) -> Result<CursorPage<WebhookEvent>, StoreError>;
 
-    /// Writes an event that is in nobody's feed, and its delivery to this endpoint. False when there is no such one.
+    /// Writes an event that appears in no feed, and its delivery to this endpoint. Returns false if the endpoint does
+    /// not exist.
     async fn ping(&self, account: AccountId, id: WebhookId, event: &WebhookEvent) -> Result<bool, StoreError>;
 
-    /// Queues the delivery of an event again, from the first attempt, unless it is being made right now. False when the
-    /// event or the endpoint is gone.
+    /// Enqueues the delivery of an event again, from the first attempt, unless an attempt is in flight. Returns false
+    /// if the event or the endpoint no longer exists.
     async fn redeliver(&self, account: AccountId, id: WebhookId, event: WebhookEventId) -> Result<bool, StoreError>;
 
-    /// Queues the deliveries to this endpoint that failed or were dropped since, and did not succeed afterwards; how
-    /// many. Slices of at most so many are committed one after the other, up to what had failed last when it began: what
-    /// fails again meanwhile makes it no longer.
+    /// Enqueues the deliveries to this endpoint that failed or were dropped since `since` and did not succeed
+    /// afterwards, and returns their number. Commits batches of at most `slice` deliveries one after another. It covers
+    /// the failures that existed at its start, so that new failures do not prolong it.
     async fn recover(
         &self,
         account: AccountId,
@@ -168,172 +166,157 @@ pub trait WebhookStore: Send + Sync {
     ) -> Result<i64, StoreError>;
 }
 
-/// Inbound endpoints, and what they received.
+/// Inbound endpoints and their logs.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait InboundStore: Send + Sync {
-    /// An inbound endpoint of any account that is switched on, if its account may work.
+    /// Finds an active inbound endpoint of any account that is not suspended.
     async fn endpoint(&self, id: WebhookId) -> Result<Option<(AccountId, StoredWebhook)>, StoreError>;
 
-    /// Whether a call with this `webhook-id` was taken there.
+    /// Whether the endpoint has already accepted a call with this `webhook-id`.
     async fn is_taken(&self, account: AccountId, id: WebhookId, message_id: &str) -> Result<bool, StoreError>;
 
-    /// Logs a call that was answered. One that was taken is logged once.
+    /// Logs a call with its response. An accepted call MUST be logged only once.
     async fn log(&self, account: AccountId, entry: &InboundLogEntry) -> Result<(), StoreError>;
 }
 
-/// Which delivery.
+/// The key of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeliveryKey {
-    /// Whose.
     pub account_id: AccountId,
-    /// Of what.
     pub event_id: WebhookEventId,
-    /// Where to.
     pub endpoint_id: WebhookId,
 }
 
 /// A delivery that this process may attempt.
 #[derive(Clone, PartialEq)]
 pub struct ClaimedDelivery {
-    /// Which one.
     pub key: DeliveryKey,
-    /// Which claim of it.
+    /// Fencing token: the number of the claim.
     pub claim: i64,
-    /// How many attempts were made.
+    /// How many attempts ended before this claim.
     pub attempts: u32,
     /// The endpoint's name.
     pub name: String,
-    /// Where to.
     pub url: String,
-    /// With whose signatures; a previous secret that is over is not among them.
+    /// The secrets that sign. An expired previous secret is absent.
     pub secrets: SealedSecrets,
-    /// What is known of the endpoint.
+    /// The endpoint's health at the time of the claim.
     pub health: Health,
-    /// The kind of the event.
+    /// The type of the event.
     pub kind: String,
-    /// When it happened.
     pub occurred_at: OffsetDateTime,
-    /// What it says.
     pub data: Value,
 }
 
 redacted_debug!(ClaimedDelivery { key });
 
-/// How much may be claimed.
+/// Limits of one claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRequest {
-    /// Of these endpoints so many each.
+    /// The limit of each of these endpoints.
     pub endpoints: Vec<(WebhookId, i64)>,
-    /// Of every other one.
+    /// The limit of every endpoint that is not in `endpoints`.
     pub others: i64,
-    /// In all.
+    /// The limit of the whole claim.
     pub limit: i64,
 }
 
-/// What becomes of a delivery in the store.
+/// The state that an attempt leaves a delivery in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DeliveryState {
-    /// It is over and well: its log tells of it.
+    /// It succeeded. Its log remains.
     Delivered,
-    /// It waits again, for so long.
+    /// It waits for this time before the next attempt.
     Waiting(time::Duration),
-    /// It is given up, until somebody recovers it.
+    /// It is abandoned, unless the account recovers it.
     Failed,
 }
 
-/// An attempt that is over.
+/// A finished attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
-    /// Of which delivery.
     pub key: DeliveryKey,
-    /// Under which claim.
+    /// The claim under which it was made.
     pub claim: i64,
-    /// The id of its log.
     pub log_id: WebhookLogId,
-    /// Which one it was, from 1.
+    /// Counted from 1.
     pub number: u32,
-    /// The kind of the event.
+    /// The type of the event.
     pub kind: String,
-    /// What was answered.
+    /// The HTTP status of the response.
     pub status: Option<u16>,
-    /// Why there was no answer.
+    /// Why there was no response.
     pub error: Option<String>,
-    /// How long it took.
     pub duration: time::Duration,
     /// When it ended.
     pub at: OffsetDateTime,
-    /// What becomes of the delivery.
     pub state: DeliveryState,
 }
 
-/// What becomes of an endpoint's health.
+/// A change of an endpoint's health.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HealthUpdate {
-    /// It works.
+    /// A delivery succeeded: reset the failures.
     Recovered,
-    /// It fails since this moment, if what was known of it is still what is known.
+    /// Optimistic locking: records the failure only if the stored health still equals `known`.
     Failing {
-        /// What was known.
         known: Health,
-        /// Since when.
+        /// The first failure.
         since: OffsetDateTime,
-        /// When it was noted.
+        /// The failure that is recorded as the last one.
         at: OffsetDateTime,
     },
-    /// It is switched off, if it is still on and, unless it is gone, what was known of it is still what is known.
+    /// Disables the endpoint if it is still active. Unless `reason` is `Gone`, the stored health must still equal
+    /// `known`.
     Disabled {
-        /// What was known.
         known: Health,
-        /// Why.
         reason: DisabledReason,
-        /// What the account is told.
+        /// The notification and audit entry to write.
         events: Vec<Event>,
     },
 }
 
 /// Deliveries of all accounts.
 ///
-/// Contract: a delivery is claimed by one process at a time, and again by any when its lease is over; what a process
-/// finishes that has not got the claim any more changes nothing of the delivery, but is logged. Deliveries to inactive
-/// endpoints and of suspended accounts are not claimed.
+/// Contract: only one process MUST hold the claim of a delivery at a time. Any process may claim it again after the
+/// lease expires. An attempt under an older claim is logged but MUST NOT change the delivery. Deliveries to inactive
+/// endpoints and of suspended accounts MUST NOT be claimed.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait DeliveryQueue: Send + Sync {
-    /// Takes due deliveries, the oldest of each endpoint first.
+    /// Claims due deliveries, the oldest of each endpoint first.
     async fn claim(&self, request: &ClaimRequest, lease: time::Duration) -> Result<Vec<ClaimedDelivery>, StoreError>;
 
-    /// Writes attempts, their logs and what follows for their endpoints, all or nothing. Done twice, it is as if it was
-    /// done once.
+    /// Records attempts, their logs and the health updates in one transaction. It MUST be idempotent.
     async fn finish(
         &self,
         attempts: &[Attempt],
         health_updates: &[(AccountId, WebhookId, HealthUpdate)],
     ) -> Result<(), StoreError>;
 
-    /// Gives claims back that no attempt was made for.
+    /// Releases claims for which no attempt was made.
     async fn release(&self, claims: &[(DeliveryKey, i64)]) -> Result<(), StoreError>;
 
-    /// Forgets up to `limit` each of the logs and the events that are older; how many.
+    /// Purges up to `limit` logs and up to `limit` events that are older than `older_than`, and returns how many.
     async fn sweep(&self, older_than: time::Duration, limit: i64) -> Result<usize, StoreError>;
 }
 
-/// What a deliverer hears of the server.
+/// Signals of the server to the deliverer: new work, timers and shutdown.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait WorkSignal: Send + Sync {
-    /// Returns when deliveries may have come, or after this time.
+    /// Returns when deliveries may be due, or after `longest`.
     async fn wait_for_work(&self, longest: Duration);
 
-    /// Returns after this time.
     async fn rest(&self, time: Duration);
 
-    /// Returns when the server stops.
+    /// Returns when the server begins to stop.
     async fn stopped(&self);
 
-    /// Whether the server stops.
+    /// Whether the server is stopping.
     fn stopping(&self) -> bool;
 
-    /// Tells whoever runs the server that this failed; it is tried again.
+    /// Logs that the operation `what` failed. The deliverer retries it.
     fn failed(&self, what: &'static str, error: &StoreError);
 }

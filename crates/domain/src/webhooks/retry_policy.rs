@@ -1,4 +1,4 @@
-//! What follows from an attempt: for the delivery, and for its endpoint.
+//! Retry policy: what an attempt's outcome means for its delivery and for the endpoint's health.
 
 use std::time::Duration as StdDuration;
 
@@ -12,10 +12,10 @@ const MAX_JITTER: f64 = 0.2;
 /// The longest delay that a receiver may request with `Retry-After`.
 const MAX_RETRY_AFTER: Duration = Duration::hours(24);
 
-/// An endpoint with nothing but failures for so long is switched off.
+/// An endpoint without a success for this time is disabled.
 const DISABLE_AFTER: Duration = Duration::hours(120);
 
-/// A failure that was followed by nothing for so long is forgotten.
+/// After this time without an attempt, the earlier failures no longer count.
 const FAILURE_RESET_AFTER: Duration = Duration::hours(240);
 
 /// The shortest time between two writes of the last failure.
@@ -39,21 +39,20 @@ impl Default for Schedule {
     }
 }
 
-/// What becomes of a delivery.
+/// The next step of a delivery after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DeliveryDecision {
-    /// It arrived.
     Delivered,
-    /// It is tried again after this time.
+    /// Retry after this delay.
     Retry(Duration),
-    /// It is given up.
+    /// The schedule has no further attempt: abandon it.
     Exhausted,
-    /// The receiver is gone for good: given up, and its endpoint is switched off.
+    /// The receiver responded with 410 Gone: abandon it and disable the endpoint.
     Gone,
 }
 
-/// What follows for a delivery from its attempt number `attempt`, counted from 1. `spread` is a random number between
-/// -1 and 1.
+/// Decides what follows for a delivery after its attempt number `attempt`, counted from 1. `spread` is a random number
+/// between -1 and 1.
 pub fn decide(outcome: AttemptOutcome, attempt: u32, schedule: &Schedule, spread: f64) -> DeliveryDecision {
     let requested = match outcome {
         AttemptOutcome::Answered { status: 200..=299, .. } => return DeliveryDecision::Delivered,
@@ -84,26 +83,25 @@ fn bounded_retry_after(requested: Option<StdDuration>) -> Duration {
 /// The failures of an endpoint since its last success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// None.
+    /// There is none.
     Well,
-    /// Nothing else.
+    /// There is at least one.
     Failing {
-        /// Since when.
+        /// The first failure.
         since: OffsetDateTime,
-        /// When it was last noted.
+        /// The last recorded failure.
         last: OffsetDateTime,
     },
 }
 
-/// What is to be written of an endpoint's health.
+/// The change of an endpoint's health that must be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthChange {
     Unchanged,
     /// A delivery succeeded: reset the failures.
     Recovered,
-    /// It fails since.
+    /// The endpoint has been failing since this time.
     Failing(OffsetDateTime),
-    /// It is to be switched off.
     Disable(DisabledReason),
 }
 

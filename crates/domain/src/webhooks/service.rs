@@ -1,4 +1,4 @@
-//! The use cases of webhooks: endpoints, their secrets, logs, the feed, and delivering again.
+//! The use cases of webhooks: endpoints, their secrets, logs, the feed, test events and redelivery.
 
 use std::sync::Arc;
 
@@ -30,34 +30,30 @@ const RECOVERY_BATCH: i64 = 5000;
 /// How long logs and events are stored.
 const RETENTION: Duration = Duration::days(30);
 
-/// What an audit entry calls an endpoint.
+/// The `entity_type` of an endpoint in audit entries.
 pub(super) const ENTITY: &str = "webhook";
 
-/// The ports of [`Webhooks`].
+/// The use cases of one account's webhooks.
 pub struct Webhooks {
-    /// Endpoints, logs, the feed.
     pub store: Arc<dyn WebhookStore>,
-    /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Ids.
     pub ids: Arc<dyn Ids>,
-    /// New secrets.
+    /// Creates secrets.
     pub secrets: Arc<dyn Secrets>,
-    /// Secrets at rest.
+    /// Seals stored secrets.
     pub cipher: Arc<dyn Cipher>,
-    /// What may be called of the private networks.
+    /// Private networks that may be called.
     pub allow: AllowList,
-    /// Whether an endpoint may be reached by plain HTTP.
+    /// Whether endpoints may use plain HTTP.
     pub plain_http: bool,
 }
 
 impl Webhooks {
-    /// Endpoints of the account, newest first.
+    /// Lists the account's endpoints, newest first.
     pub async fn page(&self, tenant: &Tenant, page: PageQuery) -> Result<Page<Webhook>, WebhookError> {
         Ok(self.store.page(tenant.account_id, page).await?)
     }
 
-    /// One endpoint.
     pub async fn get(&self, tenant: &Tenant, id: WebhookId) -> Result<Webhook, WebhookError> {
         Ok(self.stored(tenant, id).await?.webhook)
     }
@@ -74,7 +70,7 @@ impl Webhooks {
         }
     }
 
-    /// A new endpoint. What this returns is the one place where its secret is shown, until it is rotated.
+    /// Creates an endpoint. Only this result shows its secret.
     pub async fn create(&self, tenant: &Tenant, input: WebhookInput) -> Result<NewWebhook, WebhookError> {
         let fields = merge(None, input, &self.url_rules())?;
         let secret = self.new_secret()?;
@@ -125,7 +121,7 @@ impl Webhooks {
         })
     }
 
-    /// Changes the given fields of an endpoint. What another change wrote meanwhile stays.
+    /// Changes the given fields of an endpoint. Optimistic locking preserves concurrent changes of other fields.
     pub async fn update(&self, tenant: &Tenant, id: WebhookId, input: WebhookInput) -> Result<Webhook, WebhookError> {
         self.validate_input(&input)?;
         retry_on_conflict(WRITE_ATTEMPTS, async || {
@@ -160,7 +156,7 @@ impl Webhooks {
             },
             is_active: true,
         };
-        // Whether the address may be cleared depends on the endpoint.
+        // Whether the URL may be cleared depends on the stored direction.
         let url = if clears_url { None } else { input.url.clone() };
         let input = WebhookInput { url, ..input.clone() };
         merge(Some(any), input, &self.url_rules()).map(|_| ())
@@ -182,7 +178,7 @@ impl Webhooks {
         changed
     }
 
-    /// Gives an endpoint a new secret; the old one signs too for a day.
+    /// Gives an endpoint a new secret. The old one signs too for `SECRET_OVERLAP`.
     pub async fn rotate_secret(&self, tenant: &Tenant, id: WebhookId) -> Result<NewWebhook, WebhookError> {
         let secret = self.new_secret()?;
         let webhook = retry_on_conflict(WRITE_ATTEMPTS, async || {
@@ -203,7 +199,7 @@ impl Webhooks {
         Ok(with_secret(webhook.await?, &secret))
     }
 
-    /// Removes an endpoint and what waits for it.
+    /// Deletes an endpoint and its waiting deliveries.
     pub async fn delete(&self, tenant: &Tenant, id: WebhookId) -> Result<(), WebhookError> {
         let audit = Event::Audit(tenant.audit(AuditAction::Delete, ENTITY, id));
         match self.store.delete(tenant.account_id, id, &[audit]).await? {
@@ -212,17 +208,17 @@ impl Webhooks {
         }
     }
 
-    /// Logs, newest first.
+    /// Lists logs, newest first.
     pub async fn logs(&self, tenant: &Tenant, query: &LogQuery) -> Result<Vec<WebhookLog>, WebhookError> {
         Ok(self.store.logs(tenant.account_id, query).await?)
     }
 
-    /// What happened, oldest first.
+    /// Lists the account's webhook events, oldest first.
     pub async fn feed(&self, tenant: &Tenant, query: &FeedQuery) -> Result<CursorPage<WebhookEvent>, WebhookError> {
         Ok(self.store.feed(tenant.account_id, query).await?)
     }
 
-    /// An endpoint that something can be delivered to.
+    /// Finds an endpoint that accepts deliveries: outbound and active.
     async fn deliverable(&self, tenant: &Tenant, id: WebhookId) -> Result<Webhook, WebhookError> {
         let webhook = self.get(tenant, id).await?;
         match (webhook.direction, webhook.is_active) {
@@ -232,7 +228,7 @@ impl Webhooks {
         }
     }
 
-    /// Delivers a test event to an endpoint, whatever kinds it wants; the event's id.
+    /// Enqueues a test event for an endpoint, regardless of its subscribed types. Returns the event's id.
     pub async fn test(&self, tenant: &Tenant, id: WebhookId) -> Result<WebhookEventId, WebhookError> {
         let webhook = self.deliverable(tenant, id).await?;
         let event = WebhookEvent {
@@ -248,7 +244,7 @@ impl Webhooks {
         }
     }
 
-    /// Delivers the event of a log once more, to the endpoint of the log; the event's id.
+    /// Enqueues the event of a log again for the log's endpoint. Returns the event's id.
     pub async fn redeliver(&self, tenant: &Tenant, id: WebhookLogId) -> Result<WebhookEventId, WebhookError> {
         let account = tenant.account_id;
         let logged = self.store.logged(account, id).await?.ok_or(WebhookError::NotFound)?;
@@ -264,7 +260,7 @@ impl Webhooks {
         }
     }
 
-    /// Delivers everything again that failed since, and did not succeed afterwards; how many events.
+    /// Enqueues the deliveries that failed since `since` and did not succeed afterwards. Returns their number.
     pub async fn recover(
         &self,
         tenant: &Tenant,
@@ -289,7 +285,7 @@ fn with_secret(webhook: Webhook, secret: &SecretBytes) -> NewWebhook {
     }
 }
 
-/// The fields that changed, with their new values; a URL without its query, which may hold secrets.
+/// The changed fields with their new values. A URL loses its query, which may hold secrets.
 fn differences(before: &Webhook, after: &Webhook) -> serde_json::Value {
     let mut changes = serde_json::Map::new();
     let (before, after) = (json!(before), json!(after));
@@ -318,7 +314,7 @@ fn limit_reached() -> String {
     format!("limit of {MAX_WEBHOOKS} reached; delete a webhook first")
 }
 
-/// Forgets what is past its days.
+/// Purges logs and events older than `RETENTION`.
 pub struct Sweeper {
     queue: Arc<dyn DeliveryQueue>,
 }
@@ -328,7 +324,7 @@ impl Sweeper {
         Self { queue }
     }
 
-    /// Forgets up to `limit` logs and events; true when there may be more.
+    /// Purges up to `limit` logs and up to `limit` events. Returns true if more may remain.
     pub async fn sweep(&self, limit: i64) -> Result<bool, crate::shared::StoreError> {
         Ok(self.queue.sweep(RETENTION, limit).await? > 0)
     }

@@ -1,4 +1,4 @@
-//! The use cases with mocked ports.
+//! Tests of the webhook use cases with mocked ports.
 
 use std::sync::Arc;
 

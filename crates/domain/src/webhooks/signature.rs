@@ -1,4 +1,4 @@
-//! Secrets and signatures, as Standard Webhooks 1.0.0 has them.
+//! Webhook secrets and signatures according to Standard Webhooks 1.0.0.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -7,10 +7,9 @@ use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::Sha256;
 
-/// How long a secret is.
 pub(super) const SECRET_BYTES: usize = 32;
 
-/// How much of a secret's end is shown, to tell it from others.
+/// How many of a secret's last characters are shown, so that an account can distinguish its secrets.
 const HINT_CHARS: usize = 4;
 
 /// The bytes of a secret: the key of its signatures.
@@ -29,24 +28,24 @@ impl SecretBytes {
         Some(Self(Zeroizing::new(bytes)))
     }
 
-    /// The published form.
+    /// The published hexadecimal form.
     pub(super) fn hex(&self) -> SecretString {
         SecretString::from(hex::encode(&*self.0))
     }
 
-    /// The form that ready-made libraries want.
+    /// The form that Standard Webhooks libraries accept.
     pub(super) fn signing_secret(&self) -> SecretString {
         SecretString::from(format!("whsec_{}", STANDARD.encode(&*self.0)))
     }
 
-    /// The last characters of the published form.
+    /// The last `HINT_CHARS` characters of the hexadecimal form.
     pub(super) fn hint(&self) -> String {
         let hex = self.hex();
         let text = hex.expose_secret();
         text.chars().skip(text.len().saturating_sub(HINT_CHARS)).collect()
     }
 
-    /// One entry of the header `webhook-signature`.
+    /// Returns one entry of the header `webhook-signature`.
     fn sign(&self, message_id: &str, timestamp: i64, body: &[u8]) -> String {
         let mac = self.mac(message_id, timestamp, body);
         mac.map_or_else(String::new, |mac| {
@@ -61,7 +60,7 @@ impl SecretBytes {
     }
 
     fn mac(&self, message_id: &str, timestamp: i64, body: &[u8]) -> Option<Hmac<Sha256>> {
-        // Every length is a key to HMAC.
+        // HMAC accepts keys of every length.
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).ok()?;
         mac.update(format!("{message_id}.{timestamp}.").as_bytes());
         mac.update(body);
@@ -69,7 +68,7 @@ impl SecretBytes {
     }
 }
 
-/// The header `webhook-signature`: one signature a secret.
+/// Returns the header `webhook-signature`: one signature for each secret.
 pub fn sign(secrets: &[SecretBytes], message_id: &str, timestamp: i64, body: &[u8]) -> String {
     let signatures: Vec<String> = secrets
         .iter()

@@ -1,4 +1,4 @@
-//! The deliverer against a queue in memory and receivers by script.
+//! Tests of the deliverer with an in-memory queue and scripted receivers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,7 +40,6 @@ pub(super) fn claimed(endpoint: WebhookId) -> ClaimedDelivery {
     }
 }
 
-/// What a row of the queue knows.
 #[derive(Clone)]
 struct Row {
     claimed: ClaimedDelivery,
@@ -127,7 +126,7 @@ impl DeliveryQueue for Queue {
     }
 }
 
-/// Answers by endpoint: a status, or none, which hangs for 15 seconds.
+/// Responds with the status of the endpoint. Without a status, the call times out after 15 seconds.
 struct Receivers(HashMap<String, u16>, Mutex<Vec<DeliveryRequest>>);
 
 #[async_trait]
@@ -201,7 +200,7 @@ impl WorkSignal for TestWorkSignal {
     fn failed(&self, _: &'static str, _: &StoreError) {}
 }
 
-/// A deliverer at work.
+/// A running deliverer.
 struct Fixture {
     queue: Arc<Queue>,
     receivers: Arc<Receivers>,

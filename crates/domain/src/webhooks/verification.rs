@@ -1,4 +1,4 @@
-//! Whether a call at an inbound endpoint is genuine, as Standard Webhooks 1.0.0 has it.
+//! Verifies the signature of calls at inbound endpoints according to Standard Webhooks 1.0.0.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,22 +7,21 @@ use time::OffsetDateTime;
 
 use super::SecretBytes;
 
-/// How far the caller's clock may be from ours, either way, in seconds.
+/// The largest clock difference between the caller and Recado, in seconds.
 const TOLERANCE: i64 = 300;
 
-/// The longest id, in bytes: it is kept, to know a call that is repeated.
+/// The longest `webhook-id` in bytes. Recado stores it to detect repeated calls.
 const ID_BYTES: usize = 255;
 
-/// How long a signature is: HMAC-SHA256.
+/// The length of an HMAC-SHA256 signature.
 const SIGNATURE_BYTES: usize = 32;
 
-/// Why a call is not believed. The texts are for whoever set the caller up.
+/// Why the verification of a call failed. The developer of the calling system reads these messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unverified {
-    /// A header is missing or cannot be read.
+    /// A header is missing or malformed.
     #[error("the headers webhook-id, webhook-timestamp and webhook-signature are required")]
     Headers,
-    /// Signed too long ago, or by a clock ahead of ours.
     #[error("webhook-timestamp is more than 5 minutes from now")]
     Timestamp,
     #[error("webhook-signature does not match the endpoint's secret and this body")]
@@ -36,13 +35,13 @@ struct SignedHeaders<'a> {
     signatures: Vec<Vec<u8>>,
 }
 
-/// Refuses what no body could make genuine, by the three headers `webhook-id`, `webhook-timestamp` and
-/// `webhook-signature` alone.
+/// Rejects a call by the headers `webhook-id`, `webhook-timestamp` and `webhook-signature` alone, before its body is
+/// read.
 pub fn check_headers(headers: [Option<&str>; 3], now: OffsetDateTime) -> Result<(), Unverified> {
     parse_headers(headers, now).map(|_| ())
 }
 
-/// Verifies a call by its three headers against every secret that counts; gives back the id.
+/// Verifies the signatures in the three headers against every valid secret. Returns the `webhook-id`.
 pub fn verify<'a>(
     secrets: &[SecretBytes],
     headers: [Option<&'a str>; 3],

@@ -1,5 +1,5 @@
-//! Reading a callback of the platform: from its JSON to news, in the order given. What is not news for us is skipped,
-//! and so is one malformed item: the rest of a batch must not be lost with it.
+//! Parses a callback of WhatsApp: from its JSON to changes, in their order. Unsupported items are skipped. A malformed
+//! item is skipped too, so that the rest of its batch is not lost.
 
 use serde_json::Value;
 use thiserror::Error;
@@ -12,61 +12,58 @@ use crate::conversations::InboundEvent;
 use crate::shared::{SendId, redacted_debug};
 use crate::templates::{CategoryChange, CategoryUpdate, MetaStatus, review_status};
 
-/// The longest id, in bytes: whatever is longer is none of the platform's.
+/// The longest id that is accepted, in bytes. WhatsApp's own ids are shorter.
 const ID_BYTES: usize = 512;
 
-/// The fields that are about templates.
+/// The callback fields that concern templates.
 const TEMPLATE_FIELDS: [&str; 3] = [
     "message_template_status_update",
     "message_template_quality_update",
     "template_category_update",
 ];
 
-/// One change that a callback reports.
+/// One change in a callback.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallbackChange {
-    /// Of a message that left.
+    /// A status update of a message that Recado sent.
     Status(ReceivedStatus),
-    /// Of a sender.
+    /// A message, preference or number change of a contact.
     Inbound(ReceivedInbound),
-    /// Of a template.
     Template(TemplateUpdate),
 }
 
-/// News of a message, and the number it left from.
+/// A status update, with the number that the message was sent from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedStatus {
-    /// The platform's id of the number.
+    /// WhatsApp's id of the number.
     pub phone_number_id: String,
-    /// The update.
     pub update: StatusUpdate,
 }
 
-/// News of a sender, and the number it came to.
+/// An inbound event, with the number that received it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceivedInbound {
-    /// The platform's id of the number.
+    /// WhatsApp's id of the number.
     pub phone_number_id: String,
-    /// The event.
     pub event: InboundEvent,
 }
 
-/// What became of a message.
+/// What WhatsApp reports about a message that Recado sent.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StatusUpdate {
-    /// Our id of the send, echoed by the platform.
+    /// Recado's id of the send, which WhatsApp echoes.
     pub send_id: Option<SendId>,
-    /// The platform's id of the message.
+    /// WhatsApp's id of the message.
     pub message_id: String,
-    /// Never pending.
+    /// Never `Pending`.
     pub status: SendStatus,
-    /// When it happened, by the platform's clock.
+    /// When the status was reached, by WhatsApp's clock.
     pub at: OffsetDateTime,
-    /// The platform's error code.
+    /// WhatsApp's error code.
     pub error_code: Option<i64>,
-    /// The platform's words.
+    /// WhatsApp's error message.
     pub error_message: Option<String>,
-    /// What the status says about the price.
+    /// The price that the status names.
     pub pricing: Option<Pricing>,
 }
 
@@ -79,7 +76,7 @@ redacted_debug!(StatusUpdate {
 });
 
 impl StatusUpdate {
-    /// The price together with the status that names it.
+    /// The price, with the status that names it.
     pub fn status_pricing(&self) -> Option<StatusPricing> {
         let pricing = self.pricing.clone()?;
         Some(StatusPricing {
@@ -89,58 +86,52 @@ impl StatusUpdate {
     }
 }
 
-/// What the platform decided about a template.
+/// A change of a template that WhatsApp reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateUpdate {
-    /// The platform's id of the business account.
+    /// WhatsApp's id of the business account.
     pub waba_id: String,
-    /// The platform's id of the template.
+    /// WhatsApp's id of the template.
     pub meta_template_id: String,
-    /// What changes.
     pub change: TemplateChange,
 }
 
-/// What changes about a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplateChange {
-    /// Its status.
+    /// A new review status.
     Review {
-        /// The review.
         status: MetaStatus,
-        /// Why, when it was refused.
+        /// WhatsApp's reason for a rejection.
         reason: Option<String>,
     },
-    /// How it is rated.
+    /// A new quality score.
     Quality(String),
-    /// What it is for, or will be.
+    /// A new category, or a scheduled one.
     Category(CategoryUpdate),
 }
 
-/// The body is not a callback at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the body is not a WhatsApp callback")]
 pub struct Unreadable;
 
-/// A callback's changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallbackPayload {
-    /// In the order given.
+    /// In the order of the callback.
     pub changes: Vec<CallbackChange>,
-    /// What it holds that nothing here reads.
+    /// The parts that are not supported.
     pub unread: Vec<Unread>,
 }
 
-/// A field of callbacks, or a type of messages within it, that nothing here reads.
+/// A callback field, or a message type within it, that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     /// WhatsApp's name of the field.
     pub field: String,
-    /// WhatsApp's name of the type of message; none where the whole field is not read.
+    /// WhatsApp's name of the message type. None: the whole field is not supported.
     pub kind: Option<String>,
 }
 
 impl CallbackPayload {
-    /// Reads a body.
     pub fn read(body: &[u8]) -> Result<Self, Unreadable> {
         let json: Value = serde_json::from_slice(body).map_err(|_| Unreadable)?;
         let entries = json.get("entry").and_then(Value::as_array).ok_or(Unreadable)?;
@@ -252,7 +243,8 @@ fn review(value: &Value) -> Option<TemplateChange> {
     })
 }
 
-/// An announcement names the category to come, and when; its `new_category` is the present one.
+/// If `correct_category` is set, the update schedules a category: `correct_category` is the future one and
+/// `new_category` the current one.
 fn category(value: &Value) -> Option<CategoryUpdate> {
     let category_in = |field: &str| text(value, field)?.parse().ok();
     if value.get("correct_category").is_none_or(Value::is_null) {
@@ -264,14 +256,14 @@ fn category(value: &Value) -> Option<CategoryUpdate> {
     }))
 }
 
-/// One of the platform's ratings, or one that it may add: a word.
+/// A quality score: one of the known ones, or any other upper-case word, because WhatsApp may add one.
 fn quality(value: &Value) -> Option<String> {
     let score = text(value, "new_quality_score")?;
     let is_word = (1..=32).contains(&score.len()) && score.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
     is_word.then_some(score)
 }
 
-/// An id, which the platform gives as a string or as a number.
+/// An id, as a JSON string or a JSON number.
 pub(super) fn id(object: &Value, field: &str) -> Option<String> {
     let given = match object.get(field)? {
         Value::String(id) => id.clone(),
@@ -287,7 +279,7 @@ pub(super) fn unix_time(object: &Value, field: &str) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp(seconds).ok()
 }
 
-/// A text without what cannot be stored.
+/// A text without NUL, which PostgreSQL cannot store.
 fn text(object: &Value, field: &str) -> Option<String> {
     match object.get(field)? {
         Value::String(text) => Some(text.replace('\0', "")),

@@ -1,4 +1,4 @@
-//! The files of messages: given to the platform once a number, and named by its id from then on.
+//! Files of messages: uploaded to WhatsApp once per number, then referenced by media id.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::shared::{AccountId, GatewayError, StoreError};
 /// How long a media id is used. WhatsApp deletes the file after 30 days, and a run may take several days.
 const MEDIA_ID_TTL: Duration = Duration::days(25);
 
-/// The use cases of a message's files.
+/// Finds or uploads the file of a message.
 #[derive(Clone)]
 pub struct MessageFiles {
     media: Media,
@@ -22,7 +22,7 @@ pub struct MessageFiles {
 /// Why a message cannot have its file.
 #[derive(Debug, Error)]
 pub enum MessageFileError {
-    /// It is not there, or nothing the platform could fetch. The text is for the caller.
+    /// The file does not exist, or WhatsApp cannot fetch the address. The text is for the caller.
     #[error("{0}")]
     Unusable(String),
     #[error("the template's header file could not be read: {0}")]
@@ -34,7 +34,7 @@ pub enum MessageFileError {
 }
 
 impl MessageFileError {
-    /// Whether a later try may succeed without any action of a person.
+    /// Whether a retry may succeed without any change by a person.
     pub fn is_temporary(&self) -> bool {
         matches!(
             self,
@@ -48,8 +48,8 @@ impl MessageFiles {
         Self { media, ids }
     }
 
-    /// Where the platform has the file at an address from: for the account's own uploads an id, which is asked for
-    /// once; for any other address the address itself, which the platform fetches, not we.
+    /// Where WhatsApp gets the file at `url`. The account's own uploads get a media id and are uploaded once. WhatsApp
+    /// fetches any other https URL itself; Recado does not.
     pub async fn source(
         &self,
         gateway: &dyn WhatsappGateway,

@@ -1,4 +1,4 @@
-//! Reading what senders do: their messages, their changes of number, their changes of consent.
+//! Parses inbound events: messages, number changes and consent changes of contacts.
 
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
@@ -8,15 +8,15 @@ use crate::contacts::Referral;
 use crate::conversations::{InboundEvent, InboundMessage, Sender};
 use crate::shared::text;
 
-/// The longest text kept of a message, in characters, and the largest rest of it, in bytes.
+/// The longest stored text of a message, in characters, and the largest stored payload, in bytes.
 const TEXT_CHARS: usize = 10_000;
 const PAYLOAD_BYTES: usize = 8 * 1024;
 
-/// The longest word for a kind, and the longest ids of a person.
+/// The longest message type, and the longest `wa_id`.
 const KIND_CHARS: usize = 32;
 const WA_ID_DIGITS: usize = 20;
 
-/// The longest field kept of an ad, in characters.
+/// The longest stored field of an ad, in characters.
 const REFERRAL_CHARS: usize = 2048;
 
 /// Where the text of each message type is, best path first.
@@ -41,7 +41,7 @@ const TEXT_PATHS: &[(&str, &[&str])] = &[
 /// The other supported message types. WhatsApp does not document what `unsupported` stands for.
 const TYPES_WITHOUT_TEXT: [&str; 5] = ["audio", "sticker", "contacts", "order", "unsupported"];
 
-/// The types of messages in one change that nothing here reads.
+/// The message types in one change that are not supported.
 pub(super) fn unread_kinds(value: &Value) -> impl Iterator<Item = String> + '_ {
     let items = value.get("messages").and_then(Value::as_array).into_iter().flatten();
     items
@@ -64,7 +64,7 @@ fn is_number_change(kind: &str) -> bool {
     matches!(kind, "user_changed_number" | "user_changed_user_id")
 }
 
-/// The news of senders in one change of a number.
+/// The inbound events in one change of a number.
 pub(super) fn inbound_events(value: &Value) -> impl Iterator<Item = InboundEvent> + '_ {
     let items = |list: &str| value.get(list).and_then(Value::as_array).into_iter().flatten();
     let messages = items("messages").filter_map(move |item| message(item, value));
@@ -98,7 +98,7 @@ fn message(item: &Value, value: &Value) -> Option<InboundEvent> {
     }))
 }
 
-/// The ad or post that led to a message; none where nothing is known of it.
+/// The ad or post that led to the message, or none if the callback has no data of it.
 fn referral(item: &Value) -> Option<Box<Referral>> {
     let given = item.get("referral")?;
     let text = |field: &str| {
@@ -120,7 +120,7 @@ fn referral(item: &Value) -> Option<Box<Referral>> {
     (referral != Referral::default()).then(|| Box::new(referral))
 }
 
-/// A changed number brings a new user id with it.
+/// WhatsApp assigns a new user id when a number changes.
 fn number_changed(item: &Value, sender: Sender) -> Option<InboundEvent> {
     let system = item.get("system")?;
     if !is_number_change(system.get("type")?.as_str()?) {
@@ -151,7 +151,7 @@ fn preference(item: &Value, value: &Value) -> Option<InboundEvent> {
     })
 }
 
-/// Whoever the item is of, with what the callback tells of them elsewhere.
+/// The sender of an item, completed from the callback's `contacts`.
 fn sender(item: &Value, wa_field: &str, user_field: &str, value: &Value) -> Option<Sender> {
     let (own_wa_id, own_user_id) = (wa_id(item, wa_field), user_id(item, user_field));
     let contacts = value
@@ -197,7 +197,7 @@ fn storable_text(text: &str) -> String {
     text.chars().filter(|&c| c != '\0').take(TEXT_CHARS).collect()
 }
 
-/// What the message holds beside its text, for whoever shows it; what is too large to keep is left out.
+/// The message's content besides its text, for clients. A payload over `PAYLOAD_BYTES` is replaced.
 fn payload(item: &Value, kind: &str) -> Value {
     let mut content = Map::new();
     for field in [kind, "context", "errors"] {

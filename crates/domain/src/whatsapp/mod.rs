@@ -1,8 +1,8 @@
-//! WhatsApp: the connected numbers, and what the platform calls back about.
+//! WhatsApp: the connected numbers and the callbacks.
 //!
-//! Owns profiles (numbers with their tokens), the gateway port, and the reading of callbacks. Does not own what a
-//! status means for a campaign's send (`campaigns`) or a template (`templates`), nor what a sender's message changes
-//! (`conversations`): it only delivers the news.
+//! Owns profiles (numbers with their access tokens), the gateway port, and the parsing of callbacks. Does not own the
+//! effect of a status update on a campaign's send (`campaigns`), of a template update (`templates`) or of an inbound
+//! event (`conversations`): it passes the changes on.
 
 mod callback_payload;
 mod callbacks;

@@ -9,15 +9,15 @@ use time::OffsetDateTime;
 use crate::shared::schema::Timestamp;
 use crate::shared::{Conflict, FieldErrors, ProfileId, Sealed, StoreError, timestamp};
 
-/// The platform's code of a message to somebody who stopped marketing messages.
+/// WhatsApp's error code for a message to a contact who stopped marketing messages.
 pub const STOPPED_MARKETING: i64 = 131_050;
 
-/// A connected WhatsApp number. Its access token is never part of an answer.
+/// A connected WhatsApp number. The API never returns its access token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Profile {
     /// The profile's id.
     pub id: ProfileId,
-    /// What the account calls it: 1 to 100 characters.
+    /// The account's own name for the number: 1 to 100 characters.
     #[schemars(example = "Loja Exemplo")]
     pub name: String,
     /// WhatsApp's id of the number.
@@ -26,8 +26,8 @@ pub struct Profile {
     /// WhatsApp's id of the business account.
     #[schemars(example = "102290129340398")]
     pub waba_id: String,
-    /// How many messages a second campaigns send from it, 1 to 1000; null for the server's default pause between two
-    /// messages.
+    /// How many messages per second campaigns send from the number: 1 to 1000. Null: the server's default interval
+    /// between two messages applies.
     #[schemars(range(min = 1, max = 1000), example = 20)]
     pub messages_per_second: Option<i32>,
     /// When the number was connected.
@@ -43,26 +43,25 @@ pub struct Profile {
 /// A number together with its token, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredProfile {
-    /// What is published.
     pub profile: Profile,
     /// The access token, encrypted.
     pub token: Sealed,
-    /// Raised by every change.
+    /// Every change increments it (optimistic locking).
     pub version: i64,
 }
 
-/// What a call to the platform is made with.
+/// The credentials of a call to WhatsApp.
 #[derive(Clone, Debug)]
 pub struct WhatsappCredentials {
-    /// The platform's id of the number.
+    /// WhatsApp's id of the number.
     pub phone_number_id: String,
-    /// The platform's id of the business account.
+    /// WhatsApp's id of the business account.
     pub waba_id: String,
-    /// The access token, in clear: memory only.
+    /// The decrypted access token. It exists only in memory.
     pub token: SecretString,
 }
 
-/// What a caller wrote, unchecked. Absent fields are kept on update; an inner none clears.
+/// Unchecked input. On update, an absent field is unchanged and an inner none clears the value.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileInput {
     /// Required on create.
@@ -77,19 +76,15 @@ pub struct ProfileInput {
     pub messages_per_second: Option<Option<i32>>,
 }
 
-/// Why a profile operation did not happen.
 #[derive(Debug, Error)]
 pub enum ProfileError {
-    /// No such profile in the account.
     #[error("not found")]
     NotFound,
-    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// Other changes of the profile came first, again and again.
+    /// Concurrent changes of the profile won every attempt.
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    /// The store failed.
     #[error(transparent)]
     Store(StoreError),
 }

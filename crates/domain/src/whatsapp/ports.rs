@@ -1,4 +1,4 @@
-//! What WhatsApp needs from the outside: the store of numbers and callbacks, and the platform itself.
+//! Ports of WhatsApp: the stores of numbers and callbacks, and the gateway.
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -13,90 +13,90 @@ use crate::shared::{
 };
 use crate::templates::{ButtonValue, HeaderType, TemplateSubmission, TextParameter};
 
-/// Connected numbers. Every method sees the one account alone.
+/// Connected numbers. Every method MUST see only the rows of the given account.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait ProfileStore: Send + Sync {
-    /// Newest first (by id); the cursor is the last item's id.
+    /// Newest first, by id. The cursor is the last item's id.
     async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<StoredProfile>, StoreError>;
 
-    /// One number.
     async fn find(&self, account: AccountId, id: ProfileId) -> Result<Option<StoredProfile>, StoreError>;
 
-    /// The account's default number: the one connected first.
+    /// The account's default number, which is the one that was connected first.
     async fn default_profile(&self, account: AccountId) -> Result<Option<StoredProfile>, StoreError>;
 
-    /// Inserts, and enters the directory by which callbacks find the account, in one transaction. `Duplicate { field:
-    /// "phone_number_id" }` when the account has that number already.
+    /// Inserts the number, and an entry in the directory by which callbacks find the account, in one transaction.
+    /// `Duplicate { field: "phone_number_id" }` if the account already has that number.
     async fn insert(&self, account: AccountId, profile: &StoredProfile) -> Result<(), StoreError>;
 
-    /// Replaces every field, provided that the stored profile still has the version of `profile`, and enters new ids into
-    /// the directory. Fails as `insert`.
+    /// Replaces every field if the stored version equals the version of `profile`, and adds new ids to the directory.
+    /// Fails like `insert`.
     async fn update(&self, account: AccountId, profile: &StoredProfile) -> Result<UpdateOutcome<()>, StoreError>;
 
-    /// Deletes; false when there is no such profile. The directory keeps its entry, which is skipped when it is read.
+    /// Returns false if the profile does not exist. The directory entry stays; readers skip it.
     async fn delete(&self, account: AccountId, id: ProfileId) -> Result<bool, StoreError>;
 }
 
-/// Callbacks as received, kept until they were processed, and the directory from the platform's ids to accounts.
+/// Callbacks, stored until they are processed, and the directory from WhatsApp's ids to accounts.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait CallbackStore: Send + Sync {
     /// Stores a callback, claimed by the caller.
     async fn store(&self, id: CallbackId, body: &[u8], lease: Duration) -> Result<(), StoreError>;
 
-    /// Leases the oldest callback that is due: not leased by anyone, and past its retry time. None when nothing is. Counts
-    /// the claim, so that a callback which stops every worker that takes it is known by its number of claims.
+    /// Claims the oldest due callback for `lease`: its lease has expired or does not exist, and its retry time has
+    /// passed. None if no callback is due. The number of claims is counted, so that a callback which crashes every
+    /// worker is recognized.
     async fn claim(&self, lease: Duration) -> Result<Option<StoredCallback>, StoreError>;
 
     /// Deletes a callback that was processed, or that will never match.
     async fn delete(&self, id: CallbackId) -> Result<(), StoreError>;
 
-    /// Gives a callback that was applied as far as it can be back, due again after `delay`: `attempts` grows by one, and
-    /// `claims` begins anew.
+    /// Releases a callback that was applied as far as possible. It is due again after `delay`; `attempts` grows by one
+    /// and `claims` is reset.
     async fn defer(&self, id: CallbackId, delay: Duration) -> Result<(), StoreError>;
 
-    /// Gives a callback that could not be applied back, due again after `delay`.
+    /// Releases a callback that could not be applied. It is due again after `delay`.
     async fn postpone(&self, id: CallbackId, delay: Duration) -> Result<(), StoreError>;
 
-    /// Keeps a callback without having it claimed any more, until an operator makes it due.
+    /// Stores a callback as set aside: it is not claimed until an operator makes it due.
     async fn set_aside(&self, id: CallbackId) -> Result<(), StoreError>;
 
-    /// The accounts that have connected this number; few, usually one.
+    /// The accounts that have connected this number: few, usually one.
     async fn accounts_of_number(&self, phone_number_id: &str) -> Result<Vec<AccountId>, StoreError>;
 
-    /// The accounts that have connected this number, or had: what was sent from it is still theirs.
+    /// The accounts that have or had this number. Messages that were sent from it still belong to them.
     async fn accounts_that_had_number(&self, phone_number_id: &str) -> Result<Vec<AccountId>, StoreError>;
 
-    /// The accounts that have connected a number of this business account; few, usually one.
+    /// The accounts that have connected a number of this business account: few, usually one.
     async fn accounts_of_business(&self, waba_id: &str) -> Result<Vec<AccountId>, StoreError>;
 }
 
-/// A callback waiting to be processed.
+/// A callback that waits to be processed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredCallback {
-    /// Its id.
     pub id: CallbackId,
-    /// The body, as it was signed.
+    /// The body as it was signed.
     pub body: Vec<u8>,
-    /// How often it was applied before, and had to wait for what it is about.
+    /// How often the callback was applied and deferred.
     pub attempts: u32,
-    /// How often it was claimed since, without being applied.
+    /// How often the callback was claimed since then without being applied.
     pub claims: u32,
 }
 
 redacted_debug!(StoredCallback { id, attempts, claims });
 
-/// Counts and logs what callbacks hold that is not applied. An implementation MUST NOT block, and MUST NOT log bodies.
+/// Counts and logs the parts of callbacks that are not applied. An implementation MUST NOT block, and MUST NOT log
+/// bodies.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait CallbackReport: Send + Sync {
-    /// A callback holds what nothing here reads.
+    /// A callback has an unsupported field or message type.
     fn unread(&self, unread: &Unread);
 
-    /// A signed callback is none.
+    /// A signed body is not a WhatsApp callback.
     fn unreadable(&self, id: CallbackId);
 
-    /// A callback could not be applied for the last time, by this error.
+    /// A callback was set aside after its last attempt failed with this error.
     fn set_aside(&self, id: CallbackId, error: &StoreError);
 }
 
@@ -104,33 +104,30 @@ pub trait CallbackReport: Send + Sync {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait StatusUpdateStore: Send + Sync {
-    /// Applies the news to the account's sends and replies (found by our id, else by the platform's message id), in one
-    /// transaction with the counters, each by `SendStatus::advance`, and each send at most once forward. Learns
-    /// `wa_message_id` where it was missing; a contact who stopped marketing (`STOPPED_MARKETING`) is opted out.
-    /// Returns the positions in `updates` of those whose subject the account has not.
+    /// Applies status updates to the account's sends and replies in one transaction with the counters. A message is
+    /// found by Recado's id, otherwise by WhatsApp's. Each status follows `SendStatus::advance`, and each send
+    /// advances at most once. A missing `wa_message_id` is stored. `STOPPED_MARKETING` opts the contact out. Returns
+    /// the positions in `updates` that match no message of the account.
     async fn apply(&self, account: AccountId, updates: &[StatusUpdate]) -> Result<Vec<usize>, StoreError>;
 }
 
-/// One template message to one person.
+/// One template message to one contact.
 #[derive(Clone, PartialEq)]
 pub struct OutboundTemplate {
-    /// Our id of the send; comes back in every status callback.
+    /// Recado's id of the send. Every status update echoes it.
     pub send_id: SendId,
     /// E.164.
     pub to: String,
-    /// The template's name.
     pub template: String,
-    /// The template's language.
     pub language: String,
-    /// The header's values, in order, where it is text.
+    /// The values of a text header, in order.
     pub header: Vec<TextParameter>,
-    /// The header, where it is a file.
+    /// The file of a media header.
     pub header_file: Option<OutboundFile>,
     /// The body's values, in order.
     pub body: Vec<TextParameter>,
-    /// The values of the buttons that take one.
+    /// The values of the buttons that have a placeholder.
     pub buttons: Vec<ButtonValue>,
-    /// The cards of a carousel, in order.
     pub cards: Vec<OutboundCard>,
 }
 
@@ -140,12 +137,12 @@ redacted_debug!(OutboundTemplate {
     language
 });
 
-/// Whom a message is for.
+/// The recipient of a message.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Addressee {
     /// A number, E.164.
     Phone(String),
-    /// The platform's user id of somebody who hides their number.
+    /// WhatsApp's user id of a contact who hides the phone number.
     User(String),
 }
 
@@ -156,12 +153,11 @@ redacted_debug!(
     }
 );
 
-/// One text to one person, free in form: the platform takes it within 24 hours of the person's last message.
+/// One free-form text to one contact. WhatsApp accepts it within 24 hours of the contact's last message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OutboundText {
-    /// Our id of the message; comes back in every status callback.
+    /// Recado's id of the message. Every status update echoes it.
     pub message_id: MessageId,
-    /// To whom.
     pub to: Addressee,
     /// 1 to 4096 characters.
     pub text: String,
@@ -172,37 +168,35 @@ redacted_debug!(OutboundText { message_id });
 /// A file in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboundFile {
-    /// A picture, a film or a document.
     pub kind: HeaderType,
-    /// Where the platform has it from.
     pub source: FileSource,
 }
 
-/// Where the platform has a file from.
+/// Where WhatsApp gets a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileSource {
-    /// From us: its own id of what it was given.
+    /// WhatsApp's media id of a file that was uploaded.
     Id(String),
-    /// From an address that it fetches itself.
+    /// A URL that WhatsApp fetches.
     Link(String),
 }
 
-/// A card in a message.
+/// A card of a carousel message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboundCard {
-    /// Its header.
+    /// The header.
     pub file: OutboundFile,
-    /// The values of its body, in order.
+    /// The body's values, in order.
     pub body: Vec<TextParameter>,
-    /// The values of its buttons.
+    /// The values of the buttons.
     pub buttons: Vec<ButtonValue>,
 }
 
-/// The platform's ids of files that a number was given for its messages.
+/// WhatsApp's media ids of the files that were uploaded for a number.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait FileIdStore: Send + Sync {
-    /// The id of a file, as long as it was not kept for too long.
+    /// The stored id of a file, or none if it does not exist or has expired.
     async fn find(
         &self,
         account: AccountId,
@@ -221,19 +215,19 @@ pub trait FileIdStore: Send + Sync {
     ) -> Result<(), StoreError>;
 }
 
-/// The messaging platform. Every call has a time-out; none is repeated by the adapter, but that an upload that broke
-/// goes on once where it stopped.
+/// The WhatsApp API. Every call has a timeout. The adapter does not retry, with one exception: an interrupted upload
+/// resumes once where it stopped.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait WhatsappGateway: Send + Sync {
-    /// Sends one template message. Every way this can end is an outcome, by the error classes of the platform:
-    /// a request that may have reached it and was not clearly answered is `Unknown`, never an error to retry.
+    /// Sends one template message. Every result is an outcome, by WhatsApp's error classes. A request that may have
+    /// reached WhatsApp and has no clear response is `Unknown`: it MUST NOT be repeated.
     async fn send_template(&self, credentials: &WhatsappCredentials, message: &OutboundTemplate) -> SendOutcome;
 
-    /// Sends one text. Every way this can end is an outcome, as of `send_template`.
+    /// Sends one text. Every result is an outcome, as in `send_template`.
     async fn send_text(&self, credentials: &WhatsappCredentials, message: &OutboundText) -> SendOutcome;
 
-    /// Submits a template, or replaces the content of the one known by `meta_template_id`.
+    /// Submits a template, or replaces the content of the template `meta_template_id`.
     async fn submit_template<'a>(
         &self,
         credentials: &WhatsappCredentials,
@@ -241,14 +235,14 @@ pub trait WhatsappGateway: Send + Sync {
         meta_template_id: Option<&'a str>,
     ) -> Result<SubmittedTemplate, GatewayError>;
 
-    /// Gives the platform a file as an example of a template's header; answers its handle. The file is passed on as it
-    /// is read, never held whole.
+    /// Uploads a file as the example of a template's header. Returns its handle. The file is streamed, never held in
+    /// memory as a whole.
     async fn upload_header(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError>;
 
-    /// Gives the platform a file for the messages of a number; answers its id, which is good for 30 days.
+    /// Uploads a file for the messages of a number. Returns its media id, which is valid for 30 days.
     async fn upload_file(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError>;
 
-    /// A page of the templates of the number's business account, at most 100; `after` is the page before's `next`.
+    /// A page of at most 100 templates of the number's business account. `after` is `next` of the previous page.
     async fn list_templates<'a>(
         &self,
         credentials: &WhatsappCredentials,
@@ -256,45 +250,42 @@ pub trait WhatsappGateway: Send + Sync {
     ) -> Result<RemotePage, GatewayError>;
 }
 
-/// A page of the platform's templates.
+/// A page of WhatsApp's templates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RemotePage {
-    /// Its templates.
     pub templates: Vec<RemoteTemplate>,
-    /// What to ask for next; none on the last page.
+    /// The cursor of the next page. None on the last page.
     pub next: Option<String>,
 }
 
-/// A template as the platform knows it, in the platform's words.
+/// A template as WhatsApp returns it, with WhatsApp's values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteTemplate {
-    /// The platform's id.
+    /// WhatsApp's id of the template.
     pub meta_template_id: String,
-    /// Its name.
     pub name: String,
-    /// Its language.
     pub language: String,
     /// For example `MARKETING`.
     pub category: String,
     /// For example `APPROVED`.
     pub status: String,
-    /// Why it was refused; `NONE` when it was not.
+    /// The reason of a rejection. `NONE` if the template was not rejected.
     pub rejected_reason: Option<String>,
     /// For example `GREEN`.
     pub quality_score: Option<String>,
-    /// `NAMED` or `POSITIONAL`; none where the platform does not say.
+    /// `NAMED` or `POSITIONAL`. None if WhatsApp does not return it.
     pub parameter_format: Option<String>,
-    /// Its content, in the platform's shape.
+    /// The content in WhatsApp's format.
     pub components: Vec<Value>,
 }
 
-/// The platform's answer to a submission.
+/// WhatsApp's response to a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubmittedTemplate {
-    /// The platform's id of the template.
+    /// WhatsApp's id of the template.
     pub meta_template_id: String,
-    /// The platform's word for its state, for example `PENDING`.
+    /// WhatsApp's status, for example `PENDING`.
     pub status: String,
-    /// The category the platform put it into.
+    /// The category that WhatsApp assigned.
     pub category: String,
 }

@@ -1,4 +1,4 @@
-//! Reading the price in a status.
+//! Parses the price in a status update.
 
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -6,10 +6,10 @@ use time::OffsetDateTime;
 use crate::campaigns::{Pricing, PricingSource};
 use crate::shared::Amount;
 
-/// The longest of WhatsApp's words that is stored.
+/// The longest stored value of a price field.
 const WORD_CHARS: usize = 64;
 
-/// What a status says about the price; none where it says nothing that can be read.
+/// The price in a status update, or none if it has no valid field.
 pub(super) fn pricing(status: &Value, at: OffsetDateTime) -> Option<Pricing> {
     let given = status.get("pricing")?;
     let value = |field: &str| given.get(field).and_then(Value::as_str).and_then(valid_value);
@@ -18,7 +18,7 @@ pub(super) fn pricing(status: &Value, at: OffsetDateTime) -> Option<Pricing> {
     if billable.is_none() && kind.is_none() && category.is_none() {
         return None;
     }
-    // WhatsApp is about to drop `billable`: the type says it too.
+    // WhatsApp will remove `billable`. The type holds the same information.
     let is_free = kind.as_deref().is_some_and(|kind| kind.starts_with("free_")) || billable == Some(false);
     let price = price(given);
     let source = match price {
@@ -44,7 +44,7 @@ fn valid_value(text: &str) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-/// An amount counts only together with its currency.
+/// A price is valid only together with its currency.
 fn price(given: &Value) -> Option<(Amount, String)> {
     let currency = given.get("currency")?.as_str()?;
     let is_code = currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_uppercase());

@@ -10,12 +10,12 @@ use crate::shared::{
     text,
 };
 
-/// The longest name of a number, and the longest id and token of the platform, in characters.
+/// The longest name of a number, WhatsApp id and access token, in characters.
 const NAME_CHARS: usize = 100;
 const WHATSAPP_ID_CHARS: usize = 64;
 const TOKEN_CHARS: usize = 4096;
 
-/// The use cases of connected numbers.
+/// Connects, lists, changes and disconnects numbers.
 pub struct Profiles {
     store: Arc<dyn ProfileStore>,
     cipher: Arc<dyn Cipher>,
@@ -38,7 +38,6 @@ impl Profiles {
         }
     }
 
-    /// The account's numbers.
     pub async fn list(&self, tenant: &Tenant, query: &CursorQuery) -> Result<CursorPage<Profile>, ProfileError> {
         let page = self.store.list(tenant.account_id, query).await?;
         let CursorPage {
@@ -53,7 +52,7 @@ impl Profiles {
         })
     }
 
-    /// Connects a number; its token is encrypted before it reaches the store.
+    /// Connects a number. Its token is encrypted before it reaches the store.
     pub async fn create(&self, tenant: &Tenant, input: ProfileInput) -> Result<Profile, ProfileError> {
         let input = ProfileInput {
             name: Some(input.name.unwrap_or_default()),
@@ -73,9 +72,10 @@ impl Profiles {
         Ok(stored.profile)
     }
 
-    /// Changes the given fields of a number; an absent token is kept. What another change wrote meanwhile stays.
+    /// Changes the given fields of a number. Absent fields, the token included, keep their value, even if another
+    /// request changes them concurrently.
     pub async fn update(&self, tenant: &Tenant, id: ProfileId, input: ProfileInput) -> Result<Profile, ProfileError> {
-        // An invalid input is refused first, whether or not there is such a number.
+        // Validation comes first, so an invalid input gets the same error whether or not the number exists.
         let change = checked(input)?;
         let sealed = change.access_token.as_ref().map(|token| self.cipher.seal(token));
         retry_on_conflict(WRITE_ATTEMPTS, async || {
@@ -108,7 +108,6 @@ impl Profiles {
         }
     }
 
-    /// Disconnects a number.
     pub async fn delete(&self, tenant: &Tenant, id: ProfileId) -> Result<(), ProfileError> {
         match self.store.delete(tenant.account_id, id).await? {
             true => Ok(()),
@@ -118,7 +117,7 @@ impl Profiles {
 }
 
 impl StoredProfile {
-    /// What a call to the platform is made with; none when the token cannot be decrypted any more.
+    /// The credentials of a call to WhatsApp, or none if the token cannot be decrypted.
     pub fn credentials(&self, cipher: &dyn Cipher) -> Option<WhatsappCredentials> {
         Some(WhatsappCredentials {
             phone_number_id: self.profile.phone_number_id.clone(),
@@ -128,7 +127,7 @@ impl StoredProfile {
     }
 }
 
-/// A header value: visible ASCII.
+/// Whether the token is a valid header value: visible ASCII.
 fn is_token(token: &SecretString) -> bool {
     let token = token.expose_secret();
     !token.is_empty() && token.len() <= TOKEN_CHARS && token.bytes().all(|b| b.is_ascii_graphic())
@@ -139,7 +138,7 @@ fn is_whatsapp_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= WHATSAPP_ID_CHARS && id.bytes().all(fits)
 }
 
-/// The fields of an input, each of them valid.
+/// The input after validation of every field.
 fn checked(input: ProfileInput) -> Result<ProfileInput, FieldErrors> {
     let mut errors = FieldErrors::default();
     let name = input.name.map(|name| text::sanitize(&name));

@@ -1,4 +1,4 @@
-//! The removal of accounts.
+//! Tests of account deletion.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn at_gateway(id: &str) -> GatewaySubscription {
     }
 }
 
-/// What is left at the gateway is remembered until the gateway has answered for it.
+/// A gateway cancellation stays queued until the gateway has confirmed it.
 #[tokio::test]
 async fn gateway_cancellation_is_deleted_after_confirmation() {
     let unanswered = || PaymentGatewayError::Unanswered("time-out".into());

@@ -1,4 +1,4 @@
-//! The invites of first owners.
+//! Tests of the invites of first owners.
 
 use super::*;
 use crate::shared::Role;
@@ -63,7 +63,7 @@ async fn account_update_invites_an_owner_only_if_there_is_none() {
     let all = administration(store, MockSubscriptionStore::new());
     let missing = all.update(&admin(false), ACCOUNT, &patch("dona@example.com")).await;
     assert!(matches!(missing, Err(AdministrationError::NotFound)));
-    // An empty field of a form says nothing, and needs no account to be looked at.
+    // An empty form field means no owner, so the account is not read.
     let mut store = MockAdministrationStore::new();
     store.expect_update().returning(|_, _, owner| {
         assert!(owner.is_none());

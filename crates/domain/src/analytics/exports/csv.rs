@@ -1,4 +1,4 @@
-//! Cells as RFC 4180 writes them, harmless to spreadsheets.
+//! Writes CSV (RFC 4180) and prevents CSV injection.
 
 /// The byte-order mark, by which spreadsheets recognize UTF-8.
 pub(super) const BYTE_ORDER_MARK: &str = "\u{feff}";

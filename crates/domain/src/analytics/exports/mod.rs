@@ -1,4 +1,4 @@
-//! Exports: records of an account as CSV, part by part, so that none of them has to wait for the whole.
+//! Exports: streams an account's records as CSV, page by page.
 
 mod csv;
 mod model;

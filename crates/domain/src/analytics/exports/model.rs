@@ -1,4 +1,4 @@
-//! What can be exported, and how a record becomes cells.
+//! Kinds of exports, their records and columns.
 
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::shared::{redacted_debug, string_enum, timestamp};
 
 string_enum! {
-    /// What an export holds.
+    /// The kind of records in an export.
     ExportKind {
         /// Messages of conversations and of campaigns.
         Messages = "messages",
@@ -18,7 +18,7 @@ string_enum! {
 }
 
 impl ExportKind {
-    /// The header line.
+    /// The cells of the header line.
     pub(super) fn columns(self) -> &'static [&'static str] {
         match self {
             Self::Messages => &["Data", "Direção", "Tipo", "Status", "Conteúdo"],
@@ -31,23 +31,21 @@ impl ExportKind {
 /// A record of an export.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ExportRecord {
-    /// A message, whoever wrote it.
+    /// A message in either direction.
     Message {
         created_at: OffsetDateTime,
         direction: String,
         kind: String,
         status: String,
-        /// What can be read of it; of a campaign's message, its template's body.
+        /// The text of the message; for a campaign's message, the body of its template.
         text: Option<String>,
     },
-    /// A contact.
     Contact {
         name: String,
         phone: Option<String>,
         email: Option<String>,
         created_at: OffsetDateTime,
     },
-    /// A campaign.
     Campaign {
         name: String,
         status: String,
@@ -65,7 +63,7 @@ redacted_debug!(
 );
 
 impl ExportRecord {
-    /// In the order of the columns.
+    /// Returns the cells in the order of the columns.
     pub(super) fn into_cells(self) -> Vec<String> {
         match self {
             Self::Message {
@@ -107,7 +105,7 @@ impl ExportRecord {
     }
 }
 
-/// Where a record stands: by its moment, then by ids. A message of a campaign stands by its campaign and its contact.
+/// The position of a record: its time, then its ids. The ids of a campaign's message are its campaign and its contact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExportPosition {
     pub at: OffsetDateTime,

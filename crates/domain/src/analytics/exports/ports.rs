@@ -1,4 +1,4 @@
-//! What exports need from the store.
+//! The port of exports.
 
 use async_trait::async_trait;
 
@@ -6,12 +6,13 @@ use super::super::Window;
 use super::{ExportKind, ExportPosition, ExportRecord};
 use crate::shared::{AccountId, StoreError};
 
-/// Records in parts. Nothing is held between two parts.
+/// Reads records page by page. No transaction or connection stays open between two pages.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait ExportStore: Send + Sync {
-    /// Up to `limit` records after the position, newest first, each with its own; the first ones without a position.
-    /// Contacts and campaigns are those that their lists show, whenever they were made; messages those of the window.
+    /// Keyset pagination: up to `limit` records after the position, newest first, each with its position. Without a
+    /// position, starts at the newest record. Messages are those of the window. Contacts and campaigns are those that
+    /// their lists show, regardless of the window.
     async fn part(
         &self,
         account: AccountId,

@@ -12,7 +12,6 @@ const MAX_RECORDS: i64 = 10_000;
 /// The number of records that one query reads.
 const PAGE_RECORDS: i64 = 500;
 
-/// Exports.
 pub struct Exports {
     store: Arc<dyn ExportStore>,
     clock: Arc<dyn Clock>,
@@ -23,7 +22,7 @@ impl Exports {
         Self { store, clock }
     }
 
-    /// Begins an export. Nothing is read yet.
+    /// Starts an export without reading any record.
     pub fn begin(
         &self,
         tenant: &Tenant,
@@ -44,7 +43,7 @@ impl Exports {
     }
 }
 
-/// One export, as far as it was read.
+/// A running export.
 pub struct Export {
     store: Arc<dyn ExportStore>,
     account: AccountId,
@@ -56,7 +55,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// The next piece of the file; none at its end. The first one is there even when there is no record.
+    /// Returns the next chunk of the file, or `None` at its end. The first chunk has the header line, even without
+    /// records.
     pub async fn next(&mut self) -> Result<Option<String>, StoreError> {
         let mut text = String::new();
         if !self.started {
@@ -95,7 +95,7 @@ mod tests {
 
     const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 
-    /// A store with so many campaigns.
+    /// An export of this many campaigns.
     fn export(campaigns: u128) -> Export {
         let mut store = MockExportStore::new();
         store.expect_part().returning(move |_, _, _, after, limit| {

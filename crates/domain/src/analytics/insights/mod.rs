@@ -1,4 +1,4 @@
-//! Insights: how an account stands, what became of its messages, and when it is written to.
+//! Insights: the dashboard, message and campaign reports, and the heat map of received messages.
 
 mod model;
 mod ports;

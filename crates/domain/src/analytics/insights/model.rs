@@ -1,4 +1,4 @@
-//! What the insights show, field by field as published, and the totals that they are made of.
+//! The published insights and the totals that they are computed from.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,19 +9,19 @@ use crate::conversations::ConversationStatus;
 use crate::shared::schema::{Day, Timestamp};
 use crate::shared::{Amount, CampaignId, timestamp};
 
-/// Messages by what became of them last: each is counted once.
+/// Message counts by current status. Each message counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct MessageCounts {
     pub sent: i64,
     pub delivered: i64,
     pub read: i64,
     pub failed: i64,
-    /// From outside.
+    /// Messages from contacts.
     pub received: i64,
 }
 
 impl MessageCounts {
-    /// Those that came so far: what was read was also delivered, and all of these were sent.
+    /// Converts the counts to cumulative totals: a read message was also delivered, and both were sent.
     pub fn reached(self) -> MessageTotals {
         let delivered = self.delivered + self.read;
         MessageTotals {
@@ -54,125 +54,125 @@ impl std::ops::SubAssign for MessageCounts {
     }
 }
 
-/// Messages by how far they came: each is counted wherever it passed.
+/// Message totals. They are cumulative: a read message also counts as delivered and sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MessageTotals {
-    /// How many were sent: accepted by WhatsApp.
+    /// The number of messages that WhatsApp accepted.
     #[schemars(example = 1832)]
     pub sent: i64,
-    /// How many of these reached the phone.
+    /// The number of messages that reached the phone.
     #[schemars(example = 1620)]
     pub delivered: i64,
-    /// How many of these were opened.
+    /// The number of messages that were read.
     #[schemars(example = 980)]
     pub read: i64,
-    /// How many failed.
+    /// The number of failed messages.
     #[schemars(example = 8)]
     pub failed: i64,
-    /// How many came from contacts.
+    /// The number of messages from contacts.
     #[schemars(example = 143)]
     pub received: i64,
 }
 
 impl MessageTotals {
-    /// Of a hundred that were sent.
+    /// Delivered messages as a percentage of sent messages.
     pub fn delivery_rate(self) -> Amount {
         Amount::from(self.delivered).percent_of(self.sent)
     }
 
-    /// Of a hundred that were delivered.
+    /// Read messages as a percentage of delivered messages.
     pub fn read_rate(self) -> Amount {
         Amount::from(self.read).percent_of(self.delivered)
     }
 }
 
-/// How an account stands.
+/// The key totals of an account.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Dashboard {
-    /// Its contacts.
+    /// The account's contacts.
     pub contacts: DashboardContacts,
-    /// Its messages, of all time.
+    /// The account's messages of all time.
     pub messages: DashboardMessages,
-    /// Its conversations.
+    /// The account's conversations.
     pub conversations: DashboardConversations,
-    /// Its campaigns.
+    /// The account's campaigns.
     pub campaigns: DashboardCampaigns,
-    /// Its automations.
+    /// The account's automations.
     pub automations: DashboardAutomations,
 }
 
-/// Contacts, counted.
+/// The numbers of contacts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DashboardContacts {
-    /// How many there are.
+    /// The number of contacts.
     #[schemars(example = 1840)]
     pub total: i64,
-    /// How many were created since Monday (UTC).
+    /// The number of contacts created since Monday (UTC).
     #[schemars(example = 31)]
     pub new_this_week: i64,
-    /// How many were created since the month's first (UTC).
+    /// The number of contacts created since the first day of the month (UTC).
     #[schemars(example = 112)]
     pub new_this_month: i64,
 }
 
-/// Messages, counted.
+/// The numbers of messages and their rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DashboardMessages {
-    /// How many were sent.
+    /// The number of sent messages.
     #[schemars(example = 18320)]
     pub total_sent: i64,
-    /// How many came from contacts.
+    /// The number of messages from contacts.
     #[schemars(example = 2143)]
     pub total_received: i64,
-    /// How many reached the phone, of a hundred that were sent.
+    /// Delivered messages as a percentage of sent messages.
     #[schemars(example = 88.43)]
     pub delivery_rate: Amount,
-    /// How many were opened, of a hundred that reached the phone.
+    /// Read messages as a percentage of delivered messages.
     #[schemars(example = 60.49)]
     pub read_rate: Amount,
 }
 
-/// Conversations, counted.
+/// The numbers of conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DashboardConversations {
-    /// How many there are.
+    /// The number of conversations.
     #[schemars(example = 320)]
     pub total: i64,
-    /// How many are not closed.
+    /// The number of conversations that are not closed.
     #[schemars(example = 12)]
     pub active: i64,
 }
 
-/// Campaigns, counted.
+/// The numbers of campaigns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DashboardCampaigns {
-    /// How many there are.
+    /// The number of campaigns.
     #[schemars(example = 21)]
     pub total: i64,
-    /// How many were created since the month's first (UTC).
+    /// The number of campaigns created since the first day of the month (UTC).
     #[schemars(example = 3)]
     pub this_month: i64,
 }
 
-/// Automations, counted.
+/// The number of automations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DashboardAutomations {
-    /// How many run.
+    /// The number of active automations.
     #[schemars(example = 2)]
     pub active: i64,
 }
 
-/// Since when something counts as new; both are days of UTC.
+/// The UTC days since which contacts and campaigns count as new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewSince {
-    /// The week's Monday.
+    /// The Monday of the current week.
     pub week: Date,
-    /// The month's first.
+    /// The first day of the current month.
     pub month: Date,
 }
 
 impl NewSince {
-    /// As it is at a moment. None where the calendar ends.
+    /// Returns the days for `now`, or `None` outside the calendar's range.
     pub fn at(now: OffsetDateTime) -> Option<Self> {
         let today = now.to_offset(time::UtcOffset::UTC).date();
         let days = time::Duration::days(today.weekday().number_days_from_monday().into());
@@ -183,26 +183,26 @@ impl NewSince {
     }
 }
 
-/// What the store knows of how an account stands.
+/// The stored totals of the dashboard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct DashboardTotals {
     pub contacts: DashboardContacts,
-    /// Of all time.
+    /// Messages of all time.
     pub messages: MessageCounts,
-    /// With contacts who are there.
+    /// Conversations with contacts that are not deleted, by status.
     pub conversations: Vec<(ConversationStatus, i64)>,
     pub campaigns: DashboardCampaigns,
     pub automations: DashboardAutomations,
 }
 
-/// What became of the messages of a period, by the day on which they were written.
+/// The messages of a period by creation day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MessagesReport {
-    /// The period.
+    /// The period of the report.
     pub period: Period,
     /// Every day of the period, the oldest first.
     pub daily: Vec<MessagesDay>,
-    /// The sums of the whole period.
+    /// The totals of the whole period.
     pub totals: MessageTotals,
 }
 
@@ -213,19 +213,19 @@ pub struct MessagesDay {
     #[schemars(with = "Day")]
     #[serde(serialize_with = "day")]
     pub date: Date,
-    /// The numbers of that day.
+    /// The totals of the day.
     #[serde(flatten)]
     pub totals: MessageTotals,
 }
 
-/// The latest campaigns that were executed.
+/// The latest executed campaigns.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CampaignsReport {
     /// The campaigns, the latest first; at most 20.
     pub campaigns: Vec<CampaignReport>,
 }
 
-/// How a campaign did.
+/// The results of a campaign.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CampaignReport {
     /// The campaign's id.
@@ -233,34 +233,34 @@ pub struct CampaignReport {
     /// The campaign's name.
     #[schemars(example = "Volta às aulas")]
     pub name: String,
-    /// The name of its template; null when it has none any more.
+    /// The name of the campaign's template; null if it has none any more.
     #[schemars(example = &"volta_as_aulas")]
     pub template_name: Option<String>,
-    /// When its run began.
+    /// When the campaign's run started.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub executed_at: OffsetDateTime,
-    /// How many contacts it went to.
+    /// The number of recipients.
     #[schemars(example = 1840)]
     pub total_recipients: i64,
-    /// How many messages reached the phone.
+    /// The number of messages that reached the phone.
     #[schemars(example = 1620)]
     pub delivered: i64,
-    /// How many of these were opened.
+    /// The number of messages that were read.
     #[schemars(example = 980)]
     pub read: i64,
-    /// How many failed.
+    /// The number of failed messages.
     #[schemars(example = 8)]
     pub failed: i64,
-    /// How many reached the phone, of a hundred that were sent.
+    /// Delivered messages as a percentage of sent messages.
     #[schemars(example = 88.43)]
     pub delivery_rate: Amount,
-    /// How many were opened, of a hundred that reached the phone.
+    /// Read messages as a percentage of delivered messages.
     #[schemars(example = 60.49)]
     pub read_rate: Amount,
 }
 
-/// What the store knows of a campaign that was executed.
+/// The stored totals of an executed campaign.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct CampaignTotals {
     pub id: CampaignId,
@@ -290,7 +290,7 @@ impl From<CampaignTotals> for CampaignReport {
     }
 }
 
-/// How many messages came from contacts in one hour of one day of the week.
+/// The number of messages from contacts in one hour of one day of the week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeatCell {
     /// The day of the week, 0 for Sunday to 6 for Saturday.
@@ -299,7 +299,7 @@ pub struct HeatCell {
     /// The hour of the day.
     #[schemars(range(min = 0, max = 23), example = 19)]
     pub hour: i64,
-    /// How many messages came.
+    /// The number of messages.
     #[schemars(example = 31)]
     pub count: i64,
 }

@@ -1,4 +1,4 @@
-//! What insights need from the store. Every method sees the one account alone, and one moment of it.
+//! The port of insights. Every method MUST see only the given account, in one snapshot.
 
 use async_trait::async_trait;
 
@@ -6,19 +6,19 @@ use super::super::{OffsetInterval, Window};
 use super::{CampaignTotals, DashboardTotals, HeatCell, MessageCounts, NewSince};
 use crate::shared::{AccountId, StoreError};
 
-/// Totals, summed from what is kept counted.
+/// Totals from the rollups.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait InsightStore: Send + Sync {
-    /// How the account stands. Contacts and conversations are those that its lists show; messages all that ever left
-    /// or came, also those of campaigns that were deleted.
+    /// Totals of the dashboard. Contacts and conversations are those that the lists show. Messages are all that were
+    /// ever sent or received, including those of deleted campaigns.
     async fn dashboard(&self, account: AccountId, new_since: &NewSince) -> Result<DashboardTotals, StoreError>;
 
-    /// The messages of each day of the window, in the order of its days: those of campaigns, replies, and those from
-    /// outside, by the moment at which they were made. Tests are left out.
+    /// Counts the messages of each day of the window, in the order of the days: campaign messages, replies and received
+    /// messages, by their creation time. Excludes test sends.
     async fn messages(&self, account: AccountId, window: &Window) -> Result<Vec<MessageCounts>, StoreError>;
 
-    /// The campaigns executed last in the window, latest first, up to `limit`; deleted ones are left out.
+    /// The campaigns that were executed in the window, latest first, up to `limit`, without deleted ones.
     async fn campaigns(
         &self,
         account: AccountId,
@@ -26,8 +26,8 @@ pub trait InsightStore: Send + Sync {
         limit: i64,
     ) -> Result<Vec<CampaignTotals>, StoreError>;
 
-    /// Messages from outside by day of the week and hour, as the clocks of the offset intervals show them; only
-    /// hours that have any, by day and then by hour.
+    /// Counts received messages by day of the week and hour in local time, which the offset intervals define. Returns
+    /// only hours with messages, sorted by day and hour.
     async fn heat_map(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! Counting messages of conversations, as they come and as they move on.
+//! Rollup delta of conversation messages.
 
 use std::collections::BTreeMap;
 
@@ -24,19 +24,19 @@ impl MessageCounts {
     }
 }
 
-/// What a change adds to the kept sums of messages, by the time in which these were written.
+/// The delta of a change, by the bucket in which the messages were created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessageRollupDelta {
     sums: BTreeMap<(Granularity, OffsetDateTime), MessageCounts>,
 }
 
 impl MessageRollupDelta {
-    /// A message that is new.
+    /// Adds a new message.
     pub fn add(&mut self, written_at: OffsetDateTime, status: MessageStatus) {
         self.change(written_at, |sum| *sum += MessageCounts::from_status(status));
     }
 
-    /// A message that became something else.
+    /// Adds the status change of a message.
     pub fn advance(&mut self, written_at: OffsetDateTime, from: MessageStatus, to: MessageStatus) {
         self.change(written_at, |sum| {
             *sum += MessageCounts::from_status(to);
@@ -54,7 +54,7 @@ impl MessageRollupDelta {
         }
     }
 
-    /// The sums that change, in their order.
+    /// Returns the deltas that are not zero, sorted by bucket.
     pub fn changes(&self) -> Vec<(Granularity, OffsetDateTime, MessageCounts)> {
         let sums = self.sums.iter().filter(|(_, sum)| **sum != MessageCounts::default());
         sums.map(|(&(granularity, at), &sum)| (granularity, at, sum)).collect()

@@ -1,4 +1,4 @@
-//! The use cases of insights: totals become reports.
+//! The use cases of insights: converts totals to reports.
 
 use std::sync::Arc;
 
@@ -13,7 +13,6 @@ use crate::shared::{Clock, FieldErrors, Tenant};
 /// The most campaigns of a report.
 const MAX_CAMPAIGNS: i64 = 20;
 
-/// The use cases of insights.
 pub struct Insights {
     store: Arc<dyn InsightStore>,
     clock: Arc<dyn Clock>,
@@ -29,14 +28,14 @@ impl Insights {
         window.ok_or_else(|| FieldErrors::one("tz", "has no calendar days for this period"))
     }
 
-    /// How the account stands.
+    /// Reports the key totals of the account.
     pub async fn dashboard(&self, tenant: &Tenant) -> Result<Dashboard, AnalyticsError> {
         let new_since = NewSince::at(self.clock.now());
         let new_since = new_since.ok_or_else(|| FieldErrors::one("now", "is outside the calendar's range"))?;
         Ok(dashboard(&self.store.dashboard(tenant.account_id, &new_since).await?))
     }
 
-    /// What became of the messages of a period.
+    /// Reports the messages of a period.
     pub async fn messages(
         &self,
         tenant: &Tenant,
@@ -47,7 +46,7 @@ impl Insights {
         Ok(messages(report_period.period, &window, &days))
     }
 
-    /// The latest campaigns of a period, which is 30 or 90 days.
+    /// Reports the latest campaigns of a period of 30 or 90 days.
     pub async fn campaigns(
         &self,
         tenant: &Tenant,
@@ -62,7 +61,7 @@ impl Insights {
         Ok(CampaignsReport { campaigns })
     }
 
-    /// When the account is written to.
+    /// Reports when contacts send messages to the account.
     pub async fn heat_map(
         &self,
         tenant: &Tenant,

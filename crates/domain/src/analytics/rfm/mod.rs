@@ -1,6 +1,6 @@
-//! RFM: how lately, how often and for how much the customers of an account buy, each compared with all the others.
+//! RFM analysis: ranks an account's customers by recency, frequency and monetary value of their orders.
 //!
-//! Scores are from 1 to 5, by rank; the segment follows from recency and frequency, whatever the money.
+//! Scores range from 1 to `BEST_SCORE`, by rank. The segment depends only on the recency and frequency scores.
 
 mod model;
 mod ports;

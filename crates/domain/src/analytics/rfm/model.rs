@@ -1,4 +1,4 @@
-//! What is shown of the customers' scores.
+//! The published RFM report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,67 +9,65 @@ use super::RfmSegment;
 use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, StoreError, timestamp};
 
-/// How many paid orders an account has before its customers are compared.
+/// The number of paid orders that an account needs before its contacts are scored.
 pub const ENOUGH_ORDERS: i64 = 20;
 
-/// How many customers are of which kind, by how recently, how often and for how much they bought.
+/// The number of customers in each RFM segment. Segments rank customers by recency, frequency and monetary value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RfmReport {
-    /// Whether the account has enough paid orders: 20.
+    /// Whether the account has at least 20 paid orders.
     #[schemars(example = true)]
     pub enabled: bool,
-    /// How many paid orders it has.
+    /// The number of the account's paid orders.
     #[schemars(example = 121)]
     pub order_count: i64,
-    /// How many customers are of each kind that there are any of; empty while it is not enabled.
+    /// The sizes of all segments with customers; empty while `enabled` is false.
     pub distribution: Vec<SegmentSize>,
-    /// When the kinds were last calculated; null before the first time.
+    /// When the segments were last calculated; null before the first calculation.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub last_calculated_at: Option<OffsetDateTime>,
 }
 
-/// How many customers are of one kind.
+/// The number of customers in one RFM segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SegmentSize {
-    /// The kind.
+    /// The segment.
     pub segment: RfmSegment,
-    /// How many they are.
+    /// The number of customers.
     #[schemars(example = 14)]
     pub count: i64,
-    /// When that was calculated.
+    /// When the segment was last calculated.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub last_calculated_at: OffsetDateTime,
 }
 
-/// What the store knows of an account's customers.
+/// The stored RFM totals of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RfmTotals {
-    /// Paid orders.
+    /// The number of paid orders.
     pub orders: i64,
-    /// When the scores are from; none as long as there are none.
+    /// The time of the calculation, or `None` without scores.
     pub calculated_at: Option<OffsetDateTime>,
-    /// How many are of which kind.
+    /// The number of contacts in each segment.
     pub sizes: Vec<(RfmSegment, i64)>,
 }
 
-/// A calculation that somebody took up.
+/// A claimed calculation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RfmClaim {
-    /// Whose customers.
     pub account_id: AccountId,
-    /// Who took it up; no two claims have the same.
+    /// Fencing token: unique for each claim.
     pub worker: uuid::Uuid,
 }
 
-/// Why a calculation does not begin.
+/// Why a calculation was not requested.
 #[derive(Debug, Error)]
 pub enum RfmError {
     #[error("Requires the role owner or admin")]
     NotPermitted,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

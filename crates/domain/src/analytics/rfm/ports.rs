@@ -1,4 +1,4 @@
-//! What RFM needs from the store.
+//! The port of RFM scores.
 
 use async_trait::async_trait;
 use time::{Duration, OffsetDateTime};
@@ -6,33 +6,34 @@ use time::{Duration, OffsetDateTime};
 use super::{RfmClaim, RfmSegment, RfmTotals};
 use crate::shared::{AccountId, StoreError};
 
-/// Scores, and when they are calculated. A calculation is one row an account, so that no account has two.
+/// RFM scores and their calculations. Each account has one calculation row, so that it never has two calculations.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait RfmStore: Send + Sync {
-    /// What is known of the account's customers.
+    /// Returns the account's number of paid orders and the sizes of its RFM segments.
     async fn totals(&self, account: AccountId) -> Result<RfmTotals, StoreError>;
 
-    /// The account's calculation is due now; nothing changes when it already is, or is under way.
+    /// Makes the account's calculation due now. Has no effect if it is already due or running.
     async fn request(&self, account: AccountId) -> Result<(), StoreError>;
 
-    /// Up to `limit` accounts whose calculation was never due.
+    /// Returns up to `limit` accounts without a planned calculation.
     async fn unplanned(&self, limit: i64) -> Result<Vec<AccountId>, StoreError>;
 
-    /// When calculations are due for the first time; those that are planned already stay as they are.
+    /// Plans the first calculation of accounts. Existing plans do not change.
     async fn plan(&self, due: &[(AccountId, OffsetDateTime)]) -> Result<(), StoreError>;
 
-    /// Takes up the calculation that is due longest and that nobody is at, for as long as the lease.
+    /// Claims the longest due calculation that no worker holds, for the lease.
     async fn claim(&self, worker: uuid::Uuid, lease: Duration) -> Result<Option<AccountId>, StoreError>;
 
-    /// Keeps a calculation; false when somebody else has it.
+    /// Renews a claim. Returns false if another worker holds the calculation.
     async fn renew(&self, claim: &RfmClaim, lease: Duration) -> Result<bool, StoreError>;
 
-    /// Replaces all scores of the account, each with the segment of its cell in `grid`, in one transaction with their
-    /// moment and the next time that they are due; none are left where the account has fewer than `enough` paid
-    /// orders. False, and nothing is written, when somebody else has the calculation.
+    /// Replaces all scores of the account in one transaction with their time and the next due time. `grid` gives the
+    /// segment of each pair of recency and frequency scores. An account with fewer than `min_orders` paid orders gets
+    /// no scores. Returns false and writes nothing if another worker holds the calculation.
     ///
-    /// Scored are contacts who are there and have a paid order, each dimension by how many of them are below.
+    /// Every contact that is not deleted and has a paid order gets a score. Each dimension is scored by the number of
+    /// contacts with a lower value, as [`scores`](super::scores) defines.
     async fn calculate(
         &self,
         claim: &RfmClaim,
@@ -41,6 +42,6 @@ pub trait RfmStore: Send + Sync {
         next: OffsetDateTime,
     ) -> Result<bool, StoreError>;
 
-    /// Gives a calculation up until later; the scores stay as they were.
+    /// Releases a claim and makes the calculation due at `until`. The scores do not change.
     async fn postpone(&self, claim: &RfmClaim, until: OffsetDateTime) -> Result<(), StoreError>;
 }

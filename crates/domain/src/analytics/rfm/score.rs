@@ -1,11 +1,11 @@
-//! From ranks to scores, and from scores to segments.
+//! Converts ranks to scores, and scores to segments.
 
 use crate::shared::{Amount, string_enum};
 
 string_enum! {
-    /// What kind of customer somebody is; stored with campaigns, so that no name ever changes.
+    /// The RFM segment of a customer. Campaigns store the names, so they never change.
     RfmSegment {
-        /// Bought lately, buy often.
+        /// Bought recently and buy often.
         Champions = "champions",
         /// Buy often.
         Loyal = "loyal",
@@ -15,9 +15,9 @@ string_enum! {
         NewCustomers = "new_customers",
         /// First order, recent.
         Promising = "promising",
-        /// Middle of everything.
+        /// Medium recency and frequency.
         NeedAttention = "need_attention",
-        /// Middling recency, few orders.
+        /// Medium recency, few orders.
         AboutToSleep = "about_to_sleep",
         /// Bought often, long ago.
         AtRisk = "at_risk",
@@ -25,15 +25,15 @@ string_enum! {
         CantLoseThem = "cant_lose_them",
         /// Few orders, long ago.
         Hibernating = "hibernating",
-        /// One of the fewest orders, longest ago.
+        /// The fewest orders, longest ago.
         Lost = "lost",
     }
 }
 
-/// The best score; the worst is 1.
+/// The best score. The worst is 1.
 pub const BEST_SCORE: i32 = 5;
 
-/// The segment of a recency and a frequency score: each of the 25 cells has one.
+/// Returns the segment of a recency and a frequency score.
 pub fn segment(recency: i32, frequency: i32) -> RfmSegment {
     use RfmSegment::*;
     match (recency, frequency) {
@@ -51,14 +51,14 @@ pub fn segment(recency: i32, frequency: i32) -> RfmSegment {
     }
 }
 
-/// Every cell of the grid, with its segment.
+/// Returns every pair of recency and frequency scores with its segment.
 pub fn grid() -> Vec<(i32, i32, RfmSegment)> {
     let cells = (1..=BEST_SCORE).flat_map(|recency| (1..=BEST_SCORE).map(move |frequency| (recency, frequency)));
     cells.map(|(r, f)| (r, f, segment(r, f))).collect()
 }
 
-/// The score of somebody whom so many of `count` customers are below. Equals have equal scores, and the lowest rank has
-/// the lowest, however many share it.
+/// Returns the score of a customer from the number of customers with a lower value and the number of all customers.
+/// Equal values get equal scores, and the lowest value always gets the score 1.
 pub fn score(below: usize, count: usize) -> i32 {
     let fifths = below.saturating_mul(5) / count.saturating_sub(1).max(1);
     i32::try_from(fifths.saturating_add(1)).map_or(BEST_SCORE, |score| score.min(BEST_SCORE))
@@ -67,15 +67,15 @@ pub fn score(below: usize, count: usize) -> i32 {
 /// A customer's paid orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purchases {
-    /// When the last one was paid.
+    /// When the last order was paid.
     pub last_at: time::OffsetDateTime,
-    /// How many.
+    /// The number of paid orders.
     pub orders: i64,
-    /// What they came to.
+    /// The total value of the paid orders.
     pub spend: Amount,
 }
 
-/// How good a customer somebody is.
+/// The scores of one customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RfmScores {
     pub recency: i32,
@@ -84,14 +84,14 @@ pub struct RfmScores {
 }
 
 impl RfmScores {
-    /// What kind of customer that is.
+    /// The segment of these scores.
     pub fn segment(self) -> RfmSegment {
         segment(self.recency, self.frequency)
     }
 }
 
-/// The scores of all customers of an account, in their order. This is the rule; a store may come to the same by other
-/// means.
+/// Returns the scores of all customers in their order. This is the reference implementation: a store may use another
+/// algorithm with the same result.
 pub fn scores(customers: &[Purchases]) -> Vec<RfmScores> {
     let count = customers.len();
     let rank = |below: &dyn Fn(&Purchases) -> bool| {

@@ -1,4 +1,4 @@
-//! The use cases of RFM: what is shown and asked for, and what a worker does.
+//! The use cases of RFM: the report, the request for a calculation, and the worker's calculations.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use time::{Duration, OffsetDateTime, Time, UtcOffset};
 use super::{ENOUGH_ORDERS, RfmClaim, RfmError, RfmReport, RfmSegment, RfmStore, RfmTotals, SegmentSize, grid};
 use crate::shared::{AccountId, Clock, ErrorReport, Ids, SideStep, StoreError, Tenant};
 
-/// How long a calculation belongs to whoever took it up; it is renewed while it goes on.
+/// The lease of a claimed calculation. The worker renews it during the calculation.
 const LEASE: Duration = Duration::seconds(30);
 
 const RETRY_AFTER: Duration = Duration::minutes(5);
@@ -19,7 +19,7 @@ const NIGHT_LENGTH: Duration = Duration::hours(4);
 /// The most accounts that one iteration plans.
 const PLAN_BATCH: i64 = 500;
 
-/// What is shown and asked for.
+/// The use cases of the API.
 pub struct Rfm {
     store: Arc<dyn RfmStore>,
 }
@@ -29,12 +29,12 @@ impl Rfm {
         Self { store }
     }
 
-    /// How many customers are of which kind.
+    /// Reports the sizes of the RFM segments.
     pub async fn report(&self, tenant: &Tenant) -> Result<RfmReport, StoreError> {
         Ok(report(self.store.totals(tenant.account_id).await?))
     }
 
-    /// Has the scores calculated anew, soon. Whoever asks again meanwhile starts nothing.
+    /// Requests a new calculation, which a worker runs soon. A repeated request has no further effect.
     pub async fn recalculate(&self, tenant: &Tenant) -> Result<(), RfmError> {
         if !tenant.role.manages() {
             return Err(RfmError::NotPermitted);
@@ -62,7 +62,7 @@ fn report(totals: RfmTotals) -> RfmReport {
     }
 }
 
-/// What a worker does.
+/// The use cases of the worker.
 pub struct RfmWork {
     store: Arc<dyn RfmStore>,
     report: Arc<dyn ErrorReport>,
@@ -85,7 +85,7 @@ impl RfmWork {
         }
     }
 
-    /// Plans the first night of accounts that have none; whether there may be more of them.
+    /// Plans the first calculation of accounts without one. Returns true if more accounts may need it.
     pub async fn plan(&self) -> Result<bool, StoreError> {
         let accounts = self.store.unplanned(PLAN_BATCH).await?;
         let now = self.clock.now();
@@ -99,25 +99,25 @@ impl RfmWork {
         Ok(i64::try_from(due.len()).is_ok_and(|planned| planned >= PLAN_BATCH))
     }
 
-    /// Takes up a calculation that is due.
+    /// Claims a due calculation.
     pub async fn claim(&self) -> Result<Option<RfmClaim>, StoreError> {
         let worker = self.ids.next();
         let account = self.store.claim(worker, LEASE).await?;
         Ok(account.map(|account_id| RfmClaim { account_id, worker }))
     }
 
-    /// Keeps a calculation that goes on; to be called more often than every thirty seconds. False when it is lost.
+    /// Renews a claim. The worker MUST call it within `LEASE`. Returns false if the claim was lost.
     pub async fn renew(&self, claim: &RfmClaim) -> Result<bool, StoreError> {
         self.store.renew(claim, LEASE).await
     }
 
-    /// Leaves a calculation to whoever takes it up next.
+    /// Releases a claim, so that another worker can take the calculation at once.
     pub async fn give_back(&self, claim: &RfmClaim) -> Result<(), StoreError> {
         self.store.postpone(claim, self.clock.now()).await
     }
 
-    /// Carries a calculation out; false when somebody else has it. One that fails is tried again later, and the scores
-    /// stay as they were.
+    /// Runs a calculation. Returns false if another worker holds it. A failed calculation is retried after
+    /// `RETRY_AFTER`, and the scores do not change.
     pub async fn calculate(&self, claim: &RfmClaim) -> Result<bool, StoreError> {
         let next = next_night(claim.account_id, self.clock.now());
         let calculated = self.store.calculate(claim, &grid(), ENOUGH_ORDERS, next).await;
@@ -131,7 +131,7 @@ impl RfmWork {
     }
 }
 
-/// The account's place in the next night: always the same, and spread over the night.
+/// Returns the account's time in the next night. It is the same every night; accounts are spread over the night.
 fn next_night(account: AccountId, now: OffsetDateTime) -> OffsetDateTime {
     let seconds = u128::try_from(NIGHT_LENGTH.whole_seconds()).unwrap_or(1);
     // The last bits of a UUID are random.

@@ -1,4 +1,4 @@
-//! Changing the plan and cancelling: the rules, and every fault in between.
+//! Plan changes and cancellations: the rules, and gateway and store failures at every step.
 
 use serde_json::json;
 use time::Duration;
@@ -243,7 +243,7 @@ async fn reconciler_completes_plan_change_after_crash() {
     assert_eq!(fixture.notification_titles(), ["Plan changed"]);
 }
 
-/// The answer was lost, or the server died: the account's next request finds what the gateway has done, at once.
+/// The response was lost or the server crashed: the account's next request completes the intent at once.
 #[tokio::test]
 async fn next_request_completes_intent_after_crash() {
     let fixture = subscribed("CREDIT_CARD").await;
@@ -273,7 +273,7 @@ async fn next_request_completes_intent_after_crash() {
     );
 }
 
-/// A worker sees at the gateway what was done before the answer is here, and records it: the request succeeds too.
+/// A worker records the gateway's change before the request receives its response. The request succeeds, too.
 #[tokio::test]
 async fn request_succeeds_if_a_worker_recorded_its_change() {
     for cancels in [false, true] {
@@ -334,7 +334,7 @@ async fn intent_reconciliation_reports_gateway_failure() {
     }
 }
 
-/// What an administrator granted outlives subscriptions, and takes nothing from what is paid.
+/// A granted plan outlives subscriptions and does not reduce a paid plan.
 #[tokio::test]
 async fn ended_subscription_leaves_the_granted_plan() {
     let fixture = subscribed("CREDIT_CARD").await;
@@ -343,7 +343,7 @@ async fn ended_subscription_leaves_the_granted_plan() {
     fixture.advance_clock(Duration::days(31));
     fixture.reconcile().await;
     fixture.with(|state| assert_eq!(state.plan, "growth"));
-    // A smaller plan that is bought beside it adds nothing; a larger one does.
+    // A smaller paid plan does not change the account's plan; a larger one does.
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     let shown = fixture.billing().overview(&tenant()).await.unwrap();
     assert_eq!((shown.plan(), shown.account_plan.as_str()), ("growth", "growth"));
@@ -385,7 +385,7 @@ async fn cancelled_plan_stays_until_period_end() {
     fixture.advance_clock(Duration::days(31));
     fixture.reconcile().await;
     fixture.with(|state| assert_eq!(state.plan, "free"));
-    // It ends the plan once.
+    // The lapse happens once.
     fixture.with(|state| state.plan = "scale".into());
     fixture.reconcile().await;
     fixture.with(|state| assert_eq!(state.plan, "scale"));
@@ -405,7 +405,7 @@ async fn unpaid_plan_ends_at_once_and_new_subscription_stays() {
     fixture.with(|state| assert_eq!(state.plan, "starter", "the new subscription sets the plan"));
 }
 
-/// What is still paid for gives the account its plan again when what came after it ends.
+/// When a later subscription ends, the account's plan is again the one that is still paid for.
 #[tokio::test]
 async fn ended_subscription_leaves_the_plan_that_is_paid() {
     for by_the_gateway in [false, true] {

@@ -1,4 +1,4 @@
-//! Events: kept once, applied once, in their order; and those that come too early.
+//! Gateway events: stored once, applied once and in order, also if they arrive before their subscription.
 
 use serde_json::{Value, json};
 use time::Duration;
@@ -112,7 +112,7 @@ async fn gateway_event_without_effect_is_stored_only() {
     fixture.with(|state| assert_eq!((state.recorded.len(), state.waiting.len()), (3, 0)));
 }
 
-/// The account cancels before an event that arrived earlier could be applied: the order is that of arrival.
+/// The account cancels before an earlier event is applied. Events apply in the order of receipt.
 #[tokio::test]
 async fn gateway_event_received_before_cancellation_keeps_it() {
     let fixture = Fixture::new();
@@ -163,7 +163,7 @@ async fn gateway_event_received_before_cancellation_keeps_it() {
     );
 }
 
-/// A worker claims an event and stalls beyond its lease; others apply it, and what came after it; then it goes on.
+/// A worker claims an event and stalls past its lease. Others apply it and later events. Then the worker resumes.
 #[tokio::test]
 async fn stalled_worker_does_not_apply_its_event_again() {
     let at = "2026-03-10 10:00:00";
@@ -188,7 +188,7 @@ async fn stalled_worker_does_not_apply_its_event_again() {
     }
 }
 
-/// The same of an event that changed nothing when its turn was.
+/// As above, for an event that had no effect when the other worker applied it.
 #[tokio::test]
 async fn gateway_event_without_effect_stays_without_effect() {
     let fixture = Fixture::new();
@@ -206,7 +206,7 @@ async fn gateway_event_without_effect_stays_without_effect() {
     assert_eq!(fixture.only_subscription().status, SubscriptionStatus::Active);
 }
 
-/// Days of the present period.
+/// Length of the current period in days.
 fn days(fixture: &Fixture) -> i64 {
     let row = fixture.only_subscription();
     (row.current_period_end.unwrap() - row.current_period_start.unwrap()).whole_days()
@@ -219,7 +219,7 @@ async fn payment_pays_for_its_own_cycle_after_a_cycle_change() {
         plan: Some("starter".into()),
         cycle: Some("YEARLY".into()),
     };
-    // The first payment, which came with the subscription, and one that is heard of later: paid for a month.
+    // The first payment, stored with the subscription, and one first seen later: both pay for a month.
     for payment in ["pay_1", "pay_2"] {
         let fixture = Fixture::new();
         fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
@@ -229,7 +229,7 @@ async fn payment_pays_for_its_own_cycle_after_a_cycle_change() {
             .await;
         assert_eq!(days(&fixture), 31, "{payment}");
     }
-    // The gateway gave the open payment the new price before it was paid: that is a year.
+    // The gateway changed the open payment to the new price before it was paid: it pays for a year.
     let fixture = Fixture::new();
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     fixture.billing().change(&tenant(), &yearly).await.unwrap();
@@ -237,7 +237,7 @@ async fn payment_pays_for_its_own_cycle_after_a_cycle_change() {
         .deliver(&gateway_event_of_value("PAYMENT_RECEIVED", "evt_1", "pay_1", at, 970.0))
         .await;
     assert_eq!(days(&fixture), 365);
-    // A discount is no other period.
+    // A discount does not change the period.
     let fixture = Fixture::new();
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     fixture
@@ -246,7 +246,7 @@ async fn payment_pays_for_its_own_cycle_after_a_cycle_change() {
     assert_eq!(days(&fixture), 31);
 }
 
-/// The gateway's times are whole seconds, ours are not: an event of the second in which it was asked is not old.
+/// The gateway's times are whole seconds, Recado's are not: an event in the second of a check is not outdated.
 #[tokio::test]
 async fn gateway_event_in_the_second_of_a_check_applies() {
     for (second, status) in [(59, SubscriptionStatus::PastDue), (0, SubscriptionStatus::Active)] {

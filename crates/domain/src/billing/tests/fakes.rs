@@ -1,4 +1,4 @@
-//! A fixture in memory: the stores, the clock and the ids of billing.
+//! In-memory fixture: fake stores, clock and id generator of billing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -13,12 +13,12 @@ use crate::shared::*;
 
 pub(super) const NOW: OffsetDateTime = datetime!(2026-03-10 12:00 UTC);
 
-/// When a fault strikes.
+/// An error that the fake gateway returns for one call.
 #[derive(Clone, Debug)]
 pub(super) enum InjectedFault {
-    /// Nothing was done.
+    /// The call has no effect.
     Before(PaymentGatewayError),
-    /// It was done.
+    /// The call has its effect before it fails.
     After(PaymentGatewayError),
 }
 
@@ -33,9 +33,9 @@ pub(super) struct State {
     pub(super) events: Vec<Event>,
     pub(super) recorded: BTreeMap<String, StoredEvent>,
     pub(super) waiting: Vec<StoredEvent>,
-    /// The account cannot be read.
+    /// Whether `overview` fails.
     pub(super) reads_fail: bool,
-    /// After so many writes the store fails.
+    /// Number of writes before the store fails; `None`: it never fails.
     pub(super) writes_left: Option<usize>,
     pub(super) remote: Vec<(SubscriptionId, GatewaySubscription)>,
     pub(super) remote_payments: Vec<GatewayPayment>,
@@ -45,7 +45,6 @@ pub(super) struct State {
     next: u128,
 }
 
-/// The whole fixture.
 #[derive(Clone, Default)]
 pub(super) struct Fixture(pub(super) Arc<Mutex<State>>);
 
@@ -120,14 +119,14 @@ impl Fixture {
         self.with(|state| state.now = state.now.map(|now| now + time));
     }
 
-    /// Carries out everything that is due.
+    /// Runs the reconciler until nothing is due.
     pub(super) async fn reconcile(&self) {
         while self.reconciler().reconcile_next().await.unwrap() {}
         while self.reconciler().check_next().await.unwrap() {}
         while self.reconciler().lapse_next().await.unwrap() {}
     }
 
-    /// An event arrives.
+    /// Receives and applies an event of the gateway subscription `sub_1`.
     pub(super) async fn deliver(&self, event: &GatewayEvent) {
         self.deliver_for(event, "sub_1").await;
     }

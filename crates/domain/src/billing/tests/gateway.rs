@@ -1,4 +1,4 @@
-//! A gateway in memory. It fails as scripted, before or after it did what it was asked.
+//! In-memory payment gateway. Injected faults make a call fail before or after its effect.
 
 use async_trait::async_trait;
 

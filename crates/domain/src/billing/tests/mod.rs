@@ -1,4 +1,5 @@
-//! Use cases against a store and a gateway in memory that break on command, and the rule of events as a property.
+//! Tests of the use cases with an in-memory store and gateway that inject faults. The rule of gateway events is tested
+//! as a property.
 
 mod changes;
 mod events;

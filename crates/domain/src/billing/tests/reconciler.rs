@@ -1,4 +1,4 @@
-//! A gateway that stays silent is asked, and what it says is applied as if it had told.
+//! The reconciler asks a gateway that sends no events and applies its payments like events.
 
 use time::Duration;
 
@@ -40,7 +40,7 @@ async fn reconciler_finds_unreported_payment_after_a_day() {
         (fixture.notification_titles(), fixture.call_count("payments")),
         (vec!["Payment received".to_owned()], 1)
     );
-    // The event itself, late, is old news.
+    // The event itself arrives late and has no effect.
     fixture
         .deliver(&gateway_event(
             "PAYMENT_RECEIVED",

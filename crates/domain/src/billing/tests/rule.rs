@@ -1,5 +1,5 @@
-//! Any order and any repetition of events ends in the state of the documented rule, told here once more and in another
-//! way: as a walk over the events in the order of their first arrival.
+//! Property test: any order and repetition of gateway events ends in the state of the documented rule. The model
+//! implements the rule independently, as a walk over the events in the order of their first receipt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,16 @@ use crate::shared::GatewayEventId;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Kind, payment, when it happened, and whether its value is that of a year.
+    /// Kind, payment, second of the event, and whether its value is the yearly price.
     NewEvent(usize, usize, Option<u8>, bool),
-    /// The event told before, again.
+    /// Delivers an earlier event again.
     Again(usize),
-    /// A worker that held the event and stalled goes on with it.
+    /// A stalled worker resumes with an event that it claimed earlier.
     Stalled(usize),
-    /// The account cancels.
     Cancel,
-    /// The account pays by the year from now on, or by the month.
+    /// The account changes to the yearly cycle (true) or the monthly cycle.
     Cycle(bool),
-    /// An administrator grants a plan, or withdraws what was granted.
+    /// An administrator grants a plan (true) or withdraws it.
     Grant(bool),
 }
 
@@ -61,14 +60,14 @@ fn event(number: usize, step: &Step) -> Option<GatewayEvent> {
     ))
 }
 
-/// The rule in words: decisions section 6.
+/// The rule of decisions.md, section 6.
 #[derive(Debug, Default, PartialEq)]
 struct Model {
     status: &'static str,
     plan: &'static str,
     last: BTreeMap<usize, u8>,
     confirmed: BTreeSet<usize>,
-    /// What each payment that counts has paid for, in months.
+    /// Months that each credited payment has paid for.
     periods: BTreeMap<usize, usize>,
     notifications: usize,
     /// Whether the current cycle is yearly.
@@ -78,7 +77,7 @@ struct Model {
 }
 
 impl Model {
-    /// Without what is paid for there is what was granted.
+    /// The account's plan if no plan is paid.
     fn without_payment(&self) -> &'static str {
         if self.granted { "growth" } else { "free" }
     }
@@ -187,7 +186,7 @@ async fn change_cycle(fixture: &Fixture, model: &mut Model, yearly: bool) {
     }
 }
 
-/// As the store of administration does it: the better of what is granted and what is paid for.
+/// Like the administration store: the account's plan is the better of the granted and the paid plan.
 fn grant(fixture: &Fixture, model: &mut Model, granted: bool) {
     model.granted = granted;
     let is_paid = match model.status {
@@ -226,13 +225,13 @@ proptest! {
             (end.year() - NOW.year()) * 12 + i32::from(u8::from(end.month())) - i32::from(u8::from(NOW.month()))
         });
         prop_assert_eq!(usize::try_from(months).unwrap(), model.periods.values().sum::<usize>());
-        // What belongs to a status is there with it alone.
+        // A status timestamp is set only in its status.
         prop_assert_eq!(row.cancelled_at.is_some() && row.status.is_live(), false);
         prop_assert_eq!(row.inactivated_at.is_some(), model.status == "inactive");
         prop_assert_eq!(row.lapsed_at.is_some(), model.lapsed);
     }
 
-    /// Beside another live subscription nothing lives again, and its plan is left alone.
+    /// An ended subscription is not reactivated beside another live one, whose plan stays.
     #[test]
     fn ended_subscription_stays_ended_beside_live_one(kind in 0_usize..4, inactive: bool, at in 0_u8..20, year: bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

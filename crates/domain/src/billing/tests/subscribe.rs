@@ -1,4 +1,4 @@
-//! Subscribing: every billing type, every fault of the gateway and of the store, and many at once.
+//! Subscribing: every billing type, gateway and store failures, and concurrent requests.
 
 use time::Duration;
 
@@ -169,7 +169,7 @@ async fn next_subscribe_resolves_attempt_of_unknown_outcome() {
     }
 }
 
-/// The answer is lost and the gateway cannot be asked: until it can, nobody knows; then the next request does.
+/// The response is lost and the lookup fails: the outcome stays unknown until the next request reaches the gateway.
 #[tokio::test]
 async fn subscribe_is_refused_while_an_attempt_is_unresolved() {
     for created in [true, false] {
@@ -279,7 +279,8 @@ async fn subscribe_attempt_completes_after_crash() {
     }
 }
 
-/// A worker looks while the request is slow: the gateway has made it, so that both record the same, once.
+/// The reconciler completes the attempt of a slow request. The request then returns the same subscription, without a
+/// second notification.
 #[tokio::test]
 async fn slow_subscribe_and_reconciler_complete_the_attempt_once() {
     let fixture = Fixture::new();
@@ -298,7 +299,7 @@ async fn slow_subscribe_and_reconciler_complete_the_attempt_once() {
     fixture.with(|state| assert_eq!(state.events.len(), 2, "one audit entry and one notification"));
 }
 
-/// What is not at the gateway may be under way until the lease is over.
+/// The gateway may still create the subscription until the lease expires.
 #[tokio::test]
 async fn attempt_in_progress_is_untouched_until_lease_expires() {
     let fixture = Fixture::new();
@@ -321,7 +322,7 @@ async fn attempt_in_progress_is_untouched_until_lease_expires() {
     assert_eq!(fixture.charged_count(), 1);
 }
 
-/// The gateway is down when what was left unfinished has to be settled first: its fault, not the store's.
+/// A gateway failure during reconciliation is reported as `Gateway`, not as `Refused` or `Store`.
 #[tokio::test]
 async fn attempt_reconciliation_reports_gateway_failure() {
     let fixture = Fixture::new();
@@ -340,7 +341,7 @@ async fn attempt_reconciliation_reports_gateway_failure() {
     assert!(fixture.reconciler().reconcile_next().await.unwrap());
 }
 
-/// The payer's name stands on every slip: without the account's own nothing is registered.
+/// The payer's name is printed on every boleto, so no customer is registered without the account's name.
 #[tokio::test]
 async fn subscribe_without_account_name_makes_no_gateway_call() {
     let fixture = Fixture::new();

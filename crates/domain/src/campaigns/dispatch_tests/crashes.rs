@@ -1,4 +1,4 @@
-//! Every step of a run goes wrong once, in every way: nobody is written to twice, and no send is left without an end.
+//! Injects each fault into each step of a run: no contact is called twice, and every send ends.
 
 use futures_util::FutureExt;
 use time::Duration;
@@ -9,7 +9,7 @@ use super::faults::Fault;
 use super::fixture::{FIRST, Fixture, RUN, SECOND, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
 use super::{all_phones, over};
 
-/// Numbers from a seed (SplitMix64), the same on every machine.
+/// Deterministic random numbers from a seed (SplitMix64).
 pub(super) struct TestRng(pub(super) u64);
 
 impl TestRng {
@@ -40,7 +40,7 @@ fn random_outcome(seed: u64, to: &str, call: usize) -> SendOutcome {
     }
 }
 
-/// A run of some contacts, a few of them gone, at one of three send rates.
+/// A run of up to 14 contacts, of which one may be unreachable, at one of three send rates.
 pub(super) fn fixture(seed: u64) -> Fixture {
     let mut rng = TestRng(seed);
     let contacts = 1 + rng.below(14);
@@ -72,7 +72,7 @@ pub(super) fn run_to_the_end(fixture: &Fixture) {
     panic!("the run never ends");
 }
 
-/// Whether the recipient may have got the message.
+/// Whether the recipient may have received the message.
 pub(super) fn may_have_arrived(outcome: &SendOutcome) -> bool {
     match outcome {
         SendOutcome::Accepted { .. } | SendOutcome::Unknown { .. } | SendOutcome::OpaqueRejection { .. } => true,
@@ -169,7 +169,7 @@ fn crashed_run_calls_no_contact_twice() {
     assert!(faults_injected > 3000, "only {faults_injected} faults were injected");
 }
 
-/// A crash leaves at most fifty sends of which nobody knows; at the default send rate ten.
+/// A crash leaves at most `MAX_IN_FLIGHT` sends unknown; at the default send rate, `MIN_RESULT_BATCH`.
 #[test]
 fn crash_leaves_a_bounded_number_of_unknown_sends() {
     let mut most = [0; 2];
@@ -195,7 +195,7 @@ fn crash_leaves_a_bounded_number_of_unknown_sends() {
     );
 }
 
-/// A crash of a worker that took over from a crashed one is no worse.
+/// The second worker takes over from a crashed one and crashes too.
 #[test]
 fn second_crash_calls_no_contact_twice() {
     for seed in 100..140 {

@@ -1,20 +1,20 @@
-//! What goes wrong, and when: one fault at one step of a run, counted over the store and the platform.
+//! Fault injection: one fault at one step of a run. Calls of the store and of WhatsApp are steps.
 
 use std::future::pending;
 use std::sync::Mutex;
 
 use crate::shared::StoreError;
 
-/// How a step goes wrong.
+/// How a step fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The store refuses; nothing was written.
+    /// The store fails before it writes.
     ErrorBefore,
-    /// The store wrote, and its answer was lost.
+    /// The store writes, but its response is lost.
     ErrorAfter,
     /// The process dies before the step.
     KillBefore,
-    /// The process dies after the step, before it learns what came of it.
+    /// The process dies after the step, before it gets the response.
     KillAfter,
 }
 
@@ -22,7 +22,7 @@ impl Fault {
     pub(super) const ALL: [Self; 4] = [Self::ErrorBefore, Self::ErrorAfter, Self::KillBefore, Self::KillAfter];
 }
 
-/// Burns once, at the step it was set to. After a death every step hangs until the fuse is taken out.
+/// Injects one fault. After a simulated death, every step hangs until `disarm`.
 #[derive(Default)]
 pub(super) struct FaultInjector(Mutex<State>);
 

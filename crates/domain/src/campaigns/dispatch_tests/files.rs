@@ -1,4 +1,4 @@
-//! Runs whose template has files: given to the platform before anybody is written to.
+//! Runs whose template has files: the run uploads them before it sends the first message.
 
 use serde_json::json;
 use time::Duration;

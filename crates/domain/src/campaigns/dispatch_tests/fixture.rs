@@ -1,4 +1,4 @@
-//! Everything around a dispatcher under test: a run, a platform that keeps a ledger, a limiter that makes time pass.
+//! The fixture of a dispatcher under test: a run, a fake WhatsApp that records calls, and a limiter that advances time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ pub(super) const RUN: QueuedRun = QueuedRun {
     campaign_id: CampaignId(Uuid::from_u128(1)),
 };
 
-/// The worker that holds the run when it begins.
+/// The worker that holds the run at the start of a test.
 pub(super) const FIRST: Uuid = Uuid::from_u128(71);
 pub(super) const SECOND: Uuid = Uuid::from_u128(72);
 pub(super) const THIRD: Uuid = Uuid::from_u128(73);
@@ -46,9 +46,9 @@ type Hook = Box<dyn FnOnce() + Send>;
 pub(super) struct FakeWhatsapp {
     outcome: OutcomeFn,
     calls: Mutex<Vec<(OutboundTemplate, SendOutcome)>>,
-    /// Done while the call of this number (from 0) is under way.
+    /// Runs during the call with this number (from 0).
     hook: Mutex<Option<(usize, Hook)>>,
-    /// How many files it was offered, and how many of them it refuses.
+    /// The number of uploads so far, and the number of uploads that fail first.
     pub(super) uploads: Mutex<(usize, usize)>,
     injector: Arc<FaultInjector>,
 }
@@ -98,7 +98,7 @@ impl WhatsappGateway for FakeWhatsapp {
         Err(GatewayError::NotConfigured("submission"))
     }
 
-    /// Refuses as long as it is told to, then answers `media-1`, `media-2`, ...
+    /// Fails the first uploads, then returns `media-<number of uploads>`.
     async fn upload_file(&self, _: &Credentials, _: &MediaFile) -> Result<String, GatewayError> {
         let mut uploads = self.uploads.lock().unwrap();
         uploads.0 += 1;
@@ -118,15 +118,15 @@ struct FakeSendRateLimiter {
     runs: Arc<FakeRuns>,
     reserved: Mutex<Vec<(String, Burst)>>,
     rests: Mutex<Vec<Duration>>,
-    /// The slots that bursts waited for until they could leave: how many were asked for until then.
+    /// The numbers (from 1) of the send slots for which bursts waited.
     waited: Mutex<Vec<i64>>,
-    /// What so many first slots of a burst are missed by, and whether no others can be had.
+    /// The number of first slots that each burst misses, by how much, and whether reserving another one fails.
     missed: Mutex<(i64, Duration, bool)>,
-    /// The rates that the number had whenever it was slowed down, and the limit since.
+    /// The rate at each call of `slow_down`.
     slowed: Mutex<Vec<f64>>,
-    /// How many requests for slots are granted before the server stops.
+    /// The number of reservations before the server stops.
     granted: Mutex<Option<usize>>,
-    /// The server stops just before so many-th messages (from 1) leave.
+    /// The number of departures, including the one before which the server stops.
     departures: Mutex<Option<usize>>,
     stopping: AtomicBool,
     should_yield: AtomicBool,
@@ -199,7 +199,7 @@ impl SendRateLimiter for FakeSendRateLimiter {
     }
 }
 
-/// One run of some contacts, and its surroundings.
+/// One run with its fakes.
 #[derive(Clone)]
 pub(super) struct Fixture {
     pub(super) runs: Arc<FakeRuns>,
@@ -296,7 +296,7 @@ impl Fixture {
         }
     }
 
-    /// The number keeps a send rate of its own.
+    /// Gives the number its own send rate.
     pub(super) fn per_second(self, rate: i32) -> Self {
         let mut state = self.runs.state();
         let profile = state.inputs.as_mut().unwrap().profile.as_mut().unwrap();
@@ -313,18 +313,18 @@ impl Fixture {
         self
     }
 
-    /// The server stops after so many requests for slots; a restarted one does not.
+    /// Stops the server after this many reserved slots. None: the server does not stop.
     pub(super) fn stop_after(&self, granted: Option<usize>) {
         *self.limiter.granted.lock().unwrap() = granted;
         self.limiter.stopping.store(granted == Some(0), Ordering::Relaxed);
     }
 
-    /// The server stops when sends are started, and the so many-th ones (from 1) have not left.
+    /// Stops the server after sends are started, just before the burst with this number (from 1) leaves.
     pub(super) fn stop_before_departure(&self, departure: usize) {
         *self.limiter.departures.lock().unwrap() = Some(departure);
     }
 
-    /// A stopped server is started again.
+    /// Restarts a stopped server.
     pub(super) fn restart(&self) {
         self.stop_after(None);
         *self.limiter.departures.lock().unwrap() = None;
@@ -335,7 +335,7 @@ impl Fixture {
         *self.limiter.missed.lock().unwrap() = (first, late, next_fails);
     }
 
-    /// Another run waits for a permit.
+    /// Lets another run wait for a permit.
     pub(super) fn request_yield(&self) {
         self.limiter.should_yield.store(true, Ordering::Relaxed);
     }
@@ -348,7 +348,7 @@ impl Fixture {
         usize::try_from(send_rate.burst().messages).unwrap()
     }
 
-    /// Does something while a call (counted from 0) is under way.
+    /// Runs `hook` during the call with this number (from 0).
     pub(super) fn during_call(&self, call: usize, hook: impl FnOnce() + Send + 'static) {
         *self.whatsapp.hook.lock().unwrap() = Some((call, Box::new(hook)));
     }
@@ -382,7 +382,7 @@ impl Fixture {
         self.dispatcher(FIRST).run(RUN).await.unwrap()
     }
 
-    /// Takes the run as another worker, if it can be taken, and carries it out.
+    /// Claims and executes the run as another worker. None: the run cannot be claimed.
     pub(super) async fn take_over(&self, worker: Uuid) -> Option<RunEnd> {
         let dispatcher = self.dispatcher(worker);
         let run = dispatcher.take().await.unwrap()?;
@@ -419,7 +419,7 @@ impl Fixture {
         self.limiter.reserved.lock().unwrap().clone()
     }
 
-    /// The rates at which the number was slowed down.
+    /// The rate at each throttling.
     pub(super) fn slowed(&self) -> Vec<f64> {
         self.limiter.slowed.lock().unwrap().clone()
     }
@@ -433,7 +433,7 @@ impl Fixture {
         self.runs.state().rows[at].clone()
     }
 
-    /// How many sends have this status.
+    /// The number of sends with this status.
     pub(super) fn count(&self, status: SendStatus) -> usize {
         self.runs.state().rows.iter().filter(|row| row.status == status).count()
     }
@@ -453,7 +453,7 @@ pub(super) fn failed() -> SendOutcome {
     }
 }
 
-/// The number is too fast.
+/// The phone number exceeds its throughput limit.
 pub(super) fn too_fast() -> SendOutcome {
     SendOutcome::Throttled {
         code: Some(130_429),
@@ -462,7 +462,7 @@ pub(super) fn too_fast() -> SendOutcome {
     }
 }
 
-/// The account's limit of calls is reached.
+/// The WhatsApp business account exceeds its limit of API calls.
 pub(super) fn throttled() -> SendOutcome {
     SendOutcome::Throttled {
         code: Some(80_007),
@@ -478,7 +478,7 @@ pub(super) fn run_blocked() -> SendOutcome {
     }
 }
 
-/// The platform has paused the template.
+/// WhatsApp has paused the template.
 pub(super) fn template_paused() -> SendOutcome {
     SendOutcome::RunBlocked {
         code: 132_015,

@@ -1,4 +1,4 @@
-//! Carrying runs out, against a run store in memory: what each part of a run does, and what it never does.
+//! Tests of the dispatcher with an in-memory run store.
 
 mod crashes;
 mod faults;
@@ -23,7 +23,7 @@ use crate::templates::TextParameter;
 use crate::whatsapp::OutboundTemplate;
 use fixture::{Fixture, SECOND, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
 
-/// A cancel leaves sends untried; every other end fails them.
+/// The end of a run with `sent` accepted sends. After a cancel, the other sends are pending; otherwise they failed.
 fn over(total: i64, sent: i64, status: CampaignStatus) -> RunEnd {
     RunEnd::Over(RunReport {
         total,
@@ -143,7 +143,7 @@ async fn throttled_send_fails_after_the_last_retry() {
     assert!(message.starts_with("gave up after 5 retries"), "{message}");
 }
 
-/// Every send is throttled far more often than it may be tried again, and is sent all the same.
+/// Each send is throttled more often than `MAX_RETRIES`, and is sent anyway.
 #[tokio::test]
 async fn number_over_its_rate_slows_down_and_fails_no_send() {
     let fixture = Fixture::new(30, |to, call| if call < 20 { too_fast() } else { accepted(to) }).per_second(200);

@@ -1,4 +1,4 @@
-//! A worker that was thought dead and is not: its lease ran out during a call, and another one has the run.
+//! Overlapping workers: a lease expires during a call, and another worker takes the run.
 
 use futures_util::FutureExt;
 use uuid::Uuid;
@@ -30,7 +30,7 @@ async fn worker_that_lost_its_run_only_records_its_calls() {
     let runs = fixture.runs.clone();
     fixture.during_call(3, move || {
         runs.expire();
-        // Another worker has it, and has not begun yet.
+        // Another worker holds the run and has not started a send.
         runs.state().holder = Some(THIRD);
     });
     assert_eq!(fixture.run().await, RunEnd::HandedOver);
@@ -38,7 +38,7 @@ async fn worker_that_lost_its_run_only_records_its_calls() {
     assert_eq!(fixture.count(SendStatus::Sent), 4);
 }
 
-/// The first worker's late report must not make due again what the second one has called meanwhile.
+/// The first worker's late results must not make due again the sends that the second worker has called.
 #[tokio::test]
 async fn late_results_release_only_sends_of_their_worker() {
     let fixture = Fixture::new(4, |to, call| match to {

@@ -1,4 +1,4 @@
-//! Runs that were announced: the worker prepares them, or gives them up and says why.
+//! Queued starts: the worker prepares the run, or aborts the start with a notification.
 
 use std::sync::Arc;
 

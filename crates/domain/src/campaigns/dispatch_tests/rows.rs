@@ -1,11 +1,11 @@
-//! The sends of a run store in memory.
+//! The sends of the in-memory run store.
 
 use time::Duration;
 
 use super::super::{ClaimedSend, CounterChange, Recipient, SendCounts, SendStatus};
 use crate::shared::{ContactId, SendId};
 
-/// A send, as a database would keep it.
+/// A send as a database stores it.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) id: SendId,
@@ -19,7 +19,7 @@ pub(super) struct Row {
     pub(super) error: Option<(Option<i64>, String)>,
 }
 
-/// The port does not say who records: whatever the send is by now, it is due again.
+/// Makes a send due again, whatever its state. The port does not restrict which worker records a result.
 pub(super) fn make_due(row: &mut Row) {
     row.started = false;
     row.unknown = false;

@@ -1,4 +1,4 @@
-//! A run store in memory: one run, kept by the words of the port.
+//! An in-memory `RunStore` with one run, which follows the contract of the port.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -17,34 +17,34 @@ use super::rows::{Row, add, claimed, make_due};
 use crate::billing::PlanEntitlement;
 use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError, TemplateId, WriteOutcome};
 
-/// What a store could do wrong.
+/// A bug of a store that the simulation must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bug {
-    /// Whoever takes a run over from a dead worker finds its started sends due again.
+    /// After the lease of a dead worker has expired, its started sends are due again.
     ResendsUnknown,
-    /// A send is started though it was before, or is over.
+    /// A send can start although it was already started or has ended.
     IgnoresStatus,
-    /// Sends are started for whoever asks, though the run was cancelled or is another worker's.
+    /// A worker can start sends although the run was cancelled or another worker holds it.
     IgnoresHolder,
-    /// A cancel releases the reservations of sends that are under way, and their end does so again.
+    /// A cancel releases the reservations of in-flight sends, and their results release them again.
     ReleasesTwice,
 }
 
-/// The run and everything about it.
 pub(super) struct State {
     pub(super) inputs: Option<RunInputs>,
     pub(super) rows: Vec<Row>,
     pub(super) counts: SendCounts,
     pub(super) holder: Option<Uuid>,
-    /// How often in a row the run was postponed, and until when.
+    /// The number of consecutive postponements, and the end of the last one.
     pub(super) postponed: (u32, Duration),
-    /// The database's clock, from the run's start.
+    /// The database's clock, as the time since the start of the run.
     pub(super) now: Duration,
     pub(super) events: Vec<Event>,
-    /// How many sends each claim gave, and how many results each record brought.
+    /// The number of sends in each claim.
     pub(super) claimed: Vec<usize>,
+    /// The number of results in each record.
     pub(super) recorded: Vec<usize>,
-    /// Messages of the month: sent, and reserved.
+    /// The month's messages: sent and reserved.
     pub(super) usage: (usize, usize),
     pub(super) bug: Option<Bug>,
 }
@@ -104,8 +104,7 @@ impl FakeRuns {
         self.state.lock().unwrap()
     }
 
-    /// What `Campaigns::cancel` leaves behind: the queue entry is gone, and so are the reservations of what
-    /// never left.
+    /// Does what `Campaigns::cancel` does: deletes the queue entry and the reservations of unsent messages.
     pub(super) fn cancel(&self) {
         let mut state = self.state();
         if state.campaign().status != CampaignStatus::Sending {
@@ -116,12 +115,12 @@ impl FakeRuns {
         state.release_reservations();
     }
 
-    /// The lease runs out, and nobody has noticed yet.
+    /// Expires the lease. The worker does not notice.
     pub(super) fn expire(&self) {
         self.state().abandon();
     }
 
-    /// Somebody saw to what the run waited for.
+    /// Resumes a paused run.
     pub(super) fn resume(&self) {
         let mut state = self.state();
         state.abandon();
@@ -168,7 +167,7 @@ impl State {
         self.mark_unknown();
     }
 
-    /// Of what never left, at the end of a run.
+    /// Releases the reservations of unsent messages at the end of a run.
     fn release_reservations(&mut self) {
         self.mark_unknown();
         let releases_twice = self.bug == Some(Bug::ReleasesTwice);
@@ -183,13 +182,13 @@ impl State {
         }
     }
 
-    /// Whether a message of the month is reserved for it.
+    /// Whether the send has a reservation in the month's quota.
     pub(super) fn holds_reservation(&self, row: &Row) -> bool {
         let sending = self.campaign().status == CampaignStatus::Sending;
         row.status == SendStatus::Pending && (sending || row.started)
     }
 
-    /// Changes a send, and what follows from that for the month.
+    /// Changes a send, and updates the month's usage.
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Row)) {
         let accepted = |row: &Row| matches!(row.status, SendStatus::Sent | SendStatus::Delivered | SendStatus::Read);
         let (held, sent) = (self.holds_reservation(&self.rows[at]), accepted(&self.rows[at]));
@@ -285,7 +284,7 @@ impl State {
         }
     }
 
-    /// A status of a send, from whoever has it.
+    /// Applies a result or a status update.
     pub(super) fn apply_status(&mut self, at: usize, status: SendStatus) {
         let from = self.rows[at].status;
         if let Some(to) = from.advance(status) {
@@ -411,7 +410,7 @@ impl RunStore for FakeRuns {
             .await
     }
 
-    /// In two steps: what goes wrong may go wrong between them.
+    /// Two steps, so that a fault can be injected between them.
     async fn record_and_start(
         &self,
         _: QueuedRun,

@@ -1,9 +1,9 @@
-//! A world by a seed: workers that die, overtake each other and meet faults, people who cancel, pause and let go on, and
-//! the platform's news, in an order that the seed decides. What has to be true is looked at after every step, by what the
-//! platform was really asked.
+//! Deterministic simulation: workers die, take over from each other and meet faults, members cancel and resume, and
+//! status updates arrive, in an order that a seed decides. Every step checks the invariants against the calls that
+//! the fake WhatsApp recorded.
 //!
-//! A wrong seed is tried again by itself: `RECADO_SEED=123 RECADO_RUNS=1 cargo test -p recado-domain simulation`.
-//! `RECADO_RUNS=10000` tries more.
+//! To repeat a failing seed: `RECADO_SEED=123 RECADO_RUNS=1 cargo test -p recado-domain simulation`. For more seeds:
+//! `RECADO_RUNS=10000`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use super::faults::Fault;
 use super::fixture::{FIRST, Fixture, RUN, phone};
 use super::runs::Bug;
 
-/// How many worlds are tried, unless somebody wants more.
+/// The number of simulations, unless `RECADO_RUNS` is set.
 const SEEDS: u64 = 1500;
 
 /// The most simulations to find a planted bug.
@@ -76,7 +76,7 @@ impl Simulation {
         }
     }
 
-    /// A worker has the run for a while, and most often something goes wrong.
+    /// A worker executes the run, in most cases with a fault.
     fn work(&mut self) {
         if self.rng.below(4) > 0 {
             let fault = Fault::ALL[self.rng.below(4)];
@@ -115,7 +115,7 @@ impl Simulation {
         });
     }
 
-    /// Now, or while a call is under way.
+    /// Cancels the campaign now, during a call, or not at all.
     fn cancel(&mut self) {
         let (fixture, calls_at_cancel) = (self.fixture.clone(), self.calls_at_cancel.clone());
         let cancel = move || {
@@ -131,7 +131,7 @@ impl Simulation {
         }
     }
 
-    /// The platform tells of a message that it has.
+    /// Applies a status update for a message that WhatsApp may have.
     fn status_update(&mut self) {
         let at = self.rng.below(self.fixture.runs.state().rows.len());
         let may_have_message = self

@@ -1,4 +1,5 @@
-//! Runs that the platform stops: by a template that it has paused, or by an answer that is nobody's word.
+//! Runs that stop: WhatsApp pauses the template or rejects unreadably, the number is missing, or the campaign is
+//! deleted.
 
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ async fn paused_template_is_stored_before_the_run_pauses() {
     let mut templates = MockTemplateStore::new();
     let mut outcomes = [WriteOutcome::Stale(MetaStatus::Approved), WriteOutcome::Done].into_iter();
     let runs = fixture.runs.clone();
-    // What is stored is written, not what the run sends.
+    // The stored template is updated, not the run's frozen content.
     let stored = approved_template("Tchau", &[]);
     let found = stored.clone();
     templates

@@ -1,4 +1,4 @@
-//! Tests of what a run is decided on.
+//! Tests of the decision whether a run may start.
 
 use time::macros::datetime;
 

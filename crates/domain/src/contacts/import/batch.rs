@@ -1,4 +1,5 @@
-//! Lines of a file that are written together. Lines of one number become one row: no batch writes one contact twice.
+//! A batch of lines that one store call writes. Lines with the same phone number become one row, so that no batch
+//! writes a contact twice.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,7 @@ type Lines = Vec<(u64, ImportRow)>;
 /// The lines with one phone number, in file order.
 struct ContactLines {
     lines: Lines,
-    /// What they come to.
+    /// The row that all lines together produce.
     merged: ImportRow,
 }
 
@@ -26,7 +27,6 @@ impl ContactLines {
     }
 }
 
-/// Lines that are written together.
 #[derive(Default)]
 pub(super) struct Batch {
     contacts: Vec<ContactLines>,
@@ -35,13 +35,13 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// How many lines it holds.
+    /// The number of lines in the batch.
     pub(super) fn lines(&self) -> usize {
         self.lines
     }
 
-    /// Whether the lines of one number would have more attributes than a contact may have. Whether the contact has them
-    /// already is known after the earlier ones are written.
+    /// Whether the lines of the row's phone number would exceed the attribute limits together. The batch must then be
+    /// written first, because the result depends on the stored contact.
     pub(super) fn overflows_with(&self, row: &ImportRow) -> bool {
         let position = row.contact.phone.as_ref().and_then(|phone| self.positions.get(phone));
         let Some(earlier) = position.and_then(|position| self.contacts.get(*position)) else {
@@ -65,7 +65,7 @@ impl Batch {
         self.lines += 1;
     }
 
-    /// What the store is to write: one row a number.
+    /// Returns the rows to write: one per phone number.
     pub(super) fn rows(&self) -> Vec<ImportRow> {
         self.contacts
             .iter()

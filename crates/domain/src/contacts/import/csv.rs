@@ -1,9 +1,9 @@
-//! Reading CSV as it streams in: bytes in whatever pieces, records out, each with the physical line it begins on. The
-//! header line tells whether cells are separated by commas or, as in Brazilian spreadsheets, by semicolons.
+//! Streaming CSV decoder: accepts chunks of any size and returns records with the physical line on which they start.
+//! The header line determines whether cells are separated by commas or, as in Brazilian spreadsheets, by semicolons.
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
-/// The longest record, in bytes; a longer one is told and skipped.
+/// The longest record in bytes. A longer one has no cells, so that the import reports and skips it.
 pub(super) const RECORD_BYTES: usize = 64 * 1024;
 
 /// The most cells of a record.
@@ -12,13 +12,13 @@ pub(super) const RECORD_CELLS: usize = 256;
 /// One record of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// The physical line it begins on; the header's is 1.
+    /// The physical line on which it starts, counted from 1.
     pub(super) line: u64,
-    /// Its cells; none when the record is longer than anyone would write, or not UTF-8.
+    /// The cells, or `None` if the record exceeds a limit or is not UTF-8.
     pub(super) cells: Option<Vec<String>>,
 }
 
-/// The beginning of a file, read ahead of the records until its first line ends.
+/// Buffers the start of a file until its first line ends.
 #[derive(Default)]
 struct HeaderBuffer {
     bytes: Vec<u8>,
@@ -52,7 +52,7 @@ impl HeaderBuffer {
     }
 }
 
-/// A CSV reader that is fed (RFC 4180; LF, CRLF, blank lines and a byte-order mark are taken).
+/// A push parser for CSV (RFC 4180). It also accepts LF, CRLF, blank lines and a byte-order mark.
 pub(super) struct CsvDecoder {
     /// The header line, until it is complete.
     header: Option<HeaderBuffer>,
@@ -62,7 +62,7 @@ pub(super) struct CsvDecoder {
     used: usize,
     cells: usize,
     overlong: bool,
-    /// The physical line of the next byte, and the one that the record under way began on.
+    /// The physical line of the next byte.
     line: u64,
     /// The physical line on which the current record starts.
     record_line: Option<u64>,
@@ -123,7 +123,7 @@ impl CsvDecoder {
         }
     }
 
-    /// Ends the file: a last line without a line end is a record too.
+    /// Ends the file. A last line without a line break is a record too.
     pub(super) fn finish(&mut self) -> Vec<Record> {
         let mut records = self.decode_header();
         loop {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the network cuts the file, the records are the same.
+        /// The records do not depend on the chunk size.
         #[test]
         fn csv_records_do_not_depend_on_chunk_size(file in "([ab\",;é]|\n|\r\n){0,60}", chunk_size in 1_usize..9) {
             let bytes = file.as_bytes();

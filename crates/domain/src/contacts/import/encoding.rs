@@ -1,10 +1,10 @@
-//! The encoding of a file, found out as it streams in: UTF-8, with or without a byte-order mark, or Windows-1252, which
-//! is what spreadsheets write (and Latin-1 in all that is printable).
+//! Streaming detection of a file's encoding: UTF-8, with or without a byte-order with_bom, or Windows-1252, which
+//! spreadsheets write. Windows-1252 includes the printable characters of Latin-1.
 //!
-//! In both, ASCII is ASCII. The first character beyond it decides, for the whole file and without looking back: as
-//! UTF-8 it follows a pattern that Windows-1252 text does not.
+//! The first non-ASCII character decides for the whole file: Windows-1252 text rarely forms a valid UTF-8 sequence. The
+//! ASCII text before it is the same in both encodings.
 
-/// Turns the bytes of a file into UTF-8. A file that began as UTF-8 is passed on as it is, broken or not.
+/// Converts a file to UTF-8. A file that was detected as UTF-8 passes unchanged, even if it has invalid bytes later.
 #[derive(Debug, Default)]
 pub(super) struct Encoding {
     detected: Detected,
@@ -26,7 +26,7 @@ impl Default for Detected {
     }
 }
 
-/// What the bytes 0x80 to 0x9f mean; the five without a meaning stay the control characters that they are in Latin-1.
+/// The characters of the bytes 0x80 to 0x9f. The five undefined bytes map to the control characters of Latin-1.
 const C1: [char; 32] = [
     '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}', '‘', '’',
     '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
@@ -71,7 +71,7 @@ impl Encoding {
         text
     }
 
-    /// The end of the file: what still waits is no UTF-8.
+    /// Ends the file. Pending bytes are not valid UTF-8, so they are converted from Windows-1252.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         let mut text = Vec::new();
         if let Detected::Ascii(pending) = &self.detected {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     proptest! {
-        /// Brazilian text comes out as it was written, in either encoding, however it is cut.
+        /// Portuguese text is decoded correctly in both encodings and with any chunk size.
         #[test]
         fn portuguese_text_is_decoded_in_both_encodings(
             text in "[a-zA-Z ,;\nàáâãçéêíóôõúüÀÁÂÃÇÉÊÍÓÔÕÚÜºª€“”–]{0,60}", chunk_size in 1_usize..7, with_bom: bool,

@@ -1,18 +1,17 @@
-//! Reading lines of JSON as they stream in: bytes in whatever pieces, lines out, each with its number.
+//! Streaming line decoder: accepts chunks of any size and returns lines with their numbers.
 
-/// The longest line, in bytes; a longer one is told and skipped.
+/// The longest line in bytes. A longer one has no content, so that the import reports and skips it.
 pub(super) const LINE_BYTES: usize = 64 * 1024;
 
-/// One line of a file that is not blank.
+/// A non-blank line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Its number, from 1.
+    /// The line number, counted from 1.
     pub(super) line: u64,
-    /// What it holds; none when it is longer than anyone would write.
+    /// The content, or `None` if the line exceeds `LINE_BYTES`.
     pub(super) bytes: Option<Vec<u8>>,
 }
 
-/// Cuts what it is fed into lines.
 pub(super) struct LineDecoder {
     bytes: Vec<u8>,
     overlong: bool,
@@ -44,7 +43,7 @@ impl LineDecoder {
         lines
     }
 
-    /// Ends the line under way, as the end of the file does; none when it is blank.
+    /// Ends the current line. Returns `None` if it has only white space.
     pub(super) fn finish(&mut self) -> Option<Line> {
         let bytes = std::mem::take(&mut self.bytes);
         let overlong = std::mem::take(&mut self.overlong);

@@ -1,6 +1,6 @@
-//! Taking in a file of contacts: every line is checked, good ones are written in batches, bad ones are told by line.
-//! `encoding` finds out how the file is written, `sheet` and `objects` what it says, and nothing of it is held longer
-//! than a batch.
+//! Streaming import of a contact file: validates every line, writes valid lines in batches and reports invalid ones by
+//! line number. `encoding` detects the encoding, `sheet` parses CSV and `objects` parses JSON lines. At most one batch
+//! is in memory.
 
 mod batch;
 mod csv;
@@ -27,50 +27,51 @@ pub(super) use objects::parse_tag_names;
 pub(super) use row::check_tags;
 use sheet::Sheet;
 
-/// How many lines a file may have.
+/// The most rows of a file.
 pub const MAX_ROWS: u64 = 1_000_000;
 
-/// How many lines are written together.
+/// The most lines of a batch.
 const BATCH_ROWS: usize = 1000;
 
 /// The most line errors of a report.
 const MAX_REPORTED_ERRORS: usize = 100;
 
-/// How a file says what it says.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportFormat {
-    /// CSV with a header line: `name` and `phone`, maybe `email` and `tags`; every other column is an attribute.
+    /// CSV with a header line: the columns `name` and `phone`, optionally `email` and `tags`. Every other column is an
+    /// attribute.
     Csv,
-    /// One JSON object a line, with the fields of a new contact; tags by their names, and every other field that is a
-    /// text, a number or a boolean is an attribute.
+    /// One JSON object per line with the fields of a new contact. `tags` holds names, and every other field with a
+    /// string, number or boolean is an attribute.
     JsonLines,
 }
 
-/// What is wrong with a line.
+/// The error of a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LineError {
-    /// The number of the line in the file; the first one (of CSV: the header) is 1.
+    /// The line number in the file. The first line (of a CSV file: the header) is 1.
     #[schemars(example = 7)]
     pub line: u64,
-    /// What is wrong with it.
+    /// The error, with the name of the invalid field.
     #[schemars(example = &"phone is not a valid phone number")]
     pub message: String,
 }
 
-/// What became of a file: `imported + updated + skipped` is the number of its rows (of CSV the records after the
-/// header, else the lines that are not blank).
+/// The result of an import. `imported + updated + skipped` is the number of rows: the CSV records after the header, or
+/// the JSON lines without blank lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ImportReport {
-    /// How many contacts are new.
+    /// The number of new contacts.
     #[schemars(example = 1840)]
     pub imported: u64,
-    /// How many rows changed a contact that was there before, or that an earlier row had brought.
+    /// The number of rows that changed an existing contact or repeated the phone number of an earlier row.
     #[schemars(example = 159)]
     pub updated: u64,
-    /// How many rows were not taken, because something is wrong with them.
+    /// The number of invalid rows, which were not imported.
     #[schemars(example = 1)]
     pub skipped: u64,
-    /// What is wrong with them: the first 100.
+    /// The errors of the first 100 invalid rows.
     pub errors: Vec<LineError>,
 }
 
@@ -80,7 +81,6 @@ struct ParsedLine {
     row: Result<ImportRow, String>,
 }
 
-/// What reads the file.
 enum Reader {
     Sheet(Box<Sheet>),
     Objects(Objects),
@@ -102,7 +102,7 @@ impl Reader {
     }
 }
 
-/// One file being taken in. Feed it the body as it arrives; memory stays flat.
+/// A running import. The caller feeds the body chunk by chunk, so that memory use does not depend on the file's size.
 pub struct Import {
     store: Arc<dyn ContactStore>,
     clock: Arc<dyn Clock>,
@@ -116,7 +116,6 @@ pub struct Import {
 }
 
 impl Import {
-    /// An import into the tenant's account.
     pub fn new(
         store: Arc<dyn ContactStore>,
         clock: Arc<dyn Clock>,
@@ -150,7 +149,7 @@ impl Import {
         Ok(())
     }
 
-    /// Ends the file and writes what is left.
+    /// Ends the file and writes the last batch.
     pub async fn finish(mut self) -> Result<ImportReport, ContactError> {
         let text = self.encoding.finish();
         let mut last = self.reader.feed(&text)?;
@@ -188,7 +187,8 @@ impl Import {
         Ok(())
     }
 
-    /// Lines that are skipped may be found after later ones: the errors stay in the order of the lines.
+    /// Records an invalid line. Errors are sorted by line, because the store may reject a line after later ones were
+    /// skipped.
     fn skip(&mut self, line: u64, message: String) {
         self.report.skipped += 1;
         let position = self.report.errors.partition_point(|error| error.line < line);
@@ -196,7 +196,8 @@ impl Import {
         self.report.errors.truncate(MAX_REPORTED_ERRORS);
     }
 
-    /// Writes the batch, without the lines that the store refuses: what they add depends on what their contacts have.
+    /// Writes the batch. The store may reject rows whose attributes exceed the limits after the merge: their lines are
+    /// skipped, and the rest is written again.
     async fn flush(&mut self) -> Result<(), ContactError> {
         let mut batch = std::mem::take(&mut self.batch);
         while batch.lines() > 0 {

@@ -1,4 +1,4 @@
-//! Contacts in a file of JSON lines: what the fields of an object mean.
+//! Parses contacts from a file of JSON lines.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,6 @@ use crate::shared::text;
 /// Read-only fields of a published contact, which the import ignores.
 const READ_ONLY_FIELDS: [&str; 5] = ["id", "account_id", "opted_out_at", "created_at", "updated_at"];
 
-/// A file of JSON lines being read.
 #[derive(Default)]
 pub(super) struct Objects(LineDecoder);
 

@@ -1,4 +1,4 @@
-//! One contact of a file, whatever the file's form: the rules that every line has to keep.
+//! Validates one row of an import. The rules are the same for every file format.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ const MAX_TAGS: usize = 50;
 /// The longest tag name.
 const MAX_TAG_CHARS: usize = 100;
 
-/// What a line says, unchecked; nothing said is an empty text.
+/// The unchecked fields of a row. An absent field is empty.
 #[derive(Default)]
 pub(super) struct RowInput {
     pub(super) name: String,
@@ -29,7 +29,7 @@ redacted_debug!(RowInput {});
 impl RowInput {
     /// Validates the row. The error message names the invalid field.
     pub(super) fn check(self) -> Result<ImportRow, String> {
-        // A spreadsheet export protects `+55...` with an apostrophe.
+        // Spreadsheet exports write an apostrophe before `+55...`.
         let phone = self.phone.trim();
         let phone = phone.strip_prefix('\'').unwrap_or(phone);
         if phone.is_empty() {
@@ -63,7 +63,7 @@ pub(super) fn split_tags(text: &str) -> Vec<String> {
     text.split(';').map(str::to_owned).collect()
 }
 
-/// Each name once, without what no tag may have; an error continues the field's name.
+/// Sanitizes tag names and removes duplicates. The error message continues the field's name.
 pub(in crate::contacts) fn check_tags(names: Vec<String>) -> Result<Vec<String>, String> {
     let mut tags: Vec<String> = Vec::new();
     for tag in names
@@ -85,7 +85,7 @@ pub(in crate::contacts) fn check_tags(names: Vec<String>) -> Result<Vec<String>,
     }
 }
 
-/// What the store would make of two lines of one number, one after the other.
+/// Merges two rows with the same phone number as the store would if it wrote one after the other.
 pub(super) fn merge(mut earlier: ImportRow, later: ImportRow) -> ImportRow {
     let contact = &mut earlier.contact;
     contact.name = later.contact.name;

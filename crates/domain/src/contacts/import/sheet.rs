@@ -1,4 +1,4 @@
-//! Contacts in a CSV file: what its columns mean.
+//! Parses contacts from the rows of a CSV file.
 
 use serde_json::Value;
 
@@ -8,7 +8,6 @@ use super::row::{RowInput, split_tags};
 use super::{ParsedLine, csv};
 use crate::shared::FieldErrors;
 
-/// What a column of the file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Column {
     Name,
@@ -18,7 +17,7 @@ enum Column {
     Attribute(String),
 }
 
-/// A CSV file being read; its header line is required, and says what the columns are.
+/// A CSV file. Its required header line names the columns.
 #[derive(Default)]
 pub(super) struct Sheet {
     decoder: CsvDecoder,

@@ -1,4 +1,4 @@
-//! Whole files through an import whose store remembers what it was given.
+//! Tests of whole files with a store that records its batches.
 
 use std::sync::Mutex;
 
@@ -159,7 +159,7 @@ async fn import_fails_if_the_store_fails() {
     assert!(matches!(import.finish().await, Err(ContactError::Store(_))));
 }
 
-/// The messages of the lines that were not taken, in order.
+/// The errors of the skipped lines, in order.
 fn messages(report: &ImportReport) -> Vec<(u64, &str)> {
     let line_and_message = |error: &LineError| (error.line, error.message.clone());
     assert_eq!(report.errors.len(), usize::try_from(report.skipped).unwrap());
@@ -178,7 +178,7 @@ async fn json_import_reads_contacts_and_attributes() {
 "cidade":"São Paulo"}
 {"phone":"'+5511961234567","name":"João","tags":"vip; novo","cidade":"Santos","pontos":3.5,"ativo":true,"nada":null,"lista":[1],
 "#;
-    // A line is a line: an object over two of them is two faults.
+    // An object over two lines is two invalid lines.
     let (report, _) = import_as(ImportFormat::JsonLines, file.as_bytes(), 7).await;
     assert_eq!(messages(&report.unwrap()).len(), 3);
     let whole = json!({ "name": " João  <i>S.</i> ", "phone": "(11) 96123-4567", "email": "j@loja.example",
@@ -270,7 +270,7 @@ async fn import_keeps_an_earlier_opt_out() {
     );
 }
 
-/// A store whose contacts have these attributes, all with one number, and the batches that it was given.
+/// A store whose only contact has this many attributes, and the batches that it received.
 fn store_with(attributes: usize) -> (MockContactStore, Arc<Mutex<Vec<Vec<ImportRow>>>>) {
     let batches = Arc::new(Mutex::new(Vec::<Vec<ImportRow>>::new()));
     let (seen, stored) = (batches.clone(), Mutex::new(wide("a", attributes)));
@@ -323,7 +323,7 @@ async fn import_skips_lines_beyond_the_attribute_limits() {
     let rule = "attributes merged with the stored ones must have at most 100 values and 16384 bytes in total";
     assert_eq!(messages(&report), [(2, rule), (3, "line is not valid JSON")]);
     assert_eq!((report.imported, report.updated, report.skipped), (1, 2, 2));
-    // Once with all lines, once without the one that is too much.
+    // The first batch has all lines. The second lacks the rejected one.
     let batches = batches.lock().unwrap();
     assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
     assert_eq!(batches[1][0].contact.attributes.len(), 40);
@@ -351,7 +351,7 @@ async fn import_splits_oversized_lines_of_one_number() {
     assert_eq!(sizes, [60, 100, 40]);
 }
 
-/// A store that refuses what it would have to take, because its contact changes all the time, does not hold a file up.
+/// A store that always rejects a row, because its contact changes concurrently, does not block the import.
 #[tokio::test]
 async fn import_skips_rows_rejected_after_a_concurrent_change() {
     let mut store = MockContactStore::new();
@@ -371,7 +371,7 @@ async fn import_skips_rows_rejected_after_a_concurrent_change() {
 /// One row of a random file.
 #[derive(Clone, Debug)]
 enum Row {
-    /// With this name and the phone of this number.
+    /// A valid row with this name and the phone number of this index.
     Good(String, u32),
     NoName(u32),
     NoPhone(String),
@@ -383,7 +383,7 @@ enum Row {
 }
 
 fn row() -> impl Strategy<Value = Row> {
-    // None of these is in Windows-1252 what a character of UTF-8 goes on with.
+    // In Windows-1252, none of these characters is a UTF-8 continuation byte.
     let name = "[A-Za-z][a-zàáâãçéêíóôõúü ]{0,11}[a-z]";
     prop_oneof![
         6 => (name, 0..30_u32).prop_map(|(name, number)| Row::Good(name, number)),
@@ -397,7 +397,7 @@ fn row() -> impl Strategy<Value = Row> {
 }
 
 impl Row {
-    /// Name and phone as they are written; none for a blank line.
+    /// Returns the name and phone number as the file has them, or `None` for a blank line.
     fn cells(&self) -> Option<(String, String)> {
         let phone = |number: &u32| match number % 3 {
             0 => format!("11961{number:06}"),
@@ -419,7 +419,7 @@ impl Row {
         let Some((name, phone)) = self.cells() else {
             return "\r\n".to_owned();
         };
-        // Over two lines and with a separator, as a cell may be that is quoted.
+        // A quoted cell with a separator and a line break.
         format!("{phone}{separator}\"{name}\"{separator}\"a{separator}\n\"\"b\"\n")
     }
 
@@ -442,7 +442,7 @@ fn encoded(text: &str, encoding: u8) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the form, the encoding and the pieces: every row is accounted for, and what is good arrives.
+    /// In every format, encoding and chunk size, each row is counts and each valid row is written.
     #[test]
     fn import_counts_every_row(
         rows in prop::collection::vec(row(), 0..40), form in 0..3_u8, encoding in 0..3_u8, chunk_size in 1..5000_usize,

@@ -1,4 +1,5 @@
-//! Processing callbacks: stored first, applied at once, and again later where the news came before its subject.
+//! Processing of callbacks: each is stored first and applied at once. It is applied again later if a change arrived
+//! before the message or template that it concerns.
 
 mod progress;
 
@@ -20,24 +21,25 @@ use crate::templates::{
     MetaStatus, Template, TemplateStore, apply_review, category_notifications, review_events, with_category_update,
 };
 
-/// How long a worker may take for one callback before another one takes it over.
+/// The lease of a claimed callback. After it, another worker may claim the callback.
 pub const PROCESSING_LEASE: Duration = Duration::seconds(30);
 
-/// How often news without a subject is tried again (after 1, 2, 4, ... seconds) before it counts as foreign.
+/// How often a callback with changes of unknown messages or templates is applied again (after 1, 2, 4, ... seconds).
+/// After that it is deleted: the changes belong to another system.
 const RETRIES: u32 = 6;
 
-/// How often a review of a draft is tried again: it may be faster than the answer to the submission it is on, which
-/// makes the draft a pending one. Later it is on something that was changed since.
+/// How often a review status of a draft is applied again. WhatsApp may report it before it answers the submission,
+/// which makes the draft a pending template. A later one concerns content that has since changed.
 const EARLY_RETRIES: u32 = 2;
 
-/// How often a template's review is tried when the template changes at the same time.
+/// How often a template update is attempted while other writes change the template.
 const REVIEW_ATTEMPTS: u32 = 3;
 
-/// How often a callback is claimed, with up to `LONGEST_BACKOFF` between, before it is set aside: more than an hour.
+/// How often a callback is claimed before it is set aside. With at most `LONGEST_BACKOFF` between two claims, that is
+/// more than an hour.
 pub const MAX_CLAIMS: u32 = 20;
 const LONGEST_BACKOFF: Duration = Duration::minutes(5);
 
-/// What callbacks are stored in, and what they change.
 pub struct CallbackStores {
     pub callbacks: Arc<dyn CallbackStore>,
     pub status_updates: Arc<dyn StatusUpdateStore>,
@@ -46,7 +48,7 @@ pub struct CallbackStores {
     pub runs: Arc<dyn RunStore>,
 }
 
-/// The use cases of callbacks.
+/// Receives, stores and applies WhatsApp's callbacks.
 pub struct Callbacks {
     stores: CallbackStores,
     report: Arc<dyn CallbackReport>,
@@ -69,7 +71,7 @@ impl Callbacks {
         }
     }
 
-    /// Keeps a callback: once this returned, its news is not lost. The caller checked the signature, and goes on with
+    /// Stores a callback durably and claims it for the caller, who has verified the signature and then calls
     /// [`Callbacks::process`].
     pub async fn receive(&self, body: &[u8]) -> Result<StoredCallback, StoreError> {
         let id = CallbackId::from(self.ids.next());
@@ -82,7 +84,7 @@ impl Callbacks {
         })
     }
 
-    /// Processes one callback that is due, if there is one.
+    /// Claims and processes one due callback. Returns false if none is due.
     pub async fn process_next(&self) -> Result<bool, StoreError> {
         match self.stores.callbacks.claim(PROCESSING_LEASE).await? {
             Some(callback) => self.process(&callback).await.map(|()| true),
@@ -90,11 +92,11 @@ impl Callbacks {
         }
     }
 
-    /// Applies a callback's news, then forgets it; defers it where some news has no subject yet. Applying twice changes
-    /// nothing, so a crash in the middle is harmless. What cannot be applied is tried again with exponential backoff, and
-    /// set aside after [`MAX_CLAIMS`].
+    /// Applies the changes of a callback, then deletes it. If a change concerns an unknown message or template, the
+    /// callback is deferred. Every change is idempotent, so a crash between the steps is harmless. After an error the
+    /// callback is retried with exponential backoff, and set aside after [`MAX_CLAIMS`] claims.
     pub async fn process(&self, callback: &StoredCallback) -> Result<(), StoreError> {
-        // Not even tried: whoever tried it last did not come back.
+        // The callback is not applied again: the worker of its last claim did not finish, perhaps because of it.
         if callback.claims >= MAX_CLAIMS {
             let error = StoreError::Unavailable("the last attempt did not finish".into());
             return self.set_aside(callback.id, &error).await;
@@ -120,7 +122,7 @@ impl Callbacks {
         Ok(())
     }
 
-    /// What the callback says; what of it is not read is counted, the first time.
+    /// Parses the callback, and reports its unsupported parts on the first attempt.
     fn read(&self, callback: &StoredCallback) -> Vec<CallbackChange> {
         let body = CallbackPayload::read(&callback.body);
         if callback.attempts == 0 && callback.claims == 0 {
@@ -132,7 +134,8 @@ impl Callbacks {
         body.unwrap_or_default().changes
     }
 
-    /// Whether all news found its subject. One item that cannot be applied holds up no other.
+    /// Applies every change, and continues after an item that cannot be applied. Returns whether each change found the
+    /// message or template that it concerns.
     async fn apply(&self, callback: &StoredCallback) -> Result<bool, StoreError> {
         let may_be_early = callback.attempts < EARLY_RETRIES;
         let mut progress = Progress::new(callback.claims > 0);
@@ -192,15 +195,15 @@ impl Callbacks {
         Ok(())
     }
 
-    /// A number is usually one account's. Where several connected it, each is offered what the others had not: a send
-    /// belongs to one account, so nobody's news reaches anybody else.
+    /// Applies the status updates of one number. If several accounts connected it, each is given the updates that the
+    /// accounts before it did not match. A send belongs to one account, so no account sees updates of another.
     async fn apply_status_updates(
         &self,
         number: &str,
         mut updates: Vec<StatusUpdate>,
         progress: &mut Progress,
     ) -> Result<bool, StoreError> {
-        // Also those that disconnected it since: a status is matched by our id or the platform's, never by the number.
+        // Former owners of the number too: a status matches by Recado's or WhatsApp's message id, never by the number.
         let accounts = self.stores.callbacks.accounts_that_had_number(number).await?;
         if accounts.is_empty() {
             return Ok(true);
@@ -214,8 +217,8 @@ impl Callbacks {
         Ok(false)
     }
 
-    /// Applies statuses to the account's messages: at once, or, where that fails, each by itself. Those of no message of
-    /// the account are left.
+    /// Applies status updates to the account's messages as one batch; if that fails, one by one. Returns the updates
+    /// that match no message of the account.
     async fn apply_to_sends(
         &self,
         account: AccountId,

@@ -1,16 +1,16 @@
-//! How far the application of one callback has come.
+//! The progress of applying one callback.
 
 use crate::shared::StoreError;
 
-/// After so many errors the rest of a callback is left to the next attempt: each may have taken a time-out.
+/// After so many errors the rest of the callback waits for the next attempt: each error may have taken a timeout.
 const MAX_ERRORS: usize = 8;
 
-/// What was applied of a callback, and what was not.
+/// What was applied of a callback, and the first error.
 pub(super) struct Progress {
-    /// Whether all that was applied found its subject.
+    /// Whether every change found the message or template that it concerns.
     pub(super) complete: bool,
-    /// Whether the callback failed before. Then it goes on behind an error of a database that did not answer, too: that
-    /// may be the item's fault.
+    /// Whether the callback failed before. If so, processing continues even after `Unavailable`, because the item
+    /// itself may cause that error.
     failed_before: bool,
     error: Option<StoreError>,
     errors: usize,
@@ -34,7 +34,7 @@ impl Progress {
         }
     }
 
-    /// Takes in what became of an item. Its error ends the attempt where the others would fare no better.
+    /// Records an item's result. Returns the error if it ends the attempt, because the remaining items would fail too.
     pub(super) fn note<T>(&mut self, result: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
         match result {
             Ok(done) => Ok(Some(done)),
@@ -49,7 +49,7 @@ impl Progress {
         }
     }
 
-    /// Whether all found its subject; the first error where there was one.
+    /// Returns the first error, or whether every change found its message or template.
     pub(super) fn end(self) -> Result<bool, StoreError> {
         match self.error {
             Some(error) => Err(error),

@@ -1,4 +1,4 @@
-//! What becomes of a callback's news, with the ports mocked.
+//! Processing of callbacks, with mocked ports.
 
 use serde_json::json;
 use time::macros::datetime;
