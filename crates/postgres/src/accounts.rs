@@ -1,4 +1,4 @@
-//! Accounts, users and memberships, across tenants: this is how a tenant is found.
+//! Accounts, users and memberships, across tenants: how a request finds its tenant.
 
 use std::collections::HashSet;
 
@@ -16,14 +16,13 @@ use crate::pool::OwnerPool;
 use crate::sql::{TextRow, key_rows, sql};
 use crate::transactions::in_owner;
 
-/// How often a create looks for a free slug anew, having lost it to another one.
+/// Attempts to reserve a free slug when concurrent requests reserve the candidates first.
 const SLUG_TRIES: usize = 100;
 
 /// Candidates per lookup: at first, and at most.
 const MIN_SLUG_BATCH: usize = 16;
 const MAX_SLUG_BATCH: usize = 4096;
 
-/// Accounts, users and memberships.
 #[derive(Clone, Debug)]
 pub struct PgAccounts(OwnerPool);
 
@@ -230,8 +229,8 @@ async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) 
     Ok(Membership::try_from(row)?.account)
 }
 
-/// The first slug that is free now. More and more candidates at a time: most slugs are free at once, and of a name that
-/// thousands share no more is read than is asked for.
+/// Returns the first free slug. The number of candidates doubles with each lookup: most slugs are free at once, and
+/// for a name that thousands share few lookups suffice.
 async fn free_slug(conn: &mut AsyncPgConnection, base: &str) -> DbResult<String> {
     let (mut candidates, mut batch_size) = (text::slugs(base), MIN_SLUG_BATCH);
     loop {

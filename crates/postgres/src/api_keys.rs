@@ -1,5 +1,5 @@
-//! API keys, and the directory that finds one by its hash across tenants: both written by the owner, because no tenant
-//! may reach the directory.
+//! API keys, and the directory that finds one by its hash across tenants. The owner pool writes both, because no
+//! tenant may access the directory.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -16,7 +16,6 @@ use crate::pool::OwnerPool;
 use crate::sql::{NumberRow, key_rows, sql};
 use crate::transactions::in_owner;
 
-/// API keys.
 #[derive(Clone, Debug)]
 pub struct PgApiKeys(OwnerPool);
 
@@ -71,7 +70,7 @@ impl From<KeyRow> for ApiKey {
     }
 }
 
-/// The account's row is locked first, so that two inserts do not both find the last free place.
+/// The account's row is locked first, so that two inserts cannot both use the last free position.
 async fn insert(
     conn: &mut AsyncPgConnection,
     record: &KeyRecord,
@@ -165,7 +164,7 @@ impl ApiKeyStore for PgApiKeys {
     }
 
     async fn touch(&self, account: AccountId, key: ApiKeyId, now: OffsetDateTime) -> Result<(), StoreError> {
-        // Never backwards: requests with one key overtake each other.
+        // Never moves backwards: requests with one key may finish out of order.
         let query = sql("UPDATE api_keys SET last_used_at = $3
              WHERE account_id = $1 AND id = $2 AND (last_used_at IS NULL OR last_used_at < $3)")
         .bind(account)

@@ -1,5 +1,5 @@
-//! The audit log: read as the owner, which row-level security does not bind, and scoped to one account by every
-//! condition of every statement.
+//! The audit log. It is read on the owner pool, which row-level security does not bind, so every condition of every
+//! statement names the account.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -14,7 +14,6 @@ use crate::outbox::PgOutbox;
 use crate::pool::OwnerPool;
 use crate::sql::sql;
 
-/// The audit log.
 #[derive(Clone, Debug)]
 pub struct PgAudit {
     pool: OwnerPool,
@@ -30,7 +29,7 @@ impl PgAudit {
     }
 }
 
-/// An entry beside the total; without an entry where the page is empty.
+/// An entry and the total; an empty page has one row with the total only.
 #[derive(QueryableByName)]
 struct Row {
     #[diesel(sql_type = BigInt)]
@@ -69,14 +68,14 @@ impl Row {
     }
 }
 
-/// One page and the total, in one statement and so of one moment.
+/// One page and the total, in one statement and therefore of one snapshot.
 ///
-/// The total is exact either way. Up to 99,999 the rows are counted, so that those count too that somebody wrote by
-/// other means; from 100,000 on that would take longer than reading the page, and the counts stored with the rows are
-/// taken. Which of the two is decided by the same statement that counts: between two statements the relay could carry
-/// the number over the border, and neither would be true.
+/// The total is exact in both cases. Below 100,000 the rows are counted, which includes rows that were written by
+/// other means. From 100,000 on, counting would take longer than reading the page, so the stored counts are used. The
+/// statement that counts also chooses: between two statements the relay could move the number over the limit, and
+/// both results would be wrong.
 ///
-/// The keys of the page come out of an index alone, also far down the list, and only then the rows, one look each.
+/// The keys of the page are read from an index alone, also far down the list, and only then the rows, one lookup each.
 fn page_of(filter: &AuditFilter) -> String {
     let mut condition = "account_id = $1".to_owned();
     let mut parameter = 3;

@@ -1,4 +1,4 @@
-//! Automations, their executions, and the roll-ups of these.
+//! Automations, their executions, and the rollups of executions.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -19,7 +19,6 @@ use crate::pool::TenantPool;
 use crate::sql::{FlagRow, IdRow, collect_column, sql};
 use crate::transactions::in_tenant;
 
-/// Automations.
 #[derive(Clone, Debug)]
 pub struct PgAutomations(TenantPool);
 
@@ -117,7 +116,7 @@ async fn record(
     Ok(Some(IngestionResult::of(executions.len(), inserted.len())))
 }
 
-/// Completed, failed, and microseconds.
+/// Completed executions, failed executions, and their total latency in microseconds.
 type ExecutionSums = (i64, i64, i64);
 
 async fn count<'a>(

@@ -15,11 +15,9 @@ use crate::pool::TenantPool;
 use crate::sql::sql;
 use crate::transactions::in_tenant;
 
-/// What is read of a row.
 const ROW: &str = "company_name, description, products_services, tone_of_voice, target_audience, brand_values, \
     website_url, raw_scrape_data, last_scraped_at, created_at, updated_at";
 
-/// Brand contexts.
 #[derive(Clone, Debug)]
 pub struct PgBrand(TenantPool);
 
@@ -75,10 +73,10 @@ impl From<BrandRow> for BrandContext {
     }
 }
 
-/// Writes the fields whose flag is set, and leaves the others as they are.
+/// Builds the upsert that writes the fields whose flag is set, and keeps the stored value of the others.
 fn update(input: &BrandInput) -> String {
     let names = input.fields().map(|(name, _)| name);
-    // The account, the moment, and then value and flag of each field.
+    // $1 is the account, $2 the time; then follow value and flag of each field.
     let numbers = |at: usize| (3 + 2 * at, 4 + 2 * at);
     let values: Vec<String> = (0..names.len()).map(|at| format!("${}", numbers(at).0)).collect();
     let assignments = names.iter().enumerate().map(|(at, name)| {

@@ -1,5 +1,5 @@
-//! Ids that the store makes itself: UUIDs of version 7 (so that later ones sort after earlier ones) whose other bits
-//! follow from what they name, so that doing something twice makes the same row.
+//! Deterministic ids: UUIDs of version 7 (sorted by time) whose other bits are derived from what they identify, so a
+//! repeated write yields the same row.
 
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;

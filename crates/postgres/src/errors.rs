@@ -1,4 +1,4 @@
-//! What the driver says, in the words of the domain; and trying again what only got in another transaction's way.
+//! Maps the driver's errors to `StoreError`, and retries transactions that conflicted with another one.
 
 use diesel::result::{DatabaseErrorKind, Error};
 use recado_domain::shared::StoreError;
@@ -6,10 +6,10 @@ use thiserror::Error as ThisError;
 
 use crate::sqlstate::{self, Transient};
 
-/// How often a transaction that lost a deadlock or a serialization conflict is tried again.
+/// Retries after a deadlock or a serialization failure.
 pub(crate) const RETRIES: usize = 3;
 
-/// Which input field a violated uniqueness blames.
+/// The input field of each unique constraint.
 const UNIQUE_FIELDS: &[(&str, &str)] = &[
     ("contacts_phone_unique", "phone"),
     ("contacts_wa_user_id_unique", "wa_user_id"),
@@ -21,10 +21,10 @@ const UNIQUE_FIELDS: &[(&str, &str)] = &[
     ("whatsapp_profiles_phone_number_id_unique", "phone_number_id"),
 ];
 
-/// Uniqueness of what no caller wrote: another transaction wrote it first, and the same work, done again, sees that.
+/// Unique constraints on values that no caller sends: another transaction wrote the value first, and a retry sees it.
 const RACES: &[&str] = &["contacts_wa_id_unique"];
 
-/// Which input field a violated reference blames.
+/// The input field of each foreign key.
 const REFERENCE_FIELDS: &[(&str, &str)] = &[
     ("campaigns_folder_id_fkey", "folder_id"),
     ("campaigns_profile_id_fkey", "profile_id"),
@@ -36,7 +36,7 @@ const REFERENCE_FIELDS: &[(&str, &str)] = &[
     ("message_templates_profile_id_fkey", "profile_id"),
 ];
 
-/// Why a statement or the reading of its rows failed, before it is known whom to blame.
+/// Why a statement or the conversion of its rows failed, before it is mapped to a `StoreError`.
 pub(crate) enum DbError {
     Database(Error),
     Store(StoreError),
@@ -65,12 +65,13 @@ impl From<DbError> for StoreError {
     }
 }
 
-/// A deadlock, a serialization failure, or a row that another transaction wrote first: the transaction is rolled back and may be tried again at once.
+/// A deadlock, a serialization failure, or a row that another transaction wrote first. The transaction is rolled back
+/// and may be retried at once.
 #[derive(Debug, ThisError)]
 #[error("the transaction conflicted with another one")]
 struct Conflict(#[source] Error);
 
-/// Another transaction made the row first that this one was about to make: tried again, it finds it.
+/// Another transaction inserted the row first: a retry finds that row.
 pub(crate) fn concurrent_insert() -> DbError {
     DbError::Store(StoreError::Unavailable(Box::new(Conflict(Error::NotFound))))
 }
@@ -112,7 +113,7 @@ fn map_db_error(error: Error) -> StoreError {
     }
 }
 
-/// A fault of ours that no driver told.
+/// An internal error that does not come from the driver.
 pub(crate) fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError::Failed(Box::new(error))
 }
@@ -122,17 +123,17 @@ pub(crate) fn corrupt(error: impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt(error.to_string())
 }
 
-/// Reads a stored word.
+/// Parses a stored enum value.
 pub(crate) fn parse_enum<T: std::str::FromStr<Err = String>>(stored: &str) -> Result<T, StoreError> {
     stored.parse().map_err(corrupt)
 }
 
-/// Whether all that went wrong is that another transaction was in the way.
+/// Whether the only cause was a conflict with another transaction.
 pub(crate) fn is_conflict(error: &StoreError) -> bool {
     matches!(error, StoreError::Unavailable(source) if source.is::<Conflict>())
 }
 
-/// Carries a whole transaction out, again when it lost to another one.
+/// Runs a transaction, and retries it after a conflict.
 pub(crate) async fn retry<T, F>(mut attempt: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,

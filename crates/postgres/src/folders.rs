@@ -12,7 +12,6 @@ use crate::errors::{DbError, DbResult, parse_enum};
 use crate::pool::TenantPool;
 use crate::sql::{FlagRow, sql};
 
-/// Folders.
 #[derive(Clone, Debug)]
 pub struct PgFolders(TenantPool);
 
@@ -44,8 +43,8 @@ impl TryFrom<FolderRow> for Folder {
     }
 }
 
-/// Refuses a folder that is not there or is for something else. A folder's kind never changes, so that this holds until
-/// the reference itself is checked at the end of the statement that writes it.
+/// Rejects a folder that does not exist or has another kind. The kind never changes, so the check remains valid until
+/// the foreign key is checked at the end of the writing statement.
 pub(crate) async fn check(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -92,7 +91,7 @@ impl FolderStore for PgFolders {
         self.0.run(account, statement).await.map(drop)
     }
 
-    /// What lay in it is left without a folder by the references themselves (`ON DELETE SET NULL`).
+    /// `ON DELETE SET NULL` removes the campaigns and templates from the folder.
     async fn delete(&self, account: AccountId, id: FolderId) -> Result<bool, StoreError> {
         let statement = sql("DELETE FROM folders WHERE account_id = $1 AND id = $2")
             .bind(account)

@@ -1,4 +1,4 @@
-//! Idempotency keys. The database's clock decides what is over.
+//! Idempotency keys. The database's clock decides when a lease or a stored response expires.
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
@@ -16,7 +16,6 @@ use crate::pool::OwnerPool;
 use crate::sql::sql;
 use crate::transactions::on_owner;
 
-/// Idempotency keys.
 #[derive(Clone, Debug)]
 pub struct PgIdempotency(OwnerPool);
 
@@ -70,7 +69,7 @@ async fn claim(conn: &mut AsyncPgConnection, claim: &KeyClaim, lease: Duration) 
         .get_result(conn)
         .await
         .optional()?;
-    // A row that went away in between was given up just now: the caller may try again.
+    // If the row was deleted in between, its holder has just released it: the caller may retry.
     Ok(row.map_or(KeyState::Running, KeyState::from))
 }
 

@@ -1,10 +1,10 @@
 //! The stores: every repository port of the domain, on PostgreSQL.
 //!
-//! Two kinds of connections, two types: [`TenantPool`] connects as a role that row-level security binds to the one
-//! account named when a transaction begins; [`OwnerPool`] connects as the owner and is used where a tenant is still to
-//! be found (sessions, keys, callbacks, the queue of runs, the outbox), and for a known one by [`PgAudit`],
-//! [`PgApiKeys`], [`PgMembers`], [`PgInvites`] and `record_and_start.sql`, where every condition names the
-//! account. No transaction leaves this crate.
+//! Connections have two types. [`TenantPool`] connects as a role that row-level security binds to the account that a
+//! transaction names. [`OwnerPool`] connects as the owner, for statements that run before the tenant is known
+//! (sessions, keys, callbacks, the run queue, the outbox). [`PgAudit`], [`PgApiKeys`], [`PgMembers`], [`PgInvites`]
+//! and `record_and_start.sql` also use it for one account, and there every condition names that account. No
+//! transaction leaves this crate.
 #![deny(clippy::disallowed_methods)]
 
 mod accounts;

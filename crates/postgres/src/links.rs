@@ -1,4 +1,4 @@
-//! Links, and the directory of their codes.
+//! Links, the directory of their short codes, and their clicks.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::{IdRow, collect_column, sql};
 use crate::transactions::{in_owner, in_tenant};
 
-/// Links. Whoever follows one names no account, so that this happens as the platform.
+/// Links. A visitor's request names no account, so `target` and `add_clicks` use the owner pool.
 #[derive(Clone, Debug)]
 pub struct PgLinks {
     tenants: TenantPool,
@@ -107,12 +107,12 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, link: &Link) -
     Ok(())
 }
 
-/// How long a writer is known after its last batch. None repeats one for so long.
+/// Days after its last batch for which a writer's row is stored. No writer repeats a batch after so long.
 const WRITER_DAYS: i32 = 7;
 
-/// Adds the clicks of a batch. `$1` to `$3`: each link once, with its clicks; `$4` to `$8`: the roll-ups that they are
-/// counted in. Links whose rows another transaction holds are skipped and returned: nobody's lock keeps the clicks of
-/// other links waiting. Rows are locked in the order of their keys.
+/// Adds the clicks of a batch. `$1` to `$3`: each link once, with its clicks; `$4` to `$8`: the rollup rows. Links
+/// whose rows another transaction holds are skipped and returned, so one lock does not delay the clicks of other
+/// links. Rows are locked in key order.
 const ADD_CLICKS: &str = "
 WITH totals AS (
   SELECT * FROM unnest($1, $2, $3) AS t (account_id, link_id, clicks) LIMIT (SELECT cardinality($1))),
@@ -147,7 +147,7 @@ struct AppliedRow {
     deferred: Vec<Uuid>,
 }
 
-/// The writer's row is locked first: a batch that is sent again waits for the transaction that may still apply it.
+/// The writer's row is locked first: a repeated batch waits for the transaction that may still apply it.
 async fn add_clicks(conn: &mut AsyncPgConnection, batch: &ClickBatch) -> DbResult<Vec<LinkId>> {
     let applied: AppliedRow = sql("INSERT INTO link_click_writers AS w (id) VALUES ($1)
          ON CONFLICT (id) DO UPDATE SET batch = w.batch RETURNING batch, deferred")
@@ -180,7 +180,6 @@ async fn add_clicks(conn: &mut AsyncPgConnection, batch: &ClickBatch) -> DbResul
     Ok(deferred.into_iter().map(|row| row.id.into()).collect())
 }
 
-/// The clicks of each link.
 fn totals(batch: &ClickBatch) -> Vec<((AccountId, LinkId), i64)> {
     let mut totals = BTreeMap::new();
     for (key, clicks) in &batch.clicks {
@@ -189,7 +188,7 @@ fn totals(batch: &ClickBatch) -> Vec<((AccountId, LinkId), i64)> {
     totals.into_iter().collect()
 }
 
-/// The clicks of each row of the roll-ups: link, span in minutes, and where it begins.
+/// Sums clicks by rollup row: account, link, `bucket_minutes` and `bucket_start`.
 fn sums(batch: &ClickBatch) -> Vec<((AccountId, LinkId, i32, OffsetDateTime), i64)> {
     let mut sums = BTreeMap::new();
     for (key, clicks) in &batch.clicks {

@@ -1,4 +1,4 @@
-//! The queue of the system's own mail, across tenants.
+//! The queue of outgoing mail, across tenants.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -13,7 +13,7 @@ use crate::errors::DbResult;
 use crate::pool::OwnerPool;
 use crate::sql::sql;
 
-/// Queues a mail as part of the caller's transaction.
+/// Enqueues a mail in the caller's transaction.
 pub(crate) async fn append(conn: &mut AsyncPgConnection, account: AccountId, mail: &OutgoingMail) -> DbResult<()> {
     sql("INSERT INTO outgoing_mail (id, account_id, content) VALUES ($1, $2, $3)")
         .bind(mail.id)
@@ -24,7 +24,7 @@ pub(crate) async fn append(conn: &mut AsyncPgConnection, account: AccountId, mai
     Ok(())
 }
 
-/// The worker's side of the queue.
+/// The queue as a worker uses it.
 #[derive(Clone, Debug)]
 pub struct PgMailQueue(OwnerPool);
 

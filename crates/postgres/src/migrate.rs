@@ -1,8 +1,8 @@
-//! Brings a database to the schema of this version, while servers of the version before go on.
+//! Online migrations: brings a database to the schema of this version while servers of the previous version still run.
 //!
-//! A statement that changes a table waits for whoever uses it, and everybody who comes later waits behind that statement.
-//! So it never waits long: it gives up, lets the others pass, and tries again. `docs/operating/migrations.md` says what a
-//! migration may do.
+//! A statement that changes a table waits for the table's users, and all later users wait behind that statement. So
+//! it waits only for a short `lock_timeout`, then pauses to let them pass, and retries.
+//! `docs/operating/migrations.md` lists what a migration may do.
 
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,8 @@ const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations");
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Drops indexes whose build was interrupted: every write maintains them, and no query uses them. Left alone are those of
-/// a `REINDEX`, and those that somebody is building now.
+/// Drops indexes whose build was interrupted: every write maintains them, but no query uses them. Indexes of a
+/// `REINDEX` and indexes that are being built now are left alone.
 const BROKEN_INDEXES: &str = "DO $$ DECLARE broken regclass; BEGIN
        FOR broken IN SELECT i.indexrelid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
          WHERE NOT i.indisvalid AND c.relnamespace = 'public'::regnamespace AND c.relname !~ '_cc(new|old)[0-9]*$'
@@ -34,20 +34,16 @@ const BROKEN_INDEXES: &str = "DO $$ DECLARE broken regclass; BEGIN
        LOOP EXECUTE format('DROP INDEX %s', broken); END LOOP;
      END $$";
 
-/// Why a database could not be migrated.
 #[derive(Debug, Error)]
 pub enum MigrateError {
-    /// It cannot be reached.
     #[error("the database cannot be reached")]
     Connect(#[source] diesel::ConnectionError),
     #[error("could not acquire the migration lock")]
     Lock(#[source] BoxError),
-    /// A migration failed.
     #[error("a migration failed")]
     Run(#[source] BoxError),
 }
 
-/// A migration that never got a lock.
 #[derive(Debug, Error)]
 #[error("{migration} could not lock its tables for {waited:?}: a long transaction uses them")]
 struct LockTimedOut {
@@ -57,19 +53,19 @@ struct LockTimedOut {
     last: BoxError,
 }
 
-/// Another process that never ended.
 #[derive(Debug, Error)]
 #[error("another process has been migrating this database for {0:?}")]
 struct MigrationBusy(Duration);
 
-/// How long migrations wait for those who use their tables.
+/// Timeouts of migrations that wait for locks.
 #[derive(Clone, Copy, Debug)]
 pub struct LockRetryPolicy {
-    /// For one lock, everybody else behind it: less than a request waits for one (1150 ms), so that none is refused.
+    /// `lock_timeout` of one attempt. Other users wait behind it, so it is shorter than the lock wait of a request
+    /// (1150 ms).
     pub lock: Duration,
-    /// How long it lets the others pass.
+    /// Pause between two attempts, in which the waiting users proceed.
     pub pause: Duration,
-    /// How long one migration is tried.
+    /// Limit for all attempts of one migration.
     pub total: Duration,
     /// How long to wait for another process that migrates the same database.
     pub peer_timeout: Duration,
@@ -87,13 +83,13 @@ impl Default for LockRetryPolicy {
     }
 }
 
-/// Runs every migration that the database lacks, and returns their versions. Whoever comes second waits and finds
-/// nothing to do. Works on every kind of runtime.
+/// Runs every migration that the database lacks, and returns their versions. If another process is migrating, it
+/// waits for that process and then finds nothing to do. Works on every kind of runtime.
 pub async fn migrate(url: &SecretString) -> Result<Vec<String>, MigrateError> {
     run(url, MIGRATIONS, LockRetryPolicy::default()).await
 }
 
-/// The same with these migrations and this policy.
+/// Like [`migrate`], with the given migrations and policy.
 pub async fn run(
     url: &SecretString,
     migrations: impl MigrationSource<Pg> + Send + 'static,
@@ -103,7 +99,6 @@ pub async fn run(
     let config = config.map_err(|error| MigrateError::Connect(bad_connection(error)))?;
     let mut conn = sqlstate::connect(&config).await.map_err(MigrateError::Connect)?;
     lock(&mut conn, policy).await.map_err(MigrateError::Lock)?;
-    // The harness blocks its thread.
     let run = tokio::task::spawn_blocking(move || {
         let mut harness = AsyncConnectionWrapper::<AsyncPgConnection>::from(conn);
         run_pending(&mut harness, migrations, policy)
@@ -114,8 +109,8 @@ pub async fn run(
     }
 }
 
-/// One process migrates at a time. Asked for again and again: whoever waited for it in one statement would be waited for
-/// by an index that is made concurrently.
+/// Takes the advisory lock that lets one process migrate at a time. It polls, because a process that waits in one
+/// long statement would block `CREATE INDEX CONCURRENTLY` of the process that holds the lock.
 async fn lock(conn: &mut AsyncPgConnection, policy: LockRetryPolicy) -> Result<(), BoxError> {
     // A session lock: it ends with the connection in every case.
     let try_lock = || sql("SELECT pg_try_advisory_lock(hashtext('recado migrations')) AS yes");
@@ -184,10 +179,10 @@ fn run_with_retries(
     }
 }
 
-/// The time limits of what comes before a migration, and of the migration itself.
+/// Returns the timeout settings for the statements before a migration, and for the migration itself.
 ///
-/// A migration without a transaction builds or drops one index concurrently. It waits for every older transaction, and
-/// nobody waits behind it: a limit would only leave an invalid index and start the build over.
+/// A migration without a transaction builds or drops one index concurrently. It waits for every older transaction,
+/// but no statement waits behind it: a timeout would only leave an invalid index and restart the build.
 fn limits(in_transaction: bool, policy: LockRetryPolicy) -> (String, String) {
     let limited = format!(
         "SET lock_timeout = {}; SET statement_timeout = 0",
@@ -201,7 +196,7 @@ fn limits(in_transaction: bool, policy: LockRetryPolicy) -> (String, String) {
     (limited, migration)
 }
 
-/// Whether another transaction was in the way.
+/// Whether another transaction held the locks.
 fn is_lock_timeout(error: &(dyn std::error::Error + 'static)) -> bool {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     causes
@@ -215,7 +210,7 @@ fn is_lock_timeout(error: &(dyn std::error::Error + 'static)) -> bool {
         })
 }
 
-/// How many of this version's migrations the database lacks.
+/// Counts the embedded migrations that the database lacks.
 pub async fn pending(pool: &OwnerPool) -> Result<usize, StoreError> {
     let embedded = versions()?;
     let query = sql("SELECT count(*) AS n FROM __diesel_schema_migrations WHERE version = ANY ($1)");

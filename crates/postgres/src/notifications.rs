@@ -1,4 +1,4 @@
-//! Notifications: an account's own, and all of them in the order in which they became visible.
+//! Notifications of one account, and the feed of all notifications by sequence number.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -15,7 +15,6 @@ use crate::outbox::PgOutbox;
 use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::{NumberRow, limit_hint, sql};
 
-/// Notifications of one account at a time.
 #[derive(Clone, Debug)]
 pub struct PgNotifications {
     tenants: TenantPool,
@@ -23,7 +22,7 @@ pub struct PgNotifications {
 }
 
 impl PgNotifications {
-    /// `owner` carries out what still waits for the notifications.
+    /// `owner` relays the account's notifications that are still in the outbox before they are read.
     pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
         Self {
             tenants,
@@ -38,7 +37,6 @@ impl PgNotifications {
     }
 }
 
-/// Notifications of all accounts.
 #[derive(Clone, Debug)]
 pub struct PgNotificationFeed(OwnerPool);
 

@@ -1,4 +1,4 @@
-//! Connections: the tenants', bound by row-level security to one account a transaction, and the platform's.
+//! Connection pools: the tenant pool, whose transactions row-level security binds to one account, and the owner pool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(20);
 /// The role of tenant connections. It owns no table, so row-level security applies to it.
 const TENANT_ROLE: &str = "recado_tenant";
 
-/// Whom a tenants' connection works for outside a transaction: no account, and no word that a policy can read. What is
-/// asked there fails; it does not find nothing, which would be an answer.
+/// `app.account_id` of a tenant connection outside a transaction. No policy can parse it, so a statement there fails.
+/// An empty setting would return no rows, which looks like a valid result.
 pub(crate) const NO_ACCOUNT: &str = "none";
 
 /// Plan settings of a tenant's statements. By default a statement has one generic plan for all accounts, keys and
@@ -51,29 +51,29 @@ const CUSTOM_PLANS: &str = "SET LOCAL plan_cache_mode = auto; ";
 /// all rows instead of reading them in index order.
 const INDEX_ORDER: &str = "SET LOCAL enable_sort = off; ";
 
-/// How a pool connects, and how long anything may take.
+/// How a pool connects, and its timeouts.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
-    /// The owner's URL, `postgres://...`, for both kinds of pools.
+    /// The owner's URL, `postgres://...`, for tenant pools and owner pools.
     pub url: SecretString,
-    /// How many connections at most.
+    /// Maximum number of connections.
     pub size: usize,
-    /// The longest wait for a free connection.
+    /// Maximum wait for a free connection.
     pub wait_timeout: Duration,
-    /// The longest statement.
+    /// `statement_timeout` of the session.
     pub statement_timeout: Duration,
-    /// The longest wait for a lock.
+    /// `lock_timeout` of the session.
     pub lock_timeout: Duration,
-    /// The longest pause inside a transaction.
+    /// `idle_in_transaction_session_timeout` of the session.
     pub idle_in_transaction_timeout: Duration,
-    /// The longest that opening a connection may take.
+    /// Maximum time to open a connection.
     pub connect_timeout: Duration,
-    /// Where its figures are counted, and with those of which purpose.
+    /// The registry that reports the pool's metrics, and the pool's purpose there.
     pub pool_registry: Option<(PoolRegistry, &'static str)>,
 }
 
 impl PoolConfig {
-    /// With the default times.
+    /// Uses the default timeouts.
     pub fn new(url: SecretString, size: usize) -> Self {
         Self {
             url,
@@ -87,15 +87,15 @@ impl PoolConfig {
         }
     }
 
-    /// The same, counted with all others that are for this.
+    /// Registers the pool's metrics under a purpose. Pools with the same purpose are added up.
     #[must_use]
     pub fn counted(self, pool_registry: &PoolRegistry, purpose: &'static str) -> Self {
         let pool_registry = Some((pool_registry.clone(), purpose));
         Self { pool_registry, ..self }
     }
 
-    /// The connection's settings travel with its first message, as the defaults of its session: nothing that a
-    /// statement does or resets can lose them.
+    /// The settings are sent in the startup message, as the defaults of the session, so no statement or RESET can
+    /// lose them.
     fn connection(&self, role: Option<&str>) -> Result<tokio_postgres::Config, StoreError> {
         let mut config: tokio_postgres::Config = self.url.expose_secret().parse().map_err(failed)?;
         let mut options = config.get_options().unwrap_or_default().to_owned();
@@ -107,10 +107,10 @@ impl PoolConfig {
         ] {
             options.push_str(&format!(" -c {setting}={}", time.as_millis()));
         }
-        // Every statement is short: compiling one takes longer than it does.
+        // Statements are short: JIT compilation takes longer than their execution.
         options.push_str(" -c jit=off");
         if let Some(role) = role {
-            // Starting workers takes longer than what is asked, too, and they take the processors from others.
+            // Starting parallel workers also takes longer than the queries, and they take CPU time from other sessions.
             options.push_str(&format!(" -c max_parallel_workers_per_gather=0 -c role={role}"));
             options.push_str(&format!(
                 " -c app.account_id={NO_ACCOUNT} -c plan_cache_mode=force_generic_plan"
@@ -148,7 +148,7 @@ impl PoolConfig {
         });
         let pool = Pool::builder(AsyncDieselConnectionManager::new_with_config(String::new(), manager))
             .max_size(self.size)
-            // Whoever comes next gets the connection that was used last, whose plans and pages are still at hand.
+            // LIFO: the next caller gets the most recently used connection, whose plans and pages are still cached.
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(self.wait_timeout))
@@ -165,8 +165,8 @@ impl PoolConfig {
     }
 }
 
-/// Refuses a connection that the policies do not bind: what stands between may leave out what a connection begins with,
-/// and then it would be the owner's.
+/// Rejects a connection that row-level security does not bind. A connection proxy may drop the startup options, and
+/// the session would then run as the owner.
 async fn assert_bound(opened: &mut AsyncPgConnection) -> Result<(), ConnectionError> {
     let bound = format!("current_user = '{TENANT_ROLE}' AND current_setting('app.account_id', true) = '{NO_ACCOUNT}'");
     let is_bound = diesel::select(sql::<Nullable<Bool>>(&bound)).get_result::<Option<bool>>(opened);
@@ -179,39 +179,38 @@ async fn assert_bound(opened: &mut AsyncPgConnection) -> Result<(), ConnectionEr
     }
 }
 
-/// A pool, and how often somebody waited for one of its connections in vain.
+/// A pool, and its number of acquire timeouts.
 #[derive(Clone)]
 pub(crate) struct Connections {
     pool: Pool<AsyncPgConnection>,
     acquire_timeouts: Arc<AtomicU64>,
 }
 
-/// How a pool stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolUsage {
-    /// How many connections it may have.
+    /// Maximum number of connections.
     pub max: usize,
-    /// How many it has.
+    /// Open connections.
     pub open: usize,
-    /// How many of these nobody uses.
+    /// Open connections that are not in use.
     pub idle: usize,
-    /// How many requests wait for one.
+    /// Requests that wait for a connection.
     pub waiting: usize,
 }
 
-/// Connections that see one account at a time: the role they run as owns nothing.
+/// Tenant pool: each transaction sees one account. Its role owns no table.
 #[derive(Clone)]
 pub struct TenantPool {
     pub(crate) connections: Connections,
     planning: &'static str,
 }
 
-/// The owner's connections, which row-level security does not bind.
+/// Owner pool: row-level security does not bind its connections.
 #[derive(Clone)]
 pub struct OwnerPool(Connections);
 
 impl TenantPool {
-    /// A pool that connects when it is first asked to. Belongs to the runtime that uses it.
+    /// A pool that connects on first use. It belongs to the runtime that uses it.
     pub fn new(config: &PoolConfig) -> Result<Self, StoreError> {
         let connections = config.pool(Some(TENANT_ROLE))?;
         Ok(Self {
@@ -220,8 +219,8 @@ impl TenantPool {
         })
     }
 
-    /// The same connections, for work that chooses rows by what they hold, as those of a window of time or an audience:
-    /// each statement is planned for what it asks, wherever that seems to be worth it.
+    /// The same connections, with custom plans: for statements that select rows by their values, such as a time
+    /// window or an audience. PostgreSQL plans each of them for its parameters if that seems cheaper.
     #[must_use]
     pub(crate) fn with_custom_plans(&self) -> Self {
         let connections = self.connections.clone();
@@ -229,8 +228,8 @@ impl TenantPool {
         Self { connections, planning }
     }
 
-    /// The same connections, for a page of a list in the order of an index: the rows are read from that index, whatever
-    /// the planner expects of the account.
+    /// The same connections, for a page of a list in index order: rows are read from that index, whatever the planner
+    /// expects of the account.
     #[must_use]
     pub(crate) fn in_index_order(&self) -> Self {
         let connections = self.connections.clone();
@@ -238,53 +237,51 @@ impl TenantPool {
         Self { connections, planning }
     }
 
-    /// What names the account to the policies, and says how to plan. The value is typed: no text reaches the statement.
+    /// Returns the statement that sets the account for the policies and the plan mode. The account id is typed, so no
+    /// foreign text enters the statement.
     pub(crate) fn settings(&self, AccountId(account): AccountId) -> String {
         format!("{}SET LOCAL app.account_id = '{account}'", self.planning)
     }
 
-    /// Begins a transaction that sees this account alone, in one round trip.
+    /// Begins a transaction that sees this account only, in one round trip.
     pub(crate) async fn begin(&self, account: AccountId) -> Result<Transaction, StoreError> {
         Transaction::begin(&self.connections, &format!("BEGIN; {}", self.settings(account))).await
     }
 
-    /// The same, for work that is kept and done again until somebody notes that it was done, without harm if it was: its
-    /// commit does not wait for the disk. What a crash of the database takes from it, it takes from all that is written
-    /// later, the note among it.
+    /// Begins a transaction with asynchronous commit: the commit does not wait for the disk. Only for idempotent work
+    /// that is repeated until a later transaction records it as done. A database crash that loses this commit also
+    /// loses that record.
     pub(crate) async fn begin_async_commit(&self, account: AccountId) -> Result<Transaction, StoreError> {
         let begin = format!("BEGIN; SET LOCAL synchronous_commit = off; {}", self.settings(account));
         Transaction::begin(&self.connections, &begin).await
     }
 
-    /// How the pool stands.
     pub fn usage(&self) -> PoolUsage {
         usage(&self.connections.pool)
     }
 }
 
 impl OwnerPool {
-    /// A pool that connects when it is first asked to. Belongs to the runtime that uses it.
+    /// A pool that connects on first use. It belongs to the runtime that uses it.
     pub fn new(config: &PoolConfig) -> Result<Self, StoreError> {
         config.pool(None).map(Self)
     }
 
-    /// A connection for one statement.
+    /// Takes a connection for a single statement.
     pub(crate) async fn get(&self) -> Result<PooledConnection, StoreError> {
         PooledConnection::get(&self.0).await
     }
 
-    /// Begins a transaction.
     pub(crate) async fn begin(&self) -> Result<Transaction, StoreError> {
         Transaction::begin(&self.0, "BEGIN").await
     }
 
-    /// Begins a transaction that waits for no lock longer than this.
+    /// Begins a transaction with its own `lock_timeout`.
     pub(crate) async fn begin_within(&self, lock_timeout: Duration) -> Result<Transaction, StoreError> {
         let begin = format!("BEGIN; SET LOCAL lock_timeout = {}", lock_timeout.as_millis());
         Transaction::begin(&self.0, &begin).await
     }
 
-    /// How the pool stands.
     pub fn usage(&self) -> PoolUsage {
         usage(&self.0.pool)
     }
@@ -316,14 +313,14 @@ impl fmt::Debug for OwnerPool {
 #[error("the connection was already returned to the pool")]
 struct ConnectionReturned;
 
-/// Whether what went wrong may be the connection's own: a statement that it prepared, and that something else has since
-/// taken the ground from, would fail on it for ever. Such a connection is closed.
+/// Whether the error may come from the connection's state: a prepared statement whose objects were since changed
+/// fails on it for ever. Such a connection is closed.
 fn is_suspect(error: &StoreError) -> bool {
     matches!(error, StoreError::Failed(_))
 }
 
-/// A connection out of a pool. Dropped before its work is known to be over (a cancelled request, an early return), it
-/// is closed: a statement or a transaction may still run on it.
+/// A connection of a pool. If it is dropped before its work ended (a cancelled request, an early return), it is
+/// closed, because a statement or a transaction may still run on it.
 pub(crate) struct PooledConnection(Option<Object<AsyncPgConnection>>);
 
 impl PooledConnection {
@@ -341,7 +338,7 @@ impl PooledConnection {
         self.0.as_deref_mut().ok_or_else(|| failed(ConnectionReturned))
     }
 
-    /// Ends the use of the connection with the result of its one statement.
+    /// Ends the use of the connection, with the result of its statement.
     pub(crate) fn end<T>(self, result: Result<T, impl Into<DbError>>) -> Result<T, StoreError> {
         let result = result.map_err(|error| error.into().into());
         match &result {
@@ -364,8 +361,8 @@ impl Drop for PooledConnection {
     }
 }
 
-/// A transaction. Dropped before its end, it takes its connection with it: neither an open transaction nor a tenant's
-/// setting ever comes back to the pool.
+/// A transaction. If it is dropped before its end, its connection is closed: neither an open transaction nor a
+/// tenant's setting ever returns to the pool.
 pub(crate) struct Transaction(PooledConnection);
 
 impl Transaction {
@@ -381,7 +378,7 @@ impl Transaction {
         self.0.conn()
     }
 
-    /// Commits what succeeded; rolls back what did not.
+    /// Commits after `Ok` and rolls back after `Err`.
     pub(crate) async fn end<T>(mut self, result: Result<T, impl Into<DbError>>) -> Result<T, StoreError> {
         match result {
             Ok(value) => {
@@ -403,7 +400,7 @@ impl Transaction {
         }
     }
 
-    /// Takes everything back, and keeps the connection.
+    /// Rolls back and returns the connection to the pool.
     pub(crate) async fn rollback(mut self) -> Result<(), StoreError> {
         self.send_rollback().await?;
         self.0.return_to_pool();

@@ -1,4 +1,4 @@
-//! How all pools of a process stand, by what they are for. A pool that nobody uses any more is not counted.
+//! The state of all pools of a process, by purpose and role. A dropped pool is not counted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,21 +12,19 @@ use diesel_async::pooled_connection::deadpool::Pool;
 
 use crate::pool::{PoolUsage, usage};
 
-/// Pools that are read together.
+/// Labels of a pool's metrics. Pools with the same labels are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PoolLabels {
-    /// What they are for.
     pub purpose: &'static str,
-    /// `tenant` or `platform`.
+    /// `tenant` or `owner`.
     pub role: &'static str,
 }
 
-/// How they stand together.
+/// The summed state of the pools with the same labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Their connections.
     pub usage: PoolUsage,
-    /// How often somebody waited for one in vain.
+    /// Requests for a connection that timed out.
     pub acquire_timeouts: u64,
 }
 
@@ -36,12 +34,12 @@ struct Pools {
     acquire_timeouts: Arc<AtomicU64>,
 }
 
-/// The pools of a process. Clones are the same list.
+/// The pools of a process. Clones share one list.
 #[derive(Clone, Default)]
 pub struct PoolRegistry(Arc<Mutex<BTreeMap<PoolLabels, Pools>>>);
 
 impl PoolRegistry {
-    /// Takes a pool in, and returns what all of its kind count together.
+    /// Adds a pool, and returns the timeout counter that it shares with the pools of the same labels.
     pub(crate) fn register(
         &self,
         purpose: &'static str,
@@ -55,7 +53,7 @@ impl PoolRegistry {
         group.acquire_timeouts.clone()
     }
 
-    /// How each kind stands now.
+    /// Returns the current state by labels.
     pub fn stats(&self) -> BTreeMap<PoolLabels, PoolStats> {
         let pools_by_labels = self.pools_by_labels();
         pools_by_labels

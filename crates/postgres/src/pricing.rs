@@ -1,4 +1,4 @@
-//! Stored prices: the same form in sends and messages.
+//! Stored prices, which have the same form in sends and messages.
 
 use recado_domain::campaigns::{Pricing, StatusPricing};
 use recado_domain::shared::StoreError;
@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::errors::corrupt;
 
-/// A stored price, with the status that told it.
+/// Parses a stored price and the status that reported it.
 pub(crate) fn stored(value: Option<&Value>) -> Result<Option<StatusPricing>, StoreError> {
     value.map(StatusPricing::from_stored).transpose().map_err(corrupt)
 }
 
-/// A stored price as it is published.
+/// Returns the published form of a stored price.
 pub(crate) fn published(value: Option<&Value>) -> Result<Option<Pricing>, StoreError> {
     Ok(stored(value)?.map(|stored| stored.pricing))
 }

@@ -1,7 +1,7 @@
-//! How much waits in each queue of the database, and since when: what an operator is woken for.
+//! Depth and age of each queue in the database, for the operator's metrics and alerts.
 //!
-//! One statement, by indexes alone, that looks at no more than [`DEPTH`] rows of a queue: it costs the same on the worst
-//! day, which is when it is asked for.
+//! One statement that uses indexes only and reads at most [`DEPTH`] rows of a queue: its cost stays the same when
+//! queues grow, which is when it is needed.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use recado_domain::shared::StoreError;
 use crate::pool::OwnerPool;
 use crate::sql::sql;
 
-/// So many rows of a queue are looked at; what waits beyond is not counted.
+/// Maximum number of rows that are counted per queue.
 const DEPTH: i64 = 10_000;
 
-/// Whose time has not come waits for nothing: it is in no queue.
+/// Counts due rows only: a row whose time has not come does not wait.
 const WAITING: &str = "WITH RECURSIVE endpoints AS (
        (SELECT endpoint_id, 1 AS n FROM webhook_deliveries WHERE state = 'waiting' ORDER BY endpoint_id LIMIT 1)
        UNION ALL
@@ -97,18 +97,16 @@ struct Row {
     age: Option<f64>,
 }
 
-/// A queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {
-    /// Its name; there are always the same ones.
+    /// The queue's name. The set of names is fixed.
     pub name: String,
-    /// How much waits in it, up to ten thousand.
+    /// Number of waiting rows, at most `DEPTH`.
     pub depth: i64,
-    /// How long the oldest waits, as far as it was looked at; nothing where none does.
+    /// Age of the oldest row that was read; zero for an empty queue.
     pub oldest: Duration,
 }
 
-/// The queues.
 #[derive(Clone, Debug)]
 pub struct PgQueues(OwnerPool);
 
@@ -117,7 +115,7 @@ impl PgQueues {
         Self(pool)
     }
 
-    /// How each of them stands now.
+    /// Returns the current state of every queue.
     pub async fn read(&self) -> Result<Vec<Queue>, StoreError> {
         let query = sql(WAITING).bind(DEPTH);
         let rows = self.0.rows::<Row>(query).await?;
@@ -126,7 +124,7 @@ impl PgQueues {
 }
 
 fn queue(row: Row) -> Queue {
-    // A clock that was set back makes nobody wait for less than no time.
+    // A clock that was set back could give a negative age: it becomes zero.
     let oldest = row.age.and_then(|age| Duration::try_from_secs_f64(age).ok());
     Queue {
         name: row.queue,

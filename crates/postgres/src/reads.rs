@@ -1,24 +1,23 @@
-//! Reads: a transaction of one account that cannot write, and that leaves as a whole, in one flush. What begins it, its
-//! queries, and what ends it are sent without waiting for each other's answers.
+//! Pipelined reads: a read-only transaction of one account whose `BEGIN`, queries and `COMMIT` are sent in one flush,
+//! without waiting for each other's results.
 //!
-//! **The end must never overtake a query.** The account's setting ends with the transaction, and a query that runs after
-//! it has no account. A query leaves at once only where its connection has it prepared; where it has not, what leaves is
-//! the preparation, and the query itself when that is answered. So the end leaves together with the queries only if all
-//! of them are prepared, and otherwise after their last row:
+//! **`COMMIT` must never overtake a query.** The account setting ends with the transaction, so a query that runs
+//! after it has no account. The driver sends a query at once only if the connection has prepared it. Otherwise it
+//! sends the preparation first, and the query after the reply to that. So `COMMIT` is sent together with the queries
+//! only if all of them are prepared, and otherwise after their last row:
 //!
-//! - what is given here is queries, not a closure: none of them can depend on what another one answered, and nobody can
-//!   send one more after the end;
-//! - a query that the connection is about to prepare is told of by the driver ([`Preparing`]);
-//! - one that no connection keeps (`diesel::sql_query`) is known before, by itself;
-//! - no parameter has a type that PostgreSQL does not bring along: the driver would first ask for its number, and tell
-//!   nobody. A read with one fails wherever it is asked for the first time, as its first test would show;
-//! - the driver's locks, which nobody else holds, are not refused because the task has worked for a while
-//!   ([`unconstrained`]): a query that waited for one would not have left yet.
+//! - The input is queries, not a closure: no query depends on another one's result, and none can follow `COMMIT`.
+//! - The driver reports a query that the connection is about to prepare ([`Preparing`]).
+//! - A query that no connection caches (`diesel::sql_query`) is recognized beforehand.
+//! - Every parameter has a type that is built into PostgreSQL. For any other type the driver first looks up the OID,
+//!   without reporting that. Such a read fails on its first use, so its first test shows it.
+//! - [`unconstrained`] disables the runtime's cooperative budget. Otherwise the driver's uncontended locks could be
+//!   refused to a task that has worked for a while, and its query would not have been sent yet.
 //!
-//! And should one be overtaken all the same, the database refuses it: outside a transaction the account of a tenants'
-//! connection is a word that no policy can read ([`NO_ACCOUNT`](crate::pool::NO_ACCOUNT)).
+//! If `COMMIT` overtakes a query anyway, the database rejects that query: outside a transaction, the account setting
+//! of a tenant connection is a word that no policy can parse ([`NO_ACCOUNT`](crate::pool::NO_ACCOUNT)).
 //!
-//! Whoever stops waiting, and every failure, closes the connection: what was sent may still run on it.
+//! A cancelled caller and every error close the connection, because what was sent may still run on it.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -43,7 +42,7 @@ use tokio::task::unconstrained;
 use crate::errors::{DbError, DbResult, RETRIES, is_conflict};
 use crate::pool::{PooledConnection, TenantPool};
 
-/// A row as the driver has it: small code for each type of rows, and all of the rest only once.
+/// A row in the driver's form. Only a small part of this code is generic over the row type.
 type Row = <AsyncPgConnection as AsyncConnectionCore>::Row<'static, 'static>;
 type RunningQuery<'c> = BoxFuture<'c, QueryResult<BoxStream<'static, QueryResult<Row>>>>;
 
@@ -92,7 +91,6 @@ fn rows<R, Q: Reads<R>>(rows: Vec<Row>) -> DbResult<Vec<R>> {
 }
 
 impl TenantPool {
-    /// The rows of a query.
     pub(crate) async fn read_rows<'q, R, Q>(&self, account: AccountId, query: Q) -> Result<Vec<R>, StoreError>
     where
         Q: Reads<R> + 'q,
@@ -101,7 +99,7 @@ impl TenantPool {
         Ok(rows::<R, Q>(results.next().unwrap_or_default())?)
     }
 
-    /// The first row, if any. All rows are read: the query limits itself.
+    /// Returns the first row, if any. It reads all rows, so the query should have a LIMIT.
     pub(crate) async fn read_row_if_any<'q, R, Q>(&self, account: AccountId, query: Q) -> Result<Option<R>, StoreError>
     where
         Q: Reads<R> + 'q,
@@ -109,7 +107,7 @@ impl TenantPool {
         Ok(self.read_rows(account, query).await?.into_iter().next())
     }
 
-    /// The one row of a query that always has one.
+    /// Returns the row of a query that always has one.
     pub(crate) async fn read_row<'q, R, Q>(&self, account: AccountId, query: Q) -> Result<R, StoreError>
     where
         Q: Reads<R> + 'q,
@@ -118,7 +116,8 @@ impl TenantPool {
         Ok(row.ok_or(DbError::Database(Error::NotFound))?)
     }
 
-    /// The rows of two queries. Each sees what was committed when it began, as two statements of a transaction do.
+    /// Returns the rows of two queries. Each sees what was committed when it began, as two statements of a
+    /// transaction do.
     pub(crate) async fn read_both<'q, A, B, P, Q>(
         &self,
         account: AccountId,
@@ -135,7 +134,7 @@ impl TenantPool {
         Ok((rows::<A, P>(next())?, rows::<B, Q>(next())?))
     }
 
-    /// How many there are, and a part of them.
+    /// Returns the total of a list and one page of it.
     pub(crate) async fn read_page<'q, N, R, P, Q>(
         &self,
         account: AccountId,
@@ -197,7 +196,7 @@ async fn collect_rows(results: RunningQuery<'_>) -> QueryResult<Vec<Row>> {
     results.await?.try_collect().await
 }
 
-/// `may_leave` is asked after every poll of the queries: whether the end may leave before they are answered.
+/// `may_commit` is called after every poll of the queries: whether `COMMIT` may be sent before their results arrive.
 async fn transaction<T>(
     conn: &AsyncPgConnection,
     begin: &str,
@@ -227,7 +226,7 @@ async fn transaction<T>(
     Ok(rows)
 }
 
-/// Whether a connection was told to prepare a statement that it has not: the driver says so before it sends anything.
+/// Records whether the connection is preparing a statement. The driver reports that before it sends anything.
 #[derive(Clone, Default)]
 struct Preparing(Arc<AtomicBool>);
 

@@ -1,4 +1,4 @@
-//! The tables that rows are read from and written to by the query language, with the columns it uses.
+//! The tables and columns that diesel's query language uses.
 
 diesel::table! {
     campaigns (account_id, id) {

@@ -1,5 +1,5 @@
-//! Fixed statements in SQL whose plan every connection keeps, which `diesel::sql_query` never does: for what the query
-//! language of diesel cannot say (claims, batches, joins with arrays).
+//! Fixed SQL statements that every connection prepares once, unlike `diesel::sql_query`. For statements that diesel's
+//! query language cannot express: claims, batches, joins with arrays.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -26,24 +26,24 @@ pub(crate) fn sql<'a>(text: impl Into<Cow<'static, str>>) -> Sql<'a> {
     }
 }
 
-/// The first rows of a statement that orders them; `limit` is the parameter that says how many. Of it alone the planner
-/// would expect a tenth of all rows, which it may rather sort than take one by one from where they lie in order. Read it
-/// with `TenantPool::in_index_order`.
+/// The first rows of an ordered statement; `limit` is the parameter with their number. For an unknown limit alone,
+/// the planner expects a tenth of all rows and may prefer to sort them instead of reading an index in order. Execute
+/// it with `TenantPool::in_index_order`.
 pub(crate) fn limit_hint(ordered: impl Display, limit: &str) -> String {
     format!("SELECT * FROM ({ordered} LIMIT {MAX_PAGE}) AS first LIMIT {limit}")
 }
 
-/// A batch of keys as an item of FROM: the elements of these arrays as rows with these columns, and their `position`
-/// from 1. The first array is as long as any.
+/// A batch of keys as a FROM item: the elements of `arrays` as rows with `columns`, and their `position` from 1. The
+/// first array must be the longest.
 ///
-/// The planner expects ten elements of an array that it does not know, and a tenth of the rows under a limit that it
-/// does not know: one row. So looking it up by an index never costs more than passing over all rows of the account,
-/// whatever the statistics say about the account. A join with a plain `unnest`, and `= ANY`, are planned as ten
-/// look-ups, and a pass over the average account may cost less than ten.
+/// The planner expects ten elements of an unknown array, and a tenth of the rows under an unknown limit: one row. So
+/// an index lookup never seems more expensive than a scan of all rows of the account, whatever its statistics say. A
+/// join with a plain `unnest`, or `= ANY`, is planned as ten lookups, and a scan of the average account may seem
+/// cheaper than ten.
 ///
-/// A row-level policy forbids some plans: a condition is an index condition only if its functions are leakproof or read
-/// no column. PostgreSQL 15.20 also counts the result of a sub-select as a column. So keys are compared as they are
-/// (`t.id = k.id`): what is computed (`||`, `lower`, `coalesce`) is computed inside of this item.
+/// A row-level policy excludes some plans: a condition becomes an index condition only if its functions are leakproof
+/// or read no column. PostgreSQL 15.20 also counts the result of a sub-select as a column. So keys are compared as
+/// they are (`t.id = k.id`), and expressions (`||`, `lower`, `coalesce`) are computed inside this item.
 pub(crate) fn key_rows(arrays: &str, columns: &str) -> String {
     let first = arrays.split(',').next().unwrap_or(arrays);
     format!(
@@ -51,10 +51,10 @@ pub(crate) fn key_rows(arrays: &str, columns: &str) -> String {
     )
 }
 
-/// More than any page has.
+/// Greater than the limit of any page.
 const MAX_PAGE: i64 = 200;
 
-/// One type for every statement, whatever it binds: nested types would cost minutes of compilation.
+/// One type for all statements: nested types for the bound values would cost minutes of compilation.
 pub(crate) struct Sql<'a> {
     text: Cow<'static, str>,
     binds: Vec<Box<dyn QueryFragment<Pg> + Send + Sync + 'a>>,
@@ -89,7 +89,7 @@ where
 
 impl QueryFragment<Pg> for Sql<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        // Binding a value also writes its placeholder; the text has its own already, so that these go into a comment.
+        // Binding a value also writes its placeholder. The text has its own placeholders, so these go into a comment.
         out.push_sql("/* ");
         for bind in &self.binds {
             bind.walk_ast(out.reborrow())?;
@@ -100,7 +100,7 @@ impl QueryFragment<Pg> for Sql<'_> {
     }
 }
 
-/// No static id: the cache knows the statement by its text.
+/// Without a static id, the statement cache uses the text as its key.
 impl QueryId for Sql<'_> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
@@ -110,7 +110,7 @@ impl Query for Sql<'_> {
     type SqlType = Untyped;
 }
 
-/// What can be bound, and as what.
+/// A Rust value that can be bound, and its SQL type.
 pub(crate) trait Param {
     type Sql;
     type Value: ToSql<Self::Sql, Pg>;
@@ -180,7 +180,7 @@ impl<'a> Param for &'a [&'a [u8]] {
     }
 }
 
-/// As digits, which the statement reads as `numeric`: the driver has no exact decimal of its own.
+/// Bound as decimal text that the statement casts to `numeric`: the driver has no exact decimal type.
 impl Param for Vec<Amount> {
     type Sql = Array<sql_types::Text>;
     type Value = Vec<String>;
@@ -207,7 +207,7 @@ impl<'a> Param for Option<&'a [u8]> {
     }
 }
 
-/// As microseconds, which the statement multiplies with an interval.
+/// Bound as microseconds, which the statement multiplies with an interval.
 impl Param for Duration {
     type Sql = sql_types::BigInt;
     type Value = i64;
@@ -268,7 +268,7 @@ id_params!(
     WebhookLogId,
 );
 
-/// One value of each row, as the array that a statement takes.
+/// Collects one value of each row into an array parameter.
 pub(crate) fn collect_column<R, V>(rows: &[R], value: impl Fn(&R) -> V) -> Vec<V>
 where
     Vec<V>: Param,
@@ -276,12 +276,12 @@ where
     rows.iter().map(value).collect()
 }
 
-/// The bare ids of typed ones.
+/// Converts typed ids to UUIDs.
 pub(crate) fn uuids<T: Copy + Into<Uuid>>(ids: &[T]) -> Vec<Uuid> {
     ids.iter().map(|&id| id.into()).collect()
 }
 
-/// The one number of a row, named `n`.
+/// A row with one number, in the column `n`.
 #[derive(QueryableByName)]
 pub(crate) struct NumberRow {
     #[diesel(sql_type = sql_types::BigInt)]
@@ -294,28 +294,28 @@ impl From<NumberRow> for i64 {
     }
 }
 
-/// The one answer of a row, named `yes`.
+/// A row with one boolean, in the column `yes`.
 #[derive(QueryableByName)]
 pub(crate) struct FlagRow {
     #[diesel(sql_type = sql_types::Bool)]
     pub(crate) yes: bool,
 }
 
-/// The one text of a row, named `word`.
+/// A row with one text, in the column `text`.
 #[derive(QueryableByName)]
 pub(crate) struct TextRow {
     #[diesel(sql_type = sql_types::Text)]
     pub(crate) text: String,
 }
 
-/// The one id of a row, named `id`.
+/// A row with one id, in the column `id`.
 #[derive(QueryableByName)]
 pub(crate) struct IdRow {
     #[diesel(sql_type = sql_types::Uuid)]
     pub(crate) id: Uuid,
 }
 
-/// A pattern for ILIKE that finds a text anywhere, whatever signs are in it.
+/// An ILIKE pattern that finds a text anywhere, with its wildcards escaped.
 pub(crate) fn like_contains(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len() + 2);
     pattern.push('%');

@@ -1,9 +1,9 @@
-//! SQLSTATE of errors that another attempt may not meet.
+//! Classifies transient errors by their SQLSTATE.
 //!
 //! Diesel reports most database errors by their message alone, and a server writes messages in the language of its
-//! `lc_messages`. So every connection is observed below the driver: each `ErrorResponse` that passes by is read, and the
-//! message of a transient error is stored with the class of its SQLSTATE. The server sends an error before Diesel can
-//! report it, so the look-up by message finds what this server meant.
+//! `lc_messages`. So every connection is observed below the driver: each `ErrorResponse` is parsed, and the message
+//! of a transient error is stored with the class of its SQLSTATE. The server sends an error before Diesel can report
+//! it, so the lookup by message finds the class that this server meant.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -21,28 +21,28 @@ use tokio_postgres::{Config, NoTls, Socket};
 /// What a transient error means for its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transient {
-    /// Another transaction was in the way: the whole transaction may run again at once.
+    /// A conflict with another transaction: the whole transaction may run again at once.
     Deadlock,
-    /// A lock was not free in time.
+    /// A lock was not available before the timeout.
     LockTimeout,
-    /// The statement took too long, the server stops, or it has no connection left.
+    /// The statement timed out, the server is stopping, or it has no free connection.
     Unavailable,
 }
 
-/// Messages of transient errors in the languages of the servers met so far.
+/// Messages of transient errors, in the languages of the servers seen so far.
 static MESSAGES: LazyLock<RwLock<HashMap<String, Transient>>> = LazyLock::new(RwLock::default);
 
 /// A server has one message for each of a dozen states. The bounds only stop a server that invents messages.
 const MAX_MESSAGES: usize = 256;
 const MAX_ERROR_BYTES: usize = 8 * 1024;
 
-/// The class of an error by its message.
+/// Returns the class of an error by its message.
 pub(crate) fn transient(message: &str) -> Option<Transient> {
     let messages = MESSAGES.read().unwrap_or_else(PoisonError::into_inner);
     messages.get(message).copied().or_else(|| by_english_message(message))
 }
 
-/// A Unix socket is not observed (see [`connect`]), so its errors are known by their English messages only.
+/// A Unix socket is not observed (see [`connect`]), so its errors are recognized only by their English messages.
 fn by_english_message(message: &str) -> Option<Transient> {
     const UNAVAILABLE: &[&str] = &[
         "canceling statement due to",
@@ -73,8 +73,9 @@ fn by_sqlstate(code: &str) -> Option<Transient> {
 
 /// Connects, and observes the errors of the connection.
 ///
-/// The driver calls a TLS connector with the bare socket when TLS is negotiated directly, so the observer takes the place
-/// of TLS. A connection that demands TLS, or that uses a Unix socket (which has no TLS), is left to the driver.
+/// With direct TLS negotiation the driver calls the TLS connector with the bare socket, so the observer is installed
+/// as the TLS connector. A connection that requires TLS, or that uses a Unix socket (which has no TLS), is left to
+/// the driver.
 pub(crate) async fn connect(config: &Config) -> Result<AsyncPgConnection, ConnectionError> {
     let is_unix = config.get_hosts().iter().any(|host| matches!(host, Host::Unix(_)));
     let has_names = !config.get_hosts().is_empty();
@@ -161,7 +162,7 @@ impl AsyncWrite for Observed {
 struct ErrorParser {
     header: Vec<u8>,
     body_left: usize,
-    /// The body so far, of an error.
+    /// The body of an error message, as far as it was read.
     error: Option<Vec<u8>>,
 }
 

@@ -1,5 +1,6 @@
-//! Statistics of tables that grew at once. Autovacuum looks once a minute whether a table wants a new `ANALYZE`. After the
-//! first large import that is too late: planned without statistics, a look-up of one row reads all rows of its account.
+//! Planner statistics of tables that grew fast. Autovacuum checks once a minute whether a table needs `ANALYZE`.
+//! After the first large import that is too late: planned without statistics, a lookup of one row reads all rows of
+//! its account.
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::shared::StoreError;
@@ -9,8 +10,8 @@ use crate::pool::OwnerPool;
 use crate::sql::{FlagRow, TextRow, collect_column, sql};
 use crate::transactions::in_owner;
 
-/// Queues are left to autovacuum. Their rows come and go, so that statistics of one instant mislead the next; and an
-/// `ANALYZE` there cancels the autovacuum that they depend on, and throws cached plans of hot statements away.
+/// Queue tables, left to autovacuum. Their rows come and go, so statistics of one instant mislead the next. An
+/// `ANALYZE` there cancels the autovacuum that they depend on, and discards cached plans of frequent statements.
 pub const QUEUE_TABLES: &[&str] = &[
     "account_deletions",
     "campaign_recipient_batches",
@@ -35,10 +36,9 @@ const MOST_STALE_TABLE: &str = "SELECT format('%I.%I', t.schemaname, t.relname) 
        AND t.n_live_tup > 2 * greatest(c.reltuples, 0) AND t.relname <> ALL ($1)
      ORDER BY t.n_live_tup DESC LIMIT 1";
 
-/// Held while a table is analyzed, so that one server of all does it.
+/// Held during the `ANALYZE`, so that only one server runs it.
 const LOCK: &str = "SELECT pg_try_advisory_xact_lock(hashtext('recado analyze')) AS yes";
 
-/// The planner's statistics.
 #[derive(Clone, Debug)]
 pub struct PgStatistics(OwnerPool);
 
@@ -47,7 +47,7 @@ impl PgStatistics {
         Self(pool)
     }
 
-    /// Analyzes the table whose statistics are most out of date. False: there is none, or another server does it now.
+    /// Analyzes the table with the most outdated statistics. False: there is none, or another server analyzes it now.
     pub async fn refresh(&self) -> Result<bool, StoreError> {
         in_owner!(self.0, |conn| refresh(conn))
     }

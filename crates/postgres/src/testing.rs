@@ -1,4 +1,4 @@
-//! A database of its own for every test, and reads of any text.
+//! A separate database for every test, and pipelined reads of any SQL text.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -18,10 +18,10 @@ use tokio_postgres::{Client, Config, NoTls};
 use crate::sql::{Sql, TextRow, sql};
 use crate::{OwnerPool, PoolConfig, TenantPool, migrate};
 
-/// Of the migrations: another content is another template.
+/// Hash of the migrations: changed migrations get a new template database.
 const MIGRATIONS_HASH: &str = env!("RECADO_MIGRATIONS_HASH");
 
-/// How many connections each pool of a test has.
+/// Connections of each test pool.
 const POOL_SIZE: usize = 4;
 
 /// A migrated, empty database; dropped with the value.
@@ -33,7 +33,7 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// Clones the template, made first if this is the first test ever to ask for it.
+    /// Clones the template database. The first test that needs it creates it.
     pub async fn new() -> Self {
         let Ok(url) = std::env::var("TEST_DATABASE_URL") else {
             panic!("TEST_DATABASE_URL is not set: run the tests with `cargo xtask test`");
@@ -66,12 +66,12 @@ impl TestDatabase {
         OwnerPool::new(&self.config()).expect("the URL of the test database is valid")
     }
 
-    /// What the pools are made of, for a test that wants other sizes or times.
+    /// Configuration of the pools, for a test that needs other sizes or timeouts.
     pub fn config(&self) -> PoolConfig {
         PoolConfig::new(self.url(), POOL_SIZE)
     }
 
-    /// The owner's bare connection, for what a test asserts in SQL.
+    /// A plain owner connection, for assertions in SQL.
     pub async fn client(&self) -> Client {
         let mut config = self.server.clone();
         connect(config.dbname(&self.name)).await
@@ -79,7 +79,7 @@ impl TestDatabase {
 }
 
 impl Drop for TestDatabase {
-    /// Best effort: a database left behind costs some disk space, and no later test sees it.
+    /// Best effort: a remaining database costs some disk space, and no later test uses it.
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
         let dropper = std::thread::spawn(move || {
@@ -116,7 +116,8 @@ async fn run(client: &Client, statement: &str) {
         .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
 }
 
-/// The template's name. Whoever comes first makes it, under a lock that the others wait for.
+/// Returns the name of the template database. The first process creates it under an advisory lock; others wait for
+/// that.
 async fn template(admin: &Client, url: &str) -> String {
     let name = format!("recado_template_{MIGRATIONS_HASH}");
     if is_ready(admin, &name).await {
@@ -124,7 +125,7 @@ async fn template(admin: &Client, url: &str) -> String {
     }
     run(admin, "SELECT pg_advisory_lock(hashtext('recado test template'))").await;
     if !is_ready(admin, &name).await {
-        // Left over from one who did not get to the end.
+        // Remains of a process that was interrupted while it created the template.
         run(admin, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
         run(admin, &format!("CREATE DATABASE {name}")).await;
         migrate(&with_database(url, &name)).await.expect("the migrations run");
@@ -158,7 +159,7 @@ fn unique_name() -> String {
     format!("recado_test_{}_{}_{count}", std::process::id(), since_epoch.as_micros())
 }
 
-/// The same server's URL with another database.
+/// Replaces the database name in a URL.
 fn with_database(url: &str, database: &str) -> SecretString {
     let (base, query) = url
         .split_once('?')
@@ -169,18 +170,18 @@ fn with_database(url: &str, database: &str) -> SecretString {
     format!("{scheme}://{authority}/{database}{query}").into()
 }
 
-/// What a connection that was given a statement does with it.
+/// How a connection caches a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatementCaching {
     /// Prepared once per connection, like the statements of the stores.
     Yes,
-    /// It is prepared each time.
+    /// Prepared for every execution.
     No,
-    /// It is prepared each time, and whoever asks beforehand hears that it is not.
+    /// Prepared for every execution, although the first check reports it as cacheable.
     Deceptive,
 }
 
-/// Reads the column `word` in the way of every read.
+/// Reads the column `text` with a pipelined read.
 pub async fn read(
     pool: &TenantPool,
     account: AccountId,
@@ -196,7 +197,7 @@ pub async fn read(
     Ok(words(rows))
 }
 
-/// The same, of two statements at once.
+/// Like [`read`], for two statements in one transaction.
 pub async fn read_both(
     pool: &TenantPool,
     account: AccountId,
@@ -212,7 +213,7 @@ fn words(rows: Vec<TextRow>) -> Vec<String> {
     rows.into_iter().map(|row| row.text).collect()
 }
 
-/// Says that it is kept when it is asked for the first time, and then that it is not.
+/// Reports itself as cacheable on the first check, and as not cacheable afterwards.
 struct Deceptive {
     statement: Sql<'static>,
     was_checked: AtomicBool,

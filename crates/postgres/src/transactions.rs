@@ -1,15 +1,15 @@
-//! The one way in which the stores reach the database for more than a read (see [`reads`](crate::reads)): a transaction,
-//! or a statement that is one by itself, from its beginning to its end.
+//! The only way in which stores run anything but a read (see [`reads`](crate::reads)): a transaction, or a single
+//! statement, from beginning to end.
 //!
-//! **When it is tried again.** A deadlock (40P01), a serialization failure (40001), and a row that another transaction
-//! made first ([`concurrent_insert`](crate::errors::concurrent_insert)) take back everything that was done: nobody is
-//! to blame, and the same work, done once more, finds what the other one left. So the whole of it is, at once and up to
-//! three times, from `BEGIN` on. Whatever else goes wrong (a lock that was waited for too long, a connection that
-//! broke, a uniqueness that was violated) is the caller's: it would happen again, or nobody knows whether it happened.
+//! **Retries.** A deadlock (40P01), a serialization failure (40001), and a row that another transaction inserted
+//! first ([`concurrent_insert`](crate::errors::concurrent_insert)) roll everything back. The same work then finds the
+//! other transaction's result, so the whole transaction is retried at once, up to [`RETRIES`](crate::errors::RETRIES)
+//! times. Every other error (a lock timeout, a broken connection, a violated constraint) is returned to the caller:
+//! it would happen again, or the outcome is unknown.
 //!
-//! The work is named in place of a closure (`|conn| insert(conn, account, tag)`), and may run several times: it is made
-//! anew each time, and whatever it decides, it decides by what it reads there. Macros, because the compiler cannot be
-//! told of a closure that its futures may be sent (`AsyncFnMut` has no such bound yet).
+//! The work is an expression (`|conn| insert(conn, account, tag)`) that may run several times: each attempt evaluates
+//! it again, and it must decide by what it reads there. These are macros because `AsyncFnMut` cannot require its
+//! futures to be `Send` yet.
 
 use diesel::OptionalExtension;
 use diesel::pg::Pg;
@@ -20,7 +20,7 @@ use recado_domain::shared::{AccountId, StoreError};
 use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::Sql;
 
-/// What [`in_tenant!`] and [`in_owner!`] do, in a transaction that begins in any other way.
+/// Shared by [`in_tenant!`] and [`in_owner!`]; also for a transaction that begins in another way.
 macro_rules! in_transaction {
     ($begin:expr, |$conn:ident| $work:expr) => {
         $crate::errors::retry(|| async {
@@ -44,23 +44,23 @@ macro_rules! in_transaction {
     };
 }
 
-/// `in_tenant!(pool, account, |conn| work)`: one transaction of one account. What succeeded is committed, what failed
-/// taken back; `, unless pattern` names outcomes that take everything back, too, and are answered.
+/// `in_tenant!(pool, account, |conn| work)`: a transaction of one account. It commits after `Ok` and rolls back after
+/// `Err`. `, unless pattern` names outcomes that also roll back, but are returned.
 macro_rules! in_tenant {
     ($pool:expr, $account:expr, $($work:tt)+) => {
         $crate::transactions::in_transaction!($pool.begin($account), $($work)+)
     };
 }
 
-/// `in_owner!(pool, |conn| work)`: the same, of the owner.
+/// `in_owner!(pool, |conn| work)`: like `in_tenant!`, on the owner pool.
 macro_rules! in_owner {
     ($pool:expr, $($work:tt)+) => {
         $crate::transactions::in_transaction!($pool.begin(), $($work)+)
     };
 }
 
-/// `on_owner!(pool, |conn| work)`: the owner's, without a transaction around: for one statement, or for several of
-/// which each stands for itself.
+/// `on_owner!(pool, |conn| work)`: on the owner pool without a transaction, for one statement or for several
+/// independent ones.
 macro_rules! on_owner {
     ($pool:expr, |$conn:ident| $work:expr) => {
         $crate::errors::retry(|| async {
@@ -76,12 +76,12 @@ macro_rules! on_owner {
 pub(crate) use {in_owner, in_tenant, in_transaction, on_owner};
 
 impl TenantPool {
-    /// Carries one statement out, and returns how many rows it changed.
+    /// Runs one statement and returns the number of changed rows.
     pub(crate) async fn run(&self, account: AccountId, statement: Sql<'_>) -> Result<usize, StoreError> {
         in_tenant!(self, account, |conn| (&statement).execute(conn))
     }
 
-    /// The one row that a statement that writes returns. A read is [`read_row`](Self::read_row).
+    /// Returns the row of a writing statement. For a read, use [`read_row`](Self::read_row).
     pub(crate) async fn written<R>(&self, account: AccountId, statement: Sql<'_>) -> Result<R, StoreError>
     where
         R: QueryableByName<Pg> + Send + 'static,
@@ -89,7 +89,7 @@ impl TenantPool {
         in_tenant!(self, account, |conn| (&statement).get_result::<R>(conn))
     }
 
-    /// The first row that a statement that writes returns, if any.
+    /// Returns the first row of a writing statement, if any.
     pub(crate) async fn written_if_any<R>(
         &self,
         account: AccountId,
@@ -105,12 +105,11 @@ impl TenantPool {
 }
 
 impl OwnerPool {
-    /// Carries one statement out, and returns how many rows it changed.
+    /// Runs one statement and returns the number of changed rows.
     pub(crate) async fn run(&self, statement: Sql<'_>) -> Result<usize, StoreError> {
         on_owner!(self, |conn| (&statement).execute(conn))
     }
 
-    /// The rows of a statement.
     pub(crate) async fn rows<R>(&self, statement: Sql<'_>) -> Result<Vec<R>, StoreError>
     where
         R: QueryableByName<Pg> + Send + 'static,
@@ -118,7 +117,7 @@ impl OwnerPool {
         on_owner!(self, |conn| (&statement).load::<R>(conn))
     }
 
-    /// The one row of a statement that always has one.
+    /// Returns the row of a statement that always has one.
     pub(crate) async fn row<R>(&self, statement: Sql<'_>) -> Result<R, StoreError>
     where
         R: QueryableByName<Pg> + Send + 'static,
@@ -126,7 +125,6 @@ impl OwnerPool {
         on_owner!(self, |conn| (&statement).get_result::<R>(conn))
     }
 
-    /// The first row, if any.
     pub(crate) async fn row_if_any<R>(&self, statement: Sql<'_>) -> Result<Option<R>, StoreError>
     where
         R: QueryableByName<Pg> + Send + 'static,

@@ -1,4 +1,4 @@
-//! One account, from above: made without anybody in it, changed, opened and closed.
+//! One account, as platform administrators see it: create, change, suspend and activate.
 
 use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -134,14 +134,15 @@ pub(super) async fn set_status(
     Ok(true)
 }
 
-/// Grants a plan. What is paid for stays: the account's plan is the better of both.
+/// Grants a plan. A paid plan remains: the account's plan is the better of both.
 pub(super) async fn grant_plan(
     conn: &mut AsyncPgConnection,
     id: AccountId,
     plan: &str,
     events: &[Event],
 ) -> DbResult<bool> {
-    // Locked before the subscriptions are read: what is paid meanwhile waits, and finds the grant.
+    // This update locks the account before the subscriptions are read: a concurrent payment waits and then sees the
+    // grant.
     let changed = sql(
         "UPDATE accounts SET granted_plan = nullif($2, 'free'), updated_at = now()
          WHERE id = $1 AND deleting_at IS NULL",

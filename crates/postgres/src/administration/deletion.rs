@@ -1,4 +1,5 @@
-//! Accounts on their way out: the end of their use, the removal of their rows, what is left to do at the payment gateway.
+//! Deletion of accounts: closes an account, deletes its rows, and records what remains to be cancelled at the payment
+//! gateway.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -15,7 +16,6 @@ use crate::pool::OwnerPool;
 use crate::sql::{IdRow, sql};
 use crate::transactions::in_owner;
 
-/// Accounts on their way out.
 #[derive(Clone, Debug)]
 pub struct PgDeletions(OwnerPool);
 
@@ -45,7 +45,8 @@ impl From<CancellationRow> for GatewayCancellation {
     }
 }
 
-/// By these an account, or somebody in it, is found. They go first, so that nobody finds what is being removed.
+/// Rows by which requests find the account or its members. They are deleted first, so that no request reaches data
+/// that is being deleted.
 const DIRECTORIES: [&str; 9] = [
     "DELETE FROM gateway_events WHERE gateway_subscription_id IN
        (SELECT gateway_subscription_id FROM gateway_subscriptions WHERE account_id = $1)",
@@ -101,7 +102,7 @@ async fn begin(
 }
 
 async fn end(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<()> {
-    // With whatever refers to it and came late; then what refers to nothing.
+    // Deletes late rows that reference the account by cascade, then rows without a foreign key.
     plan_by_key(&mut *conn).await?;
     sql("DELETE FROM accounts WHERE id = $1 AND deleting_at IS NOT NULL")
         .bind(account)

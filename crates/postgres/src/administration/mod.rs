@@ -1,5 +1,5 @@
-//! What platform administrators see and do, over all accounts. Every statement here runs as the owner: what is asked
-//! belongs to no tenant.
+//! Platform administration: reads and changes across all accounts. Every statement runs on the owner pool, because
+//! none belongs to one tenant.
 
 mod accounts;
 mod deletion;
@@ -24,7 +24,6 @@ use crate::transactions::{in_owner, on_owner};
 pub use deletion::PgDeletions;
 pub use support::PgSupport;
 
-/// Accounts from above.
 #[derive(Clone, Debug)]
 pub struct PgAdministration(OwnerPool);
 

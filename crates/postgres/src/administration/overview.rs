@@ -1,5 +1,5 @@
-//! The list of all accounts, and one account in full. The list finds its page first and counts only for the rows of it,
-//! so that it does not grow with the number of accounts.
+//! The list of all accounts, and the details of one. The list finds its page first and counts only for these rows, so
+//! its cost does not grow with the number of accounts.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
@@ -17,7 +17,7 @@ use crate::errors::{DbResult, parse_enum};
 use crate::sql::{like_contains, sql};
 use crate::team::MemberRow;
 
-/// An account beside the total; without an account where the page is empty.
+/// An account and the total; an empty page has one row with the total only.
 #[derive(QueryableByName)]
 struct Row {
     #[diesel(sql_type = BigInt)]
@@ -67,17 +67,17 @@ impl Row {
     }
 }
 
-/// Of the name or of the owner's address; of several owners, of whoever has been one for longest.
+/// Matches the account's name or its owner's e-mail address. With several owners, it matches the earliest one.
 const SEARCHED: &str = "(a.name ILIKE $4 OR a.id IN (
        SELECT m.account_id FROM users u JOIN account_users m ON m.user_id = u.id AND m.role = 'owner'
        WHERE u.email ILIKE $4 AND NOT EXISTS (SELECT FROM account_users f
          WHERE f.account_id = m.account_id AND f.role = 'owner'
            AND (f.created_at, f.user_id) < (m.created_at, m.user_id))))";
 
-/// The columns of a row that are counted; `p` is the account, `$3` the moment that messages count from.
+/// The computed columns of a row; `p` is the account, and messages count from `$3` on.
 ///
-/// Messages of a campaign that began since then are in its counters. Of one that began before and went on, or was tried
-/// again, the sends are counted; of all others none can be that young.
+/// Messages of a campaign that started after `$3` are in its counters. For a campaign that started before and went
+/// on, or was retried, its sends are counted. Every other campaign ended too early to have sent any in that time.
 const COUNTED: &str = concat!(
     "(SELECT u.email FROM account_users m JOIN users u ON u.id = m.user_id
        WHERE m.account_id = p.id AND m.role = 'owner' ORDER BY m.created_at, m.user_id LIMIT 1) AS owner_email,
@@ -98,8 +98,8 @@ const COUNTED: &str = concat!(
        WHERE s.account_id = p.id AND s.status IN ('active', 'past_due') AND NOT s.attempt) AS mrr"
 );
 
-/// The page and the total, in one statement and so of one moment. A search is made once for both; without one, the page
-/// comes out of an index and only the total looks at every account.
+/// The page and the total, in one statement and therefore of one snapshot. A search runs once for both. Without a
+/// search the page is read from an index, and only the total looks at every account.
 fn statement(filter: &AccountFilter) -> String {
     let mut condition = "a.deleting_at IS NULL".to_owned();
     let mut parameter = 3;

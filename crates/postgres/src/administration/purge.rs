@@ -1,6 +1,6 @@
-//! Removes the rows of an account: table by table as the catalogue names them, so that a table that is added tomorrow is
-//! not forgotten, and in each by its primary key. `account_deletions` holds the table and the last key removed from it: no
-//! batch passes over the dead index entries that earlier ones left, which only a vacuum removes.
+//! Deletes the rows of an account. The system catalog lists its tables, so a new table is included automatically, and
+//! each table is emptied in primary key order. `account_deletions` stores the current table and the last deleted key.
+//! So no batch scans the dead index entries of earlier batches, which only VACUUM removes.
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
@@ -11,11 +11,11 @@ use recado_domain::shared::AccountId;
 use crate::errors::DbResult;
 use crate::sql::sql;
 
-/// How many rows go in one transaction: no statement comes near its time-out.
+/// Rows per transaction, few enough that no statement comes near its timeout.
 const BATCH: usize = 2_000;
 
-/// Every table with an `account_id`, whatever refers to another one before it, with the columns of its primary key and
-/// their types.
+/// Every table with an `account_id`, with the columns of its primary key and their types. A table comes before the
+/// tables that it references.
 const TABLES: &str = "WITH RECURSIVE owned AS (
        SELECT c.oid, c.relname FROM pg_class c
        JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'account_id' AND NOT a.attisdropped
@@ -45,17 +45,17 @@ const TABLES: &str = "WITH RECURSIVE owned AS (
 struct Table {
     #[diesel(sql_type = Text)]
     name: String,
-    /// Of the primary key.
+    /// Columns of the primary key.
     #[diesel(sql_type = Array<Text>)]
     columns: Vec<String>,
     #[diesel(sql_type = Array<Text>)]
     types: Vec<String>,
-    /// The primary key begins with the account.
+    /// Whether the primary key begins with `account_id`.
     #[diesel(sql_type = Bool)]
     by_account: bool,
 }
 
-/// A table, and the last key removed from it.
+/// The progress of a deletion: the current table, and the last deleted key.
 #[derive(Default, QueryableByName)]
 struct Progress {
     #[diesel(sql_type = Nullable<Text>)]
@@ -71,7 +71,7 @@ struct Key {
 }
 
 impl Table {
-    /// Conditions of which every row meets one. Each has an index that begins with the account.
+    /// Conditions that split the table. Every row meets one, and each has an index that begins with the account.
     fn parts(&self) -> &'static [&'static str] {
         match self.name.as_str() {
             "outbox_events" => &["retry_at IS NULL", "retry_at IS NOT NULL"],
@@ -79,7 +79,8 @@ impl Table {
         }
     }
 
-    /// The primary key behind the account: its columns, their values as texts, and these as `parameter` gives them.
+    /// The primary key without the account: its columns, their values as text, and the values of the array
+    /// `parameter` cast to the columns' types.
     fn key(&self, parameter: &str) -> (String, String, String) {
         let columns = self.columns.get(1..).unwrap_or_default();
         let texts: Vec<String> = columns.iter().map(|column| format!("{column}::text")).collect();
@@ -90,7 +91,7 @@ impl Table {
         (columns.join(", "), texts.join(", "), values.join(", "))
     }
 
-    /// Removes up to `room` rows behind a key: how many, and the last key if there may be more.
+    /// Deletes up to `limit` rows after a key. Returns the number of deleted rows, and the last key if more may remain.
     async fn purge(
         &self,
         conn: &mut AsyncPgConnection,
@@ -105,7 +106,7 @@ impl Table {
         }
     }
 
-    /// The account is the whole key.
+    /// For a table whose primary key is the account.
     async fn purge_all(&self, conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<usize> {
         let statement = format!("DELETE FROM {} WHERE account_id = $1", self.name);
         Ok(sql(statement).bind(account).execute(conn).await?)
@@ -147,7 +148,7 @@ impl Table {
         Ok((batch.execute(conn).await?, Some(last)))
     }
 
-    /// A directory, whose key does not name the account: few rows, in no order.
+    /// For a directory, whose primary key does not begin with the account: few rows, in any order.
     async fn purge_any(
         &self,
         conn: &mut AsyncPgConnection,
@@ -168,8 +169,8 @@ impl Table {
     }
 }
 
-/// Until the end of the transaction, rows are read from indexes in their order: the statistics of a table that is being
-/// emptied say nothing.
+/// Makes the rest of the transaction read rows in index order: the statistics of a table that is being emptied
+/// mislead the planner.
 pub(super) async fn plan_by_key(conn: &mut AsyncPgConnection) -> DbResult<()> {
     sql("SELECT set_config(name, 'off', true) FROM unnest(ARRAY[
            'enable_seqscan', 'enable_bitmapscan', 'enable_sort', 'enable_hashjoin', 'enable_mergejoin']) AS s (name)")
@@ -178,7 +179,7 @@ pub(super) async fn plan_by_key(conn: &mut AsyncPgConnection) -> DbResult<()> {
     Ok(())
 }
 
-/// Up to a batch of rows. True: there may be more.
+/// Deletes up to `BATCH` rows. True: more may remain.
 pub(super) async fn purge(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<bool> {
     let tables: Vec<Table> = sql(TABLES).load(&mut *conn).await?;
     plan_by_key(&mut *conn).await?;

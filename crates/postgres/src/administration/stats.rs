@@ -1,5 +1,4 @@
-//! The figures of the business, counted by the rules of `recado_domain::administration`: a test holds the two against each
-//! other over random histories.
+//! Business statistics, by the rules of `recado_domain::administration`. A test compares both over random histories.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Date as SqlDate};
@@ -11,7 +10,7 @@ use time::{Date, OffsetDateTime};
 use crate::errors::DbResult;
 use crate::sql::sql;
 
-/// What the subscription `s` is worth a month: `recado_domain::administration::monthly_value`.
+/// The monthly value of the subscription `s`: `recado_domain::administration::monthly_value`.
 macro_rules! monthly_value {
     () => {
         "CASE s.cycle WHEN 'YEARLY' THEN s.value / 12
@@ -21,7 +20,7 @@ macro_rules! monthly_value {
 }
 pub(super) use monthly_value;
 
-/// The subscriptions that count: those that are no mere attempts, of accounts that stay, with their end.
+/// The subscriptions that count, with the time of their end: no attempts, and none of accounts that are being deleted.
 macro_rules! counted {
     () => {
         concat!(
@@ -148,8 +147,8 @@ struct ChurnRow {
     ended_of_these: i64,
 }
 
-/// Every subscription is looked at once, however many days there are: it is among those that live when a day begins from
-/// the day after its creation to the day of its end.
+/// Reads every subscription once, for any number of days. A subscription counts as live at the beginning of a day
+/// from the day after its creation to the day of its end.
 const CHURN: &str = concat!(
     "WITH lives AS (
        SELECT (created_at AT TIME ZONE 'UTC')::date AS begun, (ended_at AT TIME ZONE 'UTC')::date AS ended, monthly

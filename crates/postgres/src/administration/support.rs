@@ -1,5 +1,5 @@
-//! Memberships that are lent to administrators in support mode. Every statement names `is_support`: what is somebody's
-//! own is never touched.
+//! Temporary memberships of platform administrators in support mode. Every statement requires `is_support`, so it
+//! never changes a regular membership.
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
@@ -14,7 +14,6 @@ use crate::pool::OwnerPool;
 use crate::sql::{Sql, TextRow, sql};
 use crate::transactions::in_owner;
 
-/// Memberships of support mode.
 #[derive(Clone, Debug)]
 pub struct PgSupport(OwnerPool);
 

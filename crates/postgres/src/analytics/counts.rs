@@ -1,5 +1,5 @@
-//! What is kept counted of messages, contacts and conversations: written in the transaction of the rows, after them, by
-//! whoever writes these.
+//! Rollups of messages, contacts and conversations. The code that writes the rows calls these functions afterwards,
+//! in the same transaction.
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use crate::errors::DbResult;
 use crate::sql::{collect_column, sql};
 
-/// How many replies of the account `$1` left in the month that begins on this date: those that the platform took.
+/// Replies of the account `$1` that WhatsApp accepted in the month that begins on this date.
 macro_rules! replies_of_month {
     ($month:literal) => {
         concat!(
@@ -25,7 +25,7 @@ macro_rules! replies_of_month {
 }
 pub(crate) use replies_of_month;
 
-/// Messages of conversations; those of campaigns are counted by their campaigns.
+/// Adds messages of conversations. Messages of campaigns are counted per campaign.
 pub(crate) async fn count_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -59,7 +59,7 @@ pub(crate) async fn count_messages(
     Ok(())
 }
 
-/// Contacts made at this moment, which is the transaction's where none is named; or, less than none, gone.
+/// Adds contacts that were created at this time, by default the transaction's. Negative: deleted contacts.
 pub(crate) async fn count_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -80,7 +80,7 @@ pub(crate) async fn count_contacts(
     Ok(())
 }
 
-/// Conversations that became, or ceased to be, of a status; of contacts who are there.
+/// Adds to the number of conversations by status. Only conversations with contacts that are not deleted count.
 pub(crate) async fn count_conversations(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -89,8 +89,8 @@ pub(crate) async fn count_conversations(
     write_conversations(conn, account, None, changes).await
 }
 
-/// The same of one locked conversation, unless its contact is gone: whoever removed it has counted the conversation
-/// out, or waits for its lock to do so.
+/// Like [`count_conversations`], for one locked conversation, unless its contact was deleted: that deletion has
+/// already subtracted the conversation, or waits for its lock to do so.
 pub(crate) async fn count_conversations_of(
     conn: &mut AsyncPgConnection,
     account: AccountId,

@@ -1,4 +1,5 @@
-//! Exports, part by part: every part is a read of its own, found by an index where the last one ended.
+//! Exports in parts (keyset pagination): every part is a separate read, which an index continues after the last row
+//! of the previous part.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -19,7 +20,6 @@ const START: ExportPosition = ExportPosition {
     part: Uuid::max(),
 };
 
-/// Exports.
 #[derive(Clone, Debug)]
 pub struct PgExports(TenantPool);
 
@@ -29,7 +29,7 @@ impl PgExports {
     }
 }
 
-/// A record of any kind: where it stands, its moments, and its texts in the order of what is shown.
+/// A record of any kind: its position, its times, and its texts in the order of the columns.
 #[derive(QueryableByName)]
 struct Row {
     #[diesel(sql_type = Timestamptz)]
@@ -83,9 +83,9 @@ impl Row {
     }
 }
 
-/// `$2`, `$3`, `$4`: where the last part ended; `$5`: how many; `$6` to `$7`: the window. All messages of a campaign are
-/// of one moment, which slot 0 of its counters knows; among themselves they are in the order of their contacts. They show
-/// the body that was frozen when the run started.
+/// `$2`, `$3`, `$4`: the last position of the previous part; `$5`: the limit; `$6` to `$7`: the window. All messages
+/// of a campaign have one time, which slot 0 of its counters stores; among themselves they are sorted by contact.
+/// They show the template body that was frozen when the run started.
 const MESSAGES: &str = "
     SELECT at, id, part, NULL::timestamptz AS other_at, first, second, third, fourth FROM (
       (SELECT m.created_at AS at, m.id, '00000000-0000-0000-0000-000000000000'::uuid AS part, m.direction AS first,
@@ -110,7 +110,7 @@ const MESSAGES: &str = "
        ORDER BY n.created_at DESC, n.campaign_id DESC, s.contact_id DESC LIMIT $5)) AS exported
     ORDER BY at DESC, id DESC, part DESC LIMIT $5";
 
-/// By their ids, which are made in the order of time.
+/// Sorted by id, which is the order of creation.
 const CONTACTS: &str = "
     SELECT c.created_at AS at, c.id, c.id AS part, NULL::timestamptz AS other_at, c.name AS first, c.phone AS second,
       c.email AS third, NULL AS fourth

@@ -1,4 +1,4 @@
-//! Insights, from what is kept counted.
+//! Insights, read from rollups.
 
 use async_trait::async_trait;
 use recado_domain::analytics::{
@@ -11,7 +11,6 @@ use super::window::TotalsRow;
 use crate::pool::TenantPool;
 use crate::sql::{Sql, sql};
 
-/// Insights.
 #[derive(Clone, Debug)]
 pub struct PgInsights(TenantPool);
 
@@ -26,13 +25,13 @@ impl PgInsights {
     }
 }
 
-/// Sums of the columns of messages, in an object. Slots are added up as they are: ten thousand campaigns would be grouped
-/// for nothing.
+/// Sums of the message columns as a JSON object. Counter slots are added directly: grouping ten thousand campaigns
+/// first would be useless work.
 const SUMS: &str = "json_build_object('sent', coalesce(sum(sent), 0)::bigint,
     'delivered', coalesce(sum(delivered), 0)::bigint, 'read', coalesce(sum(read), 0)::bigint,
     'failed', coalesce(sum(failed), 0)::bigint, 'received', coalesce(sum(received), 0)::bigint)";
 
-/// `$2`: the week's Monday; `$3`: the month's first. Campaigns that were deleted have sent what they sent.
+/// `$2`: the Monday of the week; `$3`: the first day of the month. Messages of deleted campaigns still count.
 fn dashboard() -> String {
     format!(
         "SELECT json_build_object(
@@ -54,7 +53,7 @@ fn dashboard() -> String {
     )
 }
 
-/// `$2`: the bounds of the days; `$3`: the granularity that those are made of; `$4` to `$5`: the window.
+/// `$2`: the bounds of the days; `$3`: the granularity of the days; `$4` to `$5`: the window.
 fn messages() -> String {
     format!(
         "SELECT json_agg(coalesce(d.sums, '{{\"sent\":0,\"delivered\":0,\"read\":0,\"failed\":0,\"received\":0}}')
@@ -69,7 +68,7 @@ fn messages() -> String {
     )
 }
 
-/// `$2` to `$3`: the window; `$4`: how many. Sums of these alone are made, each for itself.
+/// `$2` to `$3`: the window; `$4`: the limit. Only the counters of these campaigns are summed, one lookup per campaign.
 const CAMPAIGNS: &str = "
     SELECT coalesce(json_agg(json_build_object('id', c.id, 'name', c.name, 'template_name', c.template_name,
         'executed_at', c.executed_at, 'total_recipients', c.total_recipients,
@@ -85,8 +84,8 @@ const CAMPAIGNS: &str = "
       LEFT JOIN LATERAL (SELECT * FROM campaign_counters WHERE account_id = $1 AND campaign_id = c.id OFFSET 0) n
         ON true) c";
 
-/// `$2`, `$3`, `$4`: intervals, from, to, and by how many seconds their clocks are ahead of UTC. The hours of the
-/// week are counted from the beginning of the epoch, which was a Thursday: in whole numbers, as there are many rows.
+/// `$2`, `$3`, `$4`: the start, the end and the UTC offset in seconds of each interval. The hour of the week is
+/// counted from the Unix epoch, a Thursday, in integers, because there are many rows.
 const HEAT_MAP: &str = "
     SELECT coalesce(json_agg(json_build_object('day', day, 'hour', hour, 'count', received) ORDER BY day, hour), '[]')::text
       AS totals

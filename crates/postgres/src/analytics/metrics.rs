@@ -1,8 +1,8 @@
-//! The statements of metrics.
+//! Statements of the metric reports.
 
 use super::window::{count, daily, money};
 
-/// What a metric is called, where nobody said.
+/// A metric's display name, by default its name.
 const DISPLAY_NAME: &str = "coalesce(m.display_name, m.metric_name)";
 
 /// `$1`: the account; `$2`: the source, or null.
@@ -45,7 +45,7 @@ pub(super) fn metric() -> String {
     )
 }
 
-/// `$2`: the metric; `$3`: how many contacts.
+/// `$2`: the metric; `$3`: the maximum number of contacts.
 pub(super) const TOP_CONTACTS: &str = "
     SELECT (SELECT coalesce(json_agg(json_build_object('contact_id', t.contact_id, 'contact_name', t.name,
         'event_count', t.event_count, 'total_value', t.total_value::text, 'last_event_at', t.last_event_at)
@@ -56,7 +56,7 @@ pub(super) const TOP_CONTACTS: &str = "
         ORDER BY p.total_value DESC, p.contact_id LIMIT $3) t)::text AS totals
     FROM metrics m WHERE m.account_id = $1 AND m.metric_name = $2 AND m.total_events > 0";
 
-/// `$2`: the metric; `$3`: how many events; `$4`: the cursor. What comes after it is found by the index alone.
+/// `$2`: the metric; `$3`: the maximum number of events; `$4`: the cursor. An index finds the first event after it.
 pub(super) fn activity(cursor: bool) -> String {
     let (cursor_exists, after) = if cursor {
         (

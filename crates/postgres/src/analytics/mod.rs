@@ -1,5 +1,5 @@
-//! Reports: one statement each, and so of one moment, over roll-ups alone. Exports, in parts. The scores of customers.
-//! And the counts of messages, contacts and conversations, for those who write these.
+//! Reports, each one statement and therefore one snapshot, over rollups only; exports in parts; RFM scores; and the
+//! functions that maintain the rollups of messages, contacts and conversations.
 
 mod counts;
 mod exports;

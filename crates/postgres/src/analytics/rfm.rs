@@ -1,4 +1,4 @@
-//! Scores of customers, and whose turn it is to have them calculated.
+//! RFM scores of customers, and the queue of accounts whose scores are due.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -18,7 +18,7 @@ use crate::transactions::in_tenant;
 /// A calculation reads all orders of an account and writes all of its scores.
 const SCORE_TIMEOUTS: &str = "SET LOCAL statement_timeout = '10min'; SET LOCAL lock_timeout = '30s'";
 
-/// Scores, and when they are calculated.
+/// RFM scores and their schedule.
 #[derive(Clone, Debug)]
 pub struct PgRfm {
     tenants: TenantPool,
@@ -26,7 +26,7 @@ pub struct PgRfm {
 }
 
 impl PgRfm {
-    /// `platform` looks for what is due, across accounts.
+    /// `owner` claims due calculations across accounts.
     pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
         Self {
             tenants: tenants.with_custom_plans(),
@@ -52,11 +52,12 @@ const TOTALS: &str = "
       (SELECT coalesce(json_agg(json_build_array(segment, contacts)), '[]')
        FROM rfm_counts WHERE account_id = $1) AS sizes";
 
-/// How many paid orders the account `$1` has.
+/// Counts the paid orders of the account `$1`.
 const ORDERS: &str =
     "SELECT coalesce(sum(paid), 0)::bigint AS n FROM order_rollups WHERE account_id = $1 AND bucket_minutes = 1440";
 
-/// `$2`: the claim; `$3`, `$4`, `$5`: the grid. In whole numbers, `rank - 1` being how many are below.
+/// Scores all customers of the account `$1`. `$2`, `$3` and `$4` are the grid: recency, frequency and segment.
+/// `rank() - 1` is the number of customers below, and the integer division avoids rounding.
 const SCORES: &str = "
     INSERT INTO contact_rfm
       (account_id, contact_id, recency_score, frequency_score, monetary_score, segment, calculated_at)
@@ -78,7 +79,7 @@ const SCORES: &str = "
       frequency_score = excluded.frequency_score, monetary_score = excluded.monetary_score,
       segment = excluded.segment, calculated_at = excluded.calculated_at";
 
-/// Replaces the scores, in the transaction's moment; whether there were orders enough for any.
+/// Replaces all scores, with the transaction's time. Returns false if the account has too few orders for scores.
 async fn score(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -161,7 +162,7 @@ impl RfmStore for PgRfm {
     }
 
     async fn plan(&self, due: &[(AccountId, OffsetDateTime)]) -> Result<(), StoreError> {
-        // An account may be gone meanwhile.
+        // The account may have been deleted meanwhile.
         let statement = sql("INSERT INTO rfm_calculations (account_id, due_at)
              SELECT p.account_id, p.due_at FROM unnest($1, $2) AS p (account_id, due_at)
              JOIN accounts a ON a.id = p.account_id

@@ -1,9 +1,9 @@
-//! The statements of revenue, of e-commerce and of automations.
+//! Statements of the revenue, e-commerce and automation reports.
 
 use super::window::{count, daily, money, range_sums, window_rows};
 
-/// The names of those that something is owed to. Ids go by time, so that these are neighbours in a table: they are read
-/// at one go, since looking up each by itself costs the height of an index each time.
+/// The names of campaigns or automations with attributed orders. Ids sort by time, so these rows are neighbours: one
+/// range scan reads them, because separate lookups would descend the index once each.
 fn named(kind: &str, table: &str) -> String {
     format!(
         "SELECT '{kind}' AS kind, id, name FROM {table} WHERE account_id = $1
@@ -12,8 +12,8 @@ fn named(kind: &str, table: &str) -> String {
     )
 }
 
-/// What is owed to campaigns, or to automations, with their names: the fields of an
-/// `AttributedRevenue` without their names, since there may be many.
+/// Orders and revenue attributed to campaigns, or to automations, with their names. Arrays instead of
+/// `AttributedRevenue` objects, because there may be many.
 fn attributed_revenues(kind: &str) -> String {
     format!(
         "coalesce(json_agg(json_build_array(id, name, orders, revenue::text)
@@ -21,7 +21,7 @@ fn attributed_revenues(kind: &str) -> String {
     )
 }
 
-/// `$8` to `$9`: the dates of the window; `$10`: how many links; from `$11`: the ranges.
+/// `$8` to `$9`: the dates of the window; `$10`: the maximum number of links; from `$11`: the ranges.
 pub(super) fn revenue() -> String {
     const RANGES: [&str; 4] = ["$11", "$12", "$13", "$14"];
     let shown = [
@@ -76,7 +76,7 @@ pub(super) fn revenue() -> String {
     )
 }
 
-/// `$8`: how many products; from `$9`: the ranges.
+/// `$8`: the maximum number of products; from `$9`: the ranges.
 pub(super) fn ecommerce() -> String {
     let shown = [count("orders", "paid"), money("revenue", "revenue")];
     let days = daily(
@@ -122,7 +122,8 @@ pub(super) fn ecommerce() -> String {
     )
 }
 
-/// `$2` and `$3` are for days, of which this report has none; `$8`: how many automations.
+/// `$2` and `$3` are parameters for daily series, which this report does not have; `$8`: the maximum number of
+/// automations.
 pub(super) fn automations() -> String {
     format!(
         "WITH ran AS (

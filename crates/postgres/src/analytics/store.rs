@@ -1,4 +1,4 @@
-//! The port: statements become totals.
+//! The port: runs the statements and reads their totals.
 
 use async_trait::async_trait;
 use recado_domain::analytics::{
@@ -14,18 +14,16 @@ use super::{metrics, sales};
 use crate::pool::TenantPool;
 use crate::sql::{Sql, sql};
 
-/// Reports.
 #[derive(Clone, Debug)]
 pub struct PgAnalytics(TenantPool);
 
-/// Every metric, and every source.
 #[derive(Deserialize)]
 struct Metrics {
     metrics: Vec<Metric>,
     sources: Vec<String>,
 }
 
-/// A part of a feed, and whether its cursor is known.
+/// A page of the activity feed, and whether its cursor exists.
 #[derive(Deserialize)]
 struct Feed {
     known: bool,
@@ -37,7 +35,7 @@ impl PgAnalytics {
         Self(pool.with_custom_plans())
     }
 
-    /// None where the statement answers no row.
+    /// Returns `None` if the statement returns no row.
     async fn read<T: DeserializeOwned>(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! A window as parameters, and the parts of SQL that read a roll-up over it.
+//! A report's window as statement parameters, and SQL fragments that read a rollup over it.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::Text;
@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use crate::errors::corrupt;
 use crate::sql::{Sql, sql};
 
-/// All figures of a report, in one JSON text, which is made and read without being a `jsonb` in between; sums as strings,
-/// so that no number becomes a float on its way.
+/// All totals of a report in one JSON text, which PostgreSQL builds without an intermediate `jsonb`. Sums are
+/// strings, so that no number becomes a float.
 #[derive(QueryableByName)]
 pub(super) struct TotalsRow {
     #[diesel(sql_type = Text)]
@@ -48,7 +48,6 @@ pub(super) fn window_rows(table: &str) -> String {
     )
 }
 
-/// Binds the window's ranges, for [`range_sums`].
 pub(super) fn with_ranges<'a>(statement: Sql<'a>, window: &Window) -> Sql<'a> {
     let ranges = window.ranges();
     let sign = |range: &RollupRange| if range.adds { 1_i32 } else { -1 };
@@ -64,10 +63,9 @@ pub(super) fn with_ranges<'a>(statement: Sql<'a>, window: &Window) -> Sql<'a> {
         .bind(ranges.iter().map(sign).collect::<Vec<_>>())
 }
 
-/// The rows of a roll-up that is kept by the week, too: `keys` as they are, and each of `sums` with the sign that it has
-/// in the window's, by which it is not multiplied: that takes almost as long as adding it up. `bound`: the parameters of
-/// its ranges. Each range is a query of its own, since a join with all of them is planned as if it read most of the
-/// roll-up, and then does.
+/// The rows of a rollup with weekly buckets: `keys` unchanged, and each of `sums` with its sign in the window's total.
+/// Multiplying by the sign would take almost as long as the sum itself. `bound` names the parameters of the ranges.
+/// Each range is its own query: a join with all ranges is planned, and executed, as a read of most of the rollup.
 pub(super) fn range_sums(table: &str, keys: &str, sums: &[&str], bound: [&str; 4]) -> String {
     let [minutes, starts, ends, signs] = bound;
     // An index beyond the end of the array gives null, which matches no rows.
@@ -86,8 +84,8 @@ pub(super) fn range_sums(table: &str, keys: &str, sums: &[&str], bound: [&str; 4
     format!("({}) AS t", ranges.join(" UNION ALL "))
 }
 
-/// An array with an object for every day of the window: `sums` are SQL expressions over a day's rows, which are null
-/// where there is no row; `shown` makes the object of them.
+/// A JSON array with one object per day of the window. `sums` are SQL expressions over a day's rows, null for a day
+/// without rows; `shown` builds the object from them.
 pub(super) fn daily(table: &str, condition: &str, sums: &str, shown: &str) -> String {
     format!(
         "(SELECT json_agg(json_build_object({shown}) ORDER BY slot)
@@ -98,12 +96,12 @@ pub(super) fn daily(table: &str, condition: &str, sums: &str, shown: &str) -> St
     )
 }
 
-/// A sum in an object: `'name', text`.
+/// A sum as an entry of a JSON object: `'name', text`.
 pub(super) fn money(name: &str, expression: &str) -> String {
     format!("'{name}', coalesce({expression}, 0)::text")
 }
 
-/// A count in an object.
+/// A count as an entry of a JSON object.
 pub(super) fn count(name: &str, expression: &str) -> String {
     format!("'{name}', coalesce({expression}, 0)::bigint")
 }

@@ -1,4 +1,4 @@
-//! What decides whether an account's plan is active.
+//! The facts that decide which plan of an account is active.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz};
@@ -26,7 +26,7 @@ struct EntitlementRow {
     now: OffsetDateTime,
 }
 
-/// The account's plan, grant and subscriptions, and the database's time.
+/// Returns the account's plan, grant and subscriptions, and the database's time.
 pub(crate) async fn entitlement(
     conn: &mut AsyncPgConnection,
     account: AccountId,

@@ -1,4 +1,4 @@
-//! The gateway's events as received, and the directory from its subscriptions to ours: both cross tenants.
+//! Gateway events as received, and the directory of gateway subscriptions. Both are shared by all accounts.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -13,7 +13,6 @@ use crate::errors::corrupt;
 use crate::pool::OwnerPool;
 use crate::sql::{NumberRow, sql};
 
-/// The gateway's events.
 #[derive(Clone, Debug)]
 pub struct PgGatewayEvents(OwnerPool);
 
@@ -105,7 +104,8 @@ impl GatewayEventStore for PgGatewayEvents {
     }
 
     async fn claim(&self, subject: Option<String>, lease: Duration) -> Result<Option<StoredEvent>, StoreError> {
-        // What is locked is skipped, and still stands before what came later about the same subject.
+        // A locked event is skipped, and the later events of its subscription wait for it: per subscription the order
+        // holds.
         let query = sql(
             "UPDATE gateway_events SET due_at = now() + $1 * interval '1 microsecond'
              WHERE id = (SELECT e.id FROM gateway_events e

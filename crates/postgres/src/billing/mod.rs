@@ -1,4 +1,4 @@
-//! Subscriptions and their payments, the gateway's events, and what is due by itself.
+//! Subscriptions and their payments, gateway events, and scheduled billing work.
 
 mod entitlement;
 mod events;

@@ -1,4 +1,4 @@
-//! Subscriptions and payments as rows.
+//! Row types of subscriptions and payments.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use crate::errors::{corrupt, parse_enum};
 
-/// The columns of a subscription.
 macro_rules! subscription_columns {
     () => {
         "account_id, id, plan, cycle, status, billing_type, value, billing_email, gateway_customer_id,
@@ -115,7 +114,6 @@ impl TryFrom<SubscriptionRow> for Subscription {
     }
 }
 
-/// The columns of a payment.
 macro_rules! payment_columns {
     () => {
         "id, subscription_id, gateway_payment_id, billing_type, value, cycle, status, invoice_url, bank_slip_url, due_date,

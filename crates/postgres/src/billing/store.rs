@@ -21,10 +21,9 @@ use crate::pool::TenantPool;
 use crate::sql::{FlagRow, NumberRow, Sql, sql};
 use crate::transactions::in_tenant;
 
-/// How often a place is asked for that another attempt gives up at the same moment.
+/// Maximum tries to reserve the account's live subscription while other attempts occupy and release it.
 const RESERVE_TRIES: usize = 5;
 
-/// Subscriptions and payments.
 #[derive(Clone, Debug)]
 pub struct PgSubscriptions(TenantPool);
 
@@ -88,7 +87,7 @@ impl From<UsageRow> for Usage {
     }
 }
 
-/// What account `$1` uses.
+/// The usage of account `$1` that plans limit.
 macro_rules! usage_columns {
     () => {
         concat!(
@@ -142,7 +141,7 @@ fn by_id<'a>(account: AccountId, id: SubscriptionId) -> Sql<'a> {
     .bind(id)
 }
 
-/// The place is the partial unique index over live subscriptions.
+/// Inserts a subscription attempt. A partial unique index admits one live subscription per account. `None`: try again.
 async fn reserve(conn: &mut AsyncPgConnection, attempt: &Subscription) -> DbResult<Option<ReserveOutcome>> {
     let intent = intent(attempt)?;
     let inserted = sql(
@@ -239,7 +238,7 @@ async fn other_subscriptions(
     rows.into_iter().map(to_state).collect()
 }
 
-/// The one way in which a subscription changes, with all that commits with it.
+/// Writes a change of a subscription and everything that commits with it.
 async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<ChangeOutcome> {
     let (account, id) = (change.subscription.account_id, change.subscription.id);
     if let Some(event) = change.applies
@@ -248,7 +247,7 @@ async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<Change
         return Ok(ChangeOutcome::Repeated);
     }
     if let Some(limits) = &change.limits {
-        // Held until the change is written.
+        // The lock lasts until the change is written.
         sql("SELECT version AS n FROM subscriptions WHERE account_id = $1 AND id = $2 FOR UPDATE")
             .bind(account)
             .bind(id)
@@ -286,14 +285,16 @@ async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<Change
     Ok(ChangeOutcome::Done)
 }
 
-/// Inbox: no row is inserted when the event is marked already, or another transaction is about to mark it and commits.
+/// Inbox: inserts no row if the event is already marked. If another transaction is marking it, the insert waits for
+/// that transaction to end.
 fn mark_applied<'a>(account: AccountId, event: GatewayEventId) -> Sql<'a> {
     sql("INSERT INTO applied_gateway_events (account_id, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
         .bind(account)
         .bind(event)
 }
 
-/// The better of the plan that is paid for and the granted one; the row is locked, since a grant changes the same.
+/// Sets the account's plan to the better of the paid and the granted plan. Locks the row, because a grant writes the
+/// same columns.
 async fn set_account_plan(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -449,7 +450,7 @@ impl SubscriptionStore for PgSubscriptions {
         let written = in_tenant!(self.0, change.subscription.account_id, |conn| write(conn, change),
             unless ChangeOutcome::Stale | ChangeOutcome::Missing | ChangeOutcome::Exceeds(_) | ChangeOutcome::Repeated);
         match written {
-            // Another subscription of the account lives by now.
+            // Another subscription of the account became live meanwhile.
             Err(StoreError::Duplicate { .. }) => Ok(ChangeOutcome::Stale),
             written => written,
         }
@@ -486,7 +487,7 @@ impl SubscriptionStore for PgSubscriptions {
     }
 
     async fn owns(&self, account: AccountId, payment: &GatewayPayment) -> Result<bool, StoreError> {
-        // By its subscription; where it names none, by who pays, or by what we heard of it before.
+        // Matched by its subscription, else by its customer, or by an earlier event of the same payment.
         let query = sql("SELECT EXISTS (SELECT FROM subscriptions WHERE account_id = $1
                  AND (gateway_subscription_id = $2 OR ($2 IS NULL AND gateway_customer_id = $3)))
                OR EXISTS (SELECT FROM billing_history WHERE account_id = $1 AND gateway_payment_id = $4) AS yes")

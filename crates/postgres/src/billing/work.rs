@@ -1,4 +1,4 @@
-//! What is due about subscriptions by itself, over all accounts.
+//! Scheduled billing work of all accounts: intents to reconcile, subscriptions to check, periods that lapsed.
 
 use async_trait::async_trait;
 use recado_domain::billing::SubscriptionWorkStore;
@@ -9,7 +9,6 @@ use super::events::OwnerRow;
 use crate::pool::OwnerPool;
 use crate::sql::{Sql, sql};
 
-/// What is due.
 #[derive(Clone, Debug)]
 pub struct PgBillingWork(OwnerPool);
 
@@ -26,7 +25,7 @@ impl PgBillingWork {
 #[async_trait]
 impl SubscriptionWorkStore for PgBillingWork {
     async fn claim_intent(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
-        // Servers of the version before write no `intent_check_at`: theirs are due when the lease is over.
+        // Servers of the previous version write no `intent_check_at`: their intents are due when the lease ends.
         let query = sql(
             "UPDATE subscriptions SET intent_check_at = now() + $1 * interval '1 microsecond'
              WHERE (account_id, id) = (SELECT account_id, id FROM subscriptions

@@ -1,5 +1,5 @@
-//! Who a run goes to: frozen into one pending send a contact, or only looked at; and which placeholders stay empty for
-//! one of them.
+//! The audience of a run: a start freezes it into one pending send per contact, a preview only reads it. Also finds the
+//! placeholders that would stay empty for a recipient.
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
@@ -63,12 +63,12 @@ const MAX_IMMEDIATE_SENDS: i32 = 5000;
 /// Contacts in one recipient batch. Recipients beyond `MAX_IMMEDIATE_SENDS` are stored in such batches.
 const RECIPIENT_BATCH_SIZE: i32 = 2000;
 
-/// The id of the send of campaign `$2` to contact `c.id`: a UUID of version 8, whose content is one's own affair.
+/// The id of the send of campaign `$2` to contact `c.id`: a deterministic UUID of version 8 (custom content).
 const SEND_ID: &str = "overlay(overlay(md5($2::text || c.id::text) PLACING '8' FROM 13) PLACING 'a' FROM 17)::uuid";
 
-/// Fixes who it goes to, and returns how many. The first get their sends, and the others an entry of the batches
-/// that [`materialize_sends`] makes sends of: a batch costs a hundredth of its sends, so that the first message of a
-/// large campaign does not wait for the last one's row.
+/// Freezes the audience and returns its size. The first `MAX_IMMEDIATE_SENDS` recipients get send rows at once, the
+/// others are stored in recipient batches that [`materialize_sends`] turns into send rows later. A batch costs a
+/// hundredth of its send rows, so the first message of a large campaign does not wait for the last row.
 pub(super) async fn freeze(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -100,8 +100,8 @@ pub(super) async fn freeze(
     Ok(recipients.n)
 }
 
-/// Makes the sends of a campaign's first recipient batch; false when none is left. Their ids follow from
-/// campaign and contact. Waits for whoever makes them just now.
+/// Deletes a campaign's first recipient batch and inserts its send rows. Returns false if no batch is left. The row
+/// lock waits for another worker that materializes the same batch. Send ids are derived from campaign and contact.
 pub(super) async fn materialize_sends(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -124,7 +124,7 @@ pub(super) async fn materialize_sends(
     Ok(inserted > 0)
 }
 
-/// A campaign, of any account, that has recipient batches left.
+/// Finds one campaign with recipient batches, across all accounts.
 pub(super) async fn run_with_recipient_batches(conn: &mut AsyncPgConnection) -> DbResult<Option<QueuedRun>> {
     let row: Option<RunRow> = sql("SELECT account_id, campaign_id FROM campaign_recipient_batches
          ORDER BY account_id, campaign_id LIMIT 1")
@@ -134,8 +134,8 @@ pub(super) async fn run_with_recipient_batches(conn: &mut AsyncPgConnection) -> 
     Ok(row.map(QueuedRun::from))
 }
 
-/// [`materialize_sends`] for who does not hold the run: it cannot end meanwhile, and count a batch
-/// as well as its sends.
+/// [`materialize_sends`] for a caller without the run's lease. The key-share lock on the queue entry keeps the run from
+/// ending at the same time: its end would count both the batch and the batch's sends.
 pub(super) async fn materialize_sends_without_lease(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<bool> {
     sql("SELECT 1 FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2 FOR KEY SHARE")
         .bind(run.account_id)
@@ -173,7 +173,7 @@ pub(super) async fn first_recipients(
     Ok(query.load(conn).await?)
 }
 
-/// What the audience's segment was called, if it was deleted.
+/// Returns the name of the audience's segment if that segment was deleted.
 pub(super) async fn deleted_segment(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -204,7 +204,7 @@ pub(super) async fn empty_placeholders(
     if required_placeholders.is_empty() {
         return Ok(vec![]);
     }
-    // What stands behind the offset is looked at for each placeholder until one is found, and never as a whole.
+    // OFFSET 0 is an optimization fence: the subquery runs once per placeholder and stops at the first match.
     let text = format!(
         "SELECT b.placeholder AS text
          FROM jsonb_to_recordset($2) AS b (position bigint, placeholder text, name boolean, phone boolean,
@@ -250,7 +250,7 @@ fn placeholder_conditions(required_placeholders: &[RequiredPlaceholder]) -> Valu
     conditions.collect()
 }
 
-/// A contact as a message is made for it.
+/// The data of a contact that fills a message's placeholders.
 #[derive(QueryableByName)]
 pub(super) struct RecipientRow {
     #[diesel(sql_type = SqlUuid)]

@@ -1,4 +1,4 @@
-//! The middle of a run: who holds it, and which sends are next.
+//! Claims of runs and of their sends: leases, fencing by worker id, and the next due sends.
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
@@ -17,7 +17,8 @@ use crate::sql::{FlagRow, NumberRow, sql};
 /// Minimum wait before a run looks for due sends again, so that it does not poll in a busy loop.
 const MIN_WAIT: Duration = Duration::milliseconds(50);
 
-/// Looking at all sends of a very large run takes longer than any other statement may.
+/// Raises the statement timeout for statements that read every send of a run. A very large run needs longer than the
+/// default allows.
 pub(super) const WHOLE_RUN_TIMEOUT: &str = "SET LOCAL statement_timeout = '60s'";
 
 #[derive(QueryableByName)]
@@ -124,7 +125,7 @@ pub(super) async fn expired_leases(conn: &mut AsyncPgConnection) -> DbResult<Vec
     Ok(expired.collect())
 }
 
-/// Takes the run from a worker that left it as it was; `expired`: only if its lease ran out.
+/// Takes a run away from `worker` and marks its unresolved sends as unknown. With `expired`, only if the lease expired.
 pub(super) async fn abandon(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid, expired: bool) -> DbResult<()> {
     let abandoned = sql("UPDATE campaign_queue SET worker = NULL, leased_until = NULL
          WHERE account_id = $1 AND campaign_id = $2 AND worker = $3 AND (NOT $4 OR leased_until < now())")
@@ -140,8 +141,8 @@ pub(super) async fn abandon(conn: &mut AsyncPgConnection, run: QueuedRun, worker
     Ok(())
 }
 
-/// What was started and not recorded becomes unknown. No index knows such sends, and all of the run are looked at: it
-/// happens after a crash alone, and to the few that a cancel overtakes.
+/// Marks sends that were started and have no recorded result as unknown. No index covers them, so this reads every send
+/// of the run. It runs only when a worker loses or abandons a run, and when a run ends with pending sends.
 pub(super) async fn mark_unknown(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -232,8 +233,8 @@ pub(super) async fn claim_sends(
         rows = due_sends(conn, run, after, size).await?;
     }
     if rows.is_empty() {
-        // Once more over the whole run: a worker before may have left some, some may have been put back, and the last list
-        // may have been waited for.
+        // Search the whole run again: an earlier worker may have skipped sends, sends may have been released, or
+        // another worker may have materialized the last batch while this one waited.
         conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
         rows = due_sends(conn, run, None, size).await?;
     }

@@ -1,4 +1,4 @@
-//! What runs send, frozen when they start: one row a campaign, written once.
+//! The run content of campaigns, frozen when the run starts: one row per campaign, written once.
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
@@ -19,11 +19,11 @@ struct ContentRow {
     content: Value,
 }
 
-/// A campaign with what it sends.
+/// A campaign and its template.
 pub(super) struct Contents {
     pub(super) campaign: Campaign,
     pub(super) template: Option<Template>,
-    /// Whether both are those of the run's start.
+    /// Whether both are as they were when the run started.
     pub(super) frozen: bool,
 }
 
@@ -45,7 +45,7 @@ async fn find(conn: &mut AsyncPgConnection, campaign: &Campaign) -> DbResult<Opt
         .map_err(corrupt)?)
 }
 
-/// Freezes the content of a run, unless that was done before.
+/// Freezes the content of a run, unless it is already frozen.
 pub(super) async fn freeze(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -65,8 +65,8 @@ pub(super) async fn freeze(
     Ok(())
 }
 
-/// The campaign and its template: as they were when the run started, else as they are now. A deleted template counts only
-/// for a run that has started.
+/// Returns the campaign and its template as they were when the run started, or as they are now if none has started. A
+/// deleted template is used only for a run that has started.
 pub(super) async fn read(conn: &mut AsyncPgConnection, campaign: Campaign) -> DbResult<Contents> {
     let content = find(conn, &campaign).await?;
     let template = match campaign.template_id {
@@ -90,8 +90,8 @@ pub(super) async fn read(conn: &mut AsyncPgConnection, campaign: Campaign) -> Db
     })
 }
 
-/// The same for the worker of a run. One that started before contents were frozen gets those of now, deleted or not, and
-/// keeps them from then on.
+/// [`read`] for the worker of a run. A run that an older version started without frozen content gets the
+/// current campaign and template, even a deleted one, and freezes them.
 pub(super) async fn read_or_freeze(conn: &mut AsyncPgConnection, campaign: Campaign) -> DbResult<(Campaign, Template)> {
     let (account, id) = (campaign.account_id, campaign.id);
     let contents = read(conn, campaign).await?;
@@ -110,8 +110,8 @@ pub(super) async fn read_or_freeze(conn: &mut AsyncPgConnection, campaign: Campa
     Ok((campaign, template))
 }
 
-/// Whether the failed sends of a campaign may be tried again with what it sent first; locks its template. Freezes the
-/// content of a run that started before contents were frozen.
+/// Locks the template and returns whether a retry may send the run's content again. Freezes the content of a run that
+/// an older version started without frozen content.
 pub(super) async fn freeze_for_retry(conn: &mut AsyncPgConnection, campaign: &Campaign) -> DbResult<bool> {
     let frozen = find(conn, campaign).await?.is_some();
     let template = match campaign.template_id {

@@ -1,4 +1,4 @@
-//! The end of a run: paused, finished, or cancelled from outside.
+//! How a run stops: paused, finished, cancelled, or aborted before it was prepared.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Date as SqlDate, Text, Timestamptz, Uuid as SqlUuid};
@@ -44,14 +44,14 @@ struct PausedRow {
     name: String,
 }
 
-/// Every run of a template, at once.
+/// Pauses every run that sends the template.
 pub(crate) async fn pause_template(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     template: TemplateId,
     reason: &str,
 ) -> DbResult<()> {
-    // A simulated run calls no platform.
+    // Simulated runs make no call to WhatsApp, so they continue.
     let paused: Vec<PausedRow> = sql(
         "UPDATE campaigns SET paused_at = now(), pause_reason = $3, updated_at = now(), version = version + 1
          WHERE account_id = $1 AND template_id = $2 AND deleted_at IS NULL AND status = 'sending'
@@ -120,8 +120,8 @@ pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbRe
     Ok(Some(RunReport::of(&finished, &counts)))
 }
 
-/// Ends a run that was announced and never prepared. Locks the campaign before its queue row, as a cancel and a start
-/// do: in the other order the two deadlock.
+/// Aborts a queued start that no worker has prepared. Locks the campaign before its queue entry, as cancel and start
+/// do: the other order would deadlock with them.
 pub(super) async fn abort_start(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
@@ -154,15 +154,15 @@ struct UnsentRow {
     n: i64,
 }
 
-/// Takes the run from the queue and gives back the quota of what never left. Started sends keep theirs until it is
-/// known what became of them.
+/// Removes the run from the queue and releases the reservations of its unstarted sends. A started send keeps its
+/// reservation until its outcome is known.
 pub(super) async fn end_run(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
     month: Option<Date>,
 ) -> DbResult<()> {
-    // First, and waiting for whoever marks sends as started: the count below sees what they did.
+    // Delete the queue entry first: the delete waits for a worker that is starting sends, so the count below sees them.
     sql("DELETE FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2")
         .bind(account)
         .bind(id)

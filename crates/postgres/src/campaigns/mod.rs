@@ -1,12 +1,14 @@
 //! Campaigns, their sends, and the runs that send them.
 //!
-//! Locks are taken in one order everywhere: campaign, its template, its queue entry, sends by id, contacts, counters,
-//! the month's usage. Contacts come before counters, because an import may hold a contact for long, and whoever holds a
-//! counter of a campaign keeps all that happens in it waiting.
-//! Of counters and usage a transaction writes one slot of each: slot 0 where messages are reserved, else that of
-//! the moment.
-//! A pending send holds a reservation of the month's quota while its campaign is sending or once it was started;
-//! whatever ends that, ends the reservation in the same transaction.
+//! Every transaction takes locks in one order: campaign, its template, its queue entry, sends by id, contacts,
+//! counters, the month's usage. Contacts come before counters: an import may lock a contact for long, and a locked
+//! counter blocks every other write of the campaign.
+//!
+//! A transaction writes one counter slot of each sharded counter and of the usage: slot 0 if it reserves messages, else
+//! the slot that `counter_slot()` selects.
+//!
+//! A pending send holds a reservation of the month's quota while its campaign is sending or once the send was started.
+//! The transaction that ends this condition also releases the reservation.
 
 mod audience;
 mod claims;

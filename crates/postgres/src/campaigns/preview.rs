@@ -1,4 +1,4 @@
-//! What a run would be, read in one transaction that cannot write.
+//! The preview of a run, read in one read-only transaction.
 
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use recado_domain::campaigns::{
@@ -13,7 +13,8 @@ use crate::errors::DbResult;
 /// One snapshot for all statements of the transaction, and no writes.
 const READ_ONLY_SNAPSHOT: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
-/// The first of a transaction; the number of its statements depends on nothing.
+/// Reads the facts of a preview, with the first `first` recipients. MUST be the first statement of a transaction. The
+/// number of statements is constant.
 pub(super) async fn preview_facts(
     conn: &mut AsyncPgConnection,
     account: AccountId,

@@ -1,8 +1,8 @@
-//! One turn of a run under way: what came of earlier sends is written and the next ones are started, in one statement.
-//! At full speed that is most of what the database does, and it makes a run's speed.
+//! Records the results of earlier sends and starts the next ones in one statement. At full speed this statement is most
+//! of the database's load and limits the speed of a run.
 //!
-//! The statement runs on the platform's connection, outside of any transaction but its own: beginning and ending a
-//! tenant's transaction would triple the number of statements. Every condition in it names the account.
+//! The statement runs on the owner pool in its own implicit transaction: opening and ending a tenant transaction would
+//! triple the number of statements. Row-level security does not apply there, so every condition names the account.
 
 use std::collections::HashSet;
 
@@ -16,20 +16,20 @@ use uuid::Uuid;
 use crate::errors::DbResult;
 use crate::sql::{sql, uuids};
 
-/// `held` keeps a cancel from giving back the quota of sends that leave: it waits until they are started.
+/// `held` locks the queue entry. A cancel waits for it, so it never releases the reservation of a send that this
+/// statement starts.
 ///
-/// `recorded` is the one move of a send that needs no look at it before: accepted, and nothing else is known of it. The
-/// platform's own news may have been faster; then there is nothing left to write. `used` reads `counted` so that both
-/// rows are locked in the order in which everybody does. Either writes the slot of the moment (see the view
+/// `recorded` writes the one result that does not depend on the send's state: accepted, with no other detail. If a
+/// status update was faster, the send is no longer pending and nothing is written. `used` reads `counted` so that both
+/// rows are locked in the common order. Both write the counter slot that `counter_slot()` selects (see the view
 /// `campaign_counters`).
 ///
-/// `rivals` are the other runs that leave from the same number: mostly none.
+/// `concurrent_runs` are the other runs that send from the same number. Mostly there are none.
 ///
-/// Sends are looked up by their key, each for itself. Whether one is the campaign's is asked in words that no index can
-/// answer: planned before anything is known of a new campaign, that index would seem to lead to a few sends, and leads to
-/// all of them. And so would the account, of which the planner may not know yet: as the result of a query it is any
-/// account's, which has as many sends as they have on the average. The arrays, too, are results of queries,
-/// behind a limit that is one: the planner expects one key of them (see `sql::key_rows`).
+/// Every send is looked up by its primary key. `IS NOT DISTINCT FROM` keeps the planner from using the index on the
+/// campaign: without statistics of a new campaign the planner expects a few sends there and then reads all of them. The
+/// account is a sub-select for the same reason: the planner then assumes an average account. The arrays are sub-selects
+/// under a limit, so the planner expects one key (see `sql::key_rows`).
 const RECORD_AND_START: &str = include_str!("record_and_start.sql");
 
 #[derive(QueryableByName)]
@@ -42,12 +42,12 @@ struct StartedRow {
     unreachable: Vec<Uuid>,
 }
 
-/// What a turn can write by itself; everything else needs a look at the send before.
+/// Whether [`record_and_start`] can write the result itself. Every other result depends on the send's current state.
 pub(super) fn is_plain(result: &SendResult) -> bool {
     matches!(result, SendResult::Sent { wa_id: None, .. })
 }
 
-/// Writes plain results, and starts the next sends.
+/// Records plain results and starts the next sends.
 pub(super) async fn record_and_start(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,

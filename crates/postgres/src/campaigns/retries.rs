@@ -1,5 +1,5 @@
-//! The failed sends of a campaign: which of them a retry takes, and which it leaves out; and retries that wait for their
-//! time.
+//! Retries of a campaign's failed sends: which sends a retry includes, which it leaves out and why, and scheduled
+//! retries.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
@@ -18,8 +18,9 @@ use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::sql::{Sql, sql};
 
-/// Every failed send of campaign `$2` with the reason why a retry at `$3` leaves it out, or none. [`bound`] binds the
-/// parameters; `lock` keeps the sends as they are. Contacts are looked up each by its key, as in a list of sends.
+/// CTEs that classify every failed send of campaign `$2`: `reason` says why a retry at `$3` leaves the send out and is
+/// null if the retry includes it. [`bind_classification`] binds the parameters. `lock` is the locking clause for the
+/// sends. Each contact is looked up by its key, as in a list of sends.
 ///
 /// A send that fails with 131050 opts its contact out, and sets `consent_at` to `failed_at`. If the contact is no
 /// longer opted out, it has opted in since: through WhatsApp, or because the account reversed the opt-out.
@@ -131,7 +132,7 @@ fn report(rows: Vec<TotalRow>) -> DbResult<RetryReport> {
     Ok(report)
 }
 
-/// What a retry at that time (none: now) would take and leave out. Changes nothing.
+/// Reports which sends a retry at `at` (without it: now) would include and leave out. Changes nothing.
 pub(super) async fn forecast(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -205,7 +206,7 @@ pub(super) async fn reset_untried_sends(
     Ok(i64::try_from(renewed).unwrap_or(i64::MAX))
 }
 
-/// Stores a retry that waits for its time, instead of an earlier one.
+/// Schedules a retry. It replaces an earlier scheduled retry of the campaign.
 pub(super) async fn schedule(
     conn: &mut AsyncPgConnection,
     schedule: &RetrySchedule,
@@ -248,7 +249,7 @@ pub(super) async fn schedule(
     Ok((WriteOutcome::Done, report))
 }
 
-/// Ends the scheduled retry of a campaign that shows none any more.
+/// Deletes the scheduled retry of a campaign.
 pub(super) async fn unschedule(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId) -> DbResult<()> {
     sql("DELETE FROM campaign_retries WHERE account_id = $1 AND campaign_id = $2")
         .bind(account)
@@ -276,7 +277,7 @@ pub(super) struct DueRow {
     support_admin: Option<String>,
 }
 
-/// Retries whose time has come, across accounts.
+/// Reads the scheduled retries that are due, across all accounts.
 pub(super) fn due<'a>(limit: i64) -> Sql<'a> {
     sql(
         "SELECT r.account_id, r.campaign_id, r.due_at, r.codes, r.force, r.user_id, r.support_admin

@@ -1,4 +1,4 @@
-//! Campaigns between their table and the domain, and their counters.
+//! Row types of campaigns, their counters and their queue entries, with conversions to the domain.
 
 use diesel::OptionalExtension;
 use diesel::pg::Pg;
@@ -40,9 +40,7 @@ pub(super) struct CampaignRow {
     paused_at: Option<OffsetDateTime>,
     pause_reason: Option<String>,
     retry_scheduled_at: Option<OffsetDateTime>,
-    /// Not of the published campaign.
     pub(super) profile_id: Option<Uuid>,
-    /// Not of the published campaign.
     pub(super) quota_month: Option<Date>,
     created_by: Option<Uuid>,
     created_at: OffsetDateTime,
@@ -89,7 +87,7 @@ impl TryFrom<CampaignRow> for Campaign {
     }
 }
 
-/// What of a campaign its owner and its life change. What belongs to a run is written by the run alone.
+/// The columns that commands on a campaign write. The columns of a run are written by the run alone.
 #[derive(Insertable, AsChangeset)]
 #[diesel(table_name = campaigns, treat_none_as_null = true)]
 pub(super) struct Content<'a> {
@@ -184,7 +182,7 @@ pub(super) async fn find_locked(
     Ok(row)
 }
 
-/// Locks the campaign of a run, deleted or not, as everything that changes its queue row does first.
+/// Locks the campaign of a run, deleted or not. Every change of its queue entry MUST take this lock first.
 pub(super) async fn lock(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<()> {
     sql("SELECT 1 FROM campaigns WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE")
         .bind(run.account_id)
@@ -248,7 +246,7 @@ pub(super) fn counts_query<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
     .bind(id)
 }
 
-/// The same, for those who read it as part of something else.
+/// Runs [`counts_query`] on a connection.
 pub(super) async fn counts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -280,7 +278,7 @@ pub(super) fn queue_entry_query<'a>(run: QueuedRun, suffix: &'static str) -> Sql
     .bind(run.campaign_id)
 }
 
-/// The same, for those who read it as part of something else.
+/// Runs a [`queue_entry_query`] on a connection.
 pub(super) async fn queue_entry(conn: &mut AsyncPgConnection, query: Sql<'_>) -> DbResult<Option<QueuedStart>> {
     let row: Option<QueueEntryRow> = query.get_result(conn).await.optional()?;
     Ok(row.map(QueuedStart::try_from).transpose()?)

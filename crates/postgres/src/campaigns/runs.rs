@@ -1,4 +1,4 @@
-//! Runs, from their start to their end. Only looking for work crosses tenants.
+//! The store of runs. Only the search for work reads across accounts (owner pool).
 
 use std::collections::BTreeMap;
 
@@ -30,11 +30,10 @@ use crate::sql::{FlagRow, IdRow, sql, uuids};
 use crate::transactions::{in_owner, in_tenant, on_owner};
 use crate::{billing, whatsapp};
 
-/// Runs.
 #[derive(Clone, Debug)]
 pub struct PgRuns {
     tenants: TenantPool,
-    /// For sends that are named.
+    /// For statements that look sends up by their ids. They need no custom plans.
     sends: TenantPool,
     owner: OwnerPool,
 }
@@ -251,8 +250,9 @@ struct KeyRow {
 }
 
 impl PgRuns {
-    /// Sends whose outcome is unknown for longer than this, across accounts, longest first. What is started and
-    /// belongs to no run under way is noted as unknown by whoever ended that.
+    /// Finds sends whose outcome is unknown for longer than `ttl`, across all accounts, oldest first. It reads
+    /// `unknown_at` only: the transaction that ends a run or takes it from a worker also marks its unresolved sends as
+    /// unknown.
     async fn unknown_sends(&self, ttl: Duration, limit: i64) -> Result<BTreeMap<AccountId, Vec<Uuid>>, StoreError> {
         let query = sql("SELECT account_id, id FROM campaign_sends
              WHERE unknown_at <= now() - $1 * interval '1 microsecond' AND status = 'pending'
@@ -276,7 +276,7 @@ async fn fail_unknown_sends(
     let mut sends = lock_sends(conn, account, ids.to_vec(), vec![]).await?;
     let mut failed = 0;
     for send in sends.iter_mut() {
-        // News may have come since it was found.
+        // A status update may have resolved the send since it was found.
         let Some(since) = send.unknown_since() else { continue };
         if since.checked_add(ttl).is_some_and(|end| end <= send.now()) {
             send.fail_unconfirmed(NEVER_CONFIRMED);
@@ -366,7 +366,7 @@ pub(super) async fn facts(
         template,
         frozen: content_frozen,
     } = contents::read(conn, Campaign::try_from(row)?).await?;
-    // A number that was disconnected is none: the reference to it was cleared.
+    // Disconnecting a number clears the reference, so a disconnected number is `None` here.
     let own_profile = own_profile.filter(|_| content_frozen);
     let profile_id = match own_profile.or_else(|| template.as_ref()?.profile_id) {
         Some(profile) => Some(profile),
@@ -393,7 +393,8 @@ struct QuotaRow {
     month: Option<Date>,
 }
 
-/// Renewed sends have a month of their own, and a time for their next try.
+/// Reads the facts of a resume. Sends that a retry reset have a `retry_at` and a quota month of their own, which may
+/// differ from the campaign's.
 async fn resume_facts(
     conn: &mut AsyncPgConnection,
     account: AccountId,

@@ -1,4 +1,4 @@
-//! The send slots of numbers, shared by all servers: one row a number holds the time of its next free slot.
+//! Send-rate limiter shared by all servers (GCRA): one row per phone number holds the time of its next free send slot.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -10,7 +10,7 @@ use time::Duration;
 use crate::pool::OwnerPool;
 use crate::sql::sql;
 
-/// The send slots of numbers. A number may serve several accounts, so that its row belongs to none.
+/// Several accounts may share a number, so its row belongs to no account and the owner pool writes it.
 #[derive(Clone, Debug)]
 pub struct PgSendSlots {
     owner: OwnerPool,
@@ -36,8 +36,8 @@ struct RateRow {
     rate: f64,
 }
 
-/// The throttled rate of number `p` now, by the recovery `$3`. Of the transaction's time, so that it is the same wherever a
-/// statement names it.
+/// The current throttled rate of number `p`: it recovers by `$3` per second. It uses the transaction's time, so every
+/// use in a statement has the same value.
 const RATE: &str = "(p.throttled_rate + greatest(0, extract(epoch FROM now() - p.throttled_at))::float8 * $3::float8)";
 
 #[async_trait]

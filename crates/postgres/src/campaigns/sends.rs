@@ -1,5 +1,5 @@
-//! What becomes of sends: locked, moved forward in memory by the domain's rules, and written back in a few statements
-//! together with the counters and the month's usage.
+//! State changes of sends: sends are locked, changed in memory by the domain's rules, and written back in a few
+//! statements together with the counters and the month's usage.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ struct SendRow {
     wa_message_id: Option<String>,
     #[diesel(sql_type = Nullable<Jsonb>)]
     pricing: Option<Value>,
-    /// Of the messages that are looked for, those of its earlier tries.
+    /// Those of the requested message ids that belong to earlier tries of this send.
     #[diesel(sql_type = Array<Text>)]
     superseded: Vec<String>,
     #[diesel(sql_type = Bool)]
@@ -69,7 +69,6 @@ struct SendRow {
     now: OffsetDateTime,
 }
 
-/// A locked send.
 pub(crate) struct LockedSend {
     row: SendRow,
     status: SendStatus,
@@ -77,7 +76,6 @@ pub(crate) struct LockedSend {
     pricing: Option<StatusPricing>,
     held_reservation_before: bool,
     changed: bool,
-    /// Whether its message's id is new.
     message_id_is_new: bool,
 }
 
@@ -90,12 +88,12 @@ impl LockedSend {
         self.row.contact_id
     }
 
-    /// The database's time.
+    /// The database's time when the send was locked.
     pub(crate) fn now(&self) -> OffsetDateTime {
         self.row.now
     }
 
-    /// Since when nobody knows what became of it; none while it waits and once it is known.
+    /// When the outcome became unknown. `None` for a send that waits or has an outcome.
     pub(crate) fn unknown_since(&self) -> Option<OffsetDateTime> {
         let started = self.row.started_at.filter(|_| self.status == SendStatus::Pending)?;
         Some(self.row.unknown_at.unwrap_or(started))
@@ -114,7 +112,7 @@ impl LockedSend {
         }
     }
 
-    /// Whether a message of the month's quota is reserved for it.
+    /// Whether a message of the month's quota is reserved for this send.
     fn holds_reservation(&self) -> bool {
         self.status == SendStatus::Pending && (self.row.sending || self.row.started_at.is_some())
     }
@@ -132,7 +130,7 @@ impl LockedSend {
         self.changed |= StatusPricing::set_if_corrected(&mut self.pricing, pricing);
     }
 
-    /// Takes in news of its status, unless it is old.
+    /// Applies a status, unless the send already has a later one.
     pub(crate) fn advance(
         &mut self,
         status: SendStatus,
@@ -158,11 +156,11 @@ impl LockedSend {
             }
         }
         if matches!(next, SendStatus::Delivered | SendStatus::Read) {
-            // It was accepted before, even if that news comes later or never.
+            // WhatsApp accepted the message before, even if that status update is late or lost.
             self.row.sent_at.get_or_insert(at);
         }
         if next == SendStatus::Read {
-            // And so it was on the phone.
+            // A message that was read was delivered before.
             self.row.delivered_at.get_or_insert(at);
         }
     }
@@ -218,15 +216,15 @@ impl LockedSend {
     }
 }
 
-/// Sends of one account, locked until the transaction ends, together with the standing of their campaigns.
+/// Sends of one account, locked until the transaction ends, in the order of their ids.
 pub(crate) struct LockedSends(Vec<LockedSend>);
 
-/// Locks the sends with these ids or these ids of messages, in the order of their ids; of each the campaign first, as
-/// everybody does.
+/// Locks the sends with these send ids or message ids, in the order of the send ids. The campaign of each send is
+/// locked first, as everywhere.
 ///
-/// The ids are an item of FROM and no `IN (SELECT unnest(...))`: PostgreSQL rechecks a row that another transaction
-/// changed while this one waited for it, and then finds the rows of such a subquery for the first of them only. The
-/// others would be left out, and their results lost.
+/// The ids are an item of FROM, not `IN (SELECT unnest(...))`. When another transaction changed a row while this one
+/// waited for its lock, PostgreSQL rechecks the condition. The recheck finds the rows of such a subquery for the first
+/// locked row only, so the other sends would be left out and their results lost.
 pub(crate) async fn lock_sends(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -276,7 +274,7 @@ pub(crate) async fn lock_sends(
 }
 
 impl LockedSends {
-    /// By the send's id, else by the message's. News of the message of an earlier try, however long ago, finds nothing.
+    /// Finds a send by its id, else by its message id. The message id of an earlier try finds nothing.
     pub(crate) fn find(&mut self, id: Option<SendId>, message_id: &str) -> Option<&mut LockedSend> {
         let by_id = id.and_then(|id| self.0.binary_search_by_key(&id.0, |send| send.row.id).ok());
         let by_message = || {
@@ -299,7 +297,6 @@ impl LockedSends {
     }
 }
 
-/// How a month's usage changes.
 #[derive(Clone, Copy, Default)]
 struct UsageDelta {
     sent: i64,
@@ -348,8 +345,8 @@ impl SendChanges {
         }
     }
 
-    /// A fixed number of statements, one more for each campaign and month; in the order of their keys, so that two
-    /// settlements queue up instead of blocking each other.
+    /// Executes a fixed number of statements, plus one per campaign and one per month. They run in the order of their
+    /// keys, so concurrent writes wait for each other and never deadlock.
     pub(crate) async fn write(self, conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<()> {
         if self.sends.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The beginning of a run, in one transaction: status, frozen content and audience, counters, quota, queue entry.
+//! The start of a run in one transaction: status, frozen content and audience, counters, quota, queue entry.
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
@@ -15,10 +15,11 @@ use crate::errors::DbResult;
 use crate::sql::{Sql, sql};
 use crate::{outbox, templates};
 
-/// Freezing a very large audience takes longer than any other statement may, and sorts more: 200,000 ids are 20 MB.
+/// Settings for the freeze. A very large audience needs more time than other statements may take, and more memory to
+/// sort: 200,000 ids are 20 MB.
 const FREEZE_SETTINGS: &str = "SET LOCAL statement_timeout = '60s'; SET LOCAL work_mem = '64MB'";
 
-/// Does everything; on any outcome but `Started` the caller has to roll it back.
+/// Starts a run. On any outcome but `Started` the caller MUST roll back.
 pub(super) async fn start(
     conn: &mut AsyncPgConnection,
     start: &RunStart,
@@ -37,7 +38,7 @@ pub(super) async fn start(
             Command::Start,
         ));
     }
-    // A queued start is prepared once. Who was overtaken while deciding on it would freeze a second audience.
+    // A queued start is prepared once. If another worker has prepared it, a second freeze would add a second audience.
     let run = QueuedRun {
         account_id: account,
         campaign_id: id,
@@ -58,7 +59,7 @@ pub(super) async fn start(
     conn.batch_execute(FREEZE_SETTINGS).await?;
     let audience = start.campaign.audience();
     let recipients = audience::freeze(conn, account, id, &audience).await?;
-    // Looked for after the freeze: a segment that is there now was there then, since none comes back.
+    // Checked after the freeze: deleted segments are never restored, so a segment that exists now existed then.
     if let Some(segment) = audience::deleted_segment(conn, account, &audience).await? {
         return Ok(StartOutcome::Refused(Refusal::SegmentDeleted { segment }));
     }
@@ -79,7 +80,7 @@ pub(super) async fn start(
         lease,
     };
     enqueue(conn, account, id, entry).await?;
-    // Last, because every start of the account waits for this row.
+    // Reserve last: every other start of the account waits for this row.
     if let Some(refusal) = reserve(conn, account, start.monthly_limit, month, recipients).await? {
         return Ok(StartOutcome::Refused(refusal));
     }
@@ -88,7 +89,7 @@ pub(super) async fn start(
     Ok(StartOutcome::Started { recipients })
 }
 
-/// Moves the campaign and puts it into the queue, for a worker to prepare.
+/// Sets the campaign to its new status and adds a queue entry that a worker prepares.
 pub(super) async fn enqueue_start(
     conn: &mut AsyncPgConnection,
     start_request: &EnqueueStart,
@@ -124,12 +125,12 @@ pub(super) async fn enqueue_start(
     Ok(WriteOutcome::Done)
 }
 
-/// The queue entry of a start that is not prepared yet.
+/// Reads the queue entry of a start that no worker has prepared yet.
 pub(super) fn queued_start<'a>(run: QueuedRun) -> Sql<'a> {
     rows::queue_entry_query(run, "AND NOT prepared")
 }
 
-/// Makes failed sends new ones; on any outcome but `Started` the caller has to roll it back.
+/// Starts a retry of failed sends. On any outcome but `Started` the caller MUST roll back.
 pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbResult<RetryOutcome> {
     let campaign = &retry.campaign;
     let (account, id) = (campaign.account_id, campaign.id);
@@ -140,7 +141,7 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbR
     if let Err(refusal) = transition(stored.status, Command::Retry) {
         return Ok(RetryOutcome::Refused(refusal));
     }
-    // Another retry may have run and ended since: its failures are not what this one was decided on.
+    // Another retry may have run and ended since: the decision was not based on its failures.
     if (stored.status, stored.version) != (retry.expected, retry.expected_version) {
         return Ok(RetryOutcome::Refused(Refusal::Contended));
     }
@@ -189,7 +190,8 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbR
     Ok(RetryOutcome::Started { recipients, report })
 }
 
-/// Looked at again under a lock: the platform's verdict, or an edit, may have come since the facts were read.
+/// Checks the template again under a lock: a review by WhatsApp or an edit may have changed it since the facts were
+/// read.
 async fn check_template(conn: &mut AsyncPgConnection, start: &RunStart) -> DbResult<Result<(), StartOutcome>> {
     let template = match start.campaign.template_id {
         Some(id) => templates::find_locked(conn, start.campaign.account_id, id, false).await?,
@@ -241,7 +243,6 @@ async fn add_to_counters(
     Ok(())
 }
 
-/// An entry of the run queue.
 struct QueueEntry<'a> {
     trigger: Trigger,
     actor: Option<&'a Actor>,
@@ -278,8 +279,8 @@ async fn enqueue(
     Ok(())
 }
 
-/// Keeps places in the month for so many messages, or says why not. Reads the plan again, after every other start of the
-/// account has been waited for: it may have ended or become smaller since the limit was decided on.
+/// Reserves `count` messages of the month's quota, or returns the refusal. Reads the plan again under the lock that
+/// every start of the account takes: the plan may have ended or become smaller since the decision.
 async fn reserve(
     conn: &mut AsyncPgConnection,
     account: AccountId,

@@ -1,4 +1,4 @@
-//! Campaigns and their figures.
+//! The store of campaigns, with their statistics and lists of sends.
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
@@ -25,7 +25,6 @@ use crate::schema::campaigns;
 use crate::sql::{NumberRow, Sql, TextRow, sql, uuids};
 use crate::transactions::in_tenant;
 
-/// Campaigns.
 #[derive(Clone, Debug)]
 pub struct PgCampaigns(TenantPool);
 
@@ -49,7 +48,7 @@ fn filtered(account: AccountId, query: &CampaignQuery) -> Query {
 }
 
 fn ordered(campaigns: Query, query: &CampaignQuery) -> Query {
-    /// By one column, nothing last, and then by id.
+    /// Orders by one column, then by id.
     macro_rules! by {
         ($column:ident) => {
             if query.descending {

@@ -1,4 +1,4 @@
-//! Tests of campaigns: who has the phone, and what of the month they take.
+//! Test sends: the contact with the phone number, and the reservation of one message of the month's quota.
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
@@ -16,7 +16,6 @@ use crate::sql::sql;
 use crate::transactions::in_tenant;
 use crate::{outbox, whatsapp};
 
-/// Tests of campaigns.
 #[derive(Clone, Debug)]
 pub struct PgTestSends(TenantPool);
 
@@ -81,7 +80,7 @@ async fn facts(
     Ok(Some(TestSendFacts { run, profile, contact }))
 }
 
-/// On none the caller has to roll it back.
+/// Reserves one message of the month's quota. On `None` the caller MUST roll back.
 async fn reserve_message(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -90,7 +89,7 @@ async fn reserve_message(
 ) -> DbResult<Option<Date>> {
     let month = usage::this_month(conn).await?;
     outbox::append(conn, account, events).await?;
-    // Last, because every start of the account waits for this row. The plan is read again after it, as a start does.
+    // Reserve last: every start of the account waits for this row. As in a start, the plan is read again after it.
     usage::reserve_test_send(conn, account, month).await?;
     let limit = runs::current_limit(conn, account, limit).await?.unwrap_or(0);
     let within_limit = usage::used(conn, account, month).await? <= limit;

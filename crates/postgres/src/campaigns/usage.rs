@@ -1,6 +1,7 @@
-//! The month's messages of an account: those sent and those that runs under way may still send, which the sends tell;
-//! tests, of which nothing else tells; and replies, which are counted with their conversations. A reply takes its place
-//! when the platform has taken it, asks nobody for it, and so may be one too many: runs and tests are refused for it.
+//! An account's use of its monthly quota: sent messages, reservations of runs, test sends and replies. Sent messages
+//! and reservations can be derived from the sends, test sends are counted only here, and replies are counted with their
+//! conversations. A reply reserves nothing: it counts when WhatsApp has accepted it and may exceed the quota. Later
+//! runs and test sends are then refused.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::Date as SqlDate;
@@ -18,7 +19,7 @@ pub(super) struct MonthRow {
     pub(super) month: Date,
 }
 
-/// The month that a message counts in that leaves now.
+/// The quota month of a message that is sent now.
 pub(super) async fn this_month(conn: &mut AsyncPgConnection) -> DbResult<Date> {
     let row: MonthRow = sql("SELECT date_trunc('month', now() AT TIME ZONE 'UTC')::date AS month")
         .get_result(conn)
@@ -26,7 +27,7 @@ pub(super) async fn this_month(conn: &mut AsyncPgConnection) -> DbResult<Date> {
     Ok(row.month)
 }
 
-/// How many of the month's messages are taken.
+/// How many messages of the month's quota are used or reserved.
 pub(super) async fn used(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<i64> {
     let used: NumberRow = sql(concat!(
         "SELECT coalesce((SELECT sent + reserved + test_sends FROM message_usage WHERE account_id = $1 AND month = $2),
@@ -41,7 +42,7 @@ pub(super) async fn used(conn: &mut AsyncPgConnection, account: AccountId, month
     Ok(used.n)
 }
 
-/// Changes what a month's messages were used for, in the slot of the moment.
+/// Adds to the month's sent and reserved messages, in the counter slot that `counter_slot()` selects.
 pub(super) async fn change(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -65,8 +66,8 @@ pub(super) async fn change(
     Ok(())
 }
 
-/// Reserves so many messages of the month. The caller compares [`used`] with the limit afterwards, and MUST roll back
-/// where it is exceeded.
+/// Reserves `count` messages of the month's quota. Afterwards the caller compares [`used`] with the limit and MUST roll
+/// back if it is exceeded.
 ///
 /// The write comes first and the check is a separate statement: every other reservation waits at counter slot 0 until
 /// this transaction ends, and then sees its reservation. A transaction that writes another slot only uses or releases
@@ -84,7 +85,7 @@ pub(super) async fn reserve(conn: &mut AsyncPgConnection, account: AccountId, mo
     Ok(())
 }
 
-/// Takes one of them for a test, as `reserve` does.
+/// Reserves one message for a test send. The rules of [`reserve`] apply.
 pub(super) async fn reserve_test_send(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<()> {
     sql(
         "INSERT INTO message_usage_slots AS u (account_id, month, test_sends) VALUES ($1, $2, 1)
@@ -97,7 +98,7 @@ pub(super) async fn reserve_test_send(conn: &mut AsyncPgConnection, account: Acc
     Ok(())
 }
 
-/// Gives back what a test took.
+/// Releases the message that [`reserve_test_send`] reserved.
 pub(super) async fn release_test_send(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<()> {
     sql("UPDATE message_usage_slots SET test_sends = test_sends - 1
          WHERE account_id = $1 AND month = $2 AND slot = 0 AND test_sends > 0")

@@ -1,4 +1,4 @@
-//! What sends teach about contacts: how the platform writes their number, and that they want no more messages.
+//! Contact data that WhatsApp's results provide: the `wa_id`, and opt-outs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,9 +41,9 @@ pub(super) fn decide_consent(opted_out_at: &str, consent_at: &str, opted_out: &s
     }
 }
 
-/// Learns the contacts' ids with the platform, one each; one that another contact has is left there. Of several that
-/// learn the same one, the oldest gets it. Where another transaction teaches it to somebody else meanwhile, the unique
-/// index makes this one a conflict, which is tried again.
+/// Stores the `wa_id` of each contact. An id that another contact has stays there. If several contacts of the batch
+/// have the same id, the oldest contact gets it. If another transaction gives the id to another contact meanwhile,
+/// the unique index reports a conflict, and the transaction is retried.
 pub(crate) async fn set_wa_ids(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -82,7 +82,7 @@ struct ConsentRow {
     consent_at: Option<OffsetDateTime>,
 }
 
-/// Notes that these contacts want no more messages, since when each says.
+/// Opts contacts out, each with the time of its refusal.
 pub(crate) async fn opt_out(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -116,7 +116,8 @@ pub(crate) async fn opt_out(
         }
     }
     consents.retain(|_, (before, now)| now != before);
-    // Of whoever is out already only the time counts on: nothing that is published changes, and no event is due.
+    // For a contact that has already opted out only the consent time changes: no published value changes, so no event
+    // is due.
     let (repeated, changed): (Vec<_>, Vec<_>) = consents
         .into_iter()
         .map(|(contact, (before, now))| (contact, now, before.opted_out_at == now.opted_out_at))

@@ -1,5 +1,5 @@
-//! What webhook endpoints are told of contacts, by the statement that changes them: whoever has no endpoint pays a look
-//! into an index, and no round trip.
+//! Transactional outbox: the statement that changes contacts also appends `contact.*` events. Without a subscriber
+//! this costs one index probe and no round trip.
 
 /// Wraps a statement that changes contacts, so that it appends an event for each of them. `alias` is the table's
 /// alias in the statement, `$1` the account. `columns` are its RETURNING list, `output` the columns of the result.

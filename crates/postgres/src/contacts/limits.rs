@@ -1,8 +1,8 @@
-//! How large a contact may grow, in SQL: merges are decided by the statement that makes them.
+//! Limits of a contact's attributes in SQL, so that the statement that merges attributes also checks them.
 
 use recado_domain::contacts::{MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES};
 
-/// Whether attributes may be merged with these: the result is within the limits, or no larger than what is stored.
+/// Whether a merge stays within the limits, or does not grow what is stored.
 pub(super) fn merge_fits(stored: &str, added: &str) -> String {
     let (merged, stored_bytes) = (format!("({stored} || {added})"), bytes(stored));
     format!(
@@ -13,7 +13,8 @@ pub(super) fn merge_fits(stored: &str, added: &str) -> String {
     )
 }
 
-/// `attribute_bytes`. PostgreSQL writes 1e300 out; no number of ours is longer than 24 characters.
+/// The domain's `attribute_bytes`. PostgreSQL prints 1e300 with all digits, whereas the domain's numbers have at most
+/// 24 characters.
 fn bytes(attributes: &str) -> String {
     format!(
         "(SELECT coalesce(sum(octet_length(key) + CASE jsonb_typeof(value)

@@ -1,4 +1,4 @@
-//! Contacts, always with their tags.
+//! Contacts and their tags.
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
@@ -27,7 +27,6 @@ use crate::segments::{belongs, own};
 use crate::sql::{IdRow, Sql, TextRow, like_contains, limit_hint, sql, uuids};
 use crate::transactions::in_tenant;
 
-/// Contacts.
 #[derive(Clone, Debug)]
 pub struct PgContacts(TenantPool);
 
@@ -52,7 +51,6 @@ struct ContactRow {
     version: i64,
 }
 
-/// What a contact's row is read from.
 const COLUMNS: &str = "id, name, phone, email, wa_user_id, attributes, opted_out_at, created_at, updated_at, version";
 
 impl ContactRow {
@@ -74,7 +72,7 @@ impl ContactRow {
     }
 }
 
-/// A tag of a contact: a row of its own, or within a list's.
+/// A tag of a contact: a result row, or an element of a list's JSON.
 #[derive(Deserialize, QueryableByName)]
 struct LabelRow {
     #[diesel(sql_type = SqlUuid)]
@@ -95,7 +93,7 @@ impl LabelRow {
     }
 }
 
-/// The tags of a contact, by name.
+/// The statement that reads a contact's tags by name.
 fn labels<'a>(account: AccountId, id: ContactId) -> Sql<'a> {
     sql("SELECT t.id, t.name, t.color
          FROM contact_tags l JOIN tags t ON t.account_id = l.account_id AND t.id = l.tag_id
@@ -110,7 +108,7 @@ async fn load_tags(conn: &mut AsyncPgConnection, account: AccountId, row: Contac
     Ok(row.with(labels.into_iter().map(LabelRow::tag).collect())?)
 }
 
-/// A contact of a list: one statement reads all of them with their tags.
+/// A contact of a list. One statement reads the page with all tags.
 #[derive(QueryableByName)]
 struct ListedRow {
     #[diesel(embed)]
@@ -129,7 +127,7 @@ impl TryFrom<ListedRow> for Contact {
     }
 }
 
-/// The part is cut before anybody's tags are looked up.
+/// The statement of a list. The page is cut before tags are looked up.
 fn list<'a>(account: AccountId, query: &ContactQuery) -> Sql<'a> {
     let (own, belongs) = match query.filter.segment_id {
         None => (String::new(), "$6 IS NULL".to_owned()),
@@ -159,7 +157,7 @@ fn list<'a>(account: AccountId, query: &ContactQuery) -> Sql<'a> {
     let numbers = search.map(Phone::search_forms).unwrap_or_default();
     sql(text)
         .bind(account)
-        // Without a position behind the greatest id, so that the index serves both.
+        // Without a cursor it starts at the greatest id, so that one index scan serves both cases.
         .bind(query.page.cursor.unwrap_or(Uuid::max()))
         .bind(search.map(like_contains))
         .bind(numbers.iter().map(|number| like_contains(number)).collect::<Vec<_>>())
@@ -168,7 +166,7 @@ fn list<'a>(account: AccountId, query: &ContactQuery) -> Sql<'a> {
         .bind(query.page.limit + 1)
 }
 
-/// Makes these the contact's tags.
+/// Replaces the contact's tags.
 async fn set_tags(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId, tags: &[TagId]) -> DbResult<()> {
     sql("DELETE FROM contact_tags WHERE account_id = $1 AND contact_id = $2 AND tag_id <> ALL ($3)")
         .bind(account)
@@ -300,15 +298,14 @@ async fn update(
     Ok(UpdateOutcome::Done(load_tags(conn, account, row).await?))
 }
 
-/// When a row was made.
 #[derive(QueryableByName)]
 struct CreatedAt {
     #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
 }
 
-/// The contact, and out of the counts what goes with it. Its conversation is locked until the end, so that whoever
-/// changes it meanwhile counts with or without it, but never both.
+/// Deletes the contact and subtracts it and its conversation from the counts. The conversation stays locked until the
+/// commit, so that a concurrent change of it counts either with or without this contact, never both.
 async fn delete(
     conn: &mut AsyncPgConnection,
     account: AccountId,

@@ -10,7 +10,6 @@ use crate::pool::TenantPool;
 use crate::schema::tags;
 use crate::sql::sql;
 
-/// Tags.
 #[derive(Clone, Debug)]
 pub struct PgTags(TenantPool);
 

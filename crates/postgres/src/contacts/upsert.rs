@@ -1,4 +1,5 @@
-//! A batch of an import: six statements, however many rows. And one contact that another system tells of.
+//! Upserts contacts: a batch of an import in six statements for any number of rows, and one contact that another
+//! system reports.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,7 +24,7 @@ use crate::deterministic_ids;
 use crate::errors::{DbError, DbResult, concurrent_insert, corrupt};
 use crate::sql::{IdRow, key_rows, sql, uuids};
 
-/// Another import of the same people may be in the way for as long as its batch takes.
+/// Another import of the same contacts may hold their locks while its batch runs.
 const BATCH_TIMEOUTS: &str = "SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'";
 
 pub(super) async fn upsert(
@@ -98,7 +99,7 @@ async fn load_refused(
         .collect()
 }
 
-/// A contact of the batch as it stands in the table now.
+/// A contact of the batch after the upsert.
 #[derive(QueryableByName)]
 struct Written {
     #[diesel(sql_type = SqlUuid)]
@@ -137,7 +138,8 @@ async fn insert_missing_tags(
     Ok(())
 }
 
-/// All but those whose attributes would exceed the limits. In the order of the phones, so that two imports of the same people queue up instead of blocking each other.
+/// Upserts all contacts except those whose attributes would exceed the limits. Sorted by phone number, so that two
+/// imports of the same contacts wait for each other instead of deadlocking.
 async fn write_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -239,7 +241,7 @@ async fn assign_tags(
     Ok(())
 }
 
-/// One contact, locked before it is added to.
+/// Upserts one contact, which is locked before it is changed.
 pub(super) async fn upsert_one(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -261,7 +263,7 @@ pub(super) async fn upsert_one(
             .map_err(StoreError::from)
         {
             Ok(_) => {}
-            // Made by another transaction since it was looked for.
+            // Another transaction inserted it after the lookup.
             Err(StoreError::Duplicate { .. }) => return Err(concurrent_insert()),
             Err(error) => return Err(error.into()),
         },
@@ -273,7 +275,7 @@ pub(super) async fn upsert_one(
     })
 }
 
-/// The contact that a draft is about.
+/// Finds and locks the contact of a draft.
 async fn lock(conn: &mut AsyncPgConnection, account: AccountId, draft: &ContactDraft) -> DbResult<Option<ContactId>> {
     let found: Option<IdRow> = sql("SELECT id FROM contacts
          WHERE account_id = $1 AND deleted_at IS NULL AND (phone = $2 OR wa_user_id = $3)

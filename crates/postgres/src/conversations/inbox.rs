@@ -1,4 +1,4 @@
-//! What senders do, applied to an account: a fixed number of statements, however much of it.
+//! Applies inbound events to an account in a fixed number of statements, whatever the size of the batch.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,7 +26,6 @@ use crate::transactions::in_tenant;
 /// Maximum tries to apply a batch when a concurrent transaction inserts the same new contact.
 const MAX_ATTEMPTS: usize = 3;
 
-/// What senders do.
 #[derive(Clone, Debug)]
 pub struct PgInbox(TenantPool);
 
@@ -178,8 +177,8 @@ impl CountDeltas {
     }
 }
 
-/// Locks the account's numbers, so that its news is applied one batch after the other: two batches of one unknown
-/// sender, or one batch twice, must not both find that nobody knows it.
+/// Locks the account's numbers, so that its batches are applied one after the other. Otherwise two batches of a new
+/// sender, or one batch twice, would both find no contact and both insert one.
 async fn lock_inbox(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -194,7 +193,8 @@ async fn lock_inbox(
     Ok(rows.into_iter().find(|row| row.is_addressed).map(|row| row.id.into()))
 }
 
-/// Contacts by phone, by WhatsApp id or by user id, which another transaction may change until they are locked.
+/// Locks contacts by phone number, `wa_id` or `wa_user_id`. The outer condition checks the keys again, because another
+/// transaction may change them before the rows are locked.
 fn contacts_by_keys() -> String {
     let ids_by = |array: &str, column: &str| {
         format!(
@@ -376,8 +376,8 @@ async fn write_conversations(
     Ok(())
 }
 
-/// Endpoints are told of every message by the statement that writes them. The contact of a message from an ad keeps the
-/// first one: it is looked up by its key, and is locked already.
+/// Inserts messages and appends their `message.received` events to the outbox. A message from an ad also sets the
+/// contact's first referral. The contact is already locked and is looked up by its key.
 const WRITE_MESSAGES: &str = "WITH written AS (
        INSERT INTO messages (account_id, id, conversation_id, direction, type, text, status, wa_message_id, payload,
          referral, created_at)

@@ -1,4 +1,4 @@
-//! Replies and what becomes of them: locked, moved forward in memory by the domain's rules, and written back in one
+//! State changes of replies: messages are locked, changed in memory by the domain's rules, and written back in one
 //! statement.
 
 use diesel::prelude::QueryableByName;
@@ -18,7 +18,7 @@ use crate::outbox;
 use crate::pricing::{published, stored};
 use crate::sql::{key_rows, sql};
 
-/// The columns of a message, in whatever statement names it `m`.
+/// The columns of a [`MessageRow`]. The statement MUST use the alias `m` for the table.
 pub(super) const COLUMNS: &str =
     "m.id, m.conversation_id, m.direction, m.type AS kind, m.text, m.status, m.wa_message_id,
     m.referral, m.pricing, m.created_at";
@@ -74,7 +74,7 @@ struct LockedRow {
     contact_id: Uuid,
 }
 
-/// A locked message that left.
+/// A locked outbound message.
 pub(crate) struct LockedMessage {
     message: Message,
     status_before: MessageStatus,
@@ -82,7 +82,7 @@ pub(crate) struct LockedMessage {
     pricing: Option<StatusPricing>,
     error_message: Option<String>,
     changed: bool,
-    /// What it became.
+    /// Set if a status was applied.
     new_status: Option<SendStatus>,
 }
 
@@ -102,7 +102,7 @@ impl LockedMessage {
         }
     }
 
-    /// Takes in news of its status, unless it is old.
+    /// Applies a status, unless the message already has a later one.
     pub(crate) fn advance(&mut self, status: SendStatus, error_message: Option<&str>) {
         let Some(next) = self.message.status.advance(status) else {
             return;
@@ -137,7 +137,7 @@ impl LockedMessage {
     }
 }
 
-/// Locks the outbound messages with these ids or these ids of the platform's, in the order of their ids.
+/// Locks the outbound messages with these ids or WhatsApp message ids, in the order of their ids.
 pub(crate) async fn lock_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -176,7 +176,7 @@ pub(crate) async fn lock_messages(
     Ok(locked.collect::<Result<_, StoreError>>()?)
 }
 
-/// By its own id, else by the platform's.
+/// Finds a message by its id, else by its WhatsApp message id.
 pub(crate) fn find<'a>(
     locked: &'a mut [LockedMessage],
     id: Option<Uuid>,
@@ -191,7 +191,8 @@ pub(crate) fn find<'a>(
     locked.get_mut(position)
 }
 
-/// Writes what changed, counts it, and tells it. An id of the platform's that another message has is not taken from it.
+/// Writes changed messages with their rollups and webhook events. A WhatsApp message id that another message has stays
+/// with that message.
 pub(crate) async fn write_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,

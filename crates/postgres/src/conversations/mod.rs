@@ -1,4 +1,4 @@
-//! Conversations: their lists, replies and how these end, and what senders do.
+//! Conversations: lists, replies with their status updates, and inbound events.
 
 mod inbox;
 mod messages;

@@ -1,4 +1,4 @@
-//! Conversations and their messages.
+//! The store of conversations and their messages.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,6 @@ use crate::sql::{Sql, limit_hint, sql};
 use crate::transactions::in_tenant;
 use crate::whatsapp::find_profile;
 
-/// Conversations and their messages.
 #[derive(Clone, Debug)]
 pub struct PgConversations {
     tenants: TenantPool,
@@ -36,7 +35,7 @@ pub struct PgConversations {
 }
 
 impl PgConversations {
-    /// `platform` finds replies that wait for news, across accounts.
+    /// `owner` finds replies without a known outcome, across all accounts.
     pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
         Self { tenants, owner }
     }
@@ -70,7 +69,7 @@ impl TryFrom<ConversationRow> for Conversation {
     }
 }
 
-/// What a reply is decided on, beside its conversation.
+/// The facts on which the decision about a reply is based.
 #[derive(QueryableByName)]
 struct FactsRow {
     #[diesel(embed)]
@@ -91,7 +90,8 @@ struct FactsRow {
 
 const CONVERSATION: &str = "v.id, v.contact_id, v.status, v.last_message_at, v.created_at";
 
-/// A conversation of a contact who is there; each is looked up by its key, as the sends of a campaign are.
+/// Conversations of contacts that are not deleted. Each contact is looked up by its key, as in a campaign's list of
+/// sends.
 const LIVE: &str = "conversations v JOIN LATERAL (SELECT * FROM contacts k
     WHERE k.account_id = v.account_id AND k.id = v.contact_id OFFSET 0) c ON c.deleted_at IS NULL";
 
@@ -154,7 +154,7 @@ fn messages_query<'a>(account: AccountId, id: ConversationId, page: &CursorQuery
         .bind(page.limit + 1)
 }
 
-/// Writes a locked conversation, and counts it where its status is another one than before.
+/// Writes a locked conversation and updates the counters if its status changed.
 async fn write_conversation(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -222,7 +222,8 @@ async fn reply_facts(
     }))
 }
 
-/// The conversation first, so that a callback of the same contact is not met half way.
+/// Inserts a pending reply. Locks the conversation first, as callbacks of the same contact do, so that the two cannot
+/// deadlock.
 async fn begin_reply(
     conn: &mut AsyncPgConnection,
     account: AccountId,

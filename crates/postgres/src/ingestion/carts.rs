@@ -1,4 +1,4 @@
-//! Carts: known ones are locked, and what changes is written with what it counts towards.
+//! Carts: locks stored ones, and writes changes together with the rollups.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,6 @@ use super::{references, rollups};
 use crate::errors::{DbResult, concurrent_insert, parse_enum};
 use crate::sql::{collect_column, key_rows, sql};
 
-/// Platform and external id.
 type Key = (String, String);
 
 #[derive(QueryableByName)]
@@ -105,7 +104,7 @@ async fn lock_carts(conn: &mut AsyncPgConnection, account: AccountId, keys: &[&K
     rows.into_iter().map(CartRow::cart).collect()
 }
 
-/// Another writer may have made one of them meanwhile: then everything is decided again.
+/// If another writer inserted one of them meanwhile, the transaction is retried.
 async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,

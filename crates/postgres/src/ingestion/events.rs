@@ -1,5 +1,5 @@
-//! Events of metrics: those whose ids are new, with the sums that they add to. Their metrics are locked first, by name,
-//! so that of one metric one writer at a time moves contacts from their last event to the next.
+//! Metric events: inserts those with new ids and adds them to the sums. Their metrics are locked first, in name
+//! order, so that one writer at a time moves a metric's contacts from their previous latest event to the new one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -27,7 +27,7 @@ pub(super) async fn record(
         Ok(contacts) => contacts,
         Err(unknown_references) => return Ok(IngestionOutcome::UnknownReferences(unknown_references)),
     };
-    // Of several of one event the first counts.
+    // The first draft of an event wins.
     let mut seen = HashSet::new();
     let incoming = drafts.iter().zip(contacts).filter(|(draft, _)| seen.insert(draft.id));
     let incoming: Vec<(&EventDraft, Option<ContactId>)> = incoming.collect();
@@ -49,13 +49,13 @@ pub(super) async fn record(
     )))
 }
 
-/// What webhook endpoints are told of an event.
+/// The webhook payload of one event.
 fn recorded_item(draft: &EventDraft, contact: Option<ContactId>) -> Value {
     json!({ "id": draft.id, "metric_name": draft.metric_name, "contact_id": contact, "value": draft.value,
             "currency": draft.currency, "source": draft.source, "occurred_at": timestamp::format(draft.occurred_at) })
 }
 
-/// Makes the metrics that are new, and locks all of them.
+/// Inserts new metrics, and locks all metrics of the batch.
 async fn lock(conn: &mut AsyncPgConnection, account: AccountId, drafts: &[EventDraft]) -> DbResult<()> {
     let names: BTreeSet<&str> = drafts.iter().map(|draft| draft.metric_name.as_str()).collect();
     let names: Vec<&str> = names.into_iter().collect();
@@ -69,7 +69,7 @@ async fn lock(conn: &mut AsyncPgConnection, account: AccountId, drafts: &[EventD
     Ok(())
 }
 
-/// In the order of the ids, in which all writers insert.
+/// Inserts in id order, like all writers.
 async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -111,7 +111,7 @@ struct LastEvent {
     last_event_at: Option<OffsetDateTime>,
 }
 
-/// Where the last events of these contacts lay until now.
+/// The stored time of each contact's latest event.
 async fn last_events(
     conn: &mut AsyncPgConnection,
     account: AccountId,

@@ -1,8 +1,7 @@
-//! What is told of an account's customers, and the roll-ups that are written with it.
+//! Orders, carts, ad spend and metric events, and the rollups that are written with them.
 //!
-//! Every batch is one transaction: references are read, known rows are locked in the order of their keys, what becomes
-//! of each is decided in memory by the domain, and then written in one statement a table, the roll-ups last and in the
-//! order of their keys. So two writers never wait for each other in a circle.
+//! Every batch is one transaction. It looks up references, locks stored rows in key order, merges in memory by the
+//! domain's rules, and writes one statement per table, rollups last and in key order. So two writers cannot deadlock.
 
 mod carts;
 mod events;

@@ -1,4 +1,4 @@
-//! Orders: known ones are locked, new ones attributed, and what changes is written with what it counts towards.
+//! Orders: locks stored ones, attributes new ones, and writes changes together with the rollups.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +19,6 @@ use crate::errors::{DbError, DbResult, concurrent_insert, corrupt, parse_enum};
 use crate::outbox;
 use crate::sql::{collect_column, key_rows, sql};
 
-/// Platform and external id.
 type Key = (String, String);
 
 pub(super) async fn record(
@@ -33,7 +32,7 @@ pub(super) async fn record(
         Ok(references) => references,
         Err(unknown_references) => return Ok(IngestionOutcome::UnknownReferences(unknown_references)),
     };
-    // Of several of one order the last counts.
+    // The last draft of an order wins.
     let incoming = drafts.iter().zip(&references).zip(ids);
     let incoming: BTreeMap<Key, IncomingOrder<'_>> = incoming
         .map(|((draft, references), id)| {
@@ -64,14 +63,14 @@ pub(super) async fn record(
     Ok(IngestionOutcome::Done(IngestionResult::of(drafts.len(), accepted)))
 }
 
-/// An order as it was told, and what it names.
+/// An incoming order and the rows that it references.
 struct IncomingOrder<'a> {
     id: OrderId,
     draft: &'a OrderDraft,
     references: &'a OrderReferences,
 }
 
-/// What a batch comes to.
+/// The orders that a batch inserts and updates, and their rollup delta.
 #[derive(Default)]
 struct Written<'a> {
     created: Vec<(&'a OrderDraft, Order)>,
@@ -92,7 +91,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// What webhook endpoints are told: orders that are new or changed, as they are now.
+/// The webhook event with all new and changed orders.
 fn recorded_event(written: &Written<'_>) -> Event {
     let orders = written.created.iter().chain(&written.changed);
     let item = |(draft, order): &(&OrderDraft, Order)| {
@@ -236,7 +235,7 @@ async fn items(
     Ok(items)
 }
 
-/// What they name; of new ones that name nothing, the message.
+/// The attribution that each order names. A new order that names none is attributed to the latest campaign message.
 async fn attributions(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -280,7 +279,7 @@ async fn write(
     rollups::write(conn, account, &mut written.delta).await
 }
 
-/// Another writer may have made one of them meanwhile: then everything is decided again.
+/// If another writer inserted one of them meanwhile, the transaction is retried.
 async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,

@@ -1,4 +1,4 @@
-//! What a batch names, looked up in one statement. Deleted contacts and campaigns are not there.
+//! Looks up the rows that a batch references, in one statement. Deleted contacts and campaigns do not exist for it.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Nullable, Uuid as SqlUuid};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::errors::DbResult;
 use crate::sql::{collect_column, key_rows, sql};
 
-/// What an order names.
+/// The rows that an order references.
 #[derive(QueryableByName)]
 pub(super) struct OrderReferences {
     #[diesel(sql_type = Nullable<SqlUuid>)]
@@ -165,7 +165,8 @@ struct LastMessage {
     campaign_id: Uuid,
 }
 
-/// For each contact and moment the campaign of the last message that the contact received in the window before.
+/// For each contact and time, returns the campaign of the latest message that the contact received in the attribution
+/// window before that time.
 pub(super) async fn last_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,

@@ -1,4 +1,4 @@
-//! The roll-ups of orders and carts: one statement a table, in the order of the keys.
+//! Rollups of orders and carts: one statement per table, in key order.
 
 use std::collections::BTreeMap;
 
@@ -138,7 +138,7 @@ async fn write_carts(conn: &mut AsyncPgConnection, account: AccountId, delta: &R
     Ok(())
 }
 
-/// What the products of these orders are called from now on.
+/// Stores the latest names of the products in these orders.
 pub(super) async fn name_products(conn: &mut AsyncPgConnection, account: AccountId, orders: &[&Order]) -> DbResult<()> {
     let items = orders.iter().flat_map(|order| &order.items);
     let names: BTreeMap<&str, &str> = items

@@ -1,4 +1,4 @@
-//! Ad spend: a day's amount of a source, the last that was told.
+//! Ad spend: the latest reported amount per day and source.
 
 use std::collections::BTreeMap;
 

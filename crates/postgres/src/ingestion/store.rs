@@ -1,4 +1,4 @@
-//! The port: one transaction a batch, tried again when another one got in its way.
+//! The port: one transaction per batch, retried after a conflict.
 
 use async_trait::async_trait;
 use recado_domain::ingestion::{
@@ -11,7 +11,6 @@ use super::{carts, events, orders, spend};
 use crate::pool::TenantPool;
 use crate::transactions::in_tenant;
 
-/// What is told of an account's customers.
 #[derive(Clone, Debug)]
 pub struct PgIngestion(TenantPool);
 

@@ -1,4 +1,4 @@
-//! Events that commit with a change, and the relay that carries them where they belong.
+//! Transactional outbox: events commit with the change that causes them, and the relay moves them to their tables.
 
 mod relay;
 mod writes;
@@ -22,7 +22,7 @@ const APPEND_SUBSCRIBED: &str = "INSERT INTO outbox_events (account_id, payload)
      WHERE e.payload ->> 'kind' <> 'webhook' OR has_subscribers($1, e.payload ->> 'type')
      ORDER BY e.position";
 
-/// Leaves events behind, as part of the caller's transaction. A tenant may add to the outbox and never read it.
+/// Appends events to the outbox in the caller's transaction. A tenant may insert into the outbox and never read it.
 pub(crate) async fn append(conn: &mut AsyncPgConnection, account: AccountId, events: &[Event]) -> DbResult<()> {
     let has_content = |event: &&Event| !matches!(event, Event::Webhook(webhook) if webhook.items.is_empty());
     let payloads = events

@@ -1,5 +1,6 @@
-//! The relay: takes events out of the outbox in the transaction that writes what they say, so that each is written
-//! once, whoever takes it: a worker of any process, or a reader that wants to see its own account's.
+//! Outbox relay: one transaction deletes events from the outbox and writes them to their table, so each event is
+//! written exactly once. A worker of any process moves events, and so does a reader that needs its own account's
+//! events.
 
 use std::time::Duration;
 
@@ -14,12 +15,14 @@ use crate::pool::OwnerPool;
 use crate::sql::{FlagRow, NumberRow, Sql, sql};
 use crate::transactions::{in_owner, in_transaction};
 
-/// How long a reader waits for its own account's events, and, a little shorter so that its connection survives, for
-/// a relay that holds them.
+/// How long a reader waits for its own account's events.
 const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// How long a reader waits for a relay that has locked the events. Shorter than `CATCH_UP`, so that the statement fails
+/// before the reader gives up and its connection stays usable.
 const CATCH_UP_LOCK: Duration = Duration::from_millis(900);
 
-/// How many events a reader takes in one transaction.
+/// Events that a reader moves in one transaction.
 const CATCH_UP_BATCH: i64 = 500;
 
 /// Deletes the oldest events of a kind. Skips events that another relay has locked.
@@ -38,7 +41,7 @@ const DELETE_ONE: &str = "DELETE FROM outbox_events WHERE seq IN
        (SELECT seq FROM outbox_events WHERE seq = $1 FOR UPDATE SKIP LOCKED)
      RETURNING seq, account_id, payload, created_at";
 
-/// What of a kind there is to do.
+/// Whether a kind has new events, and failed events that are due for a retry.
 #[derive(QueryableByName)]
 struct PendingWork {
     #[diesel(sql_type = Bool)]
@@ -47,7 +50,6 @@ struct PendingWork {
     due: bool,
 }
 
-/// The outbox, for those who empty it.
 #[derive(Clone, Debug)]
 pub struct PgOutbox(OwnerPool);
 
@@ -56,11 +58,11 @@ impl PgOutbox {
         Self(pool)
     }
 
-    /// Carries out up to `limit` of the oldest events of a kind, each exactly once. Returns how many it got out of the
-    /// way; several relays may run at once. Kinds that this version does not know are left to one that does.
+    /// Moves up to `limit` of the oldest events of a kind to their table, each exactly once. Returns how many it moved
+    /// or deferred. Several relays may run at once. Kinds of a newer version are left to servers of that version.
     ///
-    /// An event that cannot be written holds up nobody: it steps aside and is tried by itself every two seconds. When
-    /// nothing can be written at all, no event is to blame: all stay where they are, and the round fails.
+    /// An event that cannot be written delays no other event: it is deferred and retried alone every two seconds. If
+    /// the table itself cannot be written, all events stay as they are and the call fails.
     pub async fn relay(&self, kind: EventKind, limit: usize) -> Result<usize, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let work = self.pending_work(kind).await?;
@@ -90,7 +92,7 @@ impl PgOutbox {
         self.0.row::<PendingWork>(query).await
     }
 
-    /// Carries out what an account's operations left waiting, as far as that takes no longer than a second.
+    /// Moves all waiting events of a kind and an account. Fails with `Unavailable` after `CATCH_UP`.
     pub(crate) async fn catch_up(&self, kind: EventKind, account: AccountId) -> Result<(), StoreError> {
         let move_all = async {
             while self.is_waiting(kind, account).await? {
@@ -114,7 +116,7 @@ impl PgOutbox {
         }
     }
 
-    /// Whether anything of the account's waits; also what a relay is just about to write.
+    /// Whether events of the account wait. Events that a relay is moving but has not committed count too.
     async fn is_waiting(&self, kind: EventKind, account: AccountId) -> Result<bool, StoreError> {
         let query = sql("SELECT EXISTS
                (SELECT FROM outbox_events WHERE account_id = $1 AND kind = $2 AND retry_at IS NULL) AS yes")

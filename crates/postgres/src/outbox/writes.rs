@@ -1,5 +1,5 @@
-//! What each kind of event becomes. A batch is one statement; of no event at all it still tells whether its table can
-//! be written to. Events of an account that was deleted meanwhile find no account to join, and are dropped.
+//! Writes outbox events to the table of their kind. A batch is one statement. An empty batch checks whether the table
+//! can be written. Events of a deleted account are dropped: the join with `accounts` finds no row.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb, Timestamptz, Uuid as SqlUuid};
@@ -14,11 +14,10 @@ use crate::deterministic_ids;
 use crate::errors::{DbResult, corrupt};
 use crate::sql::{collect_column, sql};
 
-/// Any number that names nothing else in the database.
+/// Key of an advisory lock. No other lock in the database uses it.
 const NOTIFICATIONS_LOCK: i64 = 0x7265_6361_646f;
 const WEBHOOKS_LOCK: i64 = 0x7265_6361_6470;
 
-/// An event on its way.
 #[derive(QueryableByName)]
 pub(super) struct OutboxRow {
     #[diesel(sql_type = BigInt)]
@@ -121,8 +120,8 @@ async fn serialize_writers(conn: &mut AsyncPgConnection, lock: i64) -> DbResult<
     Ok(())
 }
 
-/// What happened goes into the feed, with positions as notifications have them, and into the line of every active
-/// endpoint that wants it.
+/// Inserts webhook events into the feed, with `seq` values as in [`write_notifications`], and one delivery for every
+/// active endpoint that subscribes to the event.
 const FAN_OUT: &str = "WITH batch AS MATERIALIZED (
        SELECT e.* FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY
          AS e (account_id, id, type, payload, occurred_at, position)

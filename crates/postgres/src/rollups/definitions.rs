@@ -1,9 +1,10 @@
-//! What each roll-up counts, from the rows themselves.
+//! The definition of each rollup: its table, and the query that recomputes it from the source rows.
 
 use super::Rollup;
 
-/// Every granularity of a moment, of a roll-up of totals, of days, or of many things; or all but the quarters, where
-/// these are the record.
+/// Builds the query of a time-bucketed rollup. The first argument selects its granularities: `totals`, `series`
+/// (daily series), `many` (many products or links), or `stored_quarters` (like `many`, but the 15-minute buckets are
+/// the source).
 macro_rules! bucketed {
     (totals, $columns:literal, $rows:literal) => {
         bucketed!("(15), (1440)", $columns, $rows)
@@ -132,7 +133,7 @@ const MESSAGES: &str = concat!(
     " GROUP BY 1, 2"
 );
 
-/// The sends of large audiences may be lists still, all of them pending.
+/// Sends of a large audience may still be recipient batches, and all of those are pending.
 const SENDS: &str = "
     SELECT campaign_id, sum(n)::bigint AS total, coalesce(sum(n) FILTER (WHERE status = 'pending'), 0)::bigint AS pending,
       coalesce(sum(n) FILTER (WHERE status = 'sent'), 0)::bigint AS sent,
@@ -146,7 +147,7 @@ const SENDS: &str = "
         WHERE account_id = $1 GROUP BY 1) s
     GROUP BY 1";
 
-/// A message that was accepted has been used; one that may still be sent is reserved.
+/// A message that WhatsApp accepted is sent; one that may still be sent is reserved.
 const USAGE: &str = "
     SELECT month, sum(sent)::bigint AS sent, sum(reserved)::bigint AS reserved
     FROM (SELECT coalesce(s.quota_month, c.quota_month) AS month,
@@ -159,7 +160,8 @@ const USAGE: &str = "
       WHERE l.account_id = $1 AND c.status = 'sending') u
     WHERE month IS NOT NULL GROUP BY 1";
 
-/// All of them. Clicks have no rows: the quarters of an hour are the record of them, and all else is its sum.
+/// All rollups. Clicks have no rows of their own: the 15-minute buckets are their record, and the other rollups are
+/// sums of these.
 pub(super) const ALL: &[Rollup] = &[
     Rollup {
         table: "order_rollups",

@@ -1,27 +1,27 @@
-//! Every roll-up, what it counts, and how kept and counted are compared and made the same.
+//! All rollups, and how their stored sums are verified and rebuilt.
 //!
-//! A roll-up is one entry of [`definitions::ALL`]: its table, the columns that tell its rows apart, its sums, and the
-//! query that counts them anew. A new roll-up is a new entry.
+//! A rollup is one entry of [`definitions::ALL`]: its table, its key columns, its sums, and the query that recomputes
+//! them from the source rows. A new rollup is a new entry.
 
 mod definitions;
 mod store;
 
 pub use store::PgRollups;
 
-/// A kept sum, or several with the same keys.
+/// One rollup: the sums of a table that share their key columns.
 struct Rollup {
-    /// Its name, and the table it is kept in.
+    /// The table, which is also the rollup's name.
     table: &'static str,
-    /// Which rows of the table it is; all of them when empty.
+    /// SQL condition that selects the rollup's rows; empty for all rows.
     part: &'static str,
-    /// What tells its rows apart, beside the account.
+    /// Key columns, without the account.
     keys: &'static [&'static str],
-    /// What is kept.
+    /// Columns that hold sums.
     sums: &'static [&'static str],
-    /// A moment that is kept beside the sums: the last of those counted.
+    /// Column with the latest time of the counted rows.
     last: Option<&'static str>,
-    /// Whether a row that is missing can be made of keys and sums alone.
+    /// Whether keys and sums suffice to insert a missing row.
     makes_rows: bool,
-    /// The query that answers keys, sums and last moment, of the account `$1`.
+    /// The query that returns keys, sums and latest time of the account `$1`.
     recomputed: &'static str,
 }

@@ -1,4 +1,4 @@
-//! Comparing and repairing.
+//! Verifies and rebuilds rollups.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -14,20 +14,20 @@ use crate::pool::OwnerPool;
 use crate::sql::{IdRow, sql};
 use crate::transactions::in_owner;
 
-/// Two who repair at the same time would each add what is missing.
+/// Advisory lock: two concurrent rebuilds would both add the missing sums.
 const REBUILD_LOCK: i64 = 0x726f_6c6c_7570;
 
-/// Roll-ups whose rows the database keeps from going below zero. What is inserted is checked even where it is added to
-/// a row in the end, so that the rows that are there are made right first.
+/// Rollups with a CHECK against negative values. It also applies to the proposed row of an upsert, so existing rows
+/// are corrected by an UPDATE first.
 const NEVER_NEGATIVE: &[&str] = &["audit_counts"];
 
-/// Roll-ups that are sums of slots, and the table of these. What is missing is added to slot 0, where rows begin.
+/// Rollups that are views over counter slots, and the table of these. Missing sums are added to slot 0, the first row.
 const SLOTS: &[(&str, &str)] = &[
     ("campaign_counters", "campaign_counter_slots"),
     ("message_usage", "message_usage_slots"),
 ];
 
-/// Every roll-up, as the platform.
+/// Reads and repairs all rollups on the owner pool.
 #[derive(Clone, Debug)]
 pub struct PgRollups(OwnerPool);
 
@@ -53,7 +53,7 @@ impl Rollup {
         names.iter().map(|name| form(name)).collect::<Vec<_>>().join(", ")
     }
 
-    /// What is kept beside what is counted, where they differ; a row that is not there counts as zero.
+    /// Rows whose stored sums differ from the recomputed ones. A missing row counts as zero.
     fn differences(&self) -> String {
         let keys = self.keys.join(", ");
         let part = if self.part.is_empty() { "true" } else { self.part };
@@ -98,8 +98,8 @@ impl Rollup {
         )
     }
 
-    /// Adds what is missing, which may be less than nothing. What other writers add meanwhile is neither in the one
-    /// nor in the other, and stays added.
+    /// Adds recomputed minus stored, which may be negative. Sums that other writers add meanwhile are in neither of
+    /// the two, so they are preserved.
     fn repair(&self, makes_rows: bool) -> String {
         let keys = self.keys.join(", ");
         let sums = Self::join_names(self.sums, |sum| {
@@ -159,8 +159,8 @@ impl Rollup {
     }
 }
 
-/// One roll-up, in a transaction of its own. Whoever records events of a metric locks it first, so that with the locks
-/// on all metrics no last event moves while it is looked for.
+/// Rebuilds one rollup in its own transaction. A writer of metric events locks its metric first, so with all metrics
+/// locked no latest event changes during the rebuild.
 async fn rebuild(conn: &mut AsyncPgConnection, account: AccountId, rollup: &Rollup) -> DbResult<u64> {
     sql("SELECT pg_advisory_xact_lock($1)")
         .bind(REBUILD_LOCK)

@@ -1,11 +1,11 @@
-//! Who belongs to a segment, said once for everybody who asks: its members and whoever meets its conditions, which are
-//! read from the stored filters inside the statement that uses them.
+//! The definition of segment membership for all statements: the members, plus every contact that matches the filters.
+//! The filters are read from the stored segment inside the statement.
 
 use recado_domain::segments::AudienceFilters;
 use serde_json::Value;
 use time::OffsetDateTime;
 
-/// What [`conditions`] binds, in its order.
+/// The parameters of [`conditions`], in binding order.
 pub(crate) struct BoundFilters {
     pub(crate) created_after: Option<OffsetDateTime>,
     pub(crate) created_before: Option<OffsetDateTime>,
@@ -24,7 +24,7 @@ impl From<&AudienceFilters> for BoundFilters {
     }
 }
 
-/// The conditions on contact `c`, with four parameters from `$first` on; an absent one is met by everybody.
+/// The conditions on contact `c`, with four parameters from `$first` on. Every contact meets a null condition.
 pub(crate) fn conditions(first: usize) -> String {
     matches([first, first + 1, first + 2, first + 3].map(|number| format!("${number}")))
 }
@@ -37,7 +37,7 @@ fn matches([after, before, email, attributes]: [String; 4]) -> String {
     )
 }
 
-/// The stored filters of segment `s` as columns, one a condition.
+/// The stored filters of segment `s`, one column per condition.
 pub(super) const CONDITIONS: &str = "(s.filters ->> 'created_after')::timestamptz AS created_after, \
     (s.filters ->> 'created_before')::timestamptz AS created_before, \
     (s.filters ->> 'has_email')::boolean AS has_email, \
@@ -47,7 +47,7 @@ fn columns(row: &str) -> [String; 4] {
     ["created_after", "created_before", "has_email", "attributes"].map(|column| format!("{row}.{column}"))
 }
 
-/// Whether the segment of this row has any condition: without one, nobody but its members belongs to it.
+/// Whether the segment in this row has a condition: without one, only its members belong to it.
 fn has_conditions(row: &str) -> String {
     format!("num_nonnulls({}) > 0", columns(row).join(", "))
 }
@@ -59,7 +59,7 @@ fn is_member(row: &str) -> String {
     )
 }
 
-/// The segment that the parameter names, as the row `own` beside every contact; a deleted one is not there.
+/// Joins the segment of the parameter as the row `own` to every contact. A deleted segment gives null columns.
 pub(crate) fn own(segment: &str) -> String {
     format!(
         "LEFT JOIN (SELECT s.id, {CONDITIONS} FROM segments s \
@@ -67,14 +67,14 @@ pub(crate) fn own(segment: &str) -> String {
     )
 }
 
-/// Whether contact `c` belongs to the segment `own`; nobody does where there is none.
+/// Whether contact `c` belongs to the segment `own`; false if the segment does not exist.
 pub(crate) fn belongs() -> String {
     let (member, conditions, matches) = (is_member("own"), has_conditions("own"), matches(columns("own")));
     format!("(own.id IS NOT NULL AND ({member} OR ({conditions} AND {matches})))")
 }
 
-/// How many living contacts of `$1` belong to the segment of this row, as [`belongs`] has it: the members, and, where
-/// there is a condition to meet, those who meet it without being members. Contacts are not gone through without need.
+/// Counts the contacts of `$1` that belong to the segment in this row, as [`belongs`] defines it: the members, plus
+/// contacts that match the conditions and are no members. Contacts are scanned only if there is a condition.
 pub(super) fn count(row: &str) -> String {
     let (member, conditions, matches) = (is_member(row), has_conditions(row), matches(columns(row)));
     format!(

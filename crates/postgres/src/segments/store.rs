@@ -1,4 +1,4 @@
-//! Segments, always with the number of their contacts.
+//! Segments and their number of contacts.
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
@@ -17,7 +17,6 @@ use crate::pool::TenantPool;
 use crate::sql::{IdRow, NumberRow, Sql, key_rows, sql, uuids};
 use crate::transactions::in_tenant;
 
-/// Segments.
 #[derive(Clone, Debug)]
 pub struct PgSegments(TenantPool);
 
@@ -65,7 +64,7 @@ impl TryFrom<SegmentRow> for Segment {
     }
 }
 
-/// Some segments of `$1` with their numbers, newest first: the part is cut before anything is counted.
+/// Selects segments of `$1` with their number of contacts, newest first. The page is cut before contacts are counted.
 fn segments(part: &str) -> String {
     format!(
         "WITH part AS MATERIALIZED (
@@ -137,8 +136,8 @@ async fn update(
     find(conn, account, id).await
 }
 
-/// Holds the segment until the transaction ends, so that changes of its members happen one after the other, each whole;
-/// false when there is none.
+/// Locks the segment until the transaction ends, so that changes of its members are applied one after the other.
+/// False: the segment does not exist.
 async fn lock(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> DbResult<bool> {
     let locked: Option<IdRow> =
         sql("SELECT id FROM segments WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL FOR NO KEY UPDATE")
@@ -212,7 +211,7 @@ async fn remove_members(
 impl SegmentStore for PgSegments {
     async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Segment>, StoreError> {
         let limit = query.limit;
-        // Without a position behind the greatest id, so that the index serves both.
+        // Without a cursor it starts at the greatest id, so that one index scan serves both cases.
         let after = query.cursor.unwrap_or(Uuid::max());
         let listed = sql(segments("s.id < $2 ORDER BY s.id DESC LIMIT $3"))
             .bind(account)

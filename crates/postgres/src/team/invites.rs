@@ -1,4 +1,4 @@
-//! Invites, and the directory that leads from a token to one.
+//! Invites, and the directory that maps token hashes to invites.
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
@@ -19,7 +19,6 @@ use crate::sql::{FlagRow, TextRow, sql};
 use crate::transactions::in_owner;
 use crate::{mail, outbox};
 
-/// Invites.
 #[derive(Clone, Debug)]
 pub struct PgInvites(OwnerPool);
 
@@ -194,7 +193,8 @@ impl InviteStore for PgInvites {
     }
 
     async fn accept(&self, acceptance: &Acceptance) -> Result<bool, StoreError> {
-        // The invite may have been moved on before somebody turned out to be a member.
+        // The transaction rolls back on false: `accept` may have updated the invite before it found that the user is a
+        // member.
         in_owner!(self.0, |conn| accept(conn, acceptance), unless false)
     }
 }
@@ -239,8 +239,8 @@ pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) 
     Ok(())
 }
 
-/// Makes the invite of an account's first owner the only one for an owner, among changes of a team that wait for each
-/// other. None: there is an owner; false: the person is a member.
+/// Inserts the invite of an account's first owner and supersedes other owner invites. The team lock serializes it with
+/// other changes of the team. `None`: the account has an owner. `Some(false)`: the user is already a member.
 pub(crate) async fn insert_first_owner(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> DbResult<Option<bool>> {
     let account = insert.account_id;
     lock_team(conn, account).await?;
@@ -328,8 +328,9 @@ async fn expire(
     Ok(expired > 0)
 }
 
-/// Whoever comes first holds the account; the others then find another status. So does a new invite to the same address,
-/// which then finds a member. Who was there in support mode is a member of their own from now on.
+/// Accepts an invite under the team lock: of concurrent calls the first one succeeds and the others find another
+/// status. A concurrent new invite to the same address waits and then finds a member. A support membership becomes a
+/// regular one.
 async fn accept(conn: &mut AsyncPgConnection, acceptance: &Acceptance) -> DbResult<bool> {
     let (account, (from, to)) = (acceptance.account_id, acceptance.status);
     lock_team(conn, account).await?;

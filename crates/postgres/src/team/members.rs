@@ -1,4 +1,4 @@
-//! Memberships, with the people behind them. Those of support mode are the platform's, and none of the team.
+//! Memberships with their users. Support memberships belong to platform administrators, not to the team.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -16,7 +16,6 @@ use crate::pool::OwnerPool;
 use crate::sql::sql;
 use crate::transactions::{in_owner, on_owner};
 
-/// Memberships.
 #[derive(Clone, Debug)]
 pub struct PgMembers(OwnerPool);
 

@@ -1,5 +1,5 @@
-//! Members and invites. Both need the people behind them (`users`), whom no tenant's role may read, so that they run on
-//! the platform's connections and name the account in every statement.
+//! Members and invites. Both read `users`, which the tenant role may not read. So they use the owner pool and name the
+//! account in every statement.
 
 mod invites;
 mod members;

@@ -1,4 +1,4 @@
-//! Message templates.
+//! The store of message templates.
 
 mod read;
 mod sync;
@@ -36,7 +36,6 @@ use crate::transactions::in_tenant;
 
 pub(crate) use read::{find, find_locked};
 
-/// Message templates.
 #[derive(Clone, Debug)]
 pub struct PgTemplates(TenantPool);
 
@@ -116,7 +115,7 @@ impl TryFrom<TemplateRow> for Template {
     }
 }
 
-/// Everything of a template that an update replaces.
+/// The columns that an update replaces.
 #[derive(Insertable, AsChangeset)]
 #[diesel(table_name = message_templates, treat_none_as_null = true)]
 struct Content<'a> {
@@ -208,7 +207,8 @@ macro_rules! order_by {
     };
 }
 
-/// What follows a pair. The first condition is implied by the others, and is the one that an index can serve.
+/// Selects the rows after a pair. The first filter is implied by the second one: it is the condition that an index
+/// supports.
 macro_rules! after {
     ($query:expr, $column:ident, $descending:expr, $value:expr, $id:expr) => {{
         let (value, id) = ($value, $id);
@@ -235,7 +235,7 @@ fn ordered(query: Query, filter: &TemplateFilter) -> Query {
     }
 }
 
-/// The position behind a template: what it is sorted by, its value and the id, as opaque text.
+/// The opaque cursor after a template: sort column, its value and the id.
 fn cursor(sort: TemplateSort, template: &Template) -> String {
     let value = match sort {
         TemplateSort::CreatedAt => microseconds(template.created_at),

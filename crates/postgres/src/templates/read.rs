@@ -1,4 +1,4 @@
-//! A template within the transaction of another store.
+//! Reads a template in the transaction of another store.
 
 use diesel::OptionalExtension;
 use diesel::prelude::{ExpressionMethods, QueryDsl, SelectableHelper};

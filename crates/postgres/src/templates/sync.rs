@@ -1,5 +1,5 @@
-//! Writing what a synchronisation found. A template goes in as the JSON that is published of it, and what is stored beside
-//! that: its fields bear the names of the columns.
+//! Writes the result of a template synchronization. A template is passed as its published JSON plus `unsupported`: the
+//! fields have the names of the columns.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Text, Uuid as SqlUuid};
@@ -38,8 +38,8 @@ pub(super) async fn write(
         report.updated += before.len();
         outbox::append(conn, account, &notifications(&changed, &before)?).await?;
     }
-    // Last: a run that begins meanwhile looks at the template, finds it changed and is refused, or began before and is
-    // seen here.
+    // Pause runs last: a concurrent start finds the changed template and is refused, or it committed before and its run
+    // is paused here.
     for template in templates {
         if let SyncedTemplate::Changed {
             template,
@@ -85,7 +85,7 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&
     Ok(written)
 }
 
-/// A template that was written, and its category before.
+/// An updated template and its previous category.
 #[derive(QueryableByName)]
 struct CategoryRow {
     #[diesel(sql_type = SqlUuid)]
@@ -94,7 +94,7 @@ struct CategoryRow {
     category: String,
 }
 
-/// What people are told about categories that are others now.
+/// Notifies members about templates whose category changed.
 fn notifications(changed: &[&Template], before: &[CategoryRow]) -> Result<Vec<Event>, StoreError> {
     let mut events = Vec::new();
     for row in before {
@@ -107,7 +107,8 @@ fn notifications(changed: &[&Template], before: &[CategoryRow]) -> Result<Vec<Ev
     Ok(events)
 }
 
-/// Only what the platform decides, and how placeholders were read there; the version guards what people decide.
+/// Writes only what WhatsApp decides, and the placeholders as they were parsed from WhatsApp's texts. The version
+/// guards the columns that members edit.
 async fn update(
     conn: &mut AsyncPgConnection,
     account: AccountId,

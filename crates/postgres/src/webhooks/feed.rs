@@ -1,4 +1,4 @@
-//! Logs, newest first, and what happened, oldest first.
+//! Webhook logs (newest first) and the feed of webhook events (oldest first).
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
@@ -67,7 +67,7 @@ impl LogRow {
             endpoint_id: self.endpoint_id.into(),
             direction: parse_enum(&self.direction)?,
             event_type: self.event_type,
-            // An event that is not kept any more leaves an empty object.
+            // The payload of a purged event is an empty object.
             payload: self.payload.or(sent).unwrap_or_else(|| json!({})),
             response_status: self.response_status,
             attempt: self.attempt,
@@ -80,7 +80,7 @@ impl LogRow {
     }
 }
 
-/// The newest logs of an account; an index leads to each direction's, each endpoint's, and the failed ones.
+/// Reads the newest logs of an account. An index covers each filter: direction, endpoint, failed.
 pub(super) async fn logs(
     pool: &TenantPool,
     account: AccountId,
@@ -131,7 +131,7 @@ pub(super) async fn logs(
     rows.into_iter().map(|row| row.into_log(account)).collect()
 }
 
-/// One thing that happened; or, last, how far the look went.
+/// A matching event, or as the last row the last scanned event.
 #[derive(QueryableByName)]
 struct EventRow {
     #[diesel(sql_type = SqlUuid)]
@@ -144,7 +144,7 @@ struct EventRow {
     occurred_at: OffsetDateTime,
     #[diesel(sql_type = Bool)]
     matches: bool,
-    /// Whether anything comes after it.
+    /// Whether the feed has later events.
     #[diesel(sql_type = Bool)]
     followed: bool,
 }

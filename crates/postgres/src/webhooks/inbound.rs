@@ -1,4 +1,4 @@
-//! Inbound endpoints, found across accounts, and what they received.
+//! Inbound endpoints, looked up across all accounts, and the log of their calls.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -11,7 +11,6 @@ use super::store::{COLUMNS, Row};
 use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::{FlagRow, sql};
 
-/// Inbound endpoints.
 #[derive(Clone, Debug)]
 pub struct PgInbound {
     tenants: TenantPool,

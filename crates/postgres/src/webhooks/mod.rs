@@ -1,11 +1,11 @@
-//! Webhooks: the endpoints, logs and feed of one account, and the deliveries of all.
+//! Webhooks: endpoints, logs and feed of one account, and the delivery queue of all accounts.
 
 /// The keys of a CTE's locked deliveries, as `k`, for an `UPDATE` or `DELETE` by primary key.
 ///
-/// The planner expects ten elements of an array that it has not seen, and a tenth of the rows behind an unknown limit. So
-/// it expects one key, and looks each up in the primary key. Joined to the CTE itself it could expect thousands, or one
-/// row of the whole account, and read all of them. The endpoint is compared by `IS NOT DISTINCT FROM`, which no index
-/// answers: another index leads from it to all deliveries of the endpoint, of which the planner may expect one, too.
+/// The planner expects ten elements in an unknown array and a tenth of the rows under an unknown limit. So it expects
+/// one key and uses the primary key. In a join with the CTE itself it could expect thousands of keys, or one row in the
+/// whole account, and read all rows. Statements compare the endpoint with `IS NOT DISTINCT FROM`, which no index
+/// supports: otherwise the planner may expect one delivery per endpoint and use the index that returns all of them.
 macro_rules! keys_of {
     ($rows:literal) => {
         concat!(

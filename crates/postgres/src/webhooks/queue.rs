@@ -1,4 +1,4 @@
-//! Deliveries of all accounts: taken, recorded, given back, forgotten.
+//! The delivery queue of all accounts: claim, finish, release and purge deliveries.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -20,7 +20,6 @@ use crate::pool::OwnerPool;
 use crate::sql::{NumberRow, Param, Sql, collect_column, sql};
 use crate::transactions::{in_owner, on_owner};
 
-/// The deliverer's side of the queue.
 #[derive(Clone, Debug)]
 pub struct PgDeliveryQueue(OwnerPool);
 
@@ -30,8 +29,8 @@ impl PgDeliveryQueue {
     }
 }
 
-/// Goes from line to line (one step of an index each, however long the lines are) and takes of each what is due and
-/// wanted.
+/// Leases due deliveries. The recursive CTE skips from endpoint to endpoint: one index probe each, however long the
+/// queue of an endpoint is. It claims at most the number of deliveries that the request allows per endpoint.
 const CLAIM: &str = concat!(
     "WITH RECURSIVE endpoints (endpoint_id) AS (
        (SELECT endpoint_id FROM webhook_deliveries WHERE state = 'waiting' ORDER BY endpoint_id LIMIT 1)
@@ -127,11 +126,12 @@ impl Row {
     }
 }
 
-/// Rows are looked up one by one, whatever the statistics say, and locked in the order of their keys. Whatever became of
-/// the claim, the attempt was made, and is logged, once.
+/// Records attempts: updates or deletes deliveries, updates endpoint health and writes logs. Every row is looked up by
+/// its key, whatever the statistics say, and rows are locked in the order of their keys. An attempt is logged once,
+/// even if its claim is no longer current.
 ///
-/// Returns how many locked rows could not be written because another transaction changed them meanwhile. The statement is
-/// then repeated with a new snapshot, and does nothing twice.
+/// Returns how many locked rows could not be written because another transaction changed them meanwhile. The caller
+/// then repeats the statement with a new snapshot. The repetition is idempotent.
 const FINISH: &str = concat!(
     "WITH attempts AS MATERIALIZED (
        SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
@@ -178,7 +178,7 @@ const FINISH: &str = concat!(
      SELECT (SELECT count(*) FROM held) - (SELECT count(*) FROM delivered) - (SELECT count(*) FROM others) AS n"
 );
 
-/// How often a record is repeated for rows that others keep changing.
+/// Maximum tries to record attempts while other transactions change the same rows.
 const FINISH_TRIES: usize = 5;
 
 fn delay(state: DeliveryState) -> i64 {
@@ -244,7 +244,7 @@ fn finish_statement<'a>(attempts: &[Attempt], health_updates: &[EndpointHealthUp
         .bind(collect_column(&failing, |row| row.4))
 }
 
-/// Who says that it is gone, is, whatever was known of it.
+/// Disables an endpoint. The guard on `failing_since` does not apply to an endpoint that answered 410 Gone.
 const DISABLE: &str = "UPDATE webhook_endpoints
      SET is_active = false, disabled_at = now(), disabled_reason = $3,
        updated_at = now(), version = version + 1
@@ -293,7 +293,7 @@ async fn record_attempts(
     Err(StoreError::Unavailable("other transactions changed the deliveries too often; try again".into()).into())
 }
 
-/// A claim without an attempt leaves nothing behind.
+/// Releases claims without an attempt: the deliveries are due at once.
 const RELEASE: &str = "UPDATE webhook_deliveries d SET leased = false, next_attempt_at = now()
      FROM (SELECT * FROM unnest($1, $2, $3, $4) AS r (account_id, event_id, endpoint_id, claim)
        LIMIT (SELECT cardinality($1))) r
@@ -308,7 +308,7 @@ const SWEEP_LOGS: &str = "WITH old AS MATERIALIZED (
        CROSS JOIN LATERAL unnest(a.accounts, a.ids) AS k (account_id, id)
      WHERE l.account_id = k.account_id AND l.id = k.id";
 
-/// Deliveries that were given up go with their events.
+/// Deletes old events. Their abandoned deliveries are deleted with them (ON DELETE CASCADE).
 const SWEEP_EVENTS: &str = "WITH old AS MATERIALIZED (
        SELECT account_id, id FROM webhook_events WHERE occurred_at < now() - $1 * interval '1 microsecond'
        ORDER BY occurred_at LIMIT $2 FOR UPDATE SKIP LOCKED)

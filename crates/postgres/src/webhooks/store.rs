@@ -1,4 +1,4 @@
-//! Endpoints of one account, and what is done with them by hand.
+//! Webhook endpoints of one account and the commands on them: ping, redelivery and recovery.
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
@@ -22,7 +22,6 @@ use crate::pool::TenantPool;
 use crate::sql::{NumberRow, Sql, sql};
 use crate::transactions::in_tenant;
 
-/// Endpoints, logs and the feed of one account at a time.
 #[derive(Clone, Debug)]
 pub struct PgWebhooks(TenantPool);
 
@@ -238,7 +237,7 @@ async fn ping(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, e
     enqueue_delivery(conn, account, id, event.id).await
 }
 
-/// A place among what was given up of an endpoint.
+/// The keyset position of an abandoned delivery of an endpoint.
 #[derive(QueryableByName)]
 struct FailedRow {
     #[diesel(sql_type = Timestamptz)]
@@ -247,7 +246,7 @@ struct FailedRow {
     event_id: Uuid,
 }
 
-/// How many a slice recovered, and its last one.
+/// How many deliveries a batch recovered, and the position of its last one.
 #[derive(QueryableByName)]
 struct RecoveredRow {
     #[diesel(sql_type = BigInt)]
@@ -259,7 +258,7 @@ struct RecoveredRow {
 const LAST_FAILED: &str = "SELECT failed_at, event_id FROM webhook_deliveries
      WHERE account_id = $1 AND endpoint_id = $2 AND failed_at >= $3 ORDER BY failed_at DESC, event_id DESC LIMIT 1";
 
-/// What comes after one place, up to another one; no row where nothing does.
+/// Recovers a batch of deliveries after one keyset position, up to another. Returns no row if there are none.
 const RECOVER: &str = concat!(
     "WITH failed AS MATERIALIZED (
        SELECT account_id, event_id, endpoint_id, failed_at FROM webhook_deliveries
@@ -352,7 +351,7 @@ impl WebhookStore for PgWebhooks {
     }
 
     async fn ping(&self, account: AccountId, id: WebhookId, event: &WebhookEvent) -> Result<bool, StoreError> {
-        // The endpoint went meanwhile: its test goes with it.
+        // If the endpoint was deleted meanwhile, the rollback removes the ping event.
         in_tenant!(self.0, account, |conn| ping(conn, account, id, event), unless false)
     }
 

@@ -1,4 +1,5 @@
-//! Callbacks as received, and the directory from the platform's ids to accounts: both cross tenants.
+//! WhatsApp callbacks as received, and the directory that maps WhatsApp's ids to accounts. Both are shared by all
+//! accounts.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -11,7 +12,6 @@ use uuid::Uuid;
 use crate::pool::OwnerPool;
 use crate::sql::{IdRow, sql};
 
-/// Callbacks as received.
 #[derive(Clone, Debug)]
 pub struct PgCallbacks(OwnerPool);
 
@@ -20,7 +20,7 @@ impl PgCallbacks {
         Self(pool)
     }
 
-    /// Accounts of the directory, whose entries outlive their numbers.
+    /// Reads accounts from the directory. Its entries remain when a number is disconnected.
     async fn accounts(&self, statement: &'static str, id: &str) -> Result<Vec<AccountId>, StoreError> {
         let rows = self.0.rows::<IdRow>(sql(statement).bind(id)).await?;
         Ok(rows.into_iter().map(|row| row.id.into()).collect())

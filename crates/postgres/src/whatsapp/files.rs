@@ -1,4 +1,4 @@
-//! The platform's ids of files.
+//! WhatsApp's ids of uploaded files, stored until they expire.
 
 use async_trait::async_trait;
 use recado_domain::media::MediaPath;
@@ -9,7 +9,6 @@ use time::Duration;
 use crate::pool::TenantPool;
 use crate::sql::{TextRow, sql};
 
-/// The platform's ids of files.
 #[derive(Clone, Debug)]
 pub struct PgFileIds(TenantPool);
 

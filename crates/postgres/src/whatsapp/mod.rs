@@ -1,4 +1,4 @@
-//! Connected numbers, callbacks as received, the status updates in them, and the platform's ids of files.
+//! WhatsApp numbers, callbacks as received, their status updates, and WhatsApp's ids of uploaded files.
 
 mod callbacks;
 mod files;

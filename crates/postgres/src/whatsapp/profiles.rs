@@ -1,4 +1,4 @@
-//! Connected numbers, and their entries in the directory that callbacks are looked up in.
+//! WhatsApp numbers of an account, and their entries in the directory that maps callbacks to accounts.
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
@@ -16,7 +16,6 @@ use crate::schema::whatsapp_profiles;
 use crate::sql::sql;
 use crate::transactions::in_tenant;
 
-/// Connected numbers.
 #[derive(Clone, Debug)]
 pub struct PgProfiles(TenantPool);
 

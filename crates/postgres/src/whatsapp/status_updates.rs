@@ -13,7 +13,6 @@ use crate::errors::DbResult;
 use crate::pool::TenantPool;
 use crate::transactions::in_transaction;
 
-/// Status updates, applied to campaign sends and to replies.
 #[derive(Clone, Debug)]
 pub struct PgStatusUpdates(TenantPool);
 
@@ -29,12 +28,14 @@ impl StatusUpdateStore for PgStatusUpdates {
         if updates.is_empty() {
             return Ok(vec![]);
         }
-        // Its callback is kept until this is done, and news that is told twice changes nothing.
+        // Asynchronous commit: the callback is deleted only afterwards, and applying a status update twice changes
+        // nothing.
         in_transaction!(self.0.begin_async_commit(account), |conn| apply(conn, account, updates))
     }
 }
 
-/// A fixed number of statements, one more for each campaign and month.
+/// Applies status updates and returns the positions of those that match no send and no reply. Executes a fixed number
+/// of statements, plus one per campaign and one per month.
 async fn apply(conn: &mut AsyncPgConnection, account: AccountId, updates: &[StatusUpdate]) -> DbResult<Vec<usize>> {
     let ids: Vec<Uuid> = updates
         .iter()
@@ -62,7 +63,7 @@ async fn apply(conn: &mut AsyncPgConnection, account: AccountId, updates: &[Stat
     apply_to_replies(conn, account, unmatched).await
 }
 
-/// The positions of what is of no reply either.
+/// Applies the updates to replies and returns the positions of those that match no reply.
 async fn apply_to_replies(
     conn: &mut AsyncPgConnection,
     account: AccountId,

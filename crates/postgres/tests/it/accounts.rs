@@ -1,4 +1,4 @@
-//! Accounts, users, memberships.
+//! Accounts, users and memberships.
 
 use std::collections::BTreeSet;
 
@@ -106,7 +106,7 @@ async fn membership_access_follows_use_and_suspension() {
     let fixture = DbFixture::new().await;
     let accounts = PgAccounts::new(fixture.owner.clone());
     let second = fixture.another_account().await;
-    // Never used: the oldest membership (both were made at one moment, so the first id).
+    // Before the first switch, the oldest membership applies: at equal times the lower id.
     assert_eq!(
         accounts
             .latest_membership_access(fixture.user)

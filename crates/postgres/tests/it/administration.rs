@@ -1,4 +1,4 @@
-//! Accounts from above: the list against a list of everything, accounts without anybody, support mode.
+//! Administration of accounts: the list compared with a reference, owner invites and support mode.
 
 use recado_domain::accounts::{Account, AccountStatus, AccountStore, Session};
 use recado_domain::administration::{
@@ -55,7 +55,7 @@ async fn list_page(fixture: &DbFixture, filter: &AccountFilter, page: i64, limit
     (page.data, page.total, page.total_pages)
 }
 
-/// The published semantics: the whole overview, then the filter, then the page.
+/// The published semantics: filters the complete overview.
 fn reference(all: &[AccountRow], filter: &AccountFilter) -> Vec<AccountRow> {
     let holds = |text: &str, part: &str| text.to_lowercase().contains(&part.to_lowercase());
     let matches = |row: &&AccountRow| {
@@ -265,7 +265,6 @@ async fn account_slug_is_unique() {
     assert_eq!((after.logo_url, after.status), (None, AccountStatus::Suspended));
 }
 
-/// Two changes to the same slug at once: one gets it.
 #[tokio::test(flavor = "multi_thread")]
 async fn account_slug_goes_to_one_of_two_concurrent_updates() {
     let fixture = DbFixture::new().await;
@@ -325,7 +324,7 @@ async fn support_mode_adds_one_membership_and_removes_it() {
     }
     assert_eq!(memberships(&fixture, root.user_id).await, "admin true");
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 3);
-    // Into another account: the first is left.
+    // Entering another account leaves the first.
     support
         .start(&root, other_account, Some(fixture.account), end, &[])
         .await
@@ -334,7 +333,7 @@ async fn support_mode_adds_one_membership_and_removes_it() {
     assert!(!support.stop(root.user_id, fixture.account).await.unwrap());
     assert!(support.stop(root.user_id, other_account).await.unwrap());
     assert_eq!(memberships(&fixture, root.user_id).await, "");
-    // What is their own is neither changed nor taken.
+    // Support mode neither changes nor removes a regular membership.
     let owner = admin(fixture.user);
     support
         .start(&owner, fixture.account, Some(other_account), end, &[])
@@ -389,7 +388,7 @@ async fn support_membership_expired_is_ignored_and_swept() {
     ];
     assert_eq!(swept, [3, 2, 0]);
     assert_eq!(fixture.number("SELECT count(*) FROM account_users").await, 2);
-    // Suspended or not, who is there for support may choose the account.
+    // Support mode may switch to a suspended account.
     fixture.sql("UPDATE accounts SET status = 'suspended'").await;
     assert!(
         accounts
@@ -447,7 +446,7 @@ async fn owner_invite_by_administrator_requires_no_owner() {
          FROM team_invites i LEFT JOIN invite_tokens t ON t.invite_id = i.id";
     let one_is_open = "a@example.com revoked false, b@example.com pending true";
     assert_eq!(fixture.text(invites).await.unwrap(), one_is_open);
-    // A member cannot be invited; an owner leaves no place. Either way nothing of the change is written.
+    // An invite of a member, or of an owner beside another, is refused, and no part of the change is written.
     let join = |role: &str| {
         format!(
             "INSERT INTO account_users (account_id, user_id, role) VALUES ('{}', '{}', '{role}')",
@@ -479,7 +478,7 @@ async fn owner_invite_by_administrator_requires_no_owner() {
     assert_eq!(accounts.account(created.id).await.unwrap().unwrap().name, "Outra");
 }
 
-/// Whoever is in an account for support owns nothing of it.
+/// A support membership does not count as an owner.
 #[tokio::test]
 async fn support_membership_is_no_owner() {
     let fixture = DbFixture::new().await;

@@ -1,4 +1,4 @@
-//! The figures of the business against a model that knows nothing of SQL, over random histories of subscriptions.
+//! Administration statistics compared with a model without SQL, over random subscription histories.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -13,7 +13,7 @@ use crate::support::{DbFixture, id};
 
 const TODAY: OffsetDateTime = datetime!(2026-03-01 09:30 UTC);
 
-/// One subscription as the model knows it. Moments are minutes before now.
+/// One subscription of the model. Times are minutes before `TODAY`.
 #[derive(Clone, Debug)]
 struct SubscriptionModel {
     account: usize,

@@ -1,4 +1,4 @@
-//! API keys: by their hash, and their life.
+//! API keys: lookup by hash, insertion, limit and deletion.
 
 use std::time::Instant;
 
@@ -61,7 +61,7 @@ async fn api_key_is_found_by_hash_and_its_use_is_stored() {
         keys.find(&[1, 2]).await.unwrap().unwrap().status,
         AccountStatus::Suspended
     );
-    // A deleted key is no key, whatever the directory still says.
+    // A deleted key is not found, even if its hash remains.
     fixture.sql("DELETE FROM api_keys").await;
     assert_eq!(keys.find(&[1, 2]).await.unwrap(), None);
 }
@@ -106,7 +106,7 @@ async fn api_key_is_stored_and_deleted_in_both_tables() {
     assert_eq!(keys.list(other_account).await.unwrap(), []);
     assert_eq!(fixture.relay().await, 1);
 
-    // A hash that is taken takes everything back.
+    // A duplicate hash rolls back the whole insertion.
     let twin = KeyRecord {
         key: ApiKey {
             id: ApiKeyId(id()),
@@ -196,7 +196,7 @@ async fn api_key_lookup_reads_one_row_by_index() {
     for _ in 0..10 {
         fresh.find(&[7; 32]).await.unwrap().unwrap();
     }
-    // A connection tells what it read when it ends.
+    // A connection reports its reads when it closes.
     drop((fresh, pool));
     let read = |column: &str| format!("SELECT {column} FROM pg_stat_user_tables WHERE relname = 'api_key_hashes'");
     let deadline = Instant::now() + std::time::Duration::from_secs(20);

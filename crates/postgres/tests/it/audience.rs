@@ -1,4 +1,4 @@
-//! Who a run goes to, and which placeholders would stay empty.
+//! The recipients of a run, and placeholders without a value.
 
 use recado_domain::campaigns::{
     AudienceFilters, Campaign, CampaignStore, Field, Refusal, RequiredPlaceholder, RunStart, RunStore, SegmentConfig,
@@ -69,7 +69,7 @@ async fn recipient_names(fixture: &DbFixture, campaign: Campaign) -> String {
         campaign.id
     );
     let names = fixture.text(&query).await.unwrap_or_default();
-    // A preview names the same people.
+    // The preview names the same recipients.
     let mut previewed: Vec<_> = preview_facts.first.iter().map(|c| c.recipient.name.as_str()).collect();
     previewed.sort_unstable();
     assert_eq!(
@@ -192,7 +192,7 @@ async fn run_start_with_deleted_segment_is_refused_by_name() {
     fixture
         .sql("UPDATE segments SET deleted_at = now(), name = 'Frios'")
         .await;
-    // Also beside another source: the audience is not the one that was chosen.
+    // Also with a second source: the audience would differ from the one that the member chose.
     let tags = SegmentConfig {
         tag_ids: Some(vec![tag]),
         ..SegmentConfig::default()
@@ -311,7 +311,7 @@ async fn run_start_with_an_empty_placeholder_is_refused() {
         assert_eq!(refused, empty);
         assert_eq!(fixture.number("SELECT count(*) FROM campaign_sends").await, 0);
     }
-    // The other fields fill it for whoever lacks one.
+    // A second field fills the placeholder for recipients without the first.
     let filled = vec![
         required(vec![coupon, Field::Email]),
         required(vec![missing, Field::FirstName]),

@@ -137,7 +137,7 @@ async fn audit_total_is_stored_if_large_and_counted_if_small() {
             .total,
         5
     );
-    // Both sorts together are over the border.
+    // The sum of both stored counts exceeds the limit up to which the entries are counted.
     assert_eq!(all(&fixture, fixture.account).await.total, 100_006);
     store_count(100_000).await;
     assert_eq!(
@@ -170,7 +170,7 @@ async fn audit_read_relays_pending_events_of_its_account() {
         20,
         "the events of the other account remain"
     );
-    // More than a transaction takes.
+    // More events than one relay transaction moves.
     fixture
         .sql(&format!(
             "INSERT INTO outbox_events (account_id, payload) SELECT '{}', p.payload
@@ -247,7 +247,7 @@ async fn audit_log_locked_or_missing_is_an_error() {
     assert_eq!(all(&fixture, fixture.account).await.total, 1);
 }
 
-/// How many blocks reading cost, by the server's own count.
+/// The plan of a query and the blocks that it read from the buffer cache.
 async fn blocks(fixture: &DbFixture, query: &str) -> (String, i64) {
     let plan = fixture
         .client

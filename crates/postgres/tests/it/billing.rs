@@ -1,4 +1,4 @@
-//! Subscriptions: one place an account, guarded changes, whatever commits with them; events in their order.
+//! Subscriptions: one live row per account, guarded writes and their events; gateway events in order.
 
 use futures_util::future::join_all;
 use recado_domain::billing::{
@@ -62,7 +62,7 @@ fn change_to(subscription: Subscription) -> Change {
     Change::of(subscription)
 }
 
-/// The attempt as a subscription.
+/// The change that completes the attempt.
 fn completed(attempt: &Subscription, gateway_id: &str) -> Change {
     let mut after = attempt.clone();
     after.pending = None;
@@ -134,7 +134,7 @@ async fn subscription_attempts_in_parallel_reserve_once() {
         store.reserve(&attempt(&fixture, other_account)).await.unwrap(),
         ReserveOutcome::Done
     );
-    // An attempt is no subscription to anybody.
+    // An overview does not show an attempt.
     assert_eq!(store.overview(fixture.account).await.unwrap().subscription, None);
     assert_eq!(plan(&fixture, fixture.account).await, "free");
 }
@@ -248,7 +248,7 @@ async fn ended_subscription_cannot_revive_beside_a_live_one() {
             .unwrap()
             .other_live
     );
-    // An attempt has the place, and gives no plan.
+    // An attempt occupies the live subscription of the account, but grants no plan.
     let waiting = attempt(&fixture, fixture.account);
     store.reserve(&waiting).await.unwrap();
     let facts = store.facts(fixture.account, first.id, None).await.unwrap().unwrap();
@@ -393,7 +393,7 @@ fn gateway_event(event: &str, id: &str, subject: &str) -> GatewayEvent {
     GatewayEvent::read(body.to_string().as_bytes())
 }
 
-/// Kept, to be taken by anybody.
+/// Stores the event without a lease, so that any worker can claim it.
 async fn record(events: &PgGatewayEvents, event: &GatewayEvent) -> RecordOutcome {
     let now = OffsetDateTime::now_utc();
     events.record(id().into(), event, now, Duration::ZERO).await.unwrap()
@@ -514,7 +514,7 @@ async fn billing_work_that_is_due_is_claimed_once() {
     assert_eq!(work.claim_check(LEASE).await.unwrap(), None);
     let mut after = row.clone();
     after.check_at = Some(NOW);
-    // The lease is not over: what the gateway has done is asked for all the same.
+    // Reconciliation is due although the lease has not expired.
     let initiator = Initiator::from(&Tenant::for_tests(fixture.account, fixture.user, Role::Owner));
     after.pending = Some(PendingIntent {
         intent: Intent::Cancel { initiator },
@@ -524,7 +524,7 @@ async fn billing_work_that_is_due_is_claimed_once() {
     store(&fixture).write(&change_to(after)).await.unwrap();
     let claims = join_all((0..4).map(|_| work.claim_intent(LEASE))).await;
     assert_eq!(claims.iter().filter(|claim| *claim.as_ref().unwrap() == due).count(), 1);
-    // A server of the version before writes no time of its own: the end of the lease counts.
+    // An earlier version stores no `intent_check_at`: the end of the lease applies.
     fixture
         .sql("UPDATE subscriptions SET intent_check_at = NULL, intent_until = now()")
         .await;
@@ -537,7 +537,7 @@ async fn billing_work_that_is_due_is_claimed_once() {
     (ended.status, ended.pending) = (SubscriptionStatus::Cancelled, None);
     store(&fixture).write(&change_to(ended)).await.unwrap();
     assert_eq!(work.next_lapse().await.unwrap(), due);
-    // What is paid is not over, and what is noted is done with.
+    // A subscription does not lapse within a paid period, and lapses once.
     fixture
         .sql("UPDATE subscriptions SET current_period_end = now() + interval '1 hour'")
         .await;

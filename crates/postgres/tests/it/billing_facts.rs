@@ -1,4 +1,4 @@
-//! What billing keeps apart: an event and its effect, what is paid for and what was granted, an intent and its checks.
+//! Billing: gateway events apply once, paid and granted plans are independent, payments store their cycle.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn received(name: &str) -> GatewayEvent {
     GatewayEvent::read(body.to_string().as_bytes())
 }
 
-/// A claims E and stalls; B applies E, and F, which came after it; A goes on.
+/// Worker A claims event 1 and stalls, worker B applies it and a later event, then A continues.
 #[tokio::test]
 async fn gateway_event_is_applied_once_despite_stalled_workers() {
     let fixture = DbFixture::new().await;
@@ -75,10 +75,10 @@ async fn gateway_event_is_applied_once_despite_stalled_workers() {
         assert_eq!(after, Some(paid.clone()));
     }
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, emitted);
-    // A worker that stalled brings no finished event back.
+    // A stalled worker cannot reopen a finished event.
     events.defer(stalled.id, Duration::ZERO).await.unwrap();
     assert_eq!(events.claim(None, LEASE).await.unwrap(), None);
-    // The marks go with the events.
+    // The purge of an event deletes its mark.
     assert_eq!(fixture.number("SELECT count(*) FROM applied_gateway_events").await, 3);
     assert_eq!(events.purge(Duration::ZERO, 2).await.unwrap(), 2);
     assert_eq!(fixture.number("SELECT count(*) FROM applied_gateway_events").await, 1);
@@ -132,7 +132,7 @@ async fn payment_stores_its_billing_cycle() {
     }
 }
 
-/// The plan of the account, and the granted one.
+/// The account's plan and its granted plan.
 async fn plans(fixture: &DbFixture, account: AccountId) -> String {
     let query = format!("SELECT plan || ' ' || coalesce(granted_plan, '-') FROM accounts WHERE id = '{account}'");
     fixture.text(&query).await.unwrap()
@@ -150,7 +150,7 @@ async fn granted_plan_is_independent_of_the_paid_plan() {
     };
     assert!(grant("scale").await);
     assert_eq!(plans(&fixture, account).await, "scale scale");
-    // A smaller plan that is bought takes nothing from it.
+    // Buying a smaller plan does not reduce the granted plan.
     let mut row = subscribed(&fixture, account, "sub_1").await;
     assert_eq!(plans(&fixture, account).await, "scale scale");
     let overview = store(&fixture).overview(account).await.unwrap();
@@ -158,7 +158,7 @@ async fn granted_plan_is_independent_of_the_paid_plan() {
         (overview.plan(), overview.granted_plan.as_deref()),
         ("scale", Some("scale"))
     );
-    // What is paid for outlasts the grant, and the other way round.
+    // The paid plan outlasts the grant, and the grant outlasts the paid plan.
     (row.status, row.current_period_end) = (
         SubscriptionStatus::Cancelled,
         Some(OffsetDateTime::now_utc() + Duration::DAY),
@@ -176,7 +176,7 @@ async fn granted_plan_is_independent_of_the_paid_plan() {
     fixture.sql("UPDATE subscriptions SET current_period_end = now()").await;
     assert!(grant("starter").await);
     assert_eq!(plans(&fixture, account).await, "starter starter");
-    // A change of the subscription itself takes its place.
+    // A change of the subscription replaces the grant.
     row.version += 1;
     let changed = Change {
         account_plan: Some("free".into()),

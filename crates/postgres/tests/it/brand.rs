@@ -1,4 +1,4 @@
-//! The brand context of an account, written by hand and by readings of its website.
+//! The brand context of an account, updated by members and by scrapes of its website.
 
 use recado_domain::brand::{BrandFacts, BrandInput, BrandStore, Scrape};
 use recado_domain::shared::{Audit, AuditAction, Event};

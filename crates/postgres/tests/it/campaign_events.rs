@@ -1,4 +1,4 @@
-//! What webhook endpoints are told of campaigns and their messages, with the change and once.
+//! Webhook events of campaigns and their messages: each is emitted once, in the transaction of its change.
 
 use recado_domain::campaigns::{Campaign, CampaignStatus, RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
@@ -33,7 +33,7 @@ fn failed() -> SendResult {
     }
 }
 
-/// As an endpoint is told of a send.
+/// The item of a message event, built from the send's row.
 async fn item(fixture: &DbFixture, send: SendId, status: &str) -> Value {
     let query = format!(
         "SELECT json_build_object('id', id, 'campaign_id', campaign_id, 'conversation_id', null,

@@ -1,4 +1,4 @@
-//! Campaigns and their figures.
+//! Campaigns, their sends and their statistics.
 
 use futures_util::future::join3;
 use recado_domain::campaigns::{
@@ -237,7 +237,7 @@ async fn campaign_writes_require_the_expected_status() {
     assert_eq!(outbox(&fixture).await, 1);
 }
 
-/// With an event, so that its number tells what was committed.
+/// Updates with one event, so that the number of outbox events equals the number of commits.
 async fn update(fixture: &DbFixture, campaign: &Campaign, expected: CampaignStatus) -> WriteOutcome<CampaignStatus> {
     let seen = fixture.expected(campaign, expected).await;
     fixture
@@ -247,7 +247,7 @@ async fn update(fixture: &DbFixture, campaign: &Campaign, expected: CampaignStat
         .unwrap()
 }
 
-/// The same.
+/// Deletes with one event, as in `update`.
 async fn delete(fixture: &DbFixture, campaign: &Campaign, expected: CampaignStatus) -> WriteOutcome<CampaignStatus> {
     fixture
         .campaigns()
@@ -389,11 +389,11 @@ async fn campaign_cancel_ends_the_run_and_releases_quota() {
         .await
         .unwrap();
     assert_eq!(done, WriteOutcome::Done);
-    // One is sent; one is unknown and two are in flight.
+    // One send is sent, one has an unknown outcome and two are in flight.
     assert_eq!(fixture.usage().await, "1/3");
     assert_eq!(fixture.number("SELECT count(*) FROM campaign_queue").await, 0);
     fixture.assert_recount().await;
-    // What comes back after the cancel settles its place; nothing leaves any more.
+    // Results after the cancel resolve their reservations, and no send starts.
     let deferred = SendResult::Deferred { delay: LEASE };
     fixture
         .runs()
@@ -407,7 +407,7 @@ async fn campaign_cancel_ends_the_run_and_releases_quota() {
     assert_eq!(fixture.in_flight(run, worker, 10).await, []);
 }
 
-/// Where there are counters nobody looks at the sends, of which there may be millions: here, looking at one is an error.
+/// With counters, `stats` reads none of the possibly millions of sends: the policy makes reading a send an error.
 #[tokio::test]
 async fn campaign_stats_count_sends_only_without_counters() {
     let (fixture, campaign, _) = half_finished_run().await;
@@ -421,7 +421,7 @@ async fn campaign_stats_count_sends_only_without_counters() {
     assert_eq!(recounted, counted);
 }
 
-/// The row is held, so that both writers have read it before the first of them writes.
+/// The row is locked, so that both writers read it before the first of them writes.
 #[tokio::test]
 async fn campaign_updates_of_one_version_are_written_once() {
     let fixture = DbFixture::new().await;
@@ -468,7 +468,7 @@ async fn campaign_updates_of_one_version_are_written_once() {
     };
     let version = seen.version + 1;
     assert_eq!(stored, Campaign { version, ..winner });
-    // Decided anew on what is there now, the other one goes through.
+    // An update based on the stored version succeeds.
     let both = Campaign {
         name: "Outro".into(),
         rfm_segments: vec!["champions".into()],
@@ -478,7 +478,7 @@ async fn campaign_updates_of_one_version_are_written_once() {
     assert_eq!(store.update(&both, &stored, &[]).await.unwrap(), WriteOutcome::Done);
 }
 
-/// A run that goes on changes its counters, its queue and its sends, and nothing that a cancel is decided on.
+/// A run changes its counters, queue entry and sends, but not the version that a cancel requires.
 #[tokio::test]
 async fn campaign_cancel_succeeds_while_the_run_progresses() {
     let fixture = DbFixture::new().await;

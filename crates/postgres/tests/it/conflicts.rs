@@ -1,5 +1,5 @@
-//! Whoever loses to another transaction tries again, and nobody outside hears of it: a deadlock and a serialization
-//! failure on the first attempt of every kind of write.
+//! Stores retry a transaction after a deadlock or serialization failure, and the caller sees no error. Every kind of
+//! write meets both.
 
 use recado_domain::accounts::{AccountStatus, AccountStore};
 use recado_domain::administration::AdministrationStore;

@@ -1,4 +1,4 @@
-//! Consent as the statements of all writers leave it, compared with the state machine.
+//! The consent that each writer's statement stores, compared with the domain's state machine.
 
 use recado_domain::contacts::{ContactChange, ContactDraft, ContactStore, ContactUpsert};
 use recado_domain::conversations::Consent;
@@ -13,7 +13,7 @@ use crate::support::{DbFixture, NOW, id};
 
 const PHONE: &str = "+5511961234567";
 
-/// Microseconds since 1970, of one contact or of no row at all.
+/// The time of an SQL expression, with the precision of the database.
 async fn time(fixture: &DbFixture, expression: &str, rest: &str) -> Option<OffsetDateTime> {
     let query = format!("SELECT ((extract(epoch FROM {expression}) * 1000000)::bigint)::text {rest}");
     let micros: i128 = fixture.text(&query).await?.parse().unwrap();
@@ -45,7 +45,7 @@ fn draft_with_consent(opted_out: Option<bool>) -> ContactDraft {
     }
 }
 
-/// The ways in which an account decides about a contact that is there.
+/// The ways in which an account changes the consent of an existing contact.
 #[derive(Clone, Copy, Debug)]
 enum Writer {
     Put,
@@ -121,7 +121,7 @@ async fn consent_statements_match_the_state_machine() {
                 assert_eq!(after, before, "{context}");
                 continue;
             };
-            // What was written down as of now, was, give or take the second that an opt-in is rounded down to.
+            // A decision stores the current time; an opt-in rounds it down to the second.
             let ended = now(&fixture).await;
             let at = after.changed_at.filter(|at| *at <= ended);
             assert!(
@@ -160,7 +160,7 @@ async fn opt_in_wins_over_an_opt_out_of_the_same_second() {
     assert!(after.changed_at > before.changed_at);
 }
 
-/// 131050 is reported at least once. An older report is nothing new, and neither is a later one of who is out already.
+/// WhatsApp reports error 131050 at least once. Older and repeated reports of an opted-out contact emit no event.
 #[tokio::test]
 async fn repeated_opt_outs_from_whatsapp_emit_one_event() {
     let (fixture, _, sends) = in_flight().await;

@@ -1,4 +1,4 @@
-//! How large a contact may grow by what is merged into it.
+//! Size limits of a contact's attributes when imports and upserts merge into it.
 
 use recado_domain::contacts::{
     BatchOutcome, ContactDraft, ContactStore, ContactUpsert, ImportRow, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES,
@@ -72,7 +72,7 @@ async fn import_beyond_the_attribute_limit_writes_nothing() {
     );
     let stored = fixture.contacts().find(fixture.account, ana.id).await.unwrap().unwrap();
     assert_eq!(stored, ana);
-    // Up to the limit it fits, and what is there already adds nothing.
+    // Rows up to the limit fit, and existing attributes do not count twice.
     for prefix_and_count in [("b", MAX_ATTRIBUTES - 60), ("a", 60), ("b", 1)] {
         let rows = [import_row(
             "Ana S.",
@@ -120,7 +120,6 @@ async fn oversized_contact_is_merged_but_does_not_grow() {
     assert_eq!(merge(&fixture, Map::new()).await, UpsertOutcome::Updated);
 }
 
-/// The store measures as the domain does: to the byte.
 #[tokio::test]
 async fn store_measures_attributes_as_the_domain_does() {
     let fixture = DbFixture::new().await;
@@ -138,7 +137,7 @@ async fn store_measures_attributes_as_the_domain_does() {
     assert_eq!(merge(&fixture, padding(rest)).await, UpsertOutcome::Updated);
     let rows = [import_row("Ana", PHONE, padding(rest + 1))];
     assert!(matches!(import(&fixture, &rows).await, BatchOutcome::Refused(_)));
-    // Numbers that PostgreSQL writes out count as what they are at most.
+    // PostgreSQL prints 1e300 with all digits, but a number counts with at most the domain's 24 characters.
     fixture.sql("UPDATE contacts SET attributes = '{\"n\":1e300}'").await;
     assert_eq!(
         merge(&fixture, padding(MAX_ATTRIBUTE_BYTES - 25)).await,

@@ -1,4 +1,4 @@
-//! Changes of one contact: what they write, what they leave alone, and what its version is raised by.
+//! Updates of one contact: written fields, unchanged fields, and writers that increment its version.
 
 use recado_domain::contacts::{Contact, ContactChange, ContactStore, ContactUpsert};
 use recado_domain::shared::{ContactId, UpdateOutcome};
@@ -14,7 +14,7 @@ pub(crate) fn renamed(name: &str) -> ContactChange {
     }
 }
 
-/// Changes the contact as it is stored now.
+/// Updates the current version of the contact.
 pub(crate) async fn update(fixture: &DbFixture, id: ContactId, change: &ContactChange, now: OffsetDateTime) -> Contact {
     let contacts = fixture.contacts();
     let stored = contacts.find(fixture.account, id).await.unwrap().unwrap();
@@ -83,7 +83,7 @@ async fn update_of_an_older_version_writes_nothing() {
     assert_eq!(any.unwrap(), UpdateOutcome::Done(expected));
 }
 
-/// Every other writer of what a change of a contact may name.
+/// Covers every other writer of the fields of a contact update.
 #[tokio::test]
 async fn imports_raise_the_version_of_contacts() {
     let fixture = DbFixture::new().await;

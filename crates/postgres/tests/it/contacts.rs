@@ -114,7 +114,7 @@ async fn contact_phone_is_unique_until_deletion() {
         matches!(moved, Err(StoreError::Duplicate { field: "phone" })),
         "{moved:?}"
     );
-    // Another account's contact, or a deleted one, takes no number.
+    // Contacts of other accounts and deleted contacts do not occupy the phone.
     let other = fixture.another_account().await;
     contacts
         .insert(other, id().into(), &draft("Y", Some("+5511961234567")), &[], NOW)
@@ -278,7 +278,7 @@ pub(crate) fn row(name: &str, phone: &str, tags: &[&str]) -> ImportRow {
     }
 }
 
-/// How many of a batch were new, and how many there before; none of it was refused.
+/// The counts of a batch without refused rows.
 pub(crate) fn upserted(outcome: Result<BatchOutcome, StoreError>) -> Upserted {
     match outcome.unwrap() {
         BatchOutcome::Written(upserted) => upserted,
@@ -480,7 +480,7 @@ async fn contact_opt_out_keeps_its_time_until_opt_in() {
     assert_eq!(update(Some(true)).await, first);
     assert_eq!(update(Some(false)).await, None);
     assert_eq!(update(None).await, None);
-    // A file opts out, never in.
+    // An import opts contacts out, but never in.
     let mut rows = [row("Ana", "+5511961234567", &[]), row("Bia", "+5511961234568", &[])];
     let mut first = None;
     for (opted_out, at) in [

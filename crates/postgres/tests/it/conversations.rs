@@ -1,4 +1,4 @@
-//! Conversations: what senders do to an account, and replies.
+//! Conversations: inbound events, replies and their status updates.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ use crate::whatsapp::profile;
 
 const NUMBER: &str = "111";
 
-/// A fixture whose account has connected the number.
+/// A fixture whose account has connected the number `NUMBER`.
 pub(crate) async fn connected() -> (DbFixture, ProfileId) {
     let fixture = DbFixture::new().await;
     let stored = profile(NUMBER);
@@ -166,7 +166,7 @@ async fn unknown_sender_becomes_a_contact_with_a_conversation() {
     );
     let profiles = format!("SELECT count(*) FROM conversations WHERE profile_id = '{profile}'");
     assert_eq!(fixture.number(&profiles).await, 2);
-    // Another account has none of it, and one without the number takes nothing in.
+    // Other accounts cannot see it, and an account without the number ignores its inbound events.
     assert_eq!(conversations(&fixture).list(other, &all(10)).await.unwrap().data, []);
     assert_eq!(
         conversations(&fixture)
@@ -193,7 +193,7 @@ async fn inbound_batch_received_ten_times_is_stored_once() {
         };
         (0..6).map(text).collect::<Vec<_>>()
     };
-    // Nobody's contact has a canonical number here either: only the lock keeps them apart.
+    // The sender has no canonical phone number: only the inbox lock prevents duplicate contacts.
     let odd = || {
         vec![message(
             "odd",
@@ -627,7 +627,7 @@ async fn reply_ignores_foreign_updates_and_taken_message_ids() {
             .unwrap(),
         [0, 1]
     );
-    // An id that another message has is not taken from it.
+    // A WhatsApp id stays with the message that has it.
     let second = Message {
         id: id().into(),
         ..reply.clone()

@@ -1,4 +1,4 @@
-//! The removal of an account: every row of every table, and nothing else.
+//! Account deletion: it removes every row of the account and no other row.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -73,7 +73,7 @@ async fn fill_every_table(fixture: &DbFixture, account: AccountId) {
            GROUP BY table_name) t"
     );
     let inserts = fixture.text(&statements).await.unwrap();
-    // Whatever refers to whatever: the same ids everywhere, and checked by nobody meanwhile.
+    // All references use the same ids; replica mode skips the foreign key checks meanwhile.
     fixture.sql("SET session_replication_role = replica").await;
     fixture.sql(&inserts).await;
     let thing = format!("md5('thing{account}')::uuid");
@@ -124,8 +124,8 @@ async fn account_deletion_removes_exactly_its_rows() {
         USING (table_schema, table_name)
       WHERE table_schema = 'public' AND column_name = 'account_id' AND t.table_type = 'BASE TABLE'";
     let tables = fixture.number(with_account).await;
-    // The two notes of removals are empty; accounts, idempotency_keys, gateway_events and phone_number_send_slots are
-    // counted under other names.
+    // account_deletions and gateway_cancellations are empty; accounts, idempotency_keys, gateway_events and
+    // phone_number_send_slots name the account in another column.
     assert_eq!(i64::try_from(rows.len()).unwrap(), tables - 2 + 4, "{rows:?}");
 
     assert!(store.begin(account, LEASE, NOW).await.unwrap());
@@ -182,10 +182,10 @@ async fn account_deletion_of_a_large_account_runs_in_batches() {
     assert_eq!(account_rows(&fixture, fixture.account).await, BTreeMap::new());
 }
 
-/// The tables with most rows, and the contacts that they refer to.
+/// The largest tables, and the contacts that they reference.
 const LARGE: [&str; 5] = ["orders", "carts", "metric_events", "metric_contacts", "contacts"];
 
-/// So many rows of each large table, which no vacuum visits.
+/// Inserts `rows` rows into each large table, with autovacuum disabled.
 async fn large_account(fixture: &DbFixture, rows: usize) {
     let mut statements = String::from("SET session_replication_role = replica;");
     for table in LARGE {
@@ -208,7 +208,7 @@ async fn large_account(fixture: &DbFixture, rows: usize) {
     fixture.sql(&statements).await;
 }
 
-/// How many pages of tables and indexes were read until now, by connections that are closed.
+/// The pages of tables and indexes read so far, reported by connections when they close.
 async fn pages_read(fixture: &mut DbFixture) -> i64 {
     fixture.close().await;
     let pages = "SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0))
@@ -216,7 +216,7 @@ async fn pages_read(fixture: &mut DbFixture) -> i64 {
     fixture.number(pages).await
 }
 
-/// Also `RECADO_ROWS=200000`, by hand: a batch is far below the limit of a statement then, too.
+/// Manual runs use `RECADO_ROWS=200000`: even then a batch stays far below the statement timeout.
 #[tokio::test]
 async fn account_deletion_reads_bounded_pages_per_row() {
     let mut fixture = DbFixture::new().await;

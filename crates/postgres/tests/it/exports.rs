@@ -1,11 +1,11 @@
-//! Exports in parts: every record once, newest first, however the parts fall.
+//! Exports in parts: every record once and newest first, for any size of the parts.
 
 use recado_domain::analytics::{ExportKind, ExportPosition, ExportRecord, ExportStore, Period, Window, Zone};
 use recado_postgres::PgExports;
 
 use crate::support::{DbFixture, NOW};
 
-/// Everything, in parts of this size.
+/// All records, read in parts of `size` records.
 async fn all(fixture: &DbFixture, kind: ExportKind, size: i64) -> Vec<(ExportPosition, ExportRecord)> {
     let store = PgExports::new(fixture.tenants.clone());
     let window = Window::new(Period::Month, &Zone::UTC, NOW).unwrap();
@@ -19,8 +19,8 @@ async fn all(fixture: &DbFixture, kind: ExportKind, size: i64) -> Vec<(ExportPos
     }
 }
 
-/// Messages of conversations and of three campaigns, two of which were frozen in the same moment, beside some that lie
-/// outside of the window.
+/// Messages of conversations and of three campaigns, two of which started at the same time. Some rows are outside the
+/// window.
 async fn filled() -> DbFixture {
     let fixture = DbFixture::new().await;
     fixture.add_contacts(9).await;
@@ -52,7 +52,7 @@ async fn filled() -> DbFixture {
 async fn export_of_messages_is_complete_and_newest_first() {
     let fixture = filled().await;
     let whole = all(&fixture, ExportKind::Messages, 1000).await;
-    // Ten of thirteen moments lie in the window, and three of four campaigns.
+    // The window contains ten of thirteen times, and three of four campaigns.
     assert_eq!(whole.len(), 9 * 10 + 9 * 3);
     let times: Vec<_> = whole.iter().map(|(position, _)| position.at).collect();
     assert!(times.is_sorted_by(|a, b| a >= b));

@@ -1,4 +1,4 @@
-//! Folders, and what becomes of what lay in them.
+//! Folders, and the campaigns and templates in them.
 
 use recado_domain::campaigns::{Campaign, CampaignStore};
 use recado_domain::folders::{Folder, FolderKind, FolderQuery, FolderStore};

@@ -1,18 +1,18 @@
-//! Foreign keys, as the catalogue holds them.
+//! Foreign keys in the database's catalog.
 
 use crate::support::DbFixture;
 
-/// Foreign keys without an index on their own columns, and why none is needed: what they refer to is removed with its
-/// account alone, and the account has few rows of the table.
+/// Foreign keys that need no index on their columns: the referenced row is deleted only with its account, and an
+/// account has few rows of the referencing table.
 const WITHOUT_INDEX: [&str; 3] = [
-    // A template and a segment are marked as deleted. Their removal, with the account, passes over its campaigns.
+    // Templates and segments are soft-deleted. Deleting them with the account scans its campaigns.
     "campaigns_segment_id_fkey",
     "campaigns_template_id_fkey",
-    // One row a payment of the account.
+    // One row per payment of the account.
     "billing_history_subscription_id_fkey",
 ];
 
-/// The first columns of an index are those of the key, in any order. It may leave out rows that refer to nothing.
+/// Foreign keys without an index that begins with their columns, in any order. A partial index may exclude NULL keys.
 const UNINDEXED: &str = "SELECT string_agg(f.conname, ',' ORDER BY f.conname) FROM pg_constraint f
   WHERE f.contype = 'f' AND f.connamespace = 'public'::regnamespace AND NOT EXISTS (
     SELECT FROM pg_index i WHERE i.indrelid = f.conrelid AND i.indisvalid

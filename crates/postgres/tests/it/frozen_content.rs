@@ -1,4 +1,4 @@
-//! What a run sends: written with its start, read by whoever goes on with it.
+//! Run content: stored in the transaction of the start, read by every worker that continues the run.
 
 use std::collections::BTreeSet;
 
@@ -99,10 +99,10 @@ async fn started_run_keeps_its_content_after_template_changes() {
             .unwrap();
         assert!(facts.content_frozen);
         assert_eq!(RunContent::of(&facts.campaign, &facts.template.unwrap()), content);
-        // Another worker takes it.
+        // Another worker takes over the run.
         fixture.runs().abandon(run, worker).await.unwrap();
     }
-    // Another account's is not there.
+    // Another account does not find the run.
     let elsewhere = QueuedRun {
         account_id: fixture.another_account().await,
         ..run
@@ -234,7 +234,7 @@ async fn resume_facts_count_the_reservations_of_this_month() {
     assert_eq!((found.number_lost, found.run.content_frozen), (true, true));
     fixture.sql("UPDATE campaigns SET simulated = true").await;
     assert!(!facts().await.number_lost);
-    // The month of the start is over; what is tried again counts in the new one.
+    // The month of the start has ended; sends retried in the new month count in it.
     fixture
         .sql("UPDATE campaigns SET quota_month = quota_month - interval '1 month'")
         .await;

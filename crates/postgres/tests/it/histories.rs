@@ -1,6 +1,6 @@
-//! Random histories of runs: whatever happens in whatever order, counters and usage equal a recount of the sends.
+//! Random histories of runs: after every step, counters and usage equal a recount of the sends.
 //!
-//! `RECADO_RUNS` (histories; 10,000 of them are a release's proof) and `RECADO_SEED` make the tests longer, and others.
+//! `RECADO_RUNS` sets the number of histories (10,000 before a release), `RECADO_SEED` the first seed.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -63,7 +63,7 @@ async fn play(fixture: &DbFixture, worker: Uuid, campaign: &Campaign, run: Queue
         Step::StartSends(size) => {
             fixture.in_flight(run, worker, size).await;
         }
-        // A result comes from a call, and so only of a send that was started; which ones were, the store knows.
+        // Only a started send can have a result; the database says which sends started.
         Step::Record(results) => {
             let mut started = Vec::new();
             for (at, kind) in results {

@@ -1,4 +1,4 @@
-//! Idempotency keys: one of many callers gets one, and what was answered stays.
+//! Idempotency keys: one of many callers claims a key, and its stored response is final.
 
 use futures_util::future::join_all;
 use recado_domain::idempotency::{
@@ -83,7 +83,7 @@ async fn idempotency_claim_holds_while_it_is_renewed() {
     fixture.sql(expire).await;
     assert_eq!(keys.claim(&second, LEASE).await.unwrap(), KeyState::Free);
 
-    // Who was thought dead and wakes up changes nothing any more.
+    // A holder that lost its lease changes nothing.
     keys.renew(&first, LEASE).await.unwrap();
     keys.finish(&first, &stored_response(1)).await.unwrap();
     keys.release(&first).await.unwrap();

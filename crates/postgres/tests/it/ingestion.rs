@@ -1,4 +1,4 @@
-//! What is told, and what it counts towards: races, repairs, plans of the statements.
+//! Ingestion of orders, metric events and clicks, and their rollups under races and after repairs.
 
 use std::sync::Arc;
 
@@ -127,7 +127,7 @@ async fn order_rollups_follow_the_current_order() {
         assert_eq!(fixture.text(sums).await.as_deref(), Some(expected));
         assert_verified(&fixture).await;
     }
-    // Paid on another day: the sums move along.
+    // A new payment day moves the sums to another bucket.
     let mut moved = order("1", OrderStatus::Paid, "20");
     moved.paid_at = Some(NOW - Duration::days(3));
     upsert_orders(&store, &fixture, &[moved]).await;
@@ -320,7 +320,7 @@ async fn ingestion_rejects_ids_of_other_accounts() {
             .await,
         0
     );
-    // Another account's contact is nobody, by the phone too.
+    // A phone does not match another account's contact.
     let mut draft = order("1", OrderStatus::Paid, "1");
     draft.phone = recado_domain::contacts::Phone::parse("+5511961234567");
     upsert_orders(&store, &fixture, &[draft]).await;
@@ -381,7 +381,7 @@ async fn concurrent_clicks_are_all_counted() {
         let at = NOW + Duration::minutes(round * 10);
         let [x, y] = writers.map(|writer| batch(writer, round + 1, &target, at, 1));
         let (x, y) = tokio::join!(store.add_clicks(&x), store.add_clicks(&y));
-        // One of two that meet may be put off, and comes later.
+        // Two concurrent batches may conflict: a deferred batch is added later.
         let mut number = 100 + round;
         let deferred = [x.unwrap(), y.unwrap()].concat();
         for _ in deferred {
@@ -444,7 +444,7 @@ async fn click_batch_is_applied_once_and_skips_locked_links() {
         .sql("BEGIN; SELECT FROM links WHERE short_code = 'held' FOR UPDATE")
         .await;
     let deferred = vec![held.link_id];
-    // Again, as after an answer that was lost.
+    // The second call repeats a batch whose response was lost.
     for _ in 0..2 {
         assert_eq!(store.add_clicks(&first).await.unwrap(), deferred);
     }

@@ -1,5 +1,5 @@
-//! Insights: whatever happens in whatever order, every report equals a plain recount of the rows, in every zone; and
-//! what is kept counted survives races.
+//! Insights: after any history, every report equals a recount of the rows in every time zone. The stored counts
+//! survive concurrent writes.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use crate::status_updates::status_update;
 use crate::support::{DbFixture, id};
 use crate::whatsapp::profile;
 
-/// The day after the clocks of Lord Howe went back by half an hour; in Kathmandu it is tomorrow already.
+/// The day after Lord Howe set its clocks back by half an hour; in Kathmandu the next day has begun.
 const BASE: OffsetDateTime = datetime!(2026-04-06 18:20 UTC);
 const ZONES: [&str; 4] = ["UTC", "Asia/Kathmandu", "Australia/Lord_Howe", "America/Sao_Paulo"];
 const NUMBER: &str = "111";
@@ -41,12 +41,12 @@ enum Step {
     Add(u8, i64),
     Import(Vec<u8>, i64),
     Delete(usize),
-    /// A campaign to everybody, so many minutes ago, with what becomes of its sends.
+    /// A campaign to all contacts, started this number of minutes ago, with the statuses of its sends.
     Campaign(i64, Vec<Option<SendStatus>>, bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Close to now, at any time of the last hundred days, and around the change of the clocks.
+    // Minutes before `BASE`: the last two days, the last hundred days, and around the clock change.
     let ago = || prop_oneof![0..3_000_i64, 0..144_000_i64, 1_500..3_300_i64];
     let which = || 0..40_usize;
     prop_oneof![
@@ -63,7 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A history in an account of its own.
+/// Runs a history in its own account.
 struct History<'a> {
     fixture: &'a DbFixture,
     profile: ProfileId,
@@ -131,7 +131,7 @@ impl History<'_> {
         PgConversations::new(self.fixture.tenants.clone(), self.fixture.owner.clone())
     }
 
-    /// One of the rows, by its place among them.
+    /// The id of one matching row, chosen by its position modulo the number of rows.
     async fn pick(&self, table: &str, condition: &str, at: usize) -> Option<Uuid> {
         let account = self.fixture.account;
         let from = format!("FROM {table} WHERE account_id = '{account}' AND {condition}");
@@ -193,7 +193,7 @@ impl History<'_> {
             }
             Step::Add(who, ago) => {
                 let (contacts, draft) = (fixture.contacts(), draft(who));
-                // The phone may be taken.
+                // Another contact may already have the phone.
                 contacts
                     .insert(account, id().into(), &draft, &[], minutes_ago(ago))
                     .await
@@ -272,7 +272,7 @@ impl History<'_> {
             .collect()
     }
 
-    /// Every report of one zone and one period against the rows.
+    /// Compares every report of one zone and period with the rows.
     async fn check(&self, zone: &str, period: Period) {
         let account = self.fixture.account;
         let insights = PgInsights::new(self.fixture.tenants.clone());
@@ -448,7 +448,7 @@ fn parsed(date: &str) -> Date {
     Date::parse(date, &shape).unwrap()
 }
 
-/// Another account, with the number.
+/// Switches the fixture to a new account that has connected the number.
 async fn connect(fixture: &mut DbFixture) -> ProfileId {
     fixture.account = fixture.another_account().await;
     let stored = profile(NUMBER);

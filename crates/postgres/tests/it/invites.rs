@@ -1,4 +1,4 @@
-//! Invites: one pending an address, tokens as hashes, the database's clock, races.
+//! Invites: one pending invite per address, token hashes, expiry by the database's clock, and races.
 
 use futures_util::future::join_all;
 use recado_domain::accounts::AccountStore;

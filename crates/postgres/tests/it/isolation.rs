@@ -1,11 +1,11 @@
-//! Row-level security of every table, found in the catalogue, so that a new table cannot be forgotten.
+//! Row-level security of every table. The tables come from the catalog, so that the tests cover each new table.
 
 use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::support::{DbFixture, id};
 
-/// Tables with an `account_id` that no policy binds: the system's own and the directories.
+/// Tables with an `account_id` but without a policy: internal tables and directories.
 const SYSTEM: [&str; 10] = [
     "account_deletions",
     "account_slugs",
@@ -59,7 +59,7 @@ fn analytics_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
     )
 }
 
-/// A row of every tenant table for each of two accounts.
+/// Two accounts with a row in every tenant table.
 async fn filled() -> (DbFixture, [String; 2]) {
     let fixture = DbFixture::new().await;
     let other_account = fixture.another_account().await;
@@ -137,7 +137,7 @@ async fn list(client: &Client, query: &str) -> Vec<String> {
         .collect()
 }
 
-/// The tenant tables, and if asked for the views of them, with the column that names the account.
+/// The tenant tables and, with `with_views`, their views, each with the column of the account's id.
 async fn tenant_tables(fixture: &DbFixture, with_views: bool) -> Vec<(String, &'static str)> {
     let tables = list(
         &fixture.client,
@@ -204,7 +204,8 @@ async fn tenant_reads_only_the_rows_of_its_account() {
         }
         assert_eq!(count(&client, &all).await, 0, "{table} after the transaction");
     }
-    // So a connection of the product begins: what overtakes its account is refused, not answered with nothing.
+    // A new connection of the tenant pool has this setting: a statement before its account is set fails, instead of
+    // returning no rows.
     client.batch_execute("SET app.account_id = 'none'").await.unwrap();
     for (table, _) in tenant_tables(&fixture, true).await {
         let refused = client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;
@@ -243,7 +244,7 @@ async fn tenant_cannot_write_rows_of_another_account() {
             .batch_execute(&format!("BEGIN; SET LOCAL app.account_id = '{a}'"))
             .await
             .unwrap();
-        // Nothing is found to delete; on `accounts` even that is not allowed.
+        // A delete finds no row; on `accounts` it is not permitted.
         match client
             .execute(&format!("DELETE FROM {table} WHERE {column} = '{b}'"), &[])
             .await

@@ -1,4 +1,4 @@
-//! The queue of mail: leases, retries, several workers.
+//! The mail queue: leases, retries and concurrent workers.
 
 use futures_util::future::join_all;
 use recado_domain::mail::{ClaimedMail, MailQueue};
@@ -42,7 +42,7 @@ async fn mail_is_claimed_by_one_worker_until_its_lease_expires() {
         .await;
     let again = queue(&fixture).claim(LEASE).await.unwrap().unwrap();
     assert_eq!((again.mail.id, again.attempts), (ids[0], 2));
-    // Whoever had it first has no say any more.
+    // The attempt number fences off the worker of the first claim.
     queue(&fixture).defer(ids[0], 1, Duration::ZERO).await.unwrap();
     assert_eq!(queue(&fixture).claim(LEASE).await.unwrap(), None);
     queue(&fixture).defer(ids[0], 2, Duration::ZERO).await.unwrap();

@@ -1,4 +1,4 @@
-//! Every port against a real PostgreSQL, each test in a database of its own.
+//! Integration tests of every port on a real PostgreSQL. Each test has a database of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod accounts;

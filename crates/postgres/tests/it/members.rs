@@ -1,4 +1,4 @@
-//! Memberships: the list, guarded changes, races over the last owner.
+//! Memberships: the member list, guarded changes, and races for the last owner.
 
 use futures_util::future::join_all;
 use recado_domain::accounts::AccountStore;
@@ -47,7 +47,7 @@ async fn member_pages_list_the_account_oldest_first() {
     for _ in 0..4 {
         users.push(fixture.add_member(fixture.account, Role::Member).await);
     }
-    // Two of one moment are told apart by their ids.
+    // Members with the same time are ordered by id.
     fixture
         .sql("UPDATE account_users SET created_at = '2026-04-01' WHERE role = 'member'")
         .await;
@@ -113,14 +113,14 @@ async fn member_change_on_outdated_facts_is_rejected() {
         events: vec![event(bia.0)],
     };
     assert!(members.write(&write).await.unwrap());
-    // The member is an admin by now.
+    // The member already is an admin.
     assert!(!members.write(&write).await.unwrap());
     let removal = MemberWrite {
         facts: members.facts(fixture.account, fixture.user, bia).await.unwrap(),
         step: MemberStep::Remove { from: Role::Admin },
         ..write
     };
-    // Whoever asks is no owner any more.
+    // The actor no longer is an owner.
     fixture
         .sql(&format!(
             "UPDATE account_users SET role = 'viewer' WHERE user_id = '{}'",
@@ -142,7 +142,7 @@ async fn member_change_on_outdated_facts_is_rejected() {
     assert_eq!(fixture.number(&events).await, 2);
 }
 
-/// What the use case does: decides on what is stored until it is written or refused.
+/// Retries like the use case: decides on the stored facts until the change is written or refused.
 async fn change(members: &PgMembers, write: (AccountId, UserId, UserId), change: MemberChange) -> bool {
     let (account_id, actor, target) = write;
     loop {

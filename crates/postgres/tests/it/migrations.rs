@@ -1,4 +1,4 @@
-//! The embedded migrations.
+//! Embedded migrations: locks, retries and concurrent migrators.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -143,7 +143,7 @@ async fn migration_of_a_busy_table_does_not_block_readers() {
     let migrating = tokio::spawn(async move { run(&url, ExtraMigrations(&[WIDEN]), short_policy()).await });
     let (mut seen, mut slowest) = (BTreeSet::new(), Duration::ZERO);
     let deadline = Instant::now() + Duration::from_secs(30);
-    // It gave up at least twice while the table was in use, and everybody else got through.
+    // Three attempts mean that the migrator gave up twice. Readers passed in between.
     while seen.len() < 3 {
         assert!(Instant::now() < deadline && !migrating.is_finished(), "{seen:?}");
         observe_attempts(&watcher, &mut seen).await;
@@ -177,7 +177,7 @@ async fn migration_of_a_locked_table_fails_with_its_version() {
         "{cause}"
     );
     holder.batch_execute("COMMIT").await.unwrap();
-    // What went before stays done, and the rest is done by whoever comes next.
+    // The first migration stays applied, and the next migrator applies the second.
     assert_eq!(
         run(&db.url(), ExtraMigrations(changes), policy).await.unwrap(),
         ["20991231000002"]
@@ -235,7 +235,7 @@ async fn interrupted_concurrent_index_is_rebuilt() {
     assert!(valid.get::<_, bool>(0));
 }
 
-/// The index that is being built, and in which phase.
+/// The OID and phase of the index build in progress.
 async fn build_in_progress(client: &Client) -> Option<(u32, String)> {
     let building = "SELECT index_relid, phase FROM pg_stat_progress_create_index WHERE datname = current_database()";
     let rows = client.query(building, &[]).await.unwrap();

@@ -1,11 +1,11 @@
-//! Campaigns, sends and quota against a model: the stores, on a real database, and a few pages of plain Rust are taken
-//! through the same random steps, and after each of them they have to agree on everything.
+//! Model-based test of campaigns, sends and quota. The stores on a real database and a model in plain Rust execute the
+//! same random steps. After each step their states must be equal.
 //!
-//! Steps are those of workers that do their duty, die, wake up and overtake each other, of people who pause, cancel and try
-//! again, and of the platform's news in any order. Among them are some that a store has to refuse.
+//! The steps are those of workers (including workers that die, stall and lose their lease), of members who pause,
+//! cancel and retry, and of status updates in any order. Some steps must be refused by the stores.
 //!
-//! Every failure can be repeated: `RECADO_SEED=7 RECADO_RUNS=40 cargo test -p recado-postgres --test it model`. More of
-//! either tries more.
+//! Every failure is reproducible: `RECADO_SEED=7 RECADO_RUNS=40 cargo test -p recado-postgres --test it model`. Other
+//! seeds and more runs cover more histories.
 
 mod callers;
 mod mutant;
@@ -22,16 +22,16 @@ use self::state::State;
 use self::steps::Step;
 use self::system::{Model, ModelFixture, System};
 
-/// Where they come from, unless somebody wants others: a failure has a cause in the sources, and not in the day.
+/// The default seed. It is fixed, so that a new failure comes from a code change and not from another seed.
 const SEED: u64 = 1;
 
-/// How many histories are tried, unless somebody wants more.
+/// The default number of histories.
 const CASES: u32 = 40;
 
 /// The number of histories within which a planted bug must be found.
 const MAX_CASES_TO_FIND: u32 = 100;
 
-/// How long a history is.
+/// The number of steps of a history.
 const STEPS: std::ops::Range<usize> = 10..60;
 
 /// Reads a setting of the randomized tests from the environment.
@@ -39,7 +39,7 @@ pub(crate) fn env_value<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Plays so many histories on this model; what was wrong with the shortest one that went wrong.
+/// Runs `cases` histories on this model. The error describes the shortest failing history.
 fn play(model: ModelFixture, seed: u64, cases: u32, shrinks: u32) -> Result<(), String> {
     let config = Config {
         cases,
@@ -79,7 +79,7 @@ fn stores_match_the_model() {
     }
 }
 
-/// What finds the planted bugs finds nothing where there is none.
+/// The runs that find the planted bugs find none in the unmodified statement.
 #[test]
 fn unmodified_record_and_start_passes_the_model() {
     if let Err(failure) = play(ModelFixture::new(Some(RECORD_AND_START.to_owned()), ""), SEED, 8, 1) {
@@ -117,7 +117,7 @@ fn record_and_start_without_a_guard_is_found() {
     }
 }
 
-/// A trigger that changes rows on their way into the table.
+/// A trigger that changes rows before they are written.
 fn falsify(table: &str, change: &str) -> String {
     format!(
         "CREATE FUNCTION falsify() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {change} RETURN NEW; END $$;
@@ -140,19 +140,19 @@ fn double_release_of_reservations_is_found() {
 fn falsified_writes_are_found() {
     let sends = "campaign_sends";
     for (table, change) in [
-        // What was in doubt is sent again.
+        // A send with an unknown outcome is sent again.
         (
             sends,
             "IF NEW.unknown_at IS NOT NULL THEN NEW.unknown_at := NULL; NEW.started_at := NULL; END IF;",
         ),
-        // What was never confirmed is tried again.
+        // A send that was never confirmed is retried.
         (sends, "NEW.never_confirmed := false;"),
-        // Late news of an earlier try is taken for this one's.
+        // A late status update of an earlier attempt is applied to this one.
         (sends, "NEW.superseded_wa_message_id := NULL;"),
-        // What was tried and put back keeps no count of it.
+        // A deferred send loses its attempt count.
         (sends, "NEW.attempts := 0;"),
         ("campaign_counter_slots", "NEW.read := OLD.read;"),
-        // A run is kept by whoever had it.
+        // A run stays with its previous worker.
         ("campaign_queue", "NEW.worker := coalesce(OLD.worker, NEW.worker);"),
         (
             "campaigns",

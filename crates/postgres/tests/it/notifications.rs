@@ -1,4 +1,4 @@
-//! Notifications: an account's own, and the order in which all of them become visible.
+//! Notifications: the list of an account, and the order in which the feed shows those of all accounts.
 
 use recado_domain::notifications::{NotificationFeed, NotificationQuery, NotificationStore, SequencedNotification};
 use recado_domain::shared::{
@@ -133,7 +133,7 @@ async fn notification_feed_replays_after_a_sequence_number() {
     assert_eq!(notification_titles(&between(other_account, 0, 3, 9).await), ["x"]);
 }
 
-/// Whoever reads after the last sequence number it saw, again and again, while many write, sees each once and in order.
+/// A reader that polls after its last sequence number sees every concurrent notification once, in order.
 #[tokio::test(flavor = "multi_thread")]
 async fn notification_sequence_numbers_appear_in_order() {
     let fixture = DbFixture::new().await;

@@ -1,5 +1,5 @@
-//! What keeps a run fast while somebody holds an old snapshot: what is written all the time is spread over slots, and a
-//! lease is not renewed more often than it has to be.
+//! Runs stay fast while another transaction holds an old snapshot: frequent updates are spread over counter slots, and
+//! a lease is renewed no more often than necessary.
 
 use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
@@ -19,7 +19,7 @@ fn accepted(send: SendId) -> (SendId, SendResult) {
     (send, sent)
 }
 
-/// A run whose slots are those of a million messages, with two sends in flight.
+/// A run whose counter slots are those of a million messages, with two sends in flight.
 async fn large_run(fixture: &DbFixture) -> (QueuedRun, Vec<SendId>) {
     fixture.add_contacts(2).await;
     let worker = id();
@@ -51,7 +51,7 @@ async fn counter_slot_depends_on_time_and_message_count() {
         ("1000000", "1 + extract(epoch FROM now())::bigint % 100"),
         ("9000000000", "1 + extract(epoch FROM now())::bigint % 1000"),
     ] {
-        // In one statement, and so of one moment.
+        // One statement, so that both sides use the same `now()`.
         let differ = format!("SELECT abs(counter_slot({messages}) - ({slot}))");
         assert_eq!(fixture.number(&differ).await, 0, "{messages}");
     }
@@ -85,7 +85,7 @@ async fn large_run_does_not_update_its_initial_counter_rows() {
     assert!(fixture.number(written).await > 0);
 }
 
-/// A sum is made of the slots of what it is asked for, and not of all of them.
+/// A sum reads the slots of one campaign or month by index, not the slots of all.
 #[tokio::test]
 async fn counter_sums_read_the_slots_of_one_key() {
     let fixture = DbFixture::new().await;

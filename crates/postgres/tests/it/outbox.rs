@@ -1,4 +1,4 @@
-//! The relay: each event once, whatever else happens.
+//! The outbox relay moves each event exactly once.
 
 use futures_util::future::join_all;
 use recado_domain::campaigns::CampaignStore;

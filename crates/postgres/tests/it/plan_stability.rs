@@ -1,7 +1,9 @@
-//! What is asked about some of an account's rows, by their keys or as a page, where the planner has not seen the account:
-//! planned for its values, a statement expects one row of it, so that going through all of them looks cheaper than
-//! looking each up by its key. Planned for all accounts, it expects what the average account has, which may be as few.
-//! So each is asked under the statistics of one large account, and of many small ones.
+//! Plan stability: queries for a batch of keys or a page MUST NOT read all rows of an account that is missing in the
+//! planner's statistics.
+//!
+//! A custom plan expects one row of such an account, so a scan of all its rows looks cheaper than index look-ups by
+//! key. A generic plan expects the rows of the average account, which may be as few. So each test runs with the
+//! statistics of one large account and with those of many small accounts.
 
 mod fixture;
 
@@ -229,7 +231,7 @@ async fn inbound_messages_use_index_lookups(mut fixture: DbFixture) {
     assert_eq!(fixture.number(received).await, 40);
     let referred = "SELECT count(*) FROM contacts WHERE first_referral IS NOT NULL";
     assert_eq!(fixture.number(referred).await, 40);
-    // Each takes the number of the next one, so that every number changes hands.
+    // Each sender changes to the number of the next sender, so that every number moves to another contact.
     let sender = |i: usize| Sender {
         wa_id: Some(format!("55119{i:08}")),
         user_id: None,

@@ -1,4 +1,4 @@
-//! Connections: nothing of a tenant is ever left on one, whatever happened to the request that used it.
+//! Connection pools. A connection never keeps tenant state, not even after a cancelled or failed request.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use secrecy::ExposeSecret as _;
 use crate::contacts::draft;
 use crate::support::{DbFixture, LEASE, NOW, id};
 
-/// Waits until the server has no open transaction and no locks of ours; fails after a while.
+/// Waits until no other connection of the database is active or in a transaction. Panics after five seconds.
 pub(crate) async fn assert_quiet(fixture: &DbFixture) {
     let open = "SELECT count(*) FROM pg_stat_activity
       WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'";
@@ -109,7 +109,7 @@ async fn one_connection_serves_many_accounts_in_turn() {
             assert_eq!(seen, account == owner);
         }
     }
-    // What finds nothing keeps the connection, too.
+    // A read without a result keeps the connection open, too.
     assert!(
         PgRuns::new(pool.clone(), fixture.owner.clone())
             .facts(fixture.account, CampaignId(id()))
@@ -131,7 +131,7 @@ async fn tenant_pool_connects_as_the_tenant_role() {
     .unwrap();
     let campaigns = PgCampaigns::new(pool);
     assert_eq!(campaigns.find(fixture.account, CampaignId(id())).await.unwrap(), None);
-    // The policies bind although the login is the owner's.
+    // Row-level security binds the connection although it logs in as the owner.
     let campaign = fixture.stored_draft().await;
     assert!(campaigns.find(fixture.account, campaign.id).await.unwrap().is_some());
     fixture
@@ -160,7 +160,7 @@ async fn pool_lock_and_statement_timeouts_are_unavailable() {
         .await
         .unwrap();
     fixture.sql("BEGIN; LOCK TABLE contacts IN ACCESS EXCLUSIVE MODE").await;
-    // The first waits for the lock; the second for the only connection.
+    // The first call waits for the lock, the second for the only connection.
     let (a, b) = tokio::join!(
         contacts.delete(fixture.account, ana.id, NOW),
         contacts.find(fixture.account, ana.id)
@@ -225,7 +225,7 @@ async fn cancelled_read_ends_its_database_query() {
             let early = tokio::time::timeout(Duration::from_millis(20), &mut read).await;
             assert!(early.is_err(), "{early:?}");
         }
-        // Given up here, while it waits there.
+        // Cancels the read here while its query waits in the database.
     }
     let until = Instant::now() + Duration::from_secs(20);
     while waiting().await > 0 {

@@ -1,4 +1,4 @@
-//! What a preview is made of.
+//! The facts of a campaign preview.
 
 use recado_domain::campaigns::{
     Campaign, CampaignStore, PreviewFacts, Refusal, RunContent, RunStore, StartOutcome, Variables,
@@ -153,7 +153,7 @@ async fn preview_names_every_placeholder_that_may_be_empty() {
     let campaign = draft_with_mappings(&fixture, &mappings).await;
     let expected = ["2", "4", "6", "10"];
     assert_eq!(preview_facts(&fixture, &campaign).await.empty, expected);
-    // A start refuses the first of the same.
+    // A start is refused because of the first of the same placeholders.
     let facts = fixture
         .runs()
         .facts(fixture.account, campaign.id)
@@ -175,14 +175,14 @@ async fn preview_names_every_placeholder_that_may_be_empty() {
     }
     let started = fixture.runs().start(&start, None, LEASE).await.unwrap();
     assert_eq!(started, StartOutcome::Started { recipients: 12 });
-    // Nobody has an empty value where nobody is.
+    // Without recipients, no placeholder is empty.
     fixture.sql("UPDATE contacts SET opted_out_at = now()").await;
     let preview = preview_facts(&fixture, &campaign).await;
     assert_eq!((preview.recipients, preview.first.len(), preview.empty), (0, 0, vec![]));
 }
 
-/// Every white space and control character, and some that are neither, each as the only content of one attribute: the
-/// statement and the renderer agree on which of them are empty.
+/// The attributes cover every white space and control character, one each, and some other characters. The statement
+/// and the renderer agree on which of the values are empty.
 #[tokio::test]
 async fn sql_and_renderer_agree_on_empty_values() {
     let fixture = DbFixture::new().await;

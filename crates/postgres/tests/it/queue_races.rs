@@ -1,4 +1,4 @@
-//! What a run's start, its end and the queue do to each other when they meet.
+//! Races between the start of a run, its end and the run queue.
 
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, EnqueueStart, QueuedRun, QueuedStart, Refusal, RetryOutcome, RunStart, RunStore,
@@ -34,7 +34,7 @@ async fn queued_start(fixture: &DbFixture) -> QueuedRun {
     }
 }
 
-/// Deadlocked with a cancel: it held the queue row while it waited for the campaign.
+/// Regression: `abort_start` held the queue row while it waited for the campaign, and deadlocked with a cancel.
 #[tokio::test]
 async fn abort_start_waits_for_the_campaign_without_its_queue_row() {
     let fixture = DbFixture::new().await;
@@ -59,7 +59,7 @@ async fn abort_start_waits_for_the_campaign_without_its_queue_row() {
     assert_eq!(fixture.number("SELECT count(*) FROM campaign_queue").await, 0);
 }
 
-/// The row of an earlier run was deleted under a start that reused it: nothing took the run up any more.
+/// Regression: the sweep deleted the queue row of an earlier run while a start reused it, so no worker took the run.
 #[tokio::test]
 async fn sweep_of_the_queue_keeps_a_row_that_a_start_reuses() {
     let fixture = DbFixture::new().await;
@@ -82,7 +82,7 @@ async fn sweep_of_the_queue_keeps_a_row_that_a_start_reuses() {
     assert_eq!(fixture.runs().take(id(), LEASE).await.unwrap(), Some(run));
 }
 
-/// The limit was decided on before the plan ended.
+/// The plan ends after the start read the quota limit.
 #[tokio::test]
 async fn start_after_its_plan_ended_is_refused() {
     let fixture = DbFixture::new().await;

@@ -1,4 +1,4 @@
-//! Runs that are announced, prepared later or given up; and scheduled campaigns whose time has come.
+//! Queued starts that are executed or aborted, and scheduled campaigns that are due.
 
 use futures_util::future::join_all;
 use recado_domain::campaigns::{
@@ -78,7 +78,7 @@ async fn concurrent_enqueue_start_succeeds_once() {
     assert_eq!(runs.queued_start(run).await.unwrap(), None);
     assert_eq!(fixture.in_flight(run, worker, 10).await.len(), 3);
     fixture.assert_recount().await;
-    // What is prepared cannot be given up any more.
+    // A started run cannot be aborted.
     runs.abort_start(run, CampaignStatus::Draft, &[event(id())])
         .await
         .unwrap();
@@ -178,7 +178,7 @@ async fn scheduled_start_is_stale_after_rescheduling() {
         runs.enqueue_start(&due_start).await.unwrap(),
         WriteOutcome::Stale(CampaignStatus::Scheduled)
     );
-    // Somebody who says `send` means it, whatever the time.
+    // A member's `send` does not depend on the schedule.
     let sent = start_request(&fixture, &scheduled, Trigger::Send);
     assert_eq!(runs.enqueue_start(&sent).await.unwrap(), WriteOutcome::Done);
 }
@@ -203,7 +203,7 @@ async fn second_start_of_a_queued_run_is_refused() {
     };
     runs.start(&decide_start().await, Some(fast), LEASE).await.unwrap();
     let sends = fixture.in_flight(run, fast, 1).await;
-    // Somebody joins the audience, and the slow one decides anew.
+    // The audience grows, and the slow worker reads the facts again.
     fixture
         .sql(&format!(
             "INSERT INTO contacts (account_id, id, name, phone) VALUES ('{}', '{}', 'Bia', '+5511888888888')",

@@ -1,4 +1,4 @@
-//! What waits in each queue, and how pools stand.
+//! Queue metrics and pool metrics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -92,7 +92,7 @@ async fn delivery_queue_counts_due_rows_of_active_endpoints() {
     assert!((200..230).contains(&queue.oldest.as_secs()), "{queue:?}");
 }
 
-/// On the worst day the statement looks at no more than it may.
+/// The statement reads a bounded number of rows, even with a long backlog.
 #[tokio::test]
 async fn queue_depth_stops_at_its_maximum() {
     let fixture = DbFixture::new().await;
@@ -128,7 +128,7 @@ async fn pool_stats_are_grouped_by_labels() {
     assert_eq!(pool_registry.stats()[&tenants].usage.max, 2 * config.size);
     drop(second_pool);
     assert_eq!(pool_registry.stats()[&tenants].usage.max, config.size);
-    // Two at once find one connection between them: held by a lock, it does not come back in time.
+    // Two reads share one connection. The lock holds it longer than the second read may wait.
     let blocker = fixture.db.client().await;
     blocker
         .batch_execute("BEGIN; LOCK TABLE campaign_queue IN ACCESS EXCLUSIVE MODE")

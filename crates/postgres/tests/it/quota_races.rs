@@ -1,5 +1,5 @@
-//! Runs that begin, go on, fail and are cancelled at the same time, at the edge of the month's quota: whoever comes first,
-//! no more is sent and held than the month has, and nothing is held for nobody.
+//! Runs that start, send, fail and are cancelled concurrently at the limit of the month's quota. In any order, sent and
+//! reserved messages never exceed the quota, and no reservation is left in the end.
 
 use futures_util::future::{join_all, join3};
 use proptest::prelude::*;
@@ -12,14 +12,15 @@ use crate::support::{DbFixture, LEASE, id};
 
 const CONTACTS: i64 = 4;
 
-/// What happens at once.
+/// The operations that run concurrently.
 #[derive(Clone, Debug)]
 struct Race {
-    /// How many messages the month has left for those who begin.
+    /// The messages that the month has left for the new runs.
     left: i64,
     starts: usize,
     /// The results of another run's sends: sent or failed.
     results: Vec<bool>,
+    /// Whether a third run is cancelled.
     cancelled: bool,
 }
 
@@ -56,7 +57,7 @@ fn result(sent: bool) -> SendResult {
     }
 }
 
-/// What was sent and what is held this month.
+/// The sent and the reserved messages of the month.
 async fn used(fixture: &DbFixture) -> (i64, i64) {
     let usage = fixture.usage().await;
     let (sent, reserved) = usage.split_once('/').unwrap();

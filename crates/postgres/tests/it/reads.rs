@@ -1,4 +1,4 @@
-//! Reads: they leave in one flush, and whatever happens, none of them answers without the account that it is of.
+//! Pipelined reads are sent in one flush, and no read returns rows of another account.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ use crate::wire::Wire;
 const NAMES: &str = "SELECT name AS text FROM contacts ORDER BY id";
 const BROKEN: &str = "SELECT (1 / (length(name) - length(name)))::text AS text FROM contacts";
 
-/// The same statement to people, and another one to a connection.
+/// A statement that returns the same rows as `NAMES`, but that a connection prepares separately.
 fn variant(number: usize) -> String {
     format!("{NAMES} /* {number} */")
 }
@@ -180,8 +180,8 @@ async fn read_that_runs_after_commit_is_rejected() {
     }
 }
 
-/// After a while of work the runtime refuses a task its locks, so that others have their turn, whether anybody holds
-/// them or not: between any two steps of a read.
+/// Tokio's cooperative budget: after some work the runtime makes even uncontended locks pending. Every value of `work`
+/// exhausts the budget at another step of the read.
 #[tokio::test]
 async fn read_with_exhausted_task_budget_sends_one_flush() {
     let (fixture, wire, people) = open_proxy().await;
@@ -230,7 +230,7 @@ async fn failed_read_closes_its_connection() {
     assert_eq!(names(&fixture, fixture.account).await, people);
 }
 
-/// Each holds what the other one waits for, and the database takes back the read, which has waited longer.
+/// Each transaction holds the lock that the other one needs. PostgreSQL aborts the read, which has waited longer.
 #[tokio::test]
 async fn read_that_loses_a_deadlock_is_retried() {
     let (fixture, wire, people) = open_proxy().await;
@@ -250,7 +250,7 @@ async fn read_that_loses_a_deadlock_is_retried() {
     );
 }
 
-/// Reads once, so that everything is prepared, and then again, in one flush.
+/// Reads once to prepare the statements, then asserts that a second read needs one flush.
 macro_rules! assert_flushed_once {
     ($wire:expr, $($read:expr),+ $(,)?) => {$(
         $read.await.unwrap();
@@ -355,8 +355,8 @@ async fn conversation_billing_and_webhook_reads_send_one_flush() {
     );
 }
 
-/// Reads of one account over connections shared with another one: used ones, new ones, such as nobody keeps, such as
-/// fail, and such as are given up. Whatever answers, answers with the account's own people.
+/// Reads of one account over connections that it shares with another account. The reads are prepared, unprepared,
+/// uncached, failing or cancelled. Every successful read returns the contacts of the account.
 async fn reader(pool: TenantPool, account: AccountId, people: Vec<String>, number: usize) {
     for step in 0..60 {
         let fresh = variant(1000 * number + step);
@@ -405,7 +405,7 @@ async fn two_accounts_share(size: usize) {
         .await;
     let config = PoolConfig {
         size,
-        // Many wait for few connections here, which open anew all the time.
+        // Many readers share few connections, which reopen all the time.
         wait_timeout: Duration::from_secs(60),
         ..fixture.db.config()
     };
@@ -437,7 +437,7 @@ async fn two_accounts_over_two_connections_never_see_each_other() {
     two_accounts_share(2).await;
 }
 
-/// Here answers come while a read is being polled.
+/// On several threads, responses arrive while a read is being polled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn two_accounts_on_several_threads_never_see_each_other() {
     two_accounts_share(2).await;

@@ -1,4 +1,4 @@
-//! Large audiences: frozen at once, their sends made as the run goes.
+//! Large audiences: frozen at the start in recipient batches, which become sends while the run goes on.
 
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore, Claim, Field, QueuedRun, Refusal, RequiredPlaceholder, RetryOutcome,
@@ -16,7 +16,7 @@ const CONTACTS: usize = 9300;
 const SENDS: &str = "SELECT count(*) FROM campaign_sends";
 const BATCHES: &str = "SELECT count(*) FROM campaign_recipient_batches";
 
-/// A run that began with lists.
+/// Starts a run with recipient batches.
 async fn started(worker: Uuid) -> (DbFixture, Campaign, QueuedRun) {
     let fixture = DbFixture::new().await;
     fixture.on_plan("scale").await;
@@ -55,7 +55,7 @@ async fn recipients_in_batches_are_counted_and_claimed_once() {
     let expected = fixture
         .text("SELECT string_agg(id::text, ' ' ORDER BY id) FROM contacts")
         .await;
-    // Whoever comes later is not among them.
+    // A contact that is created after the start is no recipient.
     fixture
         .sql(&format!(
             "INSERT INTO contacts (account_id, id, name, phone)

@@ -1,4 +1,4 @@
-//! What a run under way does most: results written and sends started in one statement, and the send rate it goes at.
+//! The statement that records results and starts sends, and the send rate of a number.
 
 use recado_domain::campaigns::{
     Burst, Claim, PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, SendSlotStore as _, SendStatus,
@@ -68,7 +68,7 @@ async fn record_and_start_writes_results_and_starts_sends() {
       FROM campaign_sends s JOIN sent_messages m ON m.account_id = s.account_id AND m.wa_message_id = s.wa_message_id
       WHERE s.status = 'sent' AND s.sent_at IS NOT NULL";
     assert_eq!(fixture.text(named).await.unwrap(), "m0true m2true");
-    // Once more, as after a lost answer, changes nothing.
+    // A repetition, as after a lost response, changes nothing.
     let again = fixture
         .runs()
         .record_and_start(run, worker, &results, &rest[..2])
@@ -196,9 +196,9 @@ async fn claims_page_by_contact_and_restart_at_the_end() {
     let all = claim(&fixture, run, worker, None, 10).await;
     assert!(all.is_sorted() && all.len() == 7);
     assert_eq!(claim(&fixture, run, worker, Some(all[2]), 3).await, all[3..6]);
-    // Nothing after the last one: what was left before it comes again.
+    // After the last contact, the claim restarts from the beginning.
     assert_eq!(claim(&fixture, run, worker, Some(all[6]), 10).await, all);
-    // What is to be tried again comes first, wherever it stands.
+    // A send that is due for a retry comes first, regardless of its position.
     fixture
         .sql(&format!(
             "UPDATE campaign_sends SET retry_at = now() WHERE contact_id = '{}'",
@@ -310,7 +310,7 @@ async fn throttled_number_halves_its_rate_once_and_recovers() {
         PgSendSlots::new(fixture.owner.clone()),
         PgSendSlots::new(fixture.owner.clone()),
     );
-    // Time passes.
+    // Moves the throttling into the past.
     let age = async |seconds: i64| {
         let past = format!(
             "UPDATE phone_number_send_slots SET throttled_at = throttled_at - interval '{seconds} s',
@@ -361,7 +361,7 @@ async fn throttled_rate_spaces_send_slots_apart() {
         wait > Duration::seconds(2400) && wait <= Duration::seconds(2500),
         "{wait}"
     );
-    // A number whose own rate is lower keeps it.
+    // A number with a lower configured rate keeps that rate.
     assert_eq!(send_slots.slow_down("3", 0.2).await.unwrap(), 0.2);
 }
 

@@ -1,4 +1,4 @@
-//! The relay when something is wrong: with the audit log, or with one event.
+//! The outbox relay when the audit log is unavailable or an event cannot be written.
 
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ async fn notes(fixture: &DbFixture) -> i64 {
     fixture.number("SELECT count(*) FROM notifications").await
 }
 
-/// Relays until nothing waits any more; fails when that never happens.
+/// Relays until the outbox is empty. Panics after 30 seconds.
 async fn drain(fixture: &DbFixture) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while waiting(fixture).await > 0 {
@@ -185,7 +185,7 @@ async fn unwritable_event_is_set_aside_and_retried() {
     fixture.append_events(other_account, &[event(id())]).await;
     assert_eq!(fixture.outbox().relay(EventKind::Audit, 100).await.unwrap(), 1);
     assert_eq!((entries(&fixture).await, waiting(&fixture).await), (3, 3));
-    // Once it can be written, it is.
+    // A corrected event is written.
     fixture
         .sql("UPDATE outbox_events SET payload = jsonb_set(payload, '{action}', '\"create\"') WHERE payload ->> 'action' = 'fly';
               UPDATE outbox_events SET retry_at = now()")
@@ -241,7 +241,7 @@ const ENTRY_KINDS: [(&str, AuditAction); 5] = [
     ("api_key", AuditAction::Delete),
 ];
 
-/// Whoever carries events out, in whatever portions, the kept counts are the counts.
+/// The stored counts equal a recount, no matter whether a relay or a reader moves the events, and in which batches.
 #[test]
 fn audit_counts_equal_entries_after_any_history() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

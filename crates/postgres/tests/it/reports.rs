@@ -1,5 +1,6 @@
-//! Random histories of what is told, and every report about them against a plain recomputation from the same input: no
-//! roll-up, no SQL, other arithmetic. The database only says which day of a zone a moment lies in.
+//! Property test of the reports: after a random history of ingested data, every report equals a recomputation from the
+//! same input. The recomputation uses no rollups, no SQL and other arithmetic. The database only supplies the calendar
+//! day of a time in a time zone.
 
 mod history;
 mod recount;
@@ -19,7 +20,7 @@ use crate::support::DbFixture;
 use history::{History, step};
 use recount::Recount;
 
-/// Shortly after the clocks changed on Lord Howe.
+/// Shortly after the end of daylight saving time on Lord Howe Island.
 const NOW: OffsetDateTime = datetime!(2026-04-10 12:30 UTC);
 
 const ZONES: [&str; 5] = [
@@ -42,13 +43,13 @@ fn tenant(fixture: &DbFixture) -> Tenant {
     Tenant::for_tests(fixture.account, fixture.user, Role::Member)
 }
 
-/// Hundredths, as an amount.
+/// An amount from a number of hundredths.
 fn hundredths(number: i128) -> Amount {
     let (sign, digits) = (if number < 0 { "-" } else { "" }, number.abs());
     Amount::parse(&format!("{sign}{}.{:02}", digits / 100, digits % 100)).unwrap()
 }
 
-/// A quotient in hundredths, half to even; 0 when the divisor is.
+/// A quotient rounded half to even to hundredths; 0 if the divisor is 0.
 fn quotient(dividend: i128, divisor: i128) -> Amount {
     if divisor == 0 {
         return Amount::ZERO;
@@ -99,7 +100,7 @@ fn every_report_equals_a_recomputation_after_any_history() {
             runtime.block_on(async {
                 let fixture = DbFixture::new().await;
                 let mut history = History::begin(&fixture).await;
-                // It begins with rows that nobody counted.
+                // The first rows were inserted without rollups.
                 let rollups = PgRollups::new(fixture.owner.clone());
                 rollups.rebuild(fixture.account).await.unwrap();
                 for step in steps {

@@ -1,4 +1,4 @@
-//! Failed sends that are tried again.
+//! Retries of failed sends.
 
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore as _, Claim, QueuedRun, QueuedStart, Refusal, RetryOutcome, RetryRequest,
@@ -11,7 +11,7 @@ use time::Duration;
 use crate::status_updates::status_update;
 use crate::support::{DbFixture, LEASE, id};
 
-/// A retry of the campaign's failed sends, decided on the campaign as it is stored.
+/// A retry of the campaign's failed sends, decided on the stored campaign.
 pub(crate) async fn retry_of(fixture: &DbFixture, campaign: &Campaign) -> RunRetry {
     let stored = fixture
         .campaigns()
@@ -51,7 +51,7 @@ fn sent(message: &str) -> SendResult {
     }
 }
 
-/// How many sends a started retry has, and how many of them had failed.
+/// The recipients of a started retry, and how many of them are failed sends.
 pub(crate) fn tried(outcome: &RetryOutcome) -> (i64, i64) {
     match outcome {
         RetryOutcome::Started { recipients, report } => (*recipients, report.tried),
@@ -129,7 +129,7 @@ async fn retry_decided_on_an_older_campaign_is_refused() {
     let (first, second) = tokio::join!(runs.retry(&decided), runs.retry(&decided));
     let started = [first.unwrap(), second.unwrap()].map(|outcome| matches!(outcome, RetryOutcome::Started { .. }));
     assert_eq!(started.iter().filter(|started| **started).count(), 1);
-    // The first one's run is over, and some failed again: that is no work for a request from before.
+    // The first retry ended with failed sends. A request that was decided before MUST NOT retry them.
     runs.take(worker, LEASE).await.unwrap();
     let again = fixture.in_flight(run, worker, 10).await;
     let results: Vec<_> = again.iter().map(|send| (*send, failed())).collect();
@@ -145,7 +145,7 @@ async fn retry_decided_on_an_older_campaign_is_refused() {
 async fn retry_counts_in_the_current_month() {
     let fixture = DbFixture::new().await;
     let (campaign, run, sends) = finished(&fixture).await;
-    // The run was last month's.
+    // The run started in an earlier month.
     fixture
         .sql("UPDATE message_usage_slots SET month = '2025-01-01'; UPDATE campaigns SET quota_month = '2025-01-01'")
         .await;
@@ -168,7 +168,7 @@ async fn retry_counts_in_the_current_month() {
     fixture.assert_recount().await;
     let usage = "SELECT string_agg(sent || '/' || reserved, ' ' ORDER BY month) FROM message_usage";
     assert_eq!(fixture.text(usage).await.unwrap(), "2/0 1/2");
-    // Late news of the first run's message counts in the first run's month.
+    // A late failure of the first run's message counts in the first run's month.
     assert!(!again.contains(&sends[0]));
     runs.record(run, &[(sends[0], failed())]).await.unwrap();
     fixture.assert_recount().await;

@@ -1,4 +1,4 @@
-//! Which failed sends a retry takes, which it leaves out, and retries that wait for their time.
+//! The selection of failed sends by a retry, and scheduled retries.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn failed(code: Option<i64>) -> SendResult {
     SendResult::Failed { code, message }
 }
 
-/// A finished run whose sends failed with these codes, in the order of its sends.
+/// A finished run whose sends failed with these codes, in the order of the sends.
 async fn failed_with(fixture: &DbFixture, codes: &[Option<i64>]) -> (Campaign, QueuedRun, Vec<SendId>) {
     fixture.add_contacts(codes.len()).await;
     let worker = id();
@@ -57,7 +57,7 @@ fn codes(codes: &[i64], force: bool) -> RetryRequest {
     }
 }
 
-/// Reason, code and count of what is left out.
+/// Reason, code and count of the sends that the retry leaves out.
 fn left_out(outcome: &RetryOutcome) -> Vec<(LeftOutReason, i64, i64)> {
     let found: &[LeftOut] = match outcome {
         RetryOutcome::Started { report, .. } => &report.left_out,
@@ -212,7 +212,7 @@ async fn retry_leaves_out_unreachable_contacts() {
         [&[(Never, 131_050, 1), without_phone], &unreachable[..]].concat()
     );
 
-    // The person opted in: earlier than the failure says nothing, later ends it.
+    // An opt-in before the failure has no effect. An opt-in after the failure makes the send retryable.
     let opt_in = async |when: &str| {
         let change = format!(
             "UPDATE contacts SET opted_out_at = NULL, consent_at = now() {when}
@@ -229,7 +229,7 @@ async fn retry_leaves_out_unreachable_contacts() {
     fixture.runs().finish(run).await.unwrap();
 }
 
-/// What the list says of the one send.
+/// The failure class of the only send, and the time from its failure until it may be retried.
 async fn listed(fixture: &DbFixture, campaign: &Campaign) -> (Option<FailureClass>, Option<Duration>) {
     let page = PageQuery::new(None, None, 20, 100);
     let page = fixture
@@ -272,7 +272,7 @@ async fn consecutive_failures_with_one_code_are_counted() {
     fixture
         .sql("UPDATE campaign_sends SET failed_at = failed_at - interval '8 days'")
         .await;
-    // Another code begins anew, and so does the first one after it.
+    // Another code resets the count, and the first code after it resets the count again.
     again(None).await;
     assert_eq!(listed(&fixture, &campaign).await, (Some(FailureClass::Again), None));
     again(code).await;
@@ -324,7 +324,7 @@ async fn scheduled_retry_is_evaluated_at_its_due_time() {
             (stored.status, stored.retry_scheduled_at),
             (CampaignStatus::Partial, Some(due))
         );
-        // Decided on the campaign of before, it is refused.
+        // The same schedule again was decided on an older version of the campaign.
         let (written, _) = runs.schedule_retry(&schedule).await.unwrap();
         assert_eq!(written, WriteOutcome::Stale(CampaignStatus::Partial));
     }
@@ -363,7 +363,7 @@ async fn scheduled_retry_ends_when_cancelled_or_campaign_deleted() {
         .await
         .unwrap();
     let stored = store.find(fixture.account, campaign.id).await.unwrap().unwrap();
-    // Another change keeps it.
+    // Another change of the campaign keeps the scheduled retry.
     store.update(&stored, &stored, &[]).await.unwrap();
     assert_eq!(fixture.number(SCHEDULED).await, 1);
     let stored = store.find(fixture.account, campaign.id).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Scores of customers: the database comes to what the rule says, and one calculation an account goes on at a time.
+//! RFM scores: the database computes the same scores as the domain, with one calculation per account at a time.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -17,7 +17,7 @@ fn store(fixture: &DbFixture) -> PgRfm {
     PgRfm::new(fixture.tenants.clone(), fixture.owner.clone())
 }
 
-/// So many paid orders, one of them the last and worth everything.
+/// Inserts a customer with these paid orders. The latest order has the whole value.
 async fn customer(fixture: &DbFixture, account: AccountId, purchases: &Purchases) -> ContactId {
     let contact = id();
     let Purchases { last_at, orders, spend } = purchases;
@@ -83,7 +83,7 @@ fn rfm_scores_match_the_domain_rule() {
         failure_persistence: None,
         ..Config::default()
     };
-    // Few values, so that there are ties.
+    // Few distinct values, so that ties occur.
     let rows = prop::collection::vec((0..7_i64, 1..5_i64, 0..6_i64), 20..45);
     TestRunner::new(config)
         .run(&rows, |rows| {
@@ -120,7 +120,7 @@ fn rfm_scores_match_the_domain_rule() {
         .unwrap();
 }
 
-/// An account with so many customers of two orders each, none like another.
+/// An account with `customers` distinct customers of two orders each.
 async fn shop(fixture: &DbFixture, customers: i64) -> (AccountId, Vec<ContactId>) {
     let account = fixture.another_account().await;
     let mut contacts = Vec::new();
@@ -146,7 +146,7 @@ async fn rfm_calculation_replaces_all_scores_at_once() {
     assert_eq!(before.orders, 20);
     let same = "SELECT count(*) FROM contact_rfm r JOIN rfm_calculations c USING (account_id, calculated_at)";
     assert_eq!(fixture.number(same).await, 10);
-    // Two are gone: one was deleted, one has no paid order any more.
+    // One customer is deleted, one has no paid order any more.
     fixture
         .sql(&format!(
             "UPDATE contacts SET deleted_at = now() WHERE id = '{}';
@@ -162,7 +162,7 @@ async fn rfm_calculation_replaces_all_scores_at_once() {
     assert_eq!(fixture.number("SELECT count(*) FROM contact_rfm").await, 8);
     assert_eq!(fixture.number(calculation_times).await, 1);
     assert!(store(&fixture).totals(account).await.unwrap().calculated_at > before.calculated_at);
-    // With too few orders nobody is anything.
+    // With too few orders no contact has scores.
     fixture.sql("UPDATE order_rollups SET paid = 19").await;
     calculate(&fixture, account).await;
     assert_eq!(fixture.number("SELECT count(*) FROM contact_rfm").await, 0);
@@ -187,7 +187,7 @@ async fn one_rfm_calculation_runs_per_account() {
         account_id: account,
         worker,
     };
-    // While it goes on, another request changes nothing.
+    // While the calculation runs, another request changes nothing.
     let row = "SELECT r::text FROM rfm_calculations r";
     let before = fixture.text(row).await;
     store.request(account).await.unwrap();

@@ -1,4 +1,4 @@
-//! The beginning of a run.
+//! The start of a run.
 
 use futures_util::future::{join, join_all};
 use recado_domain::billing::{SubscriptionState, SubscriptionStatus};
@@ -79,7 +79,7 @@ async fn refused_start_writes_nothing() {
         ..start.clone()
     })
     .await;
-    // A draft can be sent as well: this is to be decided on anew.
+    // A draft can be sent, too, so the caller must decide again.
     assert_eq!(stale, StartOutcome::Changed);
     let unknown = Campaign {
         id: CampaignId(id()),
@@ -224,7 +224,7 @@ async fn start_facts_hold_template_number_and_billing() {
         (None, "free", 0)
     );
 
-    // The account's first number, unless the template has one of its own.
+    // The number of the template, or else the account's first number.
     let profiles = PgProfiles::new(fixture.tenants.clone());
     let (first, second) = (profile("111"), profile("222"));
     profiles.insert(account, &first).await.unwrap();
@@ -354,7 +354,7 @@ async fn start_in_another_status_is_refused_or_changed() {
         (Draft, Sending, false),
         (Draft, Cancelled, false),
         (Draft, Partial, false),
-        // What was announced is prepared, or not; a draft that it became again is nobody's to start.
+        // A queued start whose campaign was set back to draft or scheduled is refused.
         (Sending, Draft, false),
         (Sending, Scheduled, false),
     ] {

@@ -1,4 +1,4 @@
-//! The middle and the end of a run.
+//! The run queue, and the sending and end of a run.
 
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore, Claim, QueuedRun, RunReport, RunStart, RunStore, SendResult, Trigger,
@@ -58,7 +58,7 @@ async fn run_is_held_by_one_worker_until_released() {
     runs.release(run, a).await.unwrap();
     assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(run));
     assert!(!runs.waiting().await.unwrap());
-    // A lease that ran out.
+    // An expired lease.
     fixture
         .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
         .await;
@@ -88,7 +88,7 @@ async fn concurrent_workers_take_each_run_once() {
         .flatten()
         .map(|run| run.campaign_id)
         .collect();
-    // A taker that came while another one held every free row finds nothing; it asks again.
+    // A worker finds no row while concurrent workers lock every free row, so the rest is taken afterwards.
     while let Some(run) = fixture.runs().take(id(), LEASE).await.unwrap() {
         taken.push(run.campaign_id);
     }
@@ -138,7 +138,7 @@ async fn paused_suspended_and_ended_runs_are_not_taken() {
     assert_eq!(runs.take(id(), LEASE).await.unwrap(), None);
     fixture.sql("UPDATE accounts SET status = 'active'").await;
     assert_eq!(runs.take(id(), LEASE).await.unwrap(), Some(run));
-    // A place in the queue that outlived its run is cleared away.
+    // The sweep deletes the queue entry of an ended run.
     fixture
         .sql("UPDATE campaigns SET status = 'cancelled'; UPDATE campaign_queue SET worker = NULL")
         .await;
@@ -228,7 +228,7 @@ async fn only_the_lease_holder_starts_sends_once() {
     assert_eq!(fixture.start_sends(run, a, &sends).await, [sends[2]]);
     let stranger = SendId(id());
     assert_eq!(fixture.start_sends(run, a, &[stranger]).await, []);
-    // What the run's next holder may start is not the first one's any more.
+    // The fencing token: the previous worker cannot start sends that the next worker may start.
     let rest = claimed(&fixture, run, a, 3).await;
     assert_eq!(rest.len(), 1);
     runs.release(run, a).await.unwrap();
@@ -313,7 +313,7 @@ async fn results_move_sends_counters_and_quota_together() {
             .await,
         1
     );
-    // Twice changes nothing.
+    // Recording the same results again changes nothing.
     runs.record(run, &results[..2]).await.unwrap();
     assert_eq!(fixture.usage().await, "1/4");
     fixture.assert_recount().await;
@@ -395,7 +395,7 @@ async fn finish_sets_the_final_status_and_emits_events() {
         .unwrap();
     assert!(stored.completed_at.is_some());
     assert_eq!(fixture.number("SELECT count(*) FROM campaign_queue").await, 0);
-    // The unknown one keeps its place.
+    // The send with an unknown outcome keeps its reservation.
     assert_eq!(fixture.usage().await, "1/1");
     let audit = "SELECT count(*) FROM outbox_events WHERE payload ->> 'kind' = 'audit'
       AND payload ->> 'ip_address' = '10.0.0.1'";
@@ -422,7 +422,7 @@ async fn postponed_run_is_not_taken_before_its_time() {
         (runs.take(b, LEASE).await.unwrap(), runs.waiting().await.unwrap()),
         (None, false)
     );
-    // It holds no lease that could end.
+    // A postponed run has no lease, so only `retry_at` decides when it is taken.
     fixture.sql("UPDATE campaign_queue SET retry_at = now()").await;
     assert_eq!(
         (runs.waiting().await.unwrap(), runs.take(b, LEASE).await.unwrap()),
@@ -488,7 +488,7 @@ async fn run_ending_early_releases_unused_reservations() {
     fixture.runs().record(run, &results).await.unwrap();
     let report = fixture.runs().finish(run).await.unwrap().unwrap();
     assert_eq!((report.status, report.failed), (CampaignStatus::Partial, 5));
-    // The unknown one and the one under way keep their places until something is known of them.
+    // The unknown send and the send in flight keep their reservations until their outcome is known.
     assert_eq!(fixture.usage().await, "0/2");
     fixture.assert_recount().await;
 }
@@ -591,7 +591,7 @@ async fn sends_unknown_too_long_fail() {
             sends[0], sends[1]
         ))
         .await;
-    // One that its worker never noted, because the run was cancelled and the worker died.
+    // A send whose result was never recorded, because the run was cancelled and its worker died.
     let cancelled = Campaign {
         status: CampaignStatus::Cancelled,
         ..campaign

@@ -1,4 +1,4 @@
-//! Segments: their members, their numbers, and that everybody who asks means the same people.
+//! Segments: members, counts, and agreement of every reader on the contacts of a segment.
 
 use std::collections::BTreeSet;
 
@@ -239,7 +239,7 @@ async fn segment_page_is_one_statement() {
             .await
             .unwrap();
     }
-    // What a new connection asks first is no part of a page.
+    // The first read also sends the setup statements of a new connection.
     store.list(fixture.account, &cursor_query(None, 1)).await.unwrap();
     for size in [1, 100] {
         wire.take_executed();
@@ -250,7 +250,7 @@ async fn segment_page_is_one_statement() {
     }
 }
 
-/// Somebody of a random account.
+/// A random contact.
 #[derive(Clone, Debug)]
 struct Person {
     days: i64,
@@ -290,7 +290,7 @@ fn day(days: i64) -> OffsetDateTime {
     datetime!(2026-03-01 0:00 UTC) + Duration::days(days)
 }
 
-/// Conditions, and which of so many people are members.
+/// Random filters, and the indexes of the members among `people` contacts.
 fn segment(people: usize) -> impl Strategy<Value = (AudienceFilters, Vec<usize>)> {
     let attributes = prop_oneof![
         3 => Just(None),
@@ -387,7 +387,7 @@ async fn frozen_audience(fixture: &DbFixture, segment: SegmentId) -> BTreeSet<Co
         .into_iter()
         .map(|row| ContactId(row.get::<_, &str>(0).parse().unwrap()))
         .collect();
-    // A preview counts and names the same people, by their ids.
+    // The preview counts and lists the same contacts, ordered by id.
     let previewed: Vec<ContactId> = preview_facts.first.iter().map(|contact| contact.id).collect();
     assert_eq!(previewed, frozen.iter().copied().collect::<Vec<_>>());
     assert_eq!(preview_facts.recipients, i64::try_from(frozen.len()).unwrap());
@@ -460,7 +460,7 @@ async fn compare(people: Vec<Person>, definitions: Vec<(AudienceFilters, Vec<usi
     }
 }
 
-/// The number of a segment, the list of its contacts, the preview and the audience of a campaign to it are one set.
+/// A segment's member count, contact list, campaign preview and campaign audience are the same set of contacts.
 #[tokio::test(flavor = "multi_thread")]
 async fn segment_count_list_preview_and_audience_agree() {
     let mut runner = TestRunner::new(Config::with_cases(1));

@@ -1,15 +1,15 @@
-//! Statistics of tables that grew at once.
+//! Planner statistics of tables that grow at once.
 
 use recado_postgres::{PgStatistics, QUEUE_TABLES};
 
 use crate::support::DbFixture;
 
 impl DbFixture {
-    /// Refreshes until no table is stale, and returns how many were.
+    /// Refreshes until no table is stale and returns the number of refreshed tables.
     async fn refresh_statistics(&self) -> usize {
         let statistics = PgStatistics::new(self.owner.clone());
         let mut refreshed = 0;
-        // Sessions report their changes about once a second, unless they are asked to.
+        // Sessions report their changes about once a second. This reports them at once.
         self.sql("SELECT pg_stat_force_next_flush()").await;
         while statistics.refresh().await.unwrap() {
             refreshed += 1;
@@ -44,7 +44,7 @@ async fn queue_tables_are_never_analyzed() {
             .await;
         assert_eq!(exists, 1, "table {table} does not exist");
     }
-    // A backlog, and a queue whose rows have come and gone.
+    // A backlog, and a queue whose rows are already deleted.
     fixture
         .sql(
             "ALTER TABLE whatsapp_callbacks SET (autovacuum_enabled = false);

@@ -1,4 +1,4 @@
-//! Status updates, applied to sends.
+//! Status updates that are applied to sends.
 
 use recado_domain::campaigns::{RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
@@ -96,14 +96,14 @@ async fn outdated_status_update_changes_nothing() {
             none
         );
         assert_eq!(statuses(&fixture, &sends).await, ["read", "delivered", "pending"]);
-        // What was read was sent and delivered, whatever came of that news.
+        // A read message has the times of all earlier statuses, even if their updates were missing.
         let whole = "SELECT count(*) FROM campaign_sends
           WHERE status = 'read' AND sent_at IS NOT NULL AND delivered_at IS NOT NULL AND read_at IS NOT NULL";
         assert_eq!(fixture.number(whole).await, 1);
         assert_eq!(fixture.usage().await, "2/1");
         fixture.assert_recount().await;
     }
-    // The answer that comes after its news settles nothing anew.
+    // A result that arrives after the status update changes nothing.
     let late = SendResult::Sent {
         message_id: Some("other".into()),
         wa_id: None,
@@ -242,7 +242,7 @@ async fn stopped_marketing_error_opts_the_contact_out() {
     fixture.assert_recount().await;
 }
 
-/// Of a callback, that it came waits for the disk. What came of it does not: it is done again if that is lost.
+/// Storing a callback commits synchronously. Applying it commits asynchronously: a lost update is applied again.
 #[tokio::test]
 async fn status_updates_commit_asynchronously() {
     let (mut fixture, _, sends) = in_flight().await;
@@ -270,7 +270,7 @@ async fn status_updates_commit_asynchronously() {
     assert_eq!(fixture.number("SELECT count(*) FROM whatsapp_callbacks").await, 0);
 }
 
-/// An import may hold a contact for long: whoever writes about that contact waits, and nobody else of its campaign does.
+/// An import may lock a contact for long. Only writes that concern this contact wait, not others of the campaign.
 #[tokio::test]
 async fn locked_contact_does_not_block_other_status_updates() {
     let (fixture, run, sends) = in_flight().await;

@@ -1,4 +1,4 @@
-//! A fixture to test in: a database, an account with its owner, and short ways to fill it.
+//! Test fixture: a database of its own, an account with its owner, and helpers that insert rows.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,11 +29,11 @@ pub(crate) struct DbFixture {
     pub(crate) client: Client,
     pub(crate) account: AccountId,
     pub(crate) user: UserId,
-    // Last, so that it is dropped when nothing uses it any more.
+    // The last field: dropped after the pools and the client that use it.
     pub(crate) db: TestDatabase,
 }
 
-/// Ids that grow, so that what is made later sorts after.
+/// Ascending ids: rows that are created later sort after earlier ones.
 pub(crate) fn id() -> Uuid {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     Uuid::from_u128(u128::from(NEXT.fetch_add(1, Ordering::Relaxed)) << 64 | 0x7000_8000_0000_0000)
@@ -72,13 +72,13 @@ pub(crate) fn event(entity: Uuid) -> Event {
     })
 }
 
-/// A cursor as the edge reads it.
+/// Parses a cursor like the HTTP layer.
 pub(crate) fn position<C: FromStr>(cursor: Option<String>) -> Option<C> {
     cursor.map(|text| text.parse().ok().expect("the cursor comes from an earlier page"))
 }
 
 impl DbFixture {
-    /// Whatever is kept in slots is written to one of four at random, so that every test has them.
+    /// Counters are written to one of four random slots, so that every test has sharded counters.
     pub(crate) async fn new() -> Self {
         let fixture = Self::with_production_counter_slots().await;
         fixture
@@ -154,7 +154,7 @@ impl DbFixture {
         PgAudit::new(self.owner.clone())
     }
 
-    /// One round of the relay of every kind; how many events got out of the way.
+    /// Relays one batch of every event kind and returns the number of events that left the outbox.
     pub(crate) async fn relay(&self) -> usize {
         let mut moved = 0;
         for &kind in EventKind::ALL {
@@ -174,7 +174,7 @@ impl DbFixture {
         }
     }
 
-    /// The kept counts say what a count of the entries says.
+    /// Asserts that `audit_counts` equals a recount of `audit_logs`.
     pub(crate) async fn assert_audit_counts(&self) {
         let wrong = self
             .text(
@@ -200,13 +200,13 @@ impl DbFixture {
             .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
     }
 
-    /// The one number that a query answers.
+    /// Returns the number that a scalar subquery yields.
     pub(crate) async fn number(&self, query: &str) -> i64 {
         let row = self.client.query_one(&format!("SELECT ({query})::bigint"), &[]).await;
         row.unwrap_or_else(|error| panic!("{query}: {error:?}")).get(0)
     }
 
-    /// The one text that a query answers.
+    /// Returns the text that a scalar subquery yields.
     pub(crate) async fn text(&self, query: &str) -> Option<String> {
         let row = self.client.query_one(&format!("SELECT ({query})::text"), &[]).await;
         row.unwrap_or_else(|error| panic!("{query}: {error:?}")).get(0)
@@ -216,7 +216,7 @@ impl DbFixture {
     /// [`Self::recorded_commits`]. The default of the database is set to `on`.
     pub(crate) async fn record_commits(&mut self, tables: &[(&str, &str)]) {
         let database = self.text("current_database()").await.unwrap();
-        // Whatever the server of the tests does; connections that there are already do not hear of it.
+        // Overrides the default of the test server. Open connections keep the old value, so the pools are replaced.
         self.sql(&format!("ALTER DATABASE \"{database}\" SET synchronous_commit = on"))
             .await;
         (self.tenants, self.owner) = (self.db.tenant_pool(), self.db.owner_pool());
@@ -244,7 +244,7 @@ impl DbFixture {
         self.text(commits).await.unwrap_or_default()
     }
 
-    /// Sets the plan of the account, `free` until then.
+    /// Sets the plan of the account, which is `free` by default.
     pub(crate) async fn on_plan(&self, plan: &str) {
         self.sql(&format!(
             "UPDATE accounts SET plan = '{plan}' WHERE id = '{}'",
@@ -314,7 +314,7 @@ impl DbFixture {
         template.id
     }
 
-    /// A draft to everybody, not stored yet.
+    /// A draft for all contacts. It is not stored.
     pub(crate) fn draft(&self) -> Campaign {
         Campaign {
             id: id().into(),
@@ -369,12 +369,12 @@ impl DbFixture {
             profile_id: None,
             monthly_limit: 1_000_000,
             required_placeholders: vec![],
-            // Of the template that a stored draft has, which a start looks at.
+            // A start reads the template of the stored draft.
             content: RunContent::of(campaign, &self.template_of(campaign.template_id.unwrap_or(id().into()))),
         }
     }
 
-    /// A campaign that is sending, held by the worker.
+    /// Starts a stored draft. The worker holds the lease of the run.
     pub(crate) async fn started(&self, worker: Uuid) -> (Campaign, QueuedRun) {
         let campaign = self.stored_draft().await;
         let outcome = self
@@ -396,7 +396,7 @@ impl DbFixture {
         )
     }
 
-    /// Claims and starts up to so many sends.
+    /// Claims and starts up to `size` sends and returns the started ones.
     pub(crate) async fn in_flight(&self, run: QueuedRun, worker: Uuid, size: i64) -> Vec<SendId> {
         let Claim::Sends(sends) = self.runs().claim(run, worker, None, size, LEASE).await.unwrap() else {
             return vec![];
@@ -405,14 +405,14 @@ impl DbFixture {
         self.start_sends(run, worker, &ids).await
     }
 
-    /// Starts sends, and says which of them were.
+    /// Starts sends and returns those that were started.
     pub(crate) async fn start_sends(&self, run: QueuedRun, worker: Uuid, sends: &[SendId]) -> Vec<SendId> {
         let started = self.runs().record_and_start(run, worker, &[], sends).await.unwrap();
         assert!(started.goes_on || started.sends.is_empty());
         started.sends
     }
 
-    /// Counters and usage say what a recount of the sends says.
+    /// Asserts that counters and usage equal a recount of the sends.
     pub(crate) async fn assert_recount(&self) {
         let wrong = self
             .text(
@@ -441,7 +441,7 @@ impl DbFixture {
         assert_eq!(wrong, None, "usage");
     }
 
-    /// Waits until so many of the server's connections wait for a lock.
+    /// Waits until `connections` of the database's connections are blocked by a lock.
     pub(crate) async fn blocked(&self, connections: i64) {
         let waiting = "SELECT count(*) FROM pg_stat_activity
           WHERE datname = current_database() AND wait_event_type = 'Lock'";

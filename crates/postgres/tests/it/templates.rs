@@ -53,7 +53,7 @@ async fn a_template_is_stored_as_written() {
         quality_score: Some("GREEN".into()),
         category_change: Some(CategoryChange {
             to: Category::Marketing,
-            // Published and stored in milliseconds.
+            // Published and stored with millisecond precision.
             at: NOW.replace_millisecond(NOW.millisecond()).unwrap(),
         }),
         ..fixture.template("full")
@@ -388,7 +388,7 @@ async fn template_sync_writes_only_whatsapp_fields() {
         },
         pause_reason: None,
     };
-    // Somebody changes this one while the platform's list is read.
+    // A member edits this template while the list is read from WhatsApp.
     let mut change = Template {
         updated_at: NOW + Duration::SECOND,
         ..edited.clone()

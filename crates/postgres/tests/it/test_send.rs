@@ -1,4 +1,4 @@
-//! Tests of campaigns: who has the phone, and what of the month they take.
+//! Test sends of campaigns: their facts and their share of the month's quota.
 
 use futures_util::future::join_all;
 use recado_domain::campaigns::{CampaignStore, Refusal, RunStart, RunStore, StartOutcome, TestSendStore};
@@ -29,7 +29,7 @@ async fn contact(fixture: &DbFixture, account: AccountId, name: &str) {
     fixture.sql(&statement).await;
 }
 
-/// `sent/reserved/tests` of the month.
+/// `sent/reserved/test_sends` of the month.
 async fn usage(fixture: &DbFixture) -> String {
     let usage = fixture.text("SELECT sent || '/' || reserved || '/' || test_sends FROM message_usage");
     usage.await.unwrap_or_default()
@@ -165,7 +165,7 @@ async fn runs_and_test_sends_share_the_month_quota() {
     assert!(reserve(6).await.is_some());
     assert_eq!(reserve(6).await, None);
     assert_eq!(usage(&fixture).await, "0/4/2");
-    // What the sends tell is what a recount of them tells, with tests or without.
+    // Test sends do not change the counters of sends.
     fixture.assert_recount().await;
 }
 

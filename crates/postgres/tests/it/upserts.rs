@@ -1,4 +1,4 @@
-//! One contact that another system tells of, new or not.
+//! Upserts of one contact by an account's own system.
 
 use std::collections::BTreeSet;
 
@@ -40,6 +40,7 @@ async fn tag(fixture: &DbFixture, account: AccountId, name: &str) -> TagId {
     tag.id
 }
 
+/// Returns the id of a new contact, and whether the upsert created it.
 async fn upsert(fixture: &DbFixture, upsert: &ContactUpsert) -> Result<(ContactId, bool), StoreError> {
     let new_id = ContactId(id());
     let outcome = fixture
@@ -113,7 +114,7 @@ async fn contact_upsert_matches_phone_or_user_id_and_merges() {
         "{taken:?}"
     );
     assert_eq!(found(&fixture, bia).await.name, "Bia");
-    // Who was deleted is new again, and another account's is nobody.
+    // A deleted contact is created anew, and a contact of another account does not match.
     fixture.contacts().delete(fixture.account, ana, NOW).await.unwrap();
     let recreated = untagged(without_phone("Ana", "BR.1a"));
     assert!(upsert(&fixture, &recreated).await.unwrap().1);
@@ -146,7 +147,7 @@ async fn contact_upsert_with_an_unknown_tag_writes_nothing() {
     assert_eq!(fixture.number("SELECT count(*) FROM tags WHERE name = 'mine'").await, 0);
 }
 
-/// Whoever comes second finds what the first one made, and nothing that either said is lost.
+/// Later upserts find the contact that the first one created, and their attributes and tags are merged.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_upserts_of_one_contact_are_merged() {
     let fixture = DbFixture::new().await;

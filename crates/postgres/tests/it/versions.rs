@@ -1,11 +1,11 @@
-//! Every statement that changes a row with a version raises it. One that does not lets a change that was decided on an
-//! older row overwrite it.
+//! Optimistic locking: every statement that changes a versioned row raises its version. Without that, a change that was
+//! decided on an older row would overwrite a newer one.
 
 use std::path::{Path, PathBuf};
 
 use crate::support::DbFixture;
 
-/// The sources of the stores.
+/// Adds the Rust and SQL sources below the directory.
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -20,7 +20,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The rest of each statement that begins so, up to the end of its literal.
+/// Returns the rest of each statement after `begin`, up to the end of its string literal.
 fn statements<'a>(text: &'a str, begin: &str) -> Vec<&'a str> {
     let after = text.split(begin).skip(1);
     let matching = after.filter(|rest| rest.starts_with(char::is_whitespace));
@@ -43,7 +43,7 @@ async fn every_change_of_a_versioned_table_raises_its_version() {
             let inserts = statements(&text, &format!("INTO {table}"));
             let upserts = inserts.into_iter().filter(|rest| rest.contains("DO UPDATE SET"));
             for statement in updates.into_iter().chain(upserts) {
-                // What is not published of a row, as how often an endpoint failed, is changed without a new time.
+                // Unpublished columns, like the failures of an endpoint, change without a new `updated_at`.
                 if statement.contains("updated_at =") {
                     seen += 1;
                     assert!(

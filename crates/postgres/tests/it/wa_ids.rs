@@ -1,4 +1,4 @@
-//! One id with WhatsApp is one contact's, whoever learns it at the same time.
+//! A `wa_id` belongs to one contact, even if concurrent writers set it on several contacts.
 
 use recado_domain::campaigns::{RunStore, SendResult};
 use recado_domain::conversations::{ConversationStore, InboundEvent, InboxStore};
@@ -122,7 +122,7 @@ async fn message_is_stored_while_its_wa_id_is_being_taken() {
     assert_eq!(fixture.number("SELECT count(*) FROM messages").await, 1);
 }
 
-/// A number is given up and taken over by the same batch: by a new contact, and by one that is known.
+/// In one batch, a contact leaves a number and a new or existing contact takes it.
 #[tokio::test]
 async fn number_changes_within_one_batch_are_applied() {
     let (fixture, _) = connected().await;
@@ -163,7 +163,7 @@ async fn number_changes_within_one_batch_are_applied() {
     assert_eq!(fixture.number("SELECT count(*) FROM messages").await, 3);
 }
 
-/// The migration that makes the id unique can be applied to a database where two contacts bear one.
+/// The migration that makes `wa_id` unique accepts databases in which several contacts have the same one.
 #[tokio::test]
 async fn duplicate_wa_id_migration_keeps_the_matching_contact() {
     let fixture = DbFixture::new().await;
@@ -178,14 +178,14 @@ async fn duplicate_wa_id_migration_keeps_the_matching_contact() {
                 .await;
         };
     for (name, phone, wa_id, deleted) in [
-        // By the number without its ninth digit, whoever is older.
+        // The phone number matches without its ninth digit, regardless of age.
         ("a1", "NULL", "553188887777", "NULL"),
         ("a2", "'+5531988887777'", "553188887777", "NULL"),
-        // By the number as it is.
+        // The phone number matches exactly.
         ("b1", "'+16505550000'", "16505551234", "NULL"),
         ("b2", "'+16505551234'", "16505551234", "NULL"),
         ("b3", "NULL", "16505551234", "NULL"),
-        // The oldest one; who is deleted does not count.
+        // No phone number matches: the oldest contact that is not deleted.
         ("c0", "NULL", "551", "now()"),
         ("c1", "NULL", "551", "NULL"),
         ("c2", "'+5511961234567'", "551", "NULL"),

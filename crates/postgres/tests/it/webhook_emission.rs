@@ -1,4 +1,4 @@
-//! What changes tell webhook endpoints, by the statements that write them.
+//! Webhook events that the statements of a change append to the outbox.
 
 use recado_domain::contacts::{ContactChange, ContactDraft, ContactStore, ImportRow, Phone};
 use recado_domain::shared::{AccountId, UpdateOutcome};

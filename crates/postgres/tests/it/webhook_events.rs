@@ -1,4 +1,4 @@
-//! Events for webhook endpoints: kept only where somebody wants them, in the order in which they became visible.
+//! Webhook events: stored only for kinds with a subscriber, in the order in which they became visible.
 
 use recado_domain::campaigns::CampaignStore;
 use recado_domain::shared::{AccountId, Event, EventKind, WebhookKind};
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::support::{DbFixture, id};
 
-/// An endpoint of an account.
+/// Inserts an outbound endpoint that subscribes to `events`, a PostgreSQL array literal.
 pub(crate) async fn endpoint(fixture: &DbFixture, account: AccountId, events: &str, is_active: bool) -> Uuid {
     let endpoint = id();
     fixture

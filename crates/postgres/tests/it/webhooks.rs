@@ -1,4 +1,4 @@
-//! Endpoints, deliveries, logs and the feed.
+//! Webhook endpoints, deliveries, logs and the feed.
 
 use std::collections::BTreeSet;
 
@@ -56,6 +56,7 @@ async fn emit(fixture: &DbFixture, account: AccountId, kind: WebhookKind, count:
     fixture.relay().await;
 }
 
+/// Claims deliveries: at most the given count of each listed endpoint, and `others` of every other endpoint.
 async fn claim(fixture: &DbFixture, endpoints: &[(WebhookId, i64)], others: i64) -> Vec<ClaimedDelivery> {
     let request = ClaimRequest {
         endpoints: endpoints.to_vec(),
@@ -303,8 +304,8 @@ async fn attempt_with_a_lost_claim_is_only_logged() {
     assert_eq!(fixture.number("SELECT count(*) FROM webhook_logs").await, 3);
 }
 
-/// What was delivered is over, also where somebody switched the endpoint off, or asked for it again, while that was
-/// being written: it is not called again under the same id.
+/// A delivered event stays delivered if the endpoint is disabled or a redelivery is requested while the result is
+/// written. The endpoint is not called again with the same event id.
 #[tokio::test]
 async fn concurrent_change_does_not_revive_a_delivered_event() {
     let fixture = DbFixture::new().await;
@@ -456,7 +457,7 @@ async fn disabling_drops_deliveries_and_recovery_restores_them() {
     assert_eq!(claim(&fixture, &[], 9).await.len(), 3);
 }
 
-/// The deliveries of an endpoint that fail again as soon as they are recovered.
+/// An endpoint with failed deliveries, which a trigger fails again as soon as they are recovered.
 async fn failing_again(fixture: &DbFixture, events: usize) -> WebhookId {
     let endpoint_id = WebhookId(endpoint(fixture, fixture.account, "{message.sent}", true).await);
     emit(fixture, fixture.account, WebhookKind::MessageSent, events).await;
@@ -550,7 +551,7 @@ async fn redelivery_and_ping_queue_one_delivery() {
     );
 }
 
-/// One log of each sort, the later ones newer, of two endpoints in turn; the endpoints.
+/// Inserts one log of each kind, in ascending order of time, alternating between two endpoints. Returns the endpoints.
 async fn logged(fixture: &DbFixture) -> [uuid::Uuid; 2] {
     let account = fixture.account;
     let endpoints = [id(), id()];
@@ -710,7 +711,7 @@ async fn webhook_feed_is_read_to_its_end_and_beyond() {
         read_feed(None, Some("order.recorded"), 9).await,
         (String::new(), latest, false)
     );
-    // A cursor outlives its event.
+    // A cursor stays valid after its event is deleted.
     fixture
         .sql(&format!("DELETE FROM webhook_events WHERE id = '{end}'"))
         .await;
@@ -761,7 +762,7 @@ async fn long_endpoint_queue_does_not_delay_others() {
              ANALYZE webhook_deliveries"
         ))
         .await;
-    // The shortest of some: a busy machine makes single ones longer.
+    // The shortest of several claims: a busy machine slows single ones down.
     let mut shortest = std::time::Duration::MAX;
     for _ in 0..5 {
         emit(&fixture, account, WebhookKind::MessageRead, 1).await;

@@ -1,4 +1,4 @@
-//! Connected numbers, callbacks as received, and the directory between them.
+//! WhatsApp numbers, stored callbacks, and the directory that maps a number to its accounts.
 
 use recado_domain::media::{MediaPath, MediaType};
 use recado_domain::shared::{AccountId, CallbackId, CursorQuery, ProfileId, Sealed, StoreError, UpdateOutcome};
@@ -187,7 +187,7 @@ async fn claims_are_counted_until_a_callback_is_applied() {
     for step in 0..5 {
         claims.push(callbacks.claim(Duration::ZERO).await.unwrap().unwrap().claims);
         match step {
-            // Whoever claimed it did not come back.
+            // The worker died after the claim.
             0 => {}
             // The callback could not be applied.
             1 => callbacks.postpone(callback, Duration::ZERO).await.unwrap(),

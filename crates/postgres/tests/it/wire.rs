@@ -1,4 +1,4 @@
-//! The wire between a pool and its PostgreSQL: what is said on it, how often, and answers that are held up.
+//! A proxy between a pool and PostgreSQL. It records the pool's messages and flushes, and can hold responses back.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use recado_postgres::testing::TestDatabase;
 use recado_postgres::{PoolConfig, TenantPool};
 use secrecy::ExposeSecret;
 
-/// A relay that a pool connects through.
+/// A recording proxy, and the pool that connects through it.
 pub(crate) struct Wire {
     pub(crate) tenants: TenantPool,
     traffic: Arc<Traffic>,
@@ -19,7 +19,7 @@ pub(crate) struct Wire {
 #[derive(Default)]
 struct Traffic {
     executed: AtomicUsize,
-    /// How often the pool spoke after having been answered.
+    /// How often the pool sent data after a response.
     flushes: AtomicUsize,
     messages: Mutex<Vec<String>>,
     responses_held: Mutex<bool>,

@@ -1,4 +1,4 @@
-//! What callers of the stores say, and what they make of the answers.
+//! Translates the model's steps into calls of the ports, and their return values into outcomes.
 
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, Claim, ClaimedSend, EnqueueStart, QueuedStart, Refusal, RetryOutcome, RetryRequest,
@@ -66,7 +66,7 @@ impl System {
             monthly_limit: state.accounts[account].limit,
             request: RetryRequest::default(),
         };
-        // The model does not know codes.
+        // The model has no error codes.
         let outcome = match self.model.fixture.runs().retry(&retry).await.unwrap() {
             RetryOutcome::Started { recipients, .. } => StartOutcome::Started { recipients },
             RetryOutcome::Refused(Refusal::NothingToRetry { .. }) => {
@@ -75,7 +75,7 @@ impl System {
             RetryOutcome::Refused(refusal) => StartOutcome::Refused(refusal),
             RetryOutcome::Missing => StartOutcome::Missing,
         };
-        // What failed is not under way any more.
+        // A retried send is no longer outstanding.
         if matches!(outcome, StartOutcome::Started { .. }) {
             let waiting = state.sends_of(campaign).filter(|(_, send)| send.waits());
             waiting.for_each(|(key, _)| {
@@ -114,7 +114,7 @@ impl System {
             assert!(self.outstanding.insert(*key), "{key:?} started twice");
             *self.starts.entry(*key).or_default() += 1;
         }
-        // Time does not pass by itself here: what was started now was started a moment ago until somebody says otherwise.
+        // Only `Step::PassTime` lets time pass: until then, a start in the future marks the send as recently started.
         self.model
             .fixture
             .sql(
@@ -139,7 +139,7 @@ impl System {
         send_results.collect()
     }
 
-    /// What came of the last try.
+    /// The result of the send's last attempt.
     fn result_of(&self, key: Key, kind: Kind) -> SendResult {
         let message = message_of(key, self.starts.get(&key).copied().unwrap_or(0));
         let failed = |code| SendResult::Failed {
@@ -159,7 +159,7 @@ impl System {
                 wa_id: Some(format!("wa-{message}")),
                 message_id: Some(message),
             },
-            // A failure that may be tried again at any time.
+            // A failure with this code may be retried at any time.
             Kind::Failed => failed(131_000),
             Kind::Stopped => failed(STOPPED_MARKETING),
             Kind::Unknown => SendResult::Unknown,
@@ -211,7 +211,7 @@ pub(super) fn claimed(state: &State, campaign: usize, claim: Claim) -> StepOutco
     state.outcome.clone()
 }
 
-/// Whom a claimed send is for; what else is known of it is looked at.
+/// The contact of a claimed send. Also checks its attempts and recipient.
 fn contact_of(state: &State, campaign: usize, claimed: &ClaimedSend) -> usize {
     let contact = usize::try_from(claimed.contact_id.0.as_u128()).unwrap() - 1;
     assert_eq!(claimed.attempts, state.sends[&(campaign, contact)].attempts);

@@ -1,4 +1,4 @@
-//! `record_and_start.sql` with something left out, run as the store runs it. Nothing in the store knows of this.
+//! Mutation tests: runs a mutated `record_and_start.sql` as the store runs the original. The store has no hook for it.
 
 use recado_domain::campaigns::{PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, Started};
 use recado_domain::shared::SendId;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::support::DbFixture;
 
-/// As the store has it.
+/// The store's statement.
 pub(super) const RECORD_AND_START: &str = include_str!("../../../src/campaigns/record_and_start.sql");
 
 /// The statement with `words` replaced; they must occur exactly once.
@@ -21,7 +21,7 @@ fn array(values: impl Iterator<Item = Option<String>>, element_type: &str) -> St
     format!("'{{{}}}'::{element_type}[]", values.join(","))
 }
 
-/// `RunStore::record_and_start`, by this statement.
+/// `RunStore::record_and_start` with the statement `text`.
 pub(super) async fn record_and_start(
     fixture: &DbFixture,
     text: &str,

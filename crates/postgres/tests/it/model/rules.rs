@@ -1,4 +1,4 @@
-//! What each step makes of the state, and what the store has to answer.
+//! The model: how each step changes the state, and which outcome the store must return.
 
 use std::collections::BTreeSet;
 
@@ -221,7 +221,7 @@ impl State {
         let (deferred, started): (Vec<Key>, Vec<Key>) = own.copied().partition(|key| self.has_concurrent_run(*key));
         for (contact, kind) in results.iter().filter(|(_, kind)| kind.is_plain()) {
             let key = (campaign, *contact);
-            // Of what was not started nobody can know anything.
+            // A send that did not start has no result.
             if self.sends[&key].is_open() {
                 self.apply_result(key, *kind);
             }
@@ -249,7 +249,7 @@ impl State {
         }
     }
 
-    /// Whether another run of the same number wrote to this contact just now.
+    /// Whether another run of the same number recently sent to this contact.
     fn has_concurrent_run(&self, (campaign, contact): Key) -> bool {
         let of_same_number = |at: &usize| {
             let (own, other) = (&self.campaigns[campaign], &self.campaigns[*at]);
@@ -318,7 +318,7 @@ impl State {
         }
     }
 
-    /// Whether the update changed something.
+    /// Returns whether the update changed the status.
     fn advance(&mut self, key: Key, update: SendStatus) -> bool {
         let send = self.send(key);
         let next = send.status.advance(update);
@@ -349,7 +349,7 @@ impl State {
         StepOutcome::Write(WriteOutcome::Done)
     }
 
-    /// Who holds the run is gone, and nobody knows what it had started.
+    /// Ends the worker's lease. The outcome of its open sends is unknown.
     fn abandon(&mut self, campaign: usize) {
         self.update_queue_entry(campaign, |entry| (entry.worker, entry.expired) = (None, false));
         self.mark_unknown(campaign);

@@ -1,44 +1,41 @@
-//! What the model knows: campaigns, their sends, queue entries, months. Small enough to be seen as a whole.
+//! The state of the model: campaigns, sends, queue entries and quota. It is small enough to read as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use recado_domain::campaigns::{CampaignStatus, Refusal, RunReport, SendCounts, SendStatus, StartOutcome};
 use recado_domain::shared::WriteOutcome;
 
-/// The account of each campaign. The two of the first account leave from one number.
+/// The account of each campaign. Both campaigns of the first account use the same number.
 pub(super) const CAMPAIGNS: [usize; 3] = [0, 0, 1];
 
 /// The number of contacts per account.
 pub(super) const CONTACTS_PER_ACCOUNT: [usize; 2] = [3, 2];
 
-/// How many workers there are.
 pub(super) const WORKERS: usize = 2;
 
-/// A send: its campaign, and its contact in the account of that.
+/// Identifies a send by its campaign and its contact within the campaign's account.
 pub(super) type Key = (usize, usize);
 
-/// When a send may be tried again.
+/// When a waiting send may start again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// It waits for its turn in the order of contacts.
+    /// It has no retry time: it starts in the order of contacts.
     Never,
-    /// Now, before all others.
+    /// Now, before all sends without a retry time.
     Due,
-    /// Not yet.
     Later,
 }
 
-/// What a worker, or the platform in its name, says of a send.
+/// The result that a worker records for a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Accepted.
     Sent,
     /// WhatsApp accepted the message without returning its id.
     SentWithoutId,
     /// WhatsApp accepted the message and returned the recipient's `wa_id`.
     SentWithWaId,
     Failed,
-    /// Failed, because the recipient wants no marketing.
+    /// Failed, because the recipient stopped marketing messages.
     Stopped,
     Unknown,
     DeferredNow,
@@ -59,23 +56,22 @@ impl Kind {
         Self::Released,
     ];
 
-    /// Whether the statement writes it by itself.
+    /// Whether `record_and_start` writes the result in its single statement.
     pub(super) fn is_plain(self) -> bool {
         matches!(self, Self::Sent | Self::SentWithoutId)
     }
 
-    /// Whether it says that the platform surely did not process the send.
+    /// Whether WhatsApp certainly did not process the send, so that it waits again.
     pub(super) fn puts_back(self) -> bool {
         matches!(self, Self::DeferredNow | Self::DeferredLong | Self::Released)
     }
 }
 
-/// One message to one contact.
 #[derive(Clone, Debug)]
 pub(super) struct Send {
     pub(super) status: SendStatus,
     pub(super) started: bool,
-    /// Whether the contact has to be left alone by other runs of the number.
+    /// Whether other runs of the number must not send to the contact yet.
     pub(super) recently: bool,
     pub(super) unknown: bool,
     pub(super) attempts: u32,
@@ -83,15 +79,15 @@ pub(super) struct Send {
     pub(super) message: Option<String>,
     pub(super) superseded: Option<String>,
     pub(super) never_confirmed: bool,
-    /// Whether it failed because the recipient wants no marketing.
+    /// Whether it failed because the recipient stopped marketing messages.
     pub(super) stopped: bool,
     /// The number of starts.
     pub(super) starts: usize,
     /// The number of starts before the latest retry reset the send.
     pub(super) earlier: usize,
-    /// The tries that the platform may have got.
+    /// The attempts that may have reached WhatsApp.
     pub(super) possible: BTreeSet<usize>,
-    /// What its caller said of the last one.
+    /// The recorded result of the latest attempt.
     pub(super) reported: Option<Kind>,
 }
 
@@ -148,13 +144,12 @@ impl Send {
     }
 }
 
-/// An entry of the run queue.
 #[derive(Clone, Debug)]
 pub(super) struct QueueEntry {
     pub(super) worker: Option<usize>,
     pub(super) expired: bool,
     pub(super) prepared: bool,
-    /// Since when it waits.
+    /// The time of `State::clock` since which it waits.
     pub(super) order: usize,
 }
 
@@ -176,22 +171,22 @@ pub(super) struct Account {
     pub(super) suspended: bool,
     pub(super) limit: i64,
     pub(super) test_sends: i64,
-    /// How many messages turned out to have left when they had no reservation any more.
+    /// The number of messages reported as sent after their reservation was released.
     pub(super) surplus: i64,
-    /// Who does not want to be written to.
+    /// The contacts that opted out.
     pub(super) out: BTreeSet<usize>,
-    /// The messages that are known, by their ids.
+    /// The stored WhatsApp message ids.
     pub(super) messages: BTreeMap<String, Key>,
 }
 
-/// What the store has to answer to the last step.
+/// The outcome that the store must return for the last step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StepOutcome {
     Nothing,
     Start(StartOutcome),
     Write(WriteOutcome<CampaignStatus>),
     Taken(Option<usize>),
-    /// So many of these contacts, in any order, then of those, in this one.
+    /// `size` sends: first contacts of `due` in any order, then contacts of `fresh` in this order.
     Claimed {
         due: BTreeSet<usize>,
         fresh: Vec<usize>,
@@ -217,13 +212,13 @@ pub(super) struct State {
     pub(super) campaigns: Vec<Campaign>,
     pub(super) accounts: Vec<Account>,
     pub(super) sends: BTreeMap<Key, Send>,
-    /// Whether the second account has no number.
+    /// Whether the second account has no number, so that its runs are simulated.
     pub(super) simulates: bool,
     pub(super) clock: usize,
     pub(super) outcome: StepOutcome,
 }
 
-/// The platform's id of a try's message.
+/// The WhatsApp id of an attempt's message.
 pub(super) fn message_of((campaign, contact): Key, attempt: usize) -> String {
     format!("m{campaign}{contact}-{attempt}")
 }
@@ -311,7 +306,7 @@ impl State {
         }
     }
 
-    /// How a run stands.
+    /// The report of the campaign's run.
     pub(super) fn report(&self, campaign: usize) -> RunReport {
         let (counts, stored) = (self.counts(campaign), &self.campaigns[campaign]);
         RunReport {
@@ -329,7 +324,7 @@ impl State {
         }
     }
 
-    /// What of the month is used, and what is kept for what may still leave or be accepted.
+    /// The month's sent messages, and those reserved for sends that may still start or be accepted.
     pub(super) fn usage(&self, account: usize) -> (i64, i64) {
         let (mut sent, mut reserved) = (0, 0);
         for (key, send) in self.sends.iter().filter(|(key, _)| CAMPAIGNS[key.0] == account) {
@@ -341,7 +336,7 @@ impl State {
         (sent, reserved)
     }
 
-    /// Whether a message of the month is reserved for a send.
+    /// Whether the month's quota holds a reservation for the send.
     pub(super) fn holds_reservation(&self, key: Key) -> bool {
         let sending = self.campaigns[key.0].status == CampaignStatus::Sending;
         self.sends[&key].is_open() || sending && self.sends[&key].waits()
@@ -352,7 +347,7 @@ impl State {
         sent + reserved + self.accounts[account].test_sends
     }
 
-    /// Everything that the database has to say of itself, a line a row.
+    /// The expected rows of the database, one line each.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (at, stored) in self.campaigns.iter().enumerate() {

@@ -1,5 +1,4 @@
-//! What may happen, and what is likely to: most steps are those of a worker that does its duty, some are none that anybody
-//! should take.
+//! Random steps of the model: most are those of a correct worker, some violate the contract of the ports.
 
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -7,7 +6,7 @@ use recado_domain::campaigns::{CampaignStatus, SendStatus};
 
 use super::state::{CAMPAIGNS, CONTACTS_PER_ACCOUNT, Key, Kind, State, WORKERS};
 
-/// Who lets a run wait.
+/// The cause of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
     Run,
@@ -15,16 +14,16 @@ pub(super) enum Pause {
     Member,
 }
 
-/// How news names its send.
+/// A status update of a send.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) key: Key,
-    /// Of which try.
+    /// The number of the send's attempt.
     pub(super) attempt: usize,
-    /// Whether the send is named, and not the message alone.
+    /// Whether the update names the send, and not only the WhatsApp message.
     pub(super) named: bool,
     pub(super) status: SendStatus,
-    /// Whether the recipient is said to want no marketing.
+    /// Whether the error code says that the recipient stopped marketing messages.
     pub(super) stopped: bool,
 }
 
@@ -90,12 +89,12 @@ pub(super) enum Step {
     },
     ReserveTestSend(usize),
     ReleaseTestSend(usize),
-    /// What was to wait has waited.
+    /// Makes waiting retries due and ends the time in which other runs must not send to the same contact.
     PassTime,
 }
 
 impl Step {
-    /// Whose month a step takes something of, if it does.
+    /// The account whose monthly quota the step reserves from.
     pub(super) fn account(&self) -> Option<usize> {
         match self {
             Self::Start { campaign, .. } | Self::Retry { campaign, .. } => Some(CAMPAIGNS[*campaign]),
@@ -117,13 +116,13 @@ fn account() -> impl Strategy<Value = usize> {
     0..CONTACTS_PER_ACCOUNT.len()
 }
 
-/// Mostly the status that it is in.
+/// Mostly the campaign's current status.
 fn expected(state: &State, campaign: usize, wrong: CampaignStatus) -> BoxedStrategy<CampaignStatus> {
     let right = state.campaigns[campaign].status;
     prop_oneof![6 => Just(right), 1 => Just(wrong)].boxed()
 }
 
-/// Mostly who holds it.
+/// Mostly the worker that holds the run.
 fn holder(state: &State, campaign: usize) -> BoxedStrategy<usize> {
     match state.holder(campaign) {
         Some(worker) => prop_oneof![7 => Just(worker), 1 => 0..WORKERS].boxed(),
@@ -145,7 +144,7 @@ fn mostly_held(state: &State) -> BoxedStrategy<usize> {
     mostly(state, |state, at| state.holder(at).is_some())
 }
 
-/// Some of these contacts, with anything said of each.
+/// Random results of some of these contacts.
 fn results_of(contacts: Vec<usize>) -> BoxedStrategy<Results> {
     let count = contacts.len();
     let kind = prop_oneof![4 => Just(Kind::Sent), 5 => select(Kind::ALL.to_vec())];
@@ -154,7 +153,7 @@ fn results_of(contacts: Vec<usize>) -> BoxedStrategy<Results> {
         .boxed()
 }
 
-/// Those of a campaign whose caller has something to say, and sometimes others.
+/// Mostly results of started sends without a result; sometimes of any started send.
 fn results(state: &State, campaign: usize) -> BoxedStrategy<Results> {
     let started = state.sends_of(campaign).filter(|(_, send)| send.started);
     let unreported: Vec<usize> = started
@@ -175,7 +174,7 @@ fn results_of_any_send(state: &State, campaign: usize) -> BoxedStrategy<Results>
         .boxed()
 }
 
-/// Those of a campaign that wait, and sometimes others, even another campaign's.
+/// Mostly waiting sends of the campaign; sometimes any sends, even another campaign's.
 fn next(state: &State, campaign: usize) -> BoxedStrategy<Vec<Key>> {
     let waiting = state.sends_of(campaign).filter(|(_, send)| send.waits());
     let waiting: Vec<Key> = waiting.map(|(key, _)| key).collect();
@@ -227,7 +226,7 @@ fn claim(state: &State) -> BoxedStrategy<Step> {
         .boxed()
 }
 
-/// News of tries that the platform may have got.
+/// Status updates of attempts that may have reached WhatsApp.
 fn status_updates(state: &State) -> Option<BoxedStrategy<Step>> {
     let possible_attempts = |account: usize| {
         let sends = state.sends.iter().filter(move |((at, _), _)| CAMPAIGNS[*at] == account);
@@ -331,7 +330,7 @@ fn lease_step(state: &State) -> BoxedStrategy<Step> {
     .boxed()
 }
 
-/// What brings a campaign on its way, whatever holds it up.
+/// A step that advances a campaign, or removes what blocks it.
 fn progress(state: &State) -> BoxedStrategy<Step> {
     let state = state.clone();
     campaign()
@@ -417,12 +416,12 @@ pub(super) fn any_step(state: &State) -> BoxedStrategy<Step> {
     .boxed()
 }
 
-/// Whether a step keeps to what the ports ask of who calls them.
+/// Whether a step meets the contract of the ports.
 pub(super) fn is_allowed(state: &State, step: &Step) -> bool {
     use CampaignStatus::{Completed, Draft, Partial, Scheduled, Sending};
     match step {
         Step::Start { campaign, expected, .. } => {
-            // A paused run is not prepared before it goes on.
+            // A paused run is prepared only after it resumes.
             let paused = state.campaigns[*campaign].paused;
             matches!(expected, Draft | Scheduled) || *expected == Sending && !paused
         }
@@ -461,7 +460,8 @@ pub(super) fn is_allowed(state: &State, step: &Step) -> bool {
     }
 }
 
-/// Results are of what was started; what is not final must not be said twice, and nobody says one thing and then another.
+/// A send must have started. A caller may repeat the same result unless it puts the send back, and never reports a
+/// different one.
 fn may_report(state: &State, key: Key, kind: Kind) -> bool {
     let Some(send) = state.sends.get(&key).filter(|send| send.started) else {
         return false;

@@ -1,4 +1,4 @@
-//! The stores under test, on a real database, and what they and the database say after each step.
+//! Runs each step on the stores with a real database, and compares their outcomes and rows with the model.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,10 +23,10 @@ use super::steps::{Pause, Step, any_step, is_allowed};
 use crate::support::{DbFixture, LEASE, id};
 use crate::whatsapp::profile;
 
-/// A time to wait that no test lives to see the end of.
+/// A delay longer than any test.
 pub(super) const LONG: Duration = Duration::HOUR;
 
-/// The campaigns, without a database.
+/// The reference model, without a database.
 pub(super) struct Model;
 
 impl ReferenceStateMachine for Model {
@@ -52,14 +52,14 @@ impl ReferenceStateMachine for Model {
     }
 }
 
-/// A database for many cases, one after another.
+/// A database that many cases use in sequence.
 pub(super) struct ModelFixture {
     runtime: Runtime,
     pub(super) fixture: DbFixture,
     accounts: [AccountId; 2],
     pub(super) profiles: [ProfileId; 2],
     templates: Vec<TemplateId>,
-    /// Another statement than the store's own.
+    /// Replaces the store's statement.
     pub(super) record_and_start: Option<String>,
 }
 
@@ -76,7 +76,7 @@ fn campaign_id(at: usize) -> CampaignId {
 }
 
 impl ModelFixture {
-    /// `planted`: what is done to the database before anything else.
+    /// `planted` is SQL that runs before the first case.
     pub(super) fn new(record_and_start: Option<String>, planted: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -116,7 +116,7 @@ impl ModelFixture {
         }
     }
 
-    /// Does something with the cases of this thread on this model.
+    /// Runs cases on this thread with this model.
     pub(super) fn play<T>(self, cases: impl FnOnce() -> T) -> T {
         CURRENT_MODEL.set(Some(Rc::new(self)));
         let done = cases();
@@ -169,7 +169,7 @@ impl ModelFixture {
             .unwrap()
     }
 
-    /// The database's lines of what the model calls `lines`.
+    /// The rows of the database in the format of `State::lines`.
     async fn lines(&self) -> Vec<String> {
         let query = LINES.replace("$1", &format!("'{}'", self.accounts[0]));
         let text = self.fixture.text(&query).await.unwrap_or_default();
@@ -204,11 +204,11 @@ const LINES: &str = "SELECT string_agg(line, E'\\n') FROM (
     UNION ALL
     SELECT concat('message ', (account_id <> $1)::int, ' ', wa_message_id) FROM sent_messages) l";
 
-/// One case.
+/// The system under test of one case.
 pub(super) struct System {
     pub(super) model: Rc<ModelFixture>,
     ids: Vec<(Key, SendId)>,
-    /// What was handed out as started, and neither put back by who had it nor failed and tried again.
+    /// Started sends that were neither put back by their worker nor retried after a failure.
     pub(super) outstanding: BTreeSet<Key>,
     /// The number of starts per send.
     pub(super) starts: BTreeMap<Key, usize>,

@@ -1,4 +1,4 @@
-//! An account that the planner has not seen, and what is read of it.
+//! An account whose rows the planner's statistics do not contain, and the rows that queries read of it.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,9 @@ use uuid::Uuid;
 
 use crate::support::DbFixture;
 
-/// How many rows of each table the account has, and how many of them are asked about.
+/// The account's rows per table.
 pub(super) const ROWS: usize = 1000;
+/// The rows that a call reads or writes.
 pub(super) const PART: usize = 40;
 
 pub(super) const FIRST_PAGE: CursorQuery = CursorQuery {
@@ -23,7 +24,7 @@ pub(super) fn newest() -> CursorQuery<TimeCursor> {
     }
 }
 
-/// What the planner knows when the account arrives.
+/// The accounts in the planner's statistics.
 #[derive(Clone, Copy)]
 pub(super) enum PlannerStatistics {
     /// One account with ten times the rows.
@@ -32,12 +33,12 @@ pub(super) enum PlannerStatistics {
     Small,
 }
 
-/// How many small accounts there are, and how many rows of each table each has.
+/// The number of small accounts, and the rows per table of each.
 const SMALL_ACCOUNTS: usize = 300;
 const SMALL_ROWS: usize = 5;
 
-/// Of these accounts (`a`) there are so many rows of every table, but a few tags: their names are no keys, since no
-/// index may tell a tenant of them (`lower` could).
+/// SQL that inserts `rows` rows into every table for each of `accounts` (`a`), but at most ten tags. A query by tag
+/// name reads all tags of the account: under a row-level policy `lower`, which is not leakproof, cannot use an index.
 fn rows_of(accounts: &str, rows: usize) -> String {
     "INSERT INTO contacts (account_id, id, name, phone, wa_id)
        SELECT a, key(a, i), 'Ana', '+55119' || lpad(i::text, 8, '0'), '55119' || lpad(i::text, 8, '0') FROM i;
@@ -110,7 +111,7 @@ pub(super) async fn unanalyzed_account(statistics: PlannerStatistics) -> DbFixtu
 }
 
 impl DbFixture {
-    /// The account that the planner has not seen and, if another one has more rows, that one; how many each has.
+    /// The unanalyzed account and, if another one has more rows, that one, each with its number of rows.
     pub(super) async fn both(&self) -> Vec<(AccountId, usize)> {
         let most = "SELECT account_id FROM contacts GROUP BY 1 ORDER BY count(*) DESC LIMIT 1";
         let most: Uuid = self.text(&format!("({most})")).await.unwrap().parse().unwrap();
@@ -121,7 +122,7 @@ impl DbFixture {
         accounts
     }
 
-    /// The account's row with this number, of whatever table.
+    /// The key of the account's row number `i`, the same in every table.
     pub(super) async fn key(&self, i: usize) -> Uuid {
         let key = self.text(&format!("key('{}', {i})", self.account)).await.unwrap();
         key.parse().unwrap()
@@ -135,14 +136,14 @@ impl DbFixture {
         keys
     }
 
-    /// From here on it is counted what connections read that are opened later.
+    /// Resets the counters of read rows; connections opened later are counted.
     pub(super) async fn count_reads(&mut self) {
         self.close().await;
         self.sql("SELECT pg_stat_force_next_flush()").await;
         self.sql("SELECT pg_stat_reset()").await;
     }
 
-    /// A connection tells what it read when it ends.
+    /// Closes all connections, because a connection reports its reads when it closes.
     pub(crate) async fn close(&mut self) {
         (self.tenants, self.owner) = (self.db.tenant_pool(), self.db.owner_pool());
         let deadline = Instant::now() + Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! What is told, step by step, and what it comes to by the rules as they are written down.
+//! Random ingestion steps, and a plain model of what the rules make of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::{Fixed, NOW};
 use crate::support::{DbFixture, id};
 
-/// One hundred millionth: the product of two amounts of four decimals is whole.
+/// Units per currency unit: the product of two amounts of four decimals is a whole number of units.
 pub(super) const UNIT: i128 = 100_000_000;
 
 #[derive(Clone, Debug)]
@@ -37,19 +37,19 @@ pub(super) struct OrderSpec {
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Orders(Vec<OrderSpec>),
-    /// Key, status, minutes ago.
+    /// Key, status and minutes before `NOW`.
     Carts(Vec<(u8, usize, i64)>),
-    /// Days ago, source, amount.
+    /// Days before `NOW`, source and amount.
     Spend(Vec<(i64, u8, i64)>),
-    /// Id, metric, contact (3: unknown phone), value, minutes ago.
+    /// Id, metric, contact (3: unknown phone), value and minutes before `NOW`.
     Events(Vec<(u8, usize, u8, Option<i64>, i64)>),
-    /// Id, automation, completed, minutes ago, milliseconds.
+    /// Id, automation, whether it completed, minutes before `NOW` and duration in milliseconds.
     Executions(Vec<(u8, usize, bool, i64, i64)>),
-    /// Link, minutes ago.
+    /// Link and minutes before `NOW`.
     Click(usize, i64),
 }
 
-/// Most moments lie in the last days, and many where a quarter of an hour begins, and a day of some zone with it.
+/// Minutes before `NOW`: mostly in the last days, often at a quarter of an hour, where a day of some zone begins.
 fn minutes() -> impl Strategy<Value = i64> {
     let quarters = (0..8 * 96_i64).prop_map(|quarters| quarters * 15);
     prop_oneof![quarters, 0..8 * 1440_i64, 0..100 * 1440_i64]
@@ -108,14 +108,14 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An order, in units.
+/// An order of the model. Amounts are in units.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     pub(super) platform: String,
     pub(super) status: &'static str,
     pub(super) total: i128,
     pub(super) fee: i128,
-    /// Product, quantity (ten thousandths), revenue, costs.
+    /// Product, quantity in ten thousandths, revenue and costs.
     pub(super) items: Vec<(String, i128, i128, i128)>,
     pub(super) campaign: Option<Uuid>,
     pub(super) automation: Option<Uuid>,
@@ -152,7 +152,7 @@ pub(super) struct History {
 const STATUSES: [&str; 4] = ["pending", "paid", "cancelled", "refunded"];
 const CARTS: [&str; 3] = ["open", "abandoned", "recovered"];
 pub(super) const METRICS: [&str; 2] = ["visit", "a/b c"];
-/// When contact 0 was sent to by campaign 0, and by campaign 1: minutes ago.
+/// When campaigns 0 and 1 sent to contact 0, in minutes before `NOW`.
 const SENT: [i64; 2] = [5 * 1440, 2 * 1440];
 const WEEK: i64 = 7 * 1440;
 
@@ -267,7 +267,7 @@ impl History {
         let inputs = specs.iter().map(|spec| self.input(spec)).collect();
         let recorded = self.ingestion.orders(fixture.account, inputs).await.unwrap();
         assert_eq!(recorded.accepted + recorded.duplicates, specs.len());
-        // Of several of one order the last counts.
+        // The last draft of an order wins.
         let last: BTreeMap<_, _> = specs.iter().map(|spec| ((spec.platform, spec.key), spec)).collect();
         for spec in last.values() {
             self.apply_order(spec);

@@ -1,4 +1,4 @@
-//! The reports, counted from the history by walking over all of it.
+//! Recounts every report from the whole history.
 #![allow(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
