@@ -1,7 +1,7 @@
--- Accounts, the people in them, and the role under which every tenant query runs.
+-- Accounts, users and memberships, and the role that runs every tenant query.
 
--- A non-owner role, so that row-level security applies to it. It may log in because Citus workers demand it, but has
--- no password. Roles belong to the whole cluster: another database may have made it at the same moment.
+-- A non-owner role, so that row-level security applies to it. Citus workers require LOGIN; the role has no password.
+-- Roles belong to the cluster, so another database may create it at the same time.
 DO $$
 BEGIN
   CREATE ROLE recado_tenant LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS;
@@ -22,8 +22,9 @@ $$;
 
 GRANT USAGE ON SCHEMA public TO recado_tenant;
 
--- Closes a table to every account but the one in `app.account_id`; without that setting no row is seen or written.
--- The policy has no sub-select (Citus refuses those), and becomes a one-time filter when the query names the account.
+-- Enables row-level security: only rows of the account in `app.account_id` are visible and writable; without that
+-- setting, none are. The policy has no sub-select because Citus rejects those. It becomes a one-time filter when the
+-- query names the account.
 CREATE FUNCTION make_tenant_table(name regclass, account_column text DEFAULT 'account_id') RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -54,10 +55,10 @@ CREATE TABLE accounts (
   updated_at timestamptz NOT NULL DEFAULT now()
 );
 SELECT make_tenant_table('accounts', 'id');
--- A tenant reads its own account; only the platform changes one.
+-- A tenant reads its own account; only the owner role writes it.
 REVOKE INSERT, UPDATE, DELETE ON accounts FROM recado_tenant;
 
--- Directory: slugs are unique over all accounts, which a table distributed by account cannot enforce.
+-- Directory: slugs are unique across accounts, which a table distributed by account cannot enforce.
 CREATE TABLE account_slugs (
   slug text CONSTRAINT account_slugs_pkey PRIMARY KEY,
   account_id uuid NOT NULL

@@ -1,6 +1,6 @@
--- What changes tell the rest of the system, and where the relay puts it.
+-- Transactional outbox, and the tables to which the relay moves its events.
 
--- The system's own: a tenant's transaction may leave an event here, and never read one.
+-- Internal: a tenant transaction may insert an event, but cannot read any.
 CREATE TABLE outbox_events (
   seq bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT outbox_events_pkey PRIMARY KEY,
   account_id uuid NOT NULL,

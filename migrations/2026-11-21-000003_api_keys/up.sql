@@ -1,4 +1,4 @@
--- Keys that programs present instead of a session.
+-- API keys, which programs send instead of a session.
 
 CREATE TABLE api_keys (
   account_id uuid NOT NULL CONSTRAINT api_keys_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
@@ -13,7 +13,7 @@ CREATE TABLE api_keys (
 );
 SELECT make_tenant_table('api_keys');
 
--- Directory: a presented key says nothing of its account. SHA-256 of the whole key.
+-- Directory: an API key does not name its account. `key_hash` is the SHA-256 of the whole key.
 CREATE TABLE api_key_hashes (
   key_hash bytea CONSTRAINT api_key_hashes_pkey PRIMARY KEY,
   account_id uuid NOT NULL,

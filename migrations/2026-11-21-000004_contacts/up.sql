@@ -1,4 +1,4 @@
--- Contacts and the ways to pick some of them.
+-- Contacts, tags, segments, RFM segments and folders.
 
 CREATE TABLE contacts (
   account_id uuid NOT NULL CONSTRAINT contacts_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,

@@ -1,4 +1,4 @@
--- Connected numbers, and the platform's callbacks as they were received.
+-- Connected WhatsApp numbers, and WhatsApp's callbacks as they were received.
 
 CREATE TABLE whatsapp_profiles (
   account_id uuid NOT NULL CONSTRAINT whatsapp_profiles_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
@@ -6,7 +6,7 @@ CREATE TABLE whatsapp_profiles (
   name text NOT NULL,
   phone_number_id text NOT NULL,
   waba_id text NOT NULL,
-  -- Encrypted with the server's key.
+  -- Sealed with the server's key.
   access_token bytea NOT NULL,
   messages_per_second integer
     CONSTRAINT whatsapp_profiles_messages_per_second_check CHECK (messages_per_second BETWEEN 1 AND 1000),
@@ -17,8 +17,8 @@ CREATE TABLE whatsapp_profiles (
 );
 SELECT make_tenant_table('whatsapp_profiles');
 
--- Directory: from the platform's ids in a callback to the accounts it may concern. A tenant's transaction adds to it
--- and cannot read it; what is left of a removed number is harmless, since the account is asked again.
+-- Directory: maps WhatsApp's ids in a callback to the accounts that it may concern. A tenant transaction inserts rows
+-- but cannot read them. Rows of a removed number are harmless, because the account's own table is checked again.
 CREATE TABLE whatsapp_numbers (
   phone_number_id text NOT NULL,
   account_id uuid NOT NULL,
@@ -28,12 +28,12 @@ CREATE TABLE whatsapp_numbers (
 CREATE INDEX whatsapp_numbers_waba_id_idx ON whatsapp_numbers (waba_id);
 GRANT INSERT ON whatsapp_numbers TO recado_tenant;
 
--- The system's own: kept from before the platform is answered until the news in it is applied.
+-- Internal: a callback is stored before WhatsApp receives the response, and deleted when its changes are applied.
 CREATE TABLE whatsapp_callbacks (
   id uuid CONSTRAINT whatsapp_callbacks_pkey PRIMARY KEY,
   body bytea NOT NULL,
   attempts integer NOT NULL DEFAULT 0,
-  -- Not to be taken before this moment: leased, or waiting for a retry.
+  -- No worker claims the row before this time: it is leased, or waits for a retry.
   due_at timestamptz NOT NULL,
   received_at timestamptz NOT NULL DEFAULT now()
 );

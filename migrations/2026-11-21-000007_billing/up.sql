@@ -1,4 +1,4 @@
--- Subscriptions, and what a plan's monthly messages were used for.
+-- Subscriptions, and the use of the monthly message quota.
 
 CREATE TABLE subscriptions (
   account_id uuid NOT NULL CONSTRAINT subscriptions_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
@@ -26,7 +26,7 @@ CREATE UNIQUE INDEX subscriptions_live_unique ON subscriptions (account_id)
 CREATE INDEX subscriptions_created_at_idx ON subscriptions (account_id, created_at DESC);
 SELECT make_tenant_table('subscriptions');
 
--- Outbound messages of a calendar month (UTC): those sent, and those that runs under way may still send.
+-- Outbound messages of a calendar month (UTC): sent, and reserved for runs that are still sending.
 CREATE TABLE message_usage (
   account_id uuid NOT NULL CONSTRAINT message_usage_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   month date NOT NULL,

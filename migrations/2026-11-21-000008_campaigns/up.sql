@@ -1,4 +1,4 @@
--- Campaigns, their sends, and the queue of runs.
+-- Campaigns, their sends, and the run queue.
 
 CREATE TABLE campaigns (
   account_id uuid NOT NULL CONSTRAINT campaigns_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
@@ -19,7 +19,7 @@ CREATE TABLE campaigns (
   completed_at timestamptz,
   paused_at timestamptz,
   pause_reason text,
-  -- The number that the run leaves from, and the month that its messages count in.
+  -- The WhatsApp number that the run sends from, and the month whose quota its messages count towards.
   profile_id uuid,
   quota_month date,
   created_by uuid,
@@ -38,7 +38,7 @@ CREATE TABLE campaigns (
 CREATE INDEX campaigns_created_at_idx ON campaigns (account_id, created_at DESC, id DESC) WHERE deleted_at IS NULL;
 SELECT make_tenant_table('campaigns');
 
--- One row a recipient. The id is derived from campaign and contact, so that freezing twice makes the same rows.
+-- One row per recipient. The id is derived from campaign and contact, so creating the sends twice gives the same rows.
 CREATE TABLE campaign_sends (
   account_id uuid NOT NULL,
   id uuid NOT NULL,
@@ -47,13 +47,13 @@ CREATE TABLE campaign_sends (
   status text NOT NULL DEFAULT 'pending' CONSTRAINT campaign_sends_status_check
     CHECK (status IN ('pending', 'sent', 'delivered', 'read', 'failed')),
   attempts integer NOT NULL DEFAULT 0,
-  -- The worker that holds a send it has not recorded yet.
+  -- The worker that claimed the send and has not recorded its result yet.
   claimed_by uuid,
-  -- Set just before the request leaves; cleared when it surely did not.
+  -- Set just before the request is sent to WhatsApp; cleared when the request certainly was not sent.
   started_at timestamptz,
-  -- Not to be tried again before this moment.
+  -- The earliest time of the next attempt.
   retry_at timestamptz,
-  -- Since when nobody knows whether the platform has it.
+  -- Outcome unknown since this time: the request may have reached WhatsApp.
   unknown_at timestamptz,
   sent_at timestamptz,
   delivered_at timestamptz,
@@ -77,7 +77,7 @@ CREATE INDEX campaign_sends_wa_message_id_idx ON campaign_sends (account_id, wa_
   WHERE wa_message_id IS NOT NULL;
 SELECT make_tenant_table('campaign_sends');
 
--- How many sends of a campaign are in each status; written in the transaction of the sends it counts.
+-- Sends of a campaign by status. Written in the transaction of the sends that it counts.
 CREATE TABLE campaign_counters (
   account_id uuid NOT NULL,
   campaign_id uuid NOT NULL,
@@ -93,7 +93,7 @@ CREATE TABLE campaign_counters (
 ) WITH (fillfactor = 50);
 SELECT make_tenant_table('campaign_counters');
 
--- Runs under way: small, and never distributed, so that a worker can look for work across accounts.
+-- The run queue. Small and never distributed, so that a worker can claim runs across accounts.
 CREATE TABLE campaign_queue (
   account_id uuid NOT NULL,
   campaign_id uuid NOT NULL,

@@ -1,4 +1,4 @@
--- Invitations into an account, and the mail that carries them.
+-- Team invites, and the queue of outgoing mail.
 
 CREATE TABLE team_invites (
   account_id uuid NOT NULL CONSTRAINT team_invites_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
@@ -16,7 +16,8 @@ CREATE TABLE team_invites (
 CREATE UNIQUE INDEX team_invites_pending_unique ON team_invites (account_id, lower(email)) WHERE status = 'pending';
 SELECT make_tenant_table('team_invites');
 
--- Directory: a presented token says nothing of its account. SHA-256 of the token; gone when the invite is over.
+-- Directory: an invite token does not name its account. `token_hash` is the SHA-256 of the token. The row is deleted
+-- when the invite is accepted, revoked or expired.
 CREATE TABLE invite_tokens (
   token_hash bytea CONSTRAINT invite_tokens_pkey PRIMARY KEY,
   account_id uuid NOT NULL,
@@ -24,14 +25,14 @@ CREATE TABLE invite_tokens (
 );
 CREATE INDEX invite_tokens_invite_id_idx ON invite_tokens (account_id, invite_id);
 
--- The system's own: mail on its way out. Its content holds a token, so that it is encrypted with the server's key, and
--- gone when the mail is sent.
+-- Internal: the queue of outgoing mail. The content holds a token, so it is sealed with the server's key and deleted
+-- when the mail is sent.
 CREATE TABLE outgoing_mail (
   id uuid CONSTRAINT outgoing_mail_pkey PRIMARY KEY,
   account_id uuid NOT NULL,
   content bytea NOT NULL,
   attempts integer NOT NULL DEFAULT 0,
-  -- Not to be taken before this moment: leased, or waiting for a retry.
+  -- No worker claims the row before this time: it is leased, or waits for a retry.
   due_at timestamptz NOT NULL DEFAULT now(),
   created_at timestamptz NOT NULL DEFAULT now()
 );

@@ -1,13 +1,14 @@
--- Requests that carried an idempotency key, and what they were answered.
+-- Idempotency keys: requests that carried one, and the stored responses.
 
--- The system's own: no tenant role may read it.
+-- Internal: the tenant role cannot read it.
 CREATE TABLE idempotency_keys (
-  -- An account, or on routes without one, a user.
+  -- The account, or the user on routes without an account.
   scope uuid NOT NULL,
   key text NOT NULL,
   holder uuid NOT NULL,
   leased_until timestamptz NOT NULL,
-  -- SHA-256 of method, path and body; with it the response, sealed with the server's key. Both null while it runs.
+  -- SHA-256 of method, path and body, and the response, sealed with the server's key. Both are null while the request
+  -- runs.
   request_hash bytea,
   response bytea,
   created_at timestamptz NOT NULL DEFAULT now(),

@@ -1,9 +1,9 @@
--- What the platform thinks of a template's quality, and what it calls the files it was given.
+-- WhatsApp's quality score of a template, and WhatsApp's ids of uploaded files.
 
 ALTER TABLE message_templates ADD COLUMN quality_score text;
 
--- The platform's id of a file, by the number it was given to and by where the file lies in the store. It forgets files
--- after a month, so an id is not used for longer.
+-- WhatsApp's id of a file, by the number to which it was uploaded and its path in the media store. WhatsApp deletes
+-- files after a month, so `expires_at` ends the use of the id.
 CREATE TABLE whatsapp_files (
   account_id uuid NOT NULL CONSTRAINT whatsapp_files_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   phone_number_id text NOT NULL,
@@ -14,5 +14,5 @@ CREATE TABLE whatsapp_files (
 );
 SELECT make_tenant_table('whatsapp_files');
 
--- A verdict of the platform pauses the campaigns that are sending the template.
+-- A review status from WhatsApp can pause the campaigns that are sending the template.
 CREATE INDEX campaigns_template_id_idx ON campaigns (account_id, template_id) WHERE status = 'sending';

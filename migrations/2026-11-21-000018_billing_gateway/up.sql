@@ -1,22 +1,23 @@
--- What the payment gateway is asked and tells: attempts to subscribe, payments, events.
+-- State shared with the payment gateway: subscription attempts, payments and gateway events.
 
 ALTER TABLE subscriptions
-  -- When the end of what was paid took the account's plan.
+  -- The time at which the paid period ended and the account lost the plan.
   ADD COLUMN lapsed_at timestamptz,
-  -- The present period was given before a payment of it was known (cards): the next one adds none.
+  -- The current period was granted before its payment was known (cards), so that payment does not add another period.
   ADD COLUMN period_granted boolean NOT NULL DEFAULT false,
-  -- The day of the month that periods begin on, where the month has it.
+  -- The day of the month on which periods begin; in a shorter month, its last day.
   ADD COLUMN anchor_day integer CONSTRAINT subscriptions_anchor_day_check CHECK (anchor_day BETWEEN 1 AND 31),
-  -- When the gateway is asked, unless it tells before.
+  -- The time of the next query to the gateway, unless a gateway event arrives first.
   ADD COLUMN check_at timestamptz,
-  -- The last event that was applied.
+  -- The latest gateway event that was applied.
   ADD COLUMN last_event_id uuid,
-  -- What is being done at the gateway, and until when it is left to whoever began it.
+  -- The change that is being requested from the gateway, and the lease of the process that requests it.
   ADD COLUMN intent jsonb,
   ADD COLUMN intent_until timestamptz,
-  -- No subscription yet, or one that never came to be: the row holds the account's place while the gateway is asked.
+  -- A subscription attempt, not a subscription yet: the row occupies the account's one live subscription while the
+  -- gateway is called.
   ADD COLUMN attempt boolean NOT NULL DEFAULT false,
-  -- Counts the writes.
+  -- Optimistic locking: every write raises it by one.
   ADD COLUMN version bigint NOT NULL DEFAULT 0,
   ADD CONSTRAINT subscriptions_billing_type_check CHECK (billing_type IN ('PIX', 'BOLETO', 'CREDIT_CARD')),
   ADD CONSTRAINT subscriptions_intent_check CHECK ((intent IS NULL) = (intent_until IS NULL)),
@@ -26,7 +27,7 @@ CREATE INDEX subscriptions_check_at_idx ON subscriptions (check_at) WHERE check_
 CREATE INDEX subscriptions_lapse_idx ON subscriptions (current_period_end)
   WHERE status = 'cancelled' AND lapsed_at IS NULL;
 
--- A subscription takes its plan along; nothing else of an account is a tenant's to change.
+-- A change of a subscription also changes the account's plan; a tenant may update no other column of an account.
 GRANT UPDATE (plan, updated_at) ON accounts TO recado_tenant;
 
 CREATE TABLE billing_history (
@@ -37,17 +38,17 @@ CREATE TABLE billing_history (
   billing_type text NOT NULL,
   -- Cents.
   value bigint NOT NULL,
-  -- The gateway's word.
+  -- The status as the gateway names it.
   status text NOT NULL,
   invoice_url text,
   bank_slip_url text,
   due_date date,
   paid_at timestamptz,
-  -- The gateway was sure of it; the money may follow a month later.
+  -- The gateway confirmed the payment; the money may arrive up to a month later.
   confirmed boolean NOT NULL DEFAULT false,
-  -- It paid for a period.
+  -- The payment was credited with a period.
   credited boolean NOT NULL DEFAULT false,
-  -- The gateway's time of the last event about it that was applied.
+  -- The gateway's timestamp of the latest applied event of this payment.
   last_event_at timestamptz,
   created_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT billing_history_pkey PRIMARY KEY (account_id, id),
@@ -58,7 +59,8 @@ CREATE TABLE billing_history (
 CREATE INDEX billing_history_created_at_idx ON billing_history (account_id, created_at DESC, id DESC);
 SELECT make_tenant_table('billing_history');
 
--- Directory: from the gateway's subscription in an event to ours. A tenant's transaction adds to it and cannot read it.
+-- Directory: maps the gateway's subscription id in an event to ours. A tenant transaction inserts rows but cannot
+-- read them.
 CREATE TABLE gateway_subscriptions (
   gateway_subscription_id text CONSTRAINT gateway_subscriptions_pkey PRIMARY KEY,
   account_id uuid NOT NULL,
@@ -66,7 +68,7 @@ CREATE TABLE gateway_subscriptions (
 );
 GRANT INSERT ON gateway_subscriptions TO recado_tenant;
 
--- The system's own: what was received, by what it is told apart; nothing of a body but what has an effect.
+-- Internal: received gateway events by their unique key. Of a body, only the fields that have an effect are stored.
 CREATE TABLE gateway_events (
   id uuid CONSTRAINT gateway_events_pkey PRIMARY KEY,
   seq bigint GENERATED ALWAYS AS IDENTITY,
@@ -75,7 +77,7 @@ CREATE TABLE gateway_events (
   gateway_subscription_id text,
   data jsonb NOT NULL,
   attempts integer NOT NULL DEFAULT 0,
-  -- Not to be taken before this moment: leased, or waiting for a retry. None: it is over with.
+  -- No worker claims the event before this time: it is leased, or waits for a retry. Null: the event is done.
   due_at timestamptz,
   received_at timestamptz NOT NULL DEFAULT now()
 );

@@ -5,5 +5,5 @@ DROP FUNCTION has_subscribers(uuid, text);
 DROP FUNCTION contact_payload(contacts);
 DROP FUNCTION to_rfc3339(timestamptz);
 DROP TABLE webhook_endpoints;
--- Nothing of an older version takes these away.
+-- No older version removes these events.
 DELETE FROM outbox_events WHERE kind = 'webhook';

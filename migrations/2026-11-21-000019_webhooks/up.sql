@@ -1,4 +1,4 @@
--- Events that accounts have sent to them, and what is said on the way.
+-- Webhook endpoints, the event feed, deliveries and their logs.
 
 CREATE TABLE webhook_endpoints (
   account_id uuid NOT NULL CONSTRAINT webhook_endpoints_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
@@ -6,18 +6,18 @@ CREATE TABLE webhook_endpoints (
   name text NOT NULL,
   direction text NOT NULL CONSTRAINT webhook_endpoints_direction_check CHECK (direction IN ('outbound', 'inbound')),
   url text,
-  -- Kinds of events, or `*`.
+  -- Event types, or `*`.
   events text[] NOT NULL,
   is_active boolean NOT NULL DEFAULT true,
-  -- Encrypted with the server's key. The previous one signs too until it ends.
+  -- Sealed with the server's key. The previous secret also signs, until `previous_secret_until`.
   secret bytea NOT NULL,
   secret_hint text NOT NULL,
   previous_secret bytea,
   previous_secret_until timestamptz,
-  -- The failures since the last success; null without any.
+  -- The first and the latest failure since the last success; null if there is none.
   failing_since timestamptz,
   last_failed_at timestamptz,
-  -- When and why deliveries switched it off.
+  -- When and why failed deliveries disabled the endpoint.
   disabled_at timestamptz,
   disabled_reason text
     CONSTRAINT webhook_endpoints_disabled_reason_check CHECK (disabled_reason IN ('gone', 'failing')),
@@ -31,13 +31,13 @@ CREATE TABLE webhook_endpoints (
   CONSTRAINT webhook_endpoints_disabled_check
     CHECK ((disabled_at IS NULL) = (disabled_reason IS NULL) AND (disabled_at IS NULL OR NOT is_active))
 );
--- A caller names an endpoint and says nothing of its account.
+-- A caller of an inbound endpoint sends the endpoint's id but not the account.
 CREATE INDEX webhook_endpoints_id_idx ON webhook_endpoints (id);
 SELECT make_tenant_table('webhook_endpoints');
 
--- Whether any endpoint of an account wants events of a kind, be it switched on or not: only such events are kept. One
--- look into an index where there is no endpoint. In plpgsql, because that keeps its plan; an EXISTS in a function of
--- plain SQL is neither put into the query nor kept.
+-- Whether an endpoint of the account, active or not, subscribes to events of this type: only such events are stored.
+-- Without an endpoint this costs one index probe. It is plpgsql because that caches the plan; an EXISTS in a plain
+-- SQL function is neither inlined nor cached.
 CREATE FUNCTION has_subscribers(account uuid, kind text) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -47,13 +47,13 @@ BEGIN
 END
 $$;
 
--- A moment as it is published.
-CREATE FUNCTION to_rfc3339(moment timestamptz) RETURNS text
+-- A time in the published format.
+CREATE FUNCTION to_rfc3339(value timestamptz) RETURNS text
 LANGUAGE sql STABLE AS $$
-  SELECT to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+  SELECT to_char(value AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
 $$;
 
--- What an event says of a contact.
+-- The payload of a contact event.
 CREATE FUNCTION contact_payload(c contacts) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('id', c.id, 'name', c.name, 'phone', c.phone, 'email', c.email,
@@ -61,16 +61,16 @@ LANGUAGE sql STABLE AS $$
     'updated_at', to_rfc3339(c.updated_at))
 $$;
 
--- The feed. An event without a sequence number is in nobody's feed: a test, which nothing happened for.
+-- The feed. A test event has no sequence number and is not part of the feed.
 CREATE TABLE webhook_events (
   account_id uuid NOT NULL CONSTRAINT webhook_events_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
-  -- What the receiver knows it by, however often it is delivered.
+  -- The receiver's idempotency key: the same for every delivery of the event.
   id uuid NOT NULL,
   type text NOT NULL,
   payload jsonb NOT NULL,
   occurred_at timestamptz NOT NULL,
-  -- The order in which events became visible: whoever writes one holds a lock meanwhile, so that a reader that saw a
-  -- sequence number has seen every smaller one.
+  -- Sequence number: the order in which events became visible. The writer of an event holds a lock until it commits,
+  -- so a reader that has read a sequence number has read every smaller one.
   seq bigint,
   CONSTRAINT webhook_events_pkey PRIMARY KEY (account_id, id)
 );
@@ -79,21 +79,21 @@ CREATE UNIQUE INDEX webhook_events_seq_unique ON webhook_events (account_id, seq
 CREATE INDEX webhook_events_occurred_at_idx ON webhook_events (occurred_at);
 SELECT make_tenant_table('webhook_events');
 
--- What is still to be delivered, and what was given up. A delivery that succeeded has no row: its log tells of it.
+-- Open and abandoned deliveries. A delivery that succeeded has no row here, only its log entry.
 CREATE TABLE webhook_deliveries (
   account_id uuid NOT NULL,
   event_id uuid NOT NULL,
   endpoint_id uuid NOT NULL,
   state text NOT NULL DEFAULT 'waiting'
     CONSTRAINT webhook_deliveries_state_check CHECK (state IN ('waiting', 'failed', 'dropped')),
-  -- How many attempts are over.
+  -- Completed attempts.
   attempt integer NOT NULL DEFAULT 0,
-  -- Not to be taken before this moment: leased, or waiting for the next attempt.
+  -- No worker claims the delivery before this time: it is leased, or waits for its next attempt.
   next_attempt_at timestamptz NOT NULL DEFAULT now(),
   leased boolean NOT NULL DEFAULT false,
-  -- Counts the claims: whoever finishes one must still be the last who claimed it.
+  -- Fencing token: counts the claims. Recording a result requires the number of the latest claim.
   claim bigint NOT NULL DEFAULT 0,
-  -- When it last failed, or was dropped.
+  -- The time of the last failure, or of the drop.
   failed_at timestamptz,
   CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (account_id, event_id, endpoint_id),
   CONSTRAINT webhook_deliveries_event_id_fkey FOREIGN KEY (account_id, event_id)
@@ -101,12 +101,12 @@ CREATE TABLE webhook_deliveries (
   CONSTRAINT webhook_deliveries_endpoint_id_fkey FOREIGN KEY (account_id, endpoint_id)
     REFERENCES webhook_endpoints (account_id, id) ON DELETE CASCADE
 ) WITH (fillfactor = 70);
--- Each endpoint has a line of its own, so that a long one is in nobody's way.
+-- Each endpoint has its own queue, so that a long queue does not delay other endpoints.
 CREATE INDEX webhook_deliveries_claim_idx ON webhook_deliveries (endpoint_id, next_attempt_at) WHERE state = 'waiting';
 CREATE INDEX webhook_deliveries_failed_at_idx ON webhook_deliveries (account_id, endpoint_id, failed_at);
 SELECT make_tenant_table('webhook_deliveries');
 
--- One row an attempt, and one a call of an inbound endpoint. Outlives its endpoint.
+-- One row per delivery attempt and per call of an inbound endpoint. Rows outlive their endpoint.
 CREATE TABLE webhook_logs (
   account_id uuid NOT NULL CONSTRAINT webhook_logs_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   id uuid NOT NULL,
@@ -119,12 +119,12 @@ CREATE TABLE webhook_logs (
   event_id uuid,
   -- Inbound: what was received.
   payload jsonb,
-  -- Null where nobody answered.
+  -- Null if the endpoint sent no response.
   response_status integer,
   attempt integer NOT NULL DEFAULT 1,
   duration_ms integer,
   error text,
-  -- When the next attempt follows this one.
+  -- The time of the next attempt after this one.
   next_attempt_at timestamptz,
   created_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT webhook_logs_pkey PRIMARY KEY (account_id, id),
@@ -136,7 +136,7 @@ CREATE INDEX webhook_logs_failed_idx ON webhook_logs (account_id, created_at DES
   WHERE response_status IS NULL OR response_status >= 400;
 CREATE INDEX webhook_logs_inbound_idx ON webhook_logs (account_id, created_at DESC, id DESC)
   WHERE direction = 'inbound';
--- What was received and carried out is not carried out again.
+-- Inbox: a message that was received and applied is not applied again.
 CREATE UNIQUE INDEX webhook_logs_received_unique ON webhook_logs (account_id, endpoint_id, message_id)
   WHERE direction = 'inbound' AND response_status BETWEEN 200 AND 299;
 CREATE INDEX webhook_logs_sweep_idx ON webhook_logs (created_at);

@@ -1,7 +1,7 @@
--- What shops and other systems tell: orders, carts, ad spend, metric events; links and automations of the account; and
--- the roll-ups of all of them, which are written in the transaction of the rows they count.
+-- Data that shops and other systems report: orders, carts, ad spend, metric events; links and automations of the
+-- account; and rollups of all of them, written in the transaction of the rows that they count.
 
--- Links. The code is the directory's; clicks since the link was made.
+-- Links. Short codes are reserved in `link_codes`. `clicks` counts all clicks since the link was created.
 CREATE TABLE links (
   account_id uuid NOT NULL CONSTRAINT links_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   id uuid NOT NULL,
@@ -16,7 +16,7 @@ CREATE TABLE links (
 ) WITH (fillfactor = 70);
 SELECT make_tenant_table('links');
 
--- Directory: codes are unique over all accounts, and whoever follows one names no account.
+-- Directory: short codes are unique across accounts, because the request of a visitor names no account.
 CREATE TABLE link_codes (
   short_code text CONSTRAINT link_codes_pkey PRIMARY KEY,
   account_id uuid NOT NULL,
@@ -50,7 +50,7 @@ CREATE TABLE automation_executions (
 );
 SELECT make_tenant_table('automation_executions');
 
--- Orders. What an order is attributed to is decided when it is first recorded, and stays.
+-- Orders. The attribution is decided when an order is first recorded, and only a report that names one changes it.
 CREATE TABLE orders (
   account_id uuid NOT NULL CONSTRAINT orders_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   id uuid NOT NULL,
@@ -64,7 +64,7 @@ CREATE TABLE orders (
   automation_id uuid,
   link_id uuid,
   placed_at timestamptz NOT NULL,
-  -- The moment that a paid order's revenue belongs to; never empty when the order is paid.
+  -- The time to which a paid order's revenue belongs; never null when the order is paid.
   paid_at timestamptz,
   created_at timestamptz NOT NULL DEFAULT now(),
   updated_at timestamptz NOT NULL DEFAULT now(),
@@ -93,7 +93,7 @@ CREATE TABLE order_items (
 );
 SELECT make_tenant_table('order_items');
 
--- Found by contact when an order is attributed; on columns that never change, so that sends keep their HOT updates.
+-- Attribution of an order looks up sends by contact. The indexed columns never change, so sends keep their HOT updates.
 CREATE INDEX campaign_sends_contact_id_idx ON campaign_sends (account_id, contact_id);
 
 CREATE TABLE carts (
@@ -104,7 +104,7 @@ CREATE TABLE carts (
   contact_id uuid,
   total numeric NOT NULL,
   status text NOT NULL CONSTRAINT carts_status_check CHECK (status IN ('open', 'abandoned', 'recovered')),
-  -- When the cart came to be, as the platform says.
+  -- The cart's creation time, as the shop system reports it.
   created_at timestamptz NOT NULL,
   updated_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT carts_pkey PRIMARY KEY (account_id, id),
@@ -113,7 +113,7 @@ CREATE TABLE carts (
 );
 SELECT make_tenant_table('carts');
 
--- A plain date: it is that day's in whatever zone the period is read.
+-- A calendar date without a time zone: it is that day in the time zone of every report.
 CREATE TABLE ad_spend (
   account_id uuid NOT NULL CONSTRAINT ad_spend_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   date date NOT NULL,
@@ -124,7 +124,7 @@ CREATE TABLE ad_spend (
 );
 SELECT make_tenant_table('ad_spend');
 
--- Metrics: one row a name, with its totals. Whoever records events of a metric locks it first.
+-- Metrics: one row per name, with its totals. A writer of metric events locks the metric's row first.
 CREATE TABLE metrics (
   account_id uuid NOT NULL CONSTRAINT metrics_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   metric_name text NOT NULL,
@@ -164,12 +164,12 @@ CREATE TABLE order_rollups (
   bucket_minutes smallint NOT NULL CONSTRAINT order_rollups_bucket_minutes_check CHECK (bucket_minutes IN (15, 1440)),
   bucket_start timestamptz NOT NULL,
   platform text NOT NULL,
-  -- By the moment they were placed.
+  -- Counted by the time at which orders were placed.
   placed bigint NOT NULL DEFAULT 0,
   pending bigint NOT NULL DEFAULT 0,
   cancelled bigint NOT NULL DEFAULT 0,
   refunded bigint NOT NULL DEFAULT 0,
-  -- Of the paid ones, by the moment they were paid.
+  -- Paid orders, counted by the time of payment.
   paid bigint NOT NULL DEFAULT 0,
   revenue numeric NOT NULL DEFAULT 0,
   product_costs numeric NOT NULL DEFAULT 0,
@@ -180,7 +180,7 @@ CREATE TABLE order_rollups (
 ) WITH (fillfactor = 70);
 SELECT make_tenant_table('order_rollups');
 
--- Of paid orders, by product.
+-- Paid orders by product.
 CREATE TABLE product_rollups (
   account_id uuid NOT NULL CONSTRAINT product_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   bucket_minutes smallint NOT NULL CONSTRAINT product_rollups_bucket_minutes_check CHECK (bucket_minutes IN (15, 1440)),
@@ -192,7 +192,7 @@ CREATE TABLE product_rollups (
 ) WITH (fillfactor = 70);
 SELECT make_tenant_table('product_rollups');
 
--- What a product is called, by whoever named it last.
+-- The name of a product, from the latest order that contains it.
 CREATE TABLE product_names (
   account_id uuid NOT NULL CONSTRAINT product_names_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   product_id text NOT NULL,
@@ -201,7 +201,7 @@ CREATE TABLE product_names (
 );
 SELECT make_tenant_table('product_names');
 
--- Of paid orders, by what they are attributed to.
+-- Paid orders by attribution.
 CREATE TABLE attribution_rollups (
   account_id uuid NOT NULL CONSTRAINT attribution_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   bucket_minutes smallint NOT NULL CONSTRAINT attribution_rollups_bucket_minutes_check CHECK (bucket_minutes IN (15,
@@ -256,8 +256,8 @@ CREATE TABLE metric_rollups (
   metric_name text NOT NULL,
   events bigint NOT NULL DEFAULT 0,
   value numeric NOT NULL DEFAULT 0,
-  -- The contacts whose last event lies here. No event lies ahead of the clock, so that the contacts of a period that
-  -- ends today are those whose last event lies in it.
+  -- Contacts whose latest event falls into this bucket. No event has a future time, so in a period that ends today
+  -- these are all contacts with an event in it.
   last_contacts bigint NOT NULL DEFAULT 0,
   CONSTRAINT metric_rollups_pkey PRIMARY KEY (account_id, metric_name, bucket_minutes, bucket_start)
 ) WITH (fillfactor = 70);

@@ -1,4 +1,4 @@
--- What each account's business is, in its own words or as read from its website.
+-- The account's brand context: entered by a member, or read from its website.
 CREATE TABLE brand_contexts (
   account_id uuid NOT NULL CONSTRAINT brand_contexts_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   company_name text,
@@ -8,12 +8,11 @@ CREATE TABLE brand_contexts (
   target_audience text,
   brand_values text,
   website_url text,
-  -- What was read last, and by whom.
+  -- The result of the last scrape, and the user who requested it.
   raw_scrape_data jsonb,
   last_scraped_at timestamptz,
   created_at timestamptz NOT NULL DEFAULT now(),
   updated_at timestamptz NOT NULL DEFAULT now(),
-  -- One an account.
   CONSTRAINT brand_contexts_pkey PRIMARY KEY (account_id)
 );
 SELECT make_tenant_table('brand_contexts');

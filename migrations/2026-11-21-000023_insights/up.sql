@@ -1,12 +1,13 @@
--- Figures of messages, contacts and conversations that no report has to count, exports in the order of time, and when
--- an account's customers are scored.
+-- Rollups of messages, contacts and conversations, so that no report counts rows; indexes for exports in time order;
+-- and the schedule of RFM calculations.
 
--- Messages of campaigns are counted by their campaign, at the moment of its freeze, which never changes.
+-- Campaign messages are counted per campaign, at the time of its freeze, which never changes.
 CREATE INDEX campaign_counters_created_at_idx
   ON campaign_counters (account_id, created_at DESC, campaign_id DESC);
 
--- Rollup of replies, by status, and of inbound messages: sums of a quarter of an hour (15 `bucket_minutes`) and of a UTC
--- day (1440), by the time at which a message was written. Ninety days are 8640 small rows that lie close together.
+-- Rollup of replies by status, and of inbound messages: sums of a quarter of an hour (15 `bucket_minutes`) and of a
+-- UTC day (1440), by the time at which a message was written. Ninety days are 8640 small rows that are stored close
+-- together.
 CREATE TABLE message_rollups (
   account_id uuid NOT NULL CONSTRAINT message_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   bucket_start timestamptz NOT NULL,
@@ -27,7 +28,7 @@ SELECT account_id, bucket_minutes, date_bin(bucket_minutes * interval '1 minute'
 FROM messages CROSS JOIN unnest('{15, 1440}'::smallint[]) AS bucket_minutes
 WHERE status <> 'pending' GROUP BY 1, 2, 3;
 
--- Contacts who are there, by the day of UTC on which they were made.
+-- Contacts that are not deleted, by the UTC day of their creation.
 CREATE TABLE contact_counts (
   account_id uuid NOT NULL CONSTRAINT contact_counts_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   day date NOT NULL,
@@ -38,7 +39,7 @@ SELECT make_tenant_table('contact_counts');
 INSERT INTO contact_counts (account_id, day, contacts)
 SELECT account_id, (created_at AT TIME ZONE 'UTC')::date, count(*) FROM contacts WHERE deleted_at IS NULL GROUP BY 1, 2;
 
--- Conversations with them.
+-- Conversations with contacts that are not deleted.
 CREATE TABLE conversation_counts (
   account_id uuid NOT NULL CONSTRAINT conversation_counts_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   status text NOT NULL CONSTRAINT conversation_counts_status_check CHECK (status IN ('open', 'closed')),
@@ -51,12 +52,12 @@ SELECT v.account_id, v.status, count(*)
 FROM conversations v JOIN contacts c ON c.account_id = v.account_id AND c.id = v.contact_id AND c.deleted_at IS NULL
 GROUP BY 1, 2;
 
--- The latest campaigns of a period, and the latest messages of one.
+-- Indexes for the latest campaigns and the latest messages of a period.
 CREATE INDEX campaigns_executed_at_idx ON campaigns (account_id, executed_at DESC, id DESC)
   WHERE deleted_at IS NULL AND executed_at IS NOT NULL;
 CREATE INDEX messages_written_idx ON messages (account_id, created_at DESC, id DESC);
 
--- When the customers of an account are scored next, who is at it, and when they last were.
+-- The schedule of RFM calculations: next due time, lease of the worker, and time of the last calculation.
 CREATE TABLE rfm_calculations (
   account_id uuid NOT NULL CONSTRAINT rfm_calculations_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   due_at timestamptz NOT NULL,
@@ -68,7 +69,7 @@ CREATE TABLE rfm_calculations (
 CREATE INDEX rfm_calculations_due_at_idx ON rfm_calculations (due_at);
 SELECT make_tenant_table('rfm_calculations');
 
--- How many contacts are in each segment; written with their scores.
+-- Contacts by RFM segment. Written with their scores.
 CREATE TABLE rfm_counts (
   account_id uuid NOT NULL CONSTRAINT rfm_counts_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   segment text NOT NULL,

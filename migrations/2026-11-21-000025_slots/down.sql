@@ -1,6 +1,6 @@
 ALTER TABLE campaign_sends SET (fillfactor = 70);
 
--- Each sum becomes slot 0 before its slots become rows like all others.
+-- Each sum is written to slot 0 before the slot tables become plain counters again.
 UPDATE campaign_counter_slots s SET total = n.total, pending = n.pending, sent = n.sent, delivered = n.delivered,
   read = n.read, failed = n.failed
 FROM campaign_counters n WHERE s.slot = 0 AND n.account_id = s.account_id AND n.campaign_id = s.campaign_id;

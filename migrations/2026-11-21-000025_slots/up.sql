@@ -1,11 +1,10 @@
--- Counters that are written hundreds of times a second are kept in slots, rows that are added up. While somebody holds
--- an old snapshot no version of a row can be cleared away, and who looks for the row walks over all of them: spread over
--- slots, there are few of each.
+-- Sharded counters: a counter that is written hundreds of times a second is spread over slots, and readers add them
+-- up. While a transaction holds an old snapshot, VACUUM cannot remove dead row versions and every lookup walks over
+-- all of them. Spread over slots, each row has few versions.
 
--- The slot that is written now, of what counts so many messages. Slot 0 is that of the beginning, by which the others
--- are made, and of all that is rare; it has the number of messages, as the total of a campaign and the places reserved in
--- a month. For each ten thousand there is another slot, so that each is written no more than so often, in whole seconds
--- that it takes in turn.
+-- Returns the slot to write now, for a counter of this many messages (a campaign's total, or the messages reserved in
+-- a month). Slot 0 is the first row, from which the others are created, and takes all rare writes. Every ten thousand
+-- messages add one slot. Each second another slot is written, so that the write rate of each slot is bounded.
 CREATE FUNCTION counter_slot(messages bigint) RETURNS smallint LANGUAGE sql STABLE AS $$
   SELECT (CASE WHEN messages < 10000 THEN 0
     ELSE 1 + extract(epoch FROM now())::bigint % least(messages / 10000, 1000) END)::smallint
@@ -24,7 +23,7 @@ ALTER TABLE message_usage_slots RENAME CONSTRAINT message_usage_account_id_fkey 
 ALTER TABLE message_usage_slots
   RENAME CONSTRAINT message_usage_test_sends_check TO message_usage_slots_test_sends_check;
 ALTER TABLE message_usage_slots
-  -- What was reserved in one slot leaves in another.
+  -- A reservation made in one slot may be released in another, so a single slot can be negative.
   DROP CONSTRAINT message_usage_sent_check,
   DROP CONSTRAINT message_usage_reserved_check,
   ADD COLUMN slot smallint NOT NULL DEFAULT 0,
@@ -32,7 +31,7 @@ ALTER TABLE message_usage_slots
   ADD CONSTRAINT message_usage_slots_pkey PRIMARY KEY (account_id, month, slot),
   SET (fillfactor = 50);
 
--- How many sends of a campaign are in each status. All slots are of the moment of its freeze.
+-- Sends of a campaign by status. All slots carry the time of the campaign's freeze.
 CREATE VIEW campaign_counters WITH (security_invoker = true) AS
   SELECT account_id, campaign_id, created_at, sum(total)::bigint AS total, sum(pending)::bigint AS pending,
     sum(sent)::bigint AS sent, sum(delivered)::bigint AS delivered, sum(read)::bigint AS read,
@@ -40,13 +39,13 @@ CREATE VIEW campaign_counters WITH (security_invoker = true) AS
   FROM campaign_counter_slots GROUP BY account_id, campaign_id, created_at;
 GRANT SELECT ON campaign_counters TO recado_tenant;
 
--- Outbound messages of a calendar month (UTC): those sent, those that runs under way may still send, and tests.
+-- Outbound messages of a calendar month (UTC): sent, reserved for runs that are still sending, and test sends.
 CREATE VIEW message_usage WITH (security_invoker = true) AS
   SELECT account_id, month, sum(sent)::bigint AS sent, sum(reserved)::bigint AS reserved, sum(test_sends)::bigint
     AS test_sends
   FROM message_usage_slots GROUP BY account_id, month;
 GRANT SELECT ON message_usage TO recado_tenant;
 
--- A send changes at least twice soon after it was made. With room for three versions beside each other all of them stay
--- on its page, even while none may be cleared away.
+-- A send is updated at least twice soon after its creation. With room for three row versions, all of them stay on its
+-- page even while VACUUM can remove none.
 ALTER TABLE campaign_sends SET (fillfactor = 35);

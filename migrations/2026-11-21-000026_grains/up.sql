@@ -1,6 +1,6 @@
--- Buckets of three hours (180 `bucket_minutes`) for daily series: ninety days in Brasilia are 720 rows instead of 8640.
--- Buckets of seven days (10080, starting on Thursdays as 1970 did) for totals over many products and attributions.
--- The rows are inserted in the order in which reports read them, so that they lie close together.
+-- Buckets of three hours (180 `bucket_minutes`) for daily series: ninety days in Brasilia are 720 rows instead of
+-- 8640. Buckets of seven days (10080, starting on Thursdays, as 1970-01-01 was one) for totals over many products and
+-- attributions. Rows are inserted in the order in which reports read them, so that they are stored close together.
 ALTER TABLE order_rollups DROP CONSTRAINT order_rollups_bucket_minutes_check,
   ADD CONSTRAINT order_rollups_bucket_minutes_check CHECK (bucket_minutes IN (15, 180, 1440));
 ALTER TABLE metric_rollups DROP CONSTRAINT metric_rollups_bucket_minutes_check,

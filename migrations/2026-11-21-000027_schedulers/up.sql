@@ -1,5 +1,5 @@
--- Who let a campaign start by itself; its start is theirs. Where they did it in support mode, the address of the platform
--- administrator. Null: scheduled before this was kept, or not at all.
+-- The user who scheduled a campaign: the start is attributed to them. In support mode also the e-mail address of the
+-- platform administrator. Null: scheduled before this column existed, or not scheduled.
 
 ALTER TABLE campaigns ADD COLUMN scheduled_by uuid;
 ALTER TABLE campaigns ADD COLUMN scheduled_support_admin text;

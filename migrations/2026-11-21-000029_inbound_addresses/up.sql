@@ -1,6 +1,6 @@
--- An inbound endpoint may say where its caller is; only an outbound one has to have an address. Every row fits already,
--- and there are few: at most 200 an account.
+-- An inbound endpoint may have a URL; only an outbound endpoint requires one. Every existing row satisfies the new
+-- check, and there are few: at most 200 per account.
 
 ALTER TABLE webhook_endpoints DROP CONSTRAINT webhook_endpoints_url_check,
-  -- safe: weaker than the rule that it replaces, and the table is small.
+  -- safe: weaker than the check that it replaces, and the table is small.
   ADD CONSTRAINT webhook_endpoints_url_check CHECK (direction = 'inbound' OR url IS NOT NULL);

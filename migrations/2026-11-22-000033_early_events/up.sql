@@ -1,6 +1,6 @@
--- The gateway tells of a subscription while the request that made it is not over: such events wait, longer each time. When
--- the subscription is there they are due, so that what comes next does not wait for them. As the tables' owner, since a
--- tenant reads no events.
+-- The gateway may report a subscription before the request that created it returns. Such events wait, with growing
+-- delays. The insert of the subscription makes them due, so that later events do not wait behind them. SECURITY
+-- DEFINER, because a tenant cannot read gateway events.
 CREATE FUNCTION wake_gateway_events() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public,
   pg_temp AS $$
 BEGIN

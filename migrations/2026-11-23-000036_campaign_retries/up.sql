@@ -1,5 +1,5 @@
 ALTER TABLE campaign_queue
-  -- Workers leave the run alone until then: what it needs to begin could not be had.
+  -- No worker claims the run before this time: its start could not read what it requires.
   ADD COLUMN retry_at timestamptz,
-  -- How often in a row.
+  -- The number of consecutive failed starts.
   ADD COLUMN retries integer NOT NULL DEFAULT 0;

@@ -1,5 +1,5 @@
 ALTER TABLE phone_number_send_slots
-  -- The rate in messages per second after the last time that WhatsApp throttled the number, and when that was. The rate
-  -- recovers from then on. Null: never.
+  -- The send rate in messages per second after WhatsApp last throttled the number, and the time of that. The rate
+  -- recovers from then on. Null: WhatsApp never throttled the number.
   ADD COLUMN throttled_rate double precision,
   ADD COLUMN throttled_at timestamptz;

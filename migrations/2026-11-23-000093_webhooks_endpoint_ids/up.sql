@@ -1,4 +1,4 @@
--- Directory: a caller of an inbound endpoint names its id alone, so that ids are unique over all accounts.
+-- Directory: a caller of an inbound endpoint sends only the endpoint's id, so ids are unique across accounts.
 CREATE TABLE webhook_endpoint_ids (
   id uuid CONSTRAINT webhook_endpoint_ids_pkey PRIMARY KEY,
   account_id uuid NOT NULL,

@@ -1,7 +1,7 @@
--- Templates with named placeholders, and parts of a synchronised template that no message can be made of.
+-- Named placeholders, and components of a synchronised template that Recado cannot send.
 
 ALTER TABLE message_templates
-  -- positional or named.
+  -- `positional` or `named`.
   ADD COLUMN parameter_format text NOT NULL DEFAULT 'positional',
-  -- Words of the published `reasons`, for the parts of WhatsApp's template that no column holds.
+  -- Values of the published `reasons`, for components of WhatsApp's template that no column stores.
   ADD COLUMN unsupported jsonb NOT NULL DEFAULT '[]';

@@ -1,4 +1,4 @@
--- How far the removal of an account is: the table that is being emptied, and the last primary key removed from it.
+-- Progress of an account's deletion: the table that is being emptied, and the primary key of the last deleted row.
 ALTER TABLE account_deletions
   ADD COLUMN table_name text,
   ADD COLUMN after text[];

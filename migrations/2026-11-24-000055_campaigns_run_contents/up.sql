@@ -1,11 +1,11 @@
--- What the messages of a campaign's run are made of, frozen when the run starts: edits of the template come too late.
+-- Run content: template and mapping, frozen when the run starts. Later edits of the template do not affect the run.
 
 CREATE TABLE campaign_run_contents (
   account_id uuid NOT NULL,
   campaign_id uuid NOT NULL,
-  -- The domain's `RunContent`. It is written once, and never changed.
+  -- The domain's `RunContent`. Written once and never updated.
   content jsonb NOT NULL,
-  -- The body of the template in it, which exports show.
+  -- The template's body text, for exports.
   body_text text,
   created_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT campaign_run_contents_pkey PRIMARY KEY (account_id, campaign_id),

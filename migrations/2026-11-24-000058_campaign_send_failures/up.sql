@@ -1,6 +1,6 @@
--- How often in a row a send failed with one code, before it was tried again: its next retry depends on it.
+-- Consecutive failures of a send with one error code before its current attempt: they decide its next retry.
 ALTER TABLE campaign_sends
-  -- The code of the failure before the present try; null also where it had none.
+  -- The error code of the failure before the current attempt; null if there was none or it had no code.
   ADD COLUMN earlier_error_code bigint,
-  -- How many failures in a row ended with that one.
+  -- The number of consecutive failures that ended with that one.
   ADD COLUMN earlier_failures integer NOT NULL DEFAULT 0;

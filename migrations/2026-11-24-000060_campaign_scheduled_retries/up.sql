@@ -1,5 +1,5 @@
--- Scheduled retries: the campaign shows the time, the queue row holds the request. Small, and never distributed, so that
--- a worker can look for due ones across accounts.
+-- Scheduled retries: the campaign shows the time, the queue row holds the request. The queue is small and never
+-- distributed, so that a worker can find due retries across accounts.
 
 ALTER TABLE campaigns ADD COLUMN retry_scheduled_at timestamptz;
 
@@ -7,10 +7,10 @@ CREATE TABLE campaign_retries (
   account_id uuid NOT NULL,
   campaign_id uuid NOT NULL,
   due_at timestamptz NOT NULL,
-  -- The error codes that were asked for, 0 for none; null: all.
+  -- The requested error codes, with 0 for failures without a code; null: all.
   codes bigint[],
   force boolean NOT NULL,
-  -- Who scheduled it: the start is theirs.
+  -- The user who scheduled the retry: its start is attributed to them.
   user_id uuid NOT NULL,
   support_admin text,
   created_at timestamptz NOT NULL DEFAULT now(),

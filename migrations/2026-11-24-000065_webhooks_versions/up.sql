@@ -1,3 +1,3 @@
 ALTER TABLE webhook_endpoints
-  -- Optimistic locking: every statement that changes what a PUT may change raises it by one.
+  -- Optimistic locking: every statement that changes a field of PUT raises it by one.
   ADD COLUMN version bigint NOT NULL DEFAULT 1;

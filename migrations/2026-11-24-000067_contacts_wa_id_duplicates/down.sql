@@ -1,2 +1,2 @@
--- The ids are learned anew with the next messages.
+-- The cleared ids are set again with the contacts' next messages.
 SELECT 1;

@@ -1,7 +1,7 @@
--- One id with WhatsApp is one contact's: the next migration makes that unique. Where several living contacts of an account
--- bear one, it stays with the one that inbound messages of its sender reach (the one with that phone number, else the
--- oldest), so that conversations go on where they are. The others learn theirs with their next message.
--- safe: rows that share an id need two sends that taught it at the same instant; whoever else bears none is not written.
+-- A `wa_id` belongs to one contact: the next migration makes it unique. If several contacts of an account share one,
+-- it stays with the contact that inbound messages from it reach: the one with that phone number, else the oldest. So
+-- its conversations continue. The others get their `wa_id` with their next message.
+-- safe: contacts share an id only if two concurrent sends set it; no contact with an unshared id is written.
 WITH shared AS MATERIALIZED (
   SELECT account_id, wa_id FROM contacts WHERE wa_id IS NOT NULL AND deleted_at IS NULL
   GROUP BY account_id, wa_id HAVING count(*) > 1
@@ -11,9 +11,9 @@ WITH shared AS MATERIALIZED (
     ORDER BY coalesce(c.phone IN ('+' || c.wa_id,
       CASE WHEN c.wa_id ~ '^55[1-9][1-9][689][0-9]{7}$' THEN '+55' || substr(c.wa_id, 3, 2) || '9' || substr(c.wa_id, 5) END
     ), false) DESC, c.id
-  ) AS place
+  ) AS rank
   FROM shared s
   JOIN contacts c ON c.account_id = s.account_id AND c.wa_id = s.wa_id AND c.wa_id IS NOT NULL AND c.deleted_at IS NULL
 )
 UPDATE contacts c SET wa_id = NULL FROM ranked r
-WHERE r.place > 1 AND c.account_id = r.account_id AND c.id = r.id;
+WHERE r.rank > 1 AND c.account_id = r.account_id AND c.id = r.id;

@@ -1,3 +1,3 @@
--- The ad or post that a message came from.
+-- The ad or post that led to the message.
 
 ALTER TABLE messages ADD COLUMN referral jsonb;

@@ -1,4 +1,4 @@
--- What WhatsApp's statuses say about the price of a send, without nulls, and which status said it. In no index, so that a
--- status is a heap-only update as before.
+-- The price of a send from WhatsApp's status updates, without nulls, and the status that reported it. Not indexed, so
+-- that a status update stays a HOT update.
 
 ALTER TABLE campaign_sends ADD COLUMN pricing jsonb;

@@ -1,6 +1,6 @@
--- The ad or post that the first of a contact's messages came from.
+-- The ad or post that led to the contact's first message.
 
 ALTER TABLE contacts
   ADD COLUMN first_referral jsonb,
-  -- When the message with it was written: an older one may come later.
+  -- The time at which that message was written: an older message may arrive later.
   ADD COLUMN first_referral_at timestamptz;

@@ -1,3 +1,3 @@
--- The same of a message of a conversation.
+-- The price of a conversation's message from WhatsApp's status updates, as in `campaign_sends.pricing`.
 
 ALTER TABLE messages ADD COLUMN pricing jsonb;

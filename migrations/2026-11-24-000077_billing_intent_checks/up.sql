@@ -1,3 +1,4 @@
--- When a worker next asks the gateway about an intent. It asks before the lease (`intent_until`) is over: what the gateway
--- has done can be recorded at any time, whereas what it has not done yet may still be under way until then.
+-- The time at which a worker next queries the gateway about an intent. That is before the lease (`intent_until`)
+-- expires. A change that the gateway has made can be recorded at any time; a missing change may still be in progress
+-- until then.
 ALTER TABLE subscriptions ADD COLUMN intent_check_at timestamptz;

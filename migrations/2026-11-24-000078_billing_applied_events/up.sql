@@ -1,5 +1,5 @@
--- Inbox: the gateway events whose effect is written. A row is inserted in the transaction of the effect, so that an event
--- has its effect once, whoever still holds it. Removed together with the event.
+-- Inbox: gateway events whose effect is committed. The row is inserted in the transaction of the effect, so that an
+-- event has its effect once, even if several workers hold it. It is deleted together with the event.
 CREATE TABLE applied_gateway_events (
   account_id uuid NOT NULL CONSTRAINT applied_gateway_events_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
   event_id uuid NOT NULL,

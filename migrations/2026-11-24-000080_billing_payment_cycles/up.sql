@@ -1,2 +1,2 @@
--- What a payment is for. None: it was first seen before this column, and its value decides.
+-- The billing cycle that a payment pays for. Null: the payment is older than this column, and its value decides.
 ALTER TABLE billing_history ADD COLUMN cycle text;

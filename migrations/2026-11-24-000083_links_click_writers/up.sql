@@ -1,5 +1,5 @@
--- Idempotency of click batches: one row per process that counts clicks. Its batches are numbered and come one after the
--- other, so that the last one is all that has to be known. Read and written by the owner alone.
+-- Idempotency of click batches: one row per process that counts clicks. A process numbers its batches and writes them
+-- one after the other, so only the last number is stored. Only the owner role reads and writes it.
 CREATE TABLE link_click_writers (
   id uuid CONSTRAINT link_click_writers_pkey PRIMARY KEY,
   batch bigint NOT NULL DEFAULT 0,

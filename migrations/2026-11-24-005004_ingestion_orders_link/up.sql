@@ -1,2 +1,2 @@
--- Without it, removing what link_id refers to passes over all rows of the account (the check of the foreign key).
+-- Without this index, deleting a row that `link_id` references scans the account's rows (foreign key check).
 CREATE INDEX CONCURRENTLY orders_link_id_idx ON orders (account_id, link_id) WHERE link_id IS NOT NULL;

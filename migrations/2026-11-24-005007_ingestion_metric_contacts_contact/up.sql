@@ -1,2 +1,2 @@
--- Without it, removing what contact_id refers to passes over all rows of the account (the check of the foreign key).
+-- Without this index, deleting a row that `contact_id` references scans the account's rows (foreign key check).
 CREATE INDEX CONCURRENTLY metric_contacts_contact_id_idx ON metric_contacts (account_id, contact_id);

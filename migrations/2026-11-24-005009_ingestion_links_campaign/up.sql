@@ -1,2 +1,2 @@
--- Without it, removing what campaign_id refers to passes over all rows of the account (the check of the foreign key).
+-- Without this index, deleting a row that `campaign_id` references scans the account's rows (foreign key check).
 CREATE INDEX CONCURRENTLY links_campaign_id_idx ON links (account_id, campaign_id) WHERE campaign_id IS NOT NULL;

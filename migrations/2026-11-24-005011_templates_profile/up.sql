@@ -1,2 +1,2 @@
--- Without it, removing what profile_id refers to passes over all rows of the account (the check of the foreign key).
+-- Without this index, deleting a row that `profile_id` references scans the account's rows (foreign key check).
 CREATE INDEX CONCURRENTLY message_templates_profile_id_idx ON message_templates (account_id, profile_id) WHERE profile_id IS NOT NULL;

@@ -1,2 +1,2 @@
--- Without it, removing an account passes over the rows of all accounts.
+-- Without this index, deleting an account scans the rows of all accounts.
 CREATE INDEX CONCURRENTLY account_slugs_account_id_idx ON account_slugs (account_id);

@@ -1,2 +1,2 @@
--- Without it, removing an account passes over the rows of all accounts.
+-- Without this index, deleting an account scans the rows of all accounts.
 CREATE INDEX CONCURRENTLY outgoing_mail_account_id_idx ON outgoing_mail (account_id);
