@@ -1,6 +1,6 @@
-//! The one way out: a small HTTP client that tells, of every failed call, whether the request may have left.
+//! HTTP client of all gateways. Its errors distinguish whether the request may have been sent.
 //!
-//! A caller that must not do a thing twice can repeat a call that ended in [`CallError::NotSent`], and nothing else.
+//! A caller whose operation is not idempotent may retry only after [`CallError::NotSent`].
 
 use std::error::Error;
 use std::fmt;
@@ -32,10 +32,10 @@ use tracing::Instrument as _;
 
 use crate::meter::{CallOutcome, Meter};
 
-/// How long a call may take when its request says nothing else.
+/// Default time limit of a call.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long resolving, connecting and the TLS handshake may take together.
+/// Default time limit of resolving, connecting and the TLS handshake together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the pool holds an idle connection.
@@ -46,10 +46,10 @@ const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 const AGENT: &str = concat!("Recado/", env!("CARGO_PKG_VERSION"));
 
-/// Why there is no answer. The text never holds a header or a body.
+/// Why a call has no response. The text never contains a header or a body.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CallError {
-    /// Surely nothing was sent: the address is wrong, or no connection was made. Safe to repeat.
+    /// Nothing was sent: the URL is malformed, or there was no connection. Safe to retry.
     #[error("not sent: {0}")]
     NotSent(String),
     /// The server may have received the request or part of it: timeout, reset, broken or too large response.
@@ -64,7 +64,7 @@ pub type ByteStream = BoxStream<'static, Result<Bytes, BoxError>>;
 
 type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// A request. Its `Debug` shows method and address alone.
+/// A request. Its `Debug` output has only method and URL.
 pub struct GatewayRequest {
     method: Method,
     url: String,
@@ -82,30 +82,28 @@ impl fmt::Debug for GatewayRequest {
 }
 
 impl GatewayRequest {
-    /// Reads.
     pub fn get(url: impl Into<String>) -> Self {
         Self::with_body(Method::GET, url.into(), Bytes::new())
     }
 
-    /// Posts JSON.
+    /// A POST with a JSON body.
     pub fn post(url: impl Into<String>, body: &Value) -> Self {
         let request = Self::with_body(Method::POST, url.into(), Bytes::from(body.to_string()));
         request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
     }
 
-    /// Posts JSON that is wiped when it is sent.
+    /// A POST with a JSON body that is wiped from memory after it is sent.
     pub fn post_secret(url: impl Into<String>, body: Zeroizing<Vec<u8>>) -> Self {
         let request = Self::with_body(Method::POST, url.into(), Bytes::from_owner(body));
         request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
     }
 
-    /// Puts JSON.
+    /// A PUT with a JSON body.
     pub fn put(url: impl Into<String>, body: &Value) -> Self {
         let request = Self::with_body(Method::PUT, url.into(), Bytes::from(body.to_string()));
         request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
     }
 
-    /// Deletes.
     pub fn delete(url: impl Into<String>) -> Self {
         Self::with_body(Method::DELETE, url.into(), Bytes::new())
     }
@@ -137,19 +135,18 @@ impl GatewayRequest {
         }
     }
 
-    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
 
-    /// Presents a token. Fails, without naming it, when it holds what no header can.
+    /// Adds a bearer token. Fails, without quoting it, if it is not a valid header value.
     pub fn bearer(self, token: &SecretString) -> Result<Self, CallError> {
         self.with_authorization("Bearer", token)
     }
 
-    /// The same in the words that the platform's uploads want.
+    /// Adds a token with the scheme `OAuth`, which Meta's resumable uploads require.
     pub fn oauth(self, token: &SecretString) -> Result<Self, CallError> {
         self.with_authorization("OAuth", token)
     }
@@ -161,13 +158,13 @@ impl GatewayRequest {
         Ok(self.header(AUTHORIZATION, value))
     }
 
-    /// How long the whole call may take, connecting and reading included. Default: 30 s.
+    /// Sets the time limit of the whole call, connecting and reading included. Default: `TIMEOUT`.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// The largest answer accepted, in bytes. Default: 1 MiB.
+    /// Sets the limit of the response body, in bytes. Default: `MAX_RESPONSE_BYTES`.
     #[must_use]
     pub fn max_response_bytes(self, max_response_bytes: usize) -> Self {
         Self {
@@ -202,20 +199,17 @@ impl GatewayRequest {
     }
 }
 
-/// An answer, read whole, whatever its status: redirects are not followed.
+/// A response with its whole body, of any status: redirects are not followed.
 pub struct GatewayResponse {
-    /// The HTTP status.
     pub status: u16,
-    /// Its headers.
     pub headers: HeaderMap,
-    /// Its body.
     pub body: Bytes,
 }
 
 redacted_debug!(GatewayResponse { status });
 
 impl GatewayResponse {
-    /// The body as JSON; none when it is something else.
+    /// The body as JSON; `None` if it does not parse.
     pub fn json<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(&self.body).ok()
     }
@@ -226,7 +220,7 @@ impl GatewayResponse {
     }
 }
 
-/// The client. Clones share one pool of connections; idle ones are kept for 30 s.
+/// The client. Clones share one connection pool.
 #[derive(Clone)]
 pub struct Http {
     client: Client<HttpsConnector<HttpConnector>, RequestBody>,
@@ -262,7 +256,7 @@ impl fmt::Debug for Http {
 }
 
 impl Http {
-    /// A client for http and https that trusts the public authorities. Fails when TLS cannot be set up.
+    /// A client for http and https that trusts the public certificate authorities. Fails if TLS cannot be set up.
     pub fn new() -> Result<Self, String> {
         Ok(Self {
             client: pooled_client()?,
@@ -271,14 +265,14 @@ impl Http {
         })
     }
 
-    /// The same client, whose calls are counted and traced as those of this gateway. Default: they are not.
+    /// Returns a client that records metrics and spans of its calls under this gateway name. Default: none.
     #[must_use]
     pub fn counted(self, gateway: &'static str) -> Self {
         let meter = Some(Meter::new(gateway));
         Self { meter, ..self }
     }
 
-    /// The same client with another limit for resolving, connecting and the TLS handshake together. Default: 5 s.
+    /// Sets the time limit of resolving, connecting and the TLS handshake together. Default: `CONNECT_TIMEOUT`.
     #[must_use]
     pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
         Self {
@@ -287,8 +281,8 @@ impl Http {
         }
     }
 
-    /// Makes one call. Repeated only, by the connection pool, where a kept connection turned out to be closed before
-    /// a byte of the request was written to it.
+    /// Makes one call without retries. Exception: the connection pool opens another connection if an idle one was
+    /// closed before a byte of the request was written.
     pub async fn call(&self, request: GatewayRequest) -> Result<GatewayResponse, CallError> {
         let Some(meter) = &self.meter else {
             return self.attempt(request).await;
@@ -305,7 +299,7 @@ impl Http {
     async fn attempt(&self, request: GatewayRequest) -> Result<GatewayResponse, CallError> {
         let (timeout, max_response_bytes) = (request.timeout, request.max_response_bytes);
         let mut message = request.into_message()?;
-        // The pool reports a connection before it writes to it: as long as it reported none, nothing has left.
+        // The pool reports a connection before it writes to it: without a report, nothing was sent.
         let connection = capture_connection(&mut message);
         let exchange = self.exchange(message, connection.clone(), max_response_bytes);
         match tokio::time::timeout(timeout, exchange).await {
@@ -351,7 +345,7 @@ impl Http {
     }
 }
 
-/// Waits for an answer as long as it takes, once there is a connection; none when there is no connection in time.
+/// Waits for the response; `None` if there is no connection within `timeout`. With a connection it waits without limit.
 pub(crate) async fn connected_within<T>(
     timeout: Duration,
     mut connection: CaptureConnection,
@@ -388,7 +382,7 @@ fn call_error(error: &legacy::Error) -> CallError {
     }
 }
 
-/// An error and its causes, the last of which is where it began.
+/// An error followed by its causes.
 pub(crate) fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| (*error).source())
 }
@@ -398,7 +392,7 @@ pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {
     causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// How long the other side asks to be left alone.
+/// The delay that the response requests with `Retry-After`.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     parse_retry_after(headers, SystemTime::now())
 }

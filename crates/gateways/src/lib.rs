@@ -1,5 +1,5 @@
-//! The outside world, behind ports of the domain: the messaging platform, the payment gateway, the identity provider and the
-//! AI service over HTTP, addresses that tenants choose through a guarded client, mail over SMTP, the store of files.
+//! Adapters to other systems, behind ports of the domain: WhatsApp, the payment gateway, the identity provider and the
+//! AI service over HTTP, URLs of tenants through the egress client, mail over SMTP, and the media store.
 #![doc = include_str!("../README.md")]
 
 pub mod ai;

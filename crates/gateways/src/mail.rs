@@ -1,4 +1,4 @@
-//! Mail over SMTP: one connection a mail, encrypted where the configured address says so.
+//! `Mailer` over SMTP: one connection per mail, with TLS if the configured URL requires it.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,21 +18,18 @@ use tracing::Instrument as _;
 
 use crate::meter::{CallOutcome, Meter};
 
-/// How long connecting, and how long all of it, may take.
+/// Time limit of connecting, and default time limit of a whole mail.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What cannot be used. The text names no value: the address may hold a password.
+/// Why the configuration is invalid. The text contains no value: the URL may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ThisError)]
 pub enum SmtpConfigError {
-    /// The server's address.
     #[error("must be smtp://user:password@host:port, with ?tls=required or ?tls=opportunistic, or smtps://")]
     Url,
-    /// The sender.
     #[error("must be an address like no-reply@example.com or Name <no-reply@example.com>")]
     From,
 }
 
-/// The way out by a mail server.
 pub struct SmtpMailer {
     transport: AsyncSmtpTransport<Tokio1Executor>,
     from: Mailbox,
@@ -41,12 +38,12 @@ pub struct SmtpMailer {
 }
 
 impl SmtpMailer {
-    /// `url` names the server, `from` the sender. Connects when there is a mail, and not before.
+    /// `url` is the server, `from` the sender. Does not connect before the first mail.
     pub fn new(url: &SecretString, from: &str) -> Result<Self, SmtpConfigError> {
         let from: Mailbox = from.trim().parse().map_err(|_| SmtpConfigError::From)?;
         let url = url.expose_secret().trim();
         let mut builder = AsyncSmtpTransport::<Tokio1Executor>::from_url(url).map_err(|_| SmtpConfigError::Url)?;
-        // A path in the address is the name to greet with.
+        // A path in the URL is the name for EHLO.
         if !url.parse::<Uri>().is_ok_and(|uri| uri.path().len() > 1) {
             builder = builder.hello_name(ehlo_name(from.email.domain()));
         }
@@ -58,7 +55,7 @@ impl SmtpMailer {
         })
     }
 
-    /// The same with another limit for a whole mail. Default: 10 s.
+    /// Sets the time limit of a whole mail. Default: `TIMEOUT`.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }

@@ -1,5 +1,5 @@
-//! Counts what calls come to, and shows them as spans. Where nobody installed a recorder before the meter was made, or
-//! listens to spans, that costs next to nothing.
+//! Metrics and spans of gateway calls. Without a metrics recorder or span subscriber they cost next to nothing. A
+//! recorder must be installed before the meter is created.
 
 use std::time::Instant;
 
@@ -8,25 +8,25 @@ use tracing::Span;
 
 use crate::http::CallError;
 
-/// The target of spans that are no part of the log: they are for traces alone.
+/// The target of spans that belong to traces only, not to the log.
 pub const TRACED: &str = "recado::trace";
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallOutcome {
-    /// It was done.
+    /// The call succeeded: 1xx to 3xx.
     Done,
-    /// The other side refused it: 4xx.
+    /// 4xx except 429.
     Refused,
-    /// The other side was too busy: 429.
+    /// 429.
     Throttled,
-    /// The other side failed: 5xx, or an answer that is none.
+    /// 5xx, or an invalid status.
     Failed,
-    /// It surely did not leave: no connection.
+    /// Nothing was sent: no connection.
     NotSent,
-    /// It left, and nobody knows what came of it.
+    /// The request may have been sent, but no usable response came: the outcome is unknown.
     NoResponse,
-    /// Whoever asked did not wait for its end.
+    /// The caller dropped the call before its end.
     Abandoned,
 }
 
@@ -70,7 +70,7 @@ impl CallOutcome {
     }
 }
 
-/// The figures of one gateway; clones are the same.
+/// Metrics of one gateway. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Meter {
     gateway: &'static str,
@@ -79,7 +79,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// `gateway` is one of a few words: it becomes a label.
+    /// `gateway` becomes a metric label, so it MUST come from a small fixed set.
     pub(crate) fn new(gateway: &'static str) -> Self {
         let counter = |outcome: CallOutcome| {
             let outcome = outcome.as_str();
@@ -95,7 +95,7 @@ impl Meter {
         }
     }
 
-    /// A call begins. Nothing of it but the gateway's name is told: addresses hold ids, headers hold tokens.
+    /// Starts a call. The span contains only the gateway's name, since URLs contain ids and headers contain tokens.
     pub(crate) fn begin(&self) -> Call<'_> {
         let span = tracing::debug_span!(target: TRACED, "gateway", otel.kind = "client", gateway = self.gateway,
             outcome = tracing::field::Empty);
@@ -108,7 +108,7 @@ impl Meter {
     }
 }
 
-/// A call under way.
+/// A call in progress. A drop records it.
 pub(crate) struct Call<'a> {
     meter: &'a Meter,
     started: Instant,
@@ -117,7 +117,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// What the call does happens in this span.
+    /// The span in which the call MUST run.
     pub(crate) fn span(&self) -> Span {
         self.span.clone()
     }

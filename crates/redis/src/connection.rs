@@ -1,4 +1,5 @@
-//! The connection that all hits share: up until it fails, then replaced aside, so that nobody waits for a dead Redis.
+//! The connection that all hits share. After a failure a background task replaces it, so that no hit waits for a dead
+//! Redis.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use redis::{Client, RedisResult};
 
 use crate::rate_limiter;
 
-/// How long connecting may take; it goes on in the background when a hit has given up.
+/// Limit of one connection attempt. The attempt continues in the background when a hit has timed out.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Wait after a failure, and between two attempts to reconnect.
@@ -19,15 +20,15 @@ pub(crate) struct SharedConnection {
     state: Mutex<State>,
 }
 
-/// The number tells the connections apart: of the hits that fail together on one, the first replaces it.
+/// `generation` counts the connections: of the hits that fail together on one connection, only the first replaces it.
 enum State {
-    /// Nobody has counted yet.
+    /// Before the first hit.
     Unused,
     Up {
         connection: ConnectionManager,
         generation: u64,
     },
-    /// A task of its own gets the next one.
+    /// A background task is reconnecting.
     Down,
 }
 
@@ -43,7 +44,7 @@ impl SharedConnection {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection, on its way at the first call, and its number; none while it is being replaced.
+    /// Returns the connection and its generation; `None` while a task is reconnecting. The first call connects.
     pub(crate) fn connection(&self) -> RedisResult<Option<(ConnectionManager, u64)>> {
         let mut state = self.state();
         match &*state {
@@ -56,7 +57,7 @@ impl SharedConnection {
                     generation: 0,
                 };
                 let mut warming = connection.clone();
-                // A task of its own, so that the hits that give up on the connection do not keep it from coming about.
+                // Connects in a separate task: hits that time out must not cancel the connection attempt.
                 tokio::spawn(async move {
                     if let Err(error) = rate_limiter::load(&mut warming).await {
                         tracing::debug!(%error, "Redis is unreachable");
@@ -67,7 +68,7 @@ impl SharedConnection {
         }
     }
 
-    /// Connects when it is first used.
+    /// Creates a lazy connection, which connects at its first command.
     fn connect(&self) -> RedisResult<ConnectionManager> {
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
@@ -89,7 +90,7 @@ impl SharedConnection {
     async fn open_probed(&self, timeout: Duration) -> Option<ConnectionManager> {
         let mut connection = self.connect().ok()?;
         match rate_limiter::load(&mut connection).await {
-            // Whoever refuses answers, too.
+            // A refusal is a response, too: the connection works.
             Err(error) if !rate_limiter::is_refusal(&error) => return None,
             _ => {}
         }

@@ -1,6 +1,6 @@
 -- Counts one hit in the sliding window of KEYS[1], a sorted set of the times of the counted hits.
 -- ARGV: the limit; the window in microseconds. Returns: allowed (1 or 0), remaining, reset in milliseconds since 1970,
--- and the time until then in milliseconds: whoever asks has another clock.
+-- and the time until then in milliseconds (the caller's clock may differ).
 local limit, window = tonumber(ARGV[1]), tonumber(ARGV[2])
 -- Redis's own clock: the servers' clocks differ. Microseconds since 1970 are exact in a double.
 local time = redis.call('TIME')
@@ -13,8 +13,8 @@ local allowed = 0
 if used < limit then
   allowed = 1
   used = used + 1
-  -- Strictly after the last one, also within one microsecond and when the clock is set back: so every time is a
-  -- member of its own.
+  -- Strictly increasing, also within one microsecond and after the clock is set back: a sorted set holds each member
+  -- once, so equal times would count as one hit.
   local last = redis.call('ZREVRANGE', KEYS[1], 0, 0)[1]
   local stamp = now
   if last and tonumber(last) >= stamp then
@@ -22,11 +22,11 @@ if used < limit then
   end
   stamp = string.format('%.0f', stamp)
   redis.call('ZADD', KEYS[1], stamp, stamp)
-  -- One more millisecond, since the expiry counts from the beginning of this one.
+  -- One more millisecond, since Redis counts the expiry from the start of the current millisecond.
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.ceil(window / 1000) + 1))
 end
 
--- The hit whose place frees next: the oldest, unless the limit has been lowered below what was used.
+-- `next` is the hit whose expiry allows the next one: the oldest, unless the limit was lowered below the used count.
 local over = math.max(used - limit, 0)
 local next = redis.call('ZRANGE', KEYS[1], over, over)[1]
 local reset = math.ceil((tonumber(next or now) + window) / 1000)

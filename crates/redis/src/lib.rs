@@ -1,4 +1,4 @@
-//! Rate limits that every server shares, on Redis.
+//! Rate limits in Redis that all servers share.
 #![doc = include_str!("../README.md")]
 
 mod connection;

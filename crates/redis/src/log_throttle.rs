@@ -1,9 +1,8 @@
-//! Says that hits are not counted: at once, then once an interval, however many they are.
+//! Throttles the warning that hits are not counted: one at once, then at most one per interval.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many hits were missed, and when that was last told.
 #[derive(Debug)]
 pub(crate) struct LogThrottle {
     interval: Duration,
@@ -17,7 +16,6 @@ struct State {
 }
 
 impl LogThrottle {
-    /// Silent so far.
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
             interval,

@@ -1,4 +1,4 @@
-//! The shared counter: one Lua call a hit, on one connection.
+//! Sliding-window rate limiter: one Lua call per hit, on one shared connection.
 
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};
@@ -12,19 +12,19 @@ use redis::{Client, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind}
 use crate::connection::SharedConnection;
 use crate::log_throttle::LogThrottle;
 
-/// How long a hit may take.
+/// Time limit of a hit. The port requires it.
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Into how many slices that time is cut.
+/// Parts of that time limit, see `run_within`.
 const SLICES: u32 = 5;
 
 /// Shortest time between two warnings that hits are not counted.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Keeps our keys apart from whatever else the Redis holds.
+/// Separates these keys from other data in the same Redis.
 const PREFIX: &str = "recado:limit:";
 
-/// Nobody's count: asked for to see whether Redis answers. Nothing is written for a limit of none.
+/// Key and limit of a health check. With a limit of 0 the script writes nothing.
 const PROBE: (&str, Limit) = (
     "probe",
     Limit {
@@ -37,11 +37,11 @@ const SOURCE: &str = include_str!("hit.lua");
 
 static HIT: LazyLock<Script> = LazyLock::new(|| Script::new(SOURCE));
 
-/// Exact sliding windows in Redis, shared by every server.
+/// Sliding-window rate limiter in Redis: exact, and shared by all servers.
 ///
-/// Connects at the first hit, in the background: a missing Redis keeps no server from starting. After a failure
-/// everything is [`RateLimiterUnavailable`], and nobody waits, until a task of its own has found Redis answering again.
-/// What Redis itself refuses (a key of another type, no memory left) is [`RateLimiterUnavailable`] for that hit alone.
+/// Connects at the first hit, in the background: a server starts without Redis. After a failure every hit returns
+/// [`RateLimiterUnavailable`] at once, until a background task gets a response from Redis. If Redis refuses a single
+/// hit (a key of another type, no memory left), only that hit is [`RateLimiterUnavailable`].
 pub struct RedisRateLimiter {
     connection: Arc<SharedConnection>,
     log_throttle: LogThrottle,
@@ -49,8 +49,8 @@ pub struct RedisRateLimiter {
 }
 
 impl RedisRateLimiter {
-    /// `redis://[[user]:password@]host[:port][/database]`, or `unix://`. Connects to nothing; fails on a malformed
-    /// address only, without quoting it: it may hold a password.
+    /// Accepts `redis://[[user]:password@]host[:port][/database]` or `unix://`. Does not connect. Fails only if the URL
+    /// is malformed; the error does not quote it, because it may hold a password.
     pub fn new(url: &str) -> Result<Self, String> {
         let client = Client::open(url).map_err(|error| format!("the Redis URL is malformed: {error}"))?;
         Ok(Self {
@@ -60,7 +60,7 @@ impl RedisRateLimiter {
         })
     }
 
-    /// The same with another time limit of a hit. Default: 50 ms, which the port demands.
+    /// Sets the time limit of a hit. Default: `TIMEOUT`.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
@@ -117,25 +117,24 @@ pub(crate) async fn run_within<T>(timeout: Duration, call: impl Future<Output = 
     None
 }
 
-/// Whether Redis itself said no, which costs nobody a wait: the connection is as good as before. A replica that was a
-/// primary before is another matter: a new connection may find the new one.
+/// Whether Redis itself refused the command: the connection still works. `READONLY` is not a refusal: the server was
+/// demoted to a replica, and a new connection may reach the new primary.
 pub(crate) fn is_refusal(error: &RedisError) -> bool {
     error.code().is_some() && error.kind() != ErrorKind::Server(ServerErrorKind::ReadOnly)
 }
 
-/// Gives Redis the script.
+/// Loads the script into Redis.
 pub(crate) async fn load(connection: &mut ConnectionManager) -> RedisResult<()> {
     HIT.prepare_invoke().load_async(connection).await.map(|_: String| ())
 }
 
-/// Asks what a hit asks, and counts nothing.
+/// Runs the script of a hit without counting one.
 pub(crate) async fn probe(connection: &mut ConnectionManager) -> RedisResult<()> {
     let (key, limit) = PROBE;
     count(connection, key, limit).await.map(|_| ())
 }
 
-/// One call of the script: allowed, remaining, reset in milliseconds since the epoch, and how many milliseconds until
-/// then.
+/// Calls the script. Returns: allowed, remaining, reset in milliseconds since the epoch, and milliseconds until then.
 async fn count(connection: &mut ConnectionManager, key: &str, limit: Limit) -> RedisResult<(bool, u32, i64, i64)> {
     let window_us = i64::try_from(limit.window.whole_microseconds()).unwrap_or(i64::MAX);
     let key = format!("{PREFIX}{key}");
@@ -145,7 +144,7 @@ async fn count(connection: &mut ConnectionManager, key: &str, limit: Limit) -> R
         call
     };
     match call("EVALSHA", HIT.get_hash()).query_async(connection).await {
-        // Runs the script and keeps it, in one step: nothing can be flushed between loading and running.
+        // EVAL runs and caches the script in one step: no SCRIPT FLUSH can come between loading and running.
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
             call("EVAL", SOURCE).query_async(connection).await
         }

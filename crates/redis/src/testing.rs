@@ -1,4 +1,4 @@
-//! A Redis of one test's own, which may be stopped.
+//! A separate Redis server for one test, which the test can stop.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -26,7 +26,7 @@ const SCRIPT_COMMANDS: [&str; 7] = [
 /// Commands that the tests send.
 const TEST_COMMANDS: [&str; 4] = ["info", "config|resetstat", "flushall", "quit"];
 
-/// A Redis on a port of its own, in memory only; killed when dropped.
+/// A Redis server on its own port, in memory only; killed on drop.
 #[derive(Debug)]
 pub struct OwnRedis {
     child: Child,
@@ -34,43 +34,40 @@ pub struct OwnRedis {
 }
 
 impl OwnRedis {
-    /// On a port that nobody has.
+    /// Starts it on a free port.
     pub fn start() -> Self {
-        // Taken again below: nobody else is given it so soon.
+        // The listener closes here and Redis binds the port again: the kernel does not reassign a port this soon.
         let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         Self::start_at(listener.expect("no port is free").port())
     }
 
-    /// On this port.
     pub fn start_at(port: u16) -> Self {
         let child = launch(port);
         Self { child, port }
     }
 
-    /// Where it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its address.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Ends it at once.
+    /// Kills the process and waits for its end.
     pub fn kill(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Starts it again at its port, empty.
+    /// Restarts it on the same port, without data.
     pub fn restart(&mut self) {
         self.kill();
         self.child = launch(self.port);
     }
 
-    /// `STOP` or `CONT`.
+    /// Sends a signal: `STOP` or `CONT`.
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args([&format!("-{name}"), &pid]).status();
@@ -80,14 +77,14 @@ impl OwnRedis {
         );
     }
 
-    /// What it answers to a command, as it comes over the wire.
+    /// Sends an inline command and returns the raw response (RESP). Panics if Redis responds with an error.
     pub fn say(&self, command: &str) -> String {
         let response = send_command(self.port, command).unwrap_or_else(|error| panic!("{command}: {error}"));
         assert!(!response.starts_with('-'), "{command}: {response}");
         response
     }
 
-    /// How often clients called each command since the statistics were set back, without what the script calls.
+    /// Calls by clients per command since `CONFIG RESETSTAT`, without the commands of the script and of the tests.
     pub fn calls(&self) -> Vec<(String, u64)> {
         let statistics = self.say("INFO commandstats");
         let lines = statistics.lines().filter_map(|line| line.strip_prefix("cmdstat_"));

@@ -1,25 +1,24 @@
-//! What a model answered: six strings, or nothing.
+//! Reads a chat completion: six strings of the model's JSON, or the reason why there are none.
 
 use recado_domain::brand::BrandFacts;
 use serde_json::{Map, Value, json};
 
-/// What an answer is good for.
 #[derive(Debug, PartialEq)]
 pub(super) enum CompletionOutcome {
     /// The facts and the token usage.
     Done(BrandFacts, Value),
-    /// The model will not, however often it is asked.
+    /// The model refused; a retry does not help.
     Refused,
     /// A retry may succeed.
     Retry(CompletionDefect),
 }
 
-/// What was wrong with an answer.
+/// What is wrong with a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CompletionDefect {
     /// It reached the token limit.
     TooLong,
-    /// It is not what was asked for.
+    /// It is not the requested JSON object.
     Unreadable,
 }
 

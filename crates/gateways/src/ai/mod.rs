@@ -1,7 +1,7 @@
-//! Reads pages by a language model, over chat completions in the form that OpenAI's API gave them.
+//! `BrandExtractor` over an OpenAI-compatible chat completions API.
 //!
-//! The page is hostile: it goes between two markers that it cannot write itself, the model has no tools, and of its
-//! answer nothing is used but six strings.
+//! The page is untrusted (prompt injection): it is enclosed in markers that it cannot contain, the model has no tools,
+//! and only six strings of the response are used.
 
 mod answer;
 mod dialect;
@@ -20,7 +20,7 @@ use self::answer::{CompletionDefect, CompletionOutcome};
 use self::dialect::Dialect;
 use crate::http::{CallError, GatewayRequest, GatewayResponse, Http, retry_after};
 
-/// How long a reading may take, with everything that is tried again.
+/// Default time limit of an extraction, retries included.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Concurrent extractions.
@@ -32,7 +32,7 @@ const MAX_RETRIES: u32 = 2;
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// The extraction service at one address.
+/// Client of the AI service at one base URL.
 #[derive(Clone)]
 pub struct AiApi {
     http: Http,
@@ -49,8 +49,8 @@ struct Access {
 }
 
 impl AiApi {
-    /// `base_url` is origin and version, for example `https://api.openai.com/v1`. Without it, or without a model, every
-    /// reading says that the service is not configured; local servers want no key.
+    /// `base_url` is origin and version, for example `https://api.openai.com/v1`. Without it or without a model every
+    /// extraction fails as not configured. The key is optional, since local servers require none.
     pub fn new(http: Http, base_url: Option<&str>, key: Option<&SecretString>, model: Option<&str>) -> Self {
         let access = base_url.zip(model).map(|(base, model)| {
             Arc::new(Access {
@@ -68,7 +68,7 @@ impl AiApi {
         }
     }
 
-    /// The same with another time limit for a reading. Default: 30 s.
+    /// Sets the time limit of an extraction. Default: `TIMEOUT`.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
@@ -98,8 +98,7 @@ impl AiApi {
         Err(failed(defect.as_str()))
     }
 
-    /// One answer with status 200: repeated where the service was busy, and in a simpler dialect where it did not
-    /// understand.
+    /// Returns a completion. Retries if the service is busy or failed, and with fewer parameters if it rejects one.
     async fn complete(&self, access: &Access, text: &str) -> Result<Value, ExtractError> {
         let mut retries = 0;
         loop {

@@ -1,4 +1,4 @@
-//! From the bytes of an answer to text: unpacked within a limit, read in the page's own character set.
+//! Decodes a response body to text: decompresses it within a limit, then decodes its character set.
 
 use std::io::{self, Write};
 
@@ -92,7 +92,7 @@ impl Write for CappedBuffer {
     }
 }
 
-/// The characters that a page is written in.
+/// The character set of a page.
 pub(super) struct Charset(&'static Encoding);
 
 impl Charset {

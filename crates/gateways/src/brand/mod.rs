@@ -1,4 +1,4 @@
-//! Fetches pages of websites that tenants name, through the guarded client, and reduces them to their text.
+//! `PageFetcher`: fetches web pages of tenants through the egress client and reduces them to their text.
 
 mod decode;
 mod text;
@@ -22,7 +22,7 @@ use self::decode::{Charset, Decompressor};
 use crate::egress::{Egress, EgressError, EgressRequest};
 use crate::meter::{CallOutcome, Meter};
 
-/// How long it may take, redirects included.
+/// Default time limit of a page, redirects included.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const MAX_REDIRECTS: usize = 3;
@@ -49,7 +49,6 @@ pub struct PageClient {
     meter: Meter,
 }
 
-/// What kind of text a page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Html,
@@ -65,7 +64,7 @@ impl PageClient {
         }
     }
 
-    /// The same with another time limit. Default: 10 s.
+    /// Sets the time limit of a page. Default: `TIMEOUT`.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }

@@ -1,4 +1,4 @@
-//! From HTML to what a reader sees of it.
+//! Extracts the visible text of an HTML page.
 
 use html5gum::{StartTag, Token, Tokenizer};
 use recado_domain::brand::PageText;
@@ -22,7 +22,7 @@ const HIDDEN: [&[u8]; 12] = [
     b"noembed",
 ];
 
-/// What stands in a line of its own text, and does not end it.
+/// Inline elements: they do not end a line. Every other element does.
 const INLINE: [&[u8]; 24] = [
     b"a", b"abbr", b"b", b"bdi", b"bdo", b"big", b"cite", b"code", b"data", b"del", b"em", b"font", b"i", b"img",
     b"ins", b"kbd", b"label", b"mark", b"q", b"s", b"small", b"span", b"strong", b"u",
@@ -80,7 +80,7 @@ impl Reader {
                     self.hidden = Some((name.to_vec(), 1));
                 }
             }
-            // A later one is of a picture.
+            // Only the first title is the page's. Later ones belong to images.
             b"title" => self.in_title = self.title.is_empty(),
             b"meta" => self.meta(tag),
             b"img" => {
@@ -158,7 +158,7 @@ impl Reader {
     }
 }
 
-/// An attribute's value; empty without it.
+/// The value of an attribute; empty if it is absent.
 fn attribute(tag: &StartTag<()>, name: &[u8]) -> String {
     let value = tag.attributes.get(name);
     value.map_or_else(String::new, |value| String::from_utf8_lossy(value).into_owned())
@@ -168,7 +168,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Lines of text, without control characters and with single spaces, cut at the longest.
+/// Lines of text without control characters, with single spaces, cut off at `MAX_TEXT_CHARS`.
 #[derive(Default)]
 struct Lines {
     text: String,

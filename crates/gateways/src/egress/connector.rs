@@ -1,4 +1,4 @@
-//! Resolves, judges and connects in one step.
+//! Resolves a name, checks its addresses and connects, in one step.
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -19,7 +19,6 @@ use super::Resolver;
 /// Addresses of a name that are tried. All of its addresses are checked.
 const MAX_TRIED_ADDRESSES: usize = 4;
 
-/// Why there is no connection.
 #[derive(Debug, Error)]
 pub(super) enum ConnectError {
     #[error("refused: {0}")]
@@ -32,7 +31,7 @@ pub(super) enum ConnectError {
     TimedOut,
 }
 
-/// Makes connections for the pool.
+/// Opens the connections of the pool.
 #[derive(Clone)]
 pub(super) struct Connector(Arc<ConnectorInner>);
 
@@ -68,11 +67,11 @@ impl Service<Uri> for Connector {
 }
 
 impl ConnectorInner {
-    /// The deadline is kept here too: the pool goes on connecting when nobody waits for the answer any more. A fifth of
-    /// the time is left for the handshake.
+    /// Enforces the timeout here too, since the pool continues to connect after the request was dropped. Leaves a fifth
+    /// of the time for the TLS handshake.
     async fn connect(&self, origin: &str) -> Result<TcpStream, ConnectError> {
         let deadline = Instant::now() + self.timeout * 4 / 5;
-        // Judged again, whoever judged it before: nothing leaves but through here.
+        // Checks the URL again: every connection passes through here, whatever the caller checked before.
         let target = Target::parse(origin, &self.allow).map_err(ConnectError::Refused)?;
         let addresses = self.resolve(&target, deadline).await?;
         for address in &addresses {
@@ -103,7 +102,7 @@ async fn connect_any(addresses: &[IpAddr], port: u16, deadline: Instant) -> Resu
         remaining = remaining.saturating_sub(1);
         match tokio::time::timeout(share, TcpStream::connect(SocketAddr::new(*address, port))).await {
             Ok(Ok(stream)) => {
-                // Small requests leave at once; where that cannot be set, they only leave later.
+                // Sends small requests at once. A failure only delays them.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }

@@ -1,10 +1,10 @@
-//! The way out to addresses that tenants choose: every connection goes to an address that was judged a moment before, by
-//! the rules of `recado_domain::egress`.
+//! SSRF protection: an HTTP client for URLs that tenants choose. It checks every address by the rules of
+//! `recado_domain::egress` before it connects.
 //!
-//! Resolving, judging and connecting are one step: the address that is connected to is the one that was judged, and no
-//! name is asked for twice (so that an answer that changes leads nowhere). One closed address among several refuses the
-//! name. The certificate has to be of the URL's host. No redirect is followed, no proxy and no variable of the
-//! environment is heeded. A kept connection serves its own scheme, host and port alone.
+//! Resolving, checking and connecting are one step: the client connects to the address that it checked and resolves
+//! each name once, so DNS rebinding has no effect. One forbidden address among several refuses the name. The
+//! certificate must match the URL's host. The client follows no redirect, and ignores proxies and environment
+//! variables. A pooled connection serves only its own scheme, host and port.
 
 mod connector;
 mod resolver;
@@ -30,7 +30,7 @@ use self::connector::{ConnectError, Connector};
 pub use self::resolver::{Resolver, SystemResolver};
 use crate::http::{causes, connected_within, error_chain};
 
-/// How long resolving, connecting and the TLS handshake may take together.
+/// Default time limit of resolving, connecting and the TLS handshake together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the pool holds an idle connection.
@@ -44,19 +44,17 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Why a call has no response. The texts never contain more of a URL than its host.
 #[derive(Debug, Error)]
 pub enum EgressError {
-    /// The URL, or an address of its host, may not be called.
+    /// The rules forbid the URL or an address of its host.
     #[error("refused: {0}")]
     Refused(TargetRefusal),
-    /// The host has no address.
     #[error("no address: {0}")]
     Resolution(String),
-    /// None of its addresses could be connected to.
+    /// No address of the host accepted a connection.
     #[error("no connection: {0}")]
     Connection(String),
-    /// No encrypted connection, or the certificate is of somebody else.
+    /// The TLS handshake failed, or the certificate is not the host's.
     #[error("no encrypted connection: {0}")]
     Tls(String),
-    /// It took too long.
     #[error("no connection in time")]
     TimedOut,
     /// The response is malformed or cut off.
@@ -64,19 +62,16 @@ pub enum EgressError {
     Broken(String),
 }
 
-/// A call to an address of a tenant's.
+/// A call to a URL of a tenant.
 pub struct EgressRequest {
-    /// The method.
     pub method: Method,
-    /// Where to.
     pub target: Target,
-    /// The headers, but for `Host` and `Content-Length`.
+    /// The headers without `Host` and `Content-Length`.
     pub headers: HeaderMap,
-    /// The body.
     pub body: Bytes,
 }
 
-/// The guarded client. Clones share one pool of connections.
+/// HTTP client with SSRF protection. Clones share one connection pool.
 #[derive(Clone)]
 pub struct Egress {
     client: Client<HttpsConnector<Connector>, Full<Bytes>>,
@@ -84,20 +79,18 @@ pub struct Egress {
     connect_timeout: Duration,
 }
 
-/// What a client is made of.
 pub struct EgressConfig {
-    /// The private networks that may be reached.
+    /// The private networks that calls may reach.
     pub allow: AllowList,
-    /// Who knows the addresses of names.
     pub resolver: Arc<dyn Resolver>,
-    /// Whose certificates are believed.
+    /// The trusted certificate authorities.
     pub authorities: RootCertStore,
-    /// How long resolving, connecting and the TLS handshake may take together.
+    /// Time limit of resolving, connecting and the TLS handshake together.
     pub connect_timeout: Duration,
 }
 
 impl EgressConfig {
-    /// The system's resolver and the public authorities.
+    /// Uses the system's resolver and the public certificate authorities.
     pub fn new(allow: AllowList) -> Self {
         Self {
             allow,
@@ -111,7 +104,7 @@ impl EgressConfig {
 }
 
 impl Egress {
-    /// A client with a pool of its own. Fails when TLS cannot be set up.
+    /// A client with its own connection pool. Fails if TLS cannot be set up.
     pub fn new(config: EgressConfig) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tls = ClientConfig::builder_with_provider(provider)
@@ -138,13 +131,12 @@ impl Egress {
         })
     }
 
-    /// The networks that may be reached beside the public one.
+    /// The private networks that calls may reach.
     pub fn allow_list(&self) -> &AllowList {
         &self.allow
     }
 
-    /// Makes one call and returns the head of its answer, with the body still to be read. Waiting for the head is
-    /// bounded by the caller.
+    /// Makes one call and returns the head of the response with the unread body. The caller MUST limit the wait.
     pub async fn call(&self, call: EgressRequest) -> Result<Response<Incoming>, EgressError> {
         let host = call.target.host().to_owned();
         let result = self.exchange(call).await;

@@ -1,4 +1,4 @@
-//! Who knows the addresses of names.
+//! Resolves host names to addresses.
 
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs as _};
@@ -11,14 +11,14 @@ use tokio::sync::Semaphore;
 /// stops names whose servers never respond from occupying every blocking thread.
 const MAX_LOOKUPS: usize = 128;
 
-/// Resolves names. What it answers is judged by whoever asks.
+/// Resolves names. The caller MUST check the returned addresses.
 #[async_trait]
 pub trait Resolver: Send + Sync {
-    /// All addresses of a name, in the order in which they should be tried.
+    /// Returns all addresses of a name, in the order in which to try them.
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The system's own way, with its hosts file, its servers and its order.
+/// The operating system's resolver, including its hosts file.
 pub struct SystemResolver {
     permits: Arc<Semaphore>,
 }

@@ -1,4 +1,4 @@
-//! Files of templates in a directory or in an S3 bucket, behind one port, by the crate `object_store`.
+//! `MediaStore` in a directory or an S3 bucket, by the crate `object_store`.
 
 mod transport;
 
@@ -50,7 +50,7 @@ pub struct ObjectMedia {
 #[derive(Clone)]
 struct StoreLocation {
     store: Arc<dyn ObjectStore>,
-    /// Before every path: empty, or ending in a slash.
+    /// Prefix of every key: empty, or ends with a slash.
     prefix: String,
     part_size: usize,
     /// The directory; `None` for a bucket.
@@ -60,9 +60,9 @@ struct StoreLocation {
 }
 
 impl ObjectMedia {
-    /// `url` is `file:///directory`, which is made, or `s3://bucket/prefix`; none: not configured. `environment` holds
-    /// the `AWS_...` variables: credentials, region, `AWS_ENDPOINT_URL`. Connects to nothing. The error never holds a
-    /// value.
+    /// `url` is `file:///directory` (created if absent) or `s3://bucket/prefix`; `None` means not configured.
+    /// `environment` holds the `AWS_...` variables: credentials, region, `AWS_ENDPOINT_URL`. Does not connect. The
+    /// error never contains a value.
     pub fn open(url: Option<&str>, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self, String> {
         let Some(url) = url else {
             return Ok(Self { location: None });
@@ -91,7 +91,7 @@ fn open_directory(directory: &str) -> Result<StoreLocation, String> {
     }
     std::fs::create_dir_all(path).map_err(|error| format!("the directory cannot be created: {error}"))?;
     let store = LocalFileSystem::new_with_prefix(path).map_err(|error| error.to_string())?;
-    // What was acknowledged is on the disk, as what the database says of it is.
+    // An acknowledged file must be as durable as the database row that names it.
     let store = store.with_fsync(true);
     Ok(StoreLocation {
         store: Arc::new(store),
@@ -163,7 +163,7 @@ impl StoreLocation {
         if self.directory.is_none() {
             return self.store.put_multipart_opts(key, options).await;
         }
-        // For a directory the crate makes and syncs directories where it is called, and other requests would wait.
+        // The crate creates and syncs directories on the calling thread, which would block other requests.
         let (store, key, runtime) = (self.store.clone(), key.clone(), Handle::current());
         let begin = move || runtime.block_on(async { store.put_multipart_opts(&key, options).await });
         tokio::task::spawn_blocking(begin).await?
@@ -257,7 +257,7 @@ impl MediaStore for ObjectMedia {
             }
         }
         if let Some(directory) = &location.directory {
-            // An upload that is being given up may still have a part there, and removes it itself.
+            // An aborted upload may still have a part there, and deletes it itself.
             if let Err(error) = std::fs::remove_dir(directory.join(account.to_string()))
                 && error.kind() != std::io::ErrorKind::NotFound
             {
@@ -283,16 +283,15 @@ fn with_timeout(chunks: BoxStream<'static, object_store::Result<Bytes>>) -> Medi
 /// The task that writes one part while the next one is buffered. It returns the part's buffer for reuse.
 type PartTask = JoinHandle<Result<BytesMut, MediaStoreError>>;
 
-/// A file on its way: what is smaller than a part goes in one call at the end, so that nothing of it is ever half
-/// there; what is larger goes part by part, one after the other.
+/// A file that is being uploaded. A file smaller than a part is written in one call at the end, so it is never half
+/// stored. A larger file is a multipart upload, one part after the other.
 struct MediaUpload {
     location: StoreLocation,
     key: Path,
     headers: Attributes,
-    /// What is collected. Copied, so that the memory of what was read from the network is free for what comes next, and
-    /// stays in the processor's cache.
+    /// The buffered part. Chunks are copied, so that the network's read buffer is reused and stays in the CPU cache.
     pending: BytesMut,
-    /// The memory of the part before.
+    /// The buffer of the previous part.
     spare: BytesMut,
     upload: Option<Box<dyn MultipartUpload>>,
     writing: Option<PartTask>,
@@ -365,7 +364,7 @@ impl MediaUpload {
         Some(runtime.spawn(async move { abort(upload, part, &key).await }))
     }
 
-    /// Takes everything back, also what appeared.
+    /// Aborts the upload and deletes the file if it is visible.
     async fn undo(&mut self) {
         wait_for_abort(self.spawn_abort()).await;
         if let Err(error) = run_step(self.location.store.delete(&self.key)).await {

@@ -1,4 +1,4 @@
-//! How a bucket is reached: by the HTTP and TLS that everything else here uses.
+//! Connects `object_store` to the HTTP client and TLS of this crate.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,7 +22,6 @@ use crate::meter::{CallOutcome, Meter};
 /// Time limit from a request to the head of its response. Sending a part must fit into it.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// Makes transports.
 #[derive(Debug)]
 pub(super) struct Connector;
 

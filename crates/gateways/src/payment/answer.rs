@@ -1,4 +1,4 @@
-//! What an answer of the gateway means, and which of its words may be passed on.
+//! Reads responses of the payment gateway, and removes card data from the texts that are passed on.
 
 use recado_domain::billing::{
     CardPayment, Cents, Description, GatewayPayment, GatewaySubscription, PaymentGatewayError, gateway_date,
@@ -25,7 +25,7 @@ pub(super) fn unreadable(reason: &str) -> PaymentGatewayError {
     PaymentGatewayError::Failed(format!("the response is not usable: {reason}"))
 }
 
-/// How a call ended.
+/// The JSON object of a successful response, or the error that says whether the operation may have happened.
 pub(super) fn read(result: Result<GatewayResponse, CallError>) -> Result<Value, PaymentGatewayError> {
     let response = match result {
         Ok(response) => response,
@@ -39,13 +39,13 @@ pub(super) fn read(result: Result<GatewayResponse, CallError>) -> Result<Value, 
             .filter(Value::is_object)
             .ok_or_else(|| unreadable("it is not a JSON object")),
         404 => Err(PaymentGatewayError::Missing),
-        // Somebody on the way gave up waiting for it.
+        // A proxy timed out: the gateway may have received the request.
         408 | 504 => Err(PaymentGatewayError::Unanswered(format!("HTTP {status}"))),
         400 | 409 | 422 => match body.as_ref().map(descriptions).filter(|texts| !texts.is_empty()) {
             Some(texts) => Err(PaymentGatewayError::Refused(texts)),
             None => Err(PaymentGatewayError::NotDone(format!("HTTP {status} without a reason"))),
         },
-        // Our key, our quota, our address: nothing that the caller could do better.
+        // Our API key, quota or URL: the caller cannot correct it.
         401..=499 => Err(PaymentGatewayError::NotDone(format!("HTTP {status}"))),
         _ => Err(PaymentGatewayError::Failed(format!("HTTP {status}"))),
     }
@@ -113,7 +113,7 @@ fn has_group(run: &str, digits: &str) -> bool {
     run.split(|c: char| !c.is_ascii_digit()).any(|group| group == digits)
 }
 
-/// `data` of a list.
+/// The entries (`data`) of a list.
 pub(super) fn items(list: &Value) -> Result<Vec<Value>, PaymentGatewayError> {
     let data = list.get("data").and_then(Value::as_array).cloned();
     data.ok_or_else(|| unreadable("it has no list"))
@@ -125,17 +125,17 @@ fn text_field(value: &Value, field: &str, max_chars: usize) -> Option<String> {
     is_valid.then(|| text.to_owned())
 }
 
-/// A text field; none when it is missing, empty or absurd.
+/// A text field; `None` if it is missing, empty, too long or has control characters.
 pub(super) fn text(value: &Value, field: &str) -> Option<String> {
     text_field(value, field, MAX_TEXT_CHARS)
 }
 
-/// A text field that may be a picture.
+/// Like [`text`], long enough for an encoded image.
 pub(super) fn long_text(value: &Value, field: &str) -> Option<String> {
     text_field(value, field, MAX_LONG_TEXT_CHARS)
 }
 
-/// An address that a page may link to.
+/// A URL that a page may link to.
 fn url(value: &Value, field: &str) -> Option<String> {
     let url = text_field(value, field, MAX_URL_CHARS)?;
     let is_web_url = url.starts_with("https://") || url.starts_with("http://");
@@ -146,7 +146,6 @@ pub(super) fn is_deleted(value: &Value) -> bool {
     value.get("deleted").and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// A subscription as the gateway shows it.
 pub(super) fn subscription(value: &Value) -> Result<GatewaySubscription, PaymentGatewayError> {
     Ok(GatewaySubscription {
         id: text(value, "id").ok_or_else(|| unreadable("a subscription has no id"))?,
@@ -157,7 +156,6 @@ pub(super) fn subscription(value: &Value) -> Result<GatewaySubscription, Payment
     })
 }
 
-/// A payment as the gateway shows it.
 pub(super) fn payment(value: &Value) -> Result<GatewayPayment, PaymentGatewayError> {
     Ok(GatewayPayment {
         id: text(value, "id").ok_or_else(|| unreadable("a payment has no id"))?,

@@ -1,4 +1,4 @@
-//! What the gateway is asked for, in its words. A card is written into memory that is wiped.
+//! Builds request bodies of the payment gateway. Card data is written into memory that is wiped.
 
 use recado_domain::billing::{CardPayment, GatewayCustomerInput, GatewaySubscriptionInput, PaymentGatewayError};
 use secrecy::zeroize::Zeroizing;
@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, Serializer};
 use serde_json::{Number, Value, json};
 
-/// More than any input takes: memory that grows leaves copies behind.
+/// Larger than any body: a buffer that grows leaves copies of the card in freed memory.
 const BODY_BYTES: usize = 16 * 1024;
 
 /// The body of `POST /customers` and `PUT /customers/<id>`.
@@ -63,7 +63,7 @@ struct Holder<'a> {
     phone: &'a str,
 }
 
-/// Written as it is: the one place where it leaves.
+/// Serializes a secret in plain text. Used only in this request body.
 struct Exposed<'a>(&'a SecretString);
 
 impl Serialize for Exposed<'_> {

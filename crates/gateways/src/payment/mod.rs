@@ -1,5 +1,5 @@
-//! The payment gateway: Asaas API v3 (`docs.asaas.com`). Nothing that makes something is asked twice here: an answer that
-//! is lost is looked for by our own reference.
+//! `PaymentGateway` on Asaas API v3 (`docs.asaas.com`). A request that creates something is never retried. After a lost
+//! response the object is found by our own reference (`externalReference`).
 
 mod answer;
 mod bodies;
@@ -20,10 +20,10 @@ use serde_json::{Value, json};
 use crate::http::{GatewayRequest, Http};
 use crate::whatsapp::segment;
 
-/// How long a call may take.
+/// Default time limit of a call.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long making a subscription may take: of shorter limits the provider says that they double charges of cards.
+/// Time limit of creating a subscription. Asaas warns that a shorter one leads to cards being charged twice.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Asaas creates the first payment shortly after its subscription, so it is polled.
@@ -35,7 +35,7 @@ const LIST_LIMIT: usize = 100;
 
 const API_KEY_HEADER: HeaderName = HeaderName::from_static("access_token");
 
-/// The gateway at one address.
+/// Client of the payment gateway at one base URL.
 #[derive(Clone)]
 pub struct PaymentApi {
     http: Http,
@@ -51,9 +51,8 @@ struct Access {
 }
 
 impl PaymentApi {
-    /// `base_url` is origin and version, for example `https://api.asaas.com/v3`; without it, or without a key, every
-    /// call says that the gateway is not configured. Fails when the address is no http or https address, or no header
-    /// can hold the key.
+    /// `base_url` is origin and version, for example `https://api.asaas.com/v3`. Without it or without a key every call
+    /// fails as not configured. Fails if the URL is not http or https, or if the key is not a valid header value.
     pub fn new(http: Http, base_url: Option<&str>, key: Option<&SecretString>) -> Result<Self, String> {
         let access = match base_url.zip(key) {
             Some((base, key)) => Some(Access::new(base, key)?),
@@ -67,7 +66,7 @@ impl PaymentApi {
         })
     }
 
-    /// The same with other time limits: of any call, and of making a subscription. Default: 20 s and 60 s.
+    /// Sets the time limits of a call and of creating a subscription.
     #[must_use]
     pub fn timeouts(self, timeout: Duration, subscribe_timeout: Duration) -> Self {
         Self {

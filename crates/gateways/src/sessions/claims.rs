@@ -1,4 +1,4 @@
-//! What a token whose signature is right has to say.
+//! Checks the claims of a token whose signature is valid.
 
 use recado_domain::accounts::Session;
 use recado_domain::redacted_debug;
@@ -8,22 +8,22 @@ use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-/// How far the provider's clock may be from ours.
+/// Accepted difference between the provider's clock and ours.
 const LEEWAY: Duration = Duration::seconds(2);
 
 /// Roles of tokens that belong to no user.
 const NON_USER_ROLES: [&str; 2] = ["anon", "service_role"];
 
-/// For whom and by whom a token has to be made; what is none is not checked.
+/// Required issuer and audience of a token. `None` disables the check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// The exact `iss`.
+    /// Must equal `iss`.
     pub issuer: Option<String>,
-    /// What `aud` is or holds.
+    /// Must equal `aud`, or be one of its entries.
     pub audience: Option<String>,
 }
 
-/// The claims looked at. Times are seconds since the epoch, and numbers: text is refused.
+/// The claims that are checked. Times are numbers of seconds since the epoch; a string is rejected.
 #[derive(Deserialize)]
 pub(super) struct Claims {
     sub: Uuid,

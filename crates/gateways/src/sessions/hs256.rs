@@ -1,4 +1,4 @@
-//! Tokens signed with one shared secret.
+//! Verifies tokens that are signed with one shared secret.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::Expected;
 /// Shortest accepted secret, in bytes (RFC 7518, 3.2).
 const MIN_SECRET_BYTES: usize = 32;
 
-/// Proves sessions by HS256 alone.
+/// Session verifier that accepts only HS256.
 pub struct Hs256Verifier {
     key: DecodingKey,
     expected: Expected,
@@ -21,7 +21,7 @@ pub struct Hs256Verifier {
 }
 
 impl Hs256Verifier {
-    /// The secret is used as it is written, not decoded. Fails when it is shorter than 32 bytes.
+    /// The secret's bytes are used undecoded. Fails if it is shorter than `MIN_SECRET_BYTES`.
     pub fn new(secret: &SecretString, expected: Expected, clock: Arc<dyn Clock>) -> Result<Self, String> {
         let secret = secret.expose_secret().as_bytes();
         if secret.len() < MIN_SECRET_BYTES {

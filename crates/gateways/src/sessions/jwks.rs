@@ -1,4 +1,4 @@
-//! Tokens signed with a key that the provider publishes.
+//! Verifies tokens that are signed with a key that the provider publishes.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -14,7 +14,7 @@ use super::keys::{self, Key, KeyMatch};
 use super::{Expected, parse_header, verify_token};
 use crate::http::{GatewayRequest, Http};
 
-/// The algorithms that a published key may be for.
+/// Accepted signature algorithms.
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
 
 /// Time limit of a fetch of the key set.
@@ -33,11 +33,11 @@ const MAX_BACKOFF_WITHOUT_KEYS: Duration = Duration::seconds(30);
 /// Keys older than this are refreshed at the next token, so that a revoked key stops being accepted.
 const REFRESH_AFTER: Duration = Duration::minutes(10);
 
-/// Proves sessions by RS256, ES256 and EdDSA with the keys at one address.
+/// Session verifier for RS256, ES256 and EdDSA with the key set at one URL.
 ///
-/// The keys are fetched at the first token, again when a token names an unknown one (at most once a minute), and when
-/// they are older than ten minutes. A first fetch that fails is repeated with exponential backoff. While the provider
-/// is down the old keys count.
+/// Fetches the keys at the first token, when a token names an unknown key (at most once per `FETCH_INTERVAL`), and when
+/// they are older than `REFRESH_AFTER`. Fetches are single-flight. A failed first fetch is retried with exponential
+/// backoff. While the provider is down, the cached keys stay valid.
 pub struct JwksVerifier {
     cache: Arc<KeyCache>,
     expected: Expected,
@@ -61,7 +61,7 @@ struct FetchState {
 
 #[derive(Clone)]
 enum CachedKeys {
-    /// Never fetched with success; why.
+    /// No fetch has succeeded; the reason.
     Nothing(String),
     Keys {
         keys: Arc<Vec<Key>>,
@@ -70,7 +70,7 @@ enum CachedKeys {
 }
 
 impl JwksVerifier {
-    /// `url` is the address of the key set; it has to be https, but for a loopback host.
+    /// `url` locates the key set. It must be https; http is allowed for a loopback host.
     pub fn new(http: Http, url: &str, expected: Expected, clock: Arc<dyn Clock>) -> Result<Self, String> {
         let parsed = url
             .parse::<Uri>()
@@ -152,7 +152,7 @@ impl KeyCache {
             return self.cached();
         }
         let (cache, had_keys) = (Arc::clone(self), self.has_keys());
-        // A task of its own: a client that goes away must not take the fetch along that everybody waits for.
+        // In a separate task: a client that disconnects must not cancel the fetch that other requests wait for.
         if let Err(error) = tokio::spawn(async move { cache.refresh(had_keys).await }).await {
             tracing::error!(%error, "fetching the identity provider's keys failed");
         }
@@ -182,8 +182,8 @@ impl KeyCache {
         matches!(self.cached(), CachedKeys::Keys { .. })
     }
 
-    /// Fetches if that is due. Whoever comes while a fetch is under way waits for it here, and then finds none due; who
-    /// `had_keys` not was waiting for the first ones.
+    /// Fetches if a fetch is due. A caller that arrives during a fetch waits for the lock and then finds none due. A
+    /// caller without `had_keys` waited for the first keys and needs no second fetch.
     async fn refresh(&self, had_keys: bool) {
         let mut fetches = self.fetches.lock().await;
         if !self.is_due(*fetches) || (!had_keys && self.has_keys()) {

@@ -1,24 +1,24 @@
-//! A provider's published keys (JSON Web Key Set, RFC 7517).
+//! Keys that the provider publishes (JSON Web Key Set, RFC 7517).
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One key, with the one algorithm it is used with.
+/// A public key and the only algorithm that it is used with.
 pub(super) struct Key {
     id: Option<String>,
     algorithm: Algorithm,
     key: DecodingKey,
 }
 
-/// What a set has for a token.
+/// Result of a key lookup for a token.
 pub(super) enum KeyMatch<'a> {
-    /// The key to check it with, and its algorithm.
     Key(&'a DecodingKey, Algorithm),
-    /// No such key: a newer set may have it.
+    /// No matching key: a newer key set may have it.
     Unknown,
-    /// A newer set would not help: the key named is for another algorithm, or several keys fit a token that names none.
+    /// A newer key set would not help: the named key is for another algorithm, or the token names no key and several
+    /// match.
     Never,
 }
 
@@ -60,8 +60,8 @@ fn parse_key(value: Value) -> Option<Key> {
     })
 }
 
-/// The key for a token that names this one, and this algorithm: the algorithm picks among keys, it does not say how
-/// a key is used.
+/// Finds the key for a token with this `kid` and `alg`. `alg` only selects among keys. It never decides how a key is
+/// used, which would allow algorithm confusion.
 pub(super) fn find_key<'a>(keys: &'a [Key], id: Option<&str>, algorithm: Algorithm) -> KeyMatch<'a> {
     let mut candidates = keys.iter().filter(|key| key.algorithm == algorithm);
     let Some(id) = id else {

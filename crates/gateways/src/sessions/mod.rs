@@ -1,6 +1,6 @@
-//! Proving sessions: JSON Web Tokens of an OpenID-like identity provider (RFC 7519, 8725), checked here by one shared
-//! secret or by the provider's published keys. The algorithm is fixed by configuration and by the key, never by the
-//! token; keys that a token brings along (`jku`, `x5u`, `jwk`) are not looked at.
+//! `SessionVerifier`: verifies JSON Web Tokens of an OpenID-like identity provider (RFC 7519, 8725) with one shared
+//! secret or the provider's published keys. The configuration and the key fix the algorithm, never the token. Keys in a
+//! token's header (`jku`, `x5u`, `jwk`) are ignored.
 
 mod claims;
 mod hs256;
@@ -25,7 +25,7 @@ fn parse_header(token: &str) -> Result<Header, SessionError> {
         return Err(SessionError::Invalid);
     }
     let header = decode_header(token).map_err(|_| SessionError::Invalid)?;
-    // `crit` lists what a verifier must understand; nothing of that kind is understood here (RFC 7515, 4.1.11).
+    // `crit` lists extensions that a verifier must support (RFC 7515, 4.1.11). None is supported here.
     match header.crit {
         None => Ok(header),
         Some(_) => Err(SessionError::Invalid),

@@ -1,4 +1,4 @@
-//! Delivers webhooks: one signed POST an attempt, through the guarded client.
+//! `DeliveryGateway`: one signed POST per attempt, through the egress client.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::egress::{Egress, EgressError, EgressRequest};
 use crate::http::{error_chain, retry_after};
 use crate::meter::{CallOutcome, Meter};
 
-/// How long an attempt may take, its answer included.
+/// Default time limit of an attempt, response included.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Bytes that are read of a response's body. The body is ignored, but a connection can be reused only after its
@@ -29,7 +29,7 @@ const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Delivers to endpoints of tenants.
+/// Delivers webhook events to endpoints of tenants.
 #[derive(Clone)]
 pub struct WebhookClient {
     egress: Egress,
@@ -46,7 +46,7 @@ impl WebhookClient {
         }
     }
 
-    /// The same with another time limit for an attempt. Default: 15 s.
+    /// Sets the time limit of an attempt. Default: `TIMEOUT`.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
@@ -89,7 +89,7 @@ impl DeliveryGateway for WebhookClient {
 
 fn call_outcome(outcome: AttemptOutcome) -> CallOutcome {
     match outcome {
-        // A redirect is not followed: the receiver did not take it.
+        // Redirects are not followed, so the receiver did not accept the event.
         AttemptOutcome::Answered { status: 300..=399, .. } => CallOutcome::Refused,
         AttemptOutcome::Answered { status, .. } => CallOutcome::from_status(status),
         AttemptOutcome::Unreachable(

@@ -1,5 +1,5 @@
-//! What an answer to a send means: which of the platform's codes may be tried again, which fail the one message, which
-//! stop the run, and which leave open whether the message went out.
+//! Maps WhatsApp's response to a send to a `SendOutcome`, by Meta's error code: retry, fail this message, stop the run,
+//! or outcome unknown.
 
 use recado_domain::campaigns::SendOutcome;
 use secrecy::SecretString;
@@ -9,33 +9,33 @@ use time::Duration;
 use super::graph::{self, GraphError};
 use crate::http::{CallError, GatewayResponse, retry_after};
 
-/// The platform's code of a paused template.
+/// Meta's error code for a paused template.
 const TEMPLATE_PAUSED: i64 = 132_015;
 
-/// What follows from a code.
+/// The consequence of an error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// Rejected before processing: safe to try again.
+    /// WhatsApp rejected it before processing: safe to send again.
     Retry,
-    /// This message fails.
+    /// Only this message fails.
     Fail,
     /// Every message of the run would fail.
     RunBlock,
-    /// A fault of the platform: the message may have gone out.
+    /// An internal error of WhatsApp: the message may have been sent.
     Ambiguous,
 }
 
-/// The class of a code (Meta, "Cloud API error codes"); none for one that is not known.
+/// The class of a code (Meta, "Cloud API error codes"); `None` for an unknown code.
 fn classify(code: i64) -> Option<Class> {
     Some(match code {
         4 | 80_007 | 130_429 | 131_056 => Class::Retry,
         // Token and permissions.
         0 | 3 | 10 | 190 | 200..=299 | 131_005 => Class::RunBlock,
-        // The account: locked, restricted, misclassifying, not paying, its number not registered.
+        // The account: locked, restricted, misclassified templates, unpaid, phone number not registered.
         368 | 130_497 | 131_031 | 131_042 | 131_064 | 133_010 | 133_016 => Class::RunBlock,
-        // The template: how many parameters it has, its absence, its state.
+        // The template: wrong number of parameters, missing, paused or disabled.
         132_000 | 132_001 | 132_015 | 132_016 => Class::RunBlock,
-        // The message or its parameters, which hold what is known of one contact.
+        // The message or its parameters, which hold the data of one contact.
         33 | 100 | 131_008 | 131_009 | 131_021 | 131_051 | 131_052 | 131_053 => Class::Fail,
         132_005 | 132_007 | 132_012 | 132_018 | 135_000 => Class::Fail,
         // The recipient.
@@ -50,7 +50,7 @@ pub(super) fn is_transient(code: i64) -> bool {
     matches!(classify(code), Some(Class::Retry | Class::Ambiguous))
 }
 
-/// How a call to send one message ended.
+/// Maps the result of a call that sends one message.
 pub(super) fn outcome(result: Result<GatewayResponse, CallError>, token: &SecretString) -> SendOutcome {
     let response = match result {
         Ok(response) => response,

@@ -1,5 +1,5 @@
-//! Files on their way to the platform: as the example of a template's header by a resumable upload, or for the messages
-//! of a number. They are passed on as they are read from the store, never held whole.
+//! Uploads files to WhatsApp: the example of a template's header by Meta's resumable upload, or a media file for the
+//! messages of a phone number. Files are streamed from the store and never held in memory as a whole.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const FILE_OFFSET: HeaderName = HeaderName::from_static("file_offset");
 
 enum UploadOutcome {
     Handle(String),
-    /// Broken, or not understood: it may go on.
+    /// The connection broke or the response is unreadable: the upload may be resumed.
     Broken(GatewayError),
     Refused(GatewayError),
 }
@@ -174,7 +174,7 @@ pub(super) fn read_success(response: &GatewayResponse, token: &SecretString) -> 
     }
 }
 
-/// `upload:...` as one segment of a path: its colon stands as the platform writes it.
+/// An upload id as one path segment. The colon of `upload:` stays unescaped, as Meta requires.
 fn upload_segment(id: &str) -> String {
     match id.strip_prefix("upload:") {
         Some(rest) => format!("upload:{}", segment(rest)),

@@ -1,4 +1,4 @@
-//! Reading what the Graph API answers: errors, ids, and words that are safe to keep and show.
+//! Reads responses of the Graph API: errors, ids, and texts that are safe to store and show.
 
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub(super) const SEND_ERROR_TEXTS: &[&str] = &["/error_data/details", "/message"
 /// JSON pointers to the text of a template's error, best first.
 pub(super) const TEMPLATE_ERROR_TEXTS: &[&str] = &["/error_user_msg", "/error_data/details", "/message"];
 
-/// An error as the Graph API tells it. `code` alone has a stable meaning.
+/// An error of the Graph API. Only `code` has a stable meaning.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct GraphError {
     pub(super) code: i64,
@@ -34,7 +34,7 @@ pub(super) fn error(body: &Value, text_pointers: &[&str], token: &SecretString) 
     })
 }
 
-/// An id, which the Graph API gives as text or as a number.
+/// An id, which the Graph API returns as a string or as a number.
 pub(super) fn id(value: Option<&Value>) -> Option<String> {
     match value? {
         Value::String(id) if !id.is_empty() && !id.contains(char::is_control) => Some(id.clone()),

@@ -1,4 +1,4 @@
-//! The platform's list of templates, page by page.
+//! Reads WhatsApp's list of templates, page by page.
 
 use recado_domain::shared::GatewayError;
 use recado_domain::whatsapp::{RemotePage, RemoteTemplate, WhatsappCredentials};

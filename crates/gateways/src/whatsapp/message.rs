@@ -1,10 +1,10 @@
-//! Messages as the platform takes them.
+//! Builds the request bodies of messages for the Cloud API.
 
 use recado_domain::templates::{ButtonKind, ButtonValue, HeaderType, TextParameter};
 use recado_domain::whatsapp::{Addressee, FileSource, OutboundCard, OutboundFile, OutboundTemplate, OutboundText};
 use serde_json::{Value, json};
 
-/// The body of `POST /{phone_number_id}/messages` with a text. Links in it are shown as they are.
+/// The body of `POST /{phone_number_id}/messages` with a text, without link previews.
 pub(super) fn text(message: &OutboundText) -> Value {
     let (field, to) = match &message.to {
         Addressee::Phone(phone) => ("to", phone),
@@ -37,7 +37,7 @@ pub(super) fn body(message: &OutboundTemplate) -> Value {
     })
 }
 
-/// One entry a part that has values: the platform counts the parameters of every entry it gets.
+/// One entry per component that has values: WhatsApp checks the parameter count of every entry, so an empty one fails.
 fn components(message: &OutboundTemplate) -> Vec<Value> {
     let mut components = Vec::new();
     if let Some(file) = &message.header_file {
@@ -67,7 +67,7 @@ fn header(file: &OutboundFile, name: &str) -> Value {
     };
     let kind = file.kind.as_str();
     if let (HeaderType::Document, Some(fields)) = (file.kind, content.as_object_mut()) {
-        // What the recipient saves it as; without one it would bear the platform's id.
+        // The recipient sees and saves this name. Without it WhatsApp shows the media id.
         fields.insert("filename".into(), json!(format!("{name}.pdf")));
     }
     json!({ "type": "header", "parameters": [{ "type": kind, kind: content }] })

@@ -1,5 +1,5 @@
-//! The messaging platform: the WhatsApp Cloud API of Meta's Graph (`developers.facebook.com/documentation/
-//! business-messaging/whatsapp`), for sending messages, submitting and listing templates, and the files of both.
+//! `WhatsappGateway` on Meta's Cloud API (`developers.facebook.com/documentation/business-messaging/whatsapp`): sends
+//! messages, submits and lists templates, and uploads the files of both.
 
 mod answer;
 mod files;
@@ -26,15 +26,15 @@ use serde_json::Value;
 use self::send_metrics::SendMetrics;
 use crate::http::{CallError, GatewayRequest, Http};
 
-/// How long a call may take.
+/// Default time limit of a call.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The platform's code of a token that is not valid.
+/// Meta's error code for an invalid access token.
 const TOKEN_INVALID: i64 = 190;
 
 const NAME: &str = "WhatsApp";
 
-/// The Cloud API at one address.
+/// Client of the Cloud API at one base URL.
 #[derive(Clone)]
 pub struct CloudApi {
     http: Http,
@@ -46,8 +46,8 @@ pub struct CloudApi {
 }
 
 impl CloudApi {
-    /// `base_url` is origin and version, for example `https://graph.facebook.com/v25.0`; none when the platform is
-    /// not configured: every call then says so. Fails when the address is no http or https address.
+    /// `base_url` is origin and version, for example `https://graph.facebook.com/v25.0`. Without it every call fails as
+    /// not configured. Fails if `base_url` is not an http or https URL.
     pub fn new(http: Http, base_url: Option<&str>) -> Result<Self, String> {
         let base = base_url.map(|url| url.trim_end_matches('/').to_owned());
         if let Some(base) = &base {
@@ -68,24 +68,24 @@ impl CloudApi {
         })
     }
 
-    /// The same with the app in whose name files of templates are uploaded; none: such uploads say that it is missing.
+    /// Sets the Meta app that uploads files of templates. Without it these uploads fail as not configured.
     #[must_use]
     pub fn app(self, app_id: Option<String>) -> Self {
         Self { app_id, ..self }
     }
 
-    /// The same with another time limit of a call. Default: 30 s.
+    /// Sets the time limit of a call. Default: `TIMEOUT`.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// A call with the token of the credentials. Fails when no header can hold it.
+    /// Builds an authorized POST. Fails if the token is not a valid header value.
     fn post(&self, url: String, token: &SecretString, body: &Value) -> Result<GatewayRequest, CallError> {
         GatewayRequest::post(url, body).timeout(self.timeout).bearer(token)
     }
 
-    /// Sends one message, once, and counts what came of it.
+    /// Sends one message without a retry and counts its outcome.
     async fn send(&self, credentials: &WhatsappCredentials, body: &Value, metrics: &SendMetrics) -> SendOutcome {
         let outcome = self.attempt(credentials, body).await;
         metrics.count(&outcome);
@@ -160,7 +160,7 @@ impl WhatsappGateway for CloudApi {
     }
 }
 
-/// An id as one segment of a path: whatever it holds, it cannot lead anywhere else.
+/// Percent-encodes an id as one path segment, so that it cannot change the rest of the URL.
 pub(crate) fn segment(id: &str) -> String {
     let mut segment = String::with_capacity(id.len());
     for byte in id.bytes() {

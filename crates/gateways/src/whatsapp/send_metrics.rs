@@ -1,9 +1,9 @@
-//! What became of messages, as the platform answered.
+//! Counts sent messages by kind and outcome.
 
 use metrics::{Counter, counter};
 use recado_domain::campaigns::SendOutcome;
 
-/// The figures of one kind of message; clones are the same.
+/// Counters of one kind of message. Clones share them.
 #[derive(Clone)]
 pub(super) struct SendMetrics {
     accepted: Counter,

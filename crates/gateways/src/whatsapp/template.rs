@@ -1,4 +1,4 @@
-//! A template as the platform takes it for review, and its answer.
+//! Builds the request that submits a template for WhatsApp's review, and reads the response.
 
 use recado_domain::shared::GatewayError;
 use recado_domain::templates::{HeaderSubmission, ParameterFormat, TemplateSubmission, TextParameter, placeholders};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::graph::{self, GraphError};
 use crate::http::GatewayResponse;
 
-/// The state of a template that has just been submitted.
+/// The review status of a template that was just submitted.
 const PENDING: &str = "PENDING";
 
 /// The body of `POST /{waba_id}/message_templates`.
@@ -100,7 +100,7 @@ fn text_component(kind: &str, text: &str, example: Option<Value>) -> Value {
     component
 }
 
-/// A button with its example as the platform wants it: an array of one for an address, a string for a code.
+/// A button with its example in WhatsApp's shape: an array of one for a URL, a string for a code.
 fn button(button: &Value) -> Value {
     let mut button = button.clone();
     let kind = button
@@ -121,7 +121,7 @@ fn button(button: &Value) -> Value {
     button
 }
 
-/// A card is written in the platform's shape already; its buttons are put right as others are.
+/// A card already has WhatsApp's shape, except for its buttons.
 fn card(card: &Value) -> Value {
     let mut card = card.clone();
     let components = card.get_mut("components").and_then(Value::as_array_mut);
@@ -278,7 +278,7 @@ mod tests {
         );
     }
 
-    /// The examples of the platform's own pages, as far as our fields can say them.
+    /// The examples of Meta's documentation, as far as our fields can express them.
     #[test]
     fn creation_body_matches_the_documented_examples() {
         let header = HeaderSubmission::File {

@@ -1,4 +1,4 @@
-//! Pages read by the AI simulator, which answers whatever it is told.
+//! Tests of the brand extraction against the AI simulator, which returns scripted responses.
 
 use std::time::{Duration, Instant};
 
@@ -130,7 +130,7 @@ async fn extraction_retries_a_busy_service_a_few_times() {
     service.script(vec![status(500, json!({})); 3]);
     assert_eq!(extract_error(&service).await, "HTTP status 500");
     assert_eq!(service.ledger().len(), 6);
-    // Who asks to be left alone for a minute is not waited for.
+    // A requested delay of a minute exceeds the limit, so the call is not retried.
     service.script(vec![Fault::new(FaultKind::Status {
         http_status: 429,
         body: json!({ "error": { "message": "secret prompt" } }),

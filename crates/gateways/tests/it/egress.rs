@@ -1,4 +1,4 @@
-//! The guarded client: what it never connects to, however it is asked.
+//! Tests of the egress client: which addresses it never connects to (SSRF protection).
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read as _, Write as _};
@@ -18,13 +18,13 @@ use recado_simulators::raw::{Acceptor, RawServer, Reply, closed_address};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
-/// Short, for what is meant to run out.
+/// A timeout that is expected to expire.
 const SHORT: Duration = Duration::from_millis(500);
 
-/// Plays the public network: the one loopback address that the lists of these tests open.
+/// Stands for the public network: the only loopback address that these tests allow.
 pub(crate) const OPEN: &str = "127.0.0.2";
 
-/// A resolver that says what it is told.
+/// A resolver with scripted answers.
 #[derive(Default)]
 pub(crate) struct Dns {
     answers: Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>,
@@ -58,7 +58,7 @@ impl Resolver for Dns {
             }
         };
         match answer {
-            // Silence.
+            // This name's server never responds.
             Some(answer) if answer.is_empty() && name.starts_with("silent") => std::future::pending().await,
             Some(answer) => Ok(answer),
             None => Err(io::Error::other("no such name")),
@@ -85,7 +85,7 @@ pub(crate) fn egress(allow: &[&str], dns: Dns) -> Egress {
     Egress::new(config_and_dns(allow, dns).0).unwrap()
 }
 
-/// The status and body of a GET.
+/// Makes a GET and returns status and body.
 async fn get(egress: &Egress, url: &str) -> Result<(u16, Bytes), EgressError> {
     let call = EgressRequest {
         method: Method::GET,
@@ -233,7 +233,7 @@ async fn hanging_resolver_or_host_times_out() {
     assert!(matches!(hung, Err(EgressError::Resolution(_))), "{hung:?}");
     let refused = get(&egress, &format!("http://{refusing}/")).await;
     assert!(matches!(refused, Err(EgressError::Connection(_))), "{refused:?}");
-    // A handshake that nobody answers.
+    // The server never responds to the TLS handshake.
     let hung = get(&egress, &format!("https://{OPEN}:{port}/")).await;
     assert!(matches!(hung, Err(EgressError::TimedOut)), "{hung:?}");
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
@@ -285,7 +285,7 @@ async fn pooled_connection_serves_only_its_own_host() {
     );
 }
 
-/// A TLS server of one name, and who vouches for it.
+/// Starts a TLS server with a self-signed certificate for one name, and returns a root store that trusts it.
 fn secure_server(name: &str) -> (Acceptor, RootCertStore) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec![name.to_owned()]).unwrap();
     let mut authorities = RootCertStore::empty();

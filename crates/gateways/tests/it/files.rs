@@ -1,4 +1,4 @@
-//! Files on their way to the platform, and the platform's list, against the simulator with its faults.
+//! Tests of file uploads to WhatsApp and of its list of templates, against the simulator with injected faults.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the client says of calls that go wrong.
+//! Tests of the HTTP client's errors.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use recado_simulators::raw::{ANY_FREE_PORT, RawServer, Reply, closed_address};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-/// Short, for what is meant to run out.
+/// A timeout that is expected to expire.
 const SHORT: Duration = Duration::from_millis(500);
 
 fn client() -> Http {
@@ -81,7 +81,7 @@ async fn http_call_with_failed_handshake_is_not_sent() {
         started.elapsed() < Duration::from_secs(30),
         "the connect timeout must apply"
     );
-    // The call's own limit, when it is the shorter one.
+    // The call's timeout applies if it is shorter.
     let error = client()
         .call(GatewayRequest::get(&url).timeout(SHORT))
         .await

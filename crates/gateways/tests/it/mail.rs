@@ -1,4 +1,4 @@
-//! Mail against a small mail server: what arrives, what does not, and what is told of it.
+//! Tests of the SMTP mailer against the mail simulator.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ async fn mail_arrives_unchanged() {
     assert_eq!(mail.header("Message-ID").unwrap(), format!("<{ID}@recado.example>"));
     assert_eq!(mail.header("Auto-Submitted").unwrap(), "auto-generated");
     assert_eq!(mail.header("Content-Type").unwrap(), "text/plain; charset=utf-8");
-    // Beyond ASCII a header is encoded; the body comes through whole.
+    // A non-ASCII header is encoded. The body arrives unchanged.
     let subject = mail.header("Subject").unwrap();
     assert!(
         subject.starts_with("Join ") && subject.contains("=?utf-8?"),

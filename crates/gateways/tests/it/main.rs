@@ -1,4 +1,4 @@
-//! The gateways against the simulators and against servers that say what no simulator does.
+//! Tests of the gateways against the simulators, and against raw servers for responses that no simulator gives.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -1,4 +1,4 @@
-//! Files in a directory and in a bucket, the latter on a real server that speaks S3.
+//! Tests of the media store in a directory and in a bucket of a real S3 server.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
-/// A directory of its own, gone when dropped.
+/// A temporary directory, deleted on drop.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -35,7 +35,7 @@ impl Directory {
         &self.0
     }
 
-    /// Every file below, however it is called.
+    /// All files below the directory.
     fn files(&self) -> Vec<PathBuf> {
         fn walk(path: &Path, files: &mut Vec<PathBuf>) {
             for entry in std::fs::read_dir(path).unwrap() {
@@ -173,7 +173,7 @@ async fn read(store: &dyn MediaStore, path: &MediaPath, from: u64) -> Vec<u8> {
     content
 }
 
-/// Content in which every place is told from its neighbours.
+/// Bytes with a pattern that reveals a shifted or reordered part.
 pub(crate) fn content(length: usize) -> Vec<u8> {
     (0..length)
         .map(|offset| u8::try_from((offset * 7 + offset / 251) % 251).unwrap())
@@ -209,7 +209,7 @@ async fn assert_stores_files(store: Arc<dyn MediaStore>, directory: &Directory) 
     assert_eq!(remaining, Vec::<PathBuf>::new());
 }
 
-/// What the server of the bucket keeps for itself is no content.
+/// Whether a file is content, not internal data of the S3 server.
 fn is_content(file: &Path) -> bool {
     file.file_name().is_some_and(|name| {
         !name.to_string_lossy().starts_with(".bucket-") && !name.to_string_lossy().ends_with(".internal.json")
@@ -280,20 +280,20 @@ async fn abort_waits_for_the_part_in_flight() {
         let path = path(MediaType::Pdf);
         let mut write = store.begin(&path).await.unwrap();
         let mut writing = write.write(content(11_000_000).into());
-        // Two parts and a bit: the second one waits for the first, which waits at the door.
+        // Two parts and a rest: the second part waits for the first, which waits for a permit.
         tokio::select! {
             _ = &mut writing => panic!("a part is still being written"),
             () = gate.put_arrived.notified() => {}
         }
         drop(writing);
         if is_discarded {
-            // Who discards it does not wait for its end, either.
+            // `discard` waits for the part in flight. The abort continues although this wait is dropped.
             let discarded = tokio::time::timeout(Duration::from_millis(1), write.discard()).await;
             assert!(discarded.is_err(), "a part is still being written");
         } else {
             drop(write);
         }
-        // Whatever was sent before these has been answered.
+        // By the time these requests are answered, an abort that was sent before them is answered too.
         for _ in 0..20 {
             assert_eq!(store.size(&path).await.unwrap(), None);
         }
@@ -397,7 +397,7 @@ async fn bucket_stores_response_headers_of_a_file() {
     let path = path(MediaType::Webp);
     let mut write = store.begin(&path).await.unwrap();
     write.write(Bytes::from_static(b"webp")).await.unwrap();
-    // What the server answers is no matter here.
+    // The response does not matter here.
     write.commit().await.ok();
     let head = server.heads().remove(0).to_lowercase();
     assert!(head.starts_with(&format!("put /media/some/prefix/{path} ")), "{head}");
@@ -426,7 +426,7 @@ async fn media_store_that_is_down_or_unset_fails() {
     .unwrap();
     let store = open_bucket(broken.origin(), "right");
     assert!(matches!(store.size(&path).await, Err(MediaStoreError::Failed(_))));
-    // Once over: the next answer is a good one.
+    // A 503 is retried, and the next response is a success.
     let busy = Reply::http("503 Slow Down", "<Error><Code>SlowDown</Code></Error>");
     let etag = Reply::bytes("HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 0\r\n\r\n");
     let slow = RawServer::replying(vec![busy, etag]).unwrap();

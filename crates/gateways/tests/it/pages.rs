@@ -1,4 +1,4 @@
-//! Pages fetched from sites that mean no good.
+//! Tests of the page fetcher against hostile websites.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -82,7 +82,7 @@ async fn page_fetches_share_no_connection() {
     assert_eq!(site.connections(), 3);
 }
 
-/// The thread that serves requests has others to serve: where nobody else can read, nobody reads.
+/// Parsing must not block the thread that serves requests: without a free blocking thread it waits.
 #[test]
 fn page_is_parsed_outside_the_request_thread() {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -311,7 +311,7 @@ async fn redirect_to_forbidden_url_is_refused() {
         let refused = client.fetch(site.origin()).await;
         assert_eq!(refused, Err(PageRefusal::Redirect(refusal)), "{location}");
     }
-    // A name that led to the site, and then to this machine.
+    // DNS rebinding: the name resolves to the site first and then to this machine.
     let site = site(vec![Reply::http(
         "302 Found\r\nConnection: close\r\nLocation: /again",
         "",

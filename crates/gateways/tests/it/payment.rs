@@ -1,4 +1,4 @@
-//! The payment gateway, against its simulator with faults.
+//! Tests of the payment gateway, against its simulator with injected faults.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn customer_is_created_once_and_its_tax_number_updated() {
         .filter(|entry| entry.method == "PUT")
         .collect();
     assert_eq!((put.len(), &put[0].body["cpfCnpj"]), (1, &json!("12ABC34501DE35")));
-    // An answer that is lost makes no second customer.
+    // A lost response creates no second customer.
     let (gateway, api) = start();
     gateway.script(vec![Fault::new(FaultKind::AcceptThenReset).on("POST", "/customers")]);
     api.customer(&customer("52998224725")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Tokens good and bad, against a provider that publishes keys.
+//! Tests of session verification with valid and forged tokens, against a provider that publishes keys.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -39,7 +39,7 @@ impl ManualClock {
     }
 }
 
-/// A provider's key.
+/// A signing key of the provider.
 struct Signer {
     algorithm: Algorithm,
     key: EncodingKey,
@@ -147,7 +147,7 @@ async fn token_of_every_accepted_algorithm_is_verified() {
             ("ana@example.com", Some("Ana"))
         );
         assert_eq!(session.expires_at.unix_timestamp(), NOW + 3600);
-        // Each is the only key of its kind, so that no name is needed.
+        // Each is the only key of its algorithm, so the token needs no `kid`.
         assert!(verifier.verify(&signer.token(None, json!({}))).await.is_ok());
     }
     assert_eq!(server.heads().len(), 1);

@@ -1,5 +1,5 @@
-//! Webhooks delivered to the receiver, which verifies them by the library of the standard, with everything that an
-//! endpoint can do instead of answering.
+//! Tests of webhook deliveries. The receiver verifies signatures with the Standard Webhooks library, and injects every
+//! fault that an endpoint can have.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -32,7 +32,7 @@ fn receiver() -> Receiver {
     .unwrap()
 }
 
-/// An event, signed now.
+/// A request that is signed with the current time.
 fn request(url: &str, id: &str) -> DeliveryRequest {
     let timestamp = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! Sending and submitting, against the simulator of the platform.
+//! Tests of sending messages and submitting templates, against the WhatsApp simulator.
 
 use std::time::Duration;
 

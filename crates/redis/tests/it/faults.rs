@@ -1,4 +1,4 @@
-//! A Redis that is slow, silent, gone, full or spoiled: nobody waits for it twice, and the limits come back with it.
+//! Redis is slow, silent, gone, full or holds keys of another type: hits wait at most once, and limits recover with it.
 
 use std::time::{Duration, Instant};
 
@@ -93,7 +93,7 @@ async fn blocked_thread_does_not_lift_the_limit() {
     for attempt in 0..10 {
         let key = format!("busy {attempt}");
         let hits = (0..40).map(|_| limiter.hit(&key, MINUTE));
-        // Everything that is asked here at once is in its queue when the thread is lost for longer than a hit may take.
+        // All hits are queued when the thread blocks for longer than the timeout of a hit.
         let blocked = async { std::thread::sleep(Duration::from_millis(120)) };
         let (hits, ()) = futures_util::future::join(join_all(hits), blocked).await;
         missed += hits.iter().filter(|hit| hit.is_err()).count();
@@ -132,7 +132,8 @@ async fn full_redis_does_not_pause_the_limiter() {
     assert_eq!(limiter.hit("k", MINUTE).await.unwrap().remaining, 29);
     redis.say("CONFIG SET maxmemory-policy noeviction");
     redis.say("CONFIG SET maxmemory 1");
-    // Redis lets a script go on that has begun to write; one that does not would be a refusal like the next test's.
+    // Redis lets a script finish once it has written. If it aborted the script, the hit would be refused as in the next
+    // test.
     let hits = join_all((0..10).map(|_| limiter.hit("k", MINUTE))).await;
     let counted = hits.iter().filter(|hit| hit.is_ok()).count();
     redis.say("CONFIG SET maxmemory 0");
@@ -207,7 +208,7 @@ async fn limiter_recovers_after_repeated_redis_restarts() {
 async fn hit_sends_one_command() {
     let redis = OwnRedis::start();
     let limiter = limiter_at(&redis.url());
-    // The first one connects and loads the script, before or after it is asked for.
+    // The first hit connects, and the script is loaded before or after it.
     limiter.hit("k", MINUTE).await.unwrap();
     redis.say("CONFIG RESETSTAT");
     for _ in 0..40 {

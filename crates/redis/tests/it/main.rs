@@ -1,4 +1,4 @@
-//! The counter against a real Redis.
+//! Tests of the rate limiter against a real Redis.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -27,7 +27,7 @@ fn url() -> String {
     std::env::var("TEST_REDIS_URL").expect("TEST_REDIS_URL is not set: run the tests with `cargo xtask test`")
 }
 
-/// A counter with a connection of its own, and the patience that a busy machine needs.
+/// A limiter with its own connection, and a timeout that is long enough for a busy machine.
 fn limiter() -> RedisRateLimiter {
     limiter_at(&url())
 }
@@ -36,7 +36,7 @@ fn limiter_at(url: &str) -> RedisRateLimiter {
     RedisRateLimiter::new(url).unwrap().timeout(Duration::from_secs(10))
 }
 
-/// A key that no other test and no earlier run has used.
+/// A key that is unique among tests and runs.
 fn key(name: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -58,7 +58,7 @@ async fn redis(command: &[&str]) -> redis::Value {
     command.query_async(&mut connection).await.unwrap()
 }
 
-/// Hits until one passes, and says when that was.
+/// Hits until one is allowed, and returns the time of that hit in milliseconds.
 async fn next_allowed(limiter: &RedisRateLimiter, key: &str, limit: Limit) -> i64 {
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
@@ -185,7 +185,7 @@ async fn flushed_script_is_loaded_again() {
     assert_eq!(limiter.hit(&key, MINUTE).await.unwrap().remaining, 29);
     redis(&["SCRIPT", "FLUSH"]).await;
     assert_eq!(limiter.hit(&key, MINUTE).await.unwrap().remaining, 28);
-    // What FLUSHALL does to this key, without emptying the windows of the tests beside this one.
+    // Like FLUSHALL for this key, without deleting the windows of concurrent tests.
     redis(&["DEL", &format!("recado:limit:{key}")]).await;
     assert_eq!(limiter.hit(&key, MINUTE).await.unwrap().remaining, 29);
 }
@@ -222,7 +222,7 @@ async fn hit_on_dead_redis_fails_fast() {
         .unwrap();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     for address in [refusing, silent.local_addr().unwrap()] {
-        // The shortest of some: a busy machine makes single ones longer.
+        // Compares the shortest of ten: a busy machine delays single calls.
         let (mut first, mut second) = (Duration::MAX, Duration::MAX);
         for _ in 0..10 {
             let limiter = RedisRateLimiter::new(&format!("redis://{address}")).unwrap();

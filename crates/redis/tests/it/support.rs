@@ -1,4 +1,4 @@
-//! A proxy that makes a Redis slow.
+//! A proxy that delays the responses of Redis.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Stands between a counter and its Redis: holds answers back, and counts how often it was asked for the script.
+/// A TCP proxy between a limiter and its Redis: delays responses and counts calls of the script.
 pub(crate) struct Proxy {
     port: u16,
     state: Arc<State>,
@@ -43,7 +43,7 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// From now on every answer comes so much later.
+    /// Delays every later response.
     pub(crate) fn delay(&self, delay: Duration) {
         let milliseconds = u64::try_from(delay.as_millis()).unwrap();
         self.state.delay_ms.store(milliseconds, Ordering::SeqCst);
