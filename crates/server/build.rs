@@ -1,6 +1,5 @@
-//! Takes the page of the reference out of the crate that carries Swagger UI: a zip archive, of which four files are
-//! wanted. They stay compressed as they are, only wrapped for HTTP (gzip), so nothing is unpacked and nothing is
-//! downloaded.
+//! Extracts four files of Swagger UI from the zip archive that the crate `utoipa-swagger-ui-vendored` contains. Their
+//! compressed data is reused with a gzip header, so the build neither decompresses nor downloads anything.
 
 use std::error::Error;
 use std::path::Path;
@@ -24,7 +23,7 @@ const GZIP: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\x02\xff";
 struct Entry<'a> {
     name: &'a str,
     method: u16,
-    /// CRC-32 and length of its content, as both zip and gzip write them.
+    /// CRC-32 and length of the content, in the format that zip and gzip share.
     crc: &'a [u8],
     length: &'a [u8],
     packed: &'a [u8],
@@ -42,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Every file that the directory at the archive's end lists.
+/// Reads the central directory at the end of the archive.
 fn entries() -> Option<Vec<Entry<'static>>> {
     let end = ARCHIVE.windows(4).rposition(|window| window == DIRECTORY_END)?;
     let count = read_u16(end + 10)?;
@@ -71,7 +70,7 @@ fn gzip(entry: &Entry<'_>) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut file = GZIP.to_vec();
     match entry.method {
         0 => {
-            // One block that is not compressed, the last.
+            // Deflate: one stored (uncompressed) block, marked as the last.
             let length = u16::try_from(entry.packed.len())?;
             file.push(1);
             file.extend(length.to_le_bytes());

@@ -1,7 +1,7 @@
-//! The least that answers a request: what `cargo xtask bench read` measures the server against.
+//! A minimal HTTP server, the baseline of `cargo xtask bench read`.
 //!
-//! `bare <address> <file>` answers every request with the bytes of the file as JSON, with the allocator, the number of
-//! worker threads and the timeouts of the real server, and with nothing else of it.
+//! `bare <address> <file>` responds to every request with the bytes of the file as JSON. It shares only the allocator,
+//! the number of worker threads and the timeouts with the real server.
 
 use std::time::Duration;
 

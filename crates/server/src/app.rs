@@ -1,5 +1,5 @@
-//! From the route table to an actix application: every route behind its door, every path with its own 405, everything
-//! else a 404, and one middleware around it all.
+//! Builds the actix application from the route table. Every route runs its access check first. A known path with a
+//! wrong method gets 405, an unknown path 404.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::routes::RouteSpec;
 use crate::telemetry::{Route, counted_routes};
 use crate::web::access::check_access;
 
-/// Registers every route of the table, and what answers for all other requests.
+/// Registers every route of the table and the default responses (404, 405).
 pub fn configure(config: &mut ServiceConfig) {
     let mut paths: BTreeMap<&str, Vec<(&'static RouteSpec, &'static Route)>> = BTreeMap::new();
     for (spec, route) in counted_routes() {
         paths.entry(spec.path).or_default().push((spec, route));
     }
-    // In their order a fixed path stands before one with an id in the same place: `{` comes after letters and digits.
-    // Contexts are looked through first, and then the paths of the one, so that a request is not compared with all.
+    // actix matches in the order of registration. In sorted order a literal segment precedes a parameter, because `{`
+    // sorts after letters and digits. Scopes by context keep a request from being compared with every path.
     let mut contexts: BTreeMap<&str, Vec<Resource>> = BTreeMap::new();
     for (path, specs) in paths {
         let (context, rest) = split_context(path);

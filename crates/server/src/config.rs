@@ -26,36 +26,33 @@ const MIN_SESSION_SECRET_BYTES: usize = 32;
 /// The maximum number of delays in `WEBHOOK_RETRY_SCHEDULE`.
 const MAX_RETRY_DELAYS: usize = 50;
 
-/// Where a variable's value comes from.
+/// Returns the value of a variable.
 pub type Source<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A variable that is missing or malformed. The value is never told: it may be a secret.
+/// A variable is missing or malformed. The message never contains the value, which may be a secret.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("configuration: {variable} {problem}")]
 pub struct ConfigError {
-    /// Its name.
     pub variable: &'static str,
     /// Continues the variable's name.
     pub problem: String,
 }
 
-/// How sessions are proved.
+/// How session tokens are verified.
 #[derive(Clone, Debug)]
 pub enum SessionVerification {
-    /// By one shared secret (HS256).
+    /// With a shared secret (HS256).
     Secret(SecretString),
-    /// By the identity provider's published keys.
+    /// With the keys that the identity provider publishes at this URL.
     Jwks(String),
 }
 
-/// The AI service; without an address and a model nobody reads pages.
+/// The AI service. Without a URL and a model, websites cannot be read.
 #[derive(Clone)]
 pub struct AiAccess {
-    /// `AI_API_URL`, with the version segment.
+    /// `AI_API_URL`, including the version segment.
     pub url: Option<String>,
-    /// `AI_API_KEY`.
     pub key: Option<SecretString>,
-    /// `AI_MODEL`.
     pub model: Option<String>,
 }
 
@@ -71,80 +68,65 @@ impl AiAccess {
     }
 }
 
-/// Everything the server is told from outside.
+/// The server's configuration.
 #[derive(Clone)]
 pub struct Config {
-    /// `DATABASE_URL`.
     pub database_url: SecretString,
-    /// `DATABASE_POOL_SIZE`: connections for what requests ask within an account.
+    /// `DATABASE_POOL_SIZE`: connections for the tenant queries of requests.
     pub database_pool_size: usize,
-    /// `REDIS_URL`; none: requests are counted in this process.
+    /// `REDIS_URL`. None: this process counts rate limits for itself.
     pub redis_url: Option<SecretString>,
-    /// `BIND`.
     pub bind: SocketAddr,
-    /// `PUBLIC_URL`: where people reach this server, without a slash at the end.
+    /// `PUBLIC_URL`: where people reach this server, without a trailing slash.
     pub public_url: String,
     /// `CORS_ORIGINS`: other sites whose pages may call with cookies.
     pub cors_origins: Vec<Origin>,
-    /// `TRUSTED_PROXIES`.
     pub trusted_proxies: Vec<Network>,
-    /// `APP_SECRET`: 32 bytes.
     pub app_secret: [u8; 32],
-    /// `SESSION_COOKIE`.
     pub session_cookie: String,
     /// `SESSION_JWT_SECRET` or `SESSION_JWKS_URL`.
     pub session_verification: SessionVerification,
-    /// `SESSION_JWT_ISSUER`.
     pub session_issuer: Option<String>,
-    /// `SESSION_JWT_AUDIENCE`.
     pub session_audience: Option<String>,
-    /// `COOKIE_SECURE`.
     pub cookie_secure: bool,
-    /// `PLATFORM_ADMIN_EMAILS`.
     pub platform_admin_emails: Vec<String>,
-    /// `SMTP_URL`: where mail goes; none: no mail is sent.
+    /// `SMTP_URL`. None: no mail is sent.
     pub smtp_url: Option<SecretString>,
-    /// `MAIL_FROM`: whom our mail comes from.
+    /// `MAIL_FROM`: the sender of the server's mail.
     pub mail_from: String,
-    /// `PAYMENT_GATEWAY_URL`, with the version segment.
+    /// `PAYMENT_GATEWAY_URL`, including the version segment.
     pub payment_gateway_url: Option<String>,
-    /// `PAYMENT_GATEWAY_API_KEY`.
     pub payment_gateway_api_key: Option<SecretString>,
-    /// `PAYMENT_GATEWAY_WEBHOOK_TOKEN`: proves the gateway's events.
+    /// `PAYMENT_GATEWAY_WEBHOOK_TOKEN`: authenticates gateway events.
     pub payment_gateway_webhook_token: Option<SecretString>,
-    /// `WHATSAPP_API_URL`, with the version segment.
+    /// `WHATSAPP_API_URL`, including the version segment.
     pub whatsapp_api_url: Option<String>,
     /// `WHATSAPP_APP_SECRET`: signs callbacks.
     pub whatsapp_app_secret: Option<SecretString>,
-    /// `WHATSAPP_VERIFY_TOKEN`: proves the callback's address.
+    /// `WHATSAPP_VERIFY_TOKEN`: WhatsApp presents it when the callback URL is set up.
     pub whatsapp_verify_token: Option<SecretString>,
-    /// `WHATSAPP_APP_ID`: in whose name files of templates are uploaded.
+    /// `WHATSAPP_APP_ID`: the app that uploads the files of template headers.
     pub whatsapp_app_id: Option<String>,
     /// `MEDIA_STORE_URL`: `file:///directory` or `s3://bucket/prefix`.
     pub media_store_url: Option<String>,
-    /// `MEDIA_PUBLIC_URL`: where stored files are fetched from, without a slash at the end.
+    /// `MEDIA_PUBLIC_URL`: the public address of stored files, without a trailing slash.
     pub media_public_url: String,
-    /// Who reads pages.
     pub ai: AiAccess,
-    /// `EGRESS_ALLOW_CIDRS`: private networks that pages and webhook endpoints may be in.
+    /// `EGRESS_ALLOW_CIDRS`: private networks in which websites and webhook endpoints may be.
     pub egress_allow: AllowList,
     /// `CAMPAIGN_MESSAGE_DELAY_MS`.
     pub message_delay: Duration,
-    /// `CAMPAIGN_RUNS`.
+    /// `CAMPAIGN_RUNS`: runs that this process executes at the same time.
     pub runs: usize,
-    /// `DATABASE_WAIT_TIMEOUT`: how long a request waits for a database connection before it is answered with 503.
+    /// `DATABASE_WAIT_TIMEOUT`: how long a request waits for a database connection before it fails with 503.
     pub database_wait_timeout: Duration,
-    /// `SEND_UNKNOWN_TTL`.
     pub send_unknown_ttl: Duration,
-    /// `WEBHOOK_RETRY_SCHEDULE`.
     pub webhook_retry_schedule: Schedule,
-    /// What is held at once for callers who have proved nothing.
     pub limits: Limits,
-    /// `LOG_FORMAT`.
     pub log_format: logging::Format,
-    /// `METRICS_BIND`; none: figures are not served.
+    /// `METRICS_BIND`. None: the process has no metrics listener.
     pub metrics_bind: Option<SocketAddr>,
-    /// `OTEL_EXPORTER_OTLP_ENDPOINT`; none: nothing is traced.
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT`. None: the process records no traces.
     pub otlp_endpoint: Option<String>,
 }
 
@@ -163,7 +145,7 @@ impl Config {
         Self::read(&|name| std::env::var(name).ok())
     }
 
-    /// Reads the variables; an empty one counts as unset.
+    /// Reads all variables. An empty variable counts as unset.
     pub fn read(source: Source<'_>) -> Result<Self, ConfigError> {
         let get = |name: &str| source(name).filter(|value| !value.trim().is_empty());
         let get: Source<'_> = &get;
@@ -226,18 +208,18 @@ impl Config {
         })
     }
 
-    /// Where the routes are.
+    /// `BIND`: the address of the routes.
     pub fn bind(source: Source<'_>) -> Result<SocketAddr, ConfigError> {
         let default = SocketAddr::from(([127, 0, 0, 1], 8080));
         Ok(address(source, "BIND")?.unwrap_or(default))
     }
 
-    /// Where the figures are.
+    /// `METRICS_BIND`: the address of the metrics listener.
     pub fn metrics_bind(source: Source<'_>) -> Result<Option<SocketAddr>, ConfigError> {
         address(source, "METRICS_BIND")
     }
 
-    /// The one variable that `recado migrate` needs.
+    /// `DATABASE_URL`: the only variable that `recado migrate` needs.
     pub fn database_url(source: Source<'_>) -> Result<SecretString, ConfigError> {
         let url = required(source, "DATABASE_URL")?;
         let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
@@ -320,7 +302,8 @@ fn smtp_url_from(source: Source<'_>) -> Result<Option<SecretString>, ConfigError
     }
 }
 
-/// Of the host that people know us by; where that is a number, no mail is meant to leave the machine.
+/// The default sender uses the host of `PUBLIC_URL`. If that is an IP address, it uses `localhost`: such a server is
+/// not expected to send mail beyond its machine.
 fn default_sender(public_url: &str) -> String {
     let uri: Option<Uri> = public_url.parse().ok();
     let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();

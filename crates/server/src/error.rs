@@ -1,5 +1,5 @@
-//! Every way a request can be refused, in one place: status, code, message, details. What went wrong inside is logged
-//! once, here, with the request's id; the caller is told no more than they can act on.
+//! Maps every error to one HTTP response: status, code, message and details. The internal cause is logged once, here,
+//! with the request's id. The response contains only what the caller can act on.
 
 use std::fmt;
 
@@ -33,54 +33,54 @@ mod brand;
 mod recorded;
 mod webhooks;
 
-/// A refused request.
+/// The error of a request. Each variant is one response.
 #[derive(Debug)]
 pub enum ApiError {
-    /// 401 `AUTH_ERROR`: not authenticated, or not permitted.
+    /// 401 `AUTH_ERROR`: the caller is not authenticated or not permitted.
     Auth(String),
     /// 403 `FORBIDDEN`.
     Forbidden(&'static str),
     /// 404 `NOT_FOUND`.
     NotFound,
-    /// 405 `METHOD_NOT_ALLOWED`, with what is allowed.
+    /// 405 `METHOD_NOT_ALLOWED`, with the value of the `Allow` header.
     MethodNotAllowed(String),
-    /// 409 `CONFLICT`: another request stands in the way.
+    /// 409 `CONFLICT`: a concurrent request or an existing resource prevents this one.
     Conflict(String),
     /// 408 `REQUEST_TIMEOUT`: the body did not arrive in time.
     SlowBody,
     /// 413 `PAYLOAD_TOO_LARGE`.
     TooLarge,
-    /// 415 `UNSUPPORTED_MEDIA_TYPE`, with what is wanted.
+    /// 415 `UNSUPPORTED_MEDIA_TYPE`, with the accepted media type.
     MediaType(&'static str),
     /// 422 `VALIDATION_ERROR`.
     Invalid(FieldErrors),
-    /// 400 `VALIDATION_ERROR`: the state of things does not allow it.
+    /// 400 `VALIDATION_ERROR`: the resource's current state does not allow the operation.
     Precondition(String),
-    /// 400 `VALIDATION_ERROR`: the state of a campaign, or of what it needs, does not allow it.
+    /// 400 `VALIDATION_ERROR`: a precondition of the campaign failed.
     Refused(Refusal),
     /// 429 `RATE_LIMIT`.
     RateLimited(RateLimitDecision),
-    /// 429 `RATE_LIMIT`: as many as may be are under way at the same time.
+    /// 429 `RATE_LIMIT`: the account's concurrency limit is reached.
     TooManyAtOnce(&'static str),
     /// 502 `WHATSAPP_ERROR`.
     Whatsapp(GatewayError),
-    /// 502 `WHATSAPP_ERROR`: the platform may have done it, and nobody knows.
+    /// 502 `WHATSAPP_ERROR`: the outcome of the call to WhatsApp is unknown; it may have succeeded.
     Unconfirmed(String),
-    /// 422 `VALIDATION_ERROR`: the payment gateway refused the input, in its own words.
+    /// 422 `VALIDATION_ERROR`: the payment gateway rejected the input, with the gateway's messages.
     RefusedPayment(Vec<Description>),
     /// 502 `PAYMENT_ERROR`.
     Payment(PaymentGatewayError),
     /// 502 `VPS_ERROR`: the AI service.
     Extraction(ExtractError),
-    /// 502 `STORAGE_ERROR`: the store of files.
+    /// 502 `STORAGE_ERROR`: the media store.
     Storage(MediaStoreError),
-    /// 503 `UNAVAILABLE`: the database, or this server, cannot serve right now.
+    /// 503 `UNAVAILABLE`: the database or this server cannot serve the request now.
     Unavailable(Cause),
-    /// 500 `INTERNAL_ERROR`: a fault of ours.
+    /// 500 `INTERNAL_ERROR`
     Internal(Cause),
 }
 
-/// What is behind a 5xx: for the log alone, so it has no `Display`.
+/// The cause of a 5xx. It has no `Display`, so that it can only be logged, never returned to the caller.
 #[derive(Debug)]
 pub struct Cause(Box<dyn std::error::Error + Send + Sync>);
 
@@ -104,7 +104,6 @@ impl Cause {
 }
 
 impl ApiError {
-    /// The published code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Auth(_) => "AUTH_ERROR",

@@ -1,5 +1,4 @@
-//! `recado health`: whether the process beside this one may be given work, for containers that have nothing else to ask
-//! with.
+//! `recado health`: the health check of another process on this machine, for containers without an HTTP client.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -12,12 +11,12 @@ use crate::config::Config;
 /// The timeout of connecting, of each read and of each write.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Of which process.
+/// The process to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
-    /// `recado serve`, at `BIND`: may it be given requests?
+    /// `recado serve`, at `BIND`: is it ready for requests?
     Server,
-    /// `recado worker`, at `METRICS_BIND`: does it live?
+    /// `recado worker`, at `METRICS_BIND`: is it alive?
     Worker,
 }
 
@@ -49,7 +48,7 @@ fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
-/// Whoever listens on every address is asked on the machine's own.
+/// Replaces an unspecified address (`0.0.0.0`, `::`) by the loopback address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,

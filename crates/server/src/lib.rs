@@ -1,5 +1,5 @@
-//! The server of Recado: configuration, wiring, routes, workers. Everything it decides is decided in `recado-domain`;
-//! everything it stores or calls goes through the adapter crates.
+//! The server of Recado: configuration, wiring, routes and workers. `recado-domain` makes all domain decisions. The
+//! adapter crates implement all storage and all calls to other systems.
 
 pub mod app;
 pub mod config;

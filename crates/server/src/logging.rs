@@ -1,5 +1,5 @@
-//! Structured logs: one line a request, JSON or pretty. Never logged: tokens, cookies, bodies, keys, card data, phone
-//! numbers, the text of messages (`docs/operating/logs.md`). What others sent can end a word, but never a line.
+//! Structured logs, JSON or pretty. A request is one line. `docs/operating/logs.md` lists what is never logged: tokens,
+//! cookies, bodies, keys, card data, phone numbers, the text of messages. Text from outside cannot forge a line.
 
 use std::io::{self, BufWriter, Write};
 use std::str::FromStr;
@@ -12,19 +12,19 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 use crate::telemetry::traces::{TRACED, Traces};
 
-/// How long lines are collected before they are written, and how many bytes of them go out at once.
+/// Lines are collected for `BATCH` and written in blocks of at most `BATCH_BYTES`.
 const BATCH: Duration = Duration::from_millis(5);
 const BATCH_BYTES: usize = 64 * 1024;
 
 /// How many lines may wait for the log thread. If the queue is full, the logging thread blocks: no line is lost.
 const MAX_QUEUED_LINES: usize = 8192;
 
-/// How a log line looks.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For people.
     Pretty,
-    /// For machines: one JSON object a line.
+    /// For machines: one JSON object per line.
     Json,
 }
 
@@ -41,7 +41,7 @@ impl FromStr for Format {
 }
 
 impl Format {
-    /// For commands that read no other configuration: what `LOG_FORMAT` says, else pretty.
+    /// `LOG_FORMAT`, or pretty if it is missing or malformed. For commands that read no other configuration.
     pub fn from_env() -> Self {
         std::env::var("LOG_FORMAT")
             .ok()
@@ -50,7 +50,7 @@ impl Format {
     }
 }
 
-/// An error and what is behind it, for the log.
+/// The error and its chain of sources, for the log.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -62,13 +62,13 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Starts logging for a command that traces nothing.
+/// Starts logging without traces.
 pub fn start(format: Format) -> anyhow::Result<LogGuard> {
     start_with(format, &Traces::start(None)?)
 }
 
-/// Starts logging to standard error, and tracing; `RUST_LOG` chooses what is logged (default `info`). Lines are written
-/// until what is returned is dropped.
+/// Starts logging to standard error, and tracing. `RUST_LOG` selects what is logged (default `info`). The caller MUST
+/// hold the guard as long as it logs.
 pub fn start_with(format: Format, traces: &Traces) -> anyhow::Result<LogGuard> {
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(false)
@@ -98,7 +98,7 @@ fn install(lines: impl Layer<Registry> + Send + Sync, traces: &Traces) -> anyhow
     Ok(subscriber.try_init()?)
 }
 
-/// The thread that writes the log. Dropped, it writes what is left.
+/// The guard of the log thread. Dropping it writes the remaining lines.
 #[derive(Debug)]
 pub struct LogGuard(#[expect(dead_code, reason = "held for its drop")] WorkerGuard);
 

@@ -15,7 +15,7 @@ const USAGE: &str = "usage: recado [serve [--no-workers] | worker | migrate | \
     rollups (verify | rebuild) [--account ID] | health [--worker] | openapi]";
 
 fn main() -> ExitCode {
-    // A `.env` file is a convenience of development; what is set already wins over it.
+    // A `.env` file is for development. Variables that are already set take precedence.
     if let Err(error) = dotenvy::dotenv()
         && !error.not_found()
     {

@@ -1,5 +1,5 @@
-//! The payment gateway's events, from its call to the database. It is answered with 200 whatever happens, so that an
-//! event that the database cannot take is kept in memory until it can.
+//! Stores and applies gateway events. The gateway gets 200 for every event, even if the database is unavailable. Then
+//! the event waits in memory until the database can store it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,17 +15,18 @@ use tokio::sync::Notify;
 use crate::logging::chain;
 use crate::wiring::Services;
 
-/// How many events wait in memory; what comes beyond is found by asking the gateway.
+/// The maximum number of events in memory. Further events are dropped; reconciliation finds their effect at the
+/// gateway.
 const CAPACITY: usize = 10_000;
 
 /// How long storing an event, and applying it, may delay the response. The gateway waits ten seconds.
 const STORE_TIMEOUT: Duration = Duration::from_secs(4);
 const APPLY_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// An event, and when it arrived.
+/// An event and the time at which it was received.
 type ReceivedEvent = (GatewayEvent, OffsetDateTime);
 
-/// Events that wait for the database.
+/// A queue of events that wait for the database.
 #[derive(Clone, Default)]
 pub struct PaymentEventBuffer(Arc<Inner>);
 
@@ -51,7 +52,6 @@ impl PaymentEventBuffer {
         self.0.wake.notify_one();
     }
 
-    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.waiting().is_empty()
     }
@@ -61,12 +61,12 @@ impl PaymentEventBuffer {
         (self.waiting().len(), self.0.dropped.load(Ordering::Relaxed))
     }
 
-    /// Wakes whoever empties it.
+    /// Notified when an event is queued.
     pub fn wake(&self) -> Arc<Notify> {
         self.0.wake.clone()
     }
 
-    /// Keeps the first event that waits; false when there is none.
+    /// Stores the first queued event in the database. Returns false if the queue is empty.
     pub async fn flush_next(&self, events: &GatewayEvents) -> Result<bool, StoreError> {
         let Some(received_event) = self.waiting().front().cloned() else {
             return Ok(false);
@@ -84,8 +84,7 @@ impl PaymentEventBuffer {
     }
 }
 
-/// Keeps an event and applies it, as far as that can be done at once. Whoever called may hang up: it is done all the
-/// same.
+/// Stores an event and tries to apply it at once. This continues if the gateway disconnects.
 pub async fn receive(services: Data<Services>, event: GatewayEvent) {
     let received_event = (event, services.shared.clock.now());
     let (buffer, copy) = (services.shared.payment_event_buffer.clone(), received_event.clone());
@@ -105,7 +104,7 @@ async fn run_or_enqueue(buffer: &PaymentEventBuffer, event: ReceivedEvent, work:
 
 async fn store_and_apply(services: &Services, received_event: ReceivedEvent) {
     let buffer = &services.shared.payment_event_buffer;
-    // Nothing overtakes what waits.
+    // Events keep their order: none passes the queued ones.
     if !buffer.is_empty() {
         return buffer.enqueue(received_event);
     }

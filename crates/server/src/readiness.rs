@@ -1,5 +1,5 @@
-//! Whether the process may be given work, as `/readyz` answers it. The answer is remembered for `REMEMBERED_FOR`, and
-//! the database is asked on a connection of its own: whoever calls it however often takes nothing from requests.
+//! The readiness check behind `/readyz`. It caches its result for `CACHED_FOR` and has its own database connection, so
+//! that frequent calls take nothing from other requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,19 +15,19 @@ const CACHED_FOR: Duration = Duration::from_secs(1);
 /// The number of pending migrations.
 pub type PendingMigrations = Result<usize, Arc<StoreError>>;
 
-/// Asks the database, once for all who wait (single-flight).
+/// Single-flight: callers that wait share one query.
 #[derive(Clone)]
 pub struct Readiness(Arc<Inner>);
 
 struct Inner {
-    /// The runtime that the pool belongs to.
+    /// The runtime to which the pool belongs.
     runtime: Handle,
     pool: OwnerPool,
     last: Mutex<Option<(Instant, PendingMigrations)>>,
 }
 
 impl Readiness {
-    /// Of the current runtime, whose pool it is.
+    /// `pool` MUST belong to the current runtime.
     pub fn new(pool: OwnerPool) -> Self {
         Self(Arc::new(Inner {
             runtime: Handle::current(),

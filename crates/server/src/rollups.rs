@@ -1,4 +1,4 @@
-//! `recado rollups`: whether the kept sums are those of their rows, and making them so.
+//! `recado rollups`: compares rollups with their source rows, or recalculates them.
 
 use std::time::Duration;
 
@@ -13,17 +13,16 @@ use crate::config::Config;
 /// A statement that aggregates all rows of a large account takes long.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// What to do with the roll-ups.
+/// A subcommand of `recado rollups`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Tell what is kept wrong.
+    /// Print every difference between a rollup and its source rows.
     Verify,
-    /// Make it right.
+    /// Set every rollup to the sums of its source rows.
     Rebuild,
 }
 
-/// Carries the task out for one account (`--account ID`), or for all of them; true when nothing was found wrong, or
-/// it was made right.
+/// Runs the task for one account (`--account ID`) or for all accounts. Returns false if `Verify` finds a difference.
 pub fn run(task: Task, account: Option<&str>) -> anyhow::Result<bool> {
     let url = Config::database_url(&|name| std::env::var(name).ok())?;
     let account = account

@@ -1,4 +1,4 @@
-//! The life of a server process: start, serve, drain, end.
+//! The lifecycle of a server process: start, serve, drain, stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,30 +21,31 @@ use crate::wiring::{Services, Shared};
 use crate::workers::{self, RunSubmitter};
 use crate::{app, logging, reference};
 
-/// How long a client may take over its request head, and be idle between requests.
+/// How long a client may take to send a request head.
 const HEAD_TIME: Duration = Duration::from_secs(5);
+/// How long a connection may be idle between requests.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// How long a server that is about to stop still lets requests in, and says that it is not ready: whoever spreads them
-/// over servers has to hear of it first.
+/// How long a stopping server accepts requests while `/readyz` already fails, so that load balancers notice first.
 const READINESS_DRAIN: Duration = Duration::from_millis(500);
 
-/// How long requests, then workers, may take to finish when the server stops; together below 30 s.
+/// How long requests, then workers, may take to finish when the server stops. Together they stay below the 30 s in
+/// which a process promises to exit.
 const DRAIN_REQUESTS: Duration = Duration::from_secs(20);
 const DRAIN_WORKERS: Duration = Duration::from_secs(8);
 
-/// What of the server a process runs.
+/// Which parts of the server a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessRole {
     /// Routes and workers.
     Everything,
-    /// Routes alone.
+    /// Routes only.
     Routes,
-    /// Workers alone.
+    /// Workers only.
     Workers,
 }
 
-/// Runs until SIGTERM or SIGINT.
+/// Serves until SIGTERM or SIGINT.
 pub fn run(role: ProcessRole) -> anyhow::Result<()> {
     let config = Config::from_env()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -105,9 +106,9 @@ async fn run_until_stopped(
 async fn serve(shared: &Shared, signals: StopSignals, stop: &CancellationToken) -> anyhow::Result<()> {
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let bind = shared.config.bind;
-    // The reference is made before anybody asks for it.
+    // Builds the OpenAPI document before the first request.
     reference::bytes();
-    // Made here once, so that what cannot work is told before the port is taken.
+    // Reports a configuration error before the server binds its port.
     Services::new(shared, threads)?;
     let process_shared = shared.clone();
     let server = HttpServer::new(move || {

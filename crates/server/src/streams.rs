@@ -1,5 +1,5 @@
-//! Streams of notifications. One task of the process looks for new ones, as long as anybody listens, and hands them to
-//! every stream; a stream itself holds no connection to the database.
+//! Notification streams. While streams are open, one task of the process polls the database for new notifications and
+//! broadcasts them to all streams. A stream itself holds no database connection.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,32 +30,30 @@ pub struct Streams(Arc<Inner>);
 struct Inner {
     sender: broadcast::Sender<Arc<SequencedNotification>>,
     free: Arc<Semaphore>,
-    /// The last sequence number published; none while nobody listens.
+    /// The last sequence number that was published. None while no stream is open.
     seq: Mutex<Option<i64>>,
     wake: Notify,
     stop: CancellationToken,
 }
 
-/// A stream's place among them, and what is handed to it.
+/// An open stream: its permit and its queue of notifications.
 pub struct Listener {
     receiver: broadcast::Receiver<Arc<SequencedNotification>>,
-    /// What is not greater was there before, or was told already.
+    /// Notifications up to this sequence number existed before the stream, or were delivered to it.
     last: i64,
     stop: CancellationToken,
     _permit: OwnedSemaphorePermit,
 }
 
-/// Why there is no stream.
+/// A stream cannot be opened.
 #[derive(Debug)]
 pub enum ListenError {
     /// `MAX_STREAMS` streams are open.
     Full,
-    /// The store failed.
     Store(StoreError),
 }
 
 impl Streams {
-    /// Nobody listens yet.
     pub fn new(stop: CancellationToken) -> Self {
         Self(Arc::new(Inner {
             sender: broadcast::Sender::new(MAX_LAG),
@@ -82,7 +80,7 @@ impl Streams {
         })
     }
 
-    /// How many are open.
+    /// The number of open streams.
     pub fn open(&self) -> usize {
         MAX_STREAMS.saturating_sub(self.0.free.available_permits())
     }
@@ -94,7 +92,7 @@ impl Streams {
         self.0.wake.notify_one();
     }
 
-    /// Looks for new notifications until the server stops.
+    /// Polls for new notifications and broadcasts them, until the server stops.
     pub async fn publish(self, feed: impl NotificationFeed) {
         let metrics = WorkerMetrics::of("notification_streams");
         while !self.0.stop.is_cancelled() {
@@ -122,7 +120,7 @@ impl Streams {
         }
     }
 
-    /// Where to look on; nowhere once nobody listens.
+    /// The sequence number after which the next poll reads. None: no stream is open.
     fn seq(&self) -> Option<i64> {
         let mut seq = self.0.seq.lock().unwrap_or_else(PoisonError::into_inner);
         if self.0.sender.receiver_count() == 0 {
@@ -136,11 +134,11 @@ impl Streams {
             return;
         };
         for notification in notifications {
-            // Nobody listening any more is no fault.
+            // An error means only that no stream is open any more.
             self.0.sender.send(Arc::new(notification)).ok();
         }
         let mut seq = self.0.seq.lock().unwrap_or_else(PoisonError::into_inner);
-        // Unless a new listener asked for an earlier one meanwhile.
+        // A new listener may have set an earlier start meanwhile.
         if *seq == Some(from) {
             *seq = Some(last);
         }
@@ -148,20 +146,20 @@ impl Streams {
 }
 
 impl Listener {
-    /// Passes over what waits for it: what is not after this sequence number is told by other means. However far behind
-    /// it was, it hears everything after that.
+    /// Discards the queued notifications and returns the last sequence number. The caller MUST deliver everything up to
+    /// that number by other means. The stream continues after it, even if it lagged behind.
     pub fn skip(&mut self) -> i64 {
         loop {
             match self.receiver.try_recv() {
                 Ok(notification) => self.last = self.last.max(notification.seq),
-                // What is lost was handed out before what waits, or is handed out again.
+                // The lost notifications precede the queued ones, or are broadcast again.
                 Err(TryRecvError::Lagged(_)) => {}
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return self.last,
             }
         }
     }
 
-    /// The next notification; none at the end: the server stops, or the listener fell too far behind.
+    /// Waits for the next notification. None: the server stops, or the stream lags behind by more than `MAX_LAG`.
     pub async fn next(&mut self) -> Option<Arc<SequencedNotification>> {
         loop {
             let notification = tokio::select! {
@@ -189,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// A feed whose notifications are numbered from 1.
+    /// A feed with the notifications 1 to `latest`. It counts polls.
     #[derive(Clone, Default)]
     struct FakeFeed {
         latest: Arc<AtomicI64>,
@@ -288,11 +286,11 @@ mod tests {
         assert!(matches!(streams.listen(&feed).await, Err(ListenError::Full)));
         open.pop();
         open.push(streams.listen(&feed).await.unwrap());
-        // One that is too far behind is ended.
+        // A stream that lags too far behind is closed.
         feed.latest.store(5000, Ordering::SeqCst);
         streams.broadcast(0, (1..=2000).map(numbered).collect());
         assert!(open[0].next().await.is_none());
-        // Unless it is told that otherwise, and goes on with what comes then.
+        // A stream that skips its queue continues with later notifications.
         assert_eq!(open[2].skip(), 2000);
         streams.broadcast(2000, vec![numbered(1999), numbered(2001)]);
         assert_eq!(seqs(&mut open[2], 1).await, [2001]);

@@ -1,4 +1,5 @@
-//! The ports to what makes a program unpredictable, for real: the clock, UUIDs, secrets, encryption at rest.
+//! The production implementations of the ports for time and randomness: clock, UUIDs, secrets, jitter, and encryption
+//! at rest.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, RandomizedNonceKey};
 use base64::Engine as _;
@@ -9,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// The machine's clock, to the microsecond that the database keeps.
+/// The machine's clock, truncated to microseconds, the precision of PostgreSQL.
 pub struct SystemClock;
 
 impl Clock for SystemClock {
@@ -19,7 +20,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// UUIDs v7.
+/// Generates version 7 UUIDs.
 pub struct SystemIds;
 
 impl Ids for SystemIds {
@@ -28,27 +29,27 @@ impl Ids for SystemIds {
     }
 }
 
-/// The operating system's randomness.
+/// Random tokens from the operating system.
 pub struct SystemSecrets;
 
 impl Secrets for SystemSecrets {
     fn token(&self, bytes: usize) -> SecretString {
         let mut random = vec![0; bytes];
         if aws_lc_rs::rand::fill(&mut random).is_err() {
-            // Without randomness every secret could be guessed: nothing that this process could say is safe.
+            // Without randomness an attacker could guess every secret, so no response of this process is safe.
             std::process::abort();
         }
         SecretString::from(URL_SAFE_NO_PAD.encode(random))
     }
 }
 
-/// The operating system's randomness, as a number.
+/// Random jitter from the operating system, from -1 to 1.
 pub struct SystemJitter;
 
 impl Jitter for SystemJitter {
     fn spread(&self) -> f64 {
         let mut random = [0; 4];
-        // Without it, delays are as planned: nobody's secret depends on them.
+        // Without randomness there is no jitter. No secret depends on it.
         match aws_lc_rs::rand::fill(&mut random) {
             Ok(()) => f64::from(i32::from_le_bytes(random)) / f64::from(i32::MAX),
             Err(_) => 0.0,
@@ -56,13 +57,13 @@ impl Jitter for SystemJitter {
     }
 }
 
-/// AES-256-GCM with a fresh nonce a text: `nonce || ciphertext || tag`.
+/// AES-256-GCM with a random nonce for every text: `nonce || ciphertext || tag`.
 pub struct AppCipher {
     key: RandomizedNonceKey,
 }
 
 impl AppCipher {
-    /// With the 32 bytes of `APP_SECRET`.
+    /// `secret` is `APP_SECRET`.
     pub fn new(secret: &[u8; 32]) -> anyhow::Result<Self> {
         let key = RandomizedNonceKey::new(&AES_256_GCM, secret);
         Ok(Self {
@@ -76,7 +77,7 @@ impl Cipher for AppCipher {
         let mut text = secret.expose_secret().as_bytes().to_vec();
         match self.key.seal_in_place_append_tag(Aad::empty(), &mut text) {
             Ok(nonce) => Sealed([nonce.as_ref().as_slice(), &text].concat()),
-            // Only for texts of 64 GiB; bytes that cannot be opened are the safe answer.
+            // Sealing fails for texts of 64 GiB only. Bytes that cannot be opened are the safe result.
             Err(_) => Sealed(Vec::new()),
         }
     }

@@ -1,4 +1,5 @@
-//! Which adapter serves which port. One set of services a worker thread, with connections of its own.
+//! Wires the adapters to the ports. Every HTTP thread has its own set of services with its own connections.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,59 +75,46 @@ const MIN_TENANT_CONNECTIONS: usize = 2;
 /// hanging call.
 const WHATSAPP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What all threads of the process have in common.
+/// The state that all threads of the process share.
 #[derive(Clone)]
 pub struct Shared {
-    /// What the server was told.
     pub config: Arc<Config>,
-    /// The machine's clock.
     pub clock: Arc<dyn Clock>,
-    /// UUIDs v7.
     pub ids: Arc<dyn Ids>,
-    /// Random secrets.
     pub secrets: Arc<dyn Secrets>,
     /// Encryption at rest.
     pub cipher: Arc<dyn Cipher>,
-    /// Where mail goes; none: nowhere.
+    /// None: `SMTP_URL` is not set, and no mail is sent.
     pub mailer: Option<Arc<dyn Mailer>>,
-    /// Proved tokens and memberships.
     pub auth_cache: AuthCache,
-    /// Proved API keys.
     keys: KeyCache,
-    /// Where links lead.
     targets: TargetCache,
-    /// Clicks on them that are not written yet.
+    /// Clicks on links that are not written yet.
     pub clicks: Arc<PendingClicks>,
-    /// What one account or person holds of what all share.
+    /// The concurrency limits of accounts and users.
     pub shares: Shares,
-    /// What bodies of callbacks may take.
     pub callback_memory: CallbackMemory,
-    /// Whether the database is ready.
     pub readiness: Readiness,
-    /// Proves tokens.
     pub verifier: Arc<dyn SessionVerifier>,
-    /// The counter, where it is in this process; one connection a thread otherwise.
+    /// The rate limiter without Redis. With Redis, every thread has its own connection.
     in_process: Arc<InProcessRateLimiter>,
-    /// Where runs are carried out.
+    /// Executes runs, or waits for those that other processes execute.
     pub run_submitter: RunSubmitter,
-    /// Streams of notifications.
     pub streams: Streams,
-    /// Wakes whoever carries mail out.
+    /// Wakes the mail worker.
     pub mailed: Arc<Notify>,
-    /// Wakes whoever calculates scores of customers.
+    /// Wakes the RFM worker.
     pub customers: Arc<Notify>,
-    /// Woken after a change.
+    /// Wakes the outbox relays.
     pub relays: Relays,
-    /// The payment gateway's events that the database could not take yet.
+    /// Gateway events that wait until the database can store them.
     pub payment_event_buffer: PaymentEventBuffer,
-    /// What is reported instead of failing.
     pub reports: Reports,
-    /// Every pool of the process.
     pool_registry: PoolRegistry,
 }
 
 impl Shared {
-    /// Checks what can be checked without a connection.
+    /// Validates the configuration as far as possible without a connection.
     pub fn new(config: Config, run_submitter: RunSubmitter, streams: Streams) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let config = Arc::new(config);
@@ -158,7 +146,7 @@ impl Shared {
         })
     }
 
-    /// The messaging platform, with connections of its own.
+    /// The client of WhatsApp, with its own connections.
     pub fn whatsapp(&self) -> anyhow::Result<CloudApi> {
         let http = Http::new().map_err(anyhow::Error::msg)?;
         CloudApi::new(http.counted("whatsapp"), self.config.whatsapp_api_url.as_deref())
@@ -166,7 +154,7 @@ impl Shared {
             .map_err(|error| anyhow::anyhow!("configuration: WHATSAPP_API_URL: {error}"))
     }
 
-    /// The payment gateway, with connections of its own.
+    /// The client of the payment gateway, with its own connections.
     pub fn payment(&self) -> anyhow::Result<PaymentApi> {
         let http = Http::new().map_err(anyhow::Error::msg)?;
         let config = &self.config;
@@ -178,13 +166,13 @@ impl Shared {
         .map_err(|error| anyhow::anyhow!("configuration: PAYMENT_GATEWAY_URL, PAYMENT_GATEWAY_API_KEY: {error}"))
     }
 
-    /// Where files lie, with connections of its own.
+    /// The store of uploaded files, with its own connections.
     fn media_store(&self) -> anyhow::Result<ObjectMedia> {
         ObjectMedia::open(self.config.media_store_url.as_deref(), std::env::vars())
             .map_err(|error| anyhow::anyhow!("configuration: MEDIA_STORE_URL {error}"))
     }
 
-    /// The files of templates.
+    /// The uploaded files of templates.
     pub fn media(&self) -> anyhow::Result<Media> {
         let store = self.media_store()?;
         let address = MediaAddress::new(&self.config.media_public_url);
@@ -204,12 +192,12 @@ impl Shared {
     }
 }
 
-/// The two kinds of connections.
+/// The two connection pools.
 #[derive(Clone)]
 pub struct Stores {
-    /// Bound to one account a transaction.
+    /// Row-level security binds every transaction to one account.
     pub tenant: TenantPool,
-    /// The owner's: for finding a tenant, and for what no tenant's connection may do.
+    /// For finding the tenant of a request, and for queries across accounts.
     pub owner: OwnerPool,
 }
 
@@ -220,7 +208,7 @@ impl Stores {
         Ok(Self { tenant, owner })
     }
 
-    /// Processing of callbacks.
+    /// Processes WhatsApp's callbacks.
     pub fn callbacks(&self, shared: &Shared) -> Callbacks {
         let stores = CallbackStores {
             callbacks: Arc::new(PgCallbacks::new(self.owner.clone())),
@@ -233,21 +221,20 @@ impl Stores {
         Callbacks::new(stores, report, shared.clock.clone(), shared.ids.clone())
     }
 
-    /// Plans and subscriptions.
     pub fn billing(&self, shared: &Shared) -> anyhow::Result<Billing> {
         let store = Arc::new(PgSubscriptions::new(self.tenant.clone()));
         let gateway = Arc::new(shared.payment()?);
         Ok(Billing::new(store, gateway, shared.clock.clone(), shared.ids.clone()))
     }
 
-    /// The payment gateway's events.
+    /// Receives and applies gateway events.
     pub fn gateway_events(&self, shared: &Shared) -> GatewayEvents {
         let events = Arc::new(PgGatewayEvents::new(self.owner.clone()));
         let store = Arc::new(PgSubscriptions::new(self.tenant.clone()));
         GatewayEvents::new(events, store, shared.clock.clone(), shared.ids.clone())
     }
 
-    /// What billing does by itself.
+    /// Reconciles subscriptions with the payment gateway in the background.
     pub fn subscription_reconciler(&self, shared: &Shared) -> anyhow::Result<SubscriptionReconciler> {
         let store = Arc::new(PgSubscriptions::new(self.tenant.clone()));
         let work = Arc::new(PgBillingWork::new(self.owner.clone()));
@@ -256,36 +243,32 @@ impl Stores {
         Ok(SubscriptionReconciler::new(store, work, gateway, clock, ids))
     }
 
-    /// Idempotency keys.
     pub fn idempotency(&self) -> PgIdempotency {
         PgIdempotency::new(self.owner.clone())
     }
 
-    /// The files of messages.
+    /// The files that messages send to WhatsApp.
     pub fn message_files(&self, shared: &Shared) -> anyhow::Result<MessageFiles> {
         let ids = Arc::new(PgFileIds::new(self.tenant.clone()));
         Ok(MessageFiles::new(shared.media()?, ids))
     }
 
-    /// Conversations.
     pub fn conversations(&self) -> PgConversations {
         PgConversations::new(self.tenant.clone(), self.owner.clone())
     }
 
-    /// Mail on its way out; none where there is no way out.
+    /// Sends queued mail. None: `SMTP_URL` is not set.
     pub fn mail_sender(&self, shared: &Shared) -> Option<MailSender> {
         let mailer = shared.mailer.clone()?;
         let queue = Arc::new(PgMailQueue::new(self.owner.clone()));
         Some(MailSender::new(queue, mailer, shared.cipher.clone()))
     }
 
-    /// Campaigns.
     pub fn campaigns(&self, shared: &Shared) -> Campaigns {
         let store = Arc::new(PgCampaigns::new(self.tenant.clone()));
         Campaigns::new(store, Arc::new(self.runs()), shared.clock.clone(), shared.ids.clone())
     }
 
-    /// Tests of campaigns.
     pub fn test_sends(&self, shared: &Shared) -> anyhow::Result<TestSends> {
         Ok(TestSends::new(
             Arc::new(PgTestSends::new(self.tenant.clone())),
@@ -297,103 +280,76 @@ impl Stores {
         ))
     }
 
-    /// Templates.
     pub fn templates(&self) -> PgTemplates {
         PgTemplates::new(self.tenant.clone())
     }
 
-    /// Runs.
     pub fn runs(&self) -> PgRuns {
         PgRuns::new(self.tenant.clone(), self.owner.clone())
     }
 
-    /// The send slots of numbers.
+    /// The send slots of WhatsApp numbers.
     pub fn send_slots(&self) -> PgSendSlots {
         PgSendSlots::new(self.owner.clone())
     }
 }
 
-/// What the handlers of one thread use.
+/// The services that the handlers of one thread use.
 pub struct Services {
-    /// Who asks.
     pub authenticator: Authenticator,
-    /// Whose pages may act with a cookie.
+    /// The sites whose pages may write with a session cookie.
     pub origins: OwnOrigins,
-    /// How often.
     pub rate_limiter: Arc<dyn RateLimiter>,
-    /// Requests that are sent again.
     pub idempotency: Idempotency,
-    /// Accounts.
     pub accounts: Arc<Accounts>,
-    /// API keys.
     pub api_keys: Arc<ApiKeys>,
-    /// The audit log.
     pub audit: AuditLogs,
-    /// Contacts.
     pub contacts: Contacts,
-    /// Tags.
     pub tags: Tags,
-    /// Segments.
     pub segments: Segments,
-    /// Folders.
     pub folders: Folders,
-    /// Templates.
     pub templates: Templates,
-    /// Their files.
+    /// The files of templates.
     pub media: Media,
-    /// Connected numbers.
+    /// Connected WhatsApp numbers.
     pub profiles: Profiles,
-    /// The platform's callbacks.
+    /// WhatsApp's callbacks.
     pub callbacks: Callbacks,
-    /// Plans and subscriptions.
     pub billing: Billing,
-    /// The payment gateway's events.
     pub gateway_events: GatewayEvents,
-    /// The brand context.
     pub brand: Brand,
-    /// Campaigns.
     pub campaigns: Campaigns,
-    /// Tests of campaigns.
     pub test_sends: TestSends,
-    /// What is told of customers.
+    /// Orders, carts and metric events.
     pub ingestion: Ingestion,
-    /// Short links.
     pub links: Links,
-    /// Automations.
     pub automations: Automations,
-    /// Reports.
     pub analytics: Analytics,
-    /// How an account stands.
+    /// The dashboard and the message reports.
     pub insights: Insights,
-    /// Exports.
     pub exports: Exports,
-    /// Scores of customers.
     pub rfm: Rfm,
-    /// Conversations.
     pub conversations: Conversations,
-    /// Notifications.
     pub notifications: Notifications,
-    /// Where streams begin.
+    /// Returns the sequence number at which a new stream begins.
     pub feed: PgNotificationFeed,
-    /// Whose turn it is, of the thread's streams, to ask whether its caller may go on.
+    /// Lets one stream of the thread at a time check whether its caller still has access.
     pub stream_checks: Semaphore,
-    /// Who is in an account.
     pub members: Members,
-    /// Who is invited.
+    /// Management of an account's invites.
     pub invites: Invites,
-    /// Who joins.
+    /// Acceptance of invites.
     pub invitations: Invitations,
     /// Calls to inbound webhook endpoints.
     pub inbound: InboundWebhooks,
     pub webhooks: Webhooks,
-    /// What platform administrators do.
+    /// The services of platform administrators.
     pub admin: AdminServices,
-    /// What all threads have in common.
     pub shared: Shared,
 }
 
 impl Services {
-    /// The services of one of `threads` worker threads. Connects to nothing yet.
+    /// Creates the services of one of `threads` HTTP threads. Opens no connection yet.
     pub fn new(shared: &Shared, threads: usize) -> anyhow::Result<Self> {
         let connections = shared.config.database_pool_size / threads.max(1);
         let stores = shared.request_stores(connections.max(MIN_TENANT_CONNECTIONS))?;

@@ -1,19 +1,18 @@
-//! What the process holds at once for callers who have proved nothing.
+//! Limits on what one process holds for unauthenticated callers.
 
 use super::{ConfigError, Source, invalid, parsed};
 use crate::web::body::CALLBACK_BYTES;
 
 const MIB: usize = 1024 * 1024;
 
-/// The units of a size, and how many bytes each has.
+/// The units of a size, in bytes.
 const UNITS: [(&str, usize); 3] = [("KiB", 1024), ("MiB", MIB), ("GiB", 1024 * MIB)];
 
-/// Limits of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// `MAX_CONNECTIONS`: open connections of clients.
+    /// `MAX_CONNECTIONS`: open client connections.
     pub max_connections: usize,
-    /// `CALLBACK_MEMORY`: bytes of callback bodies held at once.
+    /// `CALLBACK_MEMORY`: bytes of callback bodies that are in memory at the same time.
     pub callback_memory: usize,
 }
 
@@ -32,7 +31,7 @@ impl Limits {
     }
 }
 
-/// At least the largest callback.
+/// The lower bound is `CALLBACK_BYTES`, so that the largest callback is_valid.
 fn callback_memory(source: Source<'_>) -> Result<usize, ConfigError> {
     let name = "CALLBACK_MEMORY";
     let Some(text) = source(name) else { return Ok(64 * MIB) };

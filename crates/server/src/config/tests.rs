@@ -1,4 +1,4 @@
-//! Tests of the configuration.
+//! Tests of the configuration: every variable, its bounds and its error messages.
 
 use recado_gateways::mail::SmtpMailer;
 

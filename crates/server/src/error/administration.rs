@@ -1,4 +1,4 @@
-//! How the platform's administration refuses.
+//! Responses for errors of the administration context.
 
 use recado_domain::administration::AdministrationError;
 

@@ -1,4 +1,4 @@
-//! How billing refuses.
+//! Responses for errors of the billing context.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How the brand context refuses.
+//! Responses for errors of the brand context.
 
 use recado_domain::brand::{BrandError, ExtractError};
 

@@ -1,4 +1,4 @@
-//! The refusals of what is recorded, and of the reports about it.
+//! Responses for errors of ingestion, links, automations and analytics.
 
 use recado_domain::analytics::AnalyticsError;
 use recado_domain::automations::AutomationError;

@@ -1,4 +1,4 @@
-//! What a caller is told, and what only the log is.
+//! The caller sees no internal cause; the log has all of it.
 
 use actix_web::body::to_bytes;
 

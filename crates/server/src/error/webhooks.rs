@@ -1,4 +1,4 @@
-//! How webhooks refuse.
+//! Responses for errors of the webhooks context.
 
 use recado_domain::webhooks::{InboundCallError, WebhookError};
 

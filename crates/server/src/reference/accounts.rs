@@ -1,4 +1,4 @@
-//! What the reference says of accounts.
+//! OpenAPI documentation of accounts.
 
 use serde_json::json;
 

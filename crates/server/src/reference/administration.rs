@@ -1,4 +1,4 @@
-//! What the reference says of what platform administrators do.
+//! OpenAPI documentation of the operations of platform administrators.
 
 use recado_domain::accounts::AccountStatus;
 use recado_domain::administration::{

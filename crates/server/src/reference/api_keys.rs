@@ -1,4 +1,4 @@
-//! What the reference says of API keys.
+//! OpenAPI documentation of API keys.
 
 use recado_domain::api_keys::ApiKey;
 

@@ -1,4 +1,4 @@
-//! What the reference says of the audit log.
+//! OpenAPI documentation of the audit log.
 
 use serde_json::json;
 

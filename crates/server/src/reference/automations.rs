@@ -1,4 +1,4 @@
-//! What the reference says of automations.
+//! OpenAPI documentation of automations.
 
 use recado_domain::automations::Automation;
 use recado_domain::ingestion::IngestionResult;

@@ -1,4 +1,4 @@
-//! What the reference says of billing.
+//! OpenAPI documentation of billing.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ pub(crate) fn subscribe() -> Operation {
         .refuses(ErrorCode::Payment, "")
 }
 
-/// A subscription that was not paid yet.
+/// Example of a subscription whose first payment is pending.
 fn pending() -> Value {
     json!({
         "status": "pending", "billing_type": "PIX", "cycle": "MONTHLY", "cancelled_at": null,
@@ -55,7 +55,7 @@ fn pending() -> Value {
     })
 }
 
-/// One that was.
+/// Example of a paid subscription.
 fn active() -> Value {
     json!({ "status": "active", "billing_type": "PIX", "cycle": "MONTHLY", "cancelled_at": null })
 }

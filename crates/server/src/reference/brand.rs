@@ -1,4 +1,4 @@
-//! What the reference says of the brand context.
+//! OpenAPI documentation of the brand context.
 
 use recado_domain::brand::BrandContext;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What the reference says of campaigns.
+//! OpenAPI documentation of campaigns.
 
 use recado_domain::campaigns::{
     Campaign, CampaignSend, CampaignSort, Preview, RetriedCampaign, RunReport, SendCounts, TestSendReport,
@@ -255,7 +255,7 @@ fn campaign(description: &'static str) -> ResponseDoc {
     data::<Campaign>(description)
 }
 
-/// What sets a campaign that was not run yet apart.
+/// Example fields of a campaign that has not run yet.
 fn with_status(status: &str) -> Value {
     json!({
         "status": status, "total_recipients": 0, "simulated": false,
@@ -273,7 +273,7 @@ fn sending() -> Value {
             "retry_scheduled_at": null })
 }
 
-/// A message that arrived.
+/// Example of a delivered send.
 fn delivered() -> Value {
     json!({
         "status": "delivered", "error_code": null, "error_message": null, "failure_class": null, "retry_after": null,

@@ -1,4 +1,4 @@
-//! What the reference says of contacts.
+//! OpenAPI documentation of contacts.
 
 use recado_domain::contacts::{Contact, ContactDetails, ImportReport};
 use recado_domain::shared::CursorPage;

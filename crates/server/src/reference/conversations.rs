@@ -1,4 +1,4 @@
-//! What the reference says of conversations.
+//! OpenAPI documentation of conversations.
 
 use recado_domain::conversations::{Conversation, ConversationStatus, Message};
 use recado_domain::shared::CursorPage;

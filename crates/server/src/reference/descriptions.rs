@@ -1,4 +1,4 @@
-//! What holds for many operations, in words: who may call, how often, what every request may carry.
+//! Descriptions that many operations share: permitted callers, rate limits and common headers.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,6 @@ use crate::web::limit::{RateKey, RateRule};
 
 const ABOUT: &str = include_str!("about.md");
 
-/// What the document is.
 pub(super) fn info() -> Value {
     json!({
         "title": "Recado",
@@ -20,7 +19,6 @@ pub(super) fn info() -> Value {
     })
 }
 
-/// Ways to prove who asks.
 pub(super) fn security_schemes() -> Value {
     json!({
         "session": {
@@ -46,7 +44,7 @@ pub(super) fn security_schemes() -> Value {
     })
 }
 
-/// Which of them an operation takes.
+/// The security schemes that an operation accepts.
 pub(super) fn security(access: Access) -> Value {
     match access {
         Access::Public => json!([]),
@@ -57,7 +55,7 @@ pub(super) fn security(access: Access) -> Value {
     }
 }
 
-/// Whether it acts in an account.
+/// Whether the operation acts in an account.
 pub(super) fn has_account(access: Access) -> bool {
     match access {
         Access::Read | Access::Write | Access::Manage => true,
@@ -76,7 +74,7 @@ fn callers(access: Access) -> &'static str {
     }
 }
 
-/// Who shares a count, and its name.
+/// Who shares a rate limit counter, and the counter's name.
 pub(super) fn counted_by(key: RateKey) -> (&'static str, &'static str) {
     match key {
         RateKey::Account(name) => ("account", name),
@@ -98,7 +96,7 @@ fn rate(rule: RateRule) -> String {
     )
 }
 
-/// What an operation is, who may call it, and how often.
+/// The description of an operation, followed by its permitted callers and rate limit.
 pub(super) fn description(spec: &RouteSpec, text: &str) -> String {
     let rate = spec
         .rate
@@ -113,7 +111,7 @@ pub(super) fn error_description(spec: &RouteSpec, error: ErrorCode, causes: &[&s
         (ErrorCode::RateLimited, Some(rule)) => {
             format!("More than {}; `Retry-After` gives the seconds to wait.", rate(rule))
         }
-        // A state that is in the way has no general words that would say more.
+        // The general text of a failed precondition adds nothing to the specific causes.
         (ErrorCode::Precondition, _) => String::new(),
         _ => error.description().to_owned(),
     };
@@ -126,7 +124,7 @@ pub(super) fn error_description(spec: &RouteSpec, error: ErrorCode, causes: &[&s
     parts.join("\n\n")
 }
 
-/// The headers that many requests may bear.
+/// The request headers that many operations share.
 pub(super) fn parameters() -> Value {
     json!({
         "AccountId": {

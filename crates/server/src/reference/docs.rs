@@ -1,4 +1,4 @@
-//! What the reference says of itself as a page.
+//! OpenAPI documentation of the API reference page.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The document, put together.
+//! Assembles the OpenAPI document.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,9 @@ use super::schemas::{Schemas, put};
 use super::{OpenApiTag, OperationDoc};
 use crate::routes::{Access, RouteSpec};
 
-/// The rate limit's headers.
 const RATE_HEADERS: [&str; 3] = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"];
 
-/// The document of a table.
+/// Generates the OpenAPI document of a route table.
 pub(super) fn document(table: &'static [RouteSpec]) -> Value {
     let mut schemas = Schemas::new();
     let mut paths: Map<String, Value> = Map::new();
@@ -306,8 +305,8 @@ fn response(description: &str, errors: &[ErrorCode]) -> Value {
     })
 }
 
-/// With an example wherever a body, an answer or a parameter has none of its own, and the rest of those that have only
-/// a part.
+/// Adds an example to every body, response and parameter that has none, and completes the partial examples of
+/// responses.
 fn with_examples(mut document: Value) -> Value {
     let complete_document = document.clone();
     let operations = document.get_mut("paths").and_then(Value::as_object_mut).into_iter();

@@ -1,8 +1,7 @@
-//! The refusals that are published: the closed list of codes, with their statuses and when they are answered.
+//! The published error codes: a closed list with status, code, message example and description.
 
 use serde_json::{Map, Value, json};
 
-/// A kind of refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ErrorCode {
     Precondition,
@@ -26,7 +25,6 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// Every one.
     pub const ALL: [Self; 18] = [
         Self::Precondition,
         Self::Auth,
@@ -48,7 +46,7 @@ impl ErrorCode {
         Self::Unavailable,
     ];
 
-    /// Status, code, and an example of its message.
+    /// HTTP status, published code and example message.
     pub fn spec(self) -> (u16, &'static str, &'static str) {
         match self {
             Self::Precondition => (
@@ -92,22 +90,20 @@ impl ErrorCode {
         }
     }
 
-    /// Its status.
     pub fn status(self) -> u16 {
         self.spec().0
     }
 
-    /// Its code.
     pub fn code(self) -> &'static str {
         self.spec().1
     }
 
-    /// The name of its response among the shared ones.
+    /// The name of the shared response component.
     pub(super) fn name(self) -> String {
         format!("{self:?}")
     }
 
-    /// When it is answered, whatever the operation.
+    /// The published description, independent of the operation.
     pub(super) fn description(self) -> &'static str {
         match self {
             Self::Precondition => {
@@ -148,7 +144,7 @@ impl ErrorCode {
         }
     }
 
-    /// The headers that it always bears.
+    /// The headers that every response with this code has.
     pub(super) fn headers(self) -> Map<String, Value> {
         let names: &[&str] = match self {
             Self::MethodNotAllowed => &["Allow"],
@@ -164,7 +160,7 @@ impl ErrorCode {
         header_references(names.iter().copied())
     }
 
-    /// An error of this kind.
+    /// An example response body.
     pub(super) fn example(self) -> Value {
         let (_, code, message) = self.spec();
         let details = match self {
@@ -175,7 +171,7 @@ impl ErrorCode {
     }
 }
 
-/// References to shared headers; every answer bears its request's id.
+/// References to shared headers. Every response has `X-Request-Id`.
 pub(super) fn header_references<'a>(names: impl IntoIterator<Item = &'a str>) -> Map<String, Value> {
     let names = ["X-Request-Id"].into_iter().chain(names);
     names
@@ -188,7 +184,7 @@ pub(super) fn header_references<'a>(names: impl IntoIterator<Item = &'a str>) ->
         .collect()
 }
 
-/// The headers that answers bear.
+/// The shared response headers.
 pub(super) fn headers() -> Value {
     fn header(description: &str, schema: Value, example: Value) -> Value {
         json!({ "description": description, "schema": schema, "example": example })
@@ -217,7 +213,7 @@ pub(super) fn headers() -> Value {
     })
 }
 
-/// The error envelope, with the closed list of codes.
+/// The schema of the error envelope, with the closed list of codes.
 pub(super) fn error_schema() -> Value {
     let mut codes: Vec<&str> = ErrorCode::ALL.map(ErrorCode::code).to_vec();
     codes.sort_unstable();

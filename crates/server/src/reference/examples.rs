@@ -1,22 +1,21 @@
-//! Examples of bodies and answers, made of the examples of their fields.
+//! Generates examples of bodies and responses from the examples of their fields.
 
 use serde_json::{Map, Value, json};
 
-/// How deep a value may be nested.
+/// The maximum nesting depth of a generated value; it bounds recursive schemas.
 const DEPTH: usize = 16;
 
-/// Moments and days of examples.
 const CREATED: &str = "2026-01-31T12:00:00.000Z";
 const LATER: &str = "2026-02-01T09:30:00.000Z";
 const DAY: &str = "2026-02-01";
 
-/// A value of a schema, in a document that holds whatever it refers to.
+/// Generates a value of `schema`. References are resolved in `document`.
 pub(super) fn example_of(document: &Value, schema: &Value) -> Value {
     sample(document, schema, "", DEPTH)
 }
 
-/// With what a patch says in its place: objects field by field, each object of a list on the list's own example, anything
-/// else whole.
+/// Applies a patch: objects are merged field by field, each item of a list is merged into the first generated item,
+/// and any other value is replaced.
 pub(super) fn patched(value: Value, patch: &Value) -> Value {
     match (value, patch) {
         (Value::Object(mut fields), Value::Object(changes)) => {
@@ -86,7 +85,7 @@ fn is_null(schema: &Value) -> bool {
     schema.get("type").is_some_and(|value| value == "null")
 }
 
-/// The type of a schema, of several the first.
+/// The type of a schema; the first one if it has several.
 pub(super) fn type_of(schema: &Value) -> Option<&str> {
     match schema.get("type") {
         Some(Value::Array(types)) => types.first().and_then(Value::as_str),
@@ -117,7 +116,7 @@ fn text(schema: &Value, name: &str) -> Value {
     }
 }
 
-/// An id that is always the same for a field.
+/// A deterministic id for a field name (FNV-1a).
 fn id(name: &str) -> String {
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)

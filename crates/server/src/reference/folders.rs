@@ -1,4 +1,4 @@
-//! What the reference says of folders.
+//! OpenAPI documentation of folders.
 
 use recado_domain::folders::{Folder, FolderKind};
 use recado_domain::shared::CursorPage;

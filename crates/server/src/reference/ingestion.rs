@@ -1,4 +1,4 @@
-//! What the reference says of what shops and other systems tell.
+//! OpenAPI documentation of ingestion: orders, carts, ad spend and metric events.
 
 use recado_domain::ingestion::IngestionResult;
 use serde_json::{Value, json};

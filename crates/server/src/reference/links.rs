@@ -1,4 +1,4 @@
-//! What the reference says of short links.
+//! OpenAPI documentation of short links.
 
 use recado_domain::links::Link;
 use recado_domain::shared::CursorPage;

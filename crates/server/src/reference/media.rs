@@ -1,4 +1,4 @@
-//! What the reference says of files.
+//! OpenAPI documentation of media files.
 
 use recado_domain::media::StoredMedia;
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! The reference of the interface: an OpenAPI 3.1 document, made of the route table, of the types that bodies and answers
-//! are made of, and of what each context says of its operations. Nothing that one of them knows is said twice.
+//! API reference: an OpenAPI 3.1 document, generated from the route table, the body and response types, and one
+//! `Operation` for each route. What can be derived is never written twice.
 
 pub(crate) mod accounts;
 pub(crate) mod administration;
@@ -42,31 +42,27 @@ pub use error_codes::ErrorCode;
 pub use operation::Operation;
 pub use schemas::alone;
 
-/// The operations of one context.
+/// An OpenAPI tag: it groups the operations of one context.
 pub struct OpenApiTag {
-    /// What readers find it under.
     pub(crate) name: &'static str,
-    /// What it is about.
     pub(crate) description: &'static str,
 }
 
-/// What the reference says of a route.
+/// The documentation of one route.
 #[derive(Clone, Copy)]
 pub struct OperationDoc {
-    /// Context and handler: the operation's name for programs.
+    /// The `operationId`: context and handler.
     pub name: &'static str,
-    /// Where it stands.
     pub(crate) tag: &'static OpenApiTag,
-    /// What it is.
     pub(crate) operation: fn() -> Operation,
 }
 
-/// The document.
+/// Generates the OpenAPI document.
 pub fn document() -> Value {
     document::document(crate::routes::TABLE)
 }
 
-/// The document as it is served: made once a process.
+/// The serialized OpenAPI document. It is generated once for each process.
 pub fn bytes() -> Bytes {
     static BYTES: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_string()));
     BYTES.clone()

@@ -1,4 +1,4 @@
-//! What the reference says of notifications.
+//! OpenAPI documentation of notifications.
 
 use recado_domain::notifications::Notification;
 use recado_domain::shared::CursorPage;
@@ -12,7 +12,7 @@ pub(crate) const TAG: OpenApiTag = OpenApiTag {
     description: "Messages to the members of an account inside the product, as a list and as a stream.",
 };
 
-/// What a stream looks like.
+/// Example of a stream.
 const EVENTS: &str = "retry: 1000\n: welcome\n\nevent: notification\nid: 0190a1b2-c3d4-7e5f-8a9b-000000000009\ndata: \
                       {\"id\":\"0190a1b2-c3d4-7e5f-8a9b-000000000009\",\"type\":\"warning\",\"title\":\"Campaign \
                       finished: Volta às aulas\",\"message\":\"1832 messages were sent, 8 were not.\",\

@@ -1,5 +1,4 @@
-//! What the reference says of one operation beside what its route says already: built by its context, next to nothing
-//! repeated.
+//! Builders for the documentation of one operation: what the route table cannot supply. Each context builds its own.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
@@ -8,14 +7,12 @@ use serde_json::{Value, json};
 use super::error_codes::ErrorCode;
 use crate::web::body::PatchFields;
 
-/// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-/// An operation.
 pub struct Operation {
     pub(super) summary: &'static str,
     pub(super) description: &'static str,
@@ -27,7 +24,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// A few words for a list of operations, and all that has to be known beside.
+    /// `summary` is verb and noun; `description` states effects, units and bounds.
     pub(crate) fn new(summary: &'static str, description: &'static str) -> Self {
         Self {
             summary,
@@ -40,19 +37,16 @@ impl Operation {
         }
     }
 
-    /// With a parameter.
     pub(crate) fn takes(mut self, parameter: Parameter) -> Self {
         self.parameters.push(parameter);
         self
     }
 
-    /// With several.
     pub(crate) fn takes_all(mut self, parameters: impl IntoIterator<Item = Parameter>) -> Self {
         self.parameters.extend(parameters);
         self
     }
 
-    /// With a body.
     pub(crate) fn body(mut self, body: Body) -> Self {
         self.body = Some(body);
         self
@@ -70,14 +64,13 @@ impl Operation {
         self
     }
 
-    /// Without a refusal that its route would have otherwise.
+    /// Removes an error that would be derived from the route.
     pub(crate) fn never(mut self, error: ErrorCode) -> Self {
         self.never.push(error);
         self
     }
 }
 
-/// Where a parameter stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ParameterLocation {
     Path,
@@ -85,7 +78,6 @@ pub(super) enum ParameterLocation {
     Header,
 }
 
-/// A parameter.
 pub(crate) struct Parameter {
     pub(super) name: &'static str,
     pub(super) location: ParameterLocation,
@@ -95,7 +87,6 @@ pub(crate) struct Parameter {
     pub(super) example: Option<Value>,
 }
 
-/// What a parameter looks like.
 pub(super) enum ParameterSchema {
     Of(SchemaOf),
     Custom(Value),
@@ -113,13 +104,11 @@ impl Parameter {
         }
     }
 
-    /// Without which the request is refused.
     pub(crate) fn required(mut self) -> Self {
         self.required = true;
         self
     }
 
-    /// What holds where it is absent.
     pub(crate) fn default(mut self, value: impl Into<Value>) -> Self {
         if let ParameterSchema::Custom(Value::Object(schema)) = &mut self.schema {
             schema.insert("default".into(), value.into());
@@ -127,20 +116,17 @@ impl Parameter {
         self
     }
 
-    /// A value that shows what is meant.
     pub(crate) fn example(mut self, value: impl Into<Value>) -> Self {
         self.example = Some(value.into());
         self
     }
 
-    /// As a part of the path.
     pub(crate) fn in_path(mut self) -> Self {
         self.location = ParameterLocation::Path;
         self.required = true;
         self
     }
 
-    /// As a header.
     pub(crate) fn in_header(mut self) -> Self {
         self.location = ParameterLocation::Header;
         self
@@ -152,7 +138,6 @@ pub(crate) fn path_id(description: &'static str) -> Parameter {
     id("id", description).in_path()
 }
 
-/// Any text.
 pub(crate) fn text(name: &'static str, description: &'static str) -> Parameter {
     Parameter::query(name, description, json!({ "type": "string" }))
 }
@@ -162,12 +147,11 @@ pub(crate) fn with_schema(name: &'static str, description: &'static str, schema:
     Parameter::query(name, description, schema)
 }
 
-/// An id.
 pub(crate) fn id(name: &'static str, description: &'static str) -> Parameter {
     Parameter::query(name, description, json!({ "type": "string", "format": "uuid" }))
 }
 
-/// A word of a closed set.
+/// A query parameter whose values are the enum `T`.
 pub(crate) fn string_enum<T: JsonSchema>(name: &'static str, description: &'static str) -> Parameter {
     Parameter {
         schema: ParameterSchema::Of(schema_of::<T>),
@@ -199,7 +183,7 @@ pub(crate) fn numbered_page(limit: (i64, i64)) -> [Parameter; 2] {
     ]
 }
 
-/// `cursor` and `limit` of a list by position.
+/// `cursor` and `limit` of a list with keyset pagination.
 pub(crate) fn cursor_page() -> [Parameter; 2] {
     let cursor = "The `nextCursor` of the previous page. Omit it for the first page.";
     [id("cursor", cursor), page_limit((20, 100))]
@@ -209,7 +193,7 @@ pub(crate) fn page_limit(limit: (i64, i64)) -> Parameter {
     positive_integer("limit", "Maximum number of items to return.", limit)
 }
 
-/// `order` of a list: the largest first, unless it says otherwise.
+/// `order` of a list; the default is descending.
 pub(crate) fn order() -> Parameter {
     one_of(
         "order",
@@ -219,50 +203,50 @@ pub(crate) fn order() -> Parameter {
     .default("desc")
 }
 
-/// What a request may carry.
+/// A request body.
 pub(crate) struct Body {
     pub(super) description: &'static str,
     pub(super) required: bool,
     pub(super) content: Vec<BodyContent>,
 }
 
-/// One of the media types of a body.
+/// The content of a body in one media type.
 pub(super) struct BodyContent {
     pub(super) media_type: &'static str,
     pub(super) schema: BodySchema,
     pub(super) example: Option<Value>,
-    /// What is wrong with a body of this type; for the tests.
+    /// Deserializes an example and returns the error; only for tests.
     #[cfg(test)]
     pub(super) reads: Option<fn(&Value) -> Option<String>>,
 }
 
 pub(super) enum BodySchema {
-    /// A type, what the operation demands of its fields, and which.
+    /// A type, and the requirement that this operation adds to the named fields.
     Of(SchemaOf, RequiredFields, &'static [&'static str]),
     Custom(Value),
 }
 
-/// What an operation demands of fields of a type that others read, too.
+/// The requirement that an operation adds to fields of a body type that several operations share.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequiredFields {
-    /// They have to be there, and not null.
+    /// The fields must be present and not null.
     Given,
-    /// They may be absent, but not null.
+    /// The fields may be absent, but not null.
     NotNull,
 }
 
 impl Body {
-    /// JSON of this shape.
+    /// A JSON body of type `T`.
     pub(crate) fn json<T: JsonSchema + DeserializeOwned>() -> Self {
         Self::json_with::<T>(&[])
     }
 
-    /// JSON of this shape, in which these fields have to be there.
+    /// A JSON body of type `T` with these required fields.
     pub(crate) fn json_with<T: JsonSchema + DeserializeOwned>(fields: &'static [&'static str]) -> Self {
         Self::demanding::<T>(RequiredFields::Given, fields)
     }
 
-    /// JSON of this shape for a change: every field may be absent, and null clears those that may be empty.
+    /// A JSON body of an update: every field may be absent, and null clears a nullable field.
     pub(crate) fn change<T: JsonSchema + DeserializeOwned + PatchFields>() -> Self {
         Self::demanding::<T>(RequiredFields::NotNull, T::NEVER_NULL)
     }
@@ -306,19 +290,17 @@ impl Body {
         self
     }
 
-    /// What has to be known of it beside its schema.
     pub(crate) fn described(mut self, description: &'static str) -> Self {
         self.description = description;
         self
     }
 
-    /// Or no body at all.
     pub(crate) fn optional(mut self) -> Self {
         self.required = false;
         self
     }
 
-    /// An example, whole; without one it is made of the fields' own examples.
+    /// Sets the complete example. Without it, the example is generated from the fields' examples.
     pub(crate) fn example(mut self, example: Value) -> Self {
         if let Some(content) = self.content.last_mut() {
             content.example = Some(example);
@@ -373,14 +355,13 @@ impl ResponseDoc {
         self
     }
 
-    /// With this header.
     pub(crate) fn header(mut self, name: &'static str, description: &'static str, schema: Value) -> Self {
         self.headers.push((name, description, schema));
         self
     }
 
-    /// An example; of JSON objects, only what is to differ from the one that is made of the fields' own examples (of
-    /// enveloped answers: what differs in `data`).
+    /// Sets the example. For a JSON object it is a patch of the example that the fields' examples generate; for
+    /// an enveloped response it patches `data`.
     pub(crate) fn example(mut self, example: Value) -> Self {
         if let Some(content) = self.content.last_mut() {
             content.example = Some(example);

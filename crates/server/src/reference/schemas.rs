@@ -1,4 +1,4 @@
-//! The schemas of everything that bodies and answers hold: each type once, under its name.
+//! The schemas of all body and response types: each type once, under its name.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::operation::SchemaOf;
 const RESPONSES: &str = "/components/schemas";
 const BODIES: &str = "/components/bodies";
 
-/// Makes schemas, and remembers which types they name.
+/// Generates schemas and collects the named types that they refer to.
 pub(super) struct Schemas {
     responses: SchemaGenerator,
     bodies: SchemaGenerator,
@@ -56,7 +56,8 @@ impl Schemas {
         }
     }
 
-    /// Puts the named schemas into the document. A type that is read in another form than it is written has two.
+    /// Adds the named schemas to the document. A type whose body schema differs from its response schema gets two, the
+    /// second with the suffix `Input`.
     pub(super) fn publish(mut self, document: &mut Value) {
         let tidy = |definitions: Map<String, Value>| -> Map<String, Value> {
             definitions
@@ -105,7 +106,7 @@ fn renamed(name: &str, differing: &BTreeSet<String>) -> String {
     }
 }
 
-/// With every reference to a body's schema leading to where it lies in the end.
+/// Rewrites every reference to a body's schema to its final path.
 fn relocated(value: Value, rename: &dyn Fn(&str) -> String) -> Value {
     let prefix = format!("#{BODIES}/");
     match value {
@@ -128,8 +129,8 @@ fn relocated(value: Value, rename: &dyn Fn(&str) -> String) -> Value {
     }
 }
 
-/// In the words of the standard: a description is one paragraph, a width is no format, and a field that may be absent
-/// is not null by default.
+/// Removes what schemars adds beyond the standard: line breaks inside a paragraph, integer widths as `format`, and
+/// `null` as the default of an optional field.
 fn tidied(schema: Value) -> Value {
     match schema {
         Value::Object(fields) => fields
@@ -151,20 +152,19 @@ fn tidied_keyword(key: String, value: Value) -> Option<(String, Value)> {
     }
 }
 
-/// The breaks of source lines are none of the text's.
+/// Replaces the line breaks of source comments with spaces; paragraph breaks stay.
 fn paragraphs(text: &str) -> String {
     let paragraphs = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
     paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Puts a field into an object.
 pub(super) fn put(object: &mut Value, name: &str, value: Value) {
     if let Value::Object(fields) = object {
         fields.insert(name.to_owned(), value);
     }
 }
 
-/// A schema with whatever it refers to in the document, so that it can be used without the rest.
+/// A self-contained schema: the schema with every component that it refers to.
 pub fn alone(document: &Value, schema: &Value) -> Value {
     let mut named = Map::new();
     let mut pending = vec![schema];

@@ -1,4 +1,4 @@
-//! What the reference says of segments.
+//! OpenAPI documentation of segments.
 
 use recado_domain::segments::Segment;
 use recado_domain::shared::CursorPage;

@@ -1,4 +1,4 @@
-//! What the reference says of the service itself.
+//! OpenAPI documentation of health checks and of this document.
 
 use serde_json::json;
 

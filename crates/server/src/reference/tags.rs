@@ -1,4 +1,4 @@
-//! What the reference says of tags.
+//! OpenAPI documentation of tags.
 
 use recado_domain::contacts::Tag as Label;
 use recado_domain::shared::CursorPage;

@@ -1,4 +1,4 @@
-//! What the reference says of teams.
+//! OpenAPI documentation of teams.
 
 use recado_domain::shared::CursorPage;
 use recado_domain::team::{Accepted, Invite, Member};

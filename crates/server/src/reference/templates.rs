@@ -1,4 +1,4 @@
-//! What the reference says of templates.
+//! OpenAPI documentation of templates.
 
 use recado_domain::shared::CursorPage;
 use recado_domain::templates::{Category, MetaStatus, Submission, SyncReport, TemplateSort};
@@ -23,14 +23,14 @@ const RULES: &str = "The name is taken in this language; placeholders are not nu
                      gaps, do not match the template's `parameter_format`, or do not have one example each; header, \
                      footer, buttons or cards break WhatsApp's rules; or the folder does not exist.";
 
-/// A list, in whichever way it was asked for.
+/// A list of templates with numbered pages, or with a cursor.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
 enum TemplateList {
-    /// By numbered pages.
+    /// A numbered page, when the request has no `cursor`.
     Page(LimitedPage<TemplateResponse>),
-    /// By position.
+    /// A page with a cursor, when the request has `cursor`.
     Slice(CursorPage<TemplateResponse>),
 }
 

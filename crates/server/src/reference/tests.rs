@@ -1,4 +1,4 @@
-//! The reference against the table, the schemas and the examples.
+//! The OpenAPI document matches the route table, and its examples match its schemas.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::routes::TABLE;
 
-/// Every operation by its method and path.
+/// Every operation with its method and path.
 fn operations(document: &Value) -> impl Iterator<Item = (String, &Value)> {
     let paths = document["paths"].as_object().unwrap();
     paths.iter().flat_map(|(path, methods)| {
@@ -19,7 +19,7 @@ fn operations(document: &Value) -> impl Iterator<Item = (String, &Value)> {
     })
 }
 
-/// What a reference leads to.
+/// Resolves a `$ref`.
 fn target<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     match value["$ref"].as_str() {
         Some(path) => document
@@ -29,7 +29,7 @@ fn target<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     }
 }
 
-/// Checks values of a schema of the document.
+/// Compiles a validator for a schema of the document.
 fn validator(document: &Value, schema: &Value) -> Validator {
     let schema = alone(document, schema);
     let options = jsonschema::draft202012::options().should_validate_formats(true);
@@ -156,7 +156,7 @@ fn schema_fields_have_descriptions_and_examples() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// The media types of an operation's body and answers, with what they are.
+/// The body and response contents of an operation, labelled with status and media type.
 fn media<'a>(document: &'a Value, operation: &'a Value) -> Vec<(String, &'a Value)> {
     let mut media = vec![];
     let body = operation["requestBody"]["content"].as_object();

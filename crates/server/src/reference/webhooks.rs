@@ -1,4 +1,4 @@
-//! What the reference says of webhooks.
+//! OpenAPI documentation of webhooks.
 
 use recado_domain::shared::{CursorPage, WebhookKind};
 use recado_domain::webhooks::{Direction, LogStatus, Webhook, WebhookEvent, WebhookLog};

@@ -1,4 +1,4 @@
-//! What the reference says of connected numbers, and of WhatsApp's callback.
+//! OpenAPI documentation of WhatsApp numbers and of WhatsApp's callback.
 
 use recado_domain::shared::CursorPage;
 use recado_domain::whatsapp::Profile;

@@ -1,4 +1,4 @@
-//! Accounts: the ones I belong to, a new one, another one.
+//! Routes of accounts: list, create and switch.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
@@ -15,17 +15,17 @@ use crate::web::support::SupportMode;
 use crate::web::{cookies, responses};
 use crate::wiring::Services;
 
-/// An account to be created.
+/// A new account.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[schemars(rename = "NewOwnAccount")]
 pub(crate) struct NewAccount {
-    /// Its name: 1 to 200 characters.
+    /// The account's name: 1 to 200 characters.
     #[schemars(length(min = 1, max = 200), example = &"Loja da Ana")]
     #[garde(required)]
     name: Option<String>,
 }
 
-/// Another account.
+/// The account to switch to.
 #[derive(Deserialize, JsonSchema, Validate)]
 pub(crate) struct SwitchTo {
     /// The id of an account that the caller is a member of.
@@ -33,20 +33,20 @@ pub(crate) struct SwitchTo {
     account_id: Option<uuid::Uuid>,
 }
 
-/// The accounts of a person.
+/// The accounts of a user.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct OwnAccounts {
-    /// The accounts that the person is a member of, with the role in each.
+    /// The accounts that the user is a member of, with the role in each.
     accounts: Vec<Membership>,
-    /// The account that the cookie `svc-active-account-id` names; null where it names none of theirs.
+    /// The account that the cookie `svc-active-account-id` selects; null if the user is not a member of it.
     active_account_id: Option<AccountId>,
-    /// Whether the person is a platform administrator.
+    /// Whether the user is a platform administrator.
     is_admin: bool,
-    /// The account that a platform administrator works in at present; null for everybody else.
+    /// The account in which a platform administrator uses support mode; null otherwise.
     support_mode: Option<SupportMode>,
 }
 
-/// An account, and what the caller may do in it.
+/// An account and the caller's role in it.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct OwnAccount {
     /// The account.

@@ -1,4 +1,4 @@
-//! What platform administrators do: over all accounts, with one account, and inside one in support mode.
+//! Routes of platform administrators: accounts, support mode and revenue reports.
 
 use actix_web::cookie::Cookie;
 use actix_web::web::Data;
@@ -20,10 +20,10 @@ use crate::web::support::SupportMode;
 use crate::web::{cookies, responses};
 use crate::wiring::Services;
 
-/// The days of a series: by default, and at most.
+/// Default and maximum number of days of a daily report.
 const DAYS: (i64, i64) = (30, 365);
 
-/// An account, as an administrator writes it.
+/// A new account that an administrator creates.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
 #[schemars(rename = "PlatformNewAccount")]
@@ -31,38 +31,38 @@ pub(crate) struct NewAccount {
     /// The account's name: 1 to 200 characters.
     #[schemars(required, length(min = 1, max = 200), example = "Loja Exemplo")]
     name: Option<String>,
-    /// Its slug: 1 to 50 lowercase letters, digits and hyphens; made of the name where it is absent.
+    /// The account's slug: 1 to 50 lowercase letters, digits and hyphens. If absent, it is derived from the name.
     #[schemars(example = "loja-exemplo")]
     slug: Option<String>,
-    /// The id of its plan; `free` where it is absent.
+    /// The id of the account's plan; `free` if absent.
     #[schemars(example = &"growth")]
     plan: Option<String>,
-    /// The address of whom is to be its first owner: they are invited, where nobody has been an owner yet.
+    /// The e-mail address of the first owner. The address is invited if the account has never had an owner.
     #[schemars(example = "ana@example.com")]
     owner_email: Option<String>,
 }
 
-/// What of an account changes.
+/// Changes to an account.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
 pub(crate) struct ChangedAccount {
     /// The account's name: 1 to 200 characters.
     #[schemars(length(min = 1, max = 200), example = "Loja Exemplo")]
     name: Option<String>,
-    /// Its slug: 1 to 50 lowercase letters, digits and hyphens.
+    /// The account's slug: 1 to 50 lowercase letters, digits and hyphens.
     #[schemars(example = "loja-exemplo")]
     slug: Option<String>,
-    /// The address of its logo, with `http` or `https`: at most 2048 characters.
+    /// The URL of the account's logo, `http` or `https`: at most 2048 characters.
     #[schemars(length(max = 2048), example = "https://loja.example/logo.png")]
     #[serde(default, deserialize_with = "nullable")]
     logo_url: Option<Option<String>>,
-    /// The id of its plan.
+    /// The id of the account's plan.
     #[schemars(example = &"growth")]
     plan: Option<String>,
-    /// Whether it may work.
+    /// Whether the account is active or suspended.
     #[schemars(with = "Option<AccountStatus>")]
     status: Option<String>,
-    /// The address of whom is to be its first owner: they are invited, where nobody has been an owner yet.
+    /// The e-mail address of the first owner. The address is invited if the account has never had an owner.
     #[schemars(example = "ana@example.com")]
     owner_email: Option<String>,
 }
@@ -71,36 +71,36 @@ impl PatchFields for ChangedAccount {
     const NEVER_NULL: &'static [&'static str] = &["name", "slug", "plan", "status", "owner_email"];
 }
 
-/// What is to be done with an account.
+/// An action on an account.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
 pub(crate) struct Action {
-    /// What: `suspend`, `reactivate` or `change_plan`.
+    /// The action: `suspend`, `reactivate` or `change_plan`.
     #[schemars(required, extend("enum" = ["suspend", "reactivate", "change_plan"]), example = &"suspend")]
     action: Option<String>,
-    /// The id of the plan that `change_plan` changes to.
+    /// The id of the new plan; required by `change_plan`.
     #[schemars(example = &"growth")]
     plan: Option<String>,
 }
 
-/// Why an account is entered.
+/// The reason for support mode.
 #[derive(Default, Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
 pub(crate) struct SupportReason {
-    /// Why, for its audit log: at most 500 characters.
+    /// The reason, recorded in the account's audit log: at most 500 characters.
     #[schemars(length(max = 500), example = "ticket 7")]
     reason: Option<String>,
 }
 
-/// What was done.
+/// The result of an action.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ActionResult {
-    /// What was done, in words for people.
+    /// A description of the action for people.
     #[schemars(example = "Account suspended")]
     message: &'static str,
 }
 
-/// The account that support mode is in.
+/// The account that support mode has started in.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct SupportEntry {
     /// The account's id.
@@ -110,14 +110,14 @@ pub(crate) struct SupportEntry {
     account_name: String,
 }
 
-/// The account that support mode led back to.
+/// The account that is active after support mode.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct SupportExit {
-    /// The account's id; null where there is none to return to.
+    /// The account's id; null if there is no previous account.
     account_id: Option<AccountId>,
 }
 
-/// The person behind a request, as the platform knows them.
+/// The platform administrator who sent a request.
 fn admin(services: &Services, session: &Session, request: &HttpRequest) -> Admin {
     Admin {
         user_id: session.user_id,
@@ -135,7 +135,7 @@ fn with_cookies(mut response: HttpResponse, cookies: &[Cookie<'_>]) -> Result<Ht
     Ok(response)
 }
 
-/// `search`, `plan` and `status`.
+/// Parses `search`, `plan` and `status`.
 fn filter(params: &mut Params) -> AccountFilter {
     let plan = params.text("plan");
     if plan.as_deref().is_some_and(|id| billing::plan(id).is_none()) {
@@ -173,12 +173,12 @@ pub(super) async fn create(
     Ok(responses::created(administered(&services, &created)))
 }
 
-/// An account, as an administrator made or changed it.
+/// An account that an administrator created or changed.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct AdministeredAccount<'a> {
     #[serde(flatten)]
     account: &'a Account,
-    /// The invite of its first owner, where the request named one; absent otherwise.
+    /// The invite of the first owner; absent if the request had no `owner_email`.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner_invite: Option<CreatedInvite<'a>>,
 }
@@ -273,7 +273,7 @@ pub(super) async fn start_support(
     with_cookies(response, &[cookie, active])
 }
 
-/// Where to return to: as support mode has it already, else the account that the request would be in.
+/// The account to return to after support mode: the one that an active support mode stores, else the active account.
 async fn origin(
     services: &Services,
     session: &Session,

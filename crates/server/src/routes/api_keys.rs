@@ -17,33 +17,33 @@ use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// A key to be made.
+/// A new API key.
 #[derive(Deserialize, JsonSchema, Validate)]
 pub(crate) struct NewKey {
-    /// What it is for: 1 to 100 characters.
+    /// The key's name: 1 to 100 characters.
     #[schemars(length(min = 1, max = 100), example = &"Shop integration")]
     #[garde(required)]
     name: Option<String>,
 }
 
-/// A new key: the one answer that holds it whole.
+/// A new API key, including the complete key.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CreatedApiKey<'a> {
-    /// The id of the key.
+    /// The key's id.
     id: ApiKeyId,
-    /// What it is for.
+    /// The key's name.
     #[schemars(example = &"Shop integration")]
     name: &'a str,
-    /// Its first 12 characters: the same for every key.
+    /// The first 12 characters of the key, which are the same for every key.
     #[schemars(example = &"svc_live_sk_")]
     key_prefix: &'a str,
-    /// Its last four characters, to tell keys apart.
+    /// The last four characters of the key, which distinguish keys.
     #[schemars(example = &"x9Qa")]
     key_hint: &'a str,
-    /// The key. Keep it: it is told in this answer alone.
+    /// The complete key. Store it now: no later response contains it.
     #[schemars(example = &"svc_live_sk_h2Vd0m3yTq8sLw5bKcR7nZpXfEjUx9Qa")]
     full_key: &'a str,
-    /// When it was created.
+    /// The time at which the key was created.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     created_at: OffsetDateTime,

@@ -12,7 +12,7 @@ use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// The default and the largest size of a page.
+/// Default and maximum page size.
 const LIMIT: (i64, i64) = (50, 100);
 
 /// A page of the audit log.
@@ -21,11 +21,11 @@ const LIMIT: (i64, i64) = (50, 100);
 pub(crate) struct Logs {
     /// The entries, newest first.
     logs: Vec<AuditLog>,
-    /// How many entries the whole list has, exactly.
+    /// The exact total number of matching entries.
     total: i64,
-    /// The page number, from 1.
+    /// The page number, starting at 1.
     page: i64,
-    /// How many entries a page holds at most.
+    /// The maximum number of entries on a page.
     #[schemars(example = 50)]
     limit: i64,
 }

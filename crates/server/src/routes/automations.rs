@@ -15,14 +15,15 @@ use crate::web::query::CursorParams;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// An automation, as it is written.
+/// The fields of an automation.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
 pub(crate) struct AutomationBody {
-    /// Its name: 1 to 200 characters, after HTML tags, control characters and needless white space are taken out.
+    /// The automation's name: 1 to 200 characters after HTML tags, control characters and extra white space are
+    /// removed.
     #[schemars(length(min = 1, max = 200), example = "Carrinho abandonado")]
     name: Option<String>,
-    /// Whether it runs.
+    /// The automation's status.
     #[schemars(with = "Option<AutomationStatus>")]
     status: Option<String>,
 }
@@ -31,10 +32,10 @@ impl PatchFields for AutomationBody {
     const NEVER_NULL: &'static [&'static str] = &["name", "status"];
 }
 
-/// Executions of an automation.
+/// A batch of executions of an automation.
 #[derive(Deserialize, Validate, JsonSchema)]
 pub(crate) struct ExecutionsBody {
-    /// 1 to 1000 executions; one that is wrong refuses all.
+    /// 1 to 1000 executions. One invalid execution rejects the whole batch.
     #[schemars(required, length(min = 1, max = 1000))]
     #[garde(required)]
     executions: Option<Vec<ExecutionInput>>,

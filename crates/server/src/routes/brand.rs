@@ -1,4 +1,4 @@
-//! What the account's business is.
+//! Routes of the brand context.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
@@ -13,7 +13,8 @@ use crate::web::extractors::{Authenticated, TenantContext, nullable};
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// What is known of the account's business: at most 5,000 characters each; null clears, absent keeps.
+/// The description of the account's business: at most 5,000 characters for each field. Null clears a field; an absent
+/// field is not changed.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
 pub(crate) struct BrandBody {
@@ -21,27 +22,27 @@ pub(crate) struct BrandBody {
     #[schemars(length(max = 5000), example = &"Loja da Ana")]
     #[serde(default, deserialize_with = "nullable")]
     company_name: Option<Option<String>>,
-    /// What the business is.
+    /// A description of the business.
     #[schemars(length(max = 5000), example = &"A family shop for running shoes.")]
     #[serde(default, deserialize_with = "nullable")]
     description: Option<Option<String>>,
-    /// What it offers.
+    /// The products or services that the business offers.
     #[schemars(length(max = 5000), example = &"Running shoes, socks, gait analysis.")]
     #[serde(default, deserialize_with = "nullable")]
     products_services: Option<Option<String>>,
-    /// How it speaks to its customers.
+    /// The tone in which the business speaks to its customers.
     #[schemars(length(max = 5000), example = &"Warm and direct, without jargon.")]
     #[serde(default, deserialize_with = "nullable")]
     tone_of_voice: Option<Option<String>>,
-    /// Whom it speaks to.
+    /// The target audience of the business.
     #[schemars(length(max = 5000), example = &"Amateur runners of 25 to 45 years.")]
     #[serde(default, deserialize_with = "nullable")]
     target_audience: Option<Option<String>>,
-    /// What it stands for.
+    /// The values of the brand.
     #[schemars(length(max = 5000), example = &"Honest advice, fair prices.")]
     #[serde(default, deserialize_with = "nullable")]
     brand_values: Option<Option<String>>,
-    /// The address of its website, http or https.
+    /// The URL of the business's website, http or https.
     #[schemars(length(max = 5000), example = &"https://example.com/")]
     #[serde(default, deserialize_with = "nullable")]
     website_url: Option<Option<String>>,
@@ -61,10 +62,10 @@ impl From<BrandBody> for BrandInput {
     }
 }
 
-/// A website to be read.
+/// A website to extract the brand context from.
 #[derive(Deserialize, JsonSchema, Validate)]
 pub(crate) struct Website {
-    /// Its address, http or https. It has to be on the public Internet.
+    /// The URL, http or https. The host must be on the public internet.
     #[schemars(example = &"https://example.com/")]
     #[garde(required)]
     url: Option<String>,

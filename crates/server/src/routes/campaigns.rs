@@ -1,4 +1,4 @@
-//! Campaigns.
+//! Routes of campaigns.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
@@ -19,35 +19,35 @@ use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// A campaign, as it is written. Whom it goes to: the union of its segment, tags and RFM segments, or all contacts
-/// where none is named; never contacts without a phone number, or who asked for no more messages.
+/// The fields of a campaign. Its audience is the union of its segment, tags and RFM segments, or all contacts if none
+/// is given. Contacts without a phone number and contacts that have opted out are excluded.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
 pub(crate) struct CampaignBody {
-    /// Its name: 1 to 200 characters, after HTML tags, control characters and needless white space are taken out.
+    /// The campaign's name: 1 to 200 characters after HTML tags, control characters and extra white space are removed.
     #[schemars(length(min = 1, max = 200), example = &"Volta às aulas")]
     name: Option<String>,
-    /// The template whose message is sent.
+    /// The id of the template to send.
     #[serde(default, deserialize_with = "nullable")]
     template_id: Option<Option<TemplateId>>,
-    /// The segment whose contacts it goes to.
+    /// The id of the segment whose contacts receive the campaign.
     #[serde(default, deserialize_with = "nullable")]
     segment_id: Option<Option<SegmentId>>,
-    /// Tags whose bearers it goes to, and filters that narrow every source.
+    /// Tags whose contacts receive the campaign, and filters that restrict the whole audience.
     #[serde(default, deserialize_with = "nullable")]
     segment_config: Option<Option<SegmentConfig>>,
-    /// The RFM segments whose contacts it goes to, by their published names.
+    /// The names of the RFM segments whose contacts receive the campaign.
     #[schemars(length(max = 20), inner(length(min = 1, max = 50)), example = ["champions", "loyal"])]
     #[serde(default, deserialize_with = "nullable")]
     rfm_segments: Option<Option<Vec<String>>>,
-    /// When it is to start, once it is scheduled; storing it schedules nothing.
+    /// The time at which the campaign starts after it is scheduled. Storing a time does not schedule the campaign.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(default, deserialize_with = "deserialize_time")]
     scheduled_at: Option<Option<OffsetDateTime>>,
-    /// What stands in the template's placeholders for each contact.
+    /// The value of each template placeholder: a text or a contact field.
     #[serde(default, deserialize_with = "nullable")]
     variables: Option<Option<Variables>>,
-    /// The folder that it lies in.
+    /// The id of the campaign's folder.
     #[serde(default, deserialize_with = "nullable")]
     folder_id: Option<Option<FolderId>>,
 }
@@ -135,7 +135,7 @@ pub(super) async fn delete(
     Ok(responses::no_content())
 }
 
-/// `POST /api/campaigns/<id>/execute`: answers when the run is over. Whoever hangs up does not stop it.
+/// `POST /api/campaigns/<id>/execute`: responds when the run has ended. A closed connection does not stop the run.
 pub(super) async fn execute(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
@@ -147,7 +147,7 @@ pub(super) async fn execute(
     Ok(responses::ok(run_submitter.run_to_end(run, worker).await?))
 }
 
-/// `POST /api/campaigns/<id>/send`: answers at once; a worker does the rest.
+/// `POST /api/campaigns/<id>/send`: queues the run and responds immediately.
 pub(super) async fn send(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
@@ -156,11 +156,11 @@ pub(super) async fn send(
     Ok(responses::ok(services.campaigns.enqueue_start(&tenant, id).await?))
 }
 
-/// When a campaign is to start.
+/// The start time of a campaign.
 #[derive(Default, Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
 pub(crate) struct ScheduleBody {
-    /// A moment in the future; absent or null: the `scheduled_at` that the campaign has.
+    /// A time in the future. If absent or null, the campaign's stored `scheduled_at` is used.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(default, deserialize_with = "timestamp::option::deserialize")]
     scheduled_at: Option<OffsetDateTime>,
@@ -205,19 +205,20 @@ pub(super) async fn resume(
     Ok(responses::ok(services.campaigns.resume(&tenant, id).await?))
 }
 
-/// Which failed sends are tried again, and when.
+/// The failed sends to retry, and the time of the retry.
 #[derive(Default, Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
 pub(crate) struct RetryBody {
-    /// Only sends that failed with one of these error codes are tried again; 0 stands for failures without a code. Absent
-    /// or null: sends of every code.
+    /// Retries only sends that failed with one of these error codes; 0 selects failures without a code. If absent or
+    /// null, sends with every code are retried.
     #[schemars(length(min = 1, max = 50), example = [131_026])]
     codes: Option<Vec<i64>>,
-    /// The retry starts at this time, at most 30 days ahead, and judges every send then. Absent, null or past: now.
+    /// The start time of the retry, at most 30 days ahead. The sends are selected at that time. If absent, null or in
+    /// the past, the retry starts now.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(default, deserialize_with = "timestamp::option::deserialize")]
     not_before: Option<OffsetDateTime>,
-    /// Whether sends named by `codes` are tried again before their `retry_after`.
+    /// Whether sends selected by `codes` are retried before their `retry_after`.
     #[schemars(example = false)]
     force: Option<bool>,
 }
@@ -243,10 +244,10 @@ pub(super) async fn retry_failed(
     Ok(responses::ok(retried))
 }
 
-/// Where a campaign is now.
+/// The status of a cancelled campaign.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Cancelled {
-    /// Its status: `cancelled`.
+    /// Always `cancelled`.
     #[schemars(example = &"cancelled")]
     status: CampaignStatus,
 }
@@ -261,7 +262,7 @@ pub(super) async fn cancel(
     Ok(responses::ok(Cancelled { status }))
 }
 
-/// `POST /api/campaigns/<id>/preview`: who a run would go to, what they would read, what speaks against it.
+/// `POST /api/campaigns/<id>/preview`: recipients, sample messages and failed preconditions of a run.
 pub(super) async fn preview(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
@@ -270,16 +271,16 @@ pub(super) async fn preview(
     Ok(responses::ok(services.campaigns.preview(&tenant, id).await?))
 }
 
-/// Where a test goes.
+/// The recipient of a test send.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
 pub(crate) struct TestSendBody {
-    /// The phone number: E.164, or a Brazilian national number.
+    /// The phone number in E.164 or Brazilian national format.
     #[schemars(required, example = &"+5511961234567")]
     phone: Option<String>,
 }
 
-/// `POST /api/campaigns/<id>/test`: one message to one phone, outside the statistics.
+/// `POST /api/campaigns/<id>/test`: one message to one phone number, not counted in the statistics.
 pub(super) async fn test(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,

@@ -1,4 +1,4 @@
-//! Contacts, one by one and by the file.
+//! Routes of contacts and of the import.
 
 use actix_web::HttpRequest;
 use actix_web::HttpResponse;
@@ -18,7 +18,7 @@ use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// The files that an import takes; lines of JSON have no registered name, but several customary ones.
+/// The media types that an import accepts. JSON Lines has no registered media type, so its common names are accepted.
 const FILES: &[(&str, ImportFormat)] = &[
     ("text/csv", ImportFormat::Csv),
     ("application/x-ndjson", ImportFormat::JsonLines),
@@ -26,14 +26,14 @@ const FILES: &[(&str, ImportFormat)] = &[
     ("application/jsonl", ImportFormat::JsonLines),
 ];
 
-/// A contact, as it is written.
+/// The fields of a contact.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
 pub(crate) struct ContactBody {
-    /// The person's name: 1 to 200 characters.
+    /// The contact's name: 1 to 200 characters.
     #[schemars(length(min = 1, max = 200), example = &"Ana Lima")]
     name: Option<String>,
-    /// The phone number: E.164, or a Brazilian national number, which is completed. A contact needs it, or `wa_user_id`.
+    /// The phone number in E.164 or Brazilian national format, stored as E.164. A contact needs it or `wa_user_id`.
     #[schemars(example = &"+5511961234567")]
     #[serde(default, deserialize_with = "nullable")]
     phone: Option<Option<String>>,
@@ -41,14 +41,14 @@ pub(crate) struct ContactBody {
     #[schemars(example = &"ana@example.com")]
     #[serde(default, deserialize_with = "nullable")]
     email: Option<Option<String>>,
-    /// The id that WhatsApp gives a person whose phone number it hides.
+    /// WhatsApp's identifier of a contact whose phone number WhatsApp hides.
     #[schemars(example = &"BR.1234567890")]
     #[serde(default, deserialize_with = "nullable")]
     wa_user_id: Option<Option<String>>,
-    /// True records that the person asked for no more messages, false takes that back. The decision counts as of now:
-    /// what WhatsApp reports of an earlier time does not undo it.
+    /// True records an opt-out, false an opt-in, both with the current time. A consent change that WhatsApp reports
+    /// for an earlier time does not replace it.
     opted_out: Option<bool>,
-    /// Whatever the account knows of the person: names of your choice with texts, numbers and booleans.
+    /// The contact's attributes: names of your choice with strings, numbers or booleans.
     #[schemars(example = serde_json::json!({ "city": "Campinas", "coupon": "VOLTA10" }))]
     attributes: Option<Map<String, Value>>,
     /// The ids of the contact's tags.
@@ -59,10 +59,10 @@ impl PatchFields for ContactBody {
     const NEVER_NULL: &'static [&'static str] = &["name", "opted_out", "attributes", "tag_ids"];
 }
 
-/// The tags of a contact, as they are written.
+/// The tags of a contact.
 #[derive(Deserialize, JsonSchema, Validate)]
 pub(crate) struct TagsBody {
-    /// The ids of all tags that the contact is to bear.
+    /// The ids of all tags of the contact.
     #[garde(required)]
     tag_ids: Option<Vec<TagId>>,
 }
@@ -153,7 +153,7 @@ pub(super) async fn set_tags(
     Ok(responses::ok(services.contacts.set_tags(&tenant, id, tags).await?))
 }
 
-/// `POST /api/contacts/import`: the file is taken as it comes, and never held whole.
+/// `POST /api/contacts/import`: the file is processed as a stream and never buffered completely.
 pub(super) async fn import(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,

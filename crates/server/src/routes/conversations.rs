@@ -1,4 +1,4 @@
-//! Conversations: their lists, replies, and whether anybody still looks after one.
+//! Routes of conversations: lists, replies and status.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
@@ -15,10 +15,10 @@ use crate::web::query::{CursorParams, Params};
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// A reply.
+/// A reply to a contact.
 #[derive(Deserialize, Validate, JsonSchema)]
 pub(crate) struct ReplyBody {
-    /// What to say: 1 to 4096 characters.
+    /// The text of the reply: 1 to 4096 characters.
     #[schemars(
         required,
         length(min = 1, max = 4096),
@@ -28,10 +28,10 @@ pub(crate) struct ReplyBody {
     text: Option<String>,
 }
 
-/// Whether somebody still looks after a conversation.
+/// The new status of a conversation.
 #[derive(Deserialize, Validate, JsonSchema)]
 pub(crate) struct ConversationBody {
-    /// Its new status.
+    /// The new status.
     #[schemars(required, with = "ConversationStatus")]
     #[garde(required)]
     status: Option<String>,

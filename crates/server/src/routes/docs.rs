@@ -1,5 +1,5 @@
-//! The reference as a page: Swagger UI, carried by this binary and loading nothing from anywhere else. It reads the
-//! document at `/api/openapi.json` and sends what is tried out to this very server.
+//! The API reference page: Swagger UI, embedded in the binary, so that it loads nothing from other servers. It reads
+//! `/api/openapi.json` and sends requests to this server only.
 
 use std::io::Read as _;
 
@@ -13,11 +13,10 @@ use flate2::read::GzDecoder;
 
 use crate::error::ApiError;
 
-/// Scripts, styles, pictures and calls of this origin alone; Swagger UI draws its arrows from `data:`.
+/// Allows scripts, styles, images and requests of this origin only. Swagger UI draws its arrows from `data:`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// A file that the page loads.
 struct Asset {
     name: &'static str,
     media_type: &'static str,
@@ -25,9 +24,9 @@ struct Asset {
 }
 
 enum Content {
-    /// Ours, a few lines; it changes when the server does.
+    /// A small file of this repository. It changes with each release, so it is not cached.
     Plain(&'static str),
-    /// Compressed at build time, and so kept and served; its last 8 bytes are its checksum and length.
+    /// Gzip, compressed at build time and served as is. Its last 8 bytes are checksum and length; they form the ETag.
     Gzip(&'static [u8]),
 }
 
@@ -79,7 +78,7 @@ pub(super) async fn page() -> HttpResponse {
         .body(include_str!("docs/index.html"))
 }
 
-/// `GET /docs/<file>`: what the page loads.
+/// `GET /docs/<file>`: a file that the page loads.
 pub(super) async fn asset(request: HttpRequest, file: Path<String>) -> Result<HttpResponse, ApiError> {
     let asset = ASSETS.iter().find(|asset| asset.name == file.as_str());
     let asset = asset.ok_or(ApiError::NotFound)?;
@@ -90,7 +89,7 @@ pub(super) async fn asset(request: HttpRequest, file: Path<String>) -> Result<Ht
     }
 }
 
-/// Nobody may take it for anything but what it says it is.
+/// A response that the browser must not interpret as another media type.
 fn guarded(media_type: &'static str) -> HttpResponseBuilder {
     let mut response = HttpResponse::Ok();
     response
@@ -99,7 +98,7 @@ fn guarded(media_type: &'static str) -> HttpResponseBuilder {
     response
 }
 
-/// As it is kept; unpacked for the few who refuse that.
+/// Serves the gzip content as is, or decompressed for clients that do not accept gzip.
 fn compressed(
     mut response: HttpResponseBuilder,
     packed: &'static [u8],

@@ -1,4 +1,4 @@
-//! Folders of campaigns and of templates.
+//! Routes of folders for campaigns and templates.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
@@ -15,14 +15,14 @@ use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// A folder to be made.
+/// A new folder.
 #[derive(Deserialize, JsonSchema, Validate)]
 pub(crate) struct NewFolder {
-    /// Its name: 1 to 100 characters, after HTML tags and control characters are taken out.
+    /// The folder's name: 1 to 100 characters after HTML tags and control characters are removed.
     #[schemars(length(min = 1, max = 100), example = &"Black Friday")]
     #[garde(required)]
     name: Option<String>,
-    /// What it is to hold.
+    /// Whether the folder holds campaigns or templates.
     #[schemars(with = "FolderKind")]
     #[garde(required)]
     kind: Option<String>,

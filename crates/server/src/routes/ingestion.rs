@@ -1,4 +1,4 @@
-//! What shops and other systems tell: orders, carts, ad spend, events.
+//! Routes of ingestion: orders, carts, ad spend and metric events.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
@@ -13,37 +13,37 @@ use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// Orders.
+/// A batch of orders.
 #[derive(Deserialize, Validate, JsonSchema)]
 pub(crate) struct OrdersBody {
-    /// 1 to 1000 orders; one that is wrong refuses all.
+    /// 1 to 1000 orders. One invalid order rejects the whole batch.
     #[schemars(required, length(min = 1, max = 1000))]
     #[garde(required)]
     orders: Option<Vec<OrderInput>>,
 }
 
-/// Carts.
+/// A batch of carts.
 #[derive(Deserialize, Validate, JsonSchema)]
 pub(crate) struct CartsBody {
-    /// 1 to 1000 carts; one that is wrong refuses all.
+    /// 1 to 1000 carts. One invalid cart rejects the whole batch.
     #[schemars(required, length(min = 1, max = 1000))]
     #[garde(required)]
     carts: Option<Vec<CartInput>>,
 }
 
-/// What was spent on ads.
+/// A batch of ad spend entries.
 #[derive(Deserialize, Validate, JsonSchema)]
 pub(crate) struct AdSpendBody {
-    /// 1 to 1000 entries; one that is wrong refuses all.
+    /// 1 to 1000 entries. One invalid entry rejects the whole batch.
     #[schemars(required, length(min = 1, max = 1000))]
     #[garde(required)]
     entries: Option<Vec<AdSpendInput>>,
 }
 
-/// Events of metrics.
+/// A batch of metric events.
 #[derive(Deserialize, Validate, JsonSchema)]
 pub(crate) struct EventsBody {
-    /// 1 to 1000 events; one that is wrong refuses all.
+    /// 1 to 1000 events. One invalid event rejects the whole batch.
     #[schemars(required, length(min = 1, max = 1000))]
     #[garde(required)]
     events: Option<Vec<EventInput>>,

@@ -1,4 +1,4 @@
-//! Short links, and following them.
+//! Routes of short links and their redirect.
 
 use actix_web::HttpResponse;
 use actix_web::http::header;
@@ -15,10 +15,10 @@ use crate::web::query::CursorParams;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// A link, as it is written.
+/// A new link.
 #[derive(Deserialize, Validate, JsonSchema)]
 pub(crate) struct NewLink {
-    /// Where it leads: an address with `http` or `https`, at most 2000 characters.
+    /// The target of the link: an `http` or `https` URL of at most 2000 characters.
     #[schemars(
         required,
         length(min = 1, max = 2000),
@@ -26,7 +26,7 @@ pub(crate) struct NewLink {
     )]
     #[garde(required)]
     original_url: Option<String>,
-    /// The campaign that it belongs to: orders that come by the link count for it, too.
+    /// The id of the link's campaign. Orders that are attributed to the link are also attributed to this campaign.
     #[garde(skip)]
     campaign_id: Option<CampaignId>,
 }

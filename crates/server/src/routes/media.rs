@@ -1,4 +1,4 @@
-//! Files of templates: taken as they come, and given to whoever knows their address.
+//! Template files: streaming upload and public download by URL.
 
 use actix_web::http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
@@ -17,7 +17,7 @@ use crate::web::paced::PacedBody;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// What a form may have beside its file, in bytes, and how many parts.
+/// The maximum bytes of a form in addition to its file, and the maximum number of parts.
 const OVERHEAD_BYTES: u64 = 64 * 1024;
 const PARTS: usize = 20;
 
@@ -90,7 +90,7 @@ fn malformed(Malformed(message): Malformed) -> FieldErrors {
     FieldErrors::one("body", message)
 }
 
-/// The parts of a form, as far as they came.
+/// The parts of a form that have been received so far.
 #[derive(Default)]
 struct Parts {
     count: usize,
@@ -99,7 +99,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Takes in what came of the form; true once it is complete.
+    /// Applies the parsed form events; returns true when the form is complete.
     async fn read(&mut self, services: &Services, tenant: &Tenant, form: &mut Form) -> Result<bool, ApiError> {
         while let Some(event) = form.next_event().map_err(malformed)? {
             match event {
@@ -141,8 +141,8 @@ impl Parts {
     }
 }
 
-/// `GET /media/<account id>/<file>`: a stored file under its exact type. What else it could be taken for makes no
-/// difference: nothing in it runs.
+/// `GET /media/<account id>/<file>`: a stored file with its exact media type. Headers prevent that a browser
+/// interprets it as another type or executes it.
 pub(super) async fn fetch(services: Data<Services>, path: Path<(String, String)>) -> Result<HttpResponse, ApiError> {
     let (account, file) = path.into_inner();
     let path: MediaPath = format!("{account}/{file}").parse().map_err(|_| ApiError::NotFound)?;

@@ -1,5 +1,5 @@
-//! The route table: every route of the interface, who may use it, and how often. Everything that has to hold for all
-//! routes (the door, 405, the hostile matrix of the tests) is derived from it.
+//! The route table: every route with its access level and rate limit. The access check, the 405 responses and the
+//! authorization matrix of the tests are derived from it.
 
 use actix_web::http::Method;
 use actix_web::{Route, web};
@@ -34,16 +34,16 @@ pub(crate) mod templates;
 pub(crate) mod webhooks;
 pub(crate) mod whatsapp;
 
-/// Who may use a route.
+/// The callers that a route accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Anybody; a callback proves itself by other means.
+    /// No authentication. Callbacks verify a signature or token in their handler.
     Public,
-    /// Whoever has a session.
+    /// Every user with a session.
     Session,
     /// Every role of an account.
     Read,
-    /// Every role of an account but viewer.
+    /// Every role of an account except viewer.
     Write,
     /// Owners and admins.
     Manage,
@@ -51,23 +51,18 @@ pub enum Access {
     Administrator,
 }
 
-/// One route.
 pub struct RouteSpec {
-    /// Its method.
     pub method: Method,
-    /// Its path; `{id}` stands for a uuid.
+    /// The path template; `{id}` is a UUID.
     pub path: &'static str,
-    /// Who may use it.
     pub access: Access,
-    /// How often, and by whom together.
+    /// The rate limit and the key that its counter uses.
     pub rate: Option<RateRule>,
-    /// What answers.
     pub handler: fn() -> Route,
-    /// What the reference says of it.
     pub described: OperationDoc,
 }
 
-/// A route; its handler and what the reference says of it bear the same name.
+/// Builds a route. Its handler and its documentation have the same name in `routes` and `reference`.
 macro_rules! route {
     ($method:ident, $path:literal, $access:ident, $context:ident::$handler:ident) => {
         RouteSpec {
@@ -111,7 +106,6 @@ impl RouteSpec {
     }
 }
 
-/// Every route.
 pub static TABLE: &[RouteSpec] = &[
     route!(GET, "/healthz", Public, service::health),
     route!(GET, "/readyz", Public, service::ready),
@@ -235,7 +229,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(GET, "/api/analytics/heatmap", Read, insights::heat_map),
     route!(GET, "/api/analytics/export", Read, exports::export),
     route!(GET, "/api/analytics/rfm", Read, insights::rfm),
-    // The role is looked at by the use case: a wrong one is answered with 200.
+    // The use case checks the role: any other role gets 200 with `error`, as published.
     route!(POST, "/api/analytics/rfm/recalculate", Read, insights::recalculate),
     route!(GET, "/api/analytics/revenue", Read, analytics::revenue),
     route!(GET, "/api/analytics/ecommerce", Read, analytics::ecommerce),

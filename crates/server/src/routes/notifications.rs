@@ -1,4 +1,4 @@
-//! Notifications: the list, what is read, and the stream.
+//! Routes of notifications: list, read marks and the stream of server-sent events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -26,12 +26,12 @@ use crate::wiring::Services;
 /// The maximum number of missed notifications that a stream loads at a time.
 const REPLAY_BATCH: i64 = 500;
 
-/// How often an idle stream shows that it lives, and how often it is asked whether it still may.
+/// The interval of comments on an idle stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The interval at which a stream checks whether its caller still has access.
 const ACCESS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What begins every stream: it came through, and a broken one is taken up again after a second.
+/// The start of every stream: it sets the client's reconnection delay to a second and shows that the stream is open.
 const GREETING: &str = "retry: 1000\n: welcome\n\n";
 
 /// `GET /api/notifications`
@@ -90,20 +90,20 @@ pub(super) async fn stream(
     Ok(stream.into_response())
 }
 
-/// Where the caller's last stream ended; one that is no id of ours names nothing.
+/// The id in `Last-Event-ID`; a malformed id is ignored.
 fn last_event_id(request: &HttpRequest) -> Option<NotificationId> {
     let id = request.headers().get("last-event-id")?.to_str().ok()?;
     Uuid::parse_str(id.trim()).ok().map(NotificationId)
 }
 
-/// A notification as an event. JSON has no line break outside of its strings, and none inside.
+/// Serializes a notification as a server-sent event. Compact JSON contains no raw line break, so `data` is one line.
 fn event(notification: &Notification) -> String {
     let data = serde_json::to_string(notification).unwrap_or_default();
     format!("event: notification\nid: {}\ndata: {data}\n\n", notification.id)
 }
 
-/// What a stream that comes back is told again: everything, batch by batch, oldest first, until what its listener
-/// hears.
+/// The notifications that a reconnecting client missed: in batches, oldest first, up to the first one that its
+/// listener receives.
 struct ReplayBacklog {
     feed: PgNotificationFeed,
     account: AccountId,
@@ -112,7 +112,7 @@ struct ReplayBacklog {
 }
 
 impl ReplayBacklog {
-    /// Begins after the last notification that was told; one that is not the account's is none, and then nothing was missed.
+    /// Starts after the notification `last`. If `last` is absent or unknown in the account, the backlog is empty.
     async fn after(
         feed: &PgNotificationFeed,
         account: AccountId,
@@ -131,7 +131,7 @@ impl ReplayBacklog {
         })
     }
 
-    /// The next events that are not after `until`, which the listener passed over; nothing at the end.
+    /// The next events up to the sequence number `until`, which the listener skipped; empty at the end.
     async fn next_batch(&mut self, until: i64) -> Result<Vec<String>, StoreError> {
         let notifications = match self.after < until {
             true => self.feed.between(self.account, self.after, until, REPLAY_BATCH).await?,
@@ -145,14 +145,14 @@ impl ReplayBacklog {
     }
 }
 
-/// One stream, from its first byte to its last.
+/// The body of one stream response.
 struct Stream {
     backlog: ReplayBacklog,
     listener: Listener,
     /// Events to send before new ones.
     pending: VecDeque<String>,
     heartbeat: Interval,
-    /// Done when its caller may not listen any more.
+    /// Completes when the caller has lost access.
     access_lost: LocalBoxFuture<'static, ()>,
     share: StreamShare,
 }
@@ -166,7 +166,7 @@ impl Stream {
         response.streaming(stream::unfold(self, Self::step))
     }
 
-    /// The next piece; none at the end.
+    /// The next chunk; `None` ends the stream.
     async fn step(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         while self.pending.is_empty() && !self.backlog.is_over {
             self.replay().await?;
@@ -178,10 +178,10 @@ impl Stream {
         Some((Ok(Bytes::from(chunk)), self))
     }
 
-    /// Takes the next batch of what was missed. Where it cannot be had, the stream ends: its caller comes back, and
-    /// goes on from what they were told last.
+    /// Loads the next batch of missed notifications. If this fails, the stream ends: the client reconnects and resumes
+    /// after the last notification that it received.
     async fn replay(&mut self) -> Option<()> {
-        // A batch may have taken its time: what came meanwhile is in a later one.
+        // Notifications that arrived while an earlier batch was loaded belong to a later batch.
         let until = self.listener.skip();
         let events = tokio::select! {
             biased;
@@ -216,8 +216,9 @@ impl Stream {
     }
 }
 
-/// Asks again and again whether the caller would be let in, into the same account. While nobody can tell, they stay.
-/// One stream of the thread asks at a time: however many there are, they leave connections to everybody else.
+/// Authenticates the request again every `ACCESS_CHECK_INTERVAL` and returns when the caller no longer has access to
+/// the account. A failed check (503 or 500) does not end the stream. Only one stream of a thread checks at a time, so
+/// that many streams cannot exhaust the database connections.
 async fn access_lost(services: Data<Services>, request: HttpRequest, account: AccountId) {
     loop {
         tokio::time::sleep(ACCESS_CHECK_INTERVAL).await;

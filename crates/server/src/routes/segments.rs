@@ -15,18 +15,18 @@ use crate::web::query::CursorParams;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// A segment, as it is written.
+/// The fields of a segment.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
 pub(crate) struct SegmentBody {
-    /// Its name: 1 to 100 characters, after HTML tags and control characters are taken out.
+    /// The segment's name: 1 to 100 characters after HTML tags and control characters are removed.
     #[schemars(length(min = 1, max = 100), example = &"Campinas, com e-mail")]
     name: Option<String>,
-    /// What it is for, in words for people: at most 1,000 characters.
+    /// A description of the segment: at most 1,000 characters.
     #[schemars(length(max = 1000), example = &"For the opening of the new shop")]
     #[serde(default, deserialize_with = "nullable")]
     description: Option<Option<String>>,
-    /// Contacts that meet these conditions belong to it beside its members; null for its members alone.
+    /// Every contact that matches these filters belongs to the segment in addition to its members. Null: members only.
     #[serde(default, deserialize_with = "nullable")]
     filters: Option<Option<AudienceFilters>>,
 }

@@ -1,4 +1,4 @@
-//! The service itself: is the process alive, and may it be given work.
+//! Health checks and the OpenAPI document.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
@@ -11,28 +11,28 @@ use crate::reference;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// How the service is.
+/// The health of the service.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Health {
-    /// One word: `ok` of a process that answers, `ready` of one that may be given work.
+    /// `ok` (liveness): the process runs. `ready` (readiness): the server accepts requests.
     #[schemars(example = &"ok")]
     status: &'static str,
 }
 
-/// `GET /healthz`: the process answers.
+/// `GET /healthz`: the process runs.
 pub(super) async fn health() -> HttpResponse {
     responses::ok(Health { status: "ok" })
 }
 
-/// `GET /api/openapi.json`: the reference, made once and kept.
+/// `GET /api/openapi.json`: the OpenAPI document, generated once for each process.
 pub(super) async fn openapi() -> HttpResponse {
     HttpResponse::Ok()
         .content_type("application/json")
         .body(reference::bytes())
 }
 
-/// `GET /readyz`: the database answers, or did within the last second, has every migration of this version, and the
-/// server is not about to stop.
+/// `GET /readyz`: the database responds now or responded within the last second, it has every migration of this
+/// version, and the server is not shutting down.
 pub(super) async fn ready(services: Data<Services>) -> Result<HttpResponse, ApiError> {
     if services.shared.run_submitter.stopping() {
         return Err(ApiError::Unavailable("the server is shutting down".into()));

@@ -1,4 +1,4 @@
-//! Tags.
+//! Routes of tags.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
@@ -14,14 +14,14 @@ use crate::web::query::CursorParams;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// A tag to be made.
+/// A new tag.
 #[derive(Deserialize, JsonSchema, Validate)]
 pub(crate) struct NewTag {
-    /// Its name, unique in the account: 1 to 100 characters.
+    /// The tag's name, unique in the account: 1 to 100 characters.
     #[schemars(length(min = 1, max = 100), example = &"vip")]
     #[garde(required)]
     name: Option<String>,
-    /// Its colour, for the eye: at most 32 characters of your choice.
+    /// The tag's color in the user interface: any text of at most 32 characters.
     #[schemars(length(max = 32), example = &"#22c55e")]
     #[garde(skip)]
     color: Option<String>,

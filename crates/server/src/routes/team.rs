@@ -1,4 +1,4 @@
-//! The people in an account, and how somebody new joins.
+//! Routes of members and invites.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
@@ -17,26 +17,26 @@ use crate::web::query::CursorParams;
 use crate::web::{cookies, responses};
 use crate::wiring::Services;
 
-/// A role to be given.
+/// The new role of a member.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
 pub(crate) struct RoleBody {
-    /// The role. Only an owner gives or takes `owner`.
+    /// The role. Only an owner can grant or revoke `owner`.
     #[schemars(required, with = "Role")]
     role: Option<String>,
 }
 
-/// An invite to be made.
+/// A new invite.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
 pub(crate) struct InviteBody {
-    /// The e-mail address of whoever is invited.
+    /// The e-mail address of the invited person.
     #[schemars(required, example = &"bia@example.com")]
     email: Option<String>,
-    /// The role that the invite gives. Only an owner gives `owner`.
+    /// The role that the invite grants. Only an owner can grant `owner`.
     #[schemars(required, with = "Role")]
     role: Option<String>,
-    /// For how many hours it can be accepted: 1 to 8760; a week (168) when it is absent.
+    /// The number of hours until the invite expires: 1 to 8760; 168 (a week) if absent.
     #[schemars(range(min = 1, max = 8760), example = 168)]
     expires_in_hours: Option<i64>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct InviteBody {
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
 pub(crate) struct AcceptBody {
-    /// The token, as the invite told it.
+    /// The token from the response or mail that created the invite.
     #[schemars(required, example = &"3q2-7wEjRfWkZQm1c9oD8HkYxT5bVnLs")]
     token: Option<String>,
 }
@@ -108,15 +108,16 @@ pub(super) async fn invite(
     Ok(responses::created(CreatedInvite::from(&created)))
 }
 
-/// An invite, with what is told of it only now.
+/// A new invite with its token, which no later response contains.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CreatedInvite<'a> {
     #[serde(flatten)]
     invite: &'a Invite,
-    /// Whoever has the token and the address can accept the invite. It is told in this answer alone.
+    /// The one-time token. A user with this token and the invited e-mail address can accept the invite. Only this
+    /// response contains it.
     #[schemars(example = &"3q2-7wEjRfWkZQm1c9oD8HkYxT5bVnLs")]
     token: &'a str,
-    /// The address of the page that accepts the invite, with the token in it. It is told in this answer alone.
+    /// The URL of the page that accepts the invite, with the token. Only this response contains it.
     #[schemars(example = &"https://app.example.com/accept-invite?token=3q2-7wEjRfWkZQm1c9oD8HkYxT5bVnLs")]
     accept_url: &'a str,
 }
@@ -150,7 +151,7 @@ pub(super) async fn accept(
 ) -> Result<HttpResponse, ApiError> {
     let address = services.authenticator.address(&request);
     let token = body.token.map(SecretString::from);
-    // Before anybody joins: afterwards the new account would be one of theirs.
+    // Checked before the caller joins: afterwards the new account would count as the active one.
     let had_account = has_active_account(&services, &session, &request).await?;
     let accepted = services.invitations.accept(&session, token, address).await?;
     services
@@ -166,7 +167,6 @@ pub(super) async fn accept(
     Ok(response)
 }
 
-/// Whether the active-account cookie names an account of the user.
 async fn has_active_account(services: &Services, session: &Session, request: &HttpRequest) -> Result<bool, ApiError> {
     let Some(AccountHint::Named(id)) = cookies::active_account_of(request) else {
         return Ok(false);

@@ -19,27 +19,28 @@ use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// A template, as it is written.
+/// The fields of a template.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
 pub(crate) struct TemplateBody {
-    /// Its name: 1 to 512 lowercase letters, digits and underscores, unique in the account together with `language`.
+    /// The template's name: 1 to 512 lowercase letters, digits and underscores, unique in the account for each
+    /// `language`.
     #[schemars(regex(pattern = r"^[a-z0-9_]{1,512}$"), example = &"volta_as_aulas")]
     name: Option<String>,
-    /// What it is for.
+    /// WhatsApp's category of the template.
     #[schemars(with = "Option<Category>")]
     category: Option<String>,
-    /// The language of its texts: two or three lowercase letters, maybe followed by `_` and two capital letters.
+    /// The language code: two or three lowercase letters, optionally followed by `_` and two capital letters.
     #[schemars(example = &"pt_BR")]
     language: Option<String>,
-    /// One message, or one with a row of cards.
+    /// A single message, or a message with a carousel of cards.
     #[schemars(with = "Option<TemplateType>")]
     template_type: Option<String>,
-    /// How the placeholders of header and body are written: `positional` (`{{1}}`, `{{2}}`, ...) where it is absent, or
-    /// `named` (`{{first_name}}`).
+    /// The format of placeholders in header and body: `positional` (`{{1}}`, `{{2}}`, ...; the default) or `named`
+    /// (`{{first_name}}`).
     #[schemars(with = "Option<ParameterFormat>")]
     parameter_format: Option<String>,
-    /// What stands above the body; `none` where it is absent.
+    /// The type of the header; `none` if absent.
     #[schemars(with = "Option<HeaderType>")]
     #[serde(default, deserialize_with = "nullable")]
     header_type: Option<Option<String>>,
@@ -47,36 +48,36 @@ pub(crate) struct TemplateBody {
     #[schemars(length(max = 60), example = "Volta às aulas")]
     #[serde(default, deserialize_with = "nullable")]
     header_text: Option<Option<String>>,
-    /// The address of the file of a header of type `image`, `video` or `document`: an answer of the upload.
+    /// The URL of the file of a header of type `image`, `video` or `document`, as returned by an upload.
     #[schemars(
         example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
     )]
     #[serde(default, deserialize_with = "nullable")]
     header_media_url: Option<Option<String>>,
-    /// The message: at most 1024 characters, with `{{1}}`, `{{2}}`, ... where the values of a contact go; in a template
-    /// of named placeholders with `{{first_name}}` and the like: lowercase letters, digits and underscores, at most 64.
+    /// The text of the message: at most 1024 characters, with placeholders `{{1}}`, `{{2}}`, ... for the values of a
+    /// contact. A named placeholder has at most 64 lowercase letters, digits and underscores.
     #[schemars(length(max = 1024), example = "Oi {{1}}, use o cupom {{2}} esta semana.")]
     #[serde(default, deserialize_with = "nullable")]
     body_text: Option<Option<String>>,
-    /// What stands below the body: at most 60 characters, without placeholders.
+    /// The footer below the body: at most 60 characters, without placeholders.
     #[schemars(length(max = 60), example = "Responda SAIR para não receber mais")]
     #[serde(default, deserialize_with = "nullable")]
     footer_text: Option<Option<String>>,
-    /// At most 10 buttons, in WhatsApp's own form: objects with `type` (`QUICK_REPLY`, `URL`, `PHONE_NUMBER`,
-    /// `COPY_CODE`), `text` and what the type takes; at most 65,536 bytes in all.
+    /// At most 10 buttons in WhatsApp's format: objects with `type` (`QUICK_REPLY`, `URL`, `PHONE_NUMBER`,
+    /// `COPY_CODE`), `text` and the fields of the type. At most 65,536 bytes in total.
     #[schemars(length(max = 10), example = serde_json::json!([{ "type": "QUICK_REPLY", "text": "Quero" }]))]
     #[serde(default, deserialize_with = "nullable")]
     buttons: Option<Option<Vec<Value>>>,
-    /// One example of each placeholder of the texts, in the order of their numbers, or of the first appearance of their
-    /// names, the header's first; answered as `variables`.
+    /// One example value for each placeholder, ordered by number, or by first appearance of the name, header first.
+    /// Responses return the examples as `variables`.
     #[schemars(example = ["Ana", "VOLTA10"])]
     #[serde(default, deserialize_with = "nullable")]
     example_values: Option<Option<Vec<String>>>,
-    /// The cards of a carousel, 2 to 10, in WhatsApp's own form; at most 65,536 bytes in all.
+    /// The 2 to 10 cards of a carousel in WhatsApp's format. At most 65,536 bytes in total.
     #[schemars(length(max = 10), example = serde_json::json!([]))]
     #[serde(default, deserialize_with = "nullable")]
     carousel_cards: Option<Option<Vec<Value>>>,
-    /// The folder that it lies in.
+    /// The id of the template's folder.
     #[serde(default, deserialize_with = "nullable")]
     folder_id: Option<Option<FolderId>>,
 }
@@ -85,15 +86,15 @@ impl PatchFields for TemplateBody {
     const NEVER_NULL: &'static [&'static str] = &["name", "category", "language", "template_type", "parameter_format"];
 }
 
-/// A message template: the only form in which a business may begin a conversation on WhatsApp.
+/// A message template. On WhatsApp, only a template may open a conversation.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Template")]
 pub(crate) struct TemplateResponse {
     #[serde(flatten)]
     template: Template,
-    /// Whether this server can make messages of it, once it is approved.
+    /// Whether this server can send messages from the template after WhatsApp has approved it.
     sendable: bool,
-    /// Why it cannot; empty when it can: `unsupported_component:<type>`, `unsupported_header:<format>`,
+    /// The reasons why the template is not `sendable`: `unsupported_component:<type>`, `unsupported_header:<format>`,
     /// `unsupported_button:<type>`, `unsupported_parameter_format`, `carousel_shape` or `missing_media`.
     #[schemars(example = serde_json::json!([]))]
     reasons: Vec<String>,
@@ -110,11 +111,11 @@ impl From<Template> for TemplateResponse {
     }
 }
 
-/// Which number is meant.
+/// The WhatsApp number to use.
 #[derive(Default, Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
 pub(crate) struct SubmitBody {
-    /// The WhatsApp number whose business account is meant; absent: the one that was connected first.
+    /// The id of the number whose WhatsApp business account is used. If absent, the number that was connected first.
     profile_id: Option<ProfileId>,
 }
 
@@ -139,7 +140,7 @@ impl From<TemplateBody> for TemplateInput {
     }
 }
 
-/// `GET /api/templates`: in cursor mode where `cursor` is present, else by page.
+/// `GET /api/templates`: keyset pagination if `cursor` is present, otherwise numbered pages.
 pub(super) async fn list(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,

@@ -1,4 +1,4 @@
-//! Webhooks: endpoints, their secrets, logs, the feed, and delivering again.
+//! Routes of webhooks: endpoints, secrets, logs, the event feed and redelivery.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,29 +26,30 @@ use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// The default and the largest number of logs.
+/// Default and maximum number of log entries.
 const LOGS: (i64, i64) = (50, 100);
 
-/// A webhook endpoint, as it is written.
+/// The fields of a webhook endpoint.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
 pub(crate) struct WebhookBody {
-    /// What it is for: 1 to 100 characters.
+    /// The endpoint's name: 1 to 100 characters.
     #[schemars(length(min = 1, max = 100), example = &"CRM")]
     name: Option<String>,
-    /// Where it is: an `https` address with at most 2048 characters that is reached from the internet. An outbound
-    /// endpoint needs one; an inbound one may have one, and nothing is delivered there.
+    /// The endpoint's `https` URL: at most 2048 characters, reachable from the internet. Required for an outbound
+    /// endpoint. An inbound endpoint can have a URL, but nothing is delivered to it.
     #[schemars(length(max = 2048), example = "https://crm.example/recado")]
     #[serde(default, deserialize_with = "nullable")]
     url: Option<Option<String>>,
-    /// The kinds of events that it is told, 1 to 50 of them, or `*` for all. An outbound endpoint needs them; where they
-    /// are absent, an inbound one has `*`.
+    /// The event types that are delivered to the endpoint: 1 to 50 types, or `*` for all. Required for an outbound
+    /// endpoint; an inbound endpoint has `*` if absent.
     #[schemars(example = ["message.received", "campaign.finished"])]
     events: Option<Kinds>,
-    /// Who calls whom: `outbound` where it is absent. It cannot be changed later.
+    /// `outbound` (Recado calls the URL) or `inbound` (other systems call Recado); `outbound` if absent. It cannot be
+    /// changed later.
     #[schemars(with = "Option<Direction>")]
     direction: Option<String>,
-    /// Whether it is switched on; true where it is absent.
+    /// Whether the endpoint is active; true if absent.
     #[schemars(example = true)]
     is_active: Option<bool>,
 }
@@ -69,7 +70,7 @@ impl From<WebhookBody> for WebhookInput {
     }
 }
 
-/// Kinds of events, or `*` alone, as a list or as it is.
+/// A list of event types, a single event type, or `*`.
 pub(crate) struct Kinds(Vec<String>);
 
 impl<'de> Deserialize<'de> for Kinds {
@@ -116,49 +117,49 @@ impl JsonSchema for Kinds {
     }
 }
 
-/// Since when what was missed is to be delivered again.
+/// The start of a recovery.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
 pub(crate) struct RecoverBody {
-    /// The moment: not in the future; what happened longer than 30 days ago is not kept.
+    /// Redelivers events since this time. It must not be in the future. Events older than 30 days are not available.
     #[schemars(required, with = "Timestamp")]
     #[serde(default, with = "timestamp::option")]
     since: Option<OffsetDateTime>,
 }
 
-/// An endpoint with its secrets, which are shown only here.
+/// An endpoint with its secrets, which no other response contains.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct WebhookWithSecret {
     /// The endpoint.
     #[serde(flatten)]
     webhook: Webhook,
-    /// Its secret: 32 bytes in hexadecimal.
+    /// The endpoint's secret: 32 bytes in hexadecimal.
     #[schemars(example = "8f0c2d4e6a8b0c1d2e3f4a5b6c7d8e9f0a1b2c3d4e5f60718293a4b5c6d79f3a")]
     secret: String,
-    /// The same bytes as libraries of the Standard Webhooks specification take them: `whsec_` and base64.
+    /// The same secret in the format of Standard Webhooks libraries: `whsec_` and base64.
     #[schemars(example = "whsec_jwwtTmqLDB0uP0pbbH2OnwobLD1OX2BxgpOktcbXnzo=")]
     signing_secret: String,
 }
 
-/// A delivery that will be made.
+/// A queued delivery.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct DeliveryQueued {
-    /// The `webhook-id` that it will bear.
+    /// The `webhook-id` of the delivery.
     message_id: WebhookEventId,
 }
 
-/// Deliveries that will be made.
+/// The queued deliveries of a recovery.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct RecoveryQueued {
-    /// How many.
+    /// The number of queued deliveries.
     #[schemars(example = 12)]
     queued: i64,
 }
 
-/// A call was taken.
+/// The receipt of an inbound call.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct InboundReceipt {
-    /// True.
+    /// Always true.
     #[schemars(example = true)]
     received: bool,
 }
@@ -301,7 +302,7 @@ pub(super) async fn events(
     Ok(responses::ok(services.webhooks.feed(&tenant, &query).await?))
 }
 
-/// `POST /api/hooks/<id>`: called by who knows the endpoint's secret.
+/// `POST /api/hooks/<id>`: called by another system, authenticated by a signature with the endpoint's secret.
 pub(super) async fn receive(
     services: Data<Services>,
     Id(id): Id<WebhookId>,

@@ -1,4 +1,4 @@
-//! Connected numbers, and the platform's callback.
+//! Routes of WhatsApp numbers, and WhatsApp's callback.
 
 use actix_web::http::header::ContentType;
 use actix_web::web::{Data, Payload};
@@ -20,24 +20,23 @@ use crate::web::query::{CursorParams, Params};
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// A WhatsApp number, as it is connected.
+/// The fields of a WhatsApp number.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
 pub(crate) struct ProfileBody {
-    /// What the account calls it: 1 to 100 characters.
+    /// The account's name for the number: 1 to 100 characters.
     #[schemars(length(min = 1, max = 100), example = "Loja Exemplo")]
     name: Option<String>,
-    /// WhatsApp's id of the number: letters, digits, `_` and `-`.
+    /// WhatsApp's id of the phone number: letters, digits, `_` and `-`.
     #[schemars(length(min = 1, max = 64), example = "106540352242922")]
     phone_number_id: Option<String>,
-    /// WhatsApp's id of the business account: letters, digits, `_` and `-`.
+    /// WhatsApp's id of the WhatsApp business account: letters, digits, `_` and `-`.
     #[schemars(length(min = 1, max = 64), example = "102290129340398")]
     waba_id: Option<String>,
-    /// The access token that calls WhatsApp for this number: visible ASCII characters. It is stored encrypted and
-    /// never answered.
+    /// The access token for calls to WhatsApp: visible ASCII characters. It is stored encrypted and never returned.
     #[schemars(length(min = 1, max = 4096), extend("writeOnly" = true), example = &"EAAGm0PX4ZCpsBAKexample")]
     access_token: Option<String>,
-    /// How many messages a second campaigns send from it; null for the server's default pause between two messages.
+    /// The number of messages per second that campaigns send from this number. Null selects the server's default.
     #[schemars(range(min = 1, max = 1000), example = 20)]
     #[serde(default, deserialize_with = "nullable")]
     messages_per_second: Option<Option<i32>>,
@@ -101,7 +100,7 @@ pub(super) async fn delete(
     Ok(responses::no_content())
 }
 
-/// `GET /api/whatsapp/webhook`: the platform proves that the address is ours by a challenge.
+/// `GET /api/whatsapp/webhook`: WhatsApp verifies the callback URL with a challenge.
 pub(super) async fn handshake(services: Data<Services>, params: Params) -> Result<HttpResponse, ApiError> {
     let token = params.text("hub.verify_token").unwrap_or_default();
     let expected = services.shared.config.whatsapp_verify_token.as_ref();
@@ -115,7 +114,7 @@ pub(super) async fn handshake(services: Data<Services>, params: Params) -> Resul
     }
 }
 
-/// `POST /api/whatsapp/webhook`: kept before it is answered, and applied at once where that is possible.
+/// `POST /api/whatsapp/webhook`: stores the callback before the response and applies it immediately if possible.
 pub(super) async fn callback(
     services: Data<Services>,
     request: HttpRequest,
@@ -138,13 +137,13 @@ pub(super) async fn callback(
     Ok(HttpResponse::Ok().finish())
 }
 
-/// `X-Hub-Signature-256: sha256=<hex HMAC-SHA256 of the raw body>`; none where it cannot be one.
+/// Parses `X-Hub-Signature-256: sha256=<hex HMAC-SHA256 of the raw body>`; `None` if the header is malformed.
 fn signature(request: &HttpRequest) -> Option<[u8; 32]> {
     let header = request.headers().get("x-hub-signature-256")?.to_str().ok()?;
     hex::decode(header.strip_prefix("sha256=")?).ok()?.try_into().ok()
 }
 
-/// Compared in constant time.
+/// Verifies the HMAC in constant time.
 fn is_signed(secret: &SecretString, signature: &[u8], body: &[u8]) -> bool {
     let mac = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes());
     mac.is_ok_and(|mac| mac.chain_update(body).verify_slice(signature).is_ok())

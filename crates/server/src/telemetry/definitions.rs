@@ -1,21 +1,20 @@
-//! Every figure: its name, what kind it is, and what it says. The documentation and the alerts are held to this list by
-//! tests.
+//! All metrics: name, type and help text. Tests compare the documentation and the alert rules with this list.
 
 use metrics::{describe_counter, describe_histogram};
 
-/// What a figure does.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// A value that only grows.
     Counter,
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// How many took how long.
+    /// A distribution of durations.
     Histogram,
 }
 
 impl Kind {
-    /// The word of the exposition.
+    /// The name of the type in the exposition format.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -25,14 +24,11 @@ impl Kind {
     }
 }
 
-/// One figure.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricDefinition {
-    /// Its name.
     pub name: &'static str,
-    /// What it does.
     pub kind: Kind,
-    /// What it says.
+    /// The help text of the exposition.
     pub help: &'static str,
 }
 
@@ -51,7 +47,6 @@ const fn histogram(name: &'static str, help: &'static str) -> MetricDefinition {
     MetricDefinition { name, kind, help }
 }
 
-/// All of them.
 pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
     counter(
         "recado_http_requests_total",
@@ -157,12 +152,11 @@ pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
     gauge("process_start_time_seconds", "Unix time of the start of the process"),
 ];
 
-/// The figure of this name.
 pub(super) fn definition(name: &str) -> Option<&'static MetricDefinition> {
     METRIC_DEFINITIONS.iter().find(|definition| definition.name == name)
 }
 
-/// Tells the recorder what its figures say.
+/// Registers the help texts with the recorder.
 pub(super) fn describe() {
     for definition in METRIC_DEFINITIONS {
         match definition.kind {

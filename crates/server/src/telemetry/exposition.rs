@@ -1,10 +1,10 @@
-//! The text format of Prometheus, for what is read when it is asked for.
+//! Writes the text format of Prometheus, for metrics that are read on a scrape.
 
 use std::fmt::Write as _;
 
 use super::definitions::definition;
 
-/// A text in the making. Figures of one name have to come one after the other.
+/// Builds the text. All values of one metric MUST be added in succession.
 #[derive(Default)]
 pub(super) struct Exposition {
     text: String,
@@ -12,7 +12,7 @@ pub(super) struct Exposition {
 }
 
 impl Exposition {
-    /// One value. A figure that the catalogue does not know is left out.
+    /// Adds one value. A name that is missing in `METRIC_DEFINITIONS` is skipped.
     pub(super) fn put(&mut self, name: &'static str, labels: &[(&str, &str)], value: f64) {
         let Some(definition) = definition(name) else { return };
         // Writing to a string cannot fail.

@@ -1,4 +1,4 @@
-//! How things stand, read when it is asked for: queues in the database, pools, what waits in memory, the process.
+//! Metrics that are read on a scrape: queues in the database, connection pools, buffers in memory, the process.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,27 +20,25 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_millis(800);
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 const TOTAL_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// How the process stands by itself.
+/// The state of the process.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessStats {
-    /// Its pools.
     pub pools: BTreeMap<PoolLabels, PoolStats>,
-    /// Events of the payment gateway that wait in memory, and that it had no room for.
+    /// Payment gateway events that wait in memory, and those that were dropped.
     pub gateway_events: (usize, u64),
-    /// Open streams of notifications.
+    /// Open notification streams.
     pub streams: usize,
 }
 
-/// Knows how the process stands, and how to ask its database.
+/// Provides the state of the process and the address of its database.
 pub trait ProcessStatsSource: Send + Sync {
-    /// Now.
     fn process_stats(&self) -> ProcessStats;
 
-    /// Where its database is.
+    /// The URL of the database, and the registry in which a new pool is counted.
     fn database(&self) -> (SecretString, PoolRegistry);
 }
 
-/// The queues, as the database tells of them; none where it does not.
+/// Reads the queues, with a cache.
 pub(super) struct Queues {
     store: PgQueues,
     /// The time and the result of the last read. The inner None: the read failed.
@@ -48,7 +46,7 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// With a connection of its own. Belongs to the runtime that uses it.
+    /// Creates a pool of one connection, which belongs to the current runtime.
     pub(super) fn new(url: SecretString, pool_registry: &PoolRegistry) -> anyhow::Result<Self> {
         let config = PoolConfig {
             wait_timeout: STATEMENT_TIMEOUT,
@@ -126,7 +124,7 @@ fn render_pools(text: &mut Exposition, pools: &BTreeMap<PoolLabels, PoolStats>) 
     }
 }
 
-/// A count; far below where such numbers become inexact.
+/// Converts a count to a float. Counts are far below the range in which floats are inexact.
 fn whole(count: impl TryInto<u32>) -> f64 {
     count.try_into().map_or(f64::from(u32::MAX), f64::from)
 }

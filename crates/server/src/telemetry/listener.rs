@@ -1,5 +1,5 @@
-//! The listener of `METRICS_BIND`: figures, and whether the process lives. Nobody's identity is asked for, so it belongs
-//! on an address that only the operator reaches.
+//! The listener of `METRICS_BIND`: `/metrics` and `/healthz`. It is unauthenticated, so bind it to an address that only
+//! the operator can reach.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::gauges::{ProcessStatsSource, Queues, render_gauges};
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// How often what was counted is put in order; until then it lies in memory.
+/// The interval at which the recorder moves histogram samples into buckets. Until then they occupy memory.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 struct Metrics {
@@ -75,7 +75,7 @@ impl MetricsListener {
         Ok(Self { server: handle, upkeep })
     }
 
-    /// The last of a process to go.
+    /// Stops the listener. It stops last, so that operators can watch a process until its end.
     pub async fn stop(self) {
         self.upkeep.abort();
         self.server.stop(false).await;

@@ -1,14 +1,14 @@
-//! What the operating system knows of the process, from `/proc`; nothing where there is none.
+//! Process metrics from `/proc`. Without `/proc` there are none.
 
 use std::fs;
 
-/// Pages and ticks of Linux, as the kernel tells them to processes: no machine that this runs on has others.
+/// The clock ticks per second (`USER_HZ`) that Linux reports to processes, the same on every supported machine.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// One figure and its value.
+/// The name and value of a metric.
 pub(super) type Reading = (&'static str, f64);
 
-/// All that can be read.
+/// Reads the process metrics. Values that cannot be read are left out.
 pub(super) fn read() -> Vec<Reading> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
@@ -16,7 +16,7 @@ pub(super) fn read() -> Vec<Reading> {
     let machine = fs::read_to_string("/proc/stat").unwrap_or_default();
     let kilobytes = field(&status, "VmRSS:");
     let descriptors = fs::read_dir("/proc/self/fd").ok().map(Iterator::count);
-    // The one that reads the directory is among them.
+    // The open directory itself is one of them.
     let descriptors = descriptors.and_then(|count| u32::try_from(count.saturating_sub(1)).ok());
     [
         ("process_resident_memory_bytes", kilobytes.map(|size| size * 1024.0)),
@@ -31,13 +31,14 @@ pub(super) fn read() -> Vec<Reading> {
     .collect()
 }
 
-/// The first number of the line that begins with this.
+/// The first number of the line that begins with `name`.
 fn field(text: &str, name: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The fields of `/proc/self/stat` after the program's name, which may hold anything: the first is the third of all.
+/// Returns field `number` of `/proc/self/stat`, counted from 1. The program's name (field 2) may contain spaces and
+/// parentheses, so fields are counted from the last parenthesis.
 fn stat_field(stat: &str, number: usize) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(number.checked_sub(3)?)?.parse().ok()

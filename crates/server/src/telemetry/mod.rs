@@ -1,8 +1,8 @@
-//! What an operator sees of a process: figures for Prometheus on a listener of their own, and, with the feature `otel`,
-//! traces. `docs/operating/metrics.md` says what each figure means.
+//! Telemetry for operators: Prometheus metrics on a separate listener and, with the feature `otel`, traces.
+//! `docs/operating/metrics.md` explains each metric.
 //!
-//! What happens often (requests, calls, rounds) is counted where it happens, by handles that are made once. What stands
-//! somewhere (pools, queues, memory) is read when it is asked for.
+//! Frequent events (requests, calls, iterations) are counted where they happen, by handles that are created once.
+//! Current states (pools, queues, memory) are read on a scrape.
 
 pub mod definitions;
 mod exposition;
@@ -26,7 +26,7 @@ pub use reports::Reports;
 pub use requests::{InFlight, RateLimitOutcome, Route, count_rate_limit, counted_routes};
 pub use workers::WorkerMetrics;
 
-/// Where requests and calls are told apart by how long they take, in seconds.
+/// The histogram buckets of durations, in seconds.
 const BUCKETS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 ];
@@ -56,7 +56,7 @@ impl Recorder {
     }
 }
 
-/// Every panic of the process, whoever catches it.
+/// Counts every panic of the process, whether or not it is caught.
 fn count_panics() {
     let panics = metrics::counter!("recado_panics_total");
     let previous_hook = std::panic::take_hook();

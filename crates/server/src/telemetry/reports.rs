@@ -1,4 +1,5 @@
-//! What the domain reports instead of failing: swallowed errors, and callbacks that are not or not wholly applied.
+//! Logs and counts what the domain reports instead of failing: swallowed errors, and callbacks that are not applied or
+//! only in part.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +16,7 @@ const OTHER: &str = "other";
 
 const UNREAD: &str = "recado_whatsapp_unread_total";
 
-/// Logs and counts. One of a process, so that its threads share the names.
+/// One instance per process, so that all threads share the label values.
 #[derive(Clone)]
 pub struct Reports(Arc<Counters>);
 
@@ -75,7 +76,7 @@ impl CallbackReport for Reports {
     }
 }
 
-/// The name as a label: as it is while there are few of them.
+/// Returns the name as a label value, or `OTHER` if it is malformed or there are too many names.
 fn label(names: &Mutex<BTreeSet<String>>, name: &str) -> String {
     let is_name = (1..=64).contains(&name.len())
         && name

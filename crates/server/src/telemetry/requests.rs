@@ -1,5 +1,5 @@
-//! Requests by their route's pattern, never by their path; and what the limiter decides. Each handle is made when it is
-//! first needed, and kept: a request costs a few atomic additions.
+//! Metrics of requests, labelled with the route's pattern and never with the path, and of rate limit decisions. Each
+//! handle is created on first use and reused: a request costs a few atomic additions.
 
 use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
@@ -8,19 +8,19 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::routes::{RouteSpec, TABLE};
 
-/// What is no route of the table: unknown paths, wrong methods, preflights.
+/// The label of requests without a route: unknown paths, wrong methods, preflights.
 const UNMATCHED: &str = "unmatched";
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// One per route of the table, in its order.
+/// One entry per route of the table, in the table's order.
 static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| TABLE.iter().map(Route::of).collect());
 
 static UNMATCHED_ROUTE: LazyLock<Route> = LazyLock::new(|| Route::new(UNMATCHED, UNMATCHED));
 
 static IN_FLIGHT: LazyLock<Gauge> = LazyLock::new(|| gauge!("recado_http_requests_in_flight"));
 
-/// The figures of one route.
+/// The metrics of one route.
 #[derive(Debug)]
 pub struct Route {
     path: &'static str,
@@ -43,12 +43,11 @@ impl Route {
         Self::new(spec.path, spec.method.as_str())
     }
 
-    /// What is no route of the table.
     pub fn unmatched() -> &'static Self {
         &UNMATCHED_ROUTE
     }
 
-    /// The pattern.
+    /// The route's pattern.
     pub fn path(&self) -> &'static str {
         self.path
     }
@@ -69,16 +68,15 @@ impl Route {
     }
 }
 
-/// The table's routes, each with its figures.
+/// The routes of the table with their metrics.
 pub fn counted_routes() -> impl Iterator<Item = (&'static RouteSpec, &'static Route)> {
     TABLE.iter().zip(ROUTES.iter())
 }
 
-/// A request under way; whatever ends it.
+/// Counts a request as in flight until it is dropped.
 pub struct InFlight(());
 
 impl InFlight {
-    /// It begins.
     pub fn begin() -> Self {
         IN_FLIGHT.increment(1);
         Self(())
@@ -91,11 +89,10 @@ impl Drop for InFlight {
     }
 }
 
-/// What the limiter decided on a request.
+/// The outcome of a rate limit check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateLimitOutcome {
     Allowed,
-    /// Beyond it.
     Refused,
     /// The rate limiter is unavailable, so the request was let through.
     FailedOpen,

@@ -1,7 +1,8 @@
-//! Traces over OTLP, with the feature `otel`: one span a request, one a call to the outside, one a campaign.dispatch.
+//! Traces over OTLP, with the feature `otel`: one span per request, per call to another system, and per
+//! `campaign.dispatch`.
 //!
-//! Spans for traces and spans for the log are apart: those with the target [`TRACED`] are for traces alone, and nothing
-//! else is handed to the collector, no line of the log either. So what a span may say is decided where it is made.
+//! Spans with the target [`TRACED`] go to the collector only; other spans and all log events go to the log only. So the
+//! code that creates a span decides what leaves the process.
 
 use actix_web::dev::ServiceRequest;
 use recado_domain::campaigns::QueuedRun;
@@ -16,27 +17,25 @@ mod otlp;
 #[cfg(feature = "otel")]
 pub use otlp::OtlpTraces as Traces;
 
-/// Traces of a program that was built without them.
+/// The implementation without the feature `otel`. It does nothing.
 #[cfg(not(feature = "otel"))]
 #[derive(Debug)]
 pub struct Traces(());
 
 #[cfg(not(feature = "otel"))]
 impl Traces {
-    /// Nothing begins.
     pub fn start(_endpoint: Option<&str>) -> anyhow::Result<Self> {
         Ok(Self(()))
     }
 
-    /// Whether this program can hand spans to a collector.
+    /// Whether this program can send spans to a collector.
     pub const BUILT_IN: bool = false;
 
-    /// Nothing ends.
     pub fn end(self) {}
 }
 
-/// The span of a request, below the caller's where it names one (`traceparent`). It tells the route's pattern, never the
-/// path.
+/// Creates the span of a request, a child of the caller's span if there is a `traceparent`. It contains the route's
+/// pattern, never the path.
 pub fn request(request: &ServiceRequest, id: &str) -> Span {
     let span = tracing::debug_span!(
         target: TRACED,
@@ -70,7 +69,7 @@ pub fn record_response(span: &Span, method: &str, route: &Route, status: u16) {
     }
 }
 
-/// The span of one campaign.dispatch: from its taking up to its end, or to whoever goes on with it.
+/// Creates the span of one dispatch of a run: from its claim until it ends or is handed over to another worker.
 pub fn dispatch(run: QueuedRun) -> Span {
     tracing::debug_span!(target: TRACED, "campaign.dispatch", campaign = %run.campaign_id, account = %run.account_id)
 }

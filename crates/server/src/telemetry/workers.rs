@@ -1,10 +1,10 @@
-//! Background work: how its rounds go, and when one last went well.
+//! Metrics of background workers: the outcome of each iteration, and the time of the last success.
 
 use std::time::SystemTime;
 
 use metrics::{Counter, Gauge, counter, gauge};
 
-/// The figures of one worker.
+/// The metrics of one worker.
 pub struct WorkerMetrics {
     worked: Counter,
     idle: Counter,
@@ -14,7 +14,7 @@ pub struct WorkerMetrics {
 }
 
 impl WorkerMetrics {
-    /// `worker` is one of a few words: it becomes a label.
+    /// `worker` becomes a label value, so it MUST come from a small fixed set.
     pub fn of(worker: &'static str) -> Self {
         let count = |outcome: &'static str| {
             let name = "recado_worker_iterations_total";
@@ -32,24 +32,22 @@ impl WorkerMetrics {
         metrics
     }
 
-    /// A round did something.
+    /// Records an iteration that did work.
     pub fn worked(&self) {
         self.worked.increment(1);
         self.set_last_success();
     }
 
-    /// A round found nothing to do.
+    /// Records an iteration that found no work.
     pub fn idle(&self) {
         self.idle.increment(1);
         self.set_last_success();
     }
 
-    /// A round failed.
     pub fn failed(&self) {
         self.failed.increment(1);
     }
 
-    /// A round panicked.
     pub fn panicked(&self) {
         self.panicked.increment(1);
     }

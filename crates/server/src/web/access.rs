@@ -1,5 +1,5 @@
-//! The door of every route, before any of its body is read: session, account, role, foreign page, rate limit,
-//! idempotency key.
+//! The access check of every route: session, account, role, request origin, rate limit and idempotency key, before the
+//! body is read.
 
 use std::panic::AssertUnwindSafe;
 
@@ -22,14 +22,15 @@ use crate::web::idempotency::{self, run_once};
 use crate::web::limit::{RateKey, RateRule, write_headers};
 use crate::wiring::Services;
 
-/// Whom a route let in.
+/// The caller of a request.
 enum Principal {
     Anonymous,
     User(Session),
     Member(Tenant),
 }
 
-/// Lets a request through to its handler, with what was proved in its extensions; or answers for it.
+/// Passes an admitted request to its handler, with its session or tenant in its extensions. Otherwise responds with the
+/// error.
 pub async fn check_access<B: MessageBody + 'static>(
     spec: &'static RouteSpec,
     request: ServiceRequest,
@@ -64,7 +65,8 @@ pub async fn check_access<B: MessageBody + 'static>(
     Ok(response)
 }
 
-/// Leaves in the request what was proved, and tells its idempotency key with whom it means one request.
+/// Stores the session or tenant in the request's extensions. Returns its idempotency key with the scope in which the
+/// key is unique: the user or the account.
 fn scoped_key(request: &ServiceRequest, principal: Principal) -> Result<Option<(Scope, IdempotencyKey)>, ApiError> {
     let scope: Scope = match principal {
         Principal::Anonymous => return Ok(None),
@@ -82,7 +84,7 @@ fn scoped_key(request: &ServiceRequest, principal: Principal) -> Result<Option<(
     Ok(idempotency::key_of(request)?.map(|key| (scope, key)))
 }
 
-/// Calls the handler, with a net under it: a panic is one failed request, not a dead worker thread.
+/// Calls the handler and catches a panic, so that it fails one request instead of a worker thread.
 async fn call<B: MessageBody + 'static>(request: ServiceRequest, next: Next<B>) -> ServiceResponse<BoxBody> {
     let http = request.request().clone();
     match AssertUnwindSafe(next.call(request)).catch_unwind().await {
@@ -149,7 +151,7 @@ async fn check_rate_limit(
         (RateKey::Account(name), Principal::Member(tenant)) => format!("{name}:{}", tenant.account_id),
         (RateKey::Person(name), Principal::User(session)) => format!("{name}:{}", session.user_id),
         (RateKey::Person(name), Principal::Member(tenant)) => format!("{name}:{}", tenant.actor.user_id),
-        // A rule that cannot tell whom it counts counts the address.
+        // A rule whose account or user is not known counts by address.
         (RateKey::Account(name) | RateKey::Person(name) | RateKey::Address(name), _) => {
             let address = services.authenticator.address(request.request());
             format!("{name}:{}", address.unwrap_or_default())

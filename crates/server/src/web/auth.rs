@@ -1,4 +1,5 @@
-//! From a request's credentials to a session or an account context. What was proved a moment ago is not proved again.
+//! Authentication: from a request's credentials to a session or a tenant. Recently verified tokens and keys come from a
+//! cache.
 
 use std::sync::Arc;
 
@@ -15,34 +16,28 @@ use crate::web::client_ip;
 use crate::web::cookies;
 use crate::web::support::{SupportCookies, SupportMode};
 
-/// Proves who asks.
+/// Authenticates requests.
 pub struct Authenticator {
-    /// Proves tokens.
     pub verifier: Arc<dyn SessionVerifier>,
-    /// Finds accounts.
     pub accounts: Arc<Accounts>,
-    /// Proves API keys.
     pub api_keys: Arc<ApiKeys>,
-    /// Ends remembered sessions.
     pub clock: Arc<dyn Clock>,
-    /// What is remembered.
     pub auth_cache: AuthCache,
-    /// The session's cookie.
+    /// The name of the session's cookie.
     pub cookie: String,
-    /// Knows administrators in support mode.
     pub support: Arc<SupportCookies>,
-    /// Whose word on addresses is taken.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<Network>,
 }
 
-/// What a request presents.
+/// The credential that a request presents.
 enum Credential {
     Token { token: String, by_cookie: bool },
     ApiKey(SecretString),
     Nothing,
 }
 
-/// Somebody proved.
+/// An authenticated caller.
 pub struct VerifiedCaller<T> {
     /// The session or the tenant.
     pub identity: T,
@@ -51,7 +46,7 @@ pub struct VerifiedCaller<T> {
 }
 
 impl Authenticator {
-    /// The person behind a request; API keys are none.
+    /// Authenticates a user by a session token. Rejects API keys.
     pub async fn session(&self, request: &HttpRequest) -> Result<VerifiedCaller<Session>, ApiError> {
         match self.credential(request) {
             Credential::Token { token, by_cookie } => Ok(VerifiedCaller {
@@ -65,7 +60,7 @@ impl Authenticator {
         }
     }
 
-    /// The account context of a request.
+    /// Authenticates by an API key, or by a session token and the active account.
     pub async fn tenant(&self, request: &HttpRequest) -> Result<VerifiedCaller<Tenant>, ApiError> {
         let address = self.address(request);
         match self.credential(request) {
@@ -86,7 +81,7 @@ impl Authenticator {
         }
     }
 
-    /// A platform administrator, and nobody else.
+    /// Authenticates a platform administrator.
     pub async fn admin(&self, request: &HttpRequest) -> Result<VerifiedCaller<Session>, ApiError> {
         let caller = self.session(request).await?;
         if self.accounts.is_admin(&caller.identity) {
@@ -96,7 +91,7 @@ impl Authenticator {
         }
     }
 
-    /// Which support mode a platform administrator is in, as their cookie says.
+    /// The support mode that the cookie of a platform administrator names.
     pub fn support_mode(&self, request: &HttpRequest, session: &Session) -> Option<SupportMode> {
         let is_admin = self.accounts.is_admin(session);
         is_admin
@@ -104,7 +99,7 @@ impl Authenticator {
             .flatten()
     }
 
-    /// Where the request comes from.
+    /// The client's IP address.
     pub fn address(&self, request: &HttpRequest) -> Option<String> {
         client_ip::address(request, &self.trusted_proxies).map(|address| address.to_string())
     }
@@ -120,15 +115,15 @@ impl Authenticator {
         Ok(session)
     }
 
-    /// The session that this token proved before, while it lasts. With `credential` all that a repeated token costs, and
-    /// apart, so that `cargo xtask bench auth` finds the two among the instructions of a request.
+    /// The cached session of this token, until it expires. A repeated token costs this function and `credential`. Both
+    /// are never inlined, so that `cargo xtask bench auth` finds them among the instructions of a request.
     #[inline(never)]
     fn cached_session(&self, token: &str) -> Option<Session> {
         let session = self.auth_cache.session(token)?;
         (session.expires_at > self.clock.now()).then_some(session)
     }
 
-    /// `Authorization: Bearer` first, then `X-API-Key`, then the cookie.
+    /// Precedence: `Authorization: Bearer`, `X-API-Key`, the session cookie.
     #[inline(never)]
     fn credential(&self, request: &HttpRequest) -> Credential {
         let text = |name: &str| {

@@ -1,4 +1,5 @@
-//! What all workers of a process remember of those who ask: a verified token until it ends, a membership for a moment.
+//! In-process authentication cache, shared by all threads: verified tokens until they expire (at most
+//! `SESSION_TTL`), memberships for `FRESHNESS.trusted`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,8 @@ use super::refreshing_cache::{Freshness, RefreshingCache};
 /// The maximum number of entries of each cache.
 pub(super) const MAX_ENTRIES: u64 = 50_000;
 
-/// How long a membership, or an API key, is trusted: a removed member is out within this time, well below the second that
-/// is promised.
+/// How long a membership or an API key is trusted. A removed member loses access within this time, well below the
+/// documented second.
 pub(super) const FRESHNESS: Freshness = Freshness {
     trusted: Duration::from_millis(500),
     refreshed: Duration::from_millis(200),
@@ -29,7 +30,7 @@ const SESSION_TTL: Duration = Duration::from_secs(600);
 
 type Member = (UserId, AccountId);
 
-/// What is remembered.
+/// The cache. Its clones share their entries.
 #[derive(Clone)]
 pub struct AuthCache {
     sessions: sync::Cache<String, Session>,
@@ -40,17 +41,17 @@ pub struct AuthCache {
 }
 
 impl AuthCache {
-    /// What was changed in this process counts in it at once.
+    /// Makes a change of a membership in this process effective at once.
     pub fn evict_membership(&self, user: UserId, account: AccountId) {
         self.changed.insert((user, account), ());
     }
 
-    /// The same for everybody in an account.
+    /// Makes a change of an account effective at once, for all its members and API keys.
     pub fn evict_account(&self, account: AccountId) {
         self.changed_accounts.insert(account, ());
     }
 
-    /// The session that a token proved before.
+    /// The session of a token that was verified before.
     pub(super) fn session(&self, token: &str) -> Option<Session> {
         self.sessions.get(token)
     }
@@ -63,7 +64,7 @@ impl AuthCache {
         self.changed.contains_key(&(user, account)) || self.account_was_changed(account)
     }
 
-    /// Whether nothing that is remembered of an account counts.
+    /// Whether this process changed the account less than `BYPASS_AFTER_CHANGE` ago.
     pub(super) fn account_was_changed(&self, account: AccountId) -> bool {
         self.changed_accounts.contains_key(&account)
     }
@@ -92,18 +93,16 @@ where
         .build()
 }
 
-/// An account store that trusts a membership access for a moment. Only memberships that exist are remembered, so that a
-/// new one counts at once.
+/// An account store with cached memberships. Only existing memberships are cached, so that a new one is effective at
+/// once.
 #[derive(Clone)]
 pub struct CachedMemberships {
-    /// Where they come from.
     pub store: Arc<dyn AccountStore>,
-    /// What is remembered.
     pub auth_cache: AuthCache,
 }
 
 impl CachedMemberships {
-    /// What is remembered, or what one look for all who wait for it brings.
+    /// Single-flight: concurrent misses of one membership share one query.
     async fn cached(&self, (user, account): Member) -> Result<Option<MembershipAccess>, StoreError> {
         let store = self.store.clone();
         let load = move || {

@@ -1,4 +1,4 @@
-//! Request bodies: bounded in size and time, JSON with the path of what is wrong in it.
+//! Request bodies, bounded in size and time. An error in a JSON body names the path of the wrong field.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 
-/// The largest JSON body, and the largest callback, in bytes.
+/// The maximum size of a JSON body, and of a callback, in bytes.
 pub(crate) const JSON_BYTES: usize = 1024 * 1024;
 pub(crate) const CALLBACK_BYTES: usize = 4 * 1024 * 1024;
 
@@ -25,18 +25,18 @@ pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The timeout of one chunk of a streamed body.
 pub(crate) const CHUNK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A JSON body of the shape `T`, its rules checked.
+/// A JSON body, deserialized and validated.
 pub struct Json<T>(pub T);
 
-/// The same where the body may be missing altogether.
+/// An optional JSON body. A missing body is `T::default()`.
 pub struct MaybeJson<T>(pub T);
 
-/// The same for a change, where a field that is absent stays as it is.
+/// The JSON body of a partial update. An absent field leaves its value unchanged.
 pub struct JsonChange<T>(pub T);
 
-/// What a change may say.
+/// The null rules of a partial update.
 pub trait PatchFields {
-    /// The fields that are never empty: null, which clears the others, is refused for them.
+    /// Fields that reject null. In every other field null clears the value.
     const NEVER_NULL: &'static [&'static str];
 }
 
@@ -119,7 +119,7 @@ pub fn media_type<T: Copy>(
     }
 }
 
-/// Whether the head announces no body, and says nothing of one.
+/// Whether the head declares neither a body nor its type.
 fn has_no_body(request: &HttpRequest) -> bool {
     let headers = request.headers();
     let declared = [header::CONTENT_TYPE, header::TRANSFER_ENCODING].map(|name| headers.contains_key(name));
@@ -127,7 +127,7 @@ fn has_no_body(request: &HttpRequest) -> bool {
     declared == [false, false] && matches!(length, None | Some(Some(0)))
 }
 
-/// What `Content-Length` says.
+/// The value of `Content-Length`.
 pub fn declared_length(request: &HttpRequest) -> Option<u64> {
     let declared = request.headers().get(header::CONTENT_LENGTH)?;
     declared.to_str().ok()?.parse().ok()
@@ -138,7 +138,7 @@ pub async fn read(request: &HttpRequest, payload: Payload, limit: usize) -> Resu
     read_reserving(request, payload, limit, |_| Ok(())).await
 }
 
-/// The same; `reserve` is called with the length of each piece before it is kept, and may refuse it.
+/// Like [`read`]. Calls `reserve` with the length of each chunk before storing it; an error ends the read.
 pub(super) async fn read_reserving(
     request: &HttpRequest,
     mut payload: Payload,

@@ -1,4 +1,4 @@
-//! Bodies of callbacks, whose callers have proved nothing when they are read: they share one budget of bytes.
+//! Bodies of callbacks. They are read before their callers are authenticated, so they share one memory budget.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::body::{CALLBACK_BYTES, read_reserving};
 use crate::error::ApiError;
 
-/// The bytes of all callback bodies that the process holds.
+/// The memory budget of all callback bodies of the process, in bytes.
 #[derive(Clone)]
 pub struct CallbackMemory(Arc<Semaphore>);
 
-/// A body; its share of the budget is given back when it is dropped.
+/// A callback body. Dropping it returns its part of the budget.
 pub struct CallbackBody {
     bytes: Bytes,
     _share: Option<OwnedSemaphorePermit>,
@@ -26,7 +26,7 @@ impl CallbackMemory {
         Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
     }
 
-    /// Reads a whole body. What has arrived counts, not what was announced: an announcement costs the caller nothing.
+    /// Reads a whole body. Only received bytes count, not `Content-Length`: a declaration costs the caller nothing.
     pub async fn read(&self, request: &HttpRequest, payload: Payload) -> Result<CallbackBody, ApiError> {
         let mut share: Option<OwnedSemaphorePermit> = None;
         let reserve = |length: usize| {

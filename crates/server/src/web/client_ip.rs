@@ -1,4 +1,4 @@
-//! Where a request comes from: the peer's address, or what a trusted proxy says of it.
+//! The client's IP address: the address of the peer, or the one that a trusted proxy reports.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -8,8 +8,9 @@ use recado_domain::shared::Network;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The caller's address: the peer, or where the peer is a trusted proxy, the right-most hop of `X-Forwarded-For` that
-/// is none. A hop that is no address ends the search: what stands left of it proves nothing. `Forwarded` is not read.
+/// Returns the client's address. If the peer is a trusted proxy, it is the right-most untrusted hop of
+/// `X-Forwarded-For`. A malformed hop ends the search, because the hops to its left may be forged. `Forwarded` is not
+/// read.
 pub fn address(request: &HttpRequest, trusted: &[Network]) -> Option<IpAddr> {
     let peer = request.peer_addr()?.ip().to_canonical();
     let trusts = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
@@ -21,7 +22,7 @@ pub fn address(request: &HttpRequest, trusted: &[Network]) -> Option<IpAddr> {
         .get_all(FORWARDED_FOR)
         .map(HeaderValue::as_bytes)
         .collect();
-    // From the right, and by bytes: what a caller wrote into the left part must not make the rest unreadable.
+    // From the right and by bytes, so that invalid text on the left, which a client can write, does not matter.
     let hops = lines
         .into_iter()
         .rev()
@@ -39,7 +40,7 @@ pub fn address(request: &HttpRequest, trusted: &[Network]) -> Option<IpAddr> {
     Some(address)
 }
 
-/// `1.2.3.4`, `::1`, `[::1]`; and both with a port, which some proxies add.
+/// Parses `1.2.3.4`, `::1` or `[::1]`, also with a port, which some proxies add.
 fn hop_address(hop: &str) -> Option<IpAddr> {
     let bracketed = hop.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let bracketed = bracketed.map(|address| address.parse::<Ipv6Addr>().map(IpAddr::from));
@@ -70,7 +71,7 @@ mod tests {
         for value in forwarded {
             request = request.append_header(("X-Forwarded-For", HeaderValue::from_bytes(value).unwrap()));
         }
-        // Said by nobody we know.
+        // Headers that must be ignored.
         request = request.insert_header(("Forwarded", "for=6.6.6.6"));
         request = request.insert_header(("X-Real-IP", "6.6.6.6"));
         let trusted: Vec<Network> = trusted.iter().map(|network| network.parse().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Cookies: the session, in every form an identity provider's library writes it, and the account chosen last.
+//! Cookies: the session, in every form that the libraries of identity providers write, and the active account.
 
 use actix_web::HttpRequest;
 use actix_web::cookie::{Cookie, SameSite, time::Duration};
@@ -13,15 +13,15 @@ use uuid::Uuid;
 /// The cookie that names the active account.
 pub const ACTIVE_ACCOUNT: &str = "svc-active-account-id";
 
-/// The header that does for programs.
+/// The header that names the active account for clients without cookies.
 const ACCOUNT_HEADER: &str = "x-account-id";
 
 /// The maximum number of chunks of a session cookie, and their maximum total size in bytes.
 const MAX_CHUNKS: usize = 10;
 const MAX_SESSION_BYTES: usize = 32 * 1024;
 
-/// The session token in the cookie `name`: the JWT itself, or a JSON session (plain or `base64-`) that holds it; whole,
-/// or cut into `name.0`, `name.1`, ... None when there is none, or nothing readable.
+/// Returns the session token of the cookie `name`. Its value is the JWT, or a JSON session (plain or with the prefix
+/// `base64-`) that contains it, possibly split into `name.0`, `name.1`, ... None: it is missing or malformed.
 pub fn session_token(request: &HttpRequest, name: &str) -> Option<String> {
     let value = match first_value(request, name) {
         Some(value) => value,
@@ -37,8 +37,8 @@ pub fn session_token(request: &HttpRequest, name: &str) -> Option<String> {
     }
 }
 
-/// The values of every cookie of this name, in the order of the request. A cookie that cannot be read hides no other,
-/// which is why the request's own jar is of no use: one broken pair, of whatever site, leaves nothing of it.
+/// Returns the values of all cookies of this name, in the order of the request. A malformed cookie hides no other. That
+/// is why this does not use actix's cookie jar, which rejects all cookies if one pair is malformed.
 pub(crate) fn values<'r>(request: &'r HttpRequest, name: &'r str) -> impl Iterator<Item = String> + 'r {
     let lines = request.headers().get_all(header::COOKIE);
     lines.flat_map(move |line| {
@@ -48,7 +48,7 @@ pub(crate) fn values<'r>(request: &'r HttpRequest, name: &'r str) -> impl Iterat
     })
 }
 
-/// The value of a pair of this name: decoded, or as it is where that cannot be done.
+/// Returns the decoded value of a pair of this name, or its raw value if it cannot be decoded.
 fn value_of(pair: &str, name: &str) -> Option<String> {
     let (found, value) = pair.split_once('=')?;
     if found.trim() != name {
@@ -75,14 +75,14 @@ fn join_chunks(request: &HttpRequest, name: &str) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// Of a session object, or of the array that old libraries wrote.
+/// Returns the token of a session object, or of the array that older libraries wrote.
 fn access_token(json: &[u8]) -> Option<String> {
     let session: Value = serde_json::from_slice(json).ok()?;
     let token = session.get("access_token").or_else(|| session.get(0))?;
     token.as_str().map(str::to_owned)
 }
 
-/// The account that the request means: by cookie, else by the header `X-Account-Id`, else the one used last.
+/// The account of the request: the cookie takes precedence over `X-Account-Id`. Without both it is the one used last.
 pub fn account_hint(request: &HttpRequest) -> AccountHint {
     let headers = request.headers().get_all(ACCOUNT_HEADER);
     let headers = headers.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
@@ -91,7 +91,7 @@ pub fn account_hint(request: &HttpRequest) -> AccountHint {
         .unwrap_or(AccountHint::Latest)
 }
 
-/// What the active-account cookie says, if it is there.
+/// The account of the active-account cookie, if there is one.
 pub fn active_account_of(request: &HttpRequest) -> Option<AccountHint> {
     unanimous_hint(values(request, ACTIVE_ACCOUNT).filter(|value| !value.is_empty()))
 }
@@ -107,7 +107,7 @@ fn parse_hint(text: &str) -> AccountHint {
     Uuid::parse_str(text.trim()).map_or(AccountHint::Unreadable, |id| AccountHint::Named(id.into()))
 }
 
-/// Keeps the active account for a year.
+/// Creates the active-account cookie, valid for a year.
 pub fn active_account(account: AccountId, secure: bool) -> Cookie<'static> {
     Cookie::build(ACTIVE_ACCOUNT, account.to_string())
         .path("/")
@@ -118,7 +118,7 @@ pub fn active_account(account: AccountId, secure: bool) -> Cookie<'static> {
         .finish()
 }
 
-/// Takes the active account back.
+/// Creates a cookie that removes the active account.
 pub fn no_active_account(secure: bool) -> Cookie<'static> {
     let mut cookie = Cookie::build(ACTIVE_ACCOUNT, "")
         .path("/")

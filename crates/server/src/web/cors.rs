@@ -1,4 +1,4 @@
-//! Which other sites' pages may call with cookies, and what browsers are told of it.
+//! CORS: which other sites' pages may call with cookies.
 
 use actix_cors::{Cors, CorsError};
 use actix_web::ResponseError as _;
@@ -10,10 +10,10 @@ use actix_web::middleware::Condition;
 use crate::error::ApiError;
 use crate::web::origin::Origin;
 
-/// How long a browser may remember a preflight, in seconds.
+/// How long a browser may cache a preflight response, in seconds.
 const PREFLIGHT_SECONDS: usize = 2 * 60 * 60;
 
-/// What a page may read of an answer beside its body.
+/// The response headers that a page may read.
 const EXPOSED: [&str; 6] = [
     "X-Request-Id",
     "X-RateLimit-Limit",
@@ -23,8 +23,8 @@ const EXPOSED: [&str; 6] = [
     "Idempotent-Replayed",
 ];
 
-/// Answers preflights of these origins and lets their pages read answers, credentials allowed. Without any origin no
-/// request is looked at.
+/// Answers preflights of these origins, and lets their pages send credentials and read responses. Without origins the
+/// middleware is off.
 pub fn cors(origins: &[Origin]) -> Condition<Cors> {
     let allowed = origins.to_vec();
     let cors = Cors::default()

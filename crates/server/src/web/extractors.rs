@@ -1,4 +1,4 @@
-//! Shapes of input that serde alone cannot tell apart.
+//! Extractors of path parameters and of the authenticated caller, and serde helpers.
 
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest, web};
@@ -10,14 +10,15 @@ use uuid::Uuid;
 
 use crate::error::ApiError;
 
-/// Tells null (`Some(None)`: clear) from absent (`None`: keep), with `#[serde(default)]`.
+/// Distinguishes null (`Some(None)`: clear the value) from an absent field (`None`: leave it). Needs
+/// `#[serde(default)]`.
 pub fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::<T>::deserialize(deserializer).map(Some)
 }
 
-/// The id in a path; anything else there is a fault of the field `id`.
+/// The UUID in a path. Any other text is an error of the field `id`.
 pub struct Id<T>(pub T);
 
 impl<T: From<Uuid>> FromRequest for Id<T> {
@@ -53,7 +54,7 @@ impl FromRequest for PathName {
     }
 }
 
-/// What the access check proved, for the handler.
+/// The session or tenant that the access check stored in the request.
 pub struct Authenticated<T>(pub T);
 
 impl<T: Clone + 'static> FromRequest for Authenticated<T> {
@@ -68,7 +69,7 @@ impl<T: Clone + 'static> FromRequest for Authenticated<T> {
     }
 }
 
-/// The account context of an account route.
+/// The tenant of an account route.
 pub type TenantContext = Authenticated<Tenant>;
 
 /// The session of a session route.

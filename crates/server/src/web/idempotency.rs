@@ -1,5 +1,5 @@
-//! Requests with an `Idempotency-Key`: carried out once, to the end, whether the client waits or not; sent again, they
-//! get the answer that was kept.
+//! Idempotency keys. A POST with an `Idempotency-Key` runs once, to its end, even if the client disconnects. A repeated
+//! request gets the stored response.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -31,13 +31,13 @@ use crate::wiring::Services;
 
 const KEY: &str = "idempotency-key";
 
-/// Tells a kept answer from a new one.
+/// The header that marks a stored response.
 const REPLAYED: &str = "idempotent-replayed";
 
 /// The headers that are stored with a response. The others belong to the exchange.
 const STORED_HEADERS: [header::HeaderName; 3] = [header::CONTENT_TYPE, header::SET_COOKIE, header::LOCATION];
 
-/// Makes of the server's secret a key for this alone.
+/// Derives a key for request hashes from `APP_SECRET`.
 const HASH_PURPOSE: &[u8; 32] = b"idempotency: what a request asks";
 
 /// The maximum size of a hashed body in bytes. The response to a larger request is not stored.
@@ -76,7 +76,7 @@ where
             request.set_payload(Payload::Stream {
                 payload: Box::pin(body.clone()),
             });
-            // A task of its own: what a client asked for once is done, and its answer kept, also when it hangs up.
+            // A separate task completes the request and stores its response even if the client disconnects.
             let task = async move {
                 let response = run_with_lease(&services, &claim, call(request, next)).await;
                 store_response(&services, &claim, body, response).await
@@ -158,7 +158,7 @@ fn internal(error: tokio::task::JoinError) -> HttpResponse {
     ApiError::Internal(error.into()).error_response()
 }
 
-/// An answer as it is kept.
+/// A response in its stored form.
 #[derive(Serialize, Deserialize)]
 struct SerializedResponse {
     status: u16,
@@ -167,7 +167,7 @@ struct SerializedResponse {
 }
 
 impl SerializedResponse {
-    /// None for one that is no text.
+    /// None: a header or the body is not text.
     fn of(head: &HttpResponse<()>, body: &Bytes) -> Option<Self> {
         let stored = head.headers().iter().filter(|(name, _)| STORED_HEADERS.contains(name));
         let headers = stored.map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
@@ -178,7 +178,7 @@ impl SerializedResponse {
         })
     }
 
-    /// Encrypted: it may hold a secret that is shown once.
+    /// Encrypts the response, which may contain a secret that is shown only once.
     fn sealed(&self, cipher: &dyn Cipher) -> Sealed {
         let text = serde_json::to_string(self).unwrap_or_default();
         cipher.seal(&SecretString::from(text))
@@ -197,7 +197,7 @@ impl SerializedResponse {
     }
 }
 
-/// A request's body on its way to the handler, hashed as it passes.
+/// A request's body that is hashed while the handler reads it.
 #[derive(Clone)]
 struct TappedBody(Rc<RefCell<Tap>>);
 
@@ -209,8 +209,8 @@ struct Tap {
 }
 
 impl TappedBody {
-    /// Takes the body out of the request. Hashed with a key: what a body holds, a card number even, cannot be guessed
-    /// from what is kept of it.
+    /// Takes the body out of the request. The hash is an HMAC, so that an attacker cannot guess the content of a body
+    /// (a card number) from the stored hash.
     fn of(request: &mut ServiceRequest, secret: &[u8; 32]) -> Self {
         let mut key = [0; 64];
         for (byte, part) in key.iter_mut().zip(secret.iter().chain(HASH_PURPOSE)) {

@@ -1,5 +1,5 @@
-//! In-process cache of API keys: who presents one is known for a moment without the database, and random keys are
-//! looked up in batches.
+//! In-process cache of API keys: valid keys for `FRESHNESS.trusted`, unknown keys for `UNKNOWN_FOR`. Keys that this
+//! process has not seen are looked up in batches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,17 @@ use super::auth_cache::{AuthCache, BYPASS_AFTER_CHANGE, FRESHNESS, MAX_ENTRIES, 
 use super::key_lookups::KeyLookups;
 use super::refreshing_cache::RefreshingCache;
 
-/// How long a key that was valid is looked up before those that were never seen.
+/// How long a key that was valid is looked up by its own statement, not in a batch with unseen keys.
 const RECOGNIZED_FOR: Duration = Duration::from_secs(3600);
 
-/// How long a key counts as unknown. A key is random, so that nobody presents it before it is made.
+/// How long a key counts as unknown. Keys are random, so no client presents one before it exists.
 const UNKNOWN_FOR: Duration = Duration::from_secs(10);
 
-/// How long a key that was touched is not touched again: longer than a grant without its new time is trusted.
+/// The minimum interval between two `last_used_at` updates of a key. Longer than a cached grant with the old time is
+/// trusted.
 const TOUCHED_FOR: Duration = Duration::from_secs(1);
 
-/// Keys by their hashes, for all threads of the process.
+/// The cache, by the hashes of keys. Its clones share their entries.
 #[derive(Clone)]
 pub struct KeyCache {
     grants: RefreshingCache<Vec<u8>, KeyGrant>,
@@ -45,16 +46,15 @@ impl Default for KeyCache {
     }
 }
 
-/// A key store that trusts a grant for a moment. A key that is removed here opens nothing from the answer on.
+/// A key store with cached grants. A key that this process deletes is invalid before the deletion is answered.
 #[derive(Clone)]
 pub struct CachedKeys {
-    /// For keys that were valid before, and for everything else.
+    /// Looks up keys that were valid before, and serves all other calls.
     pub store: Arc<dyn ApiKeyStore>,
-    /// For keys that were never seen: a flood of them takes no connection from others.
+    /// Looks up unseen keys on other connections, so that a flood of them takes none from other requests.
     pub unseen: KeyLookups,
-    /// What is cached.
     pub cache: KeyCache,
-    /// Which accounts were changed here.
+    /// Records which accounts this process changed.
     pub auth_cache: AuthCache,
 }
 
@@ -138,7 +138,7 @@ mod tests {
     const KEY: ApiKeyId = ApiKeyId(Uuid::from_u128(2));
     const HASH: &[u8] = b"known";
 
-    /// Has one key, and counts how often it is asked.
+    /// A store with one key. It counts calls.
     #[derive(Default)]
     struct Keys {
         finds: AtomicUsize,

@@ -1,6 +1,6 @@
-//! Batched look-ups of API keys that this process has no recent valid answer for. One statement answers all requests that
-//! wait, so that a request waits for two statements at most: the one in flight and its own. A flood of random keys makes
-//! a statement longer, and never the queue.
+//! Batched look-ups of API keys that this process has no recent valid answer for. One statement answers all requests
+//! that wait, so that a request waits for two statements at most: the one in flight and its own. A flood of random keys
+//! makes a statement longer, and never the queue.
 
 use std::collections::HashMap;
 use std::mem;
@@ -49,8 +49,8 @@ pub struct KeyLookups {
     queue: Arc<Mutex<Queue>>,
 }
 
-/// Ends the lookups of a task that ends early (a panic, the end of its runtime): the requests that wait get an error, and
-/// the next one starts another task.
+/// Ends the lookups of a task that ends early (a panic, the end of its runtime): the requests that wait get an error,
+/// and the next one starts another task.
 struct EarlyEnd(Option<Arc<Mutex<Queue>>>);
 
 impl Drop for EarlyEnd {
@@ -69,7 +69,8 @@ impl KeyLookups {
         }
     }
 
-    /// Looks the hash up with a statement that starts after this call, so that a key that was committed before is found.
+    /// Looks up the hash by a statement that starts after this call, so that it finds every key that was committed
+    /// before.
     pub async fn find(&self, hash: &[u8]) -> Result<Option<KeyGrant>, StoreError> {
         let (sender, receiver) = oneshot::channel();
         {
@@ -89,8 +90,8 @@ impl KeyLookups {
         Ok(receiver.await.unwrap_or(Err(LookupError::TaskEnded))?)
     }
 
-    /// Runs statement after statement until no request waits. A task of its own, because a client that hangs up ends the
-    /// future of its request.
+    /// Runs statement after statement until no request waits. A task of its own, because a client that hangs up ends
+    /// the future of its request.
     async fn run(self) {
         let mut early_end = EarlyEnd(Some(self.queue.clone()));
         while let Some(batch) = self.next() {
@@ -132,7 +133,7 @@ mod tests {
 
     const KNOWN: &[u8] = b"known";
 
-    /// Has one key, counts its statements, and fails as often as it is told to.
+    /// A directory with one key. It counts statements and injects failures and panics.
     #[derive(Default)]
     struct Directory {
         statements: AtomicUsize,
@@ -140,7 +141,7 @@ mod tests {
         panics: AtomicUsize,
     }
 
-    /// Counts down; true until it is over.
+    /// Decrements the counter. True until it is zero.
     fn is_due(count: &AtomicUsize) -> bool {
         count
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))

@@ -1,29 +1,27 @@
-//! Rate limits on routes: which key a request counts under, and the headers that tell.
+//! Rate limits of routes: the key under which a request is counted, and the `X-RateLimit-*` headers.
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use recado_domain::limits::{Limit, RateLimitDecision};
 
-/// How often a route may be called, and by whom together.
+/// The rate limit of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateRule {
-    /// So often.
     pub limit: Limit,
-    /// Who together.
     pub key: RateKey,
 }
 
-/// Who shares a count.
+/// The callers that share a limit. The text is the limit's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateKey {
-    /// Everybody in an account: `<name>:<account id>`.
+    /// All callers of an account: `<name>:<account id>`.
     Account(&'static str),
-    /// One person, wherever they come from: `<name>:<user id>`.
+    /// One user at any address: `<name>:<user id>`.
     Person(&'static str),
-    /// Everybody behind an address: `<name>:<address>`.
+    /// All callers at an IP address: `<name>:<address>`.
     Address(&'static str),
 }
 
-/// `X-RateLimit-*` of a decision.
+/// Writes the `X-RateLimit-*` headers of a decision.
 pub fn write_headers(headers: &mut HeaderMap, rule: RateRule, decision: RateLimitDecision) {
     let values = [
         ("x-ratelimit-limit", i64::from(rule.limit.requests)),

@@ -1,4 +1,5 @@
-//! What stands between a socket and a handler: who asks, how often, what they sent.
+//! Everything that runs between the socket and a handler: authentication, access checks, rate limits, idempotency keys,
+//! and the extraction of bodies and queries.
 
 pub mod access;
 pub mod auth;

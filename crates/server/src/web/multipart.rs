@@ -1,22 +1,24 @@
-//! `multipart/form-data` (RFC 7578) as it comes: never more in memory than a piece of the body, the head of a part, and
-//! what may be the beginning of a boundary. Content is passed on where it lies.
+//! A streaming parser of `multipart/form-data` (RFC 7578). It buffers at most one chunk of the body, one part head and
+//! a possible boundary prefix. Content is passed on without copying.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use memchr::memmem;
 
-/// The longest boundary (RFC 2046, section 5.1.1), and the longest head of a part, in bytes.
+/// The maximum length of a boundary in bytes (RFC 2046, section 5.1.1).
 const BOUNDARY_BYTES: usize = 70;
+
+/// The maximum size of a part's head in bytes.
 const HEAD_BYTES: usize = 8 * 1024;
 
-/// How many spaces may follow a boundary.
+/// The maximum number of spaces after a boundary.
 const PADDING_BYTES: usize = 64;
 
-/// What comes next in a form.
+/// A parsed element of a form.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FormEvent {
     /// A part begins.
     Part(Head),
-    /// The next piece of its content.
+    /// The next bytes of the current part's content.
     Content(Bytes),
     /// The form is complete.
     End,
@@ -25,27 +27,27 @@ pub enum FormEvent {
 /// The head of a part.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// The field's name.
+    /// The field's name. Empty if the part has none.
     pub name: String,
-    /// What the client calls the file.
+    /// The file name that the client sent.
     pub file_name: Option<String>,
 }
 
-/// The body is no form, or one that is not taken. The text is for the caller.
+/// The body is not a valid form. The message is for the client.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
 #[derive(Clone, Copy)]
 enum State {
     Preamble,
-    /// Just behind a boundary.
+    /// Directly after a boundary.
     Boundary,
     Head,
     Content,
     End,
 }
 
-/// Reads a form. Fed by [`Form::feed`], it tells by [`Form::next_event`] what is in it, until that wants more.
+/// The parser. [`Form::feed`] adds a chunk; [`Form::next_event`] returns events until it needs another chunk.
 pub struct Form {
     delimiter: Vec<u8>,
     buffer: BytesMut,
@@ -55,14 +57,14 @@ pub struct Form {
 }
 
 impl Form {
-    /// By the value of `Content-Type`; none when it names no usable boundary.
+    /// Reads the boundary from the value of `Content-Type`. None: it has no valid boundary.
     pub fn new(content_type: &str) -> Option<Self> {
         let boundary = parameter(content_type.split_once(';')?.1, "boundary")?;
         let is_valid =
             (1..=BOUNDARY_BYTES).contains(&boundary.len()) && boundary.bytes().all(|b| (b' '..=b'~').contains(&b));
         is_valid.then(|| Self {
             delimiter: format!("\r\n--{boundary}").into_bytes(),
-            // As if a line had ended before, so that the first boundary looks like all others.
+            // Begins with a line end, so that the first boundary looks like all others.
             buffer: BytesMut::from(&b"\r\n"[..]),
             chunk: Bytes::new(),
             state: State::Preamble,
@@ -120,7 +122,7 @@ impl Form {
         }
     }
 
-    /// `--` ends the form; an end of line, after spaces, begins a part.
+    /// `--` ends the form. A line end, possibly after spaces, begins a part.
     fn after_boundary(&mut self) -> Result<Option<State>, Malformed> {
         if self.buffer.starts_with(b"--") {
             return Ok(Some(State::End));
@@ -128,7 +130,7 @@ impl Form {
         let spaces = self.buffer.iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
         let rest = self.buffer.get(spaces..).unwrap_or_default();
         if rest.starts_with(b"\r\n") {
-            // The end of line stays: a head without any line then ends like every other.
+            // Leaves the line end in the buffer: an empty head then ends like every other.
             self.buffer.advance(spaces);
             return Ok(Some(State::Head));
         }
@@ -156,7 +158,7 @@ impl Form {
         }
     }
 
-    /// What is surely content; empty: it is over; none: the rest may be the beginning of a boundary.
+    /// Returns the bytes that are certainly content. Empty: the part ends here. None: the rest may begin a boundary.
     fn content(&mut self) -> Option<Bytes> {
         let mut rest = std::mem::take(&mut self.chunk);
         if rest.is_empty() {
@@ -249,7 +251,7 @@ mod tests {
 
     type Parts = Vec<(Head, Vec<u8>)>;
 
-    /// Every part with its content, and whether the form ended; fed in pieces of so many bytes.
+    /// Parses `body` in chunks of `size` bytes. Returns every part with its content, and whether the form ended.
     fn parts(body: &[u8], size: usize) -> Result<(Parts, bool), Malformed> {
         let mut form = Form::new(TYPE).unwrap();
         let mut parts = Parts::new();

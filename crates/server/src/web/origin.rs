@@ -1,4 +1,5 @@
-//! Which site's page a browser sends a request for: a session in a cookie travels with requests of foreign pages too.
+//! CSRF protection. Browsers also send a session cookie with requests of other sites' pages, so a write with a cookie
+//! is checked against the origins that may use it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +9,12 @@ use actix_web::http::{Method, Uri};
 
 const FETCH_SITE: &str = "sec-fetch-site";
 
-/// Scheme, host and port of a site, as browsers write them: lowercase, without the scheme's own port.
+/// Scheme, host and port of a site in the form of browsers: lowercase, without the scheme's default port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin(String);
 
 impl Origin {
-    /// The origin of an address of whatever path.
+    /// The origin of an http or https URL.
     pub fn of(url: &str) -> Option<Self> {
         let uri: Uri = url.trim().parse().ok()?;
         let scheme = uri.scheme_str()?.to_ascii_lowercase();
@@ -32,7 +33,7 @@ impl Origin {
 impl FromStr for Origin {
     type Err = String;
 
-    /// An origin alone: a path is no part of it.
+    /// Rejects a URL with a path or a trailing slash.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let has_no_path = text.parse::<Uri>().is_ok_and(|uri| matches!(uri.path(), "" | "/"));
         let origin = Self::of(text).filter(|_| has_no_path && !text.ends_with('/'));
@@ -46,7 +47,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The sites whose pages may act with a session's cookie.
+/// The sites whose pages may write with a session cookie.
 #[derive(Clone, Debug)]
 pub struct OwnOrigins(Vec<Origin>);
 

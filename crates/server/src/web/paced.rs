@@ -1,4 +1,5 @@
-//! Bodies that are taken as they come, of any length: whoever sends one more slowly than `RATE` is given up.
+//! Streamed bodies of any length with a minimum transfer rate. A client that sends more slowly than `MIN_RATE` gets
+//! `ApiError::SlowBody`.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ const MIN_RATE: u64 = 16 * 1024;
 /// The maximum waiting time for a body of undeclared length.
 const MAX_UNDECLARED_WAIT: Duration = Duration::from_secs(3600);
 
-/// A body, and how long it was waited for. What the server does with a piece takes nothing of the client's time.
+/// A body with a waiting-time budget. Only the wait for the client counts, not the server's processing of a chunk.
 pub struct PacedBody {
     payload: Payload,
     is_declared: bool,
@@ -37,7 +38,7 @@ impl PacedBody {
         }
     }
 
-    /// The next piece; none at the end.
+    /// Returns the next chunk, or None at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         let left = self.allowed().saturating_sub(self.waited);
         let began = Instant::now();
@@ -49,7 +50,7 @@ impl PacedBody {
         Ok(chunk)
     }
 
-    /// How long the body may have been waited for by now.
+    /// The waiting time that the received bytes allow.
     fn allowed(&self) -> Duration {
         let allowed = GRACE.saturating_add(Duration::from_millis(self.received.saturating_mul(1000) / MIN_RATE));
         if self.is_declared {

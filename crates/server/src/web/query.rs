@@ -1,4 +1,5 @@
-//! Query parameters: an empty one counts as absent, a wrong one is named, a number out of range is clamped later.
+//! Query parameters. An empty parameter counts as absent, a malformed one is an error, and a number out of range is
+//! clamped.
 
 use std::collections::BTreeMap;
 use std::future::{Ready, ready};
@@ -12,10 +13,10 @@ use uuid::Uuid;
 
 use crate::error::ApiError;
 
-/// The default and the largest size of a list.
+/// The default and the maximum of `limit`.
 const LIMIT: (i64, i64) = (20, 100);
 
-/// The parameters of a request, and the faults found in them so far.
+/// The parameters of a request, and the errors found in them so far.
 #[derive(Default)]
 pub struct Params {
     values: BTreeMap<String, String>,
@@ -33,7 +34,7 @@ impl FromRequest for Params {
     }
 }
 
-/// `cursor` (in most lists the id of the last row seen) and `limit`: all that most lists take.
+/// `cursor` (in most lists the id of the last item of the previous page) and `limit`.
 pub struct CursorParams<C = Uuid>(pub CursorQuery<C>);
 
 impl<C: FromStr> FromRequest for CursorParams<C> {
@@ -58,7 +59,7 @@ impl Params {
             if value.contains('\0') {
                 params.errors.add(&name, "contains a NUL character");
             }
-            // Whoever reads the first and whoever reads the last would see two different requests.
+            // HTTP parameter pollution: parsers disagree on which repeated value wins.
             if params.values.contains_key(&name) {
                 params.errors.add(&name, "must be given only once");
             }
@@ -67,7 +68,7 @@ impl Params {
         Ok(params)
     }
 
-    /// A text; none when absent or empty.
+    /// Returns a text. None: it is absent or empty.
     pub fn text(&self, name: &str) -> Option<String> {
         self.values.get(name).filter(|value| !value.is_empty()).cloned()
     }
@@ -82,12 +83,11 @@ impl Params {
         value
     }
 
-    /// An id.
     pub fn id<T: From<Uuid>>(&mut self, name: &str) -> Option<T> {
         self.parsed::<Uuid>(name, "a UUID").map(T::from)
     }
 
-    /// A whole number; one too large for us is as large as can be.
+    /// Parses a whole number. A number that exceeds `i64` becomes the nearest `i64`.
     fn number(&mut self, name: &str) -> Option<i64> {
         let text = self.text(name)?;
         let digits = text.strip_prefix('-').unwrap_or(&text);
@@ -101,23 +101,23 @@ impl Params {
         )
     }
 
-    /// `page` and `limit`, of the usual size.
+    /// `page` and `limit` with the default sizes.
     pub fn page(&mut self) -> PageQuery {
         self.page_of(LIMIT)
     }
 
-    /// `page` and `limit`, where a list has a default and a largest size of its own.
+    /// `page` and `limit`, for a list with its own default and maximum size.
     pub fn page_of(&mut self, (default, largest): (i64, i64)) -> PageQuery {
         let (page, limit) = (self.number("page"), self.number("limit"));
         PageQuery::new(page, limit, default, largest)
     }
 
-    /// `limit` alone.
+    /// `limit` without `page`.
     pub fn limit_of(&mut self, range: (i64, i64)) -> i64 {
         self.clamped("limit", range)
     }
 
-    /// A whole number; out of range it is the nearest bound, from 1 on.
+    /// A whole number, clamped to 1 and the maximum.
     pub fn clamped(&mut self, name: &str, (default, largest): (i64, i64)) -> i64 {
         self.number(name).unwrap_or(default).clamp(1, largest)
     }
@@ -127,7 +127,7 @@ impl Params {
         self.errors.add(name, message);
     }
 
-    /// Whether `cursor` is there at all: empty, it asks for the first page.
+    /// Whether `cursor` is present. An empty cursor requests the first page.
     pub fn has_cursor(&self) -> bool {
         self.values.contains_key("cursor")
     }
@@ -141,7 +141,7 @@ impl Params {
         }
     }
 
-    /// `order`: whether the largest comes first; it does by default.
+    /// `order`: whether the list is in descending order, which is the default.
     pub fn descending(&mut self) -> bool {
         match self.text("order").as_deref() {
             None | Some("desc") => true,
@@ -153,7 +153,7 @@ impl Params {
         }
     }
 
-    /// Ends the reading: an error when any parameter was wrong.
+    /// Returns the collected errors, if there are any.
     pub fn check(self) -> Result<(), ApiError> {
         Ok(self.errors.into_result()?)
     }

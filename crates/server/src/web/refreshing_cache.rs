@@ -1,5 +1,5 @@
-//! A cache of what the database says, trusted for a moment. Misses are single-flight; an entry that is asked for is
-//! refreshed in the background (stale-while-revalidate), so that a busy one keeps nobody waiting.
+//! A cache of database rows with a short lifetime. Misses are single-flight. A used entry is refreshed in the
+//! background (stale-while-revalidate), so that requests for a busy entry never wait.
 
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,19 +13,19 @@ use recado_domain::webhooks::Jitter as _;
 use crate::logging::chain;
 use crate::system::SystemJitter;
 
-/// How much earlier or later an entry is refreshed: those that were loaded together are not refreshed together.
+/// The jitter of the refresh time, as a fraction: entries that were loaded together are not refreshed together.
 const SPREAD: f64 = 0.2;
 
-/// How long entries are trusted, and after how long they are refreshed; both shorter than the promise that rests on them.
+/// The lifetime and the refresh time of entries. Both MUST be shorter than the staleness that the API documents.
 #[derive(Clone, Copy, Debug)]
 pub struct Freshness {
-    /// An older entry is not used.
+    /// Older entries are not used.
     pub trusted: Duration,
-    /// The first request after this time refreshes an entry, a fifth more or less.
+    /// The first request after this time, give or take `SPREAD`, refreshes the entry.
     pub refreshed: Duration,
 }
 
-/// Values that exist; absence is not cached.
+/// Caches existing values. Absence is not cached.
 #[derive(Clone)]
 pub struct RefreshingCache<K, V> {
     entries: future::Cache<K, Entry<V>>,
@@ -41,7 +41,7 @@ struct Entry<V> {
 }
 
 impl<V> Entry<V> {
-    /// Whether the caller is the one to refresh it.
+    /// Whether a refresh is due and this caller has to do it.
     fn claims_refresh(&self) -> bool {
         self.loaded_at.elapsed() >= self.refresh_after && !self.is_refreshing.swap(true, Ordering::Relaxed)
     }
@@ -63,7 +63,7 @@ where
         Self { entries, freshness }
     }
 
-    /// What is cached, or what one load for all who wait for it returns.
+    /// Returns the cached value, or the result of one `load` that all waiting callers share.
     pub async fn get<L, F>(&self, key: K, load: L) -> Result<Option<V>, StoreError>
     where
         L: Fn() -> F + Send + Sync + 'static,
@@ -96,7 +96,7 @@ where
         }
     }
 
-    /// As a load returned it that began then.
+    /// `loaded_at` is the time at which the load began.
     fn entry(&self, loaded_at: Instant, value: V) -> Entry<V> {
         Entry {
             value,
@@ -106,7 +106,7 @@ where
         }
     }
 
-    /// If the load fails, the entry expires, and the next request gets the error.
+    /// Refreshes an entry. If the load fails, the entry expires, and the next request gets the error.
     async fn refresh<L, F>(self, key: K, load: L)
     where
         L: Fn() -> F + Send + Sync + 'static,
@@ -120,7 +120,7 @@ where
         }
     }
 
-    /// As if the value had been loaded so long ago.
+    /// Inserts a value as if it had been loaded `age` ago.
     #[cfg(test)]
     pub async fn insert_aged(&self, key: K, value: V, age: Duration) {
         let entry = self.entry(Instant::now().checked_sub(age).unwrap(), value);

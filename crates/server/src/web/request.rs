@@ -1,4 +1,5 @@
-//! Around every request: its id, its place in the log, the headers that every answer bears.
+//! The outermost middleware: the request id, the log line and the metrics of a request, and the headers of every
+//! response.
 
 use std::time::Instant;
 
@@ -16,7 +17,6 @@ use crate::web::cors::wrap_cors_error;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES: usize = 128;
 
-/// The outermost middleware.
 pub async fn request_context<B: MessageBody + 'static>(
     request: ServiceRequest,
     next: Next<B>,
@@ -45,7 +45,7 @@ pub async fn request_context<B: MessageBody + 'static>(
         HeaderName::from_static("x-content-type-options"),
         HeaderValue::from_static("nosniff"),
     );
-    // Only what never changes under its address says that it may be kept.
+    // Only immutable responses set their own `Cache-Control`.
     if !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
@@ -54,7 +54,7 @@ pub async fn request_context<B: MessageBody + 'static>(
     Ok(response)
 }
 
-/// The caller's own id where it is 1 to 128 visible ASCII characters, else a new one.
+/// The client's id if it is 1 to `REQUEST_ID_BYTES` visible ASCII characters, else a new one.
 fn request_id(request: &ServiceRequest) -> HeaderValue {
     let client_id = request.headers().get(REQUEST_ID).filter(|value| {
         let bytes = value.as_bytes();

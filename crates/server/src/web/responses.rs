@@ -1,4 +1,4 @@
-//! Answers in the success envelope.
+//! Responses in the success envelope.
 
 use actix_web::HttpResponse;
 use recado_domain::shared::Page;
@@ -20,7 +20,7 @@ pub fn created<T: Serialize>(data: T) -> HttpResponse {
     HttpResponse::Created().json(Envelope { data })
 }
 
-/// 202 `{ "data": T }`: it will be done.
+/// 202 `{ "data": T }`: a worker does the rest.
 pub fn accepted<T: Serialize>(data: T) -> HttpResponse {
     HttpResponse::Accepted().json(Envelope { data })
 }
@@ -30,22 +30,22 @@ pub fn no_content() -> HttpResponse {
     HttpResponse::NoContent().finish()
 }
 
-/// 200 with a page as the whole body: it holds its own `data`.
+/// 200 with a page as the whole body. The page has its own `data`.
 pub fn page<T: Serialize>(page: &Page<T>) -> HttpResponse {
     HttpResponse::Ok().json(page)
 }
 
-/// A page that also publishes its size.
+/// A page that also states its maximum size.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "{T}LimitedPage")]
 pub struct LimitedPage<T> {
     #[serde(flatten)]
     page: Page<T>,
-    /// How many items a page holds at most.
+    /// The maximum number of items of a page.
     limit: i64,
 }
 
-/// 200 with such a page in the envelope.
+/// 200 with a page and its maximum size in the envelope.
 pub fn wrapped_page<T: Serialize>(page: Page<T>) -> HttpResponse {
     let limit = page.limit;
     ok(LimitedPage { page, limit })

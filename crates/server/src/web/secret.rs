@@ -1,4 +1,5 @@
-//! JSON bodies that hold secrets (cards): read into memory that is wiped, and never repeated in a refusal.
+//! JSON bodies that contain secrets (cards). They are read into memory that is zeroized on drop, and no error repeats
+//! their values.
 
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest};
@@ -15,7 +16,7 @@ use crate::web::body::{BODY_TIMEOUT, JSON_BYTES, check_media_type, declared_leng
 /// The initial capacity of the buffer in bytes.
 const INITIAL_CAPACITY: usize = 16 * 1024;
 
-/// A JSON body of the shape `T`; a refusal names the field and never its value.
+/// A JSON body whose errors name the field and never its value.
 pub struct SecretJson<T>(pub T);
 
 impl<T: DeserializeOwned + 'static> FromRequest for SecretJson<T> {
@@ -56,14 +57,14 @@ async fn read(request: &HttpRequest, mut payload: Payload) -> Result<Zeroizing<V
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, FieldErrors> {
-    // No field of such a body has any use for it, and the database could not hold it.
+    // PostgreSQL's text cannot contain NUL.
     if body.windows(6).any(|bytes| bytes == b"\\u0000") {
         return Err(FieldErrors::one("body", "contains a NUL character"));
     }
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(Strict::new(&mut json)).map_err(|error| {
         let path = error.path().to_string();
-        // serde's own words repeat the value.
+        // serde's messages repeat the value.
         match error.inner().is_data() && path != "." {
             true => FieldErrors::one(path, "has the wrong type"),
             false => FieldErrors::one("body", "is not valid JSON for this endpoint"),
@@ -75,7 +76,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, FieldErrors> {
     }
 }
 
-/// A text that is wiped when it is dropped.
+/// Deserializes an optional string that is zeroized on drop.
 pub fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.map(SecretString::from))
 }

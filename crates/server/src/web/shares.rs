@@ -1,4 +1,5 @@
-//! Concurrency limits: how much of what all callers share one account, or one person, holds at a time in this process.
+//! Concurrency limits: how many streams, imports and uploads one account or user may have open at a time in this
+//! process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +10,12 @@ use tokio::sync::Notify;
 
 use crate::error::ApiError;
 
-/// A stream whose client has gone is known by a write that fails. Where the limit is reached, the streams of the holder
-/// are made to write, so many times, before another one is refused: who loads a page again is no fourth reader.
+/// A write reveals a stream whose client has disconnected. At the limit, the holder's streams are probed with writes up
+/// to `PROBES` times before a new stream is refused, so that reloading a page does not count as another stream.
 const PROBES: usize = 10;
 const PROBE_PAUSE: Duration = Duration::from_millis(50);
 
-/// Of what, and whose.
+/// A limited resource and its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Holder {
     StreamsOfAccount(AccountId),
@@ -42,7 +43,7 @@ impl Holder {
     }
 }
 
-/// What each holder has.
+/// The permits of all holders.
 #[derive(Clone, Default)]
 pub struct Shares(Arc<Mutex<HashMap<Holder, Held>>>);
 
@@ -52,21 +53,21 @@ struct Held {
     probe: Arc<Notify>,
 }
 
-/// A permit; given back when it is dropped.
+/// A permit. Dropping it releases it.
 pub struct Share {
     shares: Shares,
     holder: Holder,
     probe: Arc<Notify>,
 }
 
-/// The permits of a stream.
+/// The two permits of a stream.
 pub struct StreamShare {
     account_share: Share,
     user_share: Share,
 }
 
 impl StreamShare {
-    /// Waits until the stream is to show whether its client is there.
+    /// Waits until the stream has to write, to reveal whether its client is still connected.
     pub async fn probed(&self) {
         tokio::select! {
             () = self.account_share.probe.notified() => {}
@@ -76,7 +77,7 @@ impl StreamShare {
 }
 
 impl Shares {
-    /// For a stream of notifications.
+    /// Acquires the permits of a notification stream.
     pub async fn stream(&self, tenant: &Tenant) -> Result<StreamShare, ApiError> {
         let user_share = self
             .acquire_with_probes(Holder::StreamsOfUser(tenant.actor.user_id))
@@ -102,12 +103,12 @@ impl Shares {
         self.acquire(holder)
     }
 
-    /// For an import of contacts.
+    /// Acquires the permit of a contact import.
     pub fn import(&self, tenant: &Tenant) -> Result<Share, ApiError> {
         self.acquire(Holder::Imports(tenant.account_id))
     }
 
-    /// For an upload of a file.
+    /// Acquires the permit of a file upload.
     pub fn upload(&self, tenant: &Tenant) -> Result<Share, ApiError> {
         self.acquire(Holder::Uploads(tenant.account_id))
     }

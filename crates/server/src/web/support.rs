@@ -1,5 +1,5 @@
-//! The support-mode cookie: which account a platform administrator works in for support, and where to return. Signed,
-//! since it names an account to return to; bound to its administrator, so that nobody else can show it.
+//! The cookie of support mode: the account in which a platform administrator works, and the account to return to. The
+//! cookie is signed and bound to its administrator, so that no other user can use it.
 
 use actix_web::HttpRequest;
 use actix_web::cookie::{Cookie, SameSite};
@@ -15,31 +15,29 @@ use time::OffsetDateTime;
 
 use crate::web::cookies;
 
-/// The cookie's name.
 pub const SUPPORT_MODE: &str = "svc-support-mode";
 
-/// The account that a platform administrator works in.
+/// The account in which a platform administrator works in support mode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SupportMode {
     /// The id of that account.
     pub account_id: AccountId,
-    /// Its name.
+    /// The name of that account.
     #[schemars(example = &"Loja da Ana")]
     pub account_name: String,
-    /// The account that was active before; null for none.
+    /// The id of the account that was active before, or null.
     pub original_account_id: Option<AccountId>,
-    /// When it began.
+    /// When support mode began.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub started_at: OffsetDateTime,
-    /// When it ends by itself.
+    /// When support mode ends automatically.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub expires_at: OffsetDateTime,
 }
 
 impl SupportMode {
-    /// What began, and where to return.
     pub fn new(started: SupportStarted, original_account_id: Option<AccountId>) -> Self {
         Self {
             account_id: started.account_id,
@@ -51,14 +49,14 @@ impl SupportMode {
     }
 }
 
-/// Writes and reads the cookie.
+/// Signs and verifies the cookie.
 pub struct SupportCookies {
     key: hmac::Key,
     secure: bool,
 }
 
 impl SupportCookies {
-    /// With a key of its own, drawn from the server's secret.
+    /// Derives the signing key from `APP_SECRET`.
     pub fn new(app_secret: &[u8; 32], secure: bool) -> Self {
         let root = hmac::Key::new(hmac::HMAC_SHA256, app_secret);
         let derived = hmac::sign(&root, SUPPORT_MODE.as_bytes());
@@ -68,7 +66,7 @@ impl SupportCookies {
         }
     }
 
-    /// The cookie of an administrator.
+    /// Creates the cookie of an administrator.
     pub fn write(&self, admin: UserId, mode: &SupportMode) -> Cookie<'static> {
         let content = serde_json::to_vec(&(admin, mode)).unwrap_or_default();
         let signature = hmac::sign(&self.key, &content);
@@ -86,7 +84,7 @@ impl SupportCookies {
             .finish()
     }
 
-    /// Takes the cookie back.
+    /// Creates a cookie that removes the current one.
     pub fn remove(&self) -> Cookie<'static> {
         let mut cookie = Cookie::build(SUPPORT_MODE, "")
             .path("/")
@@ -98,7 +96,8 @@ impl SupportCookies {
         cookie
     }
 
-    /// What the cookie says of its administrator; none where there is none, it is forged, somebody else's, or over.
+    /// Returns the support mode of this administrator. None: the cookie is missing, forged, of another user, or
+    /// expired.
     pub fn read(&self, request: &HttpRequest, admin: UserId, now: OffsetDateTime) -> Option<SupportMode> {
         cookies::values(request, SUPPORT_MODE).find_map(|value| self.verify(&value, admin, now))
     }

@@ -1,4 +1,4 @@
-//! In-process cache of where short links lead, so that a flood of clicks asks the database next to nothing.
+//! In-process cache of the targets of short links, so that a flood of clicks causes almost no queries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use recado_domain::shared::{AccountId, CursorPage, CursorQuery, LinkId, StoreErr
 
 use super::refreshing_cache::{Freshness, RefreshingCache};
 
-/// A link that is changed or deleted leads there for at most this long.
+/// A changed or deleted link leads to its old target for at most `FRESHNESS.trusted`.
 const FRESHNESS: Freshness = Freshness {
     trusted: Duration::from_secs(10),
     refreshed: Duration::from_secs(5),
 };
 const MAX_TARGETS: u64 = 10_000;
 
-/// How long a code counts as unknown, and how many of them are remembered.
+/// How long an unknown code is cached.
 const UNKNOWN_FOR: Duration = Duration::from_secs(5);
 const MAX_UNKNOWN: u64 = 20_000;
 
-/// What is cached, for all threads of the process.
+/// The cache. Its clones share their entries.
 #[derive(Clone)]
 pub struct TargetCache {
     targets: RefreshingCache<String, LinkTarget>,
@@ -40,12 +40,10 @@ impl Default for TargetCache {
     }
 }
 
-/// A link store whose targets are cached, those that do not exist too.
+/// A link store with cached targets. Unknown codes are cached as well.
 #[derive(Clone)]
 pub struct CachedTargets {
-    /// Where they come from.
     pub store: Arc<dyn LinkStore>,
-    /// What is cached.
     pub cache: TargetCache,
 }
 
@@ -100,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// Knows one code, and counts how often it is asked.
+    /// A store with one code. It counts queries.
     #[derive(Default)]
     struct Codes(AtomicUsize);
 

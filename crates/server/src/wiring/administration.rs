@@ -1,4 +1,4 @@
-//! What platform administrators use.
+//! The services of platform administrators.
 
 use std::sync::Arc;
 
@@ -7,18 +7,16 @@ use recado_postgres::{PgAdministration, PgDeletions, PgSubscriptions, PgSupport}
 
 use super::{Shared, Stores, identity};
 
-/// What platform administrators do.
 pub struct AdminServices {
-    /// Accounts from above.
+    /// Management of all accounts.
     pub accounts: Administration,
-    /// Accounts on their way out.
+    /// Removal of accounts.
     pub deletions: Deletions,
-    /// Administrators inside an account.
+    /// Support mode.
     pub support: Support,
 }
 
 impl AdminServices {
-    /// With the connections of these stores.
     pub fn new(shared: &Shared, stores: &Stores) -> anyhow::Result<Self> {
         Ok(Self {
             accounts: stores.administration(shared),
@@ -36,7 +34,6 @@ impl Stores {
         Administration::new(store, subscriptions, shared.clock.clone(), shared.ids.clone(), invites)
     }
 
-    /// Accounts on their way out.
     pub fn deletions(&self, shared: &Shared) -> anyhow::Result<Deletions> {
         let store = Arc::new(PgDeletions::new(self.owner.clone()));
         let media = Arc::new(shared.media_store()?);
@@ -45,7 +42,6 @@ impl Stores {
         Ok(Deletions::new(store, media, gateway, report, shared.clock.clone()))
     }
 
-    /// Administrators inside an account.
     pub fn support(&self, shared: &Shared) -> Support {
         let store = Arc::new(PgSupport::new(self.owner.clone()));
         Support::new(store, shared.clock.clone())

@@ -1,4 +1,4 @@
-//! What is recorded of an account's customers, and the reports about it.
+//! Ingestion, links, automations and reports.
 
 use std::sync::Arc;
 
@@ -12,13 +12,12 @@ use super::{Shared, Stores};
 use crate::web::target_cache::CachedTargets;
 
 impl Stores {
-    /// What is told of customers.
     pub fn ingestion(&self, shared: &Shared) -> Ingestion {
         let store = Arc::new(PgIngestion::new(self.tenant.clone()));
         Ingestion::new(store, shared.clock.clone(), shared.ids.clone())
     }
 
-    /// Short links, whose targets are looked up on the connections of anonymous requests.
+    /// Looks up the targets of short links on the connections of anonymous requests.
     pub(super) fn links(&self, shared: &Shared, anonymous: &OwnerPool) -> Links {
         let store = CachedTargets {
             store: Arc::new(PgLinks::new(self.tenant.clone(), anonymous.clone())),
@@ -27,7 +26,7 @@ impl Stores {
         Self::links_with_store(shared, Arc::new(store))
     }
 
-    /// Writes their clicks.
+    /// Writes the clicks that are counted in memory.
     pub fn click_writer(&self, shared: &Shared) -> Links {
         let store = PgLinks::new(self.tenant.clone(), self.owner.clone());
         Self::links_with_store(shared, Arc::new(store))
@@ -45,33 +44,30 @@ impl Stores {
         )
     }
 
-    /// Automations.
     pub fn automations(&self, shared: &Shared) -> Automations {
         let store = Arc::new(PgAutomations::new(self.tenant.clone()));
         Automations::new(store, shared.clock.clone(), shared.ids.clone())
     }
 
-    /// Reports.
     pub fn analytics(&self, shared: &Shared) -> Analytics {
         Analytics::new(Arc::new(PgAnalytics::new(self.tenant.clone())), shared.clock.clone())
     }
-    /// How an account stands, and what became of its messages.
+
     pub fn insights(&self, shared: &Shared) -> Insights {
         Insights::new(Arc::new(PgInsights::new(self.tenant.clone())), shared.clock.clone())
     }
 
-    /// Exports.
     pub fn exports(&self, shared: &Shared) -> Exports {
         Exports::new(Arc::new(PgExports::new(self.tenant.clone())), shared.clock.clone())
     }
 
-    /// How good a customer somebody is.
+    /// Reads RFM scores and segments.
     pub fn rfm(&self) -> Rfm {
         let store = PgRfm::new(self.tenant.clone(), self.owner.clone());
         Rfm::new(Arc::new(store))
     }
 
-    /// Calculating that.
+    /// Calculates RFM scores in the background.
     pub fn rfm_work(&self, shared: &Shared) -> RfmWork {
         let store = PgRfm::new(self.tenant.clone(), self.owner.clone());
         let report = Arc::new(shared.reports.clone());

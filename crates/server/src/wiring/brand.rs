@@ -1,4 +1,4 @@
-//! What the brand context is made of.
+//! The services of the brand context.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use recado_postgres::PgBrand;
 use super::{Shared, Stores};
 
 impl Shared {
-    /// Websites, with connections of their own.
+    /// The client of websites, with its own connections.
     fn pages(&self) -> Result<PageClient, String> {
         Ok(PageClient::new(self.egress()?))
     }
 
-    /// The AI service, with connections of its own.
+    /// The client of the AI service, with its own connections.
     fn ai(&self) -> Result<AiApi, String> {
         let ai = &self.config.ai;
         let (url, model) = (ai.url.as_deref(), ai.model.as_deref());
@@ -25,7 +25,6 @@ impl Shared {
 }
 
 impl Stores {
-    /// The brand context.
     pub(super) fn brand(&self, shared: &Shared) -> anyhow::Result<Brand> {
         let pages = shared.pages().map_err(anyhow::Error::msg)?;
         let ai = shared.ai().map_err(anyhow::Error::msg)?;

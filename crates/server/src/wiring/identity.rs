@@ -1,4 +1,4 @@
-//! Who asks, who is in an account, who is invited.
+//! Authentication, accounts, API keys and invites.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) fn invites(shared: &Shared, stores: &Stores) -> Invites {
     )
 }
 
-/// Keys that were never seen are looked up on connections of their own.
+/// Looks up unseen keys on separate connections (`unseen`).
 pub(super) fn api_keys(shared: &Shared, stores: &Stores, unseen: &OwnerPool) -> Arc<ApiKeys> {
     let store = Arc::new(CachedKeys {
         store: Arc::new(PgApiKeys::new(stores.owner.clone())),

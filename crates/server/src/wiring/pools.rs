@@ -1,4 +1,4 @@
-//! Which connections there are, for whom, and how long anybody waits for them.
+//! Connection pools: their purposes, sizes and timeouts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use super::{Shared, Stores};
 use crate::config::Config;
 use crate::readiness::Readiness;
 
-/// Platform connections of each worker thread: beside those that the operator grants to requests, few of which need one,
-/// so that these few take none from all others.
+/// Owner connections of each HTTP thread, in addition to `DATABASE_POOL_SIZE`. Few requests need one, and these take no
+/// tenant connection from the others.
 const OWNER_CONNECTIONS: usize = 2;
 
-/// Connections of each worker thread for requests that have proved nothing yet: clicks on links, calls of inbound
-/// endpoints. Authentication needs none of them.
+/// Connections of each HTTP thread for unauthenticated requests: clicks on links, calls of inbound endpoints.
+/// Authentication does not use them.
 const ANONYMOUS_CONNECTIONS: usize = 1;
 
-/// Connections of each worker thread for keys that were never seen: one batch is looked up at a time.
+/// Connections of each HTTP thread for unseen API keys: one batch is looked up at a time.
 const KEY_CONNECTIONS: usize = 1;
 
-/// Connections of each worker thread for the audit log: its own, opened by the first look at it, so that a reader who
-/// waits for a log that is locked keeps nobody from being let in.
+/// Connections of each HTTP thread for the audit log, opened on first use. They are separate, so that readers that wait
+/// for a locked audit log do not block authentication.
 const AUDIT_CONNECTIONS: usize = 1;
 
-/// The same for notifications that are still on their way.
+/// Connections of each HTTP thread for notifications that are still in the outbox.
 const NOTIFICATION_CONNECTIONS: usize = 1;
 
 /// The lock timeout of requests. With the default `DATABASE_WAIT_TIMEOUT`, a caller gets 503 within two seconds. The
@@ -45,7 +45,7 @@ fn with_request_timeouts(config: &Config, pool: PoolConfig) -> PoolConfig {
     }
 }
 
-/// On a connection of its own, so that no load of requests makes a server look as if its database were away.
+/// The readiness check has its own connection, so that busy request pools do not make the server look unready.
 pub(super) fn readiness(config: &Config, pool_registry: &PoolRegistry) -> anyhow::Result<Readiness> {
     let pool = PoolConfig::new(config.database_url.clone(), 1).counted(pool_registry, "readiness");
     let pool =
@@ -54,50 +54,50 @@ pub(super) fn readiness(config: &Config, pool_registry: &PoolRegistry) -> anyhow
 }
 
 impl Shared {
-    /// What a pool is made of, counted with all others that are for this.
+    /// The configuration of a pool that is counted under `purpose`.
     pub(super) fn pool(&self, purpose: &'static str, size: usize) -> PoolConfig {
         PoolConfig::new(self.config.database_url.clone(), size).counted(&self.pool_registry, purpose)
     }
 
-    /// Stores with connections of their own, for work that nobody waits for.
+    /// Stores with their own connections, for background work.
     pub fn stores(&self, tenant_connections: usize, owner_connections: usize) -> anyhow::Result<Stores> {
         let pool = |size| self.pool("workers", size);
         Stores::new(&pool(tenant_connections), &pool(owner_connections))
     }
 
-    /// Stores with connections of their own, for requests.
+    /// Stores with their own connections, for requests.
     pub(super) fn request_stores(&self, tenant_connections: usize) -> anyhow::Result<Stores> {
         let pool = |size| with_request_timeouts(&self.config, self.pool("requests", size));
         Stores::new(&pool(tenant_connections), &pool(OWNER_CONNECTIONS))
     }
 
-    /// Connections for requests that have proved nothing yet.
+    /// Connections for unauthenticated requests.
     pub(super) fn anonymous(&self) -> anyhow::Result<OwnerPool> {
         let pool = with_request_timeouts(&self.config, self.pool("anonymous", ANONYMOUS_CONNECTIONS));
         OwnerPool::new(&pool).context("DATABASE_URL is not a valid PostgreSQL URL")
     }
 
-    /// Connections for keys that were never seen.
+    /// Connections for unseen API keys.
     pub(super) fn unseen_keys(&self) -> anyhow::Result<OwnerPool> {
         let pool = with_request_timeouts(&self.config, self.pool("keys", KEY_CONNECTIONS));
         OwnerPool::new(&pool).context("DATABASE_URL is not a valid PostgreSQL URL")
     }
 
-    /// The audit log, with connections of its own.
+    /// The audit log, with its own connections.
     pub(super) fn audit(&self) -> anyhow::Result<AuditLogs> {
         let pool = OwnerPool::new(&self.pool("audit", AUDIT_CONNECTIONS))
             .context("DATABASE_URL is not a valid PostgreSQL URL")?;
         Ok(AuditLogs::new(Arc::new(PgAudit::new(pool))))
     }
 
-    /// Notifications, with connections of their own to what is still on its way.
+    /// Notifications, with their own connections for those that are still in the outbox.
     pub(super) fn notifications(&self, tenant: &TenantPool) -> anyhow::Result<Notifications> {
         let pool = OwnerPool::new(&self.pool("notifications", NOTIFICATION_CONNECTIONS))
             .context("DATABASE_URL is not a valid PostgreSQL URL")?;
         Ok(Notifications::new(Arc::new(PgNotifications::new(tenant.clone(), pool))))
     }
 
-    /// Where the streams' task looks for new notifications, with a connection of its own.
+    /// The feed that the task of the notification streams polls, with its own connection.
     pub fn notification_feed(&self) -> anyhow::Result<PgNotificationFeed> {
         let pool = OwnerPool::new(&self.pool("streams", 1)).context("DATABASE_URL is not a valid PostgreSQL URL")?;
         Ok(PgNotificationFeed::new(pool))

@@ -1,4 +1,4 @@
-//! How the process stands, for whoever asks.
+//! The state of the process for the metrics.
 
 use recado_postgres::PoolRegistry;
 use secrecy::SecretString;

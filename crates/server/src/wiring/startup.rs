@@ -1,4 +1,4 @@
-//! What is made of the configuration once, and fails early where it cannot be.
+//! Services that are created once at startup, so that a configuration error fails there.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 
 use crate::config::{Config, SessionVerification};
 
-/// Fails early on what would otherwise fail with the first mail.
+/// Checks `SMTP_URL` and `MAIL_FROM` at startup instead of at the first mail.
 pub(super) fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
     let Some(url) = &config.smtp_url else { return Ok(None) };
     let mailer = SmtpMailer::new(url, &config.mail_from).map_err(|error| match error {
@@ -21,7 +21,7 @@ pub(super) fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>>
     Ok(Some(Arc::new(mailer)))
 }
 
-/// Fails early on what would otherwise fail in every thread.
+/// Checks the session configuration at startup instead of in every thread.
 pub(super) fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<dyn SessionVerifier>> {
     let expected = Expected {
         issuer: config.session_issuer.clone(),

@@ -1,4 +1,4 @@
-//! What webhooks are made of.
+//! The services of webhooks.
 
 use std::sync::Arc;
 
@@ -12,11 +12,10 @@ use recado_postgres::{OwnerPool, PgContacts, PgDeliveryQueue, PgInbound, PgWebho
 use super::{Shared, Stores};
 use crate::system::SystemJitter;
 
-/// Connections of the deliverer: one claims, one records, one gives back.
+/// Connections of the deliverer: one to claim, one to record results, one to release claims.
 const DELIVERY_CONNECTIONS: usize = 3;
 
 impl Stores {
-    /// Endpoints, logs and the feed.
     pub(super) fn webhooks(&self, shared: &Shared) -> Webhooks {
         Webhooks {
             store: Arc::new(PgWebhooks::new(self.tenant.clone())),
@@ -42,19 +41,19 @@ impl Stores {
         }
     }
 
-    /// What forgets old logs and events.
+    /// Purges old delivery logs and webhook events.
     pub fn webhook_sweeper(&self) -> Sweeper {
         Sweeper::new(Arc::new(PgDeliveryQueue::new(self.owner.clone())))
     }
 }
 
 impl Shared {
-    /// The one client for addresses that tenants name, with connections of its own.
+    /// The only client that calls URLs of tenants, with its own connections.
     pub(super) fn egress(&self) -> Result<Egress, String> {
         Egress::new(EgressConfig::new(self.config.egress_allow.clone()))
     }
 
-    /// What delivers, with connections of its own.
+    /// The deliverer, with its own connections.
     pub fn deliverer(&self, signal: Arc<dyn WorkSignal>) -> anyhow::Result<Deliverer> {
         let pool = OwnerPool::new(&self.pool("deliveries", DELIVERY_CONNECTIONS))
             .context("DATABASE_URL is not a valid PostgreSQL URL")?;

@@ -1,5 +1,5 @@
-//! The rounds of the platform: support mode that is over, accounts on their way out, and what these leave at the payment
-//! gateway.
+//! Administration workers: expired support mode, the removal of accounts, and the cancellation of their subscriptions
+//! at the payment gateway.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The rounds of billing: events left over, what somebody died on, a gateway that is silent, plans whose time is over.
+//! Billing workers: gateway events that were not applied, intents of requests that ended early, checks of subscriptions
+//! without gateway events, the expiry of plans, and retention.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +16,13 @@ const EVENTS_INTERVAL: Duration = Duration::from_secs(1);
 const CHECKS_INTERVAL: Duration = Duration::from_secs(5);
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What the gateway has done is recorded within 90 s (the tests add it up), also behind a gateway that failed for a while.
+/// A change at the gateway is recorded within 90 s, also after an outage of the gateway. A test adds up the delays.
 const INTENTS: Backoff = Backoff {
     idle: Duration::from_secs(2),
     longest: Duration::from_secs(5),
 };
 
-/// A database that is back takes what waited in memory within two seconds.
+/// After a database outage, the events in memory are stored within two seconds.
 const BUFFER: Backoff = Backoff {
     idle: Duration::from_secs(1),
     longest: Duration::from_secs(2),
@@ -75,7 +76,7 @@ pub(super) fn start(
     Ok(())
 }
 
-/// Wherever events are received they may have to wait for the database.
+/// Stores the events of the buffer. Every process that serves routes needs this, because it receives events.
 pub(super) fn start_payment_event_buffer(
     shared: &Shared,
     stores: &Stores,
@@ -106,13 +107,13 @@ mod tests {
 
     use super::*;
 
-    /// From a lost answer, or from a crash behind it, to the record of it by the worker alone.
+    /// The time from a lost gateway response, or from a crash after it, until the worker records the result.
     #[test]
     fn intent_is_reconciled_within_90_seconds() {
         let promised = Duration::from_secs(90);
-        // A check may begin as late as this after it is due, and takes one call.
+        // The latest end of a check after it is due: the longest pause and one call.
         let check = INTENTS.longest + CALL_TIMEOUT;
-        // The server died: the check that was due with the intent finds what the gateway has done.
+        // After a crash, the check that was due with the intent finds the change at the gateway.
         assert!(INTENT_CHECK_PAUSE.unsigned_abs() + check <= promised);
         // After a lost response, the request checks once without success and leaves the intent to the worker.
         assert!(CALL_TIMEOUT + UNANSWERED_LEASE.unsigned_abs() + check <= promised);

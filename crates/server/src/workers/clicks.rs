@@ -1,4 +1,4 @@
-//! Writes the clicks that were counted in memory.
+//! Writes the clicks that are counted in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::worker_loop::{self, Backoff};
 use crate::wiring::Shared;
 
-/// How often clicks are written, and how often they are tried again where they could not be.
+/// The interval of the writes, and the longest pause after failures.
 const WRITE: Backoff = Backoff {
     idle: Duration::from_secs(1),
     longest: Duration::from_secs(5),
@@ -18,7 +18,7 @@ const WRITE: Backoff = Backoff {
 /// The timeout of the last write, when the process stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Until every request was answered (`served`): then what is left is written, and the process may end.
+/// Starts the worker. After the last response (`served`), it writes the remaining clicks and ends.
 pub fn start_clicks(shared: &Shared, served: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
     let links = Arc::new(shared.stores(1, 1)?.click_writer(shared));
     let (pending, served) = (shared.clicks.clone(), served.clone());

@@ -1,4 +1,4 @@
-//! The round that carries mail out, where there is a mail server.
+//! The mail worker. It runs only if `SMTP_URL` is set.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) fn start(shared: &Shared, stores: &Stores, stop: &CancellationToken, 
     ));
 }
 
-/// Tells the log what did not go well. Returns whether there may be more to do.
+/// Logs failures. Returns whether there may be more mail.
 fn log_outcome(outcome: &MailOutcome) -> bool {
     match outcome {
         MailOutcome::Nothing => return false,

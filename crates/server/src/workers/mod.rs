@@ -1,5 +1,5 @@
-//! Background work: runs, callbacks left over, billing, the outbox, webhooks, mail, sweeps. Every loop survives a failing
-//! round and backs off; all of them end when the server stops.
+//! Background workers: runs, callbacks, billing, outbox relays, webhooks, mail, retention. Every loop survives a
+//! failing iteration and backs off. All loops end when the server stops.
 
 mod administration;
 mod billing;
@@ -30,20 +30,20 @@ pub use send_rate_limiter::TokioSendRateLimiter;
 
 use crate::wiring::Shared;
 
-/// Connections of all workers together, of each kind.
+/// Connections of all workers together, in each of the two pools.
 const CONNECTIONS: usize = 4;
 
-/// Scheduled campaigns enqueued in one round.
+/// The maximum number of scheduled campaigns that one iteration enqueues.
 const DUE_BATCH: i64 = 100;
 
-/// Unknown sends failed in one round.
+/// The maximum number of sends with an unknown outcome that one iteration fails.
 const UNKNOWN_BATCH: i64 = 1000;
 
-/// Recipient batches whose sends are made in one round. Runs make those that they need themselves, so that there
-/// is no haste.
+/// The maximum number of recipient batches that one iteration materializes. A run materializes the batches that it
+/// needs itself, so this worker is not urgent.
 const MATERIALIZE_BATCH: usize = 4;
 
-/// What is past its time, forgotten in one statement.
+/// The maximum number of expired rows that one statement deletes.
 const SWEEP_BATCH: i64 = 1000;
 
 /// How long each kind of worker waits after an iteration without work.
@@ -56,7 +56,7 @@ const UNKNOWN_INTERVAL: Duration = Duration::from_secs(5);
 const MATERIALIZE_INTERVAL: Duration = Duration::from_millis(500);
 const STATISTICS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// So many tables are analyzed before the worker rests.
+/// The maximum number of tables that one iteration analyzes.
 const ANALYZE_BATCH: usize = 8;
 
 /// Starts what a server without workers needs: requests wait for runs that other processes execute, and gateway events
@@ -68,7 +68,7 @@ pub fn start_without_workers(shared: &Shared, stop: &CancellationToken, tasks: &
     Ok(())
 }
 
-/// Starts every worker on the current runtime. They end after `stop` is cancelled; `tasks` tells when.
+/// Starts all workers on the current runtime. They end after `stop` is cancelled; `tasks` tracks their end.
 pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
     let stores = shared.stores(CONNECTIONS, CONNECTIONS)?;
     let runs = Arc::new(stores.runs());
@@ -129,7 +129,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     Ok(())
 }
 
-/// Makes the sends of large audiences.
+/// Materializes the sends of large audiences.
 fn materialize_sends(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker) {
     let iteration = move || {
         let runs = runs.clone();
@@ -154,7 +154,7 @@ fn sweep_queue(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTr
     worker_loop::spawn(tasks, stop, "run_queue", SWEEP_INTERVAL, iteration);
 }
 
-/// Refreshes the planner's statistics of tables that grew at once, some tables an iteration.
+/// Refreshes the planner statistics of tables that grew quickly.
 fn analyze_tables(statistics: PgStatistics, stop: &CancellationToken, tasks: &TaskTracker) {
     let iteration = move || {
         let statistics = statistics.clone();

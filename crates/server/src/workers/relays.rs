@@ -1,4 +1,4 @@
-//! The relay of each kind of event, a worker of its own: what befalls the place of one kind is felt by no other.
+//! Outbox relays: one worker per kind of event, so that a problem with the table of one kind does not delay the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,15 @@ use tokio_util::task::TaskTracker;
 use super::worker_loop::{self, Backoff};
 use crate::wiring::Stores;
 
-/// Events moved in one transaction.
+/// The maximum number of events that one transaction moves.
 const BATCH: usize = 500;
 
-/// The same of webhook events, one of which may stand for a whole batch of an import.
+/// The same for webhook events, one of which may hold a whole batch of an import.
 const WEBHOOK_BATCH: usize = 50;
 
-/// A fault of an event's place is over for its readers within two seconds: the longest rest, and a round that takes
-/// no longer. So often is no burden, because nothing but the one place is asked.
+/// Readers get the events within two seconds after the table of a kind is writable again: one pause of at most
+/// `longest` and one iteration of at most the same time. The frequent attempts are cheap, because each queries only one
+/// kind.
 const BACKOFF: Backoff = Backoff {
     idle: Duration::from_millis(500),
     longest: Duration::from_secs(1),
@@ -31,12 +32,12 @@ pub struct Relays {
     audit: Arc<Notify>,
     notification: Arc<Notify>,
     webhook: Arc<Notify>,
-    /// Rings for whoever delivers webhooks.
+    /// Wakes the deliverer of webhooks.
     pub(super) deliveries: Arc<Notify>,
 }
 
 impl Relays {
-    /// Something may have been left in the outbox. The change does not say of which kind.
+    /// Wakes all relays after a change, which may have appended outbox events of any kind.
     pub fn wake(&self) {
         for &kind in EventKind::ALL {
             self.of(kind).notify_one();
@@ -73,7 +74,7 @@ pub(super) fn start(relays: &Relays, stores: &Stores, stop: &CancellationToken, 
             wake,
             move || {
                 let (outbox, relays) = (outbox.clone(), relays.clone());
-                // What comes while a round is under way wakes the next one.
+                // A wake during an iteration starts the next one at once.
                 async move {
                     let moved = outbox.relay(kind, batch).await?;
                     if moved > 0 && kind == EventKind::Webhook {

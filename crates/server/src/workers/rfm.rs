@@ -1,4 +1,4 @@
-//! The rounds of RFM: accounts get their nights, and what is due is calculated.
+//! RFM workers: one schedules the nightly calculation of each account, the other calculates what is due.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Where runs are handed in and carried out: those a request waits for, and those found in the queue.
+//! Executes runs: those that a request submits and waits for, and those of the run queue.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::worker_loop::Backoff;
 use super::{RUNS_INTERVAL, TokioSendRateLimiter, worker_loop};
 use crate::telemetry::traces;
 
-/// Runs handed in and not yet taken up.
+/// The maximum number of submitted runs that wait to be started.
 const MAX_SUBMITTED_RUNS: usize = 256;
 
 /// The interval at which a request polls a run that another worker executes.
@@ -24,7 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The longest backoff while claiming runs fails.
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
-/// How long every run may go before one has to make room for one that waits.
+/// How long runs keep their permits before one must yield to a waiting run.
 const TIME_SLICE: Duration = Duration::from_secs(2);
 
 /// How long the release of a failed run is retried. The lease of a run is no longer than this.
@@ -33,7 +33,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);
 type ReportSender = oneshot::Sender<Result<Option<RunReport>, StoreError>>;
 type SubmittedRun = (QueuedRun, Option<Uuid>, ReportSender);
 
-/// The requests' side: hand in a run and wait for its end.
+/// Submits runs of requests and waits for their end.
 #[derive(Clone)]
 pub struct RunSubmitter {
     has_workers: bool,
@@ -43,7 +43,7 @@ pub struct RunSubmitter {
 }
 
 impl RunSubmitter {
-    /// `has_workers`: whether this process carries runs out itself, or leaves them to others.
+    /// `has_workers`: whether this process executes runs itself, or leaves them to other processes.
     pub fn new(has_workers: bool, stop: CancellationToken) -> Self {
         let (sender, receiver) = mpsc::channel(MAX_SUBMITTED_RUNS);
         Self {
@@ -54,12 +54,12 @@ impl RunSubmitter {
         }
     }
 
-    /// Names a worker of this process, if it has some: another one for every run.
+    /// A new worker id for a run that this process will execute. None: it executes no runs.
     pub fn worker(&self) -> Option<Uuid> {
         self.has_workers.then(Uuid::now_v7)
     }
 
-    /// Whether the server is about to stop.
+    /// Whether the server is stopping.
     pub fn stopping(&self) -> bool {
         self.stop.is_cancelled()
     }
@@ -80,7 +80,7 @@ impl RunSubmitter {
     }
 }
 
-/// Starts the other side: takes what is handed in, and looks for runs that nobody holds.
+/// Starts the executor: it executes submitted runs and claims runs from the queue.
 pub(super) fn start(
     run_submitter: &RunSubmitter,
     dispatcher: Arc<Dispatcher>,
@@ -109,7 +109,7 @@ pub(super) fn start(
     let (claimer, claimed_tasks) = (executor, tasks.clone());
     tasks.spawn(worker_loop::run(
         "runs",
-        // A database that is back finds its runs going on soon.
+        // A short backoff, so that runs continue soon after a database outage.
         Backoff {
             idle: RUNS_INTERVAL,
             longest: MAX_BACKOFF,
@@ -173,7 +173,7 @@ impl RunExecutor {
             let executor = self.with_worker(worker.unwrap_or_else(Uuid::now_v7));
             tasks.spawn(async move {
                 let end = match executor.dispatch(run).await {
-                    // What stopped and is still sending waits for somebody, be it that its account is suspended.
+                    // A run that stopped while `sending` counts as paused, for example if its account is suspended.
                     Ok(RunEnd::Over(report)) => Some(Ok(Some(RunReport {
                         paused: report.paused || report.status == CampaignStatus::Sending,
                         ..report
@@ -217,7 +217,7 @@ impl RunExecutor {
         Ok(true)
     }
 
-    /// This process's part in a run.
+    /// Sends messages of the run until it ends or another worker must continue it.
     async fn dispatch(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
         let end = self.dispatcher.run(run).instrument(traces::dispatch(run)).await;
         if let Ok(RunEnd::Postponed { delay, reason }) = &end {
@@ -269,7 +269,7 @@ async fn poll_report(
     loop {
         match runs.report(run).await {
             Ok(Some(report)) if report.status == CampaignStatus::Sending && !report.paused => {}
-            // A database that is away comes back; the run is durable.
+            // Waits for the database to return: the run is durable.
             Err(StoreError::Unavailable(_)) => {}
             end => return Some(end),
         }

@@ -1,4 +1,4 @@
-//! The send rate of numbers in this process: a clock, and the slots that the store gives out to all servers.
+//! The send rate limiter of this process: it reserves send slots, which all servers share, and waits for them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,19 +10,19 @@ use recado_domain::shared::StoreError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Waits for the slots of numbers, and tells runs when to make room.
+/// Waits for the send slots of numbers, and asks runs to yield.
 pub struct TokioSendRateLimiter {
     stop: CancellationToken,
     slots: Arc<dyn SendSlotStore>,
-    /// What its slot times are counted from.
+    /// The zero of its slot times.
     epoch: Instant,
-    /// The numbers that were throttled, with their rates and when those were read.
+    /// The throttled numbers, each with its rate and the time at which the rate was read.
     throttled: Mutex<HashMap<String, (f64, Instant)>>,
     should_yield: AtomicBool,
 }
 
 impl TokioSendRateLimiter {
-    /// Waits until `stop` is cancelled.
+    /// Waits end early once `stop` is cancelled.
     pub fn new(stop: CancellationToken, slots: Arc<dyn SendSlotStore>) -> Self {
         Self {
             stop,
@@ -33,7 +33,7 @@ impl TokioSendRateLimiter {
         }
     }
 
-    /// A run waits, and there is no permit for it.
+    /// Asks one run to yield, because another run waits for a permit.
     pub(super) fn request_yield(&self) {
         self.should_yield.store(true, Ordering::Relaxed);
     }
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// Send slots by the test's own clock.
+    /// Send slots by the paused clock of the test.
     struct TestSendSlots {
         epoch: Instant,
         next: Mutex<HashMap<String, time::Duration>>,

@@ -1,4 +1,4 @@
-//! Delivers webhooks, and forgets what is past its days.
+//! Webhook workers: the deliverer, and the retention of logs and events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,12 +17,12 @@ use crate::wiring::{Shared, Stores};
 
 const DELIVERER: &str = "deliverer";
 
-/// Rings when something was queued, and when the server stops.
+/// Signals new deliveries and the stop of the server to the deliverer, and records its metrics.
 struct TokioWorkSignal {
     notify: Arc<Notify>,
     stop: CancellationToken,
     metrics: Arc<WorkerMetrics>,
-    /// Something failed since it last rested.
+    /// Whether a step failed since the last pause.
     failed: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! One worker: a round after the other, as long as there is something to do; then a rest.
+//! The loop of a worker: iterations without a pause while there is work, else a pause.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -17,24 +17,24 @@ use crate::telemetry::WorkerMetrics;
 /// The pause after a panic of work that has its own loop.
 const PANIC_PAUSE: Duration = Duration::from_secs(1);
 
-/// How a worker rests.
+/// The pauses of a worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backoff {
-    /// When there was nothing to do.
+    /// The pause after an iteration without work.
     pub(super) idle: Duration,
-    /// After failures in a row, at the most.
+    /// The maximum pause after consecutive failures.
     pub(super) longest: Duration,
 }
 
 impl Backoff {
-    /// For work whose delay after a fault nobody was promised.
+    /// For work without a documented maximum delay after an outage.
     pub(super) fn idle(idle: Duration) -> Self {
         let longest = Duration::from_secs(30);
         Self { idle, longest }
     }
 }
 
-/// Starts a worker that nobody wakes.
+/// Starts a worker that runs by its interval only.
 pub(super) fn spawn<F, Fut>(
     tasks: &TaskTracker,
     stop: &CancellationToken,
@@ -48,7 +48,7 @@ pub(super) fn spawn<F, Fut>(
     tasks.spawn(run(name, Backoff::idle(idle), stop.clone(), None, iteration));
 }
 
-/// The same, for work that fails in more ways than the store does.
+/// Like [`spawn`], for work with errors other than `StoreError`.
 pub(super) fn spawn_any<F, Fut, E>(
     tasks: &TaskTracker,
     stop: &CancellationToken,
@@ -63,8 +63,9 @@ pub(super) fn spawn_any<F, Fut, E>(
     tasks.spawn(run_any(name, backoff, stop.clone(), None, iteration));
 }
 
-/// Runs `iteration` until the server stops. `Ok(true)`: there may be more, go on at once. `Ok(false)`: nothing left,
-/// rest, or until woken. `Err`, or a panic: logged; the rest doubles with every failure in a row.
+/// Runs `iteration` until the server stops. `Ok(true)`: there may be more work, so the next iteration follows at once.
+/// `Ok(false)`: no work, so the worker pauses until its interval ends or it is woken. An error or panic is logged, and
+/// the pause doubles with every consecutive failure.
 pub(super) async fn run<F, Fut>(
     name: &'static str,
     backoff: Backoff,
@@ -180,7 +181,7 @@ mod tests {
             iterations.load(Ordering::SeqCst)
         };
         assert_eq!(after(1000).await, 1);
-        // Two seconds after the first failure, four after the second; then on at once to a rest of one second.
+        // Pauses: two seconds after the first failure, four after the second, none after work, one without work.
         assert_eq!(after(2000).await, 2);
         assert_eq!(after(3500).await, 4);
         wake.notify_one();

@@ -1,4 +1,4 @@
-//! Accounts: list, create, switch, and which one a request means.
+//! Accounts: list, create and switch, and how the server determines the account of a request.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -247,7 +247,7 @@ fn removed_member_loses_access() {
     });
 }
 
-/// The support-mode cookie of a user, signed as the server does.
+/// A valid support-mode cookie of `user`.
 fn support_cookie(user: &User<'_>, account: &str, lasts_seconds: i64) -> String {
     let now = time::OffsetDateTime::now_utc();
     let after = |seconds: i64| {

@@ -1,4 +1,4 @@
-//! What platform administrators see and do, and that nobody else does.
+//! The routes of platform administrators: accounts, suspension, plan grants, revenue and churn.
 
 use std::time::Instant;
 
@@ -62,7 +62,7 @@ fn admin_routes_refuse_all_but_platform_administrators() {
         let reply = root.get(&path_for_account(spec, &ana.account));
         assert_eq!(reply.status, 200, "{}: {}", label(spec), reply.text);
     }
-    // A foreign page cannot use an administrator's cookie.
+    // A cross-site request cannot use an administrator's cookie.
     let foreign = server
         .post("/api/admin/accounts")
         .cookie(&format!("svc-session={}", root.token));
@@ -89,7 +89,7 @@ fn admin_action_checks_rate_limit_before_path_and_body() {
     for _ in 1..30 {
         act(&root).refused(404, "NOT_FOUND");
     }
-    // The limit is asked before the path and the body are read, and counts each administrator alone.
+    // The rate limit is checked before path and body, and counts per administrator.
     let late = root.post("/api/admin/accounts/7/action", json!(7));
     late.refused(429, "RATE_LIMIT");
     act(&second_root).refused(404, "NOT_FOUND");
@@ -184,7 +184,7 @@ fn account_is_read_and_updated_by_administrator() {
         assert_eq!(updated[field], full[field]);
     }
     assert_eq!(update(json!({ "logo_url": null })).ok()["logo_url"], json!(null));
-    // Its old slug is free again.
+    // The old slug is free again.
     root.post("/api/admin/accounts", json!({ "name": "x", "slug": "padaria-sol" }))
         .created();
     root.put(
@@ -384,7 +384,7 @@ fn plan_grant_changes_plan_and_keeps_price() {
     let change = json!({ "action": "change_plan", "plan": { "from": "starter", "to": "scale" } });
     assert_eq!((&logs["logs"][0]["changes"], &logs["total"]), (&change, &json!(1)));
 
-    // The figures know what is paid, not what was granted.
+    // Revenue counts what accounts pay, not what was granted.
     let stats = root.get("/api/admin/stats").ok();
     assert_eq!(
         (&stats["mrr"], &stats["arr"], &stats["payingAccounts"]),

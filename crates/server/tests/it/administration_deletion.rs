@@ -1,4 +1,4 @@
-//! The removal of an account: nothing of it is left anywhere, and nothing of anybody else's is touched.
+//! Deletion of an account: every row and file of it is removed, and those of other accounts stay.
 
 use std::collections::BTreeMap;
 
@@ -126,7 +126,6 @@ fn account_deletion_retries_failed_gateway_cancellation() {
     assert_eq!(count_gateway_cancellations(&server), 2);
 }
 
-/// Whatever an earlier server began is finished by the next one.
 #[test]
 fn interrupted_account_deletion_is_completed_by_next_server() {
     let server = Server::new();

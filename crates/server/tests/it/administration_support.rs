@@ -1,4 +1,4 @@
-//! Support mode: an administrator inside an account, seen by everybody, and out again.
+//! Support mode: a platform administrator's temporary membership in an account, and its traces in the audit log.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -98,7 +98,7 @@ fn support_administrator_can_act_but_is_not_in_the_team() {
     browser.post("/api/contacts", contact).created();
     assert_eq!(ana.get("/api/contacts").ok()["data"].as_array().unwrap().len(), 1);
     browser.post("/api/api-keys", json!({ "name": "k" })).created();
-    // Whoever is there for support is none of the team.
+    // Team routes do not show or change a support membership.
     assert_eq!(ana.get("/api/team/members").ok()["data"].as_array().unwrap().len(), 1);
     ana.delete(&format!("/api/team/members/{}", browser.user.id))
         .refused(404, "NOT_FOUND");
@@ -137,7 +137,7 @@ fn support_mode_actions_name_administrator_in_audit_log() {
     let browser = Browser::new(server.root());
     browser.support(&ana.account);
     let campaign = ana.plain_campaign();
-    // A run outlives the request, and perhaps the support mode.
+    // A run outlives the request and may outlive support mode.
     browser
         .post(&format!("/api/campaigns/{campaign}/execute"), json!({}))
         .ok();
@@ -367,7 +367,7 @@ fn support_mode_works_in_suspended_account() {
         .ok();
     ana.post("/api/accounts/switch", json!({ "account_id": ana.account }))
         .refused(401, "AUTH_ERROR");
-    // A key that was made in support mode is a key of the account: closed with it.
+    // An API key created in support mode belongs to the account and is refused while it is suspended.
     let key = text(&browser.post("/api/api-keys", json!({ "name": "k" })).created()["full_key"]);
     server
         .get("/api/contacts")
@@ -401,7 +401,6 @@ fn expired_support_membership_is_refused_and_deleted() {
     });
 }
 
-/// A marked membership is worth nothing to somebody who is no administrator any more.
 #[test]
 fn support_membership_of_former_administrator_is_refused() {
     let server = Server::new();

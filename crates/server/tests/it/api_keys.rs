@@ -1,4 +1,4 @@
-//! API keys: an account context for programs, and no session.
+//! API keys: they authenticate a program for one account and never replace a session.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use crate::harness::client::Reply;
 use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text};
 
-/// A key of the account, made by this user.
+/// Creates an API key and returns the full key.
 #[track_caller]
 pub fn create_key(owner: &User<'_>) -> String {
     text(&create_key_response(owner, "CI")["full_key"])
 }
 
-/// A new key, as it was answered.
+/// Creates an API key and returns the response.
 #[track_caller]
 pub fn create_key_response(owner: &User<'_>, name: &str) -> Value {
     owner.post("/api/api-keys", json!({ "name": name })).created()
@@ -246,7 +246,7 @@ fn full_api_key_appears_only_in_creation_response() {
     assert!(audited.contains("api_key"), "{audited}");
     ana.delete(&format!("/api/api-keys/{}", text(&made["id"]))).no_content();
     let removed = ana.get("/api/audit-logs").text;
-    // Answered twice, it is kept in between, encrypted.
+    // For an idempotent replay the response is stored, encrypted.
     let again = || {
         let request = ana.request("POST", "/api/api-keys").header("Idempotency-Key", "once");
         request.json(&json!({ "name": "CI" })).send().created()
@@ -257,7 +257,7 @@ fn full_api_key_appears_only_in_creation_response() {
     assert_eq!(server.db.count("FROM idempotency_keys"), 1);
     server.db.wait_for_outbox();
 
-    // Bytes are in hexadecimal.
+    // The dump writes bytes in hexadecimal.
     let stored: String = server.db.dump().into_values().collect();
     let digest = hex::encode(Sha256::digest(&replayed));
     assert!(stored.contains(&digest), "the database stores the key's hash");
@@ -296,7 +296,7 @@ fn api_key_grants_access_to_its_account_only() {
     for request in [
         server.get("/api/contacts").bearer(&key),
         server.get("/api/contacts").header("X-API-Key", &key),
-        // What else is said about accounts does not count.
+        // The key's account wins over the account header and cookie.
         server
             .get("/api/contacts")
             .bearer(&key)
@@ -372,7 +372,7 @@ fn wrong_api_key_is_refused() {
         .header("X-API-Key", "")
         .send()
         .refused(401, "AUTH_ERROR");
-    // A good session does not help a wrong key out.
+    // A valid session cookie does not make up for a wrong key.
     let wrong = server.get("/api/contacts").bearer("svc_live_sk_wrong");
     wrong
         .cookie(&format!("svc-session={}", ana.token))

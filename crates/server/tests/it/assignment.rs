@@ -1,4 +1,4 @@
-//! What nobody may set is not set, on any route that takes a body, and no answer holds what nobody may read.
+//! Mass assignment: no route sets a server-owned field from a request body, and no response contains a secret.
 
 use recado_server::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use crate::harness::users::User;
 use crate::harness::{Server, text};
 use crate::matrix::{RouteInput, label, row};
 
-/// A wished id, hash and day that nothing else can have made.
+/// Marker values: an id, a hash and a day that only these tests write.
 const ID: &str = "0badc0de-0bad-7bad-8bad-0badc0de0bad";
 const HASH: &str = "deadbeefdeadbeefdeadbeefdeadbeef";
 const DAY: &str = "2001-02-03";
@@ -82,7 +82,7 @@ fn tables_with_text(server: &Server, needle: &str) -> Vec<String> {
         .collect()
 }
 
-/// No answer holds a hash, a token, or anything of these wishes.
+/// Asserts that the response contains no hash, no token and no marker value.
 #[track_caller]
 fn assert_no_secret(route: &str, reply: &Reply) {
     for secret in [ID, HASH, DAY, "key_hash", "token_hash", "access_token", "7777"] {
@@ -141,14 +141,14 @@ fn request_bodies_cannot_set_server_fields_on_any_route() {
         let resource = resources.iter().find(|(prefix, _)| spec.path.starts_with(prefix));
         let path = spec.path.replace("{id}", resource.map_or(ID, |(_, id)| id));
         let extra = match spec.path {
-            // Wishes that are this route's own input.
+            // Here `account_id` is the route's own input.
             "/api/accounts/switch" => json!({ "account_id": ana.account }),
             _ => json!({}),
         };
         let body = with_server_owned_fields(body, &server_owned, extra);
         let reply = admin.request(spec.method.as_str(), &path).json(&body).send();
         assert!(
-            // 400: what is not set leaves nothing that could be done, as with a schedule without its time.
+            // 400: the resource's state does not allow the action, for example a schedule without a time.
             [200, 201, 400, 404, 422].contains(&reply.status),
             "{}: {reply:?}",
             label(spec)
@@ -186,7 +186,7 @@ fn assert_states_unchanged(server: &Server, ana: &User<'_>, admin: &User<'_>) {
     assert_eq!(all("total_recipients", "campaigns"), "0");
     assert_eq!(all("simulated", "campaigns"), "false");
     assert_eq!(all("status", "accounts"), "active");
-    // Growth: what the change of a plan was itself asked for.
+    // `growth` comes from the plan change, a valid body of its own route.
     assert_eq!(all("plan", "accounts"), "free,growth");
     let role = format!(
         "account_users WHERE user_id = '{}' AND account_id = '{}'",
@@ -207,7 +207,7 @@ fn reads_return_no_hash_and_no_token() {
     let key = api_keys::create_key(&ana);
     let resources = create_resources(&ana);
     let hash = server.db.text("SELECT encode(key_hash, 'hex') FROM api_key_hashes");
-    // The reference names the fields that secrets are written to, and holds nobody's.
+    // The OpenAPI document names secret fields, but contains no secret.
     for spec in TABLE
         .iter()
         .filter(|spec| spec.method == "GET" && spec.path.starts_with("/api") && spec.path != "/api/openapi.json")

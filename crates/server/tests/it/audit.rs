@@ -1,4 +1,4 @@
-//! The audit log: what it shows, to whom, and that nothing is missing from it.
+//! The audit log: content, filters, pages and totals of `GET /api/audit-logs`, and when entries become visible.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,6 @@ use crate::harness::runs::without_statuses;
 use crate::harness::users::User;
 use crate::harness::{Options, Server, text};
 
-/// What a GET of the audit log shows.
 #[track_caller]
 fn read_log(user: &User<'_>, query: &str) -> Value {
     user.get(&format!("/api/audit-logs{query}")).ok()
@@ -33,7 +32,7 @@ fn actions(page: &Value) -> Vec<(String, String, Value)> {
     log_entries(page).iter().map(action).collect()
 }
 
-/// A template that was there and is not any more; its id.
+/// Creates and deletes a template. Returns its id.
 #[track_caller]
 fn delete_new_template(user: &User<'_>, name: &str) -> String {
     let id = user.template(name, "Oi", &[]);
@@ -51,7 +50,7 @@ fn insert_entries(user: &User<'_>, entity_type: &str, count: usize) {
     ));
 }
 
-/// The page holds these entries, all of this user, in the published shape and no other.
+/// Asserts that the page has exactly these entries, all by this user, with exactly the published fields.
 #[track_caller]
 fn assert_entries(user: &User<'_>, page: &Value, entries: &[(&str, &str, &str)]) {
     let expected: Vec<_> = entries
@@ -276,7 +275,7 @@ fn audit_log_total_matches_stored_entries() {
         delete_new_template(&ana, &format!("t{number}"));
         assert_eq!(read_log(&ana, "?limit=1")["total"], 2_001 + number);
     }
-    // A log so large that it is not counted again every time.
+    // The total of a large log comes from `audit_counts`, not from counting its rows.
     server.db.run(&format!(
         "INSERT INTO audit_logs (account_id, id, action, entity_type)
            SELECT '{0}', gen_random_uuid(), 'export', 'large' FROM generate_series(1, 100000);

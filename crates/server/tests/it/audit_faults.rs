@@ -1,4 +1,4 @@
-//! The audit log when something befalls it: no operation notices, and nothing is lost.
+//! The audit table renamed, locked or rejecting inserts, and servers that stop: no operation fails, no entry is lost.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use serde_json::json;
 use crate::harness::users::User;
 use crate::harness::{Server, shortest, until};
 
-/// An operation that waits for the log waits two seconds, each time.
+/// An operation that waited for the audit table would hit the lock timeout of two seconds every time.
 const LOCK_WAIT: Duration = Duration::from_millis(1900);
 
 const OPERATIONS: i64 = 12;
 
-/// Templates to be removed, and a campaign to be run.
+/// Templates to delete and a campaign to execute.
 struct Fixture {
     templates: Vec<String>,
     campaign: String,
@@ -65,7 +65,7 @@ fn run_operations(server: &Server, ana: &User<'_>, fixture: &Fixture) {
     }
 }
 
-/// What `operate` leaves in the log, each once, of whoever did it.
+/// Asserts that the log has exactly one entry for each operation of `run_operations`.
 fn assert_complete(server: &Server, ana: &User<'_>) {
     let count = |filter: &str| {
         server.db.count(&format!(
@@ -137,7 +137,7 @@ fn rejecting_audit_table_fails_no_operation_and_loses_no_entry() {
     until("each entry was rejected", || {
         server.db.count("FROM outbox_events WHERE retry_at IS NOT NULL") == OPERATIONS
     });
-    // Looking answers what is there.
+    // Reads succeed and show the stored entries.
     assert_eq!(ana.get("/api/audit-logs").ok()["total"], 0);
     server.db.run("ALTER TABLE audit_logs DROP CONSTRAINT refused");
     until("every entry is stored", || {
@@ -156,7 +156,7 @@ fn server_killed_after_response_loses_no_audit_entry() {
         ana.delete(&format!("/api/templates/{template}")).no_content();
         server.kill();
         server.run(&["serve"]);
-        // The first look after the restart.
+        // The first read after the restart.
         let page = ana.get("/api/audit-logs?limit=1").ok();
         assert_eq!(
             (&page["total"], &page["logs"][0]["entity_id"]),

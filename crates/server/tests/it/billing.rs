@@ -1,4 +1,4 @@
-//! Plans, subscribing, what an account has and uses, its history, and a payment as it stands.
+//! Billing routes: plan catalogue, subscribe, overview, payment history and payment status.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use crate::harness::client::{Reply, Request};
 use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text, until};
 
-/// A body of a subscribe.
+/// A valid body of `POST /api/billing/subscribe`.
 pub fn order(billing_type: &str) -> Value {
     json!({ "plan": "starter", "billing_type": billing_type, "cycle": "MONTHLY", "cpf_cnpj": "529.982.247-25",
             "billing_email": "ana@example.com" })
 }
 
-/// The same by card.
+/// A valid subscribe body with a credit card.
 pub fn card_order(number: &str, ccv: &str) -> Value {
     let mut order = order("CREDIT_CARD");
     order["credit_card"] = json!({ "holder_name": "ANA SOUZA", "number": number, "expiry_month": "5",
@@ -29,12 +29,11 @@ pub fn subscribe(user: &User<'_>, order: Value) -> Reply {
     user.post("/api/billing/subscribe", order)
 }
 
-/// What the account has and uses.
 pub fn overview(user: &User<'_>) -> Value {
     user.get("/api/billing/subscription").ok()
 }
 
-/// The plan of the account itself.
+/// The plan in the `accounts` table.
 pub fn plan(user: &User<'_>) -> String {
     user.server
         .db
@@ -233,7 +232,7 @@ fn boleto_subscription_returns_slip_and_follows_payment() {
     wait_for_status(&ana, "past_due");
     assert_eq!(notifications(&ana)[0], ("warning".into(), "Payment overdue".into()));
     subscribe(&ana, self::order("PIX")).invalid();
-    // Confirmed and received, in the same second: one period.
+    // The payment is confirmed and received in the same second: it starts one period.
     server.payment.act(&payment, Action::Confirm, std::time::Duration::ZERO);
     let active = wait_for_status(&ana, "active");
     let years = |field: &str| active[field].as_str().unwrap()[..4].parse::<i32>().unwrap();
@@ -311,7 +310,7 @@ fn send_concurrently(count: usize, request: &Request) -> Vec<u16> {
 fn twenty_concurrent_subscribes_create_one_subscription() {
     let server = Server::new();
     let ana = server.owner();
-    // The server opens its connections now: on a busy machine that takes longer than a request waits for one.
+    // Opens the pool's connections first: on a busy machine that takes longer than a request waits for one.
     let reads = ana.request("GET", "/api/billing/subscription");
     until("twenty are served at once", || {
         send_concurrently(20, &reads).iter().all(|status| *status == 200)

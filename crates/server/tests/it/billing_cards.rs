@@ -1,4 +1,4 @@
-//! A marked card passes through every outcome, and is found nowhere but at the gateway.
+//! Card data reaches the payment gateway and never a response, a table or the log.
 
 use recado_simulators::fault::{Fault, FaultKind};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::billing::{card_order, subscribe};
 use crate::harness::{Options, Server};
 
-/// Numbers that nothing else here could hold.
+/// Card numbers and code that occur nowhere else.
 const NUMBER: &str = "4929531748602937";
 const REFUSED: &str = "4929531748600002";
 const CCV: &str = "7319";
@@ -21,7 +21,7 @@ fn assert_no_card_data(source: &str, text: &str) {
     for marker in numbers.into_iter().chain(values) {
         assert!(!text.contains(&marker), "{source} contains {marker}");
     }
-    // The same in hexadecimal, as bytes are shown.
+    // Dumps write bytes in hexadecimal.
     let hex: String = NUMBER.bytes().map(|byte| format!("{byte:02x}")).collect();
     assert!(!text.contains(&hex), "{source} contains the number's bytes");
 }
@@ -110,7 +110,7 @@ fn refused_card_can_be_replaced_by_another_one() {
     );
 }
 
-/// A hash of a body with a card in it could be guessed from; with the server's key it cannot.
+/// Keyed hash: an unkeyed hash of the body would let a reader of the table guess the card by brute force.
 #[test]
 fn idempotency_request_hash_is_keyed() {
     use sha2::{Digest as _, Sha256};

@@ -1,4 +1,4 @@
-//! Another plan, another cycle, the end of a subscription, and of what was paid.
+//! Plan and cycle changes, cancellation, and the end of the paid period.
 
 use recado_simulators::fault::{Fault, FaultKind};
 use serde_json::{Value, json};
@@ -145,7 +145,7 @@ fn failed_gateway_change_leaves_subscription_unchanged() {
         (after, notifications(&ana).len(), plan(&ana).as_str()),
         (before, notification_count, "starter")
     );
-    // Done in spite of its answer.
+    // The gateway applies the change, but its response is lost or unreadable.
     for (method, kind) in [
         ("PUT", FaultKind::AcceptThenReset),
         ("PUT", FaultKind::AcceptThenStatus500),

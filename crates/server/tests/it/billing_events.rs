@@ -1,4 +1,4 @@
-//! The payment gateway's callback: who may post, and what its events do, repeated, reordered, or odd.
+//! The payment gateway's callback: its token, and the effect of events that are repeated, reordered, late or malformed.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ fn subscription_status(user: &User<'_>) -> String {
 #[test]
 fn gateway_callback_requires_the_exact_token() {
     let server = Server::new();
-    // Its own events would count as well.
+    // The simulator's own events would also change the subscription.
     server.payment.set_options(|options| options.webhook_url = None);
     let ana = server.owner();
     let (subscription, payment) = create_pending_subscription(&ana);
@@ -137,7 +137,7 @@ fn cancelled_subscription_is_reactivated_by_new_payment_only() {
     assert_received(&server.gateway_event(&payment_event("PAYMENT_RECEIVED", &subscription, "pay_new")));
     let row = overview(&ana)["subscription"].take();
     assert_eq!((&row["status"], &row["cancelled_at"]), (&json!("active"), &Value::Null));
-    // Not beside another one.
+    // An account has at most one live subscription.
     ana.post("/api/billing/cancel", json!({})).ok();
     let second = subscribe(&ana, order("PIX")).created();
     assert_received(&server.gateway_event(&payment_event("PAYMENT_RECEIVED", &subscription, "pay_third")));

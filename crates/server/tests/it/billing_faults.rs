@@ -1,5 +1,5 @@
-//! A gateway that refuses, breaks, hangs up or answers nonsense, and a server that dies in between: nothing stays half
-//! done, and nobody pays twice.
+//! Subscribing while the gateway refuses, fails, disconnects or returns invalid JSON, or while the server crashes:
+//! no subscription stays half created, and no account pays twice.
 
 use recado_simulators::fault::{Fault, FaultKind};
 use recado_simulators::payment::PaymentSimulator;
@@ -105,7 +105,7 @@ fn subscribe_retry_after_unknown_outcome_charges_once() {
         (overview(&ana)["subscription"].take(), plan(&ana).as_str()),
         (Value::Null, "free")
     );
-    // The second request finds it at the gateway, whose answer to the first was lost.
+    // The second request finds the subscription at the gateway: only the response to the first was lost.
     assert_eq!(subscribe(&ana, order("PIX")).invalid(), ["plan"]);
     assert_eq!(overview(&ana)["subscription"]["status"], "pending");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A plan that an administrator granted is a fact of its own, beside what is paid for.
+//! Grants: a plan that a platform administrator gave is stored separately from the paid plan. The better one is active.
 
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn granted_plan_is_active_for_former_customer() {
         ),
         (&Value::Null, &json!("growth"), &json!(30_000))
     );
-    // Administrators see the plan, and that nothing is paid for it.
+    // Administrators see the plan and no revenue.
     let listed = root.get("/api/admin/accounts?plan=growth").ok();
     assert_eq!((&listed["total"], &listed["data"][0]["mrr"]), (&json!(1), &json!(0)));
     let account = root.get(&format!("/api/admin/accounts/{}", ana.account)).ok();
@@ -98,7 +98,7 @@ fn grant_outlives_subscription_and_never_reduces_it() {
         (&overview(&ana)["plan"]["id"], plan(&ana).as_str()),
         (&json!("growth"), "growth")
     );
-    // What is paid for is not taken by a smaller grant, nor by taking the grant back.
+    // Neither a smaller grant nor its end reduces a paid plan.
     let bia = server.owner();
     let mut scale = card_order(CARD, "123");
     scale["plan"] = json!("scale");
@@ -121,7 +121,7 @@ fn grant_outlives_subscription_and_never_reduces_it() {
     until("the paid period has ended", || plan(&bia) == "starter");
 }
 
-/// A subscription that is paid has the plan itself: what was granted before does not outdo it.
+/// A grant to an account with a paid subscription changes the subscription's plan and replaces the earlier grant.
 #[test]
 fn grant_to_paying_account_changes_its_subscription_plan() {
     let server = Server::new();

@@ -1,5 +1,5 @@
-//! A gateway that is down is the gateway's fault on every path: 502 `PAYMENT_ERROR`, also where something unfinished has to
-//! be settled first.
+//! While the gateway is down, every billing route returns 502 `PAYMENT_ERROR`, also where an earlier intent must be
+//! reconciled first.
 
 use recado_simulators::fault::{Fault, FaultKind};
 use serde_json::json;
@@ -68,7 +68,7 @@ fn gateway_outage_in_reconciliation_returns_payment_error() {
     assert_eq!(overview(&ana)["subscription"]["status"], "pending");
 }
 
-/// A removal does not wait for the gateway; whose fault it is that something is left there stays known.
+/// Deleting an account does not wait for the gateway. The worker's log line names the gateway as the cause.
 #[test]
 fn failed_cancellation_after_deletion_logs_gateway_error() {
     let server = Server::new();

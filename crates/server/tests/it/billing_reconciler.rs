@@ -1,5 +1,5 @@
-//! A change or a cancellation whose answer is lost, or whose server dies behind it: the next request of the account
-//! settles what the gateway has done, and so does the worker alone.
+//! Reconciliation of a change or cancellation whose gateway response is lost, or whose server crashes: the account's
+//! next request completes the intent, and so does the worker without a request.
 
 use recado_simulators::fault::{Fault, FaultKind};
 use recado_simulators::payment::Action;
@@ -111,7 +111,7 @@ fn change_interrupted_by_crash_is_reconciled_by_request() {
     assert_eq!(plan(&ana), "free");
 }
 
-/// Paid for a month; the account changes to years before the event is here.
+/// The account pays for a month and changes to a yearly cycle before the gateway event arrives.
 #[test]
 fn paid_month_stays_a_month_after_cycle_change() {
     let server = Server::new();

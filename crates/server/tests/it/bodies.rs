@@ -1,4 +1,4 @@
-//! How bodies are read, at every route that takes one: arrays where objects are due, null in changes, no body at all.
+//! Request bodies of every route that accepts one: arrays where an object is expected, null in a PUT, and no body.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -118,7 +118,7 @@ const OBJECT_PATHS: &[&str] = &[
     "PUT /api/segments/{id} filters.attributes",
 ];
 
-/// A step into a body.
+/// One step of a path into a JSON body.
 #[derive(Clone, Debug)]
 enum PathStep {
     Field(String),
@@ -190,7 +190,7 @@ fn body_schema<'a>(document: &'a Value, spec: &RouteSpec) -> &'a Value {
     &operation["requestBody"]["content"]["application/json"]["schema"]
 }
 
-/// The routes that read JSON themselves, and who may call them.
+/// The routes that accept JSON, each with a user who may call it.
 fn json_routes<'a>(server: &'a Server) -> impl Iterator<Item = (&'static RouteSpec, User<'a>)> {
     let specs = TABLE
         .iter()
@@ -232,7 +232,7 @@ fn array_is_rejected_wherever_a_body_expects_an_object() {
     assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), OBJECT_PATHS);
 }
 
-/// With all else in order, an array has no fields to lend.
+/// serde reads a sequence as a struct by position: an otherwise valid body must not be accepted that way.
 #[test]
 fn request_rejected_for_an_array_stores_nothing() {
     let server = Server::new();
@@ -354,7 +354,7 @@ fn null_in_put_clears_nullable_fields_and_is_else_rejected() {
     }
 }
 
-/// Absent keeps, null clears or is refused; in what makes something, null is still nothing.
+/// In a PUT, absent fields are kept, and null clears a field or is rejected. In a POST, null means absent.
 #[test]
 fn rejected_null_names_its_field_and_absent_fields_stay() {
     let server = Server::new();
@@ -448,7 +448,7 @@ fn missing_body_is_handled_as_an_empty_body() {
         seen += 1;
     }
     assert!(seen > 30, "{seen}");
-    // A type that is said is a type that counts, whatever it is of.
+    // A declared media type is checked even if the body is empty.
     let ana = server.owner();
     let typed = ana.request("POST", "/api/tags").body("text/plain", "");
     typed.send().refused(415, "UNSUPPORTED_MEDIA_TYPE");

@@ -1,4 +1,4 @@
-//! The brand context: written by hand, and read from websites that the server may and may not call.
+//! The brand context: updates, and scraping of websites within the egress rules.
 
 use std::time::{Duration, Instant};
 
@@ -177,7 +177,7 @@ fn website_scrape_fills_and_stores_the_brand() {
     assert_eq!(again["target_audience"], Value::Null);
 }
 
-/// The page that `cargo xtask dev` offers, so that the line of the README shows what it says.
+/// Scrapes the sample shop of `cargo xtask dev`, so that the README's example gives the shown result.
 #[test]
 fn sample_shop_scrape_fills_the_brand() {
     let (server, service) = start_with_ai_service();
@@ -257,7 +257,7 @@ fn invalid_pages_are_refused_and_change_nothing() {
 fn slow_website_is_abandoned_after_ten_seconds() {
     let (server, service) = start_with_ai_service();
     let ana = server.owner();
-    // A byte a tenth of a second, until the other side has had enough.
+    // One byte every 100 ms, until the server disconnects.
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
     let site = site(Reply::drip(head, "a", Duration::from_millis(100)));
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! What hostile websites cost the server in memory: next to nothing, however large they say that they are.
+//! Memory use while scraping hostile websites: bounded, whatever size they declare or send.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use serde_json::json;
 use crate::brand::{SCRAPE, start_with_ai_service};
 use crate::harness::client::Reply;
 
-/// How many read such a site at once: its allocator takes megabytes from the system at a time, which one reader alone
-/// would seem to cost, and which are nothing among eight.
+/// Concurrent scrapes of a site. The allocator takes megabytes from the system at a time: spread over eight readers,
+/// they do not distort the memory per reader.
 const READERS: usize = 8;
 
 /// The most additional peak memory per reader, in bytes.
@@ -32,7 +32,7 @@ fn encoder() -> GzEncoder<Vec<u8>> {
     GzEncoder::new(Vec::new(), Compression::fast())
 }
 
-/// A megabyte on the wire that unpacks to a gigabyte.
+/// A gzip bomb: one megabyte that decompresses to a gigabyte.
 fn bomb() -> raw::Reply {
     let mut bomb = encoder();
     let block = vec![b' '; 1 << 20];
@@ -91,7 +91,7 @@ fn hostile_website_uses_bounded_memory_and_time() {
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         })
     };
-    // What is only ever made once is made by a good page.
+    // Warm-up: one-time allocations must not count.
     let serve = |reply| RawServer::replying(vec![reply]).unwrap();
     scrape(&serve(ordinary_page()))
         .into_iter()

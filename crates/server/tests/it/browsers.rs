@@ -1,4 +1,4 @@
-//! What browsers send by themselves: cookies of any kind, and requests of foreign pages.
+//! CSRF protection: requests of cross-site pages, and the cookie and header that select the active account.
 
 use recado_server::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ fn active_account_cookie_selects_only_own_accounts() {
         assert_eq!(with(&[format!("{}; {}", cookie(first), cookie(second))]), None);
         assert_eq!(with(&[cookie(first), cookie(second)]), None);
     }
-    // Another site's broken cookie takes nothing away.
+    // A malformed cookie does not hide a later valid one.
     for broken in ["junk", "=", "a=%ff", "\"x", ";;"] {
         assert_eq!(with(&[format!("{broken}; {}", cookie(&own))]), own_contacts, "{broken}");
         assert_eq!(with(&[format!("{broken}; {}", cookie(&foreign))]), None, "{broken}");
@@ -102,7 +102,7 @@ fn account_header_must_name_exactly_one_own_account() {
     ] {
         assert_eq!(with(wrong), None, "{wrong:?}");
     }
-    // What the cookie says comes first, good or bad.
+    // The cookie wins over the header, valid or not.
     let both = |cookie: &str, header: &str| {
         let request = ana.request("GET", "/api/contacts").header("X-Account-Id", header);
         contact_names(request.cookie(&format!("{ACTIVE}={cookie}")))
@@ -111,7 +111,7 @@ fn account_header_must_name_exactly_one_own_account() {
     assert_eq!(both(&bia.account, &ana.account), None);
 }
 
-/// The attributes of the one cookie that an answer sets.
+/// The one cookie that a response sets, its attributes sorted.
 fn attributes(reply: &Reply) -> Vec<String> {
     let lines: Vec<_> = reply.headers.get_all("set-cookie").iter().collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -152,7 +152,7 @@ fn mutating_routes() -> impl Iterator<Item = &'static RouteSpec> {
         .filter(|spec| spec.access != Access::Public && spec.method != "GET")
 }
 
-/// The headers that a browser adds to what a page of some site sends.
+/// The headers that a browser adds to the requests of a page.
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
 const CROSS_SITE: [Headers<'static>; 7] = [
@@ -262,7 +262,7 @@ fn own_pages_api_clients_and_callbacks_are_accepted() {
     }
     let plain = request_by_cookie(&server, &ana, "POST", "/api/tags").body("text/plain", "{\"name\":\"x\"}");
     plain.send().refused(415, "UNSUPPORTED_MEDIA_TYPE");
-    // The platform proves itself by its signature, whatever it says of its origin.
+    // WhatsApp's callback is authenticated by its signature. Its Origin header is ignored.
     let body = json!({ "object": "whatsapp_business_account", "entry": [] }).to_string();
     let signature = recado_simulators::whatsapp::signature(crate::harness::WHATSAPP_APP_SECRET, body.as_bytes());
     for headers in CROSS_SITE {

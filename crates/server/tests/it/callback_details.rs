@@ -1,5 +1,5 @@
-//! What a callback says beside statuses and texts: prices, ads, coming changes of a category, fields without a reader;
-//! and what becomes of a callback that cannot be applied.
+//! Further content of WhatsApp callbacks: prices, ad referrals, announced category changes and unsupported fields.
+//! Also: a callback that cannot be applied is set aside.
 
 use serde_json::{Value, json};
 
@@ -419,7 +419,7 @@ fn failing_status_update_is_set_aside_and_blocks_no_other() {
         Some(0.0)
     );
     assert!(server.log().contains("set aside"), "{}", server.log());
-    // An operator removes the cause and has it tried again.
+    // An operator removes the cause and makes the callback due again.
     server.db.run(
         "DROP TRIGGER refuse ON campaign_sends;
          UPDATE whatsapp_callbacks SET due_at = now(), claims = 0 WHERE due_at = 'infinity'",

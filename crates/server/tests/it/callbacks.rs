@@ -1,4 +1,4 @@
-//! The platform's callback: who may post it, and what its news does to sends.
+//! WhatsApp's callback: the handshake, the signature check, and how status updates change sends.
 
 use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind, signature};
 use serde_json::{Value, json};
@@ -213,7 +213,7 @@ fn failed_status_is_final_and_stores_the_reason() {
     let failed = now.iter().find(|send| send["status"] == "failed").unwrap();
     assert_eq!(failed["error_code"], 131_049);
     assert_eq!(failed["error_message"], "To keep the ecosystem healthy");
-    // What failed after all does not count towards the month.
+    // A send that fails later does not count towards the month's quota.
     assert_eq!(server.db.text("SELECT sent FROM message_usage"), "1");
 }
 
@@ -273,7 +273,7 @@ fn status_finds_send_by_callback_data_without_whatsapp_id() {
     let ana = server.owner();
     ana.profile_at(NUMBER);
     ana.contacts(1);
-    // Accepted, and nobody heard the answer: the send has no id of the platform's.
+    // WhatsApp accepts the message, but its response is lost: the send has no WhatsApp id.
     server
         .whatsapp
         .script(vec![WhatsappFault::send(WhatsappFaultKind::AcceptThenReset)]);
@@ -336,7 +336,7 @@ fn status_on_other_accounts_number_changes_nothing() {
     server.callback(&read_on("222"));
     server.callback(&read_on("333"));
     assert_eq!(ana.stats(&campaign)["read"], 0);
-    // The same number in both accounts: the send is found where it is.
+    // Both accounts have the number: the status update finds the account of the send.
     bia.profile_at(NUMBER);
     server.callback(&read_on(NUMBER));
     assert_eq!(ana.stats(&campaign)["read"], 1);

@@ -1,4 +1,4 @@
-//! Campaigns before and after their run.
+//! Campaigns: create, read, update, delete and list, before and after a run.
 
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ fn campaign_errors_name_the_invalid_field() {
     }
     with(json!({ "name": "é".repeat(200) })).created();
     with(json!({ "segment_config": { "tag_ids": [] }, "rfm_segments": null, "variables": null })).created();
-    // What was given comes back as it was, here and when it is read.
+    // The audience is returned as given, by the POST and by a later GET.
     for config in [
         json!({}),
         json!({ "tag_ids": [] }),

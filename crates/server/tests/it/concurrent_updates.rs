@@ -1,4 +1,4 @@
-//! Two PUTs of different fields at the same time: both are kept, for every resource that has a PUT.
+//! Lost updates: two concurrent PUTs of different fields both take effect, for every resource that has a PUT.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ enum Coverage {
     Concurrent(&'static str, fn(usize) -> [Value; 2]),
     /// The body has one field, so that no other field can be lost.
     OneField(&'static str),
-    /// By the tests of that module.
+    /// A test in another module covers it.
     Elsewhere,
 }
 
@@ -35,7 +35,7 @@ use Coverage::{Concurrent, Elsewhere, OneField};
 
 const ROUTES: &[(&str, Coverage)] = &[
     ("/api/team/members/{id}", OneField("role")),
-    // postgres/tests/it/billing.rs: of writes that were decided on one version of a subscription one is done.
+    // postgres/tests/it/billing.rs: of the writes that were decided on one version of a subscription, one succeeds.
     ("/api/billing/subscription", Elsewhere),
     (
         "/api/brand-context",
@@ -55,7 +55,7 @@ const ROUTES: &[(&str, Coverage)] = &[
             ]
         }),
     ),
-    // Beside the PUT of the contact: `tags_beside_another_field_of_the_contact_keep_both`.
+    // Concurrently with the PUT of the contact: `concurrent_put_of_tags_and_contact_field_both_apply`.
     ("/api/contacts/{id}/tags", OneField("tag_ids")),
     ("/api/conversations/{id}", OneField("status")),
     (
@@ -121,7 +121,7 @@ const ROUTES: &[(&str, Coverage)] = &[
     ),
 ];
 
-/// The properties of a schema of the document, and of those that it is made of.
+/// The properties of a schema, including those of its `$ref` and `allOf` parts.
 fn properties(document: &Value, schema: &Value) -> BTreeSet<String> {
     if let Some(pointer) = schema["$ref"].as_str() {
         return properties(document, document.pointer(pointer.trim_start_matches('#')).unwrap());
@@ -167,7 +167,7 @@ fn every_put_route_has_its_coverage_declared() {
     }
 }
 
-/// From now on nothing but the clients touches the rows.
+/// Without workers, only the test's requests change the rows.
 const NO_WORKERS: [&str; 2] = ["serve", "--no-workers"];
 
 fn server_without_workers() -> Server {
@@ -244,14 +244,14 @@ fn assert_no_lost_update(
         let (statuses, waited) = send_while_locked(server, table, requests);
         let after = read();
         for (status, n) in statuses.into_iter().zip(order) {
-            // Unavailable: the machine was so busy that the rows were held for too long.
+            // 503: on a busy machine the rows stayed locked for longer than the request waits.
             if status == 503 {
                 continue;
             }
             assert_eq!(status, 200, "{table}: {}", bodies[n]);
             for (field, value) in bodies[n].as_object().unwrap() {
                 match field.as_str() {
-                    // What a token is sealed to can only be told from what was there before.
+                    // The sealed token cannot be compared with the input, only with the earlier ciphertext.
                     "access_token" => assert_ne!(after[field], before[field], "{table}: {field} is lost"),
                     _ => assert_eq!(&after[field], value, "{table}: {field} is lost beside {bodies:?}"),
                 }
@@ -308,7 +308,7 @@ fn concurrent_put_of_tags_and_contact_field_both_apply() {
     assert_no_lost_update(&ana, "contacts", &row, [&format!("{path}/tags"), &path], bodies);
 }
 
-/// The next campaign must not write to whoever has the old number now.
+/// Otherwise the next campaign would write to the new holder of the old number.
 #[test]
 fn phone_changed_by_whatsapp_survives_a_concurrent_put() {
     const NUMBER: &str = "106500000061";
@@ -340,7 +340,7 @@ fn phone_changed_by_whatsapp_survives_a_concurrent_put() {
     assert!(raced, "the callback and the PUT never waited at the same time");
 }
 
-/// A contact may hold more than a caller may write: it came from imports.
+/// A contact can have more attributes than a request may write, for example from older imports.
 #[test]
 fn contact_with_too_many_attributes_can_be_edited() {
     let server = server_without_workers();

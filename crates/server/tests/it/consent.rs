@@ -1,4 +1,4 @@
-//! Whether a contact may be written to: the person, WhatsApp and the account each have a say, and the newest one counts.
+//! Consent: the contact, WhatsApp and the account can each change it. The newest change wins.
 
 use recado_simulators::whatsapp::{Inbound, Preference};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! How large a contact may grow, whoever adds to it.
+//! Size limits of a contact's attributes, for the API, imports and inbound webhooks.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ fn attributes_with_prefix(prefix: &str, count: usize) -> Map<String, Value> {
     (0..count).map(|n| (format!("{prefix}{n}"), json!("x"))).collect()
 }
 
-/// Imports one line of JSON for each of these.
+/// Imports the contacts as one line of JSON each.
 #[track_caller]
 fn import_contacts(user: &User<'_>, contacts: &[Value]) -> Value {
     let file: String = contacts.iter().map(|contact| format!("{contact}\n")).collect();

@@ -1,4 +1,4 @@
-//! Contacts and tags, one by one.
+//! Contacts and tags: create, read, update, delete, search and keyset pagination.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ fn contact_is_created_read_updated_and_deleted() {
     ana.put(&path, json!({ "name": "x" })).refused(404, "NOT_FOUND");
     ana.delete(&path).refused(404, "NOT_FOUND");
     assert_eq!(ana.get("/api/contacts").ok()["data"], json!([]));
-    // The number is free again.
+    // The phone number is free again.
     ana.contact("Outro", "+5511961234567");
 }
 
@@ -271,7 +271,7 @@ fn contact_cursors_are_stable_under_inserts_and_deletes() {
 
     let first = ana.get("/api/contacts?limit=20").ok();
     let cursor = text(&first["nextCursor"]);
-    // The row of the cursor goes, another one comes: the rest is neither lost nor repeated.
+    // The cursor's row is deleted and a row is added: the following page neither loses nor repeats a row.
     ana.delete(&format!("/api/contacts/{cursor}"));
     ana.contact("New", &phone(100));
     let rest = ana.get(&format!("/api/contacts?limit=100&cursor={cursor}")).ok();

@@ -1,4 +1,4 @@
-//! Conversations: what senders do, replies, and what becomes of them.
+//! Conversations: inbound messages, replies and their statuses, the service window, and opt-outs by message.
 
 use recado_simulators::whatsapp::{Inbound, InboundBatch, Preference, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn list_conversations(user: &User<'_>, query: &str) -> Vec<Value> {
     page["data"].as_array().unwrap().clone()
 }
 
-/// Waits for the one conversation; its id.
+/// Waits until the account has exactly one conversation and returns its id.
 #[track_caller]
 fn wait_for_conversation(user: &User<'_>) -> String {
     let found = eventually("a conversation", || {
@@ -167,7 +167,7 @@ fn senders_are_matched_by_ninth_digit_variant_and_user_id() {
     assert_eq!(sent_reply["status"], "sent");
     let body = server.whatsapp.sends().pop().unwrap().request.body;
     assert_eq!((&body["recipient"], &body["to"]), (&json!("BR.150200"), &json!(null)));
-    // A new number is the same person.
+    // A changed number keeps the contact.
     server.whatsapp.inbound(&Inbound {
         new_number: Some("+5511961234567".into()),
         ..Inbound::text(NUMBER, ANA, "")
@@ -474,7 +474,7 @@ fn server_killed_during_reply_sends_it_once() {
     assert_eq!(server.whatsapp.sends().len(), 1);
 }
 
-/// F40h, for campaign sends and replies alike.
+/// F40h of docs/faults.md, for campaign sends and replies.
 #[test]
 fn repeated_early_and_foreign_statuses_apply_once() {
     // WhatsApp reports read, delivered and sent, each eleven times, before it responds to the calls.

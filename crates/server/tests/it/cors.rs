@@ -1,4 +1,4 @@
-//! What browsers are told about pages of other sites.
+//! CORS: preflights and response headers for configured and other origins.
 
 use serde_json::json;
 

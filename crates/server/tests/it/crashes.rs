@@ -1,4 +1,4 @@
-//! Runs whose server dies, stops, or never had workers of its own.
+//! Runs whose server crashes, stops, loses its lease or has no workers: every contact gets one message at most.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn start_run(ana: &User<'_>) -> String {
     ana.contacts(CONTACTS);
     let id = ana.plain_campaign();
     let request = ana.command(&id, "execute");
-    // Whoever waits for the run is cut off with the server.
+    // The request fails when the server is killed.
     std::thread::spawn(move || request.try_send().is_ok());
     until("some were sent", || ana.server.whatsapp.counters().accepted >= 10);
     id
@@ -71,7 +71,7 @@ fn run_survives_repeated_crashes_without_duplicates() {
     assert_eq!(stats["total"], 60);
 }
 
-/// A server that stood still for longer than its lease finds its own run free, and takes it like anybody's.
+/// A server that stalls past its lease claims its own run again under a new worker id.
 #[test]
 fn run_reclaimed_by_its_own_server_sends_each_message_once() {
     let slow = Options::with_whatsapp(|whatsapp| {
@@ -101,7 +101,7 @@ fn run_reclaimed_by_its_own_server_sends_each_message_once() {
     assert!(calls(&server).values().all(|calls| *calls == 1));
 }
 
-/// Most of its sends are made while it goes on.
+/// The run materializes most of its sends in recipient batches after its start.
 #[test]
 fn large_audience_survives_a_crash_completely() {
     let options = without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "0");
@@ -134,7 +134,7 @@ fn large_audience_survives_a_crash_completely() {
     );
     let calls = calls(&server);
     assert!(calls.values().all(|calls| *calls == 1));
-    // What was in flight is in doubt, nobody else.
+    // Only the sends that were in flight have an unknown outcome.
     let failed = stats["failed"].as_u64().unwrap();
     let called = u64::try_from(calls.len()).unwrap();
     assert!(failed <= 50 && called + failed >= 14_000, "{stats} {called}");
@@ -237,7 +237,7 @@ fn run_survives_broken_database_connections() {
     until("the run ends", || {
         let reply = ana.get(&format!("/api/campaigns/{id}"));
         if reply.status != 200 {
-            // A connection that broke is one refused request, and never more than that.
+            // A broken connection fails at most one request.
             assert!(reply.header("retry-after").is_some());
             reply.refused(503, "UNAVAILABLE");
             return false;

@@ -1,6 +1,6 @@
-//! Clients that hang up at any moment, inside whatever the server does for them.
+//! Clients that disconnect at a random time while the server handles their request.
 //!
-//! `RECADO_RUNS` (clients) and `RECADO_SEED` make the test longer, and another one.
+//! `RECADO_RUNS` sets the number of clients, `RECADO_SEED` the sequence of requests.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -118,7 +118,7 @@ fn run_client(port: u16, accounts: &[TestAccount; 2], seed: u64, number: usize) 
     }
     let status = response.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok());
     if kind == 3 {
-        // So many at once are more imports than an account may have under way.
+        // Concurrent imports may exceed the account's limit on imports.
         let is_import = request.starts_with(b"POST /api/contacts/import");
         let is_done = matches!(status, Some(200 | 201)) || (is_import && status == Some(429));
         assert!(is_done, "client {number}: {response}");
@@ -128,7 +128,7 @@ fn run_client(port: u16, accounts: &[TestAccount; 2], seed: u64, number: usize) 
         .map(|phone| (own, phone))
 }
 
-/// F08.
+/// F08 of docs/faults.md.
 #[test]
 fn client_disconnects_leak_no_transaction_and_no_data() {
     let (clients, seed) = (usize::try_from(runs(1000)).unwrap(), seed(1));
@@ -174,7 +174,7 @@ fn client_disconnects_leak_no_transaction_and_no_data() {
         );
         assert_eq!(server.db.count(&foreign), 0);
     }
-    // Every connection of every thread serves whoever comes next.
+    // No connection keeps the tenant of an earlier request.
     std::thread::scope(|scope| {
         for number in 0..40 {
             let user = if number % 2 == 0 { &ana } else { &bia };

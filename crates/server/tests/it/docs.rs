@@ -1,5 +1,4 @@
-//! The reference as a page: what it loads, and how it is guarded. That it works in a browser is what
-//! `cargo xtask browser` looks at.
+//! The API reference page: its assets, security headers and caching. `cargo xtask browser` tests it in a browser.
 
 use crate::harness::{Options, Server};
 

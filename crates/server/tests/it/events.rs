@@ -1,4 +1,4 @@
-//! What operations leave behind: audit rows and notifications.
+//! Audit entries and notifications that campaign operations write.
 
 use serde_json::{Value, json};
 

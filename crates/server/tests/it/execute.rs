@@ -1,4 +1,4 @@
-//! Executing: what has to be true before, who receives what, and how it ends.
+//! Executing a campaign: preconditions, audience, rendered placeholders and the final report.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::harness::runs::{wait_for_stat, without_statuses};
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, text};
 
-/// Refused with 400, and nothing happened; the message.
+/// Asserts that executing is refused with 400 and has no effect. Returns the message.
 #[track_caller]
 fn execute_refused(ana: &User<'_>, id: &str) -> String {
     let error = ana.execute(id).refused(400, "VALIDATION_ERROR");
@@ -65,7 +65,7 @@ fn execute_without_active_plan_is_refused() {
         subscribe(status, end);
         assert!(execute_refused(&ana, &id).contains("plan"), "{status}");
     }
-    // The limit on executing counts refusals, too.
+    // A second account: refused requests count towards the rate limit on executing.
     let bia = server.owner();
     bia.contact("Ana", &phone(1));
     let id = bia.plain_campaign();

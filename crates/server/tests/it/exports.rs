@@ -1,4 +1,4 @@
-//! Exports from outside: what a spreadsheet reads, and what a reader who takes their time holds.
+//! CSV exports: content, guards against formula injection, and streaming to slow readers without a held connection.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ fn get_export(user: &User<'_>, query: &str) -> Reply {
     user.get(&format!("/api/analytics/export?{query}"))
 }
 
-/// The records, as any reader of CSV gets them; the mark checked.
+/// Parses the records as any CSV reader would. Asserts that the byte order mark stands once, at the start.
 #[track_caller]
 fn records(reply: &Reply) -> Vec<Vec<String>> {
     assert_eq!(reply.status, 200, "{}", reply.text);
@@ -102,7 +102,7 @@ fn export_guards_formula_cells_and_can_be_imported() {
         found[3][1..],
         ["'+5511960000003", "a@e.example", "2026-03-01T12:00:00.500Z"]
     );
-    // What is exported can be imported: the guard before a number is dropped.
+    // An export can be imported: the import drops the guard before a phone number.
     let csv = reply
         .text
         .replace("Nome,Telefone,Email,Criado em", "name,phone,email,made");
@@ -243,7 +243,7 @@ fn slow_export_readers_hold_no_connection() {
     );
     let held = "FROM pg_stat_activity WHERE datname = current_database() AND now() - xact_start > interval '5 seconds'";
     assert_eq!(server.db.count(held), 0);
-    // One of them reads on to the end, the others go.
+    // One reader reads to the end, the others disconnect.
     let mut last = readers.pop().unwrap();
     drop(readers);
     let (mut total, mut buffer, mut end) = (0, vec![0; 1 << 20], Vec::new());
@@ -268,7 +268,7 @@ fn export_that_fails_midway_is_cut_off() {
     until("no connection is busy", || count_busy_connections(&server) == 0);
     server.db.run("ALTER TABLE contacts RENAME TO contacts_gone");
     let mut all = Vec::new();
-    // An end without the last chunk is no end.
+    // The response ends without the last chunk, so the client sees that it is incomplete.
     reader.read_to_end(&mut all).ok();
     assert!(!all.ends_with(b"0\r\n\r\n"));
     assert!(all.len() < 10_000 * 2_500);

@@ -1,4 +1,4 @@
-//! Templates with files, from the upload to the message; and what the platform says of templates later.
+//! Templates with media files, from the upload to the message, and WhatsApp's later updates of templates.
 
 use recado_simulators::whatsapp::{On, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
@@ -198,7 +198,7 @@ fn run_waits_for_media_storage_and_continues() {
     ana.cancel(&cancelled).ok();
     std::fs::remove_file(store).unwrap();
     std::fs::rename(&away, store).unwrap();
-    // WhatsApp's own upload is away, too, when the run comes back.
+    // WhatsApp's upload also fails once when the run resumes.
     let fault = WhatsappFaultKind::Error {
         code: 131_000,
         http_status: 500,

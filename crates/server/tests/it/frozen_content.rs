@@ -1,4 +1,5 @@
-//! What a run sends is frozen when it starts, whatever becomes of its template; and what a paused run is refused for.
+//! Run content: a run copies template and mapping when it starts, so later template changes do not affect it.
+//! Also: the preconditions of resuming a paused run.
 
 use recado_simulators::whatsapp::{ReceivedRequest, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
@@ -78,7 +79,7 @@ fn start_and_pause(ana: &User<'_>, id: &str) {
     assert!(sent < RECIPIENTS, "the run is over");
 }
 
-/// Every message has the content of the start.
+/// Asserts that the message has the content of the run's start.
 #[track_caller]
 fn assert_content_of_start(sent: &ReceivedRequest) {
     let components = &sent.request.body["template"]["components"];
@@ -137,7 +138,7 @@ fn edited_template_changes_no_message_of_a_started_run() {
         approve(&ana, &template);
         edit("oferta", "Use {{2}} hoje, {{1}}, e ganhe.");
     });
-    // A campaign that starts later sends what is approved then.
+    // A campaign that starts later sends the content approved at that time.
     approve(&ana, &template);
     ana.tagged("depois", RECIPIENTS..RECIPIENTS + 1);
     let later = json!({ "name": "Depois", "template_id": template,

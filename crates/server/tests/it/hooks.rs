@@ -1,4 +1,4 @@
-//! Inbound endpoints: called from outside with signatures of a published library.
+//! Inbound endpoints: calls signed by an independent Standard Webhooks library, their effect and their log.
 
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
@@ -7,7 +7,7 @@ use crate::harness::client::Reply;
 use crate::harness::users::{User, now};
 use crate::harness::{Options, Server, text};
 
-/// An inbound endpoint and its secret.
+/// An inbound endpoint and a signer with its secret.
 pub(crate) struct Hook {
     id: String,
     signer: Webhook,
@@ -64,7 +64,7 @@ fn inbound_calls_are_recorded_once_and_logged() {
         "contact_phone": "+5511961234567", "source": "site", "value": 2 } });
     for (message, body) in [("m1", &contact), ("m2", &metric), ("m3", &order_call("paid"))] {
         assert_eq!(hook.call(&server, message, body).ok(), json!({ "received": true }));
-        // Again, whatever it says then.
+        // A repeated message id is ignored, whatever its body.
         hook.call(&server, message, &json!({ "type": "x", "data": {} })).ok();
     }
     hook.call(
@@ -131,7 +131,7 @@ fn inbound_contact_sets_every_contact_field() {
         json!({ "name": "Bia", "wa_user_id": "BR.1a", "tag_ids": [vip], "attributes": { "city": "SP" } }),
     )
     .ok();
-    // The same person, whose number is known by now. What is not named, or null, is kept.
+    // The same contact, now with a phone number. Absent and null fields are kept.
     let more = json!({ "name": "Bia S.", "phone": "11961234567", "wa_user_id": "BR.1a", "tags": ["new"],
         "attributes": { "size": 3 }, "email": "bia@loja.example" });
     upsert("m2", more).ok();

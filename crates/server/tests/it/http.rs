@@ -1,4 +1,4 @@
-//! What holds for every request: envelopes, bodies, request ids.
+//! Rules for every request: error envelope, body size and media type, request id, query parameters, health checks.
 
 use std::io::{Read as _, Write as _};
 

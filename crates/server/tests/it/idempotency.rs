@@ -1,4 +1,4 @@
-//! Idempotency keys: what is asked twice is done once, and answered twice.
+//! Idempotency keys: a repeated request has one effect and gets the stored response.
 
 use std::io::Write as _;
 
@@ -152,7 +152,7 @@ fn concurrent_requests_with_one_key_run_once() {
     for reply in replies {
         match reply.status {
             201 => drop(ids.insert(text(&reply.created()["id"]))),
-            // Where the machine is busy, one may not have found a connection.
+            // On a busy machine a request may find no free database connection.
             503 => drop(reply.refused(503, "UNAVAILABLE")),
             _ => drop(reply.refused(409, "CONFLICT")),
         }
@@ -231,7 +231,7 @@ fn repeated_import_returns_the_first_report() {
     assert_eq!(count_contacts(&ana), 2);
 }
 
-/// Sends a request and hangs up without waiting for the answer.
+/// Sends a request and closes the connection without reading the response.
 fn send_and_hang_up(user: &User<'_>, path: &str, key: &str) {
     let mut stream = connect(user.server.port());
     let head = format!(

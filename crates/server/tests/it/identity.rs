@@ -1,5 +1,5 @@
-//! Tokens of an identity provider that publishes its keys: forged in every known way, and by the thousand while the
-//! provider is down.
+//! Session tokens of an identity provider with a published key set (JWKS): forged tokens, invalid claims, oversized
+//! tokens, and floods of unknown key ids while the provider is down.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ use crate::harness::{Options, Server};
 const ISSUER: &str = "https://id.example/auth/v1";
 const AUDIENCE: &str = "authenticated";
 
-/// An identity provider: a key of each kind, and an address that publishes them, or fails to.
+/// An identity provider with an EC key, an RSA key and a server that publishes both.
 struct Provider {
     server: RawServer,
     ec: EcdsaKeyPair,
@@ -59,7 +59,7 @@ impl Provider {
                 "x": encode(&point[1..33]), "y": encode(&point[33..65]) })
     }
 
-    /// The modulus and the exponent out of the key's DER: a sequence of two numbers.
+    /// The RSA key as a JWK. `n` is the modulus inside the DER encoding, a sequence of modulus and exponent.
     fn rsa_key(&self) -> Value {
         let der = self.rsa.public_key().as_ref();
         json!({ "kty": "RSA", "kid": "r", "use": "sig", "alg": "RS256", "e": "AQAB",
@@ -81,7 +81,7 @@ impl Provider {
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// A session as the provider makes them.
+    /// A valid session token with a new user id.
     fn session(&self) -> String {
         self.es256(&json!({ "alg": "ES256", "typ": "JWT", "kid": "e" }), &claims(json!({})))
     }
@@ -110,7 +110,7 @@ fn hs256(head: &Value, claims: &Value, secret: &[u8]) -> String {
     format!("{text}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
 }
 
-/// Good claims of somebody new, with these changes; null removes.
+/// Valid claims of a new user with these changes; `null` removes a claim.
 fn claims(changes: Value) -> Value {
     let id = Uuid::new_v4();
     let mut claims = json!({ "sub": id, "email": format!("{}@example.com", id.simple()), "iss": ISSUER,
@@ -298,11 +298,11 @@ fn token_with_invalid_claims_is_refused() {
     assert_eq!(server.db.count("FROM users"), 4);
 }
 
-/// The status of a request with this header, and whether the connection outlived it.
+/// Sends a request with this header and returns the response status. `None`: the connection closed without a response.
 fn raw(port: u16, name: &str, value: &str) -> Option<u16> {
     let mut stream = connect(port);
     let request = format!("GET /api/accounts HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{name}: {value}\r\n\r\n");
-    // Whoever refuses it may close before all of it is written.
+    // The server may close the connection before it has read the whole request.
     stream.write_all(request.as_bytes()).ok();
     let mut response = Vec::new();
     stream.read_to_end(&mut response).ok();
@@ -345,7 +345,7 @@ fn oversized_token_is_refused_without_memory_growth() {
     assert_eq!(status(&server, &provider.session()), 200);
 }
 
-/// Sends one request on an open connection and reads its whole answer.
+/// Sends one request on an open connection, reads the whole response and returns its status.
 fn exchange(stream: &mut TcpStream, token: &str) -> u16 {
     write!(
         stream,
@@ -374,8 +374,8 @@ fn exchange(stream: &mut TcpStream, token: &str) -> u16 {
     }
 }
 
-/// Thousands of tokens, each naming a key that nobody has, from several connections at once; `meanwhile` runs beside
-/// them. How many there were of each status.
+/// Sends `tokens` tokens with unknown key ids over several connections, and repeats `meanwhile` until they are done.
+/// Returns the number of responses of each status.
 fn flood(port: u16, tokens: usize, meanwhile: impl Fn()) -> Vec<(u16, usize)> {
     const THREADS: usize = 4;
     let (running, statuses) = (AtomicUsize::new(THREADS), Mutex::new(std::collections::BTreeMap::new()));
@@ -385,7 +385,7 @@ fn flood(port: u16, tokens: usize, meanwhile: impl Fn()) -> Vec<(u16, usize)> {
                 let mut stream = connect(port);
                 stream.set_nodelay(true).unwrap();
                 for _ in 0..tokens / THREADS {
-                    // Long enough to be missed if each were remembered.
+                    // Long key ids make a cache of unknown ids visible in the memory.
                     let kid = format!("{}{}", Uuid::new_v4(), "k".repeat(11_000));
                     let head = json!({ "alg": "ES256", "kid": kid });
                     let token = format!(
@@ -448,7 +448,7 @@ fn unknown_key_flood_without_jwks_returns_503_and_few_fetches() {
     let server = Server::start(provider.options());
     let began = Instant::now();
     let statuses = flood(server.port(), 1000, || {
-        // That much can be said without any key.
+        // An unsigned token is refused without a key.
         let none = format!("{}.", unsigned(&json!({ "alg": "none" }), &claims(json!({}))));
         assert_eq!(status(&server, &none), 401);
         server.get("/healthz").send().ok();

@@ -1,4 +1,4 @@
-//! Contacts by the file.
+//! Import of contacts from CSV and NDJSON files.
 
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ fn csv_columns_in_any_order_unknown_become_attributes() {
         .collect();
     assert_eq!(tags, ["novo", "vip"]);
 
-    // Again, with less: what the file does not say is kept.
+    // Columns that the file omits keep their stored value.
     assert_eq!(
         numbers(&ana.import("name,phone\nAna Lima,1161234567\n").ok()),
         [0, 1, 0]
@@ -215,7 +215,7 @@ fn concurrent_imports_create_each_contact_once() {
     );
 }
 
-/// One line of JSON for each of these.
+/// One line of JSON per contact.
 fn lines(contacts: &[Value]) -> String {
     contacts.iter().map(|contact| format!("{contact}\n")).collect()
 }
@@ -270,7 +270,7 @@ fn ndjson_is_imported_under_each_media_type() {
 fn excel_csv_is_imported_as_saved() {
     let server = Server::new();
     let ana = server.owner();
-    // Semicolons, CRLF, Windows-1252, an apostrophe before the sign, commas inside.
+    // Semicolons, CRLF, Windows-1252, an apostrophe before `+`, commas inside a quoted field.
     let head = b"Name;PHONE;tags;cidade\r\n".as_slice();
     let joao_line = b"Jo\xe3o;'+5511961234567;\"vip;novo\";\"S\xe3o Paulo, SP\"\r\n".as_slice();
     let antonio_line = b"Ant\xf4nio \x96 2\xba;11961230000;;Mar\xedlia".as_slice();
@@ -291,11 +291,11 @@ fn excel_csv_is_imported_as_saved() {
     assert_eq!(names, ["Antônio – 2º", "João"]);
     assert_eq!(list["data"][1]["attributes"], json!({ "cidade": "São Paulo, SP" }));
     assert_eq!(list["data"][1]["tags"].as_array().unwrap().len(), 2);
-    // The same people from a file in UTF-8 with its mark.
+    // The same contacts from a UTF-8 file with a byte order mark.
     let file = "\u{feff}name;phone\r\nJoão;1161234567\r\nAntônio;(11) 6123-0000\r\n";
     assert_eq!(numbers(&ana.import(file).ok()), [0, 2, 0]);
     assert_eq!(server.db.count("FROM contacts"), 2);
-    // What began as UTF-8 is it: a line that is not is told.
+    // The first lines decide the encoding: a later line that is not UTF-8 is an error.
     let mixed = [
         b"name,phone\nJo\xc3\xa3o,11961234567\nJo\xe3o,11961234567\n".as_slice(),
         b"Ana,11961239999",

@@ -1,4 +1,4 @@
-//! What is told of customers: who may, what is refused, what counts once.
+//! Ingestion of orders, carts, ad spend and metric events: permissions, validation, duplicates and attribution.
 
 use recado_domain::shared::timestamp;
 use serde_json::{Value, json};
@@ -9,12 +9,12 @@ use crate::api_keys;
 use crate::harness::users::User;
 use crate::harness::{Server, text};
 
-/// So many minutes ago.
+/// The time `minutes` minutes ago, as RFC 3339.
 pub fn ago(minutes: i64) -> String {
     timestamp::format(OffsetDateTime::now_utc() - Duration::minutes(minutes))
 }
 
-/// A paid order of today with one product.
+/// A paid order placed now, with one product.
 pub fn order(external_id: &str, total: f64) -> Value {
     json!({ "external_id": external_id, "platform": "loja", "status": "paid", "total": total, "placed_at": ago(0),
         "items": [{ "product_id": "bolo", "name": "Bolo", "quantity": 2, "price": total / 2.0, "cost": 1.25 }] })
@@ -46,9 +46,9 @@ fn repeated_item_is_a_duplicate_and_changed_one_accepted() {
     assert_eq!(orders(&[first.clone(), order("2", 5.0)]), (2, 0));
     assert_eq!(orders(&[first.clone(), order("3", 5.0)]), (1, 1));
     assert_eq!(orders(&[with(first.clone(), "status", json!("refunded"))]), (1, 0));
-    // Another platform's order of the same number is another order.
+    // The same `external_id` on another platform is another order.
     assert_eq!(orders(&[with(first.clone(), "platform", json!("outra"))]), (1, 0));
-    // Of several of one order the last counts.
+    // The last of several versions of an order in one request wins.
     assert_eq!(orders(&[first.clone(), with(first, "total", json!("7.77"))]), (1, 1));
     let stored = "SELECT total || ' ' || status FROM orders WHERE external_id = '1' AND platform = 'loja'";
     assert_eq!(server.db.text(stored), "7.77 paid");
@@ -67,7 +67,7 @@ fn repeated_item_is_a_duplicate_and_changed_one_accepted() {
     let with_id = with(event("visit"), "id", json!(Uuid::now_v7()));
     let events = |items: &[Value]| ingest(&ana, "/api/events", "events", items);
     assert_eq!(events(&[with_id.clone(), with_id.clone(), event("visit")]), (2, 1));
-    // An event is a fact: told otherwise, it is still the same event.
+    // An event with a stored id is a duplicate, also with another value.
     assert_eq!(events(&[with(with_id, "value", json!(5))]), (0, 1));
     assert_eq!(server.db.count("FROM metric_events"), 2);
 }
@@ -152,7 +152,7 @@ fn order_of_unknown_phone_is_stored_without_a_contact() {
     ingest(&ana, "/api/events", "events", &[event("visit")]);
     assert_eq!(server.db.count("FROM contacts"), 0);
     assert_eq!(server.db.count("FROM orders WHERE contact_id IS NULL"), 1);
-    // Known by the next telling, with or without the ninth digit; and kept by one that leaves the phone out.
+    // The next request links the contact, with or without the ninth digit. A request without a phone keeps the link.
     let bia = ana.contact("Bia", "+5511961234567");
     let later = with(
         with(unknown.clone(), "contact_phone", json!("1161234567")),

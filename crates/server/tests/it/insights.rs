@@ -1,4 +1,4 @@
-//! Insights from outside: what is sent, received and answered shows in every report, in every zone.
+//! Analytics reports: sent messages, received messages and replies, in every time zone.
 
 use recado_simulators::whatsapp::Inbound;
 use serde_json::{Value, json};
@@ -169,7 +169,7 @@ fn reports_keep_deleted_items_and_omit_test_sends() {
     assert_eq!(shown["campaigns"], json!({ "total": 0, "this_month": 0 }));
     assert_eq!(shown["conversations"], json!({ "total": 1, "active": 0 }));
     assert_eq!(report(&ana, "/campaigns"), json!({ "campaigns": [] }));
-    // A contact takes its conversation along.
+    // The deletion of a contact also deletes its conversation.
     let contact = text(&found["data"][0]["contact_id"]);
     ana.delete(&format!("/api/contacts/{contact}")).no_content();
     let shown = report(&ana, "");

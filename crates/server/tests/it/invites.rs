@@ -1,4 +1,4 @@
-//! Invites: made, taken back, accepted, by whom and how often.
+//! Invites: create, revoke and accept, with roles, expiry and rate limit.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,7 +25,7 @@ pub fn create_invite_id(owner: &User<'_>, email: &str) -> String {
     text(&invite(owner, email, "member").created()["id"])
 }
 
-/// A server that believes what is said about addresses, so that tests are not counted together.
+/// A server that trusts `X-Forwarded-For`, so that every accept can have its own rate limit.
 fn server() -> Server {
     Server::start(Options::default().with("TRUSTED_PROXIES", "127.0.0.0/8"))
 }
@@ -177,7 +177,7 @@ fn accepted_invite_sets_the_active_account_if_missing() {
         let set = with_cookie(&server.owner(), value).unwrap_or_else(|| panic!("{value}"));
         assert!(set.contains(&ana.account), "{set}");
     }
-    // A refused attempt sets nothing.
+    // A refused accept sets no cookie.
     let refused = accept(&server.stranger(), "unknown");
     assert_eq!(cookie(&refused), None);
     refused.refused(404, "NOT_FOUND");
@@ -214,7 +214,7 @@ fn fifty_concurrent_accepts_make_one_member() {
 fn expired_invite_is_invalid_once_then_not_found() {
     let server = server();
     let ana = server.owner();
-    // Long over, and over at this very moment.
+    // Expired a day ago, and expired just now.
     for expiry in ["now() - interval '1 day'", "now()"] {
         let bia = server.stranger();
         let secret = invite_token(&ana, &bia.email, "member");
@@ -240,7 +240,7 @@ fn refused_accept_leaves_the_invite_pending() {
     let secret = invite_token(&ana, &bia.email, "member");
     accept(&caio, &secret).refused(403, "FORBIDDEN");
     assert_eq!(status(&server, &bia.email), "pending");
-    // They came in by another way.
+    // The user became a member without the invite.
     let id = bia.id;
     bia.get("/api/accounts").ok();
     server.db.run(&format!(
@@ -383,7 +383,7 @@ fn sixth_accept_of_an_address_in_a_minute_is_limited() {
     let retry: i64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=60).contains(&retry), "{retry}");
     refused.refused(429, "RATE_LIMIT");
-    // What is left of the trusted hop proves nothing; another address has its own count.
+    // Addresses before the trusted hop are ignored. Another client address has its own count.
     attempt("6.6.6.6, 10.0.0.1").refused(429, "RATE_LIMIT");
     attempt("10.0.0.2").refused(404, "NOT_FOUND");
 }

@@ -1,5 +1,5 @@
-//! The limiter under pressure: exact for a crowd, deaf to what callers say of their address, and harmless when its
-//! Redis is gone, silent, spoiled or emptied.
+//! The rate limiter: exact under a burst, independent of spoofed addresses, and open while Redis is down, hangs, is
+//! full or has a key of the wrong type.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -59,7 +59,7 @@ fn send_burst(ports: &[u16], user: &User<'_>, requests: usize) -> (Vec<i64>, usi
         stream
     };
     let mut streams: Vec<TcpStream> = ports.iter().cycle().take(requests).map(open).collect();
-    // All of them stand at the door; now they are let go together.
+    // Every head is sent. The bodies start all requests at the same time.
     for stream in &mut streams {
         stream.write_all(b"{}").unwrap();
     }
@@ -200,7 +200,7 @@ fn redis_outage_opens_the_limits_until_redis_recovers() {
     redis.signal("CONT");
     wait_for_limit(&ana);
 
-    // Gone, and back with nothing of what it knew.
+    // Redis dies and restarts without its data.
     redis.kill();
     assert_uncounted(&ana, 300);
     let log = server.log();
@@ -215,7 +215,7 @@ fn redis_outage_opens_the_limits_until_redis_recovers() {
     redis.restart();
     wait_for_limit(&ana);
 
-    // A spoiled key opens its own count alone.
+    // A key of the wrong type disables only its own limit.
     redis.say(&format!("SET recado:limit:camp-create:{} x", ana.account));
     assert_uncounted(&ana, 20);
     wait_for_limit(&bia);

@@ -1,4 +1,4 @@
-//! Rate limits: how often, who together, and what is told.
+//! Rate limits: their counts, which callers share one, and the response headers.
 
 use serde_json::json;
 
@@ -55,7 +55,7 @@ fn thirty_first_create_in_a_minute_is_limited() {
         .refused(401, "AUTH_ERROR");
     let viewer = server.member(&ana.account, "viewer");
     viewer.post("/api/campaigns", json!({})).refused(401, "AUTH_ERROR");
-    // Everybody in the account together; nobody outside of it.
+    // The members of an account share the limit. Another account has its own.
     let member = server.member(&ana.account, "member");
     create(&member).refused(429, "RATE_LIMIT");
     create(&bia).created();
@@ -65,7 +65,7 @@ fn thirty_first_create_in_a_minute_is_limited() {
             .count(&format!("FROM campaigns WHERE account_id = '{}'", ana.account)),
         30
     );
-    // Other routes have other counts, or none.
+    // Other routes have separate limits or none.
     ana.put(&format!("/api/campaigns/{}", uuid::Uuid::now_v7()), json!({}))
         .refused(404, "NOT_FOUND");
 }

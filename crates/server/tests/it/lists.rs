@@ -1,4 +1,4 @@
-//! Every list, asked for in every wrong way; and walked from end to end while others write.
+//! List endpoints: invalid query parameters, hostile text, forged cursors, and cursor walks under concurrent writes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +10,14 @@ use crate::harness::client::{Reply, Request};
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, text};
 
-/// The lists, by how they are asked for.
+/// Lists with keyset pagination.
 const BY_CURSOR: [&str; 4] = [
     "/api/contacts?",
     "/api/tags?",
     "/api/whatsapp/profiles?",
     "/api/templates?cursor=&",
 ];
+/// Lists with page numbers.
 const BY_PAGE: [&str; 2] = ["/api/campaigns?", "/api/templates?"];
 
 fn by_page(campaign: &str) -> Vec<String> {
@@ -32,7 +33,7 @@ fn all_lists(campaign: &str) -> Vec<String> {
         .collect()
 }
 
-/// The rows of an answer, whichever way it wraps them.
+/// The rows of a list response, with or without the `data` envelope.
 fn rows(list: &Value) -> Vec<Value> {
     let list = list["data"].as_array().or(list["data"]["data"].as_array());
     list.unwrap().clone()
@@ -223,7 +224,7 @@ fn hostile_query_text_is_matched_literally() {
     for list in all_lists(&campaign) {
         for value in texts.iter().chain([&long.as_str()]) {
             let value = value.replace(['<', '>', '\\', '{', '}'], "-");
-            // What is taken as text, what is taken as a position, and all together.
+            // The text as a search, as a cursor and in every parameter.
             let all: Vec<String> = parameters.iter().map(|name| format!("{name}={value}")).collect();
             for query in [format!("search={value}"), format!("cursor={value}"), all.join("&")] {
                 let reply = ana.get(&format!("{list}{query}"));
@@ -322,7 +323,7 @@ fn stale_cursor_continues_and_forged_cursor_is_refused() {
             Vec::<Value>::new()
         );
     }
-    // The row that a cursor names may go: what follows it stays where it was.
+    // A cursor stays valid after its row was deleted.
     for list in ["/api/contacts", "/api/tags"] {
         let first = ana.get(&format!("{list}?limit=3")).ok();
         let cursor = text(&first["nextCursor"]);
@@ -340,7 +341,7 @@ fn stale_cursor_continues_and_forged_cursor_is_refused() {
     ana.delete(&format!("/api/templates/{}", text(&first["data"][2]["id"])))
         .no_content();
     assert_eq!(ana.get(&format!("/api/templates?limit=3&cursor={cursor}")).ok(), after);
-    // Made for another order, or by hand.
+    // A cursor of another sort order is invalid.
     assert_eq!(
         ana.get(&format!("/api/templates?sort=name&cursor={cursor}")).invalid(),
         ["cursor"]

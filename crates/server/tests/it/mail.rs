@@ -1,4 +1,4 @@
-//! The mail of an invitation, against a small mail server: it arrives, or it waits, and never tells what it holds.
+//! Invite mail, against a small SMTP server: delivery, retries and sealed storage in the queue.
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,7 @@ fn invite_mail_arrives_within_a_second_and_its_link_works() {
     let server = server(&mail);
     let ana = server.owner();
     let bia = server.stranger();
-    // The first connection of the queue is not what is measured.
+    // The first mail opens the connections; it is not measured.
     invite(&ana, "warm@example.com");
     wait_for_mails(&mail, 1);
     let mut times = Vec::new();
@@ -150,7 +150,7 @@ fn mail_is_abandoned_after_the_eighth_attempt() {
         Some(server.log()).filter(|log| log.contains("a mail was abandoned"))
     });
     assert!(!log.contains(&text(&made["token"])) && !log.contains("hunter2"));
-    // The invite itself stands.
+    // The invite stays pending.
     assert_eq!(server.db.count("FROM team_invites WHERE status = 'pending'"), 1);
 }
 

@@ -1,4 +1,4 @@
-//! The server from outside: the real binary, over HTTP, with a database of its own for every test.
+//! Black-box tests of the server: the real binary, over HTTP, with a separate database for every test.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,5 +1,5 @@
-//! The hostile matrix: every route of the table against everybody who must not get through, and every body that must
-//! not either. A route without a row here fails the test.
+//! The hostile matrix: calls every route with every credential and body that must be refused. A route without a row
+//! fails the test.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,16 @@ use crate::{api_keys, invites};
 /// A valid input of a route.
 pub enum RouteInput {
     Nothing,
-    /// A query that names nothing.
+    /// A query whose resource does not exist.
     Query(&'static str),
     /// A query that the route requires.
     RequiredQuery(&'static str),
     Json(&'static str),
-    /// The same, naming a page that nobody fetches.
+    /// A JSON body with a URL that the egress rules refuse.
     Unfetched(&'static str),
     Csv,
     Form,
+    /// A public route, and the status of a call without credentials.
     Public(u16),
 }
 
@@ -257,7 +258,7 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
     ("GET", "/api/admin/churn", Nothing),
 ];
 
-/// The fields of the bodies of POST.
+/// The body fields of POST routes.
 const FIELDS: &[(&str, &[&str])] = &[
     ("/api/accounts", &["name"]),
     ("/api/accounts/switch", &["account_id"]),
@@ -418,7 +419,7 @@ pub fn create_resources(owner: &User<'_>) -> Vec<(&'static str, String)> {
     resources
 }
 
-/// A conversation with one message, and a notification, without anybody's doing.
+/// Inserts a conversation with one inbound message, and returns its id.
 fn conversation(owner: &User<'_>) -> String {
     let (account, id) = (&owner.account, Uuid::now_v7());
     let contact = owner.contact("Conversa", "+5511962222222");
@@ -431,7 +432,7 @@ fn conversation(owner: &User<'_>) -> String {
     id.to_string()
 }
 
-/// An automation, and one of everything that is recorded.
+/// Creates an automation, one item of each ingestion route, and a clicked link. Returns the automation's id.
 fn automation(owner: &User<'_>) -> String {
     let automation = json!({ "name": "Boas-vindas", "status": "active" });
     let id = text(&owner.post("/api/automations", automation).created()["id"]);
@@ -471,7 +472,7 @@ fn automation(owner: &User<'_>) -> String {
     id
 }
 
-/// An endpoint that nothing is delivered to.
+/// Creates an endpoint that only subscribes to test pings, and returns its id.
 fn webhook(owner: &User<'_>) -> String {
     let body = json!({ "name": "Meu", "url": "https://e.example", "events": ["test.ping"] });
     text(&owner.post("/api/webhooks", body).created()["id"])
@@ -494,7 +495,7 @@ fn notification(owner: &User<'_>) -> String {
     id.to_string()
 }
 
-/// Everything an account has, as text, but for what moves by itself and what reading changes.
+/// All rows of an account, except tables that workers or reads change.
 pub fn dump(owner: &User<'_>) -> BTreeMap<String, String> {
     let mut dump = owner.server.db.dump_account(&owner.account);
     for table in ["notifications", "outbox_events", "outgoing_mail", "rfm_calculations"] {
@@ -503,7 +504,7 @@ pub fn dump(owner: &User<'_>) -> BTreeMap<String, String> {
     dump
 }
 
-/// Past every door.
+/// Whether the request passed the access check.
 fn is_admitted(spec: &RouteSpec, reply: &Reply) -> bool {
     match row(spec) {
         Unfetched(_) => reply.status == 422,
@@ -539,7 +540,7 @@ fn request_without_session_reaches_only_public_routes() {
             }
             _ => drop(reply.refused(401, "AUTH_ERROR")),
         }
-        // The session is asked for before path and body are read.
+        // The session is checked before path and body are read.
         if spec.access != Access::Public {
             let path = spec.path.replace("{id}", "7");
             let junk = server
@@ -652,7 +653,7 @@ fn another_accounts_id_is_not_found() {
         .filter(|spec| is_account(spec) && spec.path.contains("{id}"));
     let mut seen = 0;
     for spec in with_id {
-        // Somebody new for each, whom no limit has counted yet.
+        // A new account for each route, so that no rate limit applies.
         let ana = server.owner();
         let call = |path: &str| with_body(ana.request(spec.method.as_str(), path), row(spec)).send();
         let foreign = call(&resource_path(spec, &resources));
@@ -712,11 +713,11 @@ fn malformed_body_is_refused_by_every_route() {
                     "{}",
                     label(spec)
                 );
-                // However much is wrong, what is said of it is little.
+                // The error message stays short for a large invalid value.
                 let quoted = call("application/json", &Value::from("\u{301}".repeat(400_000)).to_string());
                 assert!(quoted.text.len() < 1000, "{}: {}", label(spec), quoted.text.len());
                 assert_eq!(quoted.invalid(), ["body"], "{}", label(spec));
-                // An array is no object whose fields come in order.
+                // An array is not accepted as an object with fields in order.
                 assert_eq!(
                     call("application/json", " [\"Loja\"]").invalid(),
                     ["body"],

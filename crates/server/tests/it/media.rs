@@ -1,4 +1,4 @@
-//! Uploads: what is taken, what is refused, and that nothing is left of what was refused.
+//! Uploads: accepted types and sizes, refusals, and no files left by a refused upload.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -29,7 +29,7 @@ fn upload_of_each_type_is_stored_and_served() {
         (MP4, "video/mp4", "mp4"),
         (PDF, "application/pdf", "pdf"),
     ] {
-        // The declared type and the name's end say something else, and do not count.
+        // The content decides the type. The declared type and the file extension are ignored.
         let stored = ana.upload("../../oferta de março.html", content).ok();
         assert_eq!(stored.as_object().unwrap().len(), 4);
         assert_eq!(
@@ -95,7 +95,7 @@ fn upload_of_other_content_is_refused() {
     unterminated.truncate(unterminated.len() - 10);
     assert_eq!(ana.upload_form(unterminated).invalid(), ["body"]);
     assert_eq!(server.media.files(), Vec::<String>::new());
-    // What could be taken for something else is told as what it begins as, and is not sniffed.
+    // The first bytes decide the type of a polyglot file. The `nosniff` header stops browsers from guessing another.
     let polyglot = server.owner().upload("a.png", &[PDF, html].concat()).ok();
     assert_eq!(polyglot["type"], "application/pdf");
 }
@@ -138,7 +138,7 @@ fn upload_over_the_size_limit_of_its_type_is_refused() {
         assert!(status == 422 && body.contains("\"file\""), "{status} {body}");
     }
     assert_eq!(server.media.files().len(), 1);
-    // More than any file may be, and said so: nothing of it is read, and the answer is the same.
+    // The declared length exceeds every limit: the server refuses without reading the body.
     let bia = server.owner();
     let mut stream = start_upload(&bia, 101 * MB);
     let mut response = String::new();
@@ -161,7 +161,7 @@ fn upload_with_too_many_other_bytes_is_too_large() {
     let chunks: Vec<&[u8]> = [unterminated.as_slice(), line.as_bytes()]
         .into_iter()
         .chain(std::iter::repeat_n(junk.as_slice(), 100))
-        // What comes after the refusal is not read, so this is the end.
+        // The server stops reading after the refusal, so this is the last chunk.
         .chain([&junk[..64 * 1024]])
         .collect();
     let ana = server.owner();
@@ -272,7 +272,7 @@ fn upload_with_a_repeated_key_is_stored_once() {
     assert_eq!(server.media.files().len(), 1);
 }
 
-/// The file is never held whole, neither here nor there.
+/// Neither the server nor the test holds the whole file in memory.
 #[test]
 fn hundred_megabyte_upload_uses_little_memory() {
     let server = Server::new();

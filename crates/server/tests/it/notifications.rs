@@ -1,4 +1,4 @@
-//! Notifications: the list, what is read, and the stream.
+//! Notifications: the list, read marks and the event stream.
 
 use std::time::{Duration, Instant};
 
@@ -152,7 +152,7 @@ fn stream_delivers_own_notifications_within_a_second() {
         assert_eq!(list(&ana, "?limit=1"), [data]);
     }
     assert!(shortest(times.clone()) < Duration::from_secs(1), "{times:?}");
-    // Idle, it shows that it lives, and asks the database for nothing but the look for news.
+    // An idle stream sends a heartbeat comment.
     let began = Instant::now();
     assert_eq!(owner_stream.next(), Some(StreamItem::Comment));
     assert!(began.elapsed() > Duration::from_secs(8) && began.elapsed() < DEADLINE);
@@ -188,7 +188,7 @@ fn reopened_stream_replays_missed_notifications() {
         let campaign = cause_notification(&ana);
         assert_eq!(empty.event().1["data"]["campaign_id"], json!(campaign), "{id}");
     }
-    // However many they are.
+    // More missed notifications than one batch of the replay holds.
     let missed = usize::try_from(
         server
             .db
@@ -250,7 +250,7 @@ fn streams_are_limited_and_hold_no_database_connection() {
     for stream in open.iter_mut().take(3) {
         assert_eq!(stream.event().1["data"]["campaign_id"], json!(campaign));
     }
-    // Whoever goes makes room, as soon as the server notices.
+    // A closed stream frees its permit when the server notices.
     open.truncate(10);
     eventually("a stream opens again", || {
         let stream = Stream::open(&last.request("GET", "/api/notifications/stream"));

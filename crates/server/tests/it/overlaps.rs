@@ -1,5 +1,5 @@
-//! Commands for one campaign at the same time: each was told that it is allowed. None is lost, and one is refused only
-//! where what the other made of the campaign refuses it.
+//! Concurrent commands for one campaign, each allowed in the state that it read. No change is lost. The second command
+//! is decided on the state that the first one left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use crate::harness::{Options, Server, text, until};
 /// A scheduled time that no test reaches.
 const FAR_FUTURE: &str = "2099-01-01T12:00:00.000Z";
 
-/// Whom each campaign goes to.
+/// Recipients of each campaign.
 const CONTACTS: usize = 3;
 
-/// What is asked of a campaign.
+/// The commands of a campaign. `DELETE` is its own method, the others are actions.
 const COMMANDS: [&str; 4] = ["send", "cancel", "unschedule", "DELETE"];
 
 /// Runs two requests that both read the campaign before either writes it, then write it in this order. The campaign row
@@ -25,9 +25,9 @@ const COMMANDS: [&str; 4] = ["send", "cancel", "unschedule", "DELETE"];
 fn run_overlapping(server: &Server, first: Request, second: Request) -> [u16; 2] {
     let wait_for_writers = |count: i64| {
         until("the writers wait", || {
-            // Inside of a transaction what was seen of others is kept.
+            // A transaction caches what it reads from `pg_stat_activity`.
             server.db.run("SELECT pg_stat_clear_snapshot()");
-            // Statements written by hand begin with a comment.
+            // Handwritten statements begin with a comment.
             let waiting = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
                 AND query ~* '^(/[*].*[*]/ )?UPDATE .?campaigns'";
             server.db.count(waiting) == count
@@ -150,7 +150,7 @@ fn audit_entries(ana: &User<'_>, path: &str) -> Vec<String> {
         .collect()
 }
 
-/// Where the campaign is; nothing where it was removed.
+/// The campaign's status, or "" after its deletion.
 fn status(ana: &User<'_>, path: &str) -> String {
     match ana.get(path) {
         reply if reply.status == 404 => String::new(),
@@ -207,7 +207,7 @@ fn assert_runs_complete(server: &Server, campaigns: &[CommandedCampaign<'_>]) {
     }
 }
 
-/// F12, F13: `send` beside `cancel`, `unschedule` beside `send` and `DELETE`, and every other pair.
+/// F12, F13: every pair of commands, for example `send` with `cancel`, or `unschedule` with `send` or `DELETE`.
 #[test]
 fn second_of_two_commands_is_decided_on_the_new_state() {
     let server = server_without_workers();
@@ -282,7 +282,7 @@ fn send_concurrently(ana: &User<'_>, path: &str, port: u16, rng: &mut TestRng) -
     })
 }
 
-/// F12, F13: whatever the answers, there is an order in which the commands would have been told just that.
+/// F12, F13: the responses match some sequential order of the commands (serializability).
 #[test]
 fn concurrent_commands_match_some_sequential_order() {
     let server = server_without_workers();

@@ -1,4 +1,5 @@
-//! The first owner of an account that an administrator made: invited from above, and only while there is none.
+//! The first owner of an account that a platform administrator created. The administrator invites the owner, but only
+//! while the account has none.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -36,7 +37,7 @@ fn invited_first_owner_works_in_the_account() {
     let joined = accept(&dona, &invite).ok();
     assert_eq!((&joined["account_id"], &joined["role"]), (&json!(id), &json!("owner")));
     accept(&dona, &invite).refused(404, "NOT_FOUND");
-    // She works there as whoever made an account by themselves.
+    // She has the rights of an owner who created an account.
     dona.account = id.clone();
     dona.post("/api/tags", json!({ "name": "vip" })).created();
     dona.post(
@@ -49,7 +50,7 @@ fn invited_first_owner_works_in_the_account() {
         (&shown["users"][0]["role"], &shown["plan"]),
         (&json!("owner"), &json!("growth"))
     );
-    // Her log names both: who joined, and who let her in.
+    // The audit entry names the new member and the inviter.
     let logs = dona.get("/api/audit-logs?entityType=account_user").ok();
     let entry = &logs["logs"][0];
     assert_eq!((&logs["total"], &entry["user_id"]), (&json!(1), &json!(dona.id)));
@@ -58,7 +59,7 @@ fn invited_first_owner_works_in_the_account() {
         (&changes["role"], &changes["invited_by"], &changes["invited_by_email"]),
         (&json!("owner"), &json!(root.id), &json!(ROOT))
     );
-    // There is no second one from above.
+    // An administrator cannot invite a second owner.
     let path = format!("/api/admin/accounts/{id}");
     let second = root.put(&path, json!({ "owner_email": "outra@example.com", "name": "Nunca" }));
     assert_eq!(second.invalid(), ["owner_email"]);
@@ -79,7 +80,7 @@ fn replaced_owner_invite_makes_the_old_one_void() {
     accept(&dona, invite).ok();
     let open = "FROM team_invites WHERE status = 'pending'";
     assert_eq!(server.db.count(open), 0);
-    // Without the field nothing is said of an invite, and nobody is told a token twice.
+    // Without the field the response has no invite, so the token is shown once.
     assert_eq!(root.put(&path, json!({ "name": "Sol" })).ok().get("owner_invite"), None);
     let plain = root
         .post("/api/admin/accounts", json!({ "name": "x", "owner_email": "" }))
@@ -93,7 +94,7 @@ fn replaced_owner_invite_makes_the_old_one_void() {
     assert!(!server.log().contains(&text(&invite["token"])));
 }
 
-/// In support mode an administrator is an admin of the account, and makes no owner, as no admin does.
+/// In support mode a platform administrator has the role admin of the account, which cannot invite an owner.
 #[test]
 fn support_mode_cannot_invite_an_owner() {
     let server = Server::new();

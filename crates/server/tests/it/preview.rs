@@ -1,4 +1,4 @@
-//! Previews: what a run would be, told without changing anything.
+//! Previews: the recipients, messages and refusals of a run, computed without changing data.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ fn preview_shows_the_count_and_first_messages_as_sent() {
             "cards": [] });
         assert_eq!(message, &expected);
     }
-    // What was shown is what the platform is given.
+    // WhatsApp gets the messages of the preview.
     assert_eq!(ana.execute(&id).ok()["total"], 5);
     let sends = server.whatsapp.sends();
     for message in &messages {
@@ -109,7 +109,7 @@ fn whitespace_is_collapsed_alike_in_preview_test_and_run() {
     ana.post(&format!("/api/campaigns/{id}/test"), json!({ "phone": to }))
         .ok();
     assert_eq!(server.whatsapp.sends()[0].parameters, ["Bia", "Rua A Casa 2 fundos"]);
-    // The simulator answers a raw value with 132018.
+    // The simulator rejects a value with raw whitespace with 132018.
     assert_eq!(ana.execute(&id).ok()["sent"], 4);
     let sends = server.whatsapp.sends();
     let run: Vec<_> = sends[1..].iter().map(|send| send.parameters[1].as_str()).collect();
@@ -135,7 +135,7 @@ fn preview_changes_no_data_in_any_status() {
         "partial",
         "sent",
     ] {
-        // Nobody carries it out: it has no place in the queue.
+        // No worker runs the campaign: it has no queue entry.
         server.db.run(&format!("UPDATE campaigns SET status = '{status}'"));
         let before = dump_tables(&server);
         for user in [&ana, &viewer] {
@@ -217,7 +217,7 @@ fn preview_reports_missing_template_plan_and_sent_status() {
         shown["refusals"][0]["message"],
         "a campaign in status sent cannot be sent"
     );
-    // Who came since would be written to now.
+    // The preview counts contacts that were created after the run.
     ana.contact("Nova", &phone(77));
     assert_eq!(preview(&ana, &id)["recipients"], 3);
 }

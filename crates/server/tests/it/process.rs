@@ -1,4 +1,4 @@
-//! The process itself: its commands, its configuration, its readiness.
+//! The process: commands, configuration, readiness and log.
 
 use crate::harness::client::Request;
 use crate::harness::process::{Process, SESSION_SECRET, command, environment, free_port};

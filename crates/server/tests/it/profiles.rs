@@ -1,4 +1,4 @@
-//! Connected numbers.
+//! WhatsApp numbers of an account (profiles).
 
 use serde_json::json;
 
@@ -32,7 +32,7 @@ fn number_token_is_never_shown_in_its_lifecycle() {
     let list = ana.get("/api/whatsapp/profiles");
     assert!(!list.text.contains("secret"));
     assert_eq!(list.ok()["data"], json!([changed]));
-    // Encrypted at rest, and nowhere in the log.
+    // The token is encrypted at rest and absent from the log.
     let stored = server
         .db
         .text("SELECT encode(access_token, 'escape') FROM whatsapp_profiles");
@@ -40,7 +40,7 @@ fn number_token_is_never_shown_in_its_lifecycle() {
     assert!(!server.log().contains("very-secret"));
     ana.delete(&path).no_content();
     ana.delete(&path).refused(404, "NOT_FOUND");
-    // What is wrong is told before that there is nothing to change.
+    // An invalid body is reported before the missing number.
     let wrong = json!({ "messages_per_second": 0, "access_token": "a b" });
     assert_eq!(ana.put(&path, wrong).invalid(), ["access_token", "messages_per_second"]);
     ana.put(&path, json!({ "name": "Loja" })).refused(404, "NOT_FOUND");

@@ -1,4 +1,4 @@
-//! The plan's messages a month.
+//! The monthly message quota of a plan.
 
 use crate::conversations::{open_conversation, reply};
 use crate::harness::runs::without_statuses;
@@ -25,7 +25,7 @@ fn run_beyond_the_quota_is_refused_before_any_send() {
         server.db.text("SELECT sent || ' ' || reserved FROM message_usage"),
         "250 0"
     );
-    // Another month is another month.
+    // The quota of the new month is unused.
     server
         .db
         .run("UPDATE message_usage_slots SET month = month - interval '1 month'");

@@ -1,4 +1,4 @@
-//! The reference as it is served. That it is true is checked by the harness, on every answer of every test.
+//! The OpenAPI document as it is served. The harness checks every response of every test against it.
 
 use std::panic::catch_unwind;
 
@@ -28,7 +28,7 @@ fn reply(status: u16, body: &Value) -> Reply {
     }
 }
 
-/// The harness would say so if an answer were not the one that the reference tells of.
+/// The harness detects a response that the OpenAPI document does not describe.
 #[test]
 fn undocumented_response_fails_the_check() {
     let is_documented = |status: u16, body: &Value| {

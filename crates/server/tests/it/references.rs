@@ -1,4 +1,4 @@
-//! Ids in bodies: another account's rows are rows that do not exist. And what nobody may set is not set.
+//! Ids in bodies: another account's id is an unknown reference. Read-only fields of a body are ignored.
 
 use serde_json::{Value, json};
 use uuid::Uuid;

@@ -1,4 +1,4 @@
-//! The reports, in the shapes in which they are published.
+//! Analytics reports in their published form, and the `rollups` command.
 
 use serde_json::{Value, json};
 use uuid::Uuid;

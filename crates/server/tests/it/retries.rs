@@ -1,4 +1,4 @@
-//! Failed sends that are tried again: which by their error code, and when.
+//! Retries of failed sends: which error codes are retried, and when.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn retry(user: &User<'_>, campaign: &str, body: Value) -> Reply {
     user.post(&format!("/api/campaigns/{campaign}/retry-failed"), body)
 }
 
-/// A time so many seconds from now, as the interface writes it.
+/// The time `seconds` from now, in the API's format.
 fn seconds_ahead(seconds: i64) -> String {
     let at = time::OffsetDateTime::now_utc() + time::Duration::seconds(seconds);
     at.format(&time::format_description::well_known::Rfc3339).unwrap()
@@ -40,7 +40,7 @@ fn run_with_failures(user: &User<'_>, count: usize, codes: &[(usize, u32)]) -> S
     id
 }
 
-/// Reason, code and count of what is left out.
+/// The reason, code and count of each group of sends that the retry leaves out.
 fn left_out(retry: &Value) -> Vec<(String, i64, i64)> {
     let groups = retry["left_out"].as_array().unwrap();
     let fields = |group: &Value| {
@@ -167,7 +167,7 @@ fn throttled_send_is_retried_after_a_day_or_by_force() {
         left_out(&refused["details"]),
         [group("later", 131_049, 2), group("not_chosen", 131_026, 1)]
     );
-    // The day of one is over.
+    // The retry delay of one send is over.
     server.db.run(&format!(
         "UPDATE campaign_sends SET failed_at = failed_at - interval '25 hours'
          WHERE contact_id = (SELECT id FROM contacts WHERE phone = '{}')",

@@ -1,4 +1,5 @@
-//! RFM from outside: orders become scores, for whoever may ask, once at a time, whatever dies.
+//! RFM segments: scores from orders, permissions, one calculation per account at a time, recovery of a calculation
+//! whose server died.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::harness::database::Database;
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, eventually, text, until};
 
-/// Days since the last order, orders, what they came to.
+/// Per contact: days since the last order, number of orders, total in cents.
 const SAMPLE: [(i64, i64, i64); 10] = [
     (2, 12, 250_000),
     (5, 1, 9_900),
@@ -110,7 +111,7 @@ fn rfm_scores_the_sample() {
          JOIN contacts c ON c.id = r.contact_id WHERE segment = 'champions'",
     );
     assert_eq!(champion, format!("{} 5 5 5", phone(0)));
-    // The names are audiences of campaigns.
+    // RFM segments select the audience of a campaign.
     let campaign = ana.campaign(
         json!({ "name": "VIP", "template_id": ana.approved("Oi {{1}}", &["Ana"]),
                                         "rfm_segments": ["champions", "lost"] }),
@@ -120,7 +121,7 @@ fn rfm_scores_the_sample() {
         .send()
         .ok();
     assert_eq!(preview["recipients"], 3, "{preview}");
-    // Somebody else has nothing of it.
+    // Another account has no scores.
     let bia = server.owner();
     let empty = json!({ "enabled": false, "orderCount": 0, "distribution": [], "lastCalculatedAt": null });
     assert_eq!(rfm(&bia), empty);
@@ -208,7 +209,7 @@ fn rfm_calculation_survives_the_death_of_its_server() {
     assert_eq!(server.db.text(row), before, "a second calculation was started");
     server.kill();
     server.run(&["serve"]);
-    // The old scores are still the scores.
+    // The previous scores stay until the new ones are complete.
     assert_eq!(rfm(&ana), first);
     holder.run("COMMIT");
     server.db.run("UPDATE rfm_calculations SET leased_until = now()");

@@ -1,4 +1,5 @@
-//! Runs that meet the platform's moods: refusals, throttling, silence, an expired token, a cancel, a pace.
+//! Runs against a failing WhatsApp simulator: rejections, throttling, unknown outcomes, an expired token. Also cancel,
+//! send rate, opt-out and suspended accounts.
 
 use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
@@ -196,7 +197,7 @@ fn expired_token_pauses_the_run() {
     });
     let tried = server.whatsapp.sends().len();
     assert!((1..=10).contains(&tried), "{tried} calls");
-    // It stays paused, and can be cancelled.
+    // A paused run can be cancelled.
     assert_eq!(ana.cancel(&id).ok()["status"], "cancelled");
 }
 
@@ -242,9 +243,9 @@ fn cancel_stops_the_run() {
     let report = run.join().unwrap().ok();
     assert_eq!(report["status"], "cancelled");
     let accepted = server.whatsapp.counters().accepted;
-    // "Every 50 sends" is the most that may follow.
+    // A run checks for a cancel at least every 50 sends.
     assert!(accepted < 60, "{accepted} were sent");
-    // Whatever was still to leave from this number would leave before a later run's message.
+    // Messages of the cancelled run would precede those of a later run from the same number.
     let tag = ana.tag("later");
     let later = json!({ "name": "Depois", "phone": "+5511969999999", "tag_ids": [tag] });
     ana.post("/api/contacts", later).created();
@@ -312,7 +313,7 @@ fn number_send_rate_overrides_the_message_delay() {
 fn number_shared_by_two_accounts_keeps_its_send_rate() {
     let server = Server::start(without_statuses());
     let second = server.sibling();
-    // Two accounts share the number, and each server sends for one of them.
+    // Two accounts share the number. Each server sends for one of them.
     let body = json!({ "name": "Loja", "phone_number_id": "1077", "waba_id": "1022", "access_token": "token",
         "messages_per_second": 40 });
     let owners = [server.owner(), server.owner()];
@@ -402,7 +403,7 @@ fn executed_run_of_suspended_account_waits_until_active() {
     });
     let before = server.whatsapp.counters().accepted;
     assert!(before < 60, "{before}");
-    // Whoever waits is told that the run waits, too.
+    // The waiting `execute` request reports that the run is paused.
     let report = run.join().unwrap().ok();
     assert_eq!(
         (&report["status"], &report["paused"]),

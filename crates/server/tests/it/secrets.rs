@@ -1,6 +1,5 @@
-//! What must never be told: every secret that the server is given or gives out, and what people write to each other, is
-//! looked for in the log at its loudest, in the figures, and, but for who may know it, in answers.
-//! `docs/operating/logs.md` is the list.
+//! Leaks of secrets: the tests search the trace log, the metrics and error responses for every secret that the server
+//! gets or creates, and for message texts. `docs/operating/logs.md` lists what must not be logged.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -38,10 +37,10 @@ const INBOUND: &str = "leak-inbound-text";
 const REPLY: &str = "leak-reply-text";
 const SEARCH: &str = "leak-search-words";
 
-/// A word that must not be found, and what it is.
+/// A description of a secret, and the text that must not be found.
 pub type Marker = (&'static str, String);
 
-/// A server whose every secret is a word of its own, with figures at this port, as loud as it can be.
+/// Starts a server that logs at level `trace`, with a unique text for each secret. Returns it with its metrics port.
 pub fn start(options: Options) -> (Server, u16) {
     let (db, port) = (Database::new(), free_port());
     let url = db.url().replacen("postgres@", &format!("postgres:{DATABASE}@"), 1);
@@ -61,7 +60,7 @@ pub fn start(options: Options) -> (Server, u16) {
     (Server::start_on(db, &options), port)
 }
 
-/// A database that asks for a password has one of its own; any other one takes ours.
+/// The password of `TEST_DATABASE_URL` if it has one, else `DATABASE`.
 fn database_password() -> String {
     let url = std::env::var("TEST_DATABASE_URL").unwrap();
     let user = url
@@ -194,7 +193,7 @@ fn exchange_messages(server: &Server, ana: &User<'_>) {
     ana.post("/api/whatsapp/profiles", number).created();
     let contact = json!({ "name": NAME, "phone": PHONE, "email": EMAIL });
     ana.post("/api/contacts", contact.clone()).created();
-    // Taken: the database's own words hold the phone.
+    // A duplicate: the database's error message contains the phone number.
     ana.post("/api/contacts", contact).invalid();
     ana.get(&format!("/api/contacts?search={SEARCH}")).ok();
     ana.import(format!("name,phone\n{NAME},{PHONE}\n{NAME},nowhere\n")).ok();
@@ -282,7 +281,6 @@ fn error_responses_and_metrics_hold_no_secret() {
     }
 }
 
-/// The log itself is read after its process: nothing may come later.
 #[test]
 fn trace_log_holds_no_secret() {
     for format in ["json", "pretty"] {
@@ -320,7 +318,7 @@ fn failed_command_output_holds_no_secret() {
     }
 }
 
-/// What others send is part of a line, and never makes one.
+/// Log injection: text from outside stays inside one log line.
 #[test]
 fn external_text_cannot_forge_a_log_line() {
     const FORGED: &str = "2031-01-01T00:00:00.000000Z  INFO forged";

@@ -1,4 +1,4 @@
-//! Segments and their members.
+//! Segments: fields, members, filters and campaigns.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -248,7 +248,7 @@ fn campaign_sends_to_its_segment_and_refuses_a_deleted_one() {
             .count(&format!("FROM campaign_sends WHERE campaign_id = '{late}'")),
         0
     );
-    // And nobody can choose it any more.
+    // No new campaign can select the deleted segment.
     assert_eq!(ana.post("/api/campaigns", body).invalid(), ["segment_id"]);
     let id = text(&segment["id"]);
     assert_eq!(

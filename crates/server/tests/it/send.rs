@@ -1,4 +1,4 @@
-//! Campaigns that nobody waits for: sent, scheduled, held up, tried again.
+//! Campaigns that run in the background: send, schedule, pause, resume, retry.
 
 use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ fn refused_send_becomes_a_draft_and_notifies_why() {
         notified(&server, "error").len() == 2
     });
     assert_eq!(server.db.count("FROM campaign_queue"), 0);
-    // With what it lacked it goes.
+    // With a recipient the campaign can be sent.
     ana.contacts(1);
     act(&ana, &without_recipients, "send").ok();
     assert_eq!(final_status(&ana, &without_recipients), "sent");
@@ -154,7 +154,7 @@ fn unscheduled_campaign_stays_a_draft() {
     let ana = server.owner();
     let id = ana.campaign(json!({ "name": "C", "scheduled_at": time_from_now(86_400_000) }));
     act(&ana, &id, "unschedule").refused(400, "VALIDATION_ERROR");
-    // The stored time suffices.
+    // `schedule` without a body uses the stored time.
     assert_eq!(act(&ana, &id, "schedule").ok()["status"], "scheduled");
     let put = |body: Value| ana.put(&format!("/api/campaigns/{id}"), body);
     assert_eq!(put(json!({ "scheduled_at": null })).invalid(), ["scheduled_at"]);

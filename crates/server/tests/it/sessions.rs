@@ -1,4 +1,4 @@
-//! Who is let in: sessions in every form, and none of what only looks like one.
+//! Session tokens: accepted forms, refused tokens, expiry, user records and administrators.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -82,7 +82,7 @@ fn session_ends_at_its_expiry() {
     let token = sign(&json!({ "sub": ana.id, "email": ana.email, "exp": now() + 2 }));
     let status = || server.get("/api/accounts").bearer(&token).send().status;
     assert_eq!(status(), 200);
-    // The server remembers what it proved, and still lets nobody in later.
+    // The server caches verified tokens, but not beyond their expiry.
     crate::harness::until("the session is over", || status() == 401);
 }
 
@@ -175,7 +175,7 @@ fn shared_secret_token_is_refused_with_published_keys() {
     let server = Server::start(options.with("SESSION_JWKS_URL", "http://127.0.0.1:9/jwks.json"));
     let ana = server.stranger();
     ana.get("/api/accounts").refused(401, "AUTH_ERROR");
-    // Signed as the provider would: nobody can tell while its keys cannot be fetched.
+    // The signature cannot be verified while the key set is unreachable.
     let claims = json!({ "sub": ana.id, "email": ana.email, "exp": now() + 60 });
     let token = sign_with(&json!({ "alg": "RS256", "kid": "1" }), &claims, SESSION_SECRET);
     let reply = server.get("/api/accounts").bearer(&token).send();

@@ -1,4 +1,4 @@
-//! Who lost a role, a membership or an account: what that takes away is gone within a second, on every route.
+//! A lost role, a removed membership or a suspended account ends access on every route within a second.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ fn list_contacts() -> &'static RouteSpec {
         .unwrap()
 }
 
-/// A route called by somebody, about nothing that exists.
+/// Calls a route with an unknown id.
 fn call(spec: &RouteSpec, request: impl Fn(&str, &str) -> Request) -> Reply {
     let path = spec.path.replace("{id}", &Uuid::now_v7().to_string());
     with_body(request(spec.method.as_str(), &path), row(spec)).send()
@@ -82,7 +82,7 @@ fn demoted_member_cannot_write_on_any_route() {
                     _ => true,
                 };
                 let replies = [call(spec, named), call(spec, latest)];
-                // The limits may be used up by now: they come after the role.
+                // A rate limit may be reached. The role is checked before it.
                 let fits = |reply: &Reply| match allowed {
                     true => is_admitted(reply) || reply.status == 429,
                     false => reply.status == 401,
@@ -158,7 +158,7 @@ fn removed_member_is_refused_but_keeps_own_accounts() {
     }
     bia.post("/api/accounts/switch", serde_json::json!({ "account_id": ana.account }))
         .refused(401, "AUTH_ERROR");
-    // An account of their own is open, and only that.
+    // The removed member can use only their own account.
     let made = own
         .post("/api/accounts", serde_json::json!({ "name": "Own" }))
         .created();
@@ -192,7 +192,7 @@ fn suspended_account_is_closed_until_reactivated() {
         }
     }
     assert_eq!(server.db.count("FROM contacts"), 0);
-    // The person is still somebody: their session routes answer.
+    // The user's session still works on routes without an account.
     ana.get("/api/accounts").ok();
     let other_account = ana
         .post("/api/accounts", serde_json::json!({ "name": "Other" }))

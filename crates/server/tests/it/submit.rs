@@ -1,4 +1,4 @@
-//! Templates and the platform: submission, its verdict by callback, and what follows.
+//! Submission of templates to WhatsApp: the review status arrives by callback, and decides which changes are allowed.
 
 use recado_simulators::whatsapp::{Approval, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};

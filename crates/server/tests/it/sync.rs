@@ -1,4 +1,4 @@
-//! Synchronisation: every template of the platform, and nothing of ours overwritten.
+//! Template synchronisation: imports every template from WhatsApp and overwrites no draft.
 
 use recado_simulators::whatsapp::{On, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ fn sync_imports_three_pages_and_preserves_drafts() {
     );
     assert_eq!(stored_draft["meta_template_id"], json!(ids[7]));
     assert_eq!(sync(&ana), report(0, 0, 205));
-    // What was learned leads an edit to the template that the platform has.
+    // The draft now has the id of WhatsApp's template, so a submission edits that template.
     server.whatsapp.set_template_status(&ids[7], "REJECTED", None);
     assert!(server.whatsapp.wait_idle(crate::harness::DEADLINE));
     let submitted = ana
@@ -110,7 +110,7 @@ fn sync_of_unknown_number_is_refused() {
     assert_eq!(bia.get("/api/templates").ok()["total"], 0);
 }
 
-/// A run that no worker has taken up yet, so that the platform is not asked.
+/// The runs wait in the queue: without workers, no call to WhatsApp pauses them first.
 #[test]
 fn sync_of_a_stopped_template_pauses_its_campaigns() {
     let server = Server::start(Options {

@@ -1,4 +1,4 @@
-//! Members: who sees them, who may change whom, and how soon it counts.
+//! Members: the list, role changes, removals, and how soon each change applies.
 
 use std::time::{Duration, Instant};
 
@@ -93,7 +93,7 @@ fn role_change_and_removal_are_audited() {
         (&json!(bia.id), &json!("admin"))
     );
     assert_eq!(changed["email"], json!(bia.email));
-    // What is so already is no change.
+    // Setting the current role changes nothing and writes no audit entry.
     set_role(&ana, bia.id, "admin").ok();
     set_role(&ana, bia.id, "viewer").ok();
     remove(&ana, bia.id).no_content();
@@ -122,7 +122,7 @@ fn only_an_owner_can_make_or_change_an_owner() {
         set_role(&bia, ana.id, role).refused(401, "AUTH_ERROR");
     }
     remove(&bia, ana.id).refused(401, "AUTH_ERROR");
-    // Everything else an admin may.
+    // An admin can change and remove all other members.
     set_role(&bia, caio.id, "admin").ok();
     set_role(&caio, bia.id, "viewer").ok();
     remove(&caio, bia.id).no_content();
@@ -169,7 +169,7 @@ fn two_owners_demoting_each_other_leave_one() {
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         statuses.sort_unstable();
-        // The second one finds itself demoted or gone.
+        // The second caller is already demoted or removed.
         let done = if round % 2 == 0 { 200 } else { 204 };
         assert_eq!(statuses, [done, 401], "round {round}");
         let owners = format!(
@@ -192,7 +192,7 @@ fn non_member_target_is_not_found() {
         }
     }
     assert_eq!(role(&server, &foreign.account, foreign.id), "owner");
-    // Who may make nobody an owner is told so, whoever it is about.
+    // An admin cannot make an owner: that check precedes the lookup of the target.
     for target in [foreign.id, Uuid::now_v7()] {
         set_role(&ana, target, "owner").refused(404, "NOT_FOUND");
         set_role(&admin, target, "owner").refused(401, "AUTH_ERROR");
@@ -203,7 +203,7 @@ fn non_member_target_is_not_found() {
         json!({ "role": "king" }),
         json!({ "role": 7 }),
     ] {
-        // The body is wrong whoever it is about.
+        // An invalid body is reported before the lookup of the target.
         assert_eq!(ana.put(&path(foreign.id), body).invalid(), ["role"]);
     }
     assert_eq!(membership_audit(&server, &ana.account), Vec::<String>::new());

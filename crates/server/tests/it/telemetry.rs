@@ -1,5 +1,5 @@
-//! What an operator sees: figures of everything that people are woken for, whatever state the database is in; and that
-//! documentation and alerts speak of figures that there are.
+//! The `/metrics` endpoint: it exports all defined metrics and responds while the database is down. Documentation and
+//! alerts name only metrics that exist.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -23,7 +23,7 @@ use crate::harness::{Options, Server, eventually, text, until};
 /// The longest allowed scrape, also while the database hangs.
 const SCRAPE_MAX: Duration = Duration::from_secs(3);
 
-/// A server with figures, and their port.
+/// Starts a server. Returns it with the port of its metrics.
 fn start(options: Options) -> (Server, u16) {
     let port = free_port();
     let options = options.with("METRICS_BIND", format!("127.0.0.1:{port}"));
@@ -102,7 +102,7 @@ fn every_defined_metric_is_exported_with_its_type() {
     let (server, port) = start(Options::default());
     let ana = server.owner();
     ana.post("/api/campaigns", json!({ "name": "C" })).created();
-    // A call to the outside.
+    // One call to WhatsApp, so that the gateway metrics exist.
     ana.profile();
     ana.post("/api/templates/sync", json!({})).ok();
     let metrics = wait_for_scrape(port, "the audit worker has run", |metrics| {
@@ -167,7 +167,7 @@ fn every_defined_metric_is_exported_with_its_type() {
     assert!((5.0e6..2.0e9).contains(&memory), "{memory}");
 }
 
-/// Background work that hangs, or fails for ever, is seen by the moment when it last went well.
+/// The time of the last success shows a worker that hangs or always fails.
 #[test]
 fn every_worker_reports_its_last_success() {
     let (_server, port) = start(Options::default());
@@ -219,7 +219,7 @@ fn every_worker_reports_its_last_success() {
     }
 }
 
-/// Ids, paths, methods and accounts become no labels: series would pile up without end.
+/// Ids, paths, methods and accounts are not label values: the number of series would grow without bound.
 #[test]
 fn metric_series_do_not_grow_with_request_data() {
     let (server, port) = start(Options::default());
@@ -240,7 +240,6 @@ fn metric_series_do_not_grow_with_request_data() {
             .refused(405, "METHOD_NOT_ALLOWED");
         server.get(&format!("/r/{}", Uuid::new_v4().simple())).send();
         server.get("/api/contacts").header("X-Account-Id", &ana.account).send();
-        // Whatever is read by workers is read by then.
         scrape(port)
     };
     send_requests();
@@ -292,7 +291,7 @@ fn scrape_is_fast_while_the_database_is_down() {
     }
 }
 
-/// What an operator grants to requests is the tenants'; those that belong to no account have theirs beside it.
+/// `DATABASE_POOL_SIZE` sizes the tenant pools of requests. The owner pools of requests come on top of it.
 #[test]
 fn tenant_pools_have_all_configured_connections() {
     let threads = std::thread::available_parallelism().unwrap().get();
@@ -469,7 +468,7 @@ fn alerts_are_valid_and_use_existing_metrics() {
             );
         }
     }
-    // Labels in alerts are those that there are.
+    // The queue labels in alerts exist.
     let (server, port) = start(Options::default());
     text(&json!(server.owner().account));
     let metrics = scrape(port);

@@ -1,4 +1,4 @@
-//! What webhook endpoints are told, of everything that happens: seen in the feed.
+//! Emission of webhook events: each change appears in the event feed.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn feed(ana: &User<'_>) -> Vec<Value> {
     events["data"].as_array().unwrap().clone()
 }
 
-/// Waits until an event of this kind says this of this field; what it says.
+/// Waits for an event of this type with this value in `field`, and returns its data.
 #[track_caller]
 fn wait_for_event(ana: &User<'_>, kind: &str, field: &str, expected: &Value) -> Value {
     eventually(&format!("{kind} with {field} {expected}"), || {

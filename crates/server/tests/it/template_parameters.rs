@@ -1,5 +1,5 @@
-//! Templates as WhatsApp's own tools make them: with named placeholders, without examples, in languages of three
-//! letters, with parts that no message can be made of here.
+//! Templates that were created in WhatsApp's own tools: named placeholders, missing examples, three-letter languages,
+//! and components that Recado cannot send.
 
 use recado_simulators::whatsapp::ReceivedRequest;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ fn named_placeholders_are_filled_in_preview_test_and_run() {
     let body =
         json!({ "name": "Oferta", "template_id": template["id"], "variables": { "cupom": "{attributes.x|Y7}" } });
     let id = ana.campaign(body);
-    // One has neither mapping nor example.
+    // The placeholder `dia` has neither mapping nor example.
     let refused = act(&ana, &id, "execute", json!({})).refused(400, "VALIDATION_ERROR");
     assert!(text(&refused["message"]).contains("{{dia}}"), "{refused}");
     assert_eq!(refused["details"]["reason"], "empty_placeholder");
@@ -108,7 +108,7 @@ fn named_placeholders_are_filled_in_preview_test_and_run() {
         [pair("first_name", "Ana")],
         "no contact has this phone number, so the example is used"
     );
-    // The simulator refuses a wrong count with 132000, and wrong names with 132012.
+    // The simulator rejects a wrong number of parameters with 132000, and wrong names with 132012.
     assert_eq!(act(&ana, &id, "execute", json!({})).ok()["sent"], 3);
     let sends = server.whatsapp.sends();
     for sent in &sends[1..] {
@@ -208,7 +208,7 @@ fn synced_template_without_examples_can_be_edited() {
         (&renamed["name"], &renamed["meta_status"]),
         (&json!("novo"), &json!("draft"))
     );
-    // What is given is checked, with what it has to fit.
+    // Changed fields are validated together with the stored ones.
     let change = |body: Value| ana.put(&path, body).invalid();
     assert_eq!(
         change(json!({ "example_values": ["7", "Ana", ""] })),

@@ -1,4 +1,4 @@
-//! Templates: their rules, their lists.
+//! Templates: validation, lists and concurrent updates.
 
 use std::collections::BTreeSet;
 
@@ -41,12 +41,12 @@ fn template_can_be_created_read_updated_and_deleted() {
     ana.delete(&path).no_content();
     ana.get(&path).refused(404, "NOT_FOUND");
     ana.delete(&path).refused(404, "NOT_FOUND");
-    // What is wrong is told before that there is nothing to change.
+    // An invalid body is reported before the missing template.
     assert_eq!(ana.put(&path, json!({ "category": "OTHER" })).invalid(), ["category"]);
     ana.put(&path, json!({ "body_text": "{{1}}" }))
         .refused(404, "NOT_FOUND");
     assert_eq!(ana.get("/api/templates").ok()["total"], 0);
-    // Hidden, not gone; the audit names it; its name is free.
+    // A deleted template stays in the table, has an audit entry, and its name can be used again.
     assert_eq!(
         server.db.count("FROM message_templates WHERE deleted_at IS NOT NULL"),
         1

@@ -1,4 +1,4 @@
-//! Another tenant's ids, wherever an id may stand: they are ids of nothing, and what they name is not touched.
+//! Another tenant's ids in bodies, paths and queries: they get the same response as unknown ids, and change nothing.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -45,7 +45,7 @@ impl Resources {
     }
 }
 
-/// The answer with another tenant's id, which has to be the one with an id of nothing.
+/// Returns the response with another tenant's id. Checks that it equals the response with an unknown id.
 #[track_caller]
 fn same_reply(what: &str, foreign: &str, call: impl Fn(&str) -> Reply) -> Reply {
     let unknown = Uuid::now_v7().to_string();
@@ -73,7 +73,7 @@ fn another_tenants_id_in_a_body_is_an_unknown_reference() {
     let contact = format!("/api/contacts/{}", own.contact);
     let template = format!("/api/templates/{}", own.template);
     let fields = |reply: Reply| reply.invalid();
-    // Beside a good id, a bad one spoils the whole request.
+    // One foreign id among own ids refuses the whole request.
     for ids in [|id: &str, _: &str| json!([id]), |id: &str, own: &str| json!([own, id])] {
         let new = |id: &str| json!({ "name": "B", "phone": "11961230000", "tag_ids": ids(id, &own.tag) });
         let named = fields(same_reply("a contact's tags", &foreign.tag, |id| {
@@ -196,7 +196,7 @@ fn another_tenants_ids_in_path_and_body_are_unknown() {
         let reply = same_reply(path, foreign, |id| {
             ana.request(method, &path.replace("{}", id)).json(body).send()
         });
-        // A body's own faults may be told first; never with another answer than for an id of nothing.
+        // An invalid body may be reported first, but with the same response as for an unknown id.
         assert!([404, 422].contains(&reply.status), "{path} {body}: {reply:?}");
     }
     assert_eq!(server.db.dump_account(&bia.account), before);
@@ -258,7 +258,7 @@ fn another_tenants_id_in_a_query_finds_no_rows() {
         );
         assert!(!seen.contains(id.as_str()), "{seen}");
     }
-    // A cursor made for another tenant's list is a position, too.
+    // A cursor of another tenant's list is only a position, too.
     bia.template("second", "Oi", &[]);
     let cursor = text(&bia.get("/api/templates?cursor=&limit=1").ok()["nextCursor"]);
     let seen = ana.get(&format!("/api/templates?cursor={cursor}")).ok()["data"].to_string();

@@ -1,4 +1,4 @@
-//! Tests of campaigns: one message to one phone, outside the statistics.
+//! Test sends of campaigns: one message to one phone number, outside the statistics.
 
 use recado_simulators::whatsapp::{On, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn test_send(user: &User<'_>, campaign: &str, phone: &str) -> Reply {
     user.post(&format!("/api/campaigns/{campaign}/test"), json!({ "phone": phone }))
 }
 
-/// `sent/reserved/tests` of the month; empty before anything was taken of it.
+/// The month's usage as `sent/reserved/tests`; empty before the first reservation.
 fn usage(server: &Server) -> String {
     server
         .db
@@ -208,7 +208,7 @@ fn rejected_test_send_reports_the_code_and_is_not_counted() {
     assert_eq!(error["details"]["code"], 130_429, "{error}");
     assert_eq!(usage(&server), "0/0/0");
     assert_eq!(ana.status(&id), "draft");
-    // Not tried again, and not paused: the next one leaves.
+    // A rejected test send is not retried and pauses nothing: the next one is sent.
     assert_eq!(server.whatsapp.sends().len(), 3);
     test_send(&ana, &id, PHONE).ok();
     assert_eq!((server.whatsapp.sends().len(), usage(&server).as_str()), (4, "0/0/1"));
@@ -278,7 +278,7 @@ fn status_of_a_test_send_changes_no_statistics() {
             assert_eq!(dump_statistics(&server), before, "{update}");
         }
     }
-    // Once it is clear that it is nobody's it is forgotten, and nothing more.
+    // The last attempt finds no message for the callback and deletes it.
     server
         .db
         .run("UPDATE whatsapp_callbacks SET attempts = 6, due_at = now()");
@@ -339,7 +339,7 @@ fn concurrent_test_sends_stay_within_the_quota() {
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 200, 400, 400, 400]);
     assert_eq!((server.whatsapp.sends().len(), usage(&server).as_str()), (2, "248/0/2"));
-    // A run finds the month as the tests left it.
+    // The test sends used up the quota of a run.
     ana.contact("Bia", PHONE);
     let error = ana.execute(&id).refused(400, "VALIDATION_ERROR");
     assert!(text(&error["message"]).contains("0 of this month's 250"), "{error}");
@@ -363,7 +363,7 @@ fn test_send_uploads_the_header_file_first() {
     test_send(&ana, &id, PHONE).ok();
     let parameter = &server.whatsapp.sends()[0].request.body["template"]["components"][0]["parameters"][0];
     assert!(parameter["image"]["id"].is_string(), "{parameter}");
-    // A file that is gone is told.
+    // A missing file is reported.
     server
         .db
         .run("DELETE FROM whatsapp_files; UPDATE message_templates SET header_media_url = 'http://10.0.0.1/a.png'");

@@ -1,4 +1,5 @@
-//! Traces: with the feature `otel` spans arrive at a collector, and hold no secrets; without it, that is told.
+//! Traces: with the feature `otel` the server exports spans to a collector, without secrets. Without the feature the
+//! server warns.
 
 use crate::harness::{Options, Server};
 
@@ -26,7 +27,7 @@ mod otel {
     use crate::harness::users::phone;
     use crate::harness::{eventually, text, until};
 
-    /// A span, with its attributes as text.
+    /// An exported span. Attribute values are text.
     #[derive(Debug)]
     struct Span {
         name: String,
@@ -123,7 +124,7 @@ mod otel {
         });
         assert_eq!((call.kind, call.attributes["outcome"].as_str()), (3, "done"));
         assert_eq!(call.trace, dispatch.trace);
-        // A line of the log still says which request it is about, and nothing of spans for traces.
+        // A log line names its request and has no attributes of exported spans.
         let log = server.log();
         let line = log.lines().find(|line| line.contains("my-request")).unwrap();
         let line: Value = serde_json::from_str(line).unwrap();

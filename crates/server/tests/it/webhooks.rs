@@ -1,4 +1,4 @@
-//! Webhooks from outside: what endpoints are told, whatever they answer.
+//! Outbound webhooks: deliveries, signatures, retries, the event feed and the endpoints themselves.
 
 use recado_simulators::fault::{Fault, FaultKind};
 use recado_simulators::receiver::{self, Delivery, Receiver};
@@ -227,7 +227,7 @@ fn inbound_endpoint_gets_no_deliveries() {
         (&json!(receiver.url("/in")), &json!(["*"]))
     );
     let path = format!("/api/webhooks/{}", text(&made["id"]));
-    // It alone makes no event worth keeping.
+    // No event is stored while the only endpoint is inbound.
     ana.contact("Bia", "+5511961234567");
     let outbound = json!({ "name": "CI", "url": receiver.url("/out"), "events": "*" });
     assert_eq!(ana.post("/api/webhooks", outbound).created()["events"], json!(["*"]));
@@ -243,7 +243,7 @@ fn inbound_endpoint_gets_no_deliveries() {
     }
     assert_eq!((receiver.deliveries_to("/in").len(), receiver.count()), (0, 1));
     assert_eq!(feed(&ana, "").0.len(), 1);
-    // Its address is kept, changed and cleared like any other field.
+    // The URL of an inbound endpoint can be changed and cleared like any other field. An absent URL is unchanged.
     assert_eq!(ana.put(&path, json!({ "name": "Shop" })).ok()["url"], made["url"]);
     assert_eq!(ana.put(&path, json!({ "url": "ftp://x" })).invalid(), ["url"]);
     for none in [json!(""), Value::Null] {
@@ -443,7 +443,7 @@ fn hanging_receiver_delays_no_other_endpoint() {
     bia.contacts(500);
     wait_for_deliveries(&receiver, "/fine", 500);
     assert!(receiver.deliveries_to("/hangs").len() <= 4);
-    // It holds up no shutdown longer than its call takes.
+    // Not a graceful stop: it would wait for the hanging call.
     server.kill();
 }
 

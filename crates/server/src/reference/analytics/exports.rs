@@ -1,4 +1,4 @@
-//! What the reference says of exports.
+//! OpenAPI documentation of CSV exports.
 
 use recado_domain::analytics::{ExportKind, Period};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What the reference says of reports on messages, campaigns and customers.
+//! OpenAPI documentation of reports on messages, campaigns and customers.
 
 use recado_domain::analytics::{CampaignsReport, Dashboard, HeatCell, MessagesReport, Period, RfmReport};
 use serde_json::json;

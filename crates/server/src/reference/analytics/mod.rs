@@ -1,5 +1,4 @@
-//! What the reference says of reports on revenue, shops, automations and metrics; beside it that of `insights` and of
-//! `exports`.
+//! OpenAPI documentation of reports on revenue, shops, automations and metrics.
 
 pub(crate) mod exports;
 pub(crate) mod insights;

@@ -1,4 +1,4 @@
-//! Exports, as they are read: a reader who takes their time holds nothing of the database.
+//! Streaming CSV export. A slow client holds no database connection.
 
 use std::io;
 
@@ -16,8 +16,8 @@ use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::query::Params;
 use crate::wiring::Services;
 
-/// `GET /api/analytics/export`: the first part is read before anything is answered, so that what cannot be read at all
-/// is refused as elsewhere.
+/// `GET /api/analytics/export`: the first chunk is read before the response starts, so that an early error still gets
+/// an error response.
 pub(crate) async fn export(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
@@ -43,8 +43,8 @@ pub(crate) async fn export(
         .streaming(body(first, export)))
 }
 
-/// The parts one after the other, each read when the one before has been taken. One that cannot be read ends the answer
-/// before its end, which the reader notices.
+/// Streams the chunks; each is read when the client has received the previous one. A failed read aborts the response,
+/// so that the client detects an incomplete file.
 fn body(first: Option<String>, export: Export) -> impl Stream<Item = io::Result<Bytes>> {
     stream::unfold((first, Some(export)), |(pending, export)| async move {
         if let Some(text) = pending {

@@ -1,4 +1,4 @@
-//! How an account stands, what became of its messages, and how good its customers are.
+//! Routes of the dashboard and of reports on messages, campaigns and RFM segments.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
@@ -65,10 +65,10 @@ pub(crate) async fn rfm(
     Ok(responses::ok(services.rfm.report(&tenant).await?))
 }
 
-/// What became of the wish for a calculation.
+/// The result of a request to recalculate the RFM segments.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct RecalculationStarted {
-    /// That it has started; absent when it was refused.
+    /// The confirmation that the calculation has started; absent if it was refused.
     #[schemars(example = "The recalculation has started")]
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'static str>,
@@ -78,7 +78,7 @@ pub(crate) struct RecalculationStarted {
     error: Option<String>,
 }
 
-/// `POST /api/analytics/rfm/recalculate`: a wrong role is told so in a 200, as published.
+/// `POST /api/analytics/rfm/recalculate`: a caller without the required role gets 200 with `error`, as published.
 pub(crate) async fn recalculate(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,

@@ -1,4 +1,4 @@
-//! Reports on revenue, shops, automations and metrics; beside them those of `insights`, and `exports`.
+//! Routes of reports on revenue, shops, automations and metrics.
 
 pub(super) mod exports;
 pub(crate) mod insights;
@@ -13,11 +13,11 @@ use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// The default and the largest number of contacts, and of events in a part of a feed.
+/// Default and maximum number of top contacts, and of events on a page.
 const TOP_CONTACTS: (i64, i64) = (10, 50);
 const ACTIVITY: (i64, i64) = (20, 100);
 
-/// `period` and `tz`.
+/// Parses `period` and `tz`.
 pub(super) fn report_period(mut params: Params, default: Period) -> Result<ReportPeriod, ApiError> {
     let period = params.parsed("period", "7d, 30d or 90d");
     let zone = params.parsed("tz", "the name of a time zone, such as America/Sao_Paulo");

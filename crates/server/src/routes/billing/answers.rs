@@ -1,4 +1,4 @@
-//! What the routes of billing answer.
+//! Response bodies of billing.
 
 use recado_domain::billing::{
     BillingType, Cancelled, Cents, Cycle, GatewayPayment, Overview, Payment, Plan, PlanChange, PlanLimits, Subscribed,
@@ -10,44 +10,44 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use time::{Date, OffsetDateTime};
 
-/// A plan of the catalogue.
+/// A plan with its price.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Plan")]
 pub(crate) struct PlanResponse {
     /// The plan's id.
     #[schemars(example = &"starter")]
     id: &'static str,
-    /// What it is called.
+    /// The plan's name.
     #[schemars(example = &"Starter")]
     name: &'static str,
-    /// Whom it is for.
+    /// A description of the plan's target group.
     #[schemars(example = &"For a small team")]
     description: &'static str,
-    /// What it costs.
+    /// The prices of the plan.
     price: PriceResponse,
-    /// How much it allows.
+    /// The limits of the plan.
     limits: PlanLimits,
-    /// What it offers, in words for people.
+    /// Descriptions of the plan's features for people.
     #[schemars(with = "Vec<String>", example = ["Campaigns", "Automations"])]
     features: &'static [&'static str],
-    /// Whether it is the one to show first.
+    /// Whether the plan is highlighted in the user interface.
     highlighted: bool,
 }
 
-/// What a plan costs.
+/// The prices of a plan.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PlanPrice")]
 struct PriceResponse {
-    /// A month, in cents of BRL.
+    /// The monthly price in cents of BRL.
     #[schemars(example = 9700)]
     monthly: Cents,
-    /// A year, in cents of BRL.
+    /// The yearly price in cents of BRL.
     #[schemars(example = 97000)]
     yearly: Cents,
-    /// A month, written for people.
+    /// The formatted monthly price.
     #[schemars(example = &"R$\u{a0}97,00")]
     monthly_formatted: String,
-    /// A year, written for people.
+    /// The formatted yearly price.
     #[schemars(example = &"R$\u{a0}970,00")]
     yearly_formatted: String,
 }
@@ -81,44 +81,44 @@ pub(crate) struct SubscriptionResponse<'a> {
     /// The id of the plan.
     #[schemars(example = &"starter")]
     plan: &'a str,
-    /// How often is paid.
+    /// The billing cycle.
     cycle: Cycle,
-    /// Where the subscription stands.
+    /// The status of the subscription.
     status: SubscriptionStatus,
-    /// How is paid.
+    /// The payment method.
     billing_type: BillingType,
-    /// What a period costs, in cents of BRL.
+    /// The price of one billing period in cents of BRL.
     #[schemars(example = 9700)]
     value: Cents,
-    /// The same, written for people.
+    /// The formatted amount.
     #[schemars(example = &"R$\u{a0}97,00")]
     value_formatted: String,
-    /// The e-mail address that invoices go to; null when none was given.
+    /// The e-mail address for invoices; null if none was given.
     #[schemars(example = &"financeiro@example.com")]
     billing_email: Option<&'a str>,
-    /// The payment gateway's id of the customer; null while it is being made.
+    /// The payment gateway's id of the customer; null until the gateway has created it.
     #[schemars(example = &"cus_000005219613")]
     gateway_customer_id: Option<&'a str>,
-    /// The payment gateway's id of the subscription; null while it is being made.
+    /// The payment gateway's id of the subscription; null until the gateway has created it.
     #[schemars(example = &"sub_VXJBYgP2u0eO")]
     gateway_subscription_id: Option<&'a str>,
-    /// When the present period began; null before the first payment.
+    /// The start of the current period; null before the first payment.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     current_period_start: Option<OffsetDateTime>,
-    /// When the present period ends; null before the first payment.
+    /// The end of the current period; null before the first payment.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     current_period_end: Option<OffsetDateTime>,
-    /// When it was cancelled; null while it is not.
+    /// The time of the cancellation; null if the subscription is not cancelled.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     cancelled_at: Option<OffsetDateTime>,
-    /// When it was created.
+    /// The time at which the subscription was created.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     created_at: OffsetDateTime,
-    /// When it was last changed.
+    /// The time at which the subscription was last changed.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     updated_at: OffsetDateTime,
@@ -146,54 +146,54 @@ impl<'a> From<&'a Subscription> for SubscriptionResponse<'a> {
     }
 }
 
-/// A new subscription, and how to pay for it.
+/// A new subscription with the data of its first payment.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "NewSubscription")]
 pub(crate) struct SubscribedResponse<'a> {
     /// The subscription.
     subscription: SubscriptionResponse<'a>,
-    /// The payment gateway's id of the subscription; null while it is not known.
+    /// The payment gateway's id of the subscription; null until it is known.
     #[schemars(example = &"sub_VXJBYgP2u0eO")]
     gateway_subscription_id: Option<&'a str>,
-    /// `ACTIVE` where a card was charged, `PENDING` until the first payment arrives.
+    /// `ACTIVE` if a card was charged, otherwise `PENDING` until the first payment is received.
     #[schemars(extend("enum" = ["ACTIVE", "PENDING"]))]
     status: String,
-    /// How the first payment is made.
+    /// The data of the first payment.
     payment_data: PaymentDataResponse<'a>,
 }
 
-/// How a payment is made; what the payment gateway did not give is absent.
+/// Payment data. Fields that the payment gateway did not return are absent.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PaymentData")]
 struct PaymentDataResponse<'a> {
-    /// How is paid.
+    /// The payment method.
     #[schemars(extend("enum" = ["pix", "boleto", "credit_card"]))]
     #[serde(rename = "type")]
     kind: String,
-    /// The payment gateway's id of the payment; null while it is not known.
+    /// The payment gateway's id of the payment; null until it is known.
     #[schemars(example = &"pay_080225913252")]
     payment_id: Option<&'a str>,
     /// Pix: the QR code, as a PNG image in base64.
     #[schemars(example = &"iVBORw0KGgoAAAANSUhEUgAAAYsAAAGLCAIAAAC5")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pix_qr_code: Option<&'a str>,
-    /// Pix: the text to copy and paste.
+    /// Pix: the code to copy and paste.
     #[schemars(example = &"00020126580014br.gov.bcb.pix0136b76aa9c2-2ec4-4110-954e-ebfe34f05b61")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pix_payload: Option<&'a str>,
-    /// Pix: when the code ends.
+    /// Pix: the time at which the code expires.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(skip_serializing_if = "Option::is_none", with = "timestamp::option")]
     pix_expires_at: Option<OffsetDateTime>,
-    /// Boleto: where the slip is.
+    /// Boleto: the URL of the slip.
     #[schemars(example = &"https://gateway.example.com/b/pdf/080225913252")]
     #[serde(skip_serializing_if = "Option::is_none")]
     boleto_url: Option<&'a str>,
-    /// Boleto: the line of digits to type.
+    /// Boleto: the digitable line.
     #[schemars(example = &"00190000090275928800021932978170187890000005000")]
     #[serde(skip_serializing_if = "Option::is_none")]
     boleto_line: Option<&'a str>,
-    /// The page of the invoice.
+    /// The URL of the invoice page.
     #[schemars(example = &"https://gateway.example.com/i/080225913252")]
     #[serde(skip_serializing_if = "Option::is_none")]
     invoice_url: Option<&'a str>,
@@ -221,31 +221,31 @@ impl<'a> From<&'a Subscribed> for SubscribedResponse<'a> {
     }
 }
 
-/// What the account has and uses.
+/// The account's subscription, plan and usage.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "SubscriptionOverview")]
 pub(crate) struct SubscriptionOverviewResponse<'a> {
-    /// The subscription that has not ended; null for none.
+    /// The live subscription; null if there is none.
     subscription: Option<SubscriptionResponse<'a>>,
-    /// The plan of the subscription, else of the account, or a better one that an administrator granted. Null if the
-    /// catalogue does not have it any more.
+    /// The plan of the subscription, or else of the account, or a better plan that an administrator granted. Null if
+    /// the plan no longer exists.
     plan: Option<PlanSummary>,
-    /// How much of it the account uses.
+    /// The account's usage of the plan's limits.
     usage: Usage,
 }
 
-/// A plan without its price.
+/// A plan without price.
 #[derive(Serialize, JsonSchema)]
 struct PlanSummary {
     /// The plan's id.
     #[schemars(example = &"starter")]
     id: &'static str,
-    /// What it is called.
+    /// The plan's name.
     #[schemars(example = &"Starter")]
     name: &'static str,
-    /// How much it allows.
+    /// The limits of the plan.
     limits: PlanLimits,
-    /// What it offers, in words for people.
+    /// Descriptions of the plan's features for people.
     #[schemars(with = "Vec<String>", example = ["Campaigns", "Automations"])]
     features: &'static [&'static str],
 }
@@ -271,16 +271,16 @@ impl<'a> From<&'a Overview> for SubscriptionOverviewResponse<'a> {
     }
 }
 
-/// A subscription with another plan, another cycle, or both.
+/// A changed subscription.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PlanChange")]
 pub(crate) struct PlanChangeResponse<'a> {
-    /// The subscription as it is now.
+    /// The changed subscription.
     subscription: SubscriptionResponse<'a>,
-    /// The id of the plan before.
+    /// The id of the previous plan.
     #[schemars(example = &"starter")]
     previous_plan: &'a str,
-    /// The id of the plan now.
+    /// The id of the new plan.
     #[schemars(example = &"growth")]
     new_plan: &'a str,
 }
@@ -302,7 +302,7 @@ pub(crate) struct CancelledResponse {
     /// Always true.
     #[schemars(example = true)]
     cancelled: bool,
-    /// Until when the account keeps its plan: the end of the paid period; null where nothing was paid.
+    /// The time until which the account keeps its plan: the end of the paid period. Null if nothing was paid.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     effective_until: Option<OffsetDateTime>,
@@ -317,7 +317,7 @@ impl From<Cancelled> for CancelledResponse {
     }
 }
 
-/// What a callback is answered.
+/// The response to a callback.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Receipt {
     /// Always true.
@@ -325,17 +325,17 @@ pub(crate) struct Receipt {
     pub(super) received: bool,
 }
 
-/// A page of the payments.
+/// A page of payments.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PaymentPage")]
 pub(crate) struct HistoryResponse<'a> {
     /// The payments, newest first.
     items: Vec<HistoryRow<'a>>,
-    /// How many payments there are, exactly.
+    /// The exact total number of payments.
     total: i64,
-    /// The page number, from 1.
+    /// The page number, starting at 1.
     page: i64,
-    /// How many payments a page holds at most.
+    /// The maximum number of payments on a page.
     #[schemars(example = 20)]
     limit: i64,
 }
@@ -349,32 +349,32 @@ struct HistoryRow<'a> {
     /// The payment gateway's id of the payment.
     #[schemars(example = &"pay_080225913252")]
     gateway_payment_id: &'a str,
-    /// How is paid, in the gateway's word: `PIX`, `BOLETO`, `CREDIT_CARD` or another.
+    /// The payment method as the gateway names it: `PIX`, `BOLETO`, `CREDIT_CARD` or another.
     #[schemars(example = &"PIX")]
     billing_type: &'a str,
-    /// The amount, in cents of BRL.
+    /// The amount in cents of BRL.
     #[schemars(example = 9700)]
     value: Cents,
-    /// The same, written for people.
+    /// The formatted amount.
     #[schemars(example = &"R$\u{a0}97,00")]
     value_formatted: String,
-    /// The payment's status, in the gateway's word: `PENDING`, `CONFIRMED`, `RECEIVED`, `OVERDUE` or another.
+    /// The payment's status as the gateway names it: `PENDING`, `CONFIRMED`, `RECEIVED`, `OVERDUE` or another.
     #[schemars(example = &"RECEIVED")]
     status: &'a str,
-    /// The page of the invoice; null for none.
+    /// The URL of the invoice page; null if there is none.
     #[schemars(example = &"https://gateway.example.com/i/080225913252")]
     invoice_url: Option<&'a str>,
-    /// Where the boleto is; null for none.
+    /// The URL of the boleto; null if there is none.
     #[schemars(example = &"https://gateway.example.com/b/pdf/080225913252")]
     bank_slip_url: Option<&'a str>,
-    /// The day by which it is to be paid; null when it is not known.
+    /// The due date; null if it is not known.
     #[schemars(with = "Option<Day>")]
     due_date: Option<String>,
-    /// When it was paid; null while it is not.
+    /// The time of the payment; null if it is not paid.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     paid_at: Option<OffsetDateTime>,
-    /// When it was first heard of.
+    /// The time at which Recado first received the payment.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     created_at: OffsetDateTime,
@@ -409,17 +409,17 @@ impl<'a> From<&'a Page<Payment>> for HistoryResponse<'a> {
     }
 }
 
-/// A payment as it stands at the payment gateway.
+/// The current status of a payment at the payment gateway.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PaymentStatus")]
 pub(crate) struct PaymentResponse<'a> {
-    /// Its status, in the gateway's word: `PENDING`, `CONFIRMED`, `RECEIVED`, `OVERDUE` or another.
+    /// The payment's status as the gateway names it: `PENDING`, `CONFIRMED`, `RECEIVED`, `OVERDUE` or another.
     #[schemars(example = &"PENDING")]
     status: &'a str,
-    /// How is paid, in the gateway's word: `PIX`, `BOLETO`, `CREDIT_CARD` or another.
+    /// The payment method as the gateway names it: `PIX`, `BOLETO`, `CREDIT_CARD` or another.
     #[schemars(example = &"PIX")]
     billing_type: &'a str,
-    /// The page of the invoice; null for none.
+    /// The URL of the invoice page; null if there is none.
     #[schemars(example = &"https://gateway.example.com/i/080225913252")]
     invoice_url: Option<&'a str>,
 }

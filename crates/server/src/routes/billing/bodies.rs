@@ -1,4 +1,4 @@
-//! What the routes of billing take.
+//! Request bodies of billing.
 
 use garde::Validate;
 use recado_domain::billing::{BillingType, CardInput, Cycle, HolderInput, PlanChangeInput, SubscribeInput};
@@ -9,28 +9,28 @@ use serde::Deserialize;
 use crate::web::body::PatchFields;
 use crate::web::secret::secret;
 
-/// A subscription to be made.
+/// A new subscription.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct SubscribeBody {
-    /// The id of a paid plan of the catalogue: `starter`, `growth` or `scale`.
+    /// The id of a paid plan: `starter`, `growth` or `scale`.
     #[schemars(required, example = &"starter")]
     plan: Option<String>,
-    /// How is paid.
+    /// The payment method.
     #[schemars(required, with = "BillingType")]
     billing_type: Option<String>,
-    /// How often is paid.
+    /// The billing cycle.
     #[schemars(required, with = "Cycle")]
     cycle: Option<String>,
-    /// The e-mail address that invoices go to; absent: the card holder's, if there is one.
+    /// The e-mail address for invoices. If absent, the card holder's address is used, if given.
     #[schemars(example = &"financeiro@example.com")]
     billing_email: Option<String>,
-    /// The payer's CPF or CNPJ, also an alphanumeric CNPJ; whatever else stands there, such as a mask, is stripped. Its
-    /// check digits are verified.
+    /// The payer's CPF or CNPJ, including alphanumeric CNPJ. Other characters, such as a mask, are removed. The check
+    /// digits are verified.
     #[schemars(required, example = &"529.982.247-25")]
     cpf_cnpj: Option<String>,
-    /// The card: required for `CREDIT_CARD`. It goes to the payment gateway, and is kept nowhere.
+    /// The card; required for `CREDIT_CARD`. It is sent to the payment gateway and never stored.
     credit_card: Option<CardBody>,
-    /// Whose card it is: required for `CREDIT_CARD`.
+    /// The card holder; required for `CREDIT_CARD`.
     credit_card_holder_info: Option<HolderBody>,
 }
 
@@ -42,19 +42,19 @@ struct CardBody {
     #[schemars(required, with = "String", example = &"ANA LIMA")]
     #[serde(default, deserialize_with = "secret")]
     holder_name: Option<SecretString>,
-    /// Its number: 12 to 19 digits, maybe grouped by spaces or hyphens.
+    /// The card number: 12 to 19 digits, optionally grouped by spaces or hyphens.
     #[schemars(required, with = "String", example = &"4444 4444 4444 4448")]
     #[serde(default, deserialize_with = "secret")]
     number: Option<SecretString>,
-    /// The month until which it is good.
+    /// The month of expiry.
     #[schemars(required, with = "String", example = &"05")]
     #[serde(default, deserialize_with = "secret")]
     expiry_month: Option<SecretString>,
-    /// The year until which it is good: two or four digits.
+    /// The year of expiry: two or four digits.
     #[schemars(required, with = "String", example = &"2030")]
     #[serde(default, deserialize_with = "secret")]
     expiry_year: Option<SecretString>,
-    /// The code on its back: three or four digits.
+    /// The security code: three or four digits.
     #[schemars(required, with = "String", example = &"123")]
     #[serde(default, deserialize_with = "secret")]
     ccv: Option<SecretString>,
@@ -76,7 +76,7 @@ struct HolderBody {
     /// The holder's CEP: eight digits.
     #[schemars(required, example = &"13010-000")]
     postal_code: Option<String>,
-    /// The number of the holder's house.
+    /// The house number of the holder's address.
     #[schemars(required, example = &"150")]
     address_number: Option<String>,
     /// The holder's phone number.
@@ -88,10 +88,10 @@ struct HolderBody {
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
 pub(crate) struct PlanChangeBody {
-    /// The id of a paid plan of the catalogue; it may stay as it is when the cycle changes.
+    /// The id of a paid plan. It can be the current plan if the cycle changes.
     #[schemars(required, example = &"growth")]
     plan: Option<String>,
-    /// How often is paid; absent: as it is now.
+    /// The billing cycle. If absent, the cycle is not changed.
     #[schemars(with = "Option<Cycle>")]
     cycle: Option<String>,
 }

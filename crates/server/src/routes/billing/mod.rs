@@ -1,4 +1,4 @@
-//! Plans, the account's subscription, its payments, and the payment gateway's callback.
+//! Routes of plans, the subscription and payments, and the payment gateway's callback.
 
 mod answers;
 mod bodies;
@@ -29,10 +29,10 @@ pub(crate) use answers::{
 };
 pub(crate) use bodies::{PlanChangeBody, SubscribeBody};
 
-/// What the provider calls its header, and what it is called in the published interface, which comes first.
+/// Accepted headers for the token: the name in the published interface first, then the gateway's own name.
 const TOKEN_HEADERS: [&str; 2] = ["gateway-access-token", "asaas-access-token"];
 
-/// The catalogue never changes: it is written once.
+/// The serialized list of plans. Plans are constant, so it is created once.
 static CATALOGUE: LazyLock<Bytes> = LazyLock::new(|| {
     let plans: Vec<PlanResponse> = PLANS.iter().map(PlanResponse::from).collect();
     Bytes::from(json!({ "data": plans }).to_string())
@@ -108,7 +108,7 @@ pub(super) async fn payment_status(
     Ok(responses::ok(PaymentResponse::from(&payment)))
 }
 
-/// `POST /api/billing/webhook`: once the token is right, the answer is always the same.
+/// `POST /api/billing/webhook`: with a valid token, the response is always the same.
 pub(super) async fn callback(
     services: Data<Services>,
     request: HttpRequest,

@@ -1,7 +1,8 @@
-// Shows the document of this very server. What is pasted under "Authorize" stays in this page until it is left.
+// Shows the OpenAPI document of this server. Credentials under "Authorize" are lost when the page is closed.
 
-// Swagger UI fills a parameter's example in as if somebody had chosen it: what may be left out has to start empty.
-const withoutChoices = (document) => {
+// Swagger UI prefills parameters with their examples. Moves the example of an optional parameter to its description,
+// so that the parameter starts empty.
+const withoutOptionalExamples = (document) => {
   const items = Object.values(document.paths).flatMap((item) => Object.values(item));
   const parameters = items.flatMap((operation) => operation.parameters ?? []);
   for (const parameter of [...parameters, ...Object.values(document.components.parameters)]) {
@@ -24,11 +25,11 @@ window.onload = () => {
     displayRequestDuration: true,
     showCommonExtensions: true,
     defaultModelsExpandDepth: 0,
-    // The badge that asks a server of others whether the document is valid.
+    // Disables the badge that sends the document to an external validator.
     validatorUrl: null,
     responseInterceptor: (response) => {
       if (response.url === address && response.ok) {
-        response.text = JSON.stringify(withoutChoices(JSON.parse(response.text)));
+        response.text = JSON.stringify(withoutOptionalExamples(JSON.parse(response.text)));
       }
       return response;
     },

@@ -1,4 +1,4 @@
-//! The way of spans to the collector: batches in OTLP's JSON, by the HTTP client that everything else here uses.
+//! Exports spans to the collector: batches in OTLP JSON, sent by the HTTP client of the gateways.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::TRACED;
 
-/// How long the collector may take over a batch.
+/// The timeout of one batch.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The timeout of the last batch, when the process stops.
@@ -33,7 +33,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 const SERVICE: &str = "recado";
 
-/// Where spans go; nowhere without an address.
+/// The trace exporter. None: no endpoint is configured.
 #[derive(Debug)]
 pub struct OtlpTraces(Option<SdkTracerProvider>);
 
@@ -41,7 +41,7 @@ impl OtlpTraces {
     /// Whether this program can send spans to a collector.
     pub const BUILT_IN: bool = true;
 
-    /// Begins, on the runtime that is current.
+    /// Starts the exporter. It sends its calls on the current runtime.
     pub fn start(endpoint: Option<&str>) -> anyhow::Result<Self> {
         let Some(endpoint) = endpoint else {
             return Ok(Self(None));
@@ -62,7 +62,7 @@ impl OtlpTraces {
         Ok(Self(Some(provider)))
     }
 
-    /// What hands spans over. Events are no part of it: what the log says stays in the log.
+    /// The layer that exports spans. It exports no events: they belong to the log only.
     pub(crate) fn layer<S>(&self) -> Option<impl Layer<S> + use<S>>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
@@ -79,7 +79,7 @@ impl OtlpTraces {
         Some(layer.with_filter(traced.with_max_level_hint(LevelFilter::DEBUG)))
     }
 
-    /// Hands over what is left. Blocks its thread, while the runtime goes on.
+    /// Sends the remaining spans. Blocks the thread; the runtime MUST keep running meanwhile.
     pub fn end(self) {
         if let Some(provider) = self.0
             && let Err(error) = provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT)
@@ -103,12 +103,12 @@ pub(super) fn set_parent(span: &Span, headers: &HeaderMap) {
     }
     let parent = TraceContextPropagator::new().extract(&Headers(headers));
     if parent.span().span_context().is_valid() {
-        // It fails where the span was begun already, which it was not.
+        // It fails only for a span that has already started.
         span.set_parent(parent).ok();
     }
 }
 
-/// Gives a span that has begun its name: a field would come too late.
+/// Renames a span that has already started. A field `otel.name` would have no effect any more.
 pub(super) fn rename(span: &Span, name: String) {
     span.context().span().update_name(name);
 }
@@ -125,8 +125,8 @@ impl Extractor for Headers<'_> {
     }
 }
 
-/// The exporter has a thread of its own, and no runtime: calls are made on ours. They are neither traced nor counted as
-/// those of a gateway.
+/// The HTTP client of the exporter. The exporter's thread has no runtime, so calls run on the server's. They are
+/// neither traced nor counted as gateway calls.
 #[derive(Debug)]
 struct Client {
     http: Http,

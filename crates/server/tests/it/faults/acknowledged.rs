@@ -1,6 +1,6 @@
-//! What was acknowledged is there, whoever dies right after: the server, the database, or both.
+//! Acknowledged writes survive a crash of the server, the database, or both.
 //!
-//! `RECADO_RUNS` (deaths; 200 of them are a release's proof) and `RECADO_SEED` make the test longer, and another one.
+//! `RECADO_RUNS` sets the number of crashes (200 for a release), `RECADO_SEED` the seed.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -29,7 +29,7 @@ fn write_until_stopped(requests: &[Request; 2], first: usize, acknowledged: &Mut
         match request.try_send() {
             Ok(reply) if reply.status == 201 => acknowledged.lock().unwrap().push(name),
             Ok(reply) => assert_eq!(reply.status, 503, "{}", reply.text),
-            // Nobody listens: the server has died.
+            // No server listens: it was killed.
             Err(_) => std::thread::yield_now(),
         }
     }

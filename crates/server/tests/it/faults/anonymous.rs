@@ -1,5 +1,4 @@
-//! Requests of nobody in particular (clicks, readiness, unknown keys): however many there are and however long they
-//! wait, an authenticated request is answered.
+//! Floods of unauthenticated requests (clicks, readiness probes, unknown keys) do not block authenticated requests.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,18 +15,18 @@ use crate::harness::{Options, Server, text, until};
 /// Concurrent callers, many more than database connections.
 const CALLERS: usize = 40;
 
-/// What each of them asks, or all of them together.
+/// Repetitions in the test of statement counts.
 const REQUESTS: usize = 600;
 
-/// How long each of them waits before it asks again: the processors are not what this is about.
+/// The pause of a caller between requests. The tests exhaust connections, not processors.
 const PAUSE: Duration = Duration::from_millis(20);
 
 const TRIES: usize = 5;
 
-/// How often the slowest of the caches asks the database anew, in milliseconds.
+/// The shortest refresh interval of the caches, in milliseconds.
 const REFRESH_MS: u128 = 150;
 
-/// A key of the right form that was never made.
+/// A well-formed API key that does not exist.
 fn unknown_key() -> String {
     format!("svc_live_sk_{}", Uuid::new_v4().simple())
 }
@@ -100,7 +99,7 @@ fn create_link(ana: &User<'_>) -> String {
     text(&reply.created()["short_code"])
 }
 
-/// F38: a link whose row somebody holds.
+/// F38: another transaction locks the link's row.
 #[test]
 fn clicks_on_a_locked_link_lead_on_and_are_counted_later() {
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "8"));
@@ -130,7 +129,7 @@ fn clicks_on_a_locked_link_lead_on_and_are_counted_later() {
     assert_eq!(server.db.text(rollups), expected.to_string());
 }
 
-/// F38: looks into directories that do not come back.
+/// F38: look-ups of codes and endpoints that wait for a locked table.
 #[test]
 fn unknown_codes_endpoints_and_keys_leave_connections_to_others() {
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "8"));
@@ -156,7 +155,7 @@ fn unknown_codes_endpoints_and_keys_leave_connections_to_others() {
     with_flood(call, || assert_authenticated_served(&ana, &key));
 }
 
-/// F38: every look-up takes long, so that one at a time they would be far too slow.
+/// F38: every look-up is slow, so that look-ups one at a time would exceed the wait timeout.
 #[test]
 fn first_use_of_a_key_does_not_wait_behind_unknown_keys() {
     let options = Options::default()
@@ -213,7 +212,7 @@ fn repeated_anonymous_requests_cost_hardly_a_statement() {
         let statements = table_statistic(&server, table, expression) - before;
         assert!(statements <= at_most, "{table}: {statements} in {took} ms");
     }
-    // What was counted in memory is written before the process ends.
+    // Clicks are buffered in memory and flushed before the process ends.
     let clicks = server.db.text("SELECT clicks FROM links");
     assert_eq!(clicks, REQUESTS.to_string());
 }

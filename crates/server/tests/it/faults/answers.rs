@@ -1,4 +1,4 @@
-//! What the platform, or the way to it, makes of a message: no answer, half of one, nonsense, "later", "never".
+//! Failing calls to WhatsApp: no response, a partial or malformed response, throttling, rejection, no connection.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -31,7 +31,7 @@ fn unusable_responses() -> Vec<Reply> {
         String::new(),
         "HTTP/1.1 200 OK\r\nContent-Le".to_owned(),
         format!("{declared}{{\"messages\":[{{\"id\":\"wamid.half"),
-        // A whole acceptance, of an answer that is not whole.
+        // A complete JSON body that is shorter than the declared length.
         format!("{declared}{{\"messages\":[{{\"id\":\"wamid.whole\"}}]}}"),
         chunked.to_owned(),
         "\u{16}\u{3}\u{1} no HTTP at all\r\n\r\n".to_owned(),
@@ -103,7 +103,7 @@ fn send_with_unusable_response_is_unknown_and_not_resent() {
     assert_eq!(usage(&server, &ana.account), "1 0");
 }
 
-/// A proxy's page in place of the platform, and then the platform.
+/// A proxy rejects the calls with an HTML page; after the resume WhatsApp accepts the rest.
 #[test]
 fn unreadable_rejection_pauses_run_and_is_not_resent() {
     const CONTACTS: usize = 120;
@@ -184,7 +184,7 @@ fn throttled_send_is_retried_and_delays_no_other_number() {
         let at = call_times(&server, n);
         assert_eq!(at.len(), 3);
         let (first, second) = (at[1] - at[0], at[2] - at[1]);
-        // A number that is too fast slows down; only a recipient who gets too much waits longer each time.
+        // Throttling of the number reduces its send rate. Only throttling of the pair makes each wait longer.
         assert!(
             first >= 800 && (n == 0 || second > first),
             "{first} ms, then {second} ms"
@@ -206,7 +206,7 @@ fn throttled_send_is_retried_and_delays_no_other_number() {
     assert_eq!(ana.stats(&id)["sent"], 4);
 }
 
-/// F04: the platform's own window.
+/// F04: the number exceeds WhatsApp's rate limit.
 #[test]
 fn number_over_its_throughput_sends_every_message_once() {
     let options = Options::with_whatsapp(|whatsapp| {
@@ -225,7 +225,7 @@ fn number_over_its_throughput_sends_every_message_once() {
     assert_eq!(ana.stats(&id)["failed"], 0);
 }
 
-/// F04: a number is granted far less than its profile says. It slows down, and no send uses up its attempts.
+/// F04: WhatsApp grants a number far less than its profile states. The number slows down without using up attempts.
 #[test]
 fn number_far_over_its_throughput_fails_no_send() {
     let options = Options::with_whatsapp(|whatsapp| {
@@ -327,8 +327,8 @@ fn assert_unreachable_is_retried(url: &str) {
     assert_eq!(ana.stats(&id)["pending"], 2);
 }
 
-/// F05: two ways of never getting through, and a platform that keeps what it was told and says nothing for longer than
-/// anybody waits.
+/// F05: two ways in which no connection succeeds, and a WhatsApp that receives the message and hangs longer than the
+/// timeout.
 #[test]
 fn send_that_never_left_is_retried_and_hanging_one_is_not() {
     let server = Server::start(without_statuses());

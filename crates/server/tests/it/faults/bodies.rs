@@ -1,4 +1,4 @@
-//! Bodies that are no JSON, hardly JSON, or JSON of the worst kind, at every route that takes one.
+//! Malformed and hostile JSON bodies at every route that reads one.
 
 use recado_server::routes::{Access, TABLE};
 use serde_json::{Value, json};
@@ -11,11 +11,10 @@ use crate::matrix::{RouteInput, create_resources, resource_path, row};
 /// Upper bound of the memory growth in a round without a leak, in bytes.
 const MAX_GROWTH: u64 = 1024 * 1024;
 
-/// How often what a round leaves is looked at: the allocator takes megabytes from the system at a time, for one round or
-/// the other, and what a request keeps is kept in every round.
+/// Number of measured rounds. The allocator requests megabytes in some rounds; a leak grows memory in every round.
 const ROUNDS: usize = 6;
 
-/// Gzip of a hundred million spaces: a hundred thousand bytes.
+/// A decompression bomb: 100 kB of gzip that expand to 100 MB of spaces.
 fn bomb() -> Vec<u8> {
     use std::io::Write as _;
     let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
@@ -136,7 +135,7 @@ fn assert_rejected(what: &str, request: Request, may_succeed: bool) {
     }
 }
 
-/// One route with everything that is nothing, and with a good body spoiled in every way where there is time for it.
+/// Sends all hostile bodies to one route. Sends the variants of the valid body only if `all`.
 fn try_route(caller: &User<'_>, method: &str, path: &str, good: &str, bomb: &[u8], all: bool) {
     let post = |body: Vec<u8>| caller.request(method, path).body("application/json", body);
     for body in invalid_bodies() {
@@ -196,7 +195,7 @@ fn hostile_bodies_are_rejected_with_little_memory() {
     let huge = vec![b' '; 10 * 1024 * 1024];
     let send_too_large = || {
         let request = ana.request("POST", "/api/tags").body("application/json", huge.clone());
-        // Whoever refuses it may close before it is all written.
+        // The server may reject the request and close the connection before the whole body is written.
         let reply = request.try_send();
         assert!(reply.is_err() || reply.is_ok_and(|reply| reply.status == 413));
     };

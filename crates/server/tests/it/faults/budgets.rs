@@ -1,5 +1,5 @@
-//! What callers who have proved nothing may hold: no memory before their headers fit, a shared budget of bytes after
-//! that, and so many connections.
+//! Resource limits of unauthenticated callers: no body is read before the headers are valid, bodies share a memory
+//! budget, and connections are limited.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use crate::harness::client::{Request, connect};
 use crate::harness::users::now;
 use crate::harness::{GATEWAY_TOKEN, Options, Server, eventually, text, until};
 
-/// A signature of the right form.
+/// A well-formed but invalid signature.
 const FORGED: &str = "sha256=0000000000000000000000000000000000000000000000000000000000000000";
 
 const MIB: usize = 1024 * 1024;
@@ -104,7 +104,7 @@ fn bodies_of_callbacks_share_one_budget() {
     });
     assert_eq!(reply.header("retry-after"), Some("1"));
     reply.refused(503, "UNAVAILABLE");
-    // A small one still finds room, and nobody else needs any.
+    // A small callback still fits, and other routes do not use the budget.
     assert_eq!(server.callback(&json!({ "entry": [] })).status, 200);
     server.owner().tag("elsewhere");
     drop(held);

@@ -1,5 +1,5 @@
-//! Servers whose clocks are an hour wrong, each in its own direction: what several of them decide together is decided by
-//! the clock of the database, and by that of Redis.
+//! Clock skew: one server is an hour ahead, one an hour behind. Shared deadlines follow the clocks of the database and
+//! Redis.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,11 +31,11 @@ int clock_gettime(clockid_t clock, struct timespec *out) {
 }
 "#;
 
-/// The shift as a library, removed when dropped.
+/// The compiled `CLOCK_SHIM`; removed when dropped.
 struct Library(PathBuf);
 
 impl Library {
-    /// By the compiler that links every program here.
+    /// Compiles with `cc`, which Rust already needs as its linker.
     fn build() -> Self {
         let source = std::env::temp_dir().join(format!("recado-it-{}.c", Uuid::new_v4().simple()));
         let library = source.with_extension("so");
@@ -56,7 +56,7 @@ impl Drop for Library {
     }
 }
 
-/// A server an hour ahead, and another one an hour behind it all.
+/// A server whose clock is an hour ahead, and one whose clock is an hour behind.
 struct Pair {
     ahead: Server,
     behind: u16,
@@ -105,7 +105,7 @@ impl Pair {
         user
     }
 
-    /// The request, at either server.
+    /// The same request to each server: first the one ahead, then the one behind.
     fn both(&self, user: &User<'_>, method: &str, path: &str) -> [Request; 2] {
         [self.ahead.port(), self.behind].map(|port| Request::new(port, method, path).bearer(&user.token))
     }
@@ -191,7 +191,7 @@ fn assert_runs_are_not_stolen(pair: &Pair, owner: &User<'_>) {
         );
         assert_eq!(final_status(owner, &id), "completed");
         let calls = calls(&pair.ahead);
-        // The two of the conversations are contacts, too.
+        // `assert_service_window` created two more contacts.
         assert!(
             calls.len() == contacts + 2 && calls.values().all(|calls| *calls == 1),
             "{calls:?}"

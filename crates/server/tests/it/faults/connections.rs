@@ -1,4 +1,4 @@
-//! Clients whose bytes are no proper HTTP, come too slowly, or are never read.
+//! Hostile HTTP clients: ambiguous requests, slow heads and bodies, and responses that are never read.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -9,10 +9,10 @@ use serde_json::json;
 use crate::harness::users::User;
 use crate::harness::{DEADLINE, Options, Server, eventually, until};
 
-/// How long a client may take over its request head; some more for a busy machine.
+/// Upper bound of the time until a slow request head is given up. Exceeds the server's timeout for a busy machine.
 const HEAD_ENDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// The same for a whole body.
+/// Upper bound of the time until a slow request body is given up. Exceeds the server's timeout for a busy machine.
 const BODY_ENDS_WITHIN: Duration = Duration::from_secs(120);
 
 /// Upper bound of the median latency of other clients.
@@ -105,7 +105,7 @@ fn ambiguous_request_is_rejected_with_everything_behind_it() {
         );
         assert_eq!(server.db.count("FROM tags"), 0, "{chunk:?}");
     }
-    // The very requests are good ones, where they say what they are.
+    // Sent on its own, the same request succeeds.
     let mut stream = connect(&server);
     stream.write_all(create_tag_request(&ana, "open").as_bytes()).unwrap();
     until("the tag is there", || server.db.count("FROM tags") == 1);
@@ -158,7 +158,7 @@ fn assert_median_latency(ana: &User<'_>) {
     assert!(times[20] < MAX_MEDIAN_LATENCY, "{times:?}");
 }
 
-/// F38: heads that come a piece at a time, and people who connect and say nothing.
+/// F38: request heads that arrive in parts, and connections without any data.
 #[test]
 fn slow_request_heads_time_out_and_block_no_other_client() {
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "8"));
@@ -190,7 +190,7 @@ fn slow_request_heads_time_out_and_block_no_other_client() {
     assert_median_latency(&ana);
 }
 
-/// F38: answers that nobody reads.
+/// F38: clients that do not read their responses.
 #[test]
 fn unread_responses_block_no_other_client() {
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "8"));
@@ -223,7 +223,7 @@ fn unread_responses_block_no_other_client() {
     drop(unread);
 }
 
-/// F38: bodies that drip, which are given up after half a minute.
+/// F38: bodies that arrive byte by byte are given up after half a minute.
 #[test]
 #[ignore = "takes half a minute: cargo xtask stress connections"]
 fn slow_request_bodies_time_out_and_block_no_other_client() {
@@ -234,8 +234,8 @@ fn slow_request_bodies_time_out_and_block_no_other_client() {
         let head = create_tag_head(&ana, "Content-Length: 1000000");
         stream.write_all(head.as_bytes()).unwrap();
         stream.set_nonblocking(true).unwrap();
-        // The door asks the database who they are: all at once they would be a crowd at its few connections, and some
-        // would be told so instead of being let in.
+        // The access check needs a database connection. Without a break, the pool would be exhausted and some requests
+        // would get 503 instead of admission.
         if number % 8 == 7 {
             ana.get("/api/contacts?limit=5").ok();
         }
@@ -259,7 +259,7 @@ fn slow_request_bodies_time_out_and_block_no_other_client() {
     assert_eq!(server.db.count("FROM tags"), 0);
 }
 
-/// F38: a file that drips within the time of each piece.
+/// F38: an import whose chunks are each in time, but whose whole body is too slow.
 #[test]
 #[ignore = "takes half a minute: cargo xtask stress connections"]
 fn slow_import_body_times_out() {

@@ -1,4 +1,4 @@
-//! A database whose disk is full, and then is not.
+//! A database whose disk is full for a time.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use crate::harness::runs::{calls, final_status, usage, without_statuses};
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, until};
 
-/// A disk of this size, which only the tables are on; unmounted and removed when dropped.
+/// A small tmpfs that holds only the tablespace; unmounted and removed when dropped.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// None: whoever runs the tests here may not mount anything.
+    /// Returns `None` without the permission to mount.
     fn mount(megabytes: u32) -> Option<Self> {
         let path = std::env::temp_dir().join(format!("recado-it-disk-{}", uuid::Uuid::new_v4().simple()));
         std::fs::create_dir_all(&path).unwrap();
@@ -32,7 +32,7 @@ impl Disk {
         None
     }
 
-    /// Nothing is left of it.
+    /// Fills all free space and returns the path of the file that occupies it.
     fn fill(&self) -> PathBuf {
         use std::io::Write as _;
         let path = self.0.join("filler");
@@ -62,7 +62,7 @@ fn dump_without_background(db: &Database) -> BTreeMap<String, String> {
             "audit_counts",
             "notifications",
             "campaign_queue",
-            // An attempt to subscribe is settled by a worker.
+            // A worker resolves the subscription attempts.
             "subscriptions",
             "billing_history",
         ]
@@ -86,7 +86,7 @@ fn try_writes(ana: &User<'_>, round: usize) {
     for request in requests {
         let reply = request.send();
         if reply.status < 300 {
-            // It found room in a page that was there already.
+            // The row fitted into a page that already existed.
             continue;
         }
         assert!([500, 503].contains(&reply.status), "{} {}", reply.status, reply.text);
@@ -96,7 +96,7 @@ fn try_writes(ana: &User<'_>, round: usize) {
     }
 }
 
-/// F40d: a disk of its own, really full.
+/// F40d: a real full disk.
 #[test]
 fn full_disk_rejects_writes_until_space_returns() {
     let Some(disk) = Disk::mount(48) else {
@@ -125,7 +125,7 @@ fn full_disk_rejects_writes_until_space_returns() {
         rounds += 1;
         server.log().contains("53100") || server.log().to_lowercase().contains("no space left")
     });
-    // What only reads is answered, and the process lives.
+    // Reads succeed, and the process is alive.
     ana.get("/api/contacts?limit=1").ok();
     server.get("/healthz").send().ok();
     std::fs::remove_file(filler).unwrap();
@@ -142,7 +142,7 @@ fn full_disk_rejects_writes_until_space_returns() {
     assert_eq!(usage(&server, &ana.account), format!("{} 0", stats["sent"]));
 }
 
-/// Writes of every kind, new ones each time.
+/// One request per kind of write, with new resources each time.
 fn writes(ana: &User<'_>, number: usize) -> Vec<(&'static str, String, Value)> {
     let (contact, tag) = (ana.contact("C", &phone(1000 + number)), ana.tag(&format!("t{number}")));
     let campaign = ana.plain_campaign();
@@ -183,7 +183,7 @@ const WRITTEN_TABLES: &[&str] = &[
     "team_invites",
 ];
 
-/// F40d: writes that are refused as a full disk refuses them, one table after the other, leave nothing behind.
+/// F40d: a trigger injects the error of a full disk into one table after the other.
 #[test]
 fn write_rejected_by_full_disk_leaves_nothing() {
     let server = Server::start(without_statuses().with("REDIS_URL", "redis://127.0.0.1:1"));
@@ -206,14 +206,14 @@ fn write_rejected_by_full_disk_leaves_nothing() {
         for (method, path, body) in writes {
             let before = dump_without_background(&server.db);
             let reply = ana.request(method, &path).json(&body).send();
-            // What does not touch this table is done.
+            // The request does not write to this table.
             if reply.status < 500 {
                 continue;
             }
             refused += 1;
             assert!([500, 503].contains(&reply.status), "{table} {path}: {}", reply.text);
             assert!(!reply.text.contains("16384"), "{}", reply.text);
-            // The attempt of a subscription stays until the gateway has said what became of it.
+            // A subscription attempt stays until the gateway's state is known.
             if !path.contains("billing") {
                 assert_eq!(
                     dump_without_background(&server.db),

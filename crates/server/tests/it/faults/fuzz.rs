@@ -1,7 +1,7 @@
-//! Requests with random bytes changed, at every route of the table: whatever is answered, it is no fault of the server's.
+//! Fuzzing of every route: requests with random mutations cause no undocumented server error.
 //!
-//! `RECADO_RUNS` (requests; a million of them are a release's proof) and `RECADO_SEED` make the test longer, and another
-//! one. A failure shows the request.
+//! `RECADO_RUNS` sets the number of requests (1,000,000 for a release), `RECADO_SEED` the seed. A failure prints the
+//! request.
 
 use std::io::{Read as _, Write as _};
 
@@ -58,16 +58,16 @@ const TOKENS: &[&str] = &[
     "OPTIONS ",
 ];
 
-/// How many threads ask.
+/// Concurrent clients.
 const CLIENTS: u64 = 4;
 
-/// After so many requests, new people with new things: the old ones may have removed themselves.
+/// Requests per client before new users and resources are created: mutated requests may have deleted the old ones.
 const GENERATION: u64 = 400;
 
 /// Upper bound of the memory growth after the first generation, in bytes.
 const MAX_GROWTH: u64 = 32 * 1024 * 1024;
 
-/// A route that the requests are made of, and its good request.
+/// A valid request to a route, the base of mutations.
 struct Sample {
     label: String,
     bytes: Vec<u8>,
@@ -103,7 +103,7 @@ fn sample(spec: &RouteSpec, caller: &User<'_>, resources: &[(&'static str, Strin
     })
 }
 
-/// Every route once, for new people.
+/// One sample per route, for new users.
 fn samples(server: &Server) -> Vec<Sample> {
     let (ana, root) = (server.owner(), server.root());
     server.db.run("UPDATE accounts SET plan = 'scale'");
@@ -147,7 +147,7 @@ fn mutate_bytes(bytes: &mut Vec<u8>, from: usize, rng: &mut TestRng) {
     }
 }
 
-/// The request with a few changes, and whether its head is still as it was.
+/// The request with a few mutations, and whether its head is unchanged.
 fn mutated(sample: &Sample, rng: &mut TestRng) -> (Vec<u8>, bool) {
     let mut bytes = sample.bytes.clone();
     let head = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
@@ -158,7 +158,7 @@ fn mutated(sample: &Sample, rng: &mut TestRng) -> (Vec<u8>, bool) {
         for _ in 0..changes {
             mutate_bytes(&mut body, 0, rng);
         }
-        // The length that it has now: what is inside is to be read.
+        // Corrects the length, so that the server reads the whole body.
         let text = String::from_utf8(bytes).unwrap();
         let (before, after) = text.split_once("Content-Length: ").unwrap();
         let after = after.split_once("\r\n").unwrap().1;
@@ -176,7 +176,7 @@ fn mutated(sample: &Sample, rng: &mut TestRng) -> (Vec<u8>, bool) {
 fn send_raw(port: u16, bytes: &[u8]) -> Option<u16> {
     let mut stream = connect(port);
     stream.write_all(bytes).ok();
-    // Whoever waits for more of it hears that there is no more.
+    // Half-closes the connection, so that the server does not wait for more bytes.
     stream.shutdown(std::net::Shutdown::Write).ok();
     let mut response = Vec::new();
     stream.read_to_end(&mut response).ok();
@@ -216,7 +216,7 @@ fn run_client(port: u16, samples: &[Sample], seed: u64, numbers: std::ops::Range
 #[test]
 fn mutated_requests_cause_no_server_error() {
     let (runs, seed) = (runs(3000), seed(7));
-    // A counter that is not there counts nobody out.
+    // Without a reachable Redis the rate limiter admits every request.
     let server = Server::start(Options::default().with("REDIS_URL", "redis://127.0.0.1:1"));
     println!("{runs} requests of seed {seed}");
     let mut warm = 0;

@@ -1,8 +1,7 @@
-//! Servers that are killed in the middle of a campaign, at any moment: nobody gets a message twice, nobody is lost, and
-//! what was acknowledged is there.
+//! Servers that are killed at random times of a campaign: no recipient gets a message twice, no send and no
+//! acknowledged write is lost.
 //!
-//! `RECADO_RUNS` (campaigns; 500 of them are a release's proof) and `RECADO_SEED` make the test longer, and another
-//! one. A failure tells its seed.
+//! `RECADO_RUNS` sets the number of campaigns (500 for a release), `RECADO_SEED` the seed, which a failure prints.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +18,7 @@ use crate::harness::{Options, Server, eventually, text, until};
 
 const CONTACTS: usize = 500;
 
-/// Each campaign meets so many kills.
+/// Kills per campaign.
 const KILLS: u64 = 4;
 
 /// Limit of concurrent sends of a number, and so of the unknown outcomes after one kill.
@@ -153,7 +152,7 @@ fn campaign_survives_server_kills_without_loss_or_duplicates() {
     }
 }
 
-/// The send to this contact.
+/// The campaign's send to this contact.
 fn send_to(ana: &User<'_>, id: &str, number: usize) -> Value {
     let sends = ana.sends(id);
     let found = sends.iter().find(|send| send["contacts"]["phone"] == phone(number));

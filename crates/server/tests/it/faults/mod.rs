@@ -1,5 +1,5 @@
-//! The fault matrix: what must hold when a server, the platform or the database fails, and when people get in each
-//! other's way. Each file is a kind of fault.
+//! Fault injection (`docs/faults.md`): failures of servers, WhatsApp and the database, hostile clients, and concurrent
+//! commands. Each file covers one kind of fault. `F01` and `R1` at a test are rows of that document.
 
 mod acknowledged;
 mod anonymous;

@@ -1,4 +1,4 @@
-//! The month's messages, when many want the last of them, when the month ends, and when the plan does.
+//! The monthly quota with concurrent campaigns, at the end of a month, and at the end of a plan.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::harness::{Server, text, until};
 /// The free plan's messages a month.
 const LIMIT: usize = 250;
 
-/// So many of the month's messages are used.
+/// Records this many messages of the month as sent.
 fn use_up(user: &User<'_>, messages: usize) {
     user.server.db.run(&format!(
         "INSERT INTO message_usage_slots (account_id, month, sent)
@@ -52,7 +52,7 @@ fn quota_admits_exactly_two_of_ten_concurrent_campaigns() {
         .map(|n| ana.campaign_to(&format!("tag{n}"), 10 * n..10 * n + 5))
         .collect();
     use_up(&ana, LIMIT - 10);
-    // Five executions a minute are let in by each of two servers that count for themselves.
+    // Each of the two servers has its own rate limiter, which admits five executions per minute.
     let requests = campaigns.iter().enumerate().map(|(number, id)| {
         let path = format!("/api/campaigns/{id}/execute");
         match number % 2 {
@@ -120,7 +120,7 @@ fn usage_by_month(server: &Server, account: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// F14: one run begins before midnight and ends after it; one account has nothing left until midnight.
+/// F14: one run begins before midnight and ends after it; another account's quota is exhausted until midnight.
 #[test]
 fn message_counts_in_one_month_and_new_month_resets_quota() {
     let server = Server::prepare(&without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "25"));
@@ -146,7 +146,7 @@ fn message_counts_in_one_month_and_new_month_resets_quota() {
     until("a month begins", || month() == "2031-03");
     let before = server.whatsapp.sends().len();
     assert!(before < 200, "the run was over before midnight");
-    // A simulated run waits for nobody's pace.
+    // A simulated run has no send rate.
     assert_eq!(bia.execute(&late).ok()["sent"], 3);
     assert_eq!(final_status(&ana, &long), "completed");
     let february = |usage: &str| ("2031-02-01".to_owned(), usage.to_owned());

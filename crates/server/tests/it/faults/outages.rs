@@ -1,5 +1,4 @@
-//! A database that goes away in the middle of everything: answers that say so, and nothing to do for anybody when it is
-//! back.
+//! Database outages: requests get 503 within a bound, and service resumes without a restart.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +16,7 @@ use crate::harness::{Options, Server, eventually, until};
 /// Upper bound of the time to a 503 during an outage.
 const REFUSED_WITHIN: Duration = Duration::from_secs(30);
 
-/// People who read and write all the time, and what they were told.
+/// Clients that read and write continuously.
 struct Load {
     stop: Arc<AtomicBool>,
     results: Arc<LoadResults>,
@@ -89,7 +88,7 @@ impl Load {
         self.results.refused.load(Ordering::SeqCst)
     }
 
-    /// Ends it; everything that was acknowledged is there.
+    /// Stops the clients and asserts that every acknowledged write is stored.
     fn end(self, server: &Server) {
         self.stop.store(true, Ordering::SeqCst);
         for thread in self.threads {
@@ -199,7 +198,7 @@ fn cut_connections(server: &Server) -> usize {
     broken.len()
 }
 
-/// Requests that a slow machine refused: no connection was opened, or became free, within its time.
+/// The number of requests that timed out while waiting for a connection, which happens on a slow machine.
 fn timed_out(server: &Server) -> usize {
     let log = server.log();
     let is_timeout = |line: &&str| line.contains("request found") && line.contains("Timeout occurred");

@@ -1,5 +1,4 @@
-//! People who want different things of one campaign at the same time: exactly one of them gets it, and what follows
-//! follows from that one alone.
+//! Concurrent commands on one campaign: exactly one of them succeeds, and all effects follow from it alone.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +59,7 @@ fn concurrent_starts_on_two_servers_begin_one_run() {
         });
         let statuses = send_concurrently(requests.flatten().collect());
         assert_eq!(statuses.len(), 40);
-        // Each server counts for itself here: five requests a minute of each are let in.
+        // Without Redis each server has its own rate limiter, which admits five requests per minute.
         let counts = [200, 400, 429].map(|status| count(&statuses, status));
         assert_eq!(counts, [1, 9, 30], "{actions:?}: {statuses:?}");
         assert_eq!(final_status(&ana, &id), "completed");
@@ -123,16 +122,16 @@ fn cancel_at_any_time_counts_once_and_releases_the_rest() {
         .filter_map(|_| cancel_at_random_time(&server, 80, &mut rng))
         .count();
     assert!(early > 0, "every campaign was over before its cancel");
-    // Few enough that the cancel and the last message meet.
+    // A campaign so small that the cancel and the last message coincide.
     for _ in 0..10 {
         cancel_at_random_time(&server, 4, &mut rng);
     }
-    // Whoever cancels and whoever records queue up for the campaign.
+    // A cancel and the recording of results wait for the same campaign lock, so they never deadlock.
     let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
     assert_eq!(server.db.text(deadlocks), "0");
 }
 
-/// Whoever waits for somebody else's change of the same sends loses none of its own.
+/// Status updates wait for a concurrent transaction that locked the same sends.
 #[test]
 fn status_updates_behind_a_row_lock_apply_to_every_send() {
     const CONTACTS: usize = 40;
@@ -247,7 +246,7 @@ fn message_parameters(server: &Server) -> BTreeSet<Vec<String>> {
         .collect()
 }
 
-/// F13: whoever changes the campaign is heard before its run begins, or not at all.
+/// F13: a change of the campaign applies before its run begins, or not at all.
 #[test]
 fn concurrent_change_is_in_every_message_or_in_none() {
     let server = Server::start(without_statuses());
@@ -273,7 +272,7 @@ fn concurrent_change_is_in_every_message_or_in_none() {
         let started = start.send();
         let changed = changing.join().unwrap();
         if started.status == 400 {
-            // Somebody changed it all the time, it was told: nothing happened.
+            // The start lost to the concurrent change: nothing happened.
             assert_eq!((changed, ana.get(&path).ok()["status"].clone()), (200, json!("draft")));
             continue;
         }

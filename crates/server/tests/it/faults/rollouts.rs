@@ -1,6 +1,6 @@
-//! A new version in the place of the old one, under load: nobody sees it happen.
+//! Rolling updates: servers are replaced and the schema grows under load, and no request fails.
 //!
-//! `RECADO_RUNS` (servers that are replaced) makes the test longer.
+//! `RECADO_RUNS` sets the number of replaced servers.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,8 +19,8 @@ use crate::harness::{Server, until};
 /// Upper bound of the time for which a migration may block a request.
 const MAX_BLOCKED: Duration = Duration::from_secs(20);
 
-/// What stands before the servers, as any load balancer does: it asks whether they are ready, sends requests in turn to
-/// those that are, and to another one where a connection is refused. It repeats nothing else.
+/// A load balancer: it probes `/readyz` and sends requests round-robin to the ready servers. It retries a request only
+/// if the connection is refused.
 #[derive(Default)]
 struct Balancer {
     ports: RwLock<Vec<u16>>,
@@ -74,7 +74,7 @@ impl Balancer {
                     return;
                 }
                 Ok(reply) => break format!("{} {}", reply.status, reply.text),
-                // The door was closed: nothing was asked.
+                // Connection refused: the server did not receive the request, so a retry is safe.
                 Err(ureq::Error::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(error) => break error.to_string(),
             }
@@ -104,7 +104,7 @@ impl Balancer {
         });
     }
 
-    /// One more server; then one fewer.
+    /// Starts a new server, then stops the old one.
     fn replace(&self, server: &Server, old: &mut Option<(u16, Process)>) {
         let port = free_port();
         let process = server.spawn(&["serve"], port);
@@ -122,7 +122,7 @@ impl Balancer {
     }
 }
 
-/// What the next version's schema may bring while this one serves: columns, tables and indexes that it knows nothing of.
+/// Adds columns, constraints and an index that this version does not know, as the migrations of a next version do.
 fn expand(server: &Server, part: u64) {
     let statements = [
         format!("ALTER TABLE contacts ADD COLUMN later_{part} text"),
@@ -176,7 +176,7 @@ fn rollout_with_growing_schema_fails_no_request() {
             let (balancer, token) = (&balancer, &tokens[first % 2]);
             scope.spawn(move || balancer.load(token, first * 1_000_000));
         }
-        // Whatever happens here, the others have to end.
+        // A panic must not keep the other threads running.
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut old = None;
             for part in 0..runs {
@@ -202,7 +202,7 @@ fn rollout_with_growing_schema_fails_no_request() {
     assert_called_once_each(&ana, &request, &id, contacts);
 }
 
-/// R10: a migration that has nothing to do disturbs nobody, and a run that nobody interrupts ends as ever.
+/// R10: a migration without pending steps delays no request, and a run completes during it.
 #[test]
 fn repeated_migration_during_a_run_disturbs_nothing() {
     let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "10"));

@@ -1,5 +1,4 @@
-//! Every secret of a busy day, looked for in everything that is written down: the log at its loudest, every table, the
-//! counters, and what people are answered.
+//! No secret appears in the log at TRACE level, in a table, in Redis or in a response.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -14,7 +13,7 @@ use crate::harness::{GATEWAY_TOKEN, Options, Server, VERIFY_TOKEN, WHATSAPP_APP_
 const CARD_NUMBER: &str = "4929531748602937";
 const ACCESS_TOKEN: &str = "EAAGmarkedaccesstoken";
 
-/// What must not be found, and the words for it.
+/// A secret and its description.
 type Secret = (&'static str, String);
 
 /// The encodings in which a secret could appear.

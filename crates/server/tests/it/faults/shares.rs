@@ -1,4 +1,4 @@
-//! What one account, or one person, may hold at a time of what all share: streams, imports, uploads.
+//! Concurrency limits per account and per user: streams, imports, uploads.
 
 use std::io::Write as _;
 use std::net::TcpStream;

@@ -1,5 +1,4 @@
-//! A database that is there and does not answer as usual: a table that is locked, transactions that get in each
-//! other's way.
+//! Lock contention in the database: a locked table, a deadlock, serialization failures.
 
 use std::time::{Duration, Instant};
 
@@ -80,7 +79,7 @@ fn locked_table_returns_503_until_it_is_unlocked() {
     until("the campaign is read again", || ana.get(&path).status == 200);
 }
 
-/// F40c: the server holds the campaign and waits for us, we hold what it waits for and want the campaign.
+/// F40c: the server locks the campaign and waits for the test's advisory lock, then the test locks the campaign.
 #[test]
 fn deadlock_is_retried_within_the_request() {
     let server = Server::start(without_statuses());
@@ -96,14 +95,14 @@ fn deadlock_is_retried_within_the_request() {
         .request("PUT", &format!("/api/campaigns/{id}"))
         .json(&json!({ "name": "D" }));
     let change = std::thread::spawn(move || request.send());
-    // The other databases of this PostgreSQL have locks of their own.
+    // Counts only the locks of this database: the cluster is shared.
     let waiting = "FROM pg_locks l JOIN pg_database d ON d.oid = l.database
         WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objid = 40 AND NOT l.granted";
     until("the server waits for the advisory lock", || {
         assert!(!change.is_finished(), "the request ended without waiting");
         server.db.count(waiting) == 1
     });
-    // It waits for the longer time, and so it is the server's transaction that is broken off.
+    // The server has waited longer, so PostgreSQL aborts the server's transaction.
     server.db.run("SELECT 1 FROM campaigns FOR UPDATE");
     server.db.run("COMMIT");
     assert_eq!(change.join().unwrap().ok()["name"], "D");
@@ -141,7 +140,7 @@ fn rearm_failure(server: &Server) {
     server.db.run("ALTER SEQUENCE trips RESTART");
 }
 
-/// Writes of every kind, as people make them.
+/// One request per kind of write.
 fn writes(ana: &User<'_>) -> Vec<(&'static str, String, Value)> {
     let contact = ana.contact("C", &phone(1));
     let deleted_contact = ana.contact("D", &phone(2));
@@ -202,13 +201,13 @@ fn writes(ana: &User<'_>) -> Vec<(&'static str, String, Value)> {
     ]
 }
 
-/// F40c: whatever is written.
+/// F40c: every kind of write.
 #[test]
 fn write_with_serialization_failure_is_retried_in_request() {
     let server = Server::start(without_statuses());
     let ana = server.owner();
     let writes = writes(&ana);
-    // What the relays write, in their own time, would fail in place of the request.
+    // Excludes the tables to which relays write: their write would consume the failure.
     let tables = server.db.rows(
         "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
            AND relname NOT LIKE 'audit%' AND relname NOT IN ('outbox_events', 'idempotency_keys')",
@@ -232,7 +231,7 @@ fn write_with_serialization_failure_is_retried_in_request() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// F40c: a whole run whose every statement loses now and then.
+/// F40c: a run whose statements fail again and again with serialization failures.
 #[test]
 fn run_with_serialization_failures_sends_every_message_once() {
     let server = Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "10"));

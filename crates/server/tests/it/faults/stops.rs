@@ -1,4 +1,4 @@
-//! A server that is asked to end, under load and with a campaign under way.
+//! Graceful shutdown under load and with a campaign in progress.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use crate::harness::{DEADLINE, Server, Sibling, until};
 
 const EXIT_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long a run that nobody gave back would be left alone.
+/// The time after which another server could claim a run that was not released.
 const LEASE: Duration = Duration::from_secs(30);
 
 /// A keep-alive connection that has served one request.
@@ -104,7 +104,7 @@ fn stopping_server_answers_admitted_requests_and_yields_run() {
         until("the server is not ready", || {
             server.get("/readyz").try_send().is_ok_and(|reply| reply.status == 503)
         });
-        // Whoever had begun to ask before gets the same word, or a closed door.
+        // A request that began before the stop gets 503, or its connection is closed.
         probe.write_all(b"\r\n").ok();
         let before = server.whatsapp.sends().len();
         assert_eq!(server.wait(), Some(0));

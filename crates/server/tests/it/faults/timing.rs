@@ -1,7 +1,7 @@
-//! Whether the time that a refusal takes tells something of the secret that it was compared with.
+//! Timing side channel: the time of a rejection must not depend on how much of a token was guessed correctly.
 //!
-//! A measurement, and so no part of the ordinary tests: `cargo xtask stress timing`. `RECADO_RUNS` is the number of
-//! requests of each kind (a hundred thousand of them are a release's proof).
+//! This is a measurement and not part of the ordinary tests: `cargo xtask stress timing`. `RECADO_RUNS` sets the number
+//! of requests of each kind (100,000 for a release).
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use crate::harness::client::connect;
 use crate::harness::rng::{TestRng, runs, seed};
 use crate::harness::{GATEWAY_TOKEN, Options, Server};
 
-/// Above this, two means differ for a reason (Welch's t; the usual bound for leaks of time).
+/// Above this value of Welch's t, two means differ significantly. It is the usual bound for timing leaks.
 const BOUND: f64 = 4.5;
 
-/// Guesses that share more and more with the token, and one of another length.
+/// Guesses with growing common prefixes with the token, and two of other lengths.
 fn guesses() -> [String; 5] {
     let guess = |correct: usize| {
         let rest = "#".repeat(GATEWAY_TOKEN.len() - correct);
@@ -64,7 +64,7 @@ fn welch_t(left: (f64, f64, f64), right: (f64, f64, f64)) -> f64 {
 #[ignore = "measures time: cargo xtask stress timing"]
 fn gateway_token_rejection_time_reveals_nothing() {
     let (runs, mut rng) = (runs(20_000), TestRng::of(seed(39), 0));
-    // A counter that is not there counts nobody out.
+    // Without a reachable Redis the rate limiter admits every request.
     let options = Options::default().with("REDIS_URL", "redis://127.0.0.1:1");
     let server = Server::start(options.with("RUST_LOG", "off"));
     let guesses = guesses();
@@ -81,7 +81,7 @@ fn gateway_token_rejection_time_reveals_nothing() {
     }
     let mut samples: [Vec<f64>; 5] = Default::default();
     for _ in 0..runs {
-        // In another order each time, so that nothing else is measured.
+        // Rotates the order, so that the position in the round has no effect.
         let first = usize::try_from(rng.below(5)).unwrap();
         for at in (first..5).chain(0..first) {
             samples[at].push(time_rejection(&mut stream, requests[at].as_bytes(), &mut buffer));

@@ -1,4 +1,4 @@
-//! A platform administrator: a session, and the cookies that a browser would keep.
+//! Platform administrators, and a browser that stores the cookies of its session.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,17 +10,17 @@ use super::Server;
 use super::client::{Reply, Request};
 use super::users::{User, token};
 
-/// The address that every test server takes for an administrator's.
+/// The e-mail address in `PLATFORM_ADMIN_EMAILS` of every test server.
 pub const ROOT: &str = "root@example.com";
 
-/// Somebody with cookies.
+/// A user's session together with a cookie jar.
 pub struct Browser<'a> {
     pub user: User<'a>,
     cookies: RefCell<BTreeMap<String, String>>,
 }
 
 impl Server {
-    /// The administrator, without an account.
+    /// The platform administrator, without an account.
     pub fn root(&self) -> User<'_> {
         self.user(Uuid::new_v4(), ROOT)
     }
@@ -67,7 +67,7 @@ impl<'a> Browser<'a> {
         }
     }
 
-    /// The answer, its cookies kept.
+    /// Sends the request and stores the cookies of the response.
     #[track_caller]
     pub fn send(&self, request: Request) -> Reply {
         let reply = request.send();
@@ -99,7 +99,7 @@ impl<'a> Browser<'a> {
             .ok()
     }
 
-    /// Leaves it.
+    /// Leaves support mode.
     #[track_caller]
     pub fn stop(&self) -> Reply {
         self.send(self.request("POST", "/api/admin/stop-support"))

@@ -1,4 +1,5 @@
-//! A small HTTP client: what was sent and what came back, nothing hidden.
+//! A small HTTP client without retries, redirects or pooled connections. It checks each response against the OpenAPI
+//! document.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,7 +10,6 @@ use serde_json::Value;
 
 use super::{DEADLINE, eventually, reference};
 
-/// A request to be sent.
 #[derive(Clone)]
 pub struct Request {
     port: u16,
@@ -19,7 +19,6 @@ pub struct Request {
     body: Option<Vec<u8>>,
 }
 
-/// An answer.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: u16,
@@ -56,19 +55,19 @@ impl Request {
         self.header("Cookie", cookie)
     }
 
-    /// The same request at another server.
+    /// Directs the request to the server at another port.
     pub fn at(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
-    /// The same path and caller, another method.
+    /// Replaces the method.
     pub fn method(mut self, method: &str) -> Self {
         self.method = method.to_owned();
         self
     }
 
-    /// The same caller, another path.
+    /// Replaces the path.
     pub fn path(mut self, path: &str) -> Self {
         self.path = path.to_owned();
         self
@@ -83,13 +82,13 @@ impl Request {
         self.header("Content-Type", media_type)
     }
 
-    /// The answer; panics when there is none.
+    /// Returns the response; panics if the connection fails.
     pub fn send(self) -> Reply {
         let line = format!("{} {}", self.method, self.path);
         self.try_send().unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    /// Sends it as a client does that is told to come back: on a busy machine a server answers 503.
+    /// Repeats the request after each 503 with `Retry-After`: on a busy machine a server responds with 503.
     #[track_caller]
     pub fn send_until_served(self) -> Reply {
         eventually("the server is not too busy", || {
@@ -103,7 +102,7 @@ impl Request {
         })
     }
 
-    /// The answer, or a fault of the connection.
+    /// Returns the response, or the error of the connection.
     pub fn try_send(self) -> Result<Reply, ureq::Error> {
         let uri = format!("http://127.0.0.1:{}{}", self.port, self.path);
         let mut request = ureq::http::Request::builder().method(self.method.as_str()).uri(uri);
@@ -115,7 +114,7 @@ impl Request {
             None => agent().run(request.body(())?)?,
         };
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        // A stream has no end to wait for.
+        // An event stream does not end: do not read its body.
         let endless = headers
             .get("content-type")
             .is_some_and(|value| value == "text/event-stream");
@@ -144,7 +143,7 @@ impl Request {
         head + last_lines
     }
 
-    /// The whole request as it goes over the wire, on a connection of its own.
+    /// The whole request as raw bytes, with `Connection: close`.
     pub fn bytes(&self) -> Vec<u8> {
         let body = self.body.as_deref().unwrap_or_default();
         let length = match self.body {
@@ -210,32 +209,32 @@ impl Reply {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{}: not JSON: {}", self.status, self.text))
     }
 
-    /// The body, once the status is as wanted.
+    /// Asserts the status and returns the JSON body.
     #[track_caller]
     pub fn expect(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text);
         if self.text.is_empty() { Value::Null } else { self.json() }
     }
 
-    /// `data` of a 200.
+    /// Asserts status 200 and returns `data`.
     #[track_caller]
     pub fn ok(self) -> Value {
         self.expect(200)["data"].take()
     }
 
-    /// `data` of a 201.
+    /// Asserts status 201 and returns `data`.
     #[track_caller]
     pub fn created(self) -> Value {
         self.expect(201)["data"].take()
     }
 
-    /// A 204 with no body.
+    /// Asserts status 204 without a body.
     #[track_caller]
     pub fn no_content(self) {
         assert_eq!((self.status, self.text.as_str()), (204, ""));
     }
 
-    /// The error of a refusal, its envelope checked. Returns the error object.
+    /// Asserts status, error code and the error envelope. Returns the error object.
     #[track_caller]
     pub fn refused(self, status: u16, code: &str) -> Value {
         let mut body = self.expect(status);
@@ -248,7 +247,7 @@ impl Reply {
         error
     }
 
-    /// The names of the fields that a 422 complains of.
+    /// Asserts a validation error and returns the names of the invalid fields.
     #[track_caller]
     pub fn invalid(self) -> Vec<String> {
         let error = self.refused(422, "VALIDATION_ERROR");
@@ -263,7 +262,7 @@ impl Reply {
         fields.keys().cloned().collect()
     }
 
-    /// The number in a header.
+    /// The integer value of a header.
     #[track_caller]
     pub fn number(&self, header: &str) -> i64 {
         let value = self.header(header).unwrap_or_else(|| panic!("no {header}: {self:?}"));
@@ -275,7 +274,7 @@ impl Reply {
     }
 }
 
-/// A connection of one's own.
+/// Opens a raw connection to a port of localhost.
 pub fn connect(port: u16) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -289,9 +288,9 @@ fn agent() -> &'static ureq::Agent {
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
             .timeout_global(Some(DEADLINE))
-            // Where an answer leads is the test's to look at.
+            // Tests check redirects themselves.
             .max_redirects(0)
-            // A server that was killed must not be met again on an old connection.
+            // No reuse: a pooled connection may lead to a server that was killed.
             .max_idle_connections(0)
             .build()
             .into()

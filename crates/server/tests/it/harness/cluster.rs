@@ -1,4 +1,4 @@
-//! A PostgreSQL of one test's own, for what must not happen to the one that all tests share.
+//! A PostgreSQL cluster for one test, for failures that must not affect the cluster that all tests share.
 
 use std::net::TcpStream;
 use std::os::unix::fs::chown;
@@ -10,7 +10,7 @@ use super::database::Database;
 use super::process::{command, environment, free_port};
 use super::until;
 
-/// A running cluster, stopped and removed when dropped.
+/// A running PostgreSQL cluster; stopped and removed when dropped.
 pub struct Cluster {
     programs: PathBuf,
     home: PathBuf,
@@ -18,7 +18,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A new cluster whose commits survive everything but the end of the machine.
+    /// A new cluster. It runs without fsync: commits survive a crash of PostgreSQL, but not of the machine.
     pub fn start() -> Self {
         let home = std::env::temp_dir().join(format!("recado-it-pg-{}", uuid::Uuid::new_v4().simple()));
         std::fs::create_dir_all(&home).unwrap();
@@ -41,13 +41,13 @@ impl Cluster {
         cluster
     }
 
-    /// A migrated database of it.
+    /// Creates a migrated database.
     pub fn database(&self) -> Database {
         Database::at(&self.url("postgres")).run("CREATE DATABASE recado");
         self.migrated()
     }
 
-    /// The same, its tables in this directory.
+    /// Creates a migrated database with its tablespace in this directory.
     pub fn database_on(&self, directory: &Path) -> Database {
         if let Some((user, group)) = owner() {
             chown(directory, Some(user), Some(group)).unwrap();
@@ -68,12 +68,12 @@ impl Cluster {
         Database::at(&url)
     }
 
-    /// Stops it in the middle of everything, as a crash of the server does.
+    /// Stops the cluster without a shutdown checkpoint, as a crash does.
     pub fn crash(&self) {
         self.control(&["-m", "immediate", "stop"]);
     }
 
-    /// Starts it, again at its port, and waits until it accepts connections.
+    /// Starts the cluster, always at the same port, and waits until it accepts connections.
     pub fn launch(&self) {
         let options = format!(
             "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off -c max_connections=60",
@@ -117,7 +117,7 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         let mut stop = self.command("pg_ctl");
         stop.arg("-D").arg(self.data()).args(["-s", "-m", "immediate", "stop"]);
-        // It may be down already.
+        // The cluster may be stopped already.
         stop.stderr(Stdio::null()).status().ok();
         std::fs::remove_dir_all(&self.home).ok();
     }
@@ -128,7 +128,7 @@ trait Succeed {
 }
 
 impl Succeed for Command {
-    /// The server that it starts inherits its outputs: a pipe would keep us waiting for as long as that runs.
+    /// Discards the output. The PostgreSQL server inherits it: with a pipe, this would wait until that server ends.
     fn succeed(&mut self) {
         let status = self.stdout(Stdio::null()).stderr(Stdio::null()).status();
         assert!(
@@ -138,7 +138,7 @@ impl Succeed for Command {
     }
 }
 
-/// The user who may run it when we are root, whom PostgreSQL refuses.
+/// PostgreSQL refuses to run as root. As root, this returns the user and group to run it as.
 fn owner() -> Option<(u32, u32)> {
     use std::os::unix::fs::MetadataExt as _;
     if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
@@ -153,7 +153,7 @@ fn owner() -> Option<(u32, u32)> {
     Some(ids("postgres").or_else(|| ids("nobody")).unwrap())
 }
 
-/// The directory of its programs: as told, else the newest of the usual places, else in the PATH.
+/// The directory of `initdb` and `pg_ctl`: `PG_BIN`, else the newest below `/usr/lib/postgresql`, else one of the PATH.
 fn programs() -> PathBuf {
     if let Some(directory) = std::env::var_os("PG_BIN") {
         return directory.into();

@@ -1,4 +1,4 @@
-//! A database of its own for every test, and SQL for what no route can do or tell.
+//! A database for every test, and SQL for state that no route can set or return.
 
 use std::collections::BTreeMap;
 use std::sync::{OnceLock, RwLock};
@@ -10,15 +10,15 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 use super::until;
 
-/// A migrated database and the owner's connection to it.
+/// A migrated database and a connection of its owner.
 pub struct Database {
     client: RwLock<Client>,
     url: String,
-    /// Dropped with the value; none of a server of its own.
+    /// Drops the database with this value. `None` if another owner drops it.
     _database: Option<TestDatabase>,
 }
 
-/// Drives every connection of the tests; the tests themselves are plain threads.
+/// Drives all database connections of the tests; the tests themselves are plain threads.
 fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| Runtime::new().unwrap())
@@ -43,7 +43,7 @@ impl Database {
         })
     }
 
-    /// A database that somebody else made, and drops.
+    /// An existing database, which this value does not drop.
     pub fn at(url: &str) -> Self {
         Self {
             client: RwLock::new(runtime().block_on(connect(url))),
@@ -52,12 +52,12 @@ impl Database {
         }
     }
 
-    /// A new connection, where the old one broke.
+    /// Replaces a broken connection.
     pub fn reconnect(&self) {
         *self.client.write().unwrap() = runtime().block_on(connect(&self.url));
     }
 
-    /// The same; false where nobody is there yet.
+    /// Replaces a broken connection; returns false if the database does not accept connections yet.
     pub fn try_reconnect(&self) -> bool {
         let connected = runtime().block_on(async {
             let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.ok()?;
@@ -73,21 +73,20 @@ impl Database {
         self.url.clone()
     }
 
-    /// Another database on the same server, with nothing in it.
+    /// Creates an empty database on the same cluster.
     pub fn empty(&self) -> Empty<'_> {
         let name = format!("recado_test_empty_{}", uuid::Uuid::new_v4().simple());
         self.run(&format!("CREATE DATABASE {name}"));
         Empty { server: self, name }
     }
 
-    /// Runs statements.
     #[track_caller]
     pub fn run(&self, sql: &str) {
         let done = runtime().block_on(self.client.read().unwrap().batch_execute(sql));
         done.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     }
 
-    /// The rows of a query, every value as text.
+    /// The rows of a query, with every value as text.
     #[track_caller]
     pub fn rows(&self, sql: &str) -> Vec<Vec<Option<String>>> {
         let messages = runtime().block_on(self.client.read().unwrap().simple_query(sql));
@@ -100,14 +99,14 @@ impl Database {
             .collect()
     }
 
-    /// The first value of the first row; empty when null or missing.
+    /// The first value of the first row; empty if it is null or missing.
     #[track_caller]
     pub fn text(&self, sql: &str) -> String {
         let first = self.rows(sql).into_iter().next().and_then(|row| row.into_iter().next());
         first.flatten().unwrap_or_default()
     }
 
-    /// What every table holds, as text.
+    /// The rows of each table as text.
     pub fn dump(&self) -> BTreeMap<String, String> {
         self.dump_tables("SELECT tablename FROM pg_tables WHERE schemaname = 'public'", "")
     }
@@ -131,13 +130,13 @@ impl Database {
         dumped
     }
 
-    /// Waits until all that was told lies where it belongs.
+    /// Waits until the relays have moved every outbox event to its table.
     #[track_caller]
     pub fn wait_for_outbox(&self) {
         until("the outbox is empty", || self.count("FROM outbox_events") == 0);
     }
 
-    /// A count.
+    /// Runs `SELECT count(*)` followed by `sql`.
     #[track_caller]
     pub fn count(&self, sql: &str) -> i64 {
         let text = self.text(&format!("SELECT count(*) {sql}"));
@@ -145,7 +144,7 @@ impl Database {
     }
 }
 
-/// A database without any table; dropped with the value.
+/// A database without tables; dropped with the value.
 pub struct Empty<'a> {
     server: &'a Database,
     name: String,

@@ -1,4 +1,4 @@
-//! What a process tells Prometheus.
+//! Scrapes of a process's Prometheus metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use super::client::Request;
 use super::eventually;
 
-/// One scrape: the value of each series, by its name and labels as they are written.
+/// One scrape: the value of each series by its name and labels, as written.
 #[derive(Debug)]
 pub struct Scrape {
     values: BTreeMap<String, f64>,
     pub text: String,
-    /// How long it took.
     pub took: Duration,
 }
 
@@ -47,7 +46,7 @@ impl Scrape {
         }
     }
 
-    /// The sum of all series of this name whose labels hold all of these.
+    /// The sum of all series with this name and all of these labels.
     pub fn sum(&self, name: &str, labels: &[&str]) -> Option<f64> {
         let matches = |series: &&String| {
             let (metric, rest) = series.split_once('{').unwrap_or((series, ""));
@@ -57,12 +56,11 @@ impl Scrape {
         (!found.is_empty()).then(|| found.iter().sum())
     }
 
-    /// Every series.
     pub fn series(&self) -> BTreeSet<&str> {
         self.values.keys().map(String::as_str).collect()
     }
 
-    /// Every value of a label.
+    /// All values of a label.
     pub fn labels(&self, label: &str) -> BTreeSet<&str> {
         let start = format!("{label}=\"");
         let value_range = |series: &'_ String| {
@@ -77,7 +75,7 @@ impl Scrape {
         found.collect()
     }
 
-    /// The names of all figures, as their types are told.
+    /// The type of each metric by name, from the `# TYPE` lines.
     pub fn names(&self) -> BTreeMap<&str, &str> {
         let types = self.text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         types.map(|line| line.split_once(' ').unwrap()).collect()

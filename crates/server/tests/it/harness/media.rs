@@ -1,4 +1,4 @@
-//! Files of templates: forms that carry them, and the directory where they end up.
+//! Template files: upload forms, and the directory of the media store.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::client::Reply;
 use super::text;
 use super::users::User;
 
-/// The beginning of a picture that says it is 60,000 by 60,000.
+/// The header of a PNG image that declares 60,000 by 60,000 pixels.
 pub const PNG: &[u8] = b"\x89PNG\r\n\x1A\n\0\0\0\rIHDR\0\0\xEA\x60\0\0\xEA\x60\x08\x06\0\0\0";
 
 pub const JPEG: &[u8] = b"\xFF\xD8\xFF\xE0\0\x10JFIF\0\x01";
@@ -20,7 +20,7 @@ pub const PDF: &[u8] = b"%PDF-1.7\n%\xE2\xE3\xCF\xD3\n";
 pub const BOUNDARY: &str = "----recado";
 pub const FORM: &str = "multipart/form-data; boundary=----recado";
 
-/// A directory of its own, gone when dropped.
+/// A temporary directory; removed when dropped.
 pub struct MediaDirectory(PathBuf);
 
 impl MediaDirectory {
@@ -32,7 +32,7 @@ impl MediaDirectory {
         &self.0
     }
 
-    /// Every file below, by its path within, whatever it is.
+    /// The relative paths of all files below the directory.
     pub fn files(&self) -> Vec<String> {
         let (mut files, mut open) = (Vec::new(), vec![self.0.clone()]);
         while let Some(directory) = open.pop() {
@@ -56,7 +56,7 @@ impl Drop for MediaDirectory {
     }
 }
 
-/// What stands before the content of a part.
+/// The boundary and headers of a part.
 pub fn part_head(name: &str, file_name: &str, media_type: &str) -> String {
     format!(
         "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"{file_name}\"\r\n\
@@ -64,7 +64,7 @@ pub fn part_head(name: &str, file_name: &str, media_type: &str) -> String {
     )
 }
 
-/// A form of these parts: field, file name and content.
+/// A multipart form. Each part has a field name, file name and content.
 pub fn form(parts: &[(&str, &str, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, file_name, content) in parts {
@@ -77,7 +77,6 @@ pub fn form(parts: &[(&str, &str, &[u8])]) -> Vec<u8> {
 }
 
 impl User<'_> {
-    /// Uploads one file.
     pub fn upload(&self, name: &str, content: &[u8]) -> Reply {
         self.upload_form(form(&[("file", name, content)]))
     }
@@ -88,7 +87,7 @@ impl User<'_> {
             .send()
     }
 
-    /// A draft template's id, with this file as its header.
+    /// Creates a draft template with this file as its header and returns its id.
     #[track_caller]
     pub fn template_with_file(&self, name: &str, header_type: &str, url: &str) -> String {
         let body = json!({ "name": name, "category": "MARKETING", "language": "pt_BR", "template_type": "standard",

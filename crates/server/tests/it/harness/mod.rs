@@ -1,5 +1,5 @@
-//! What every test stands on: a database of its own, the messaging platform's simulator, the real binary, and people
-//! who call it.
+//! Test harness: a database per test, simulators of WhatsApp and the payment gateway, the real binary, and clients
+//! that call it.
 
 pub mod admin;
 pub mod client;
@@ -30,30 +30,28 @@ use process::{Process, free_port};
 use users::{User, token};
 pub use wait::{DEADLINE, eventually, shortest, until};
 
-/// The secret that signs the platform's callbacks.
+/// Signs WhatsApp callbacks.
 pub const WHATSAPP_APP_SECRET: &str = "app-secret";
 
-/// The token of the callback's handshake.
+/// The verify token of WhatsApp's callback handshake.
 pub const VERIFY_TOKEN: &str = "verify-me";
 
-/// The token of the payment gateway's callback.
+/// Authenticates callbacks of the payment gateway.
 pub const GATEWAY_TOKEN: &str = "gateway-webhook-token";
 
 /// How a server is started.
 #[derive(Default)]
 pub struct Options {
-    /// Variables beside the usual ones; an empty value unsets.
+    /// Variables on top of `process::environment`. An empty value unsets the variable.
     pub env: Vec<(&'static str, String)>,
-    /// Arguments; none: `serve`.
+    /// Command line arguments; `serve` if empty.
     pub args: Vec<&'static str>,
-    /// The platform.
     pub whatsapp: whatsapp::WhatsappOptions,
-    /// The payment gateway.
     pub payment: payment::PaymentOptions,
 }
 
 impl Options {
-    /// With one variable more.
+    /// Adds an environment variable.
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.env.push((name, value.into()));
         self
@@ -67,23 +65,20 @@ impl Options {
     }
 }
 
-/// A running server with everything it needs. Dropped in the order of its fields: the process before the database.
+/// A running server and everything that it needs. Fields drop in order: the processes end before the database drops.
 pub struct Server {
     processes: RefCell<Vec<Process>>,
     port: u16,
-    /// The platform it calls.
     pub whatsapp: Whatsapp,
-    /// The payment gateway it calls.
     pub payment: PaymentSimulator,
-    /// Its database.
     pub db: Database,
-    /// Where it keeps uploaded files.
+    /// The directory in which the server stores uploaded files.
     pub media: MediaDirectory,
     env: Vec<(&'static str, String)>,
 }
 
 impl Server {
-    /// With the defaults.
+    /// Starts a server with the default options.
     pub fn new() -> Self {
         Self::start(Options::default())
     }
@@ -100,12 +95,12 @@ impl Server {
         server
     }
 
-    /// Everything but the process.
+    /// Creates the database, simulators and directories, but starts no process.
     pub fn prepare(options: &Options) -> Self {
         Self::prepare_on(Database::new(), options)
     }
 
-    /// Starts the server on this database and waits until it is ready.
+    /// Starts the server on an existing database and waits until it is ready.
     pub fn start_on(db: Database, options: &Options) -> Self {
         let server = Self::prepare_on(db, options);
         server.run(&["serve"]);
@@ -144,7 +139,7 @@ impl Server {
         }
     }
 
-    /// Runs the binary at this server's address and waits until it is ready.
+    /// Runs the binary at this server's address. Waits for readiness if it serves.
     pub fn run(&self, arguments: &[&str]) {
         let process = self.spawn(arguments, self.port);
         self.processes.borrow_mut().push(process);
@@ -161,7 +156,7 @@ impl Server {
         });
     }
 
-    /// Runs the binary at another address, with the same environment.
+    /// Runs the binary at another port of localhost with the same environment.
     pub fn spawn(&self, arguments: &[&str], port: u16) -> Process {
         let bind = format!("127.0.0.1:{port}");
         let mut env = self.env.clone();
@@ -170,7 +165,7 @@ impl Server {
         Process::start(arguments, &env)
     }
 
-    /// A second server on the same database, platform and counters.
+    /// Starts a second server on the same database, simulators and rate limiter.
     pub fn sibling(&self) -> Sibling {
         self.sibling_with_args(&["serve"])
     }
@@ -189,36 +184,36 @@ impl Server {
         sibling
     }
 
-    /// Ends the process at once, as `kill -9` does.
+    /// Kills the processes with SIGKILL.
     pub fn kill(&self) {
         for mut process in self.processes.borrow_mut().drain(..) {
             process.kill();
         }
     }
 
-    /// Asks the process to end, and waits for its code.
+    /// Sends SIGTERM, waits and returns the exit code of the last process.
     pub fn stop(&self) -> Option<i32> {
         let mut processes = self.processes.borrow_mut();
         let codes: Vec<_> = processes.drain(..).map(|mut process| process.stop()).collect();
         codes.last().copied().flatten()
     }
 
-    /// Asks the process to end, and does not wait.
+    /// Sends SIGTERM and does not wait.
     pub fn terminate(&self) {
         for process in self.processes.borrow().iter() {
             process.terminate();
         }
     }
 
-    /// Waits for the code of a process that was asked to end.
+    /// Waits for terminated processes and returns the exit code of the last one.
     pub fn wait(&self) -> Option<i32> {
         let mut processes = self.processes.borrow_mut();
         let codes: Vec<_> = processes.drain(..).map(|mut process| process.wait()).collect();
         codes.last().copied().flatten()
     }
 
-    /// What the processes wrote. Lines are written a moment after what they tell of, in their order: a request that is seen
-    /// there says that all before it is.
+    /// The log output of all processes. Log lines are written asynchronously but in order: once the line of a probe
+    /// request is there, all earlier lines are, too.
     pub fn log(&self) -> String {
         let read = || -> String { self.processes.borrow().iter().map(Process::log).collect() };
         let id = Uuid::now_v7().to_string();
@@ -229,7 +224,7 @@ impl Server {
         read()
     }
 
-    /// The resident memory of its process, in bytes.
+    /// Resident memory of the latest process, in bytes.
     pub fn memory(&self) -> u64 {
         self.processes.borrow().last().unwrap().memory()
     }
@@ -241,17 +236,16 @@ impl Server {
         self.peak_memory()
     }
 
-    /// The most memory that its process ever used, in bytes.
+    /// Peak memory of the latest process, in bytes.
     pub fn peak_memory(&self) -> u64 {
         self.processes.borrow().last().unwrap().peak_memory()
     }
 
-    /// Where it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What its processes are told, but for the address.
+    /// The environment of the processes, without their addresses.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         self.env.clone()
     }
@@ -268,7 +262,7 @@ impl Server {
         self.request("POST", path)
     }
 
-    /// Somebody new, without an account.
+    /// A new user without an account.
     pub fn stranger(&self) -> User<'_> {
         let id = Uuid::new_v4();
         let email = format!("{}@example.com", id.simple());
@@ -281,7 +275,7 @@ impl Server {
         }
     }
 
-    /// Somebody new with an account of their own.
+    /// A new user who owns a new account.
     pub fn owner(&self) -> User<'_> {
         let mut user = self.stranger();
         let made = user.post("/api/accounts", json!({ "name": "Loja" })).created();
@@ -289,7 +283,7 @@ impl Server {
         user
     }
 
-    /// Somebody new with a role in an account.
+    /// A new user with this role in an existing account.
     pub fn member(&self, account: &str, role: &str) -> User<'_> {
         let user = self.stranger();
         let (id, email) = (user.id, &user.email);
@@ -303,23 +297,23 @@ impl Server {
         }
     }
 
-    /// Posts an event as the payment gateway does.
+    /// Posts a callback as the payment gateway does.
     pub fn gateway_event(&self, body: &Value) -> Reply {
         self.gateway_request(body).send()
     }
 
-    /// The same, not sent yet.
+    /// Builds the request of `gateway_event`.
     pub fn gateway_request(&self, body: &Value) -> Request {
         let request = self.post("/api/billing/webhook").json(body);
         request.header("gateway-access-token", GATEWAY_TOKEN)
     }
 
-    /// Posts a callback as the platform does.
+    /// Posts a signed callback as WhatsApp does.
     pub fn callback(&self, body: &Value) -> Reply {
         self.callback_request(body).send()
     }
 
-    /// The same, not sent yet.
+    /// Builds the request of `callback`.
     pub fn callback_request(&self, body: &Value) -> Request {
         let body = body.to_string();
         let signature = whatsapp::signature(WHATSAPP_APP_SECRET, body.as_bytes());
@@ -329,15 +323,13 @@ impl Server {
     }
 }
 
-/// A second server.
+/// A second server on the same database; killed when dropped.
 pub struct Sibling {
     port: u16,
-    /// Killed when dropped.
     _process: Process,
 }
 
 impl Sibling {
-    /// Where it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -347,7 +339,7 @@ impl Sibling {
     }
 }
 
-/// A JSON string.
+/// The content of a JSON string; panics for other values.
 pub fn text(value: &Value) -> String {
     value
         .as_str()

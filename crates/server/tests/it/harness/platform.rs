@@ -1,16 +1,16 @@
-//! A messaging platform that speaks its half of the wire byte by byte: for answers that no proper server gives.
+//! A WhatsApp simulator that writes raw bytes, for responses that a correct server never gives.
 
 use recado_simulators::raw::{RawServer, Reply};
 use serde_json::Value;
 
 use super::eventually;
 
-/// A whole answer with this body.
+/// A complete JSON response that closes the connection.
 pub fn json(status: &str, body: &str) -> Reply {
     Reply::http_last(&format!("{status}\r\nContent-Type: application/json"), body)
 }
 
-/// An acceptance.
+/// The response that accepts a message with this id.
 pub fn accepted(id: &str) -> Reply {
     let body = format!(r#"{{"messages":[{{"id":"{id}","message_status":"accepted"}}]}}"#);
     json("200 OK", &body)
@@ -34,7 +34,7 @@ impl RawWhatsapp {
         format!("{}/v25.0", self.0.origin())
     }
 
-    /// The recipient of every request, in the order of their coming.
+    /// The recipient of each request in order of arrival.
     pub fn received(&self) -> Vec<String> {
         self.0
             .requests()

@@ -1,4 +1,4 @@
-//! The real binary, started as any outside harness does.
+//! The real binary as a child process.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -12,13 +12,13 @@ use recado_redis::testing::OwnRedis;
 
 use super::{VERIFY_TOKEN, WHATSAPP_APP_SECRET, eventually};
 
-/// The secret of the sessions.
+/// Signs session tokens.
 pub const SESSION_SECRET: &str = "black-box-session-secret-of-32-bytes";
 
 /// The server under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_recado");
 
-/// A running process; it is killed when dropped.
+/// A running process; killed when dropped.
 pub struct Process {
     child: Child,
     log: PathBuf,
@@ -41,41 +41,40 @@ impl Process {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
         assert!(status.success());
     }
 
-    /// Asks it to end, and waits for its code.
+    /// Sends SIGTERM, waits and returns the exit code.
     pub fn stop(&mut self) -> Option<i32> {
         self.terminate();
         self.wait()
     }
 
-    /// Waits for its code.
+    /// Waits for the process to end and returns the exit code.
     pub fn wait(&mut self) -> Option<i32> {
         eventually("the process ends", || self.child.try_wait().unwrap()).code()
     }
 
-    /// Ends it at once.
+    /// Sends SIGKILL and waits.
     pub fn kill(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
     }
 
-    /// The most memory it ever used, in bytes.
+    /// Peak resident memory, in bytes.
     pub fn peak_memory(&self) -> u64 {
         self.memory_status("VmHWM:")
     }
 
-    /// The resident memory, in bytes.
+    /// Current resident memory, in bytes.
     pub fn memory(&self) -> u64 {
         self.memory_status("VmRSS:")
     }
@@ -87,7 +86,7 @@ impl Process {
         kilobytes.parse::<u64>().unwrap() * 1024
     }
 
-    /// What it wrote.
+    /// The output of the process, stdout and stderr.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -101,7 +100,7 @@ impl Drop for Process {
             let from = log.char_indices().rev().nth(6000).map_or(0, |(at, _)| at);
             eprintln!("the end of the server's log:\n{}", log.get(from..).unwrap_or_default());
         }
-        // What must never happen, whatever the test looks at.
+        // A panic of the server fails every test.
         let panicked = log.contains("panicked at");
         std::fs::remove_file(&self.log).ok();
         assert!(std::thread::panicking() || !panicked, "the server panicked:\n{log}");
@@ -112,7 +111,7 @@ impl Drop for Process {
 pub fn command(arguments: &[&str], env: &[(&str, String)]) -> Command {
     let mut command = Command::new(BINARY);
     command.args(arguments).env_clear().stdin(Stdio::null());
-    // Away from any `.env`.
+    // In a directory without an `.env` file.
     command.current_dir(std::env::temp_dir());
     for (name, value) in env {
         if value.is_empty() {
@@ -124,7 +123,7 @@ pub fn command(arguments: &[&str], env: &[(&str, String)]) -> Command {
     command
 }
 
-/// The usual environment, but for the address.
+/// The environment of a test server, without its address.
 pub fn environment(database_url: &str, whatsapp_url: &str) -> Vec<(&'static str, String)> {
     [
         ("DATABASE_URL", database_url),
@@ -138,14 +137,15 @@ pub fn environment(database_url: &str, whatsapp_url: &str) -> Vec<(&'static str,
         ("WHATSAPP_VERIFY_TOKEN", VERIFY_TOKEN),
         ("CAMPAIGN_MESSAGE_DELAY_MS", "0"),
         ("LOG_FORMAT", "json"),
-        // A busy machine makes a request slow and never refuses it. Tests of a full pool set the default.
+        // Longer than the default, so that requests on a busy machine wait for a connection instead of failing.
+        // Tests of an exhausted pool set the default.
         ("DATABASE_WAIT_TIMEOUT", "20s"),
     ]
     .map(|(name, value)| (name, value.to_owned()))
     .to_vec()
 }
 
-/// A port nobody listens on, below those the system gives to clients, so that nobody takes it before it is used.
+/// A free port below the ephemeral range, so that no outgoing connection takes it before it is used.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let own = u16::try_from(std::process::id() % 500).unwrap() * 20;
@@ -155,7 +155,7 @@ pub fn free_port() -> u16 {
     })
 }
 
-/// A Redis of its own, killed when dropped; restarted, it has the same port.
+/// A Redis server for one test; killed when dropped. A restart uses the same port.
 pub fn own_redis() -> OwnRedis {
     OwnRedis::start_at(free_port())
 }

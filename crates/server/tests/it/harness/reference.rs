@@ -1,4 +1,4 @@
-//! Every answer that any test gets against what the reference says of it.
+//! Checks every response that a test receives against the OpenAPI document.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use super::client::Reply;
 
-/// What one operation answers with one status and media type.
+/// Method, path, status and media type of a response.
 type Key = (String, &'static str, u16, String);
 
 fn strict_document() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
     DOCUMENT.get_or_init(|| {
         let mut document = document();
-        // What the reference does not tell of must not be answered.
+        // Undocumented properties are errors.
         let schemas = document["components"]["schemas"].as_object_mut().unwrap();
         for schema in schemas.values_mut() {
             let is_open = ["additionalProperties", "allOf"]
@@ -31,7 +31,7 @@ fn strict_document() -> &'static Value {
     })
 }
 
-/// The path of the table that a path is one of; a fixed one before one with a name in it.
+/// The path of the route table that matches a request path. Fixed segments take precedence over parameters.
 fn template(method: &str, path: &str) -> Option<&'static str> {
     let path = path.split('?').next().unwrap_or_default();
     let matches = |template: &str| {
@@ -47,7 +47,7 @@ fn template(method: &str, path: &str) -> Option<&'static str> {
     has_method.then_some(best)
 }
 
-/// The validator of an answer; made once.
+/// The validator of a response, compiled once per key.
 fn validator((method, path, status, media_type): &Key, schema: &Value) -> Arc<Validator> {
     static VALIDATORS: OnceLock<Mutex<HashMap<Key, Arc<Validator>>>> = OnceLock::new();
     let validators = VALIDATORS.get_or_init(Mutex::default);
@@ -60,9 +60,9 @@ fn validator((method, path, status, media_type): &Key, schema: &Value) -> Arc<Va
     validator.clone()
 }
 
-/// Panics where the reference does not tell of this answer, or tells of another one.
+/// Panics if the document lacks this response or describes a different one.
 pub fn check(method: &str, path: &str, reply: &Reply) {
-    // The request's head did not arrive in time: the machine is busy, and no route was reached.
+    // The server did not receive the request head in time because the machine is busy. No route was reached.
     if reply.status == 408 && reply.text.is_empty() {
         return;
     }

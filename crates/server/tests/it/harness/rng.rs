@@ -1,4 +1,4 @@
-//! Random numbers that are the same in every run, so that a failure can be had again.
+//! Seeded random numbers, so that a failure can be reproduced.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ fn variable(name: &str, default: u64) -> u64 {
 pub struct TestRng(pub u64);
 
 impl TestRng {
-    /// Of one of many numbered things: their numbers are far apart.
+    /// An independent generator for iteration `number` of a test.
     pub fn of(seed: u64, number: u64) -> Self {
         let mixed = seed ^ 0x9E37_79B9_7F4A_7C15 ^ number.wrapping_mul(0xD134_2543_DE82_EF95);
         Self(mixed.max(1))
     }
 
-    /// A number below the bound.
+    /// A random number below the bound.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

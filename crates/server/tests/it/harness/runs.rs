@@ -1,11 +1,11 @@
-//! A stage that many tests of runs share: one account with a number, contacts and a campaign.
+//! Helpers for tests of campaign runs.
 
 use serde_json::{Value, json};
 
 use super::users::User;
 use super::{Options, Server, eventually};
 
-/// Waits until a campaign is no longer sending; its status.
+/// Waits until a campaign is no longer sending and returns its status.
 #[track_caller]
 pub fn final_status(user: &User<'_>, campaign: &str) -> String {
     eventually("the run ends", || {
@@ -13,7 +13,7 @@ pub fn final_status(user: &User<'_>, campaign: &str) -> String {
     })
 }
 
-/// Waits until the counters are these.
+/// Waits until a field of the campaign's stats has this value and returns the stats.
 #[track_caller]
 pub fn wait_for_stat(user: &User<'_>, campaign: &str, field: &str, expected: i64) -> Value {
     eventually(&format!("{expected} {field}"), || {
@@ -23,7 +23,7 @@ pub fn wait_for_stat(user: &User<'_>, campaign: &str, field: &str, expected: i64
     })
 }
 
-/// The counters add up to the total, whenever somebody looks.
+/// Asserts that the stats by status add up to the total, which must hold at any time.
 #[track_caller]
 pub fn assert_stats_add_up(stats: &Value) {
     let value = |field: &str| stats[field].as_i64().unwrap();
@@ -34,7 +34,7 @@ pub fn assert_stats_add_up(stats: &Value) {
     assert_eq!(sum, value("total"), "{stats}");
 }
 
-/// How often each recipient was called, by the platform's ledger.
+/// The calls per recipient that the WhatsApp simulator received.
 pub fn calls(server: &Server) -> std::collections::BTreeMap<String, usize> {
     let mut calls = std::collections::BTreeMap::new();
     for send in server.whatsapp.sends() {
@@ -57,7 +57,7 @@ pub fn make_retries_due(server: &Server) {
         .run("UPDATE campaign_sends SET retry_at = now() WHERE retry_at > now() + interval '100 ms'");
 }
 
-/// The month's messages of an account: counted, and held for those under way.
+/// The account's messages of the month: the sent and the reserved ones.
 pub fn usage(server: &Server, account: &str) -> String {
     server.db.text(&format!(
         "SELECT coalesce(sum(sent), 0) || ' ' || coalesce(sum(reserved), 0) FROM message_usage WHERE account_id = '{account}'"
@@ -71,7 +71,7 @@ pub fn without_statuses() -> Options {
     })
 }
 
-/// One status as the platform tells it.
+/// A status update as WhatsApp reports it.
 pub fn status(wamid: &str, status: &str, send: Option<&str>) -> Value {
     let mut update =
         json!({ "id": wamid, "status": status, "timestamp": "1780000000", "recipient_id": "5511960000000" });
@@ -81,7 +81,7 @@ pub fn status(wamid: &str, status: &str, send: Option<&str>) -> Value {
     update
 }
 
-/// The callback of statuses of a number.
+/// A callback with status updates of a phone number.
 pub fn statuses(number: &str, statuses: &[Value]) -> Value {
     json!({ "object": "whatsapp_business_account", "entry": [{ "id": "100000000000001", "changes": [{
         "field": "messages", "value": { "messaging_product": "whatsapp",

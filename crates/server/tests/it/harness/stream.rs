@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use super::client::{Request, connect};
 
-/// An open stream; dropped, it is closed.
+/// An open event stream; closed when dropped.
 pub struct Stream {
     pub status: u16,
-    /// The head of the answer, in lower case.
+    /// The head of the response in lower case.
     pub head: String,
     reader: BufReader<TcpStream>,
     text: String,
 }
 
-/// One event of a stream, or a comment.
+/// An event or a comment of a stream.
 #[derive(Debug, PartialEq)]
 pub enum StreamItem {
     Event { id: String, data: Value },
@@ -24,7 +24,7 @@ pub enum StreamItem {
 }
 
 impl Stream {
-    /// Opens it and reads the head of the answer.
+    /// Opens the stream and reads the head of the response.
     pub fn open(request: &Request) -> Self {
         let mut stream = connect(request.port());
         stream.write_all(request.head("\r\n").as_bytes()).unwrap();
@@ -55,7 +55,7 @@ impl Stream {
         }
     }
 
-    /// The next event, whatever comments come before it.
+    /// The next event. Skips comments.
     #[track_caller]
     pub fn event(&mut self) -> (String, Value) {
         loop {
@@ -67,7 +67,7 @@ impl Stream {
         }
     }
 
-    /// Waits for the end; what came before it.
+    /// Waits for the end of the stream and returns the number of events before it.
     pub fn end(&mut self) -> usize {
         let mut events = 0;
         while let Some(item) = self.next() {

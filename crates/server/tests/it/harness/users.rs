@@ -1,4 +1,4 @@
-//! People with sessions, and what they do most.
+//! Users with sessions, and the requests that tests send most.
 
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,13 +14,13 @@ use super::client::{Reply, Request};
 use super::process::SESSION_SECRET;
 use super::{Server, text};
 
-/// Somebody with a session.
+/// A user with a session.
 pub struct User<'a> {
     pub server: &'a Server,
     pub id: Uuid,
     pub email: String,
     pub token: String,
-    /// Their account; empty when they have none.
+    /// The id of the user's account; empty without an account.
     pub account: String,
 }
 
@@ -49,14 +49,14 @@ impl User<'_> {
         self.request("DELETE", path).send()
     }
 
-    /// A new contact's id.
+    /// Creates a contact and returns its id.
     #[track_caller]
     pub fn contact(&self, name: &str, phone: &str) -> String {
         let body = json!({ "name": name, "phone": phone });
         text(&self.post("/api/contacts", body).created()["id"])
     }
 
-    /// So many contacts, by import; their phones in order.
+    /// Imports `count` contacts and returns their phone numbers in order.
     #[track_caller]
     pub fn contacts(&self, count: usize) -> Vec<String> {
         let phones: Vec<String> = (0..count).map(phone).collect();
@@ -75,7 +75,7 @@ impl User<'_> {
             .send()
     }
 
-    /// Contacts with the numbers of these positions, all with one tag.
+    /// Imports contacts with the phone numbers of these positions and one tag.
     #[track_caller]
     pub fn tagged(&self, tag: &str, numbers: Range<usize>) {
         let csv = numbers.fold("name,phone,tags\n".to_owned(), |csv, number| {
@@ -84,20 +84,20 @@ impl User<'_> {
         self.import(csv).ok();
     }
 
-    /// A new tag's id.
+    /// Creates a tag and returns its id.
     #[track_caller]
     pub fn tag(&self, name: &str) -> String {
         text(&self.post("/api/tags", json!({ "name": name })).created()["id"])
     }
 
-    /// A new profile's id; its number is told by the platform's ledger.
+    /// Connects a random phone number and returns the profile's id.
     #[track_caller]
     pub fn profile(&self) -> String {
         let number = Uuid::new_v4().as_u128() % 1_000_000_000_000;
         text(&self.profile_at(&number.to_string())["id"])
     }
 
-    /// A profile with this number.
+    /// Connects the WhatsApp number with this `phone_number_id`.
     #[track_caller]
     pub fn profile_at(&self, number: &str) -> Value {
         let body = json!({ "name": "Loja", "phone_number_id": number, "waba_id": "100000000000001",
@@ -105,7 +105,7 @@ impl User<'_> {
         self.post("/api/whatsapp/profiles", body).created()
     }
 
-    /// A draft template's id.
+    /// Creates a draft template and returns its id.
     #[track_caller]
     pub fn template(&self, name: &str, body_text: &str, examples: &[&str]) -> String {
         let body = json!({ "name": name, "category": "MARKETING", "language": "pt_BR", "template_type": "standard",
@@ -113,7 +113,7 @@ impl User<'_> {
         text(&self.post("/api/templates", body).created()["id"])
     }
 
-    /// An approved template's id, without the platform's review.
+    /// Creates a template, approves it by SQL and returns its id.
     #[track_caller]
     pub fn approved(&self, body_text: &str, examples: &[&str]) -> String {
         let name = format!("t{}", Uuid::new_v4().simple());
@@ -124,20 +124,20 @@ impl User<'_> {
         id
     }
 
-    /// A new campaign's id.
+    /// Creates a campaign and returns its id.
     #[track_caller]
     pub fn campaign(&self, body: Value) -> String {
         text(&self.post("/api/campaigns", body).created()["id"])
     }
 
-    /// A campaign of a plain template to everybody.
+    /// Creates a campaign with a plain template and all contacts as its audience.
     #[track_caller]
     pub fn plain_campaign(&self) -> String {
         let template = self.approved("Oi {{1}}", &["Ana"]);
         self.campaign(json!({ "name": "Oferta", "template_id": template }))
     }
 
-    /// A campaign to new contacts with the numbers of these positions: the bearers of a new tag.
+    /// Imports contacts with the phone numbers of these positions and a new tag, and creates a campaign to that tag.
     #[track_caller]
     pub fn campaign_to(&self, tag: &str, numbers: Range<usize>) -> String {
         let id = self.tag(tag);
@@ -146,7 +146,7 @@ impl User<'_> {
         self.campaign(json!({ "name": tag, "template_id": template, "segment_config": { "tag_ids": [id] } }))
     }
 
-    /// A row that no route makes; its id.
+    /// Inserts a row that no route creates and returns its id.
     #[track_caller]
     pub fn row(&self, table: &str, columns: &str, values: &str) -> String {
         let (id, account) = (Uuid::now_v7(), &self.account);
@@ -156,7 +156,7 @@ impl User<'_> {
         id.to_string()
     }
 
-    /// What a campaign is told, not sent yet.
+    /// Builds the request of a campaign command.
     pub fn command(&self, campaign: &str, command: &str) -> Request {
         self.request("POST", &format!("/api/campaigns/{campaign}/{command}"))
     }
@@ -166,7 +166,7 @@ impl User<'_> {
         self.command(campaign, "execute").send()
     }
 
-    /// Leaves a campaign to the workers.
+    /// Queues a campaign for the workers.
     #[track_caller]
     pub fn send(&self, campaign: &str) {
         self.command(campaign, "send").send().ok();
@@ -182,13 +182,12 @@ impl User<'_> {
         self.get(&format!("/api/campaigns/{campaign}/stats")).ok()
     }
 
-    /// The status of a campaign.
     #[track_caller]
     pub fn status(&self, campaign: &str) -> String {
         text(&self.get(&format!("/api/campaigns/{campaign}")).ok()["status"])
     }
 
-    /// The first hundred sends.
+    /// The first 100 sends of a campaign.
     #[track_caller]
     pub fn sends(&self, campaign: &str) -> Vec<Value> {
         let page = self
@@ -198,22 +197,22 @@ impl User<'_> {
     }
 }
 
-/// The mobile number with this position.
+/// The mobile number at this position of the test range.
 pub fn phone(number: usize) -> String {
     format!("+55119{:08}", 60_000_000 + number)
 }
 
-/// A session of one hour.
+/// A session token that is valid for one hour.
 pub fn token(user: Uuid, email: &str) -> String {
     sign(&json!({ "sub": user, "email": email, "exp": now() + 3600 }))
 }
 
-/// A session with these claims.
+/// A session token with these claims.
 pub fn sign(claims: &Value) -> String {
     sign_with(&json!({ "alg": "HS256", "typ": "JWT" }), claims, SESSION_SECRET)
 }
 
-/// A session with this head, these claims and this secret.
+/// A token with this header, these claims and this secret.
 pub fn sign_with(head: &Value, claims: &Value, secret: &str) -> String {
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let signed = format!("{}.{}", part(head), part(claims));
@@ -222,7 +221,7 @@ pub fn sign_with(head: &Value, claims: &Value, secret: &str) -> String {
     format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
-/// Seconds since 1970.
+/// Unix time in seconds.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }

@@ -1,11 +1,11 @@
-//! Waiting for what happens in its own time, with a deadline instead of a sleep.
+//! Polls for asynchronous results with a deadline.
 
 use std::time::{Duration, Instant};
 
-/// How long anything may take.
+/// Upper bound of every wait and request.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Waits until there is something.
+/// Polls until `look` returns a value. Panics with `what` after `DEADLINE`.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -17,13 +17,12 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The shortest of several times. A busy machine makes some of them longer; a wait that is always there makes all of them
-/// longer.
+/// The shortest of several measured times. A busy machine lengthens some of them; a wait in the server lengthens all.
 pub fn shortest(times: impl IntoIterator<Item = Duration>) -> Duration {
     times.into_iter().min().unwrap()
 }
 
-/// Waits until something holds.
+/// Polls until the condition holds.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(what, || holds().then_some(()));
 }

@@ -1,4 +1,4 @@
-//! Campaigns: the published table of what leads where.
+//! Campaigns: the published state machine.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::exchange::{
 };
 use super::state::{Access, Bug, ModelState};
 
-/// When a campaign is to start.
+/// The scheduled time of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     Never,
@@ -15,7 +15,7 @@ pub(super) enum When {
     Future,
 }
 
-/// What of a campaign is changed.
+/// A change of one field of a campaign.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
     Name(&'static str),
@@ -23,10 +23,9 @@ pub(super) enum Change {
     Time(When),
 }
 
-/// What is done.
 #[derive(Clone, Debug)]
 pub(super) enum Campaigns {
-    /// Somebody to write to.
+    /// Creates a contact.
     Contact(usize),
     Create {
         template: Option<usize>,
@@ -40,7 +39,6 @@ pub(super) enum Campaigns {
         campaign: usize,
         when: When,
     },
-    /// A command without a body.
     Command(usize, Command),
     Get(usize),
     List,
@@ -60,7 +58,6 @@ pub(super) enum Command {
     Delete,
 }
 
-/// A campaign.
 #[derive(Clone, Debug)]
 pub(super) struct Campaign {
     account: usize,
@@ -275,7 +272,7 @@ impl ModelState {
                 campaign.deleted = true;
                 return no_content();
             }
-            // Nothing ever fails here, so that there is nothing to try again.
+            // No send ever fails here, so there is nothing to retry.
             _ => return Err(precondition()),
         }
         ok(self.campaign_json(number))

@@ -1,20 +1,18 @@
-//! What is asked and what has to come back. Names in `<...>` stand for what only the server knows: ids, tokens, moments.
-//! The first answer that holds one says what it is; from then on it is that.
+//! Requests and their expected responses. A placeholder in `<...>` stands for a value that the server chooses: an id,
+//! token or time. The first response that contains the placeholder binds it; later ones must have the same value.
 
 use serde_json::{Value, json};
 
-/// One thing done to the server, and its answer.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) action: Action,
     pub(super) expected: Expected,
 }
 
-/// What is done.
 #[derive(Debug)]
 pub(super) enum Action {
     Call(Call),
-    /// What no route does: the passing of time, mostly.
+    /// A change that no route makes, such as the passing of time.
     Sql(String),
     /// A callback of the payment gateway.
     GatewayEvent(Value),
@@ -26,7 +24,6 @@ pub(super) enum Action {
     },
 }
 
-/// A request.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) caller: usize,
@@ -35,11 +32,11 @@ pub(super) struct Call {
     pub(super) method: &'static str,
     pub(super) path: String,
     pub(super) body: Option<Value>,
-    /// What is done to the cookie of support mode on its way.
+    /// The cookie of support mode that the request carries.
     pub(super) cookie: Cookie,
 }
 
-/// Which cookie of support mode comes along.
+/// A valid, missing or forged cookie of support mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cookie {
     Own,
@@ -47,15 +44,15 @@ pub(super) enum Cookie {
     Forged,
 }
 
-/// What has to be answered.
+/// The expected response.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Expected {
     pub(super) status: u16,
-    /// Of an error.
+    /// The error code; empty for a success.
     pub(super) code: &'static str,
-    /// What a 422 names; empty: nothing is said of it.
+    /// The fields of a validation error; empty: not compared.
     pub(super) fields: &'static [&'static str],
-    /// What the body holds at least.
+    /// The fields that the body must contain. Further fields are ignored.
     pub(super) body: Value,
 }
 
@@ -125,7 +122,7 @@ pub(super) fn not_found() -> Expected {
     refused(404, "NOT_FOUND")
 }
 
-/// The state does not allow it.
+/// The state does not allow the operation.
 pub(super) fn precondition() -> Expected {
     refused(400, "VALIDATION_ERROR")
 }

@@ -1,4 +1,4 @@
-//! The real side: one server for all histories, and for each history people and accounts of its own.
+//! The server side of the test: one server for all histories, with separate users and accounts for each history.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::harness::{GATEWAY_TOKEN, Options, Server, WHATSAPP_APP_SECRET};
 const ACTIVE: &str = "svc-active-account-id";
 const SUPPORT: &str = "svc-support-mode";
 
-/// What several threads share of a server.
+/// The parts of a server that several threads may share.
 #[derive(Clone, Copy)]
 pub(super) struct Fixture<'a> {
     port: u16,
@@ -35,7 +35,7 @@ const DISABLE_WORKERS: &str = "
       NEW.due_at := now() + interval '1 day'; RETURN NEW; END $$;
     CREATE TRIGGER wait BEFORE UPDATE ON whatsapp_callbacks FOR EACH ROW EXECUTE FUNCTION wait();";
 
-/// A server with platforms that say nothing by themselves. Nobody counts requests, as when Redis is away.
+/// A server whose simulators send no callbacks. Without a reachable Redis the rate limiter admits every request.
 pub(super) fn server() -> Server {
     let server = Server::start(Options::default().with("REDIS_URL", "redis://127.0.0.1:1"));
     server.db.run(DISABLE_WORKERS);
@@ -47,7 +47,7 @@ pub(super) fn server() -> Server {
     server
 }
 
-/// One history's people, and what the names in it stand for.
+/// The users of one history, and the values of its placeholders.
 pub(super) struct Actors<'a> {
     fixture: Fixture<'a>,
     tokens: Vec<String>,
@@ -159,7 +159,7 @@ impl Actors<'_> {
         }
     }
 
-    /// Does it; what it was and what came back, and what is wrong with that.
+    /// Performs an action. Returns a line for the transcript, and the difference from the expected response.
     pub(super) fn perform(&mut self, exchange: &Exchange) -> (String, Result<(), String>) {
         let (line, reply) = match &exchange.action {
             Action::Sql(statement) => {

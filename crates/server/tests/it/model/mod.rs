@@ -1,12 +1,12 @@
-//! Campaigns, invites and members, subscriptions, templates and support mode against a model, over HTTP: the server and a
-//! few pages of plain Rust are taken through the same random steps, and every answer has to be the model's.
+//! Model-based test over HTTP of campaigns, invites and members, subscriptions, templates and support mode. The server
+//! and a model in plain Rust execute the same random steps, and every response must equal the model's.
 //!
-//! The model is written from the published interface and the decisions. A history has people and accounts of its own, so
-//! that many are played at once on one server. Steps are drawn one after the other from the history's own rng; a failure
-//! is shortened, and says the seed.
+//! The model is written from the published interface and the decisions. Each history has its own users, accounts and
+//! random generator, so that many run concurrently on one server. A failing history is shrunk and printed with its
+//! seed.
 //!
-//! `RECADO_SEED=7 RECADO_RUNS=40 cargo test -p recado-server --test it model` plays the same again; more of either tries
-//! more.
+//! `RECADO_SEED=7 RECADO_RUNS=40 cargo test -p recado-server --test it model` repeats a run. Other values of either
+//! variable try other histories.
 
 mod campaigns;
 mod exchange;
@@ -27,10 +27,10 @@ use self::state::{Bug, ModelState};
 use self::steps::{CAMPAIGNS, SUBSCRIPTIONS, SUPPORT, Scenario, Step, TEAM, TEMPLATES};
 use crate::harness::rng::{TestRng, runs, seed};
 
-/// How many histories are tried, unless somebody wants more.
+/// Histories per run, unless `RECADO_RUNS` is set.
 const HISTORIES: u64 = 40;
 
-/// How long a history is.
+/// Steps of a history.
 const STEPS: usize = 50;
 
 /// Histories that run concurrently.
@@ -42,18 +42,18 @@ const MAX_HISTORIES_PER_BUG: u64 = 200;
 /// Upper bound of the histories that are tried to shrink a failure.
 const MAX_SHRINK_TRIES: usize = 300;
 
-/// A history that went wrong: its steps, the last of them wrong, and what was asked and answered.
+/// A failed history: its steps, of which the last one failed, and the transcript of requests and responses.
 struct Failure {
     steps: Vec<Step>,
     transcript: String,
 }
 
-/// What is played.
+/// Runs histories against a server.
 #[derive(Clone, Copy)]
 struct HistoryRunner<'a> {
     fixture: Fixture<'a>,
     seed: u64,
-    /// A mistake of the model, and the machines that it is in: most steps are of these.
+    /// A planted bug of the model, and the areas from which most steps are drawn to find it.
     bug: Option<(Bug, [u64; 2])>,
 }
 
@@ -74,7 +74,7 @@ impl HistoryRunner<'_> {
         for at in 0..given.map_or(STEPS, <[Step]>::len) {
             let step = given.map_or_else(|| Step::next(scenario, &state, &mut rng), |given| given[at].clone());
             let exchange = step.exchange(&mut state);
-            // An answer that the reference does not know panics.
+            // A response that the OpenAPI document does not describe panics.
             let performed = catch_unwind(AssertUnwindSafe(|| actors.perform(&exchange)));
             let (line, result) =
                 performed.unwrap_or_else(|_| (format!("{:?}", exchange.action), Err("a panic".into())));
@@ -149,7 +149,7 @@ fn server_responses_equal_the_model() {
     }
 }
 
-/// A model that is wrong in one place is contradicted: what nobody would see here is not looked at.
+/// Checks the test itself: each planted bug of the model must be found.
 #[test]
 fn model_with_a_planted_bug_is_contradicted() {
     let server = fixture::server();

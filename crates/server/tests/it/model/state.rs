@@ -1,5 +1,5 @@
-//! What the model knows: people, accounts, who belongs where, and what the machines have made. Written from the published
-//! interface and the decisions; nothing in it asks the product.
+//! The model's state: users, accounts, memberships and the resources of each area. It is written from the published
+//! interface and the decisions, and never reads from the server.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::subscriptions::Subscription;
 use super::team::Invite;
 use super::templates::{Template, WhatsappTemplate};
 
-/// The people of a history.
+// The users of a history.
 pub(super) const ANA: usize = 0;
 pub(super) const ADMIN: usize = 1;
 pub(super) const MEMBER: usize = 2;
@@ -22,12 +22,11 @@ pub(super) const SECOND_GUEST: usize = 6;
 pub(super) const ROOT: usize = 7;
 pub(super) const USERS: usize = 8;
 
-/// The account that most of it is about, the foreigner's, and the administrator's own, where there is one.
+// The account of most steps, the foreigner's account, and the administrator's own account if it exists.
 pub(super) const SHOP: usize = 0;
 pub(super) const FOREIGN: usize = 1;
 pub(super) const OWN: usize = 2;
 
-/// What somebody may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Owner,
@@ -57,7 +56,7 @@ impl Role {
     }
 }
 
-/// What a route asks for.
+/// The rights that a route requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -65,7 +64,7 @@ pub(super) enum Access {
     Manage,
 }
 
-/// Who belongs where.
+/// A user's role in an account.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Membership {
     pub(super) account: usize,
@@ -75,30 +74,29 @@ pub(super) struct Membership {
     pub(super) is_support: bool,
 }
 
-/// An account.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     pub(super) suspended: bool,
     pub(super) plan: &'static str,
     /// The plan that an administrator granted.
     pub(super) granted: Option<&'static str>,
-    /// Whether it has a number of the messaging platform.
+    /// Whether a WhatsApp number is connected.
     pub(super) connected: bool,
-    /// Which of the few phones its contacts have.
+    /// The test phones of its contacts.
     pub(super) phones: Vec<usize>,
-    /// Messages of this month.
+    /// Messages sent this month.
     pub(super) messages: u64,
 }
 
-/// What the administrator's cookies say.
+/// The administrator's cookies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cookies {
     pub(super) active: Option<usize>,
-    /// The supported account, and where to return to.
+    /// The supported account, and the account to which the administrator returns.
     pub(super) support: Option<(usize, Option<usize>)>,
 }
 
-/// One mistake that the model makes, to see that it is found.
+/// A bug that is planted in the model to check that the test finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bug {
     LastOwnerMayLeave,
@@ -115,7 +113,6 @@ pub(super) enum Bug {
     PlanIsNotChecked,
 }
 
-/// Everything.
 #[derive(Clone, Debug)]
 pub(super) struct ModelState {
     pub(super) bug: Option<Bug>,
@@ -134,8 +131,8 @@ pub(super) struct ModelState {
 }
 
 impl ModelState {
-    /// The shop with its team, the foreigner's account, and one of the administrator's own, or none; an administrator
-    /// may have forgotten which account they were in.
+    /// The initial state: the shop with its team, the foreigner's account, and perhaps an account of the administrator,
+    /// which the administrator's cookie may name.
     pub(super) fn new(bug: Option<Bug>, scenario: Scenario) -> Self {
         let account = Account {
             suspended: false,

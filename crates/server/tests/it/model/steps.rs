@@ -1,5 +1,4 @@
-//! What is likely to be done next: mostly what makes sense, by somebody who may, to something that is there; and now and
-//! then anything else.
+//! Random steps: mostly plausible operations by permitted users on existing resources, sometimes invalid ones.
 
 use super::campaigns::{Campaigns, Change, Command, When};
 use super::exchange::{Action, Cookie, Exchange};
@@ -12,7 +11,7 @@ use super::team::Team;
 use super::templates::Templates;
 use crate::harness::rng::TestRng;
 
-/// One step: who, in the name of which account, and what.
+/// One step: the caller, the account, and the operation.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) caller: usize,
@@ -20,7 +19,7 @@ pub(super) struct Step {
     pub(super) act: Act,
 }
 
-/// A step of one of the machines.
+/// An operation of one area.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     Team(Team),
@@ -30,7 +29,7 @@ pub(super) enum Act {
     Campaigns(Campaigns),
 }
 
-/// The machines, and how many there are.
+// The areas of the API that the model covers.
 pub(super) const TEAM: u64 = 0;
 pub(super) const TEMPLATES: u64 = 1;
 pub(super) const SUPPORT: u64 = 2;
@@ -38,7 +37,7 @@ pub(super) const SUBSCRIPTIONS: u64 = 3;
 pub(super) const CAMPAIGNS: u64 = 4;
 const AREAS: u64 = 5;
 
-/// What a history is about.
+/// The random settings of a history.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scenario {
     /// The areas from which most steps are drawn.
@@ -82,7 +81,7 @@ impl Scenario {
 }
 
 impl Step {
-    /// What it asks, and what the model says to that; the model goes on.
+    /// Applies the step to the model. Returns the action, and the response that the model expects.
     pub(super) fn exchange(&self, state: &mut ModelState) -> Exchange {
         let (caller, account) = (self.caller, self.account);
         let action: Action = match &self.act {

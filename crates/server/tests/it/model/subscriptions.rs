@@ -1,11 +1,10 @@
-//! Subscriptions, and what the payment gateway tells of their payments.
+//! Subscriptions and the payment gateway's events.
 
 use serde_json::{Value, json};
 
 use super::exchange::{Action, ModelResult, call, created, invalid, not_found, ok, ok_body};
 use super::state::{Access, Bug, ModelState};
 
-/// What is done.
 #[derive(Clone, Debug)]
 pub(super) enum Subscriptions {
     Subscribe {
@@ -23,30 +22,29 @@ pub(super) enum Subscriptions {
     Event(Event),
 }
 
-/// An event of the gateway.
+/// A gateway event.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) subscription: usize,
-    /// 0 is the first one, which came with the subscription.
+    /// 0 is the first payment, which the subscription created.
     pub(super) payment: usize,
     pub(super) kind: &'static str,
-    /// The second that it says that it is of.
+    /// The seconds of the event's `dateCreated`.
     pub(super) second: Option<u64>,
-    /// Its id, where it has one.
+    /// The event's id, if the gateway sends one.
     pub(super) id: Option<u64>,
 }
 
-/// A payment that was heard of.
+/// A payment that the gateway reported.
 #[derive(Clone, Debug, Default)]
 struct Payment {
     number: usize,
     confirmed: bool,
-    /// Whether a period was given for it.
+    /// Whether it extended the paid period.
     credited: bool,
     second: Option<u64>,
 }
 
-/// A subscription.
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     pub(super) account: usize,
@@ -55,16 +53,18 @@ pub(super) struct Subscription {
     billing_type: &'static str,
     pub(super) status: &'static str,
     value: u64,
-    /// How many periods were paid, how many months they are, and when the first of them began.
+    /// Number of paid periods.
     periods: u32,
+    /// Length of all paid periods.
     months: u32,
+    /// When the first paid period began, in model time.
     since: (usize, usize),
-    /// Whether its end has ended the account's plan.
+    /// Whether the account's plan already ended with it.
     lapsed: bool,
     payments: Vec<Payment>,
 }
 
-/// What a subscription costs: cents a month; a year is ten of them.
+/// The price per cycle in cents. A year costs ten months.
 fn price(plan: &str, cycle: &str) -> u64 {
     let monthly = match plan {
         "starter" => 9_700,
@@ -74,7 +74,7 @@ fn price(plan: &str, cycle: &str) -> u64 {
     if cycle == "YEARLY" { monthly * 10 } else { monthly }
 }
 
-/// Members of the team that a plan allows.
+/// The team size that a plan allows.
 fn team_limit(plan: &str) -> usize {
     match plan {
         "starter" => 5,
@@ -104,12 +104,12 @@ impl Subscription {
         ["active", "pending", "past_due"].contains(&self.status)
     }
 
-    /// Active, or not but paid for still.
+    /// Active, or in a period that is still paid.
     fn is_usable(&self) -> bool {
         self.status == "active" || (["past_due", "cancelled"].contains(&self.status) && self.periods > 0)
     }
 
-    /// What is paid for, as far as the account sees it.
+    /// The placeholder for the end of the paid period.
     fn end(&self, number: usize) -> Option<String> {
         (self.periods > 0).then(|| format!("<end:{number}:{}>", self.periods))
     }
@@ -225,7 +225,7 @@ impl ModelState {
         }
     }
 
-    /// The subscription of an account that has not ended.
+    /// The account's live subscription.
     fn live(&self, account: usize) -> Option<usize> {
         self.subscriptions
             .iter()
@@ -257,7 +257,7 @@ impl ModelState {
             months: 0,
             since: (0, 0),
             lapsed: false,
-            // A card is charged at once, and its period is what this pays for.
+            // A card is charged at once, and the payment covers the whole first period.
             payments: vec![Payment {
                 confirmed: is_card,
                 credited: is_card,
@@ -319,7 +319,8 @@ impl ModelState {
         ok(json!({ "cancelled": true, "effective_until": end }))
     }
 
-    /// The plan of what is left: nothing where one lives, else what is paid for longest, else the free one.
+    /// Sets the plan after the end of a subscription, unless another one is live: the plan that is paid for longest,
+    /// else the free plan.
     fn fall_back(&mut self, account: usize) {
         if self.live(account).is_some() {
             return;
@@ -327,7 +328,7 @@ impl ModelState {
         self.set_plan(account, self.paid_for(account).unwrap_or("free"));
     }
 
-    /// The plan of what is paid for longest.
+    /// The plan of the usable subscription that is paid for longest.
     fn paid_for(&self, account: usize) -> Option<&'static str> {
         let own = self
             .subscriptions
@@ -345,8 +346,8 @@ impl ModelState {
         account.plan = better_plan(plan, account.granted);
     }
 
-    /// An administrator's change of plan: what is active or late gets it, at its old price; else it is a grant, which
-    /// takes nothing from what is paid for.
+    /// An administrator's change of plan. An active or overdue subscription gets the plan at its old price. Without one
+    /// the plan is granted, and a better paid plan stays in effect.
     pub(super) fn grant(&mut self, account: usize, plan: &'static str) {
         let own = self
             .subscriptions
@@ -368,7 +369,7 @@ impl ModelState {
         (self.accounts[account].plan, self.accounts[account].granted) = (plan, granted);
     }
 
-    /// Whether campaigns may be sent: the free plan, what an administrator granted, or what can be used.
+    /// Whether campaigns may be sent: the free plan, a granted plan, no subscription, or a usable one.
     pub(super) fn has_active_plan(&self, account: usize) -> bool {
         let mut own = self
             .subscriptions
@@ -418,7 +419,7 @@ impl ModelState {
 }
 
 impl Subscription {
-    /// One period more, behind the last one.
+    /// Extends the paid time by one period.
     fn credit(&mut self, now: (usize, usize), months: u32) {
         if self.periods == 0 {
             self.since = now;
@@ -456,7 +457,7 @@ impl Subscription {
         let pays = event.kind != "PAYMENT_OVERDUE";
         if pays && !was_confirmed && !payment.credited {
             payment.credited = true;
-            // Its value is that of a month, whatever the subscription costs now.
+            // The events of the test carry the price of a month, so each pays for one month.
             self.credit(now, 1);
         }
         (self.status, self.lapsed) = (if pays { "active" } else { "past_due" }, false);

@@ -1,4 +1,4 @@
-//! Platform administrators: support mode, and what they do to an account from above.
+//! Platform administrators: support mode, and changes of any account.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,6 @@ use super::exchange::{
 };
 use super::state::{Bug, Cookies, ModelState, ROOT, Role};
 
-/// What is done.
 #[derive(Clone, Debug)]
 pub(super) enum Support {
     Start(usize),
@@ -21,7 +20,6 @@ pub(super) enum Support {
     },
 }
 
-/// The plans of the catalogue.
 pub(super) const PLANS: [&str; 4] = ["free", "starter", "growth", "scale"];
 
 impl Support {

@@ -7,7 +7,6 @@ use super::exchange::{
 };
 use super::state::{Access, Bug, ModelState, ROOT, Role};
 
-/// What is done.
 #[derive(Clone, Debug)]
 pub(super) enum Team {
     Invite {
@@ -19,7 +18,7 @@ pub(super) enum Team {
     ListInvites,
     Revoke(usize),
     Accept(usize),
-    /// Its time is over.
+    /// The invite expires.
     Expire(usize),
     ListMembers,
     SetRole {
@@ -29,7 +28,6 @@ pub(super) enum Team {
     Remove(usize),
 }
 
-/// An invite.
 #[derive(Clone, Debug)]
 pub(super) struct Invite {
     pub(super) account: usize,
@@ -166,7 +164,7 @@ impl ModelState {
             return Err(invalid(&["token"]));
         }
         self.invites[number].status = "accepted";
-        // The cookie is set for those who had none that is good for anything.
+        // Accepting sets the cookie if it names no account of the administrator.
         let active = self
             .cookies
             .active

@@ -1,4 +1,4 @@
-//! Templates, and the messaging platform's word on them.
+//! Templates and their review by WhatsApp.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,9 @@ use super::exchange::{
 };
 use super::state::{Access, Bug, ModelState};
 
-/// What is done.
 #[derive(Clone, Debug)]
 pub(super) enum Templates {
-    /// A number is connected.
+    /// Connects a phone number.
     Connect,
     Create {
         name: usize,
@@ -19,7 +18,7 @@ pub(super) enum Templates {
     },
     Edit {
         template: usize,
-        /// Makes every text another one.
+        /// Makes each text unique.
         text: u64,
         valid: bool,
     },
@@ -35,19 +34,18 @@ pub(super) enum Templates {
     ApproveBySql(usize),
 }
 
-/// A template.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
     pub(super) account: usize,
     name: usize,
     pub(super) status: &'static str,
-    /// Which one of the platform's it is.
+    /// The index of the WhatsApp template, once submitted.
     remote: Option<usize>,
     rejected: bool,
     pub(super) deleted: bool,
 }
 
-/// What the platform knows.
+/// A template as WhatsApp stores it.
 #[derive(Clone, Debug)]
 pub(super) struct WhatsappTemplate {
     account: usize,
