@@ -1,5 +1,5 @@
-//! The background worker that posts callbacks: a bounded queue ordered by due time, one thread, one POST after the
-//! other, each repeated until it is answered with 200 or given up. One worker keeps callbacks in order.
+//! The background worker that posts callbacks: a bounded queue ordered by due time. A single thread preserves the order
+//! and retries each POST until the response is 200 or the attempts are used up.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -9,34 +9,33 @@ use serde::Serialize;
 
 use crate::locked;
 
-/// How many jobs may wait; beyond it new ones are dropped and counted.
+/// Capacity of the queue. Beyond it, new jobs are dropped and counted.
 const CAPACITY: usize = 500_000;
-/// How many due jobs are handed out at once.
+/// Maximum number of due jobs that are dequeued at once.
 const BATCH: usize = 50;
 const MAX_ATTEMPTS: u32 = 20;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One POST.
 pub(crate) struct QueuedCallback {
     pub(crate) url: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
-    /// Whether anything but 200 is followed by another try.
+    /// Whether to retry unless the response is 200.
     pub(crate) retry: bool,
 }
 
-/// What became of the callbacks.
+/// The counts of callbacks by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Deliveries {
-    /// POSTs answered with 200.
+    /// POSTs with the response 200.
     pub delivered: u64,
-    /// POSTs given up.
+    /// POSTs that failed after all attempts.
     pub given_up: u64,
-    /// Jobs dropped because the queue was full.
+    /// Jobs that were dropped because the queue was full.
     pub dropped: u64,
-    /// Jobs that wait or are being posted.
+    /// Jobs that are queued or in flight.
     pub waiting: usize,
 }
 
@@ -95,14 +94,14 @@ impl<J> Queue<J> {
         }
     }
 
-    /// Waits until nothing is queued or under way; false when the time ran out first.
+    /// Waits until no job is queued or in flight. False: `at_most` ran out first.
     pub(crate) fn wait_idle(&self, at_most: Duration) -> bool {
         let busy = |state: &mut State<J>| state.busy > 0 || !state.jobs.is_empty();
         let waited = self.changed.wait_timeout_while(locked(&self.state), at_most, busy);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    /// The worker's loop, until [`Queue::stop`]. A POST under way at that moment still ends.
+    /// The worker's loop, until [`Queue::stop`]. A POST that is in flight then still completes.
     pub(crate) fn work(&self, pack: impl Fn(Vec<J>) -> Vec<QueuedCallback>) {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .timeout_global(Some(TIMEOUT))

@@ -1,4 +1,4 @@
-//! The control routes under `/_sim/`: those that all simulators have, and the way to those of each.
+//! The control routes under `/_sim/`: handles those that all simulators have and passes the others to the simulator.
 
 use crate::host::{Call, Response, Service};
 
@@ -20,7 +20,7 @@ pub(crate) fn respond(service: &dyn Service, call: &Call, route: &[&str]) -> Res
     response.unwrap_or_else(|refusal| refusal)
 }
 
-/// Forgets what was kept, the ledger and the faults.
+/// Clears the state, the ledger and the faults.
 pub(crate) fn reset(service: &dyn Service) {
     service.faults().clear();
     service.ledger().clear();

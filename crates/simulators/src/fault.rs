@@ -1,5 +1,5 @@
-//! Scripted faults: a list that the next matching requests consume, one each. The kinds here fit any HTTP API; the
-//! messaging simulator has kinds of its own. Whatever a kind is called, it comes to an `Effect`.
+//! Scripted faults: every matching request consumes the first one of the list. The kinds here fit any HTTP API; the
+//! WhatsApp simulator has kinds of its own. Every kind translates to an `Effect`.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -12,11 +12,10 @@ use serde_json::{Value, json};
 use crate::host::{Call, Reply, Response};
 use crate::locked;
 
-/// What goes wrong.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FaultKind {
-    /// Nothing is done; this status and body are answered.
+    /// Responds with this status and body. The request has no effect.
     Status {
         http_status: u16,
         #[serde(default)]
@@ -24,26 +23,26 @@ pub enum FaultKind {
         #[serde(default)]
         retry_after_s: Option<u32>,
     },
-    /// Nothing is done; the caller is sent elsewhere.
+    /// Redirects the caller. The request has no effect.
     Redirect { http_status: u16, location: String },
-    /// The request is carried out and answered late.
+    /// Executes the request and responds late.
     Hang { ms: u64 },
-    /// The request is carried out, then the connection is closed without an answer.
+    /// Executes the request, then closes the connection without a response.
     AcceptThenReset,
-    /// The request is carried out, then the connection is broken off: the caller sees a reset.
+    /// Executes the request, then resets the connection (TCP RST).
     AcceptThenBreakOff,
-    /// The request is carried out, then answered byte by byte, with a pause before each.
+    /// Executes the request, then responds byte by byte, with a pause before each.
     Drip { ms: u64 },
-    /// The request is carried out, then answered with so many bytes.
+    /// Executes the request, then responds with a body of this many bytes.
     Flood { bytes: u64 },
-    /// The request is carried out, then answered with 500.
+    /// Executes the request, then responds with 500.
     AcceptThenStatus500,
-    /// The request is carried out, then answered with 200 and broken JSON.
+    /// Executes the request, then responds with 200 and broken JSON.
     GarbageJson,
 }
 
 impl FaultKind {
-    /// This status and body, and nothing done.
+    /// A response with this status and body to a request that has no effect.
     pub fn status(http_status: u16, body: Value) -> Self {
         Self::Status {
             http_status,
@@ -53,18 +52,18 @@ impl FaultKind {
     }
 }
 
-/// A fault, and the requests it waits for.
+/// A fault and the requests that it matches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
     #[serde(flatten)]
     pub kind: FaultKind,
-    /// Only requests with this method.
+    /// Restricts the fault to this method.
     #[serde(default)]
     pub method: Option<String>,
-    /// Only requests whose path holds this text.
+    /// Restricts the fault to paths that contain this text.
     #[serde(default)]
     pub path: Option<String>,
-    /// Whether it stays for every request that fits, until the faults are forgotten.
+    /// A permanent fault affects every matching request until the script is cleared.
     #[serde(default)]
     pub stays: bool,
 }
@@ -79,13 +78,13 @@ impl Fault {
         }
     }
 
-    /// Lets the fault stay for every request that fits.
+    /// Makes the fault permanent: it affects every matching request.
     #[must_use]
     pub fn for_good(self) -> Self {
         Self { stays: true, ..self }
     }
 
-    /// Restricts the fault to a method and to paths that hold a text.
+    /// Restricts the fault to a method and to paths that contain a text.
     #[must_use]
     pub fn on(self, method: &str, path: &str) -> Self {
         Self {
@@ -147,7 +146,7 @@ impl Scripted for Fault {
     }
 }
 
-/// What becomes of a request that meets a fault, and of its answer.
+/// The effect of a fault on a request and on its response.
 pub(crate) enum Effect {
     /// Sends this response. The request has no effect.
     Instead(Response),
@@ -167,18 +166,17 @@ impl Effect {
         Self::then(|_| response)
     }
 
-    /// The request is carried out and answered late.
     pub(crate) fn late(milliseconds: u64) -> Self {
         Self::then(move |response| response.delayed(milliseconds))
     }
 
-    /// The request is carried out, and answered with JSON cut in the middle.
+    /// Executes the request and responds with truncated JSON.
     pub(crate) fn garbage() -> Self {
         Self::replace(Response::raw(200, "{\"object\":\""))
     }
 }
 
-/// A fault as a script holds it.
+/// A fault that a `Script` can hold.
 pub(crate) trait Scripted: Clone + DeserializeOwned + Send + 'static {
     fn matches(&self, call: &Call) -> bool;
 
@@ -190,7 +188,7 @@ pub(crate) trait Scripted: Clone + DeserializeOwned + Send + 'static {
     fn effect(self) -> Effect;
 }
 
-/// The faults still to come.
+/// The pending faults, in the order in which requests consume them.
 #[derive(Debug)]
 pub(crate) struct Script<F>(Mutex<VecDeque<F>>);
 
@@ -229,7 +227,7 @@ impl<F: Scripted> Script<F> {
     }
 }
 
-/// A script, whatever its faults are.
+/// A `Script` with faults of any type, for the control routes.
 pub(crate) trait Faults {
     /// Adds the fault or the list of faults in the body. A body that is not valid gets 400.
     fn add_from(&self, call: &Call) -> Result<Response, Response>;

@@ -1,5 +1,5 @@
-//! One small HTTP server on a thread of its own, stopped on drop. All simulators share it, so each of them is only a
-//! function from a request to an answer; waiting, closing the connection and recording happen here, once.
+//! The HTTP server that all simulators share: one thread, stopped on drop. A simulator only maps a request to a
+//! response; delays, closed connections and the ledger are implemented here.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -25,11 +25,11 @@ use crate::ledger::Ledger;
 /// Maximum request body in bytes: above the largest document that WhatsApp accepts.
 const MAX_BODY: usize = 128 * 1024 * 1024;
 
-/// How long a connection may be idle: longer than any client keeps one, as with the servers that these stand for. Else a
-/// request would now and then meet a connection that is just being closed.
+/// Idle time after which the server closes a connection. It exceeds the idle time of every client, as at the real
+/// servers. Otherwise a client could reuse a connection that the server is closing.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// What a simulator is: an answer for every request, the ledger the host writes, and what its control routes reach.
+/// A simulator: responds to requests and gives the host and the control routes access to its state.
 pub(crate) trait Service: Send + Sync + 'static {
     /// Responds to a request of the product.
     fn respond(&self, call: &Call) -> Response;
@@ -49,7 +49,7 @@ pub(crate) trait Service: Send + Sync + 'static {
     fn stop(&self) {}
 }
 
-/// A request, read whole.
+/// A request with its complete body.
 #[derive(Clone)]
 pub(crate) struct Call {
     pub(crate) method: String,
@@ -79,17 +79,17 @@ impl Call {
         }
     }
 
-    /// Every header, by its lower-case name.
+    /// Header values by lower-case name.
     pub(crate) fn headers(&self) -> &HashMap<String, String> {
         &self.headers
     }
 
-    /// A header by its lower-case name.
+    /// Returns a header by its lower-case name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// A query parameter; an empty one counts as absent.
+    /// Returns a query parameter. An empty value counts as absent.
     pub(crate) fn param(&self, name: &str) -> Option<&str> {
         self.query
             .iter()
@@ -97,7 +97,7 @@ impl Call {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The body as JSON; null when it is none.
+    /// The body as JSON, or null if it is not valid JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
@@ -118,7 +118,7 @@ impl Call {
     }
 }
 
-/// What goes back, and how long it waits first.
+/// A reply and the delay before it.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) after: Duration,
@@ -132,17 +132,17 @@ pub(crate) enum Reply {
         headers: Vec<(&'static str, String)>,
         body: Vec<u8>,
     },
-    /// One byte after the other, each after a pause.
+    /// Sends the body byte by byte, with a pause before each.
     Drip {
         status: u16,
         body: Vec<u8>,
         pause: Duration,
     },
-    /// So many bytes of nothing, as fast as they are taken.
+    /// Sends this many zero bytes as fast as the client reads.
     Flood { status: u16, bytes: u64 },
-    /// Closes the connection without a byte.
+    /// Closes the connection without sending a byte.
     Close,
-    /// Breaks the connection off: the other side sees a reset, not an end.
+    /// Resets the connection (TCP RST).
     Reset,
 }
 
@@ -155,7 +155,7 @@ impl Response {
         Self::json(200, body)
     }
 
-    /// The answer of a control route that has nothing to say.
+    /// The response of a control route without a result.
     pub(crate) fn done() -> Self {
         Self::ok(&json!({}))
     }
@@ -195,7 +195,7 @@ impl Response {
         self
     }
 
-    /// With another body, where it is JSON.
+    /// Changes the body if it is JSON.
     pub(crate) fn edited(mut self, change: impl FnOnce(&mut Value)) -> Self {
         if let Reply::Send { body, .. } = &mut self.reply
             && let Ok(mut value) = serde_json::from_slice(body)
@@ -211,7 +211,7 @@ impl Response {
         self
     }
 
-    /// The status sent; none when the connection is closed instead.
+    /// The status to send. None: the connection is closed instead.
     pub(crate) fn status(&self) -> Option<u16> {
         match &self.reply {
             Reply::Send { status, .. } | Reply::Drip { status, .. } | Reply::Flood { status, .. } => Some(*status),
@@ -226,7 +226,7 @@ impl Response {
             Reply::Close => HttpResponse::Ok().body(FailingBody),
             Reply::Reset => {
                 if let Some(Socket(socket)) = request.conn_data::<Socket>() {
-                    // Without the setting the connection is closed instead, which a test then sees.
+                    // If this fails, the connection is closed instead of reset, and the test fails.
                     let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO));
                 }
                 HttpResponse::Ok().body(FailingBody)
@@ -260,7 +260,7 @@ impl MessageBody for FailingBody {
     }
 }
 
-/// A body that comes byte by byte.
+/// A body that is sent byte by byte.
 struct Drip {
     remaining: VecDeque<u8>,
     pause: Duration,
@@ -294,7 +294,7 @@ impl MessageBody for Drip {
     }
 }
 
-/// A body of so many zeros, of no declared length.
+/// A body of this many zero bytes, without a declared length.
 struct Flood(u64);
 
 impl MessageBody for Flood {
@@ -313,7 +313,7 @@ impl MessageBody for Flood {
     }
 }
 
-/// A connection's socket, held beside the server to be broken off.
+/// A duplicate of the connection's socket, used to reset the connection.
 struct Socket(OwnedFd);
 
 /// A running server.
@@ -327,7 +327,7 @@ pub(crate) struct Host {
 type Started = io::Result<(SocketAddr, ServerHandle)>;
 
 impl Host {
-    /// Returns when the port listens, or says why it does not.
+    /// Returns when the port listens.
     pub(crate) fn start(bind: &str, service: Arc<dyn Service>) -> io::Result<Self> {
         let (started, receiver) = mpsc::channel();
         let (bind, served) = (bind.to_owned(), Arc::clone(&service));
@@ -344,7 +344,7 @@ impl Host {
         })
     }
 
-    /// `http://127.0.0.1:PORT`
+    /// `http://127.0.0.1:PORT`.
     pub(crate) fn origin(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -353,10 +353,10 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         self.service.stop();
-        // The order to stop is sent by the call itself; the future only waits for it, which joining does here.
+        // The call itself sends the stop command. The future only waits for the end, and `join` below does that.
         drop(self.server.stop(false));
         if let Some(thread) = self.thread.take() {
-            // A panic of the server thread has been reported on its own; there is nothing to add.
+            // The panic hook has already reported a panic of the server thread.
             let _ = thread.join();
         }
     }

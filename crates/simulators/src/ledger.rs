@@ -1,4 +1,4 @@
-//! The record of every request a simulator received, so that a test can say what was really sent.
+//! The ledger: a record of every request that a simulator received, so that a test can assert what the product sent.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -12,17 +12,17 @@ use crate::{locked, now_ms};
 /// Maximum number of entries. A new entry then replaces the oldest.
 const MAX_ENTRIES: usize = 20_000;
 
-/// One request as it came.
+/// A received request.
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
-    /// When it came, in milliseconds since 1970.
+    /// Time of receipt in milliseconds since 1970.
     pub at_ms: u64,
     pub method: String,
     pub path: String,
     pub query: Vec<(String, String)>,
-    /// The JSON body; `{"bytes": n}` when the body is something else, null when there is none.
+    /// The JSON body, `{"bytes": n}` if the body is not JSON, or null without a body.
     pub body: Value,
-    /// The status answered; none when the connection was closed instead.
+    /// Status of the response. None: the connection was closed instead.
     pub status: Option<u16>,
 }
 

@@ -1,7 +1,6 @@
-//! The outside systems as small servers: [`whatsapp`], [`payment`], [`ai`] and [`smtp`],
-//! and the systems of our customers that webhooks go to: [`receiver`]. Beside them stand servers that say whatever
-//! bytes a test has for them: [`raw`]. The other modules are what they share: a
-//! server on a thread of its own (`host`), its control routes (`control`), the record of what it received
+//! Simulators of the external systems: [`whatsapp`], [`payment`], [`ai`], [`smtp`], and [`receiver`] for a customer's
+//! system that receives webhooks. [`raw`] holds servers that send any bytes that a test chooses. The other modules are
+//! shared: an HTTP server on its own thread (`host`), its control routes (`control`), the record of received requests
 //! ([`ledger`]), scripted faults ([`fault`]) and the background worker that posts callbacks (`callback_sender`).
 //!
 #![doc = include_str!("../README.md")]
@@ -20,7 +19,7 @@ pub mod whatsapp;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks, whether or not another thread panicked while it held the lock: a simulator keeps answering.
+/// Locks a mutex even if it is poisoned, so that a simulator responds after a thread panicked.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -31,7 +30,6 @@ fn now_ms() -> u64 {
     since.map_or(0, |elapsed| u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Sets a field of a JSON object.
 fn set(object: &mut serde_json::Value, field: &str, value: serde_json::Value) {
     if let Some(fields) = object.as_object_mut() {
         fields.insert(field.to_owned(), value);

@@ -1,4 +1,4 @@
-//! The simulators as one process for development: reads its environment, starts all of them, ends on a signal.
+//! Runs all simulators in one process for development: reads the environment, starts them, ends on a signal.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use recado_simulators::{ai, payment, receiver, smtp, whatsapp};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What the environment says.
 struct Settings {
     whatsapp: whatsapp::WhatsappOptions,
     payment: payment::PaymentOptions,
@@ -19,7 +18,7 @@ struct Settings {
     receiver: receiver::ReceiverOptions,
 }
 
-/// Reads a variable, or remembers that it is missing.
+/// Reads a variable. Adds its name to `missing` if it is empty or not set.
 fn variable(name: &'static str, missing: &mut Vec<&'static str>) -> String {
     let value = std::env::var(name).unwrap_or_default();
     if value.is_empty() {
@@ -63,7 +62,7 @@ fn settings() -> Result<Settings, Vec<&'static str>> {
 
 fn run(settings: Settings) -> std::io::Result<()> {
     actix_web::rt::System::new().block_on(async {
-        // The handlers stand before the word "ready" does, so that no signal after it is lost.
+        // Install the signal handlers before printing "ready", so that no later signal is lost.
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let whatsapp = whatsapp::Whatsapp::start(settings.whatsapp)?;
         let payment = payment::PaymentSimulator::start(settings.payment)?;

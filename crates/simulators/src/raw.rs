@@ -1,4 +1,4 @@
-//! Servers that say whatever bytes a test has for them: for answers that no proper server gives.
+//! Servers that send any bytes that a test chooses, for responses that no proper server sends.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -13,7 +13,7 @@ use crate::locked;
 /// Bind address: a free port of this machine.
 pub const ANY_FREE_PORT: &str = "127.0.0.1:0";
 
-/// Hands every connection to a function, each on a thread of its own. Dropped, it closes them all and its port.
+/// Passes every connection to a function, each on its own thread. Closes the connections and the port when dropped.
 pub struct Acceptor {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -44,12 +44,11 @@ impl Acceptor {
         })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many connections were made.
+    /// The number of accepted connections.
     pub fn connections(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
     }
@@ -58,14 +57,14 @@ impl Acceptor {
 impl Drop for Acceptor {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
-        // The listener waits for a connection: this is one.
+        // A connection wakes the listener.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
-            // A panic has been reported on its own; there is nothing to add.
+            // The panic hook has already reported a panic.
             let _ = thread.join();
         }
         for stream in locked(&self.shared.open).values() {
-            // It may have been closed by the other side already.
+            // The client may have closed it already.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -93,22 +92,22 @@ fn accept<T: Fn(&TcpStream) + Send + Sync + 'static>(listener: &TcpListener, sha
     }
 }
 
-/// A request, read whole.
+/// A request with its complete body.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The request line and the headers, as they came.
+    /// The request line and the headers, unchanged.
     pub head: String,
     pub body: Vec<u8>,
 }
 
-/// What a request gets.
+/// The reply to a request.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// These bytes; the connection stays open.
+    /// Sends these bytes. The connection stays open.
     Bytes(Vec<u8>),
-    /// These bytes, and the connection is closed.
+    /// Sends these bytes, then closes the connection.
     Last(Vec<u8>),
-    /// The connection is reset.
+    /// Resets the connection (TCP RST).
     Reset,
     /// Sends nothing until the client closes the connection.
     NoResponse,
@@ -121,32 +120,30 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// A whole answer; the connection stays open.
+    /// A complete response. The connection stays open.
     pub fn http(status: &str, body: impl AsRef<[u8]>) -> Self {
         Self::Bytes(http_response(status, body.as_ref()))
     }
 
-    /// A whole answer, and the connection is closed.
+    /// A complete response. The connection is then closed.
     pub fn http_last(status: &str, body: impl AsRef<[u8]>) -> Self {
         Self::Last(http_response(&format!("{status}\r\nConnection: close"), body.as_ref()))
     }
 
-    /// These bytes; the connection stays open.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self::Bytes(bytes.into())
     }
 
-    /// These bytes, and the connection is closed.
     pub fn last(bytes: impl Into<Vec<u8>>) -> Self {
         Self::Last(bytes.into())
     }
 
-    /// The first bytes, then the others as fast as they are taken.
+    /// Sends `first`, then `again` repeatedly as fast as the client reads.
     pub fn endless(first: impl Into<Vec<u8>>, again: impl Into<Vec<u8>>) -> Self {
         Self::drip(first, again, Duration::ZERO)
     }
 
-    /// The first bytes, then the others after a pause each.
+    /// Sends `first`, then `again` repeatedly with a pause between.
     pub fn drip(first: impl Into<Vec<u8>>, again: impl Into<Vec<u8>>, pause: Duration) -> Self {
         let (first, again) = (first.into(), again.into());
         Self::Endless { first, again, pause }
@@ -166,7 +163,7 @@ struct State {
     responder: Mutex<Responder>,
 }
 
-/// An HTTP server that answers what it is told, and keeps what it was asked.
+/// An HTTP server that sends the replies that a test chooses and records the requests.
 pub struct RawServer {
     acceptor: Acceptor,
     origin: String,
@@ -187,7 +184,7 @@ impl RawServer {
         });
         let served = Arc::clone(&state);
         let acceptor = Acceptor::start(bind, move |stream| {
-            // Whoever hangs up ends its own connection, and nothing else.
+            // An error ends only this connection.
             let _ = serve(stream, &served);
         })?;
         let origin = format!("http://{}", acceptor.address());
@@ -198,12 +195,12 @@ impl RawServer {
         })
     }
 
-    /// Answers one request after another with these replies; the last one stays.
+    /// Sends these replies in order, then repeats the last one.
     pub fn replying(replies: Vec<Reply>) -> io::Result<Self> {
         Self::replying_at(ANY_FREE_PORT, replies)
     }
 
-    /// The same at an address.
+    /// As [`Self::replying`], at an address.
     pub fn replying_at(bind: &str, replies: Vec<Reply>) -> io::Result<Self> {
         let (mut remaining, mut last) = (replies.into_iter(), Reply::NoResponse);
         Self::start_at(bind, move |_| {
@@ -223,22 +220,22 @@ impl RawServer {
         self.acceptor.address().port()
     }
 
-    /// From now on.
+    /// Sends this reply to every further request.
     pub fn answer(&self, reply: Reply) {
         *locked(&self.state.responder) = Box::new(move |_| reply.clone());
     }
 
-    /// How many connections were made.
+    /// The number of accepted connections.
     pub fn connections(&self) -> usize {
         self.acceptor.connections()
     }
 
-    /// The requests that came.
+    /// The received requests, oldest first.
     pub fn requests(&self) -> Vec<Request> {
         locked(&self.state.requests).clone()
     }
 
-    /// Their heads.
+    /// Request line and headers of the received requests.
     pub fn heads(&self) -> Vec<String> {
         self.requests().into_iter().map(|request| request.head).collect()
     }
@@ -266,7 +263,7 @@ fn serve(mut stream: &TcpStream, state: &State) -> io::Result<()> {
     Ok(())
 }
 
-/// The next request; none when the other side has closed.
+/// Reads the next request. None: the client closed the connection.
 fn read(reader: &mut BufReader<&TcpStream>) -> io::Result<Option<Request>> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -285,7 +282,7 @@ fn read(reader: &mut BufReader<&TcpStream>) -> io::Result<Option<Request>> {
     Ok(Some(Request { head, body }))
 }
 
-/// An address where nobody listens: nobody else is given it so soon.
+/// An address at which no process listens. The system does not assign a released port again so soon.
 pub fn closed_address(bind: &str) -> io::Result<SocketAddr> {
     TcpListener::bind(bind)?.local_addr()
 }

@@ -1,4 +1,4 @@
-//! A mail server: takes every mail and keeps it, or refuses, or hangs, as it is told.
+//! The mail server simulator: stores every mail, or refuses it, or hangs, as its `SmtpBehavior` says.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
@@ -8,12 +8,11 @@ use std::time::Duration;
 use crate::locked;
 use crate::raw::Acceptor;
 
-/// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmtpOptions {
     /// The address to listen on.
     pub bind: String,
-    /// Whether every mail is written to standard output.
+    /// Whether to print every mail to standard output.
     pub prints: bool,
 }
 
@@ -26,33 +25,33 @@ impl Default for SmtpOptions {
     }
 }
 
-/// How mail is met.
+/// The reaction to mail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SmtpBehavior {
-    /// Taken.
+    /// Accepts every mail.
     #[default]
     Takes,
-    /// The recipient is refused with this code.
+    /// Refuses the recipient with this code.
     Refuses(u16),
-    /// The greeting never comes.
+    /// Never sends the greeting.
     Hangs,
     /// Stores the mail, then closes the connection before the confirmation.
     StoresThenCloses,
 }
 
-/// A mail as it came.
+/// A received mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedMail {
-    /// The envelope's sender.
+    /// Sender of the envelope.
     pub from: String,
-    /// The envelope's recipients.
+    /// Recipients of the envelope.
     pub to: Vec<String>,
-    /// Headers and body, lines ended by LF.
+    /// Headers and body, with LF as line end.
     pub message: String,
 }
 
 impl ReceivedMail {
-    /// The headers, each in one line.
+    /// The headers, unfolded: one line each.
     pub fn headers(&self) -> Vec<String> {
         let head = self.message.split("\n\n").next().unwrap_or_default();
         head.replace("\n ", " ")
@@ -62,7 +61,7 @@ impl ReceivedMail {
             .collect()
     }
 
-    /// The value of a header, as it came.
+    /// Returns the value of a header, not decoded.
     pub fn header(&self, name: &str) -> Option<String> {
         let matches = |line: &String| {
             let (key, value) = line.split_once(':')?;
@@ -71,7 +70,7 @@ impl ReceivedMail {
         self.headers().iter().find_map(matches)
     }
 
-    /// The body, with the line breaks and signs of `quoted-printable` undone.
+    /// The body, decoded if it is `quoted-printable`.
     pub fn text(&self) -> String {
         let body = self.message.split_once("\n\n").map_or("", |(_, body)| body);
         match self.header("Content-Transfer-Encoding").as_deref() {
@@ -116,7 +115,7 @@ pub struct Smtp {
 }
 
 impl Smtp {
-    /// Listens and returns, or says why it cannot listen.
+    /// Returns when the port listens.
     pub fn start(options: SmtpOptions) -> io::Result<Self> {
         let core = Arc::new(Core {
             prints: options.prints,
@@ -135,17 +134,17 @@ impl Smtp {
         format!("smtp://{}", self.acceptor.address())
     }
 
-    /// Every mail taken, oldest first.
+    /// The stored mails, oldest first.
     pub fn mails(&self) -> Vec<ReceivedMail> {
         locked(&self.core.mails).clone()
     }
 
-    /// How many connections came in.
+    /// The number of accepted connections.
     pub fn attempts(&self) -> usize {
         self.acceptor.connections()
     }
 
-    /// Changes how mail is met from the next connection on.
+    /// Changes the behavior from the next connection on.
     pub fn set_behavior(&self, behavior: SmtpBehavior) {
         *locked(&self.core.behavior) = behavior;
     }
@@ -222,13 +221,13 @@ fn empty() -> ReceivedMail {
     }
 }
 
-/// What stands between the angle brackets.
+/// The address between the angle brackets.
 fn address(line: &str) -> String {
     let inside = line.split_once('<').and_then(|(_, rest)| rest.rsplit_once('>'));
     inside.map_or_else(String::new, |(address, _)| address.to_owned())
 }
 
-/// The lines up to the one that is a dot, the dots that were doubled made single.
+/// Reads the lines up to the final dot and removes the dot-stuffing.
 fn message(lines: &mut impl BufRead) -> io::Result<String> {
     let mut message = String::new();
     loop {

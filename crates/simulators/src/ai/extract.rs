@@ -1,4 +1,4 @@
-//! Facts of a page by plain rules: labelled lines first, then the first line and sentences with telling words.
+//! Extracts the facts of a page by plain rules: labelled lines first, then the first line and sentences with keywords.
 
 use serde_json::{Map, Value, json};
 
@@ -44,7 +44,7 @@ const VALUES: [&str; 9] = [
     "quality",
 ];
 
-/// One value for every field the schema asks for; the six known ones without a schema.
+/// Returns a value for every field of the schema, or for the `FIELDS` without a schema.
 pub(super) fn facts(prompt: &str, schema: Option<&Value>) -> Value {
     let page = page(prompt);
     let properties = schema
@@ -140,7 +140,7 @@ fn sentences_with(page: &str, words: &[&str]) -> Option<String> {
     (!found.is_empty()).then(|| found.join(" "))
 }
 
-/// Sentences of at least three words; labelled lines are left out.
+/// The sentences of at least three words, without the labelled lines.
 fn sentences(page: &str) -> impl Iterator<Item = &str> {
     let labels = ["title", "description", "url", "site_name", "keywords", "título"];
     let is_labelled = move |line: &&str| {

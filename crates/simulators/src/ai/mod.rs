@@ -1,5 +1,5 @@
-//! The extraction service: chat completions in the OpenAI-compatible form, answered by plain rules instead of a model,
-//! so that a run without a network shows a real result.
+//! The AI service simulator: OpenAI-compatible chat completions. Plain rules replace the model, so that extraction
+//! gives a real result without a network.
 
 mod extract;
 
@@ -14,12 +14,11 @@ use crate::host::{Call, Host, Response, Service};
 use crate::ledger::{Entry, Ledger};
 use crate::{now_ms, set};
 
-/// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AiOptions {
     /// The address to listen on.
     pub bind: String,
-    /// The bearer token wanted; none: any.
+    /// The required bearer token. None: accepts any token.
     pub api_key: Option<String>,
 }
 
@@ -39,7 +38,7 @@ pub struct Ai {
 }
 
 impl Ai {
-    /// Listens and returns, or says why it cannot listen.
+    /// Returns when the port listens.
     pub fn start(options: AiOptions) -> io::Result<Self> {
         let core = Arc::new(Core {
             api_key: options.api_key,
@@ -55,23 +54,23 @@ impl Ai {
         self.host.origin()
     }
 
-    /// The address the product is configured with.
+    /// The base URL to configure in the product.
     pub fn base_url(&self) -> String {
         format!("{}/v1", self.origin())
     }
 
-    /// Adds faults. Any answer can be scripted with [`crate::fault::FaultKind::Status`] and a [`completion`].
+    /// Adds faults. [`crate::fault::FaultKind::Status`] with a [`completion`] scripts any response.
     pub fn script(&self, faults: Vec<Fault>) {
         self.core.faults.add(faults);
     }
 
-    /// Every request received, oldest first.
+    /// The received requests, oldest first.
     pub fn ledger(&self) -> Vec<Entry> {
         self.core.ledger.entries()
     }
 }
 
-/// A completion's body: for scripted answers such as cut JSON, a code fence, or a refusal.
+/// The body of a completion, for scripted responses such as truncated JSON, a code fence or a refusal.
 pub fn completion(content: Option<&str>, finish_reason: &str, refusal: Option<&str>) -> Value {
     json!({
         "id": format!("chatcmpl-{}", Uuid::new_v4().simple()),

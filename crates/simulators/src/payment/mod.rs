@@ -1,4 +1,4 @@
-//! The payment gateway: customers, subscriptions and payments in memory, with its errors and its webhooks.
+//! The payment gateway simulator: customers, subscriptions and payments in memory, with errors and webhooks.
 
 mod money;
 mod routes;
@@ -19,25 +19,24 @@ use crate::ledger::{Entry, Ledger};
 use crate::{locked, set};
 use store::{Refusal, Store, now, text};
 
-/// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PaymentOptions {
     /// The address to listen on.
     pub bind: String,
-    /// The key wanted in the header `access_token`.
+    /// The key that requests must send in the header `access_token`.
     pub api_key: String,
-    /// Where webhook events go; none: nowhere.
+    /// The URL for gateway events. None: sends no events.
     pub webhook_url: Option<String>,
     /// Sent with every event in the header `asaas-access-token`.
     pub webhook_token: String,
-    /// How long a new subscription shows no payment yet.
+    /// The time during which a new subscription lists no payment.
     pub first_charge_after_ms: u64,
-    /// After how long Pix and slips are paid by themselves; none: never.
+    /// The time after which Pix and boletos are paid automatically. None: never.
     pub paid_after_ms: Option<u64>,
 }
 
 impl PaymentOptions {
-    /// Payers as a person at a development server expects them.
+    /// Options for a development server: Pix and boletos are paid automatically.
     pub fn development() -> Self {
         Self {
             paid_after_ms: Some(5000),
@@ -66,7 +65,7 @@ pub struct PaymentSimulator {
 }
 
 impl PaymentSimulator {
-    /// Listens and returns, or says why it cannot listen.
+    /// Returns when the port listens.
     pub fn start(options: PaymentOptions) -> io::Result<Self> {
         let bind = options.bind.clone();
         let (store, faults, ledger, queue) = Default::default();
@@ -90,7 +89,7 @@ impl PaymentSimulator {
         self.host.origin()
     }
 
-    /// The address the product is configured with.
+    /// The base URL to configure in the product.
     pub fn base_url(&self) -> String {
         format!("{}/v3", self.origin())
     }
@@ -99,12 +98,11 @@ impl PaymentSimulator {
         self.core.faults.add(faults);
     }
 
-    /// Forgets the faults that are still to come.
     pub fn clear_faults(&self) {
         self.core.faults.clear();
     }
 
-    /// Every request received, oldest first, with its body as it came: card numbers included.
+    /// The received requests, oldest first. Bodies are not redacted: they include card numbers.
     pub fn ledger(&self) -> Vec<Entry> {
         self.core.ledger.entries()
     }
@@ -113,52 +111,52 @@ impl PaymentSimulator {
         self.core.queue.deliveries()
     }
 
-    /// Waits until no webhook is queued or under way; false when the time ran out first.
+    /// Waits until no webhook is queued or in flight. False: `at_most` ran out first.
     pub fn wait_idle(&self, at_most: Duration) -> bool {
         self.core.queue.wait_idle(at_most)
     }
 
-    /// Changes the options while running; a changed `bind` has no effect.
+    /// Changes the options at run time. A changed `bind` has no effect.
     pub fn set_options(&self, change: impl FnOnce(&mut PaymentOptions)) {
         change(&mut locked(&self.core.options));
     }
 
-    /// Lets something happen to a payment, now or later, with the events that tell of it. What cannot happen to it by
-    /// then does not. False if there is none with this id.
+    /// Applies an action to a payment after a delay and sends its events. If the payment's status does not allow the
+    /// action by then, nothing happens. False: the payment does not exist.
     pub fn act(&self, payment: &str, action: Action, after: Duration) -> bool {
         self.core.act_later(payment, action, after)
     }
 
-    /// Sends an event about a payment or a subscription by hand; false if there is none with this id.
+    /// Sends an event about a payment or subscription by hand. False: neither exists with this id.
     pub fn send_event(&self, event: &PaymentEvent) -> bool {
         self.core.send_event(event)
     }
 }
 
-/// An event sent by hand: any name, more than once, or with a wrong token.
+/// A gateway event sent by hand: with any name, several times, or with a wrong token.
 #[derive(Debug, Clone, serde::Deserialize)]
 pub struct PaymentEvent {
     /// For example `PAYMENT_RECEIVED` or `SUBSCRIPTION_INACTIVATED`.
     pub event: String,
-    /// A payment or a subscription.
+    /// The id of a payment or subscription.
     pub id: String,
-    /// How often the same event is sent.
+    /// How many times the same event is sent.
     #[serde(default = "once")]
     pub times: u32,
     #[serde(default)]
     pub wrong_token: bool,
 }
 
-/// What can happen to a payment.
+/// A change of a payment's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// It is paid: Pix is received, a slip confirmed and received, a card confirmed.
+    /// The customer pays: Pix becomes received, a boleto confirmed and received, a card confirmed.
     Confirm,
-    /// The money of a confirmed payment comes.
+    /// A confirmed payment becomes received.
     Receive,
-    /// It is not paid in time.
+    /// A pending payment becomes overdue.
     Overdue,
-    /// The money goes back.
+    /// A confirmed or received payment is refunded.
     Refund,
 }
 
@@ -179,14 +177,14 @@ fn once() -> u32 {
     1
 }
 
-/// A webhook POST to come.
+/// A queued webhook call.
 #[derive(Debug, Clone)]
 struct Webhook {
     body: Value,
     wrong_token: bool,
 }
 
-/// What the worker does when its time has come.
+/// A job of the background worker.
 #[derive(Debug, Clone)]
 enum Job {
     Post(Webhook),
@@ -331,7 +329,7 @@ impl Core {
         }
     }
 
-    /// What is told of an action is a job of its own.
+    /// Executes the due jobs and returns the webhook calls. An action enqueues its events as further jobs.
     fn pack(&self, due: Vec<Job>) -> Vec<QueuedCallback> {
         let mut webhooks = Vec::new();
         for job in due {
@@ -366,7 +364,7 @@ impl Core {
     }
 }
 
-/// An event as the webhook carries it. Subscriptions are shown with the dates of that kind of event, `DD/MM/YYYY`.
+/// The webhook body of an event. As at the real gateway, a subscription's dates are `DD/MM/YYYY` here.
 fn event_body(event: &str, object: &Value) -> Value {
     let at = now();
     let time = format!("{} {:02}:{:02}:{:02}", at.date(), at.hour(), at.minute(), at.second());

@@ -1,10 +1,10 @@
-//! Money at the gateway: decimal reais on the wire, integer cents inside. No binary float takes part in a value.
+//! Amounts of the gateway: decimal reais in JSON, integer cents internally, never a binary float.
 
 use serde_json::Value;
 
-/// Cents of a JSON number with at most two decimals.
+/// Converts a JSON number with at most two decimals to cents.
 pub(super) fn cents(value: &Value) -> Option<i64> {
-    // A number is read back from its shortest text, which is the text that was sent.
+    // A number prints as its shortest decimal text, which equals the text that was sent.
     let text = value.is_number().then(|| value.to_string())?;
     let (reais, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let fraction = match fraction.trim_end_matches('0') {
@@ -21,7 +21,7 @@ pub(super) fn cents(value: &Value) -> Option<i64> {
     })
 }
 
-/// Cents, zero or more, as a JSON number in reais.
+/// Converts cents (not negative) to a JSON number in reais.
 pub(super) fn reais(cents: i64) -> Value {
     let text = match cents % 100 {
         0 => format!("{}", cents / 100),

@@ -1,4 +1,4 @@
-//! The gateway's routes: each reads the request, changes the store, tells the webhook, and answers.
+//! The gateway's routes: each one reads the request, changes the store, enqueues webhook events and responds.
 
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
@@ -8,7 +8,7 @@ use super::{Action, Core, errors, not_found};
 use crate::host::{Call, Response};
 use crate::{locked, now_ms, set};
 
-/// A PNG of one pixel, where the QR code would be.
+/// A PNG of one pixel in the place of the QR code.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
 impl Core {
@@ -184,7 +184,7 @@ fn is_open(payment: &Value) -> bool {
     is(payment, "deleted", "false") && matches!(text(payment, "status"), "PENDING" | "OVERDUE")
 }
 
-/// Overlays the body's fields on an object; none if there is no such object.
+/// Overwrites an object's fields with those of the body, except the read-only ones. None: the object does not exist.
 fn change(collection: &mut Collection, id: &str, call: &Call) -> Option<Value> {
     let object = collection.get_mut(id)?;
     if let (Some(fields), Value::Object(mut changes)) = (object.as_object_mut(), call.json()) {
@@ -236,7 +236,7 @@ fn page(call: &Call, objects: Vec<Value>) -> Response {
     }))
 }
 
-/// One part of a payment; none if there is no such part.
+/// A sub-resource of a payment. None: `part` is unknown.
 fn show(payment: &Value, part: &str) -> Option<Value> {
     let id = text(payment, "id");
     let pix = || {

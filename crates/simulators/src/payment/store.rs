@@ -1,4 +1,4 @@
-//! What the gateway keeps: customers, subscriptions and payments as JSON objects, in the order of their creation.
+//! The gateway's customers, subscriptions and payments as JSON objects, in the order of their creation.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use uuid::Uuid;
 use super::money::{cents, reais};
 use crate::{now_ms, set};
 
-/// What the gateway keeps of every charge.
+/// The gateway's fee for every payment.
 const FEE_CENTS: i64 = 199;
 
-/// One entry of `errors[]`.
+/// An entry of `errors[]`.
 pub(super) struct Refusal {
     pub(super) code: String,
     pub(super) description: String,
@@ -28,7 +28,7 @@ pub(super) fn refuse(code: &str, description: &str) -> Refusal {
 
 type Checked<T> = Result<T, Vec<Refusal>>;
 
-/// One kind of object.
+/// The objects of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Collection(Vec<Value>);
 
@@ -187,7 +187,7 @@ const CYCLES: [&str; 7] = [
     "YEARLY",
 ];
 
-/// The body's fields when nothing is refused.
+/// Returns the body's fields if there are no refusals.
 fn checked(body: &Value, refusals: Vec<Refusal>) -> Checked<Map<String, Value>> {
     if refusals.is_empty() {
         Ok(body.as_object().cloned().unwrap_or_default())
@@ -233,7 +233,7 @@ fn check_card(refusals: &mut Vec<Refusal>, body: &Value) {
     }
 }
 
-/// Leaves of a card what the gateway shows of it.
+/// Reduces a card to the fields that the gateway returns: last digits, brand and token.
 fn hide_card(body: &mut Map<String, Value>) {
     body.remove("creditCardHolderInfo");
     body.remove("remoteIp");
@@ -266,7 +266,7 @@ pub(super) fn is(object: &Value, field: &str, expected: &str) -> bool {
     }
 }
 
-/// The gateway's calendar day.
+/// The calendar day in the gateway's time zone (UTC-3).
 pub(super) fn today() -> Date {
     now().date()
 }
@@ -275,7 +275,7 @@ pub(super) fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc().to_offset(offset!(-3))
 }
 
-/// `YYYY-MM-DD`
+/// Whether a text is a valid date `YYYY-MM-DD`.
 pub(super) fn is_date(text: &str) -> bool {
     let format = time::macros::format_description!("[year]-[month]-[day]");
     Date::parse(text, format).is_ok()

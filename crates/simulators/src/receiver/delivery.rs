@@ -1,4 +1,4 @@
-//! A webhook as it came, and the standard's own word on whether it is genuine.
+//! A received webhook, and the verification of its signature by the library of Standard Webhooks.
 
 use std::collections::HashMap;
 
@@ -11,20 +11,19 @@ use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHO
 use crate::host::Call;
 use crate::now_ms;
 
-/// How long a secret in hex is.
+/// Length of a secret in hex.
 const HEX_CHARS: usize = 64;
 
-/// One POST.
+/// A received POST.
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// When it came, in milliseconds since 1970.
+    /// Time of receipt in milliseconds since 1970.
     pub at_ms: u64,
     pub path: String,
-    /// Every header, by its lower-case name.
+    /// Header values by lower-case name.
     pub headers: HashMap<String, String>,
-    /// The body, byte for byte.
     pub body: Vec<u8>,
-    /// The status answered; none when the connection was closed instead.
+    /// Status of the response. None: the connection was closed instead.
     pub status: Option<u16>,
 }
 
@@ -39,22 +38,23 @@ impl Delivery {
         }
     }
 
-    /// A header by its lower-case name.
+    /// Returns a header by its lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// The event's id.
+    /// The event's id, from the header `webhook-id`.
     pub fn id(&self) -> Option<&str> {
         self.header(HEADER_WEBHOOK_ID)
     }
 
-    /// The body as JSON; null when it is none.
+    /// The body as JSON, or null if it is not valid JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// Verifies signature and time by the published library. The secret is its 32 bytes in hex, or `whsec_` and base64.
+    /// Verifies signature and timestamp with the published library. The secret is 32 bytes in hex, or `whsec_` and
+    /// base64.
     pub fn verify(&self, secret: &str) -> Result<(), String> {
         let webhook = match hex::decode(secret) {
             Ok(key) if secret.len() == HEX_CHARS => Webhook::from_bytes(key),

@@ -1,6 +1,6 @@
-//! The systems of our customers that webhooks go to: takes every POST at any path, keeps it byte for byte, and verifies
-//! it by the published library of the standard, not by ours. At `/site` stands the page of a shop, as small shops have
-//! them: in an old character set that only its `meta` tells, with scripts and tabs.
+//! Simulates a customer's system that receives webhooks: accepts every POST at any path and stores it byte for byte. It
+//! verifies signatures with the published library of Standard Webhooks, not with our own code. `/site` is the page of a
+//! small shop, with scripts and tabs, in an old character set that only its `meta` element declares.
 
 mod delivery;
 
@@ -20,19 +20,17 @@ use crate::locked;
 /// Maximum number of stored deliveries. A new delivery then replaces the oldest.
 const MAX_DELIVERIES: usize = 100_000;
 
-/// The page in its characters (ISO-8859-1, in which each of them is one byte).
+/// Encodes the page in ISO-8859-1: one byte per character.
 fn site() -> Vec<u8> {
     let page = include_str!("site.html").chars();
     page.map(|character| u8::try_from(character).unwrap_or(b'?')).collect()
 }
 
-/// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiverOptions {
     /// The address to listen on.
     pub bind: String,
-    /// What every POST has to be signed with, else it is answered with 401: the secret in hex, or with `whsec_`. None:
-    /// anything is taken.
+    /// Secret that must sign every POST, in hex or with the prefix `whsec_`; other POSTs get 401. None: accepts any.
     pub secret: Option<String>,
 }
 
@@ -52,7 +50,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Listens and returns, or says why it cannot listen.
+    /// Returns when the port listens.
     pub fn start(options: ReceiverOptions) -> io::Result<Self> {
         let core = Arc::new(Core {
             secret: options.secret,
@@ -69,12 +67,11 @@ impl Receiver {
         self.host.origin()
     }
 
-    /// An endpoint's address: any path will do, and tells endpoints apart.
+    /// An endpoint's URL. Every path is accepted; use one path per endpoint.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.origin())
     }
 
-    /// Adds faults.
     pub fn script(&self, faults: Vec<Fault>) {
         self.core.faults.add(faults);
     }
@@ -83,24 +80,23 @@ impl Receiver {
         self.core.faults.clear();
     }
 
-    /// Every POST received, oldest first, whatever it was answered with.
+    /// The received POSTs, whatever their response, oldest first.
     pub fn deliveries(&self) -> Vec<Delivery> {
         locked(&self.core.deliveries).iter().cloned().collect()
     }
 
-    /// How many of them there are, of those that are kept.
+    /// The number of stored deliveries.
     pub fn count(&self) -> usize {
         locked(&self.core.deliveries).len()
     }
 
-    /// The POSTs to one path.
     pub fn deliveries_to(&self, path: &str) -> Vec<Delivery> {
         let mut deliveries = self.deliveries();
         deliveries.retain(|delivery| delivery.path == path);
         deliveries
     }
 
-    /// Every request received, oldest first.
+    /// The received requests, oldest first.
     pub fn ledger(&self) -> Vec<Entry> {
         self.core.ledger.entries()
     }

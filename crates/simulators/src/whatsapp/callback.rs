@@ -1,4 +1,4 @@
-//! Callbacks: what is queued, how several that are due become one signed POST, and the signature.
+//! Callbacks: the queued jobs, the signed POST that batches all due changes, and the signature.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{Core, DISPLAY_NUMBER};
 use crate::callback_sender::QueuedCallback;
 use crate::{locked, set};
 
-/// An accepted message, as far as its statuses need it.
+/// The fields of an accepted message that its status updates need.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) id: String,
@@ -24,24 +24,24 @@ pub(super) struct Message {
     pub(super) category: String,
 }
 
-/// One thing that falls due.
+/// A queued job.
 #[derive(Debug, Clone)]
 pub(super) enum Job {
     Status {
         message: Arc<Message>,
         status: &'static str,
-        /// Unix seconds at which the status came to be, whatever the order of delivery.
+        /// Unix time of the status in seconds. It does not depend on the order of the callbacks.
         at: u64,
         wrong_signature: bool,
     },
-    /// The review of a template ends; void if the template changed meanwhile.
+    /// WhatsApp's decision on a template. It has no effect if the template changed meanwhile.
     Decide {
         id: u64,
         version: u32,
         event: &'static str,
         reason: Option<String>,
     },
-    /// Any other change, ready made.
+    /// Any other change, as it is sent.
     Change { waba: String, change: Value },
 }
 
@@ -50,7 +50,7 @@ pub(super) fn template_change(value: Value) -> Value {
 }
 
 impl Core {
-    /// Carries out what is due and makes the POSTs that tell of it: the rightly signed in one, the others in another.
+    /// Executes the due jobs and batches their callbacks into two POSTs at most: correctly and wrongly signed.
     pub(super) fn pack(&self, due: Vec<Job>) -> Vec<QueuedCallback> {
         let (mut right, mut wrong) = (Envelope::default(), Envelope::default());
         for job in due {
@@ -106,7 +106,7 @@ impl Core {
     }
 }
 
-/// The changes of one POST, by business account.
+/// The changes of a POST by business account.
 #[derive(Default)]
 struct Envelope(BTreeMap<String, Vec<Value>>);
 
@@ -115,7 +115,7 @@ impl Envelope {
         self.0.entry(waba.to_owned()).or_default().push(change);
     }
 
-    /// Puts the status beside the others of the same phone number.
+    /// Adds the status to the other statuses of the same phone number.
     fn add_status(&mut self, message: &Message, status: Value) {
         let changes = self.0.entry(message.waba.clone()).or_default();
         let same_number = |change: &&mut Value| {
@@ -151,7 +151,7 @@ impl Envelope {
     }
 }
 
-/// A change of the field `messages` that holds one item under `list` (`statuses` or `messages`).
+/// A change of the field `messages` with one item under `list` (`statuses` or `messages`).
 pub(super) fn messages_change(number: &str, list: &str, item: Value) -> Value {
     let metadata = json!({ "display_phone_number": DISPLAY_NUMBER, "phone_number_id": number });
     let value = json!({ "messaging_product": "whatsapp", "metadata": metadata, list: [item] });
@@ -187,7 +187,7 @@ fn status_json(message: &Message, status: &str, at: u64) -> Value {
 
 /// The value of `X-Hub-Signature-256` for a raw body.
 pub fn signature(app_secret: &str, body: &[u8]) -> String {
-    // HMAC takes keys of every length, so the error does not happen; no signature would be the safe answer to it.
+    // HMAC accepts keys of every length, so this cannot fail. An empty signature would be the safe result.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(app_secret.as_bytes()) else {
         return String::new();
     };

@@ -1,4 +1,4 @@
-//! The control routes of its own: counters, templates, inbound messages, preferences, options.
+//! The control routes of the WhatsApp simulator: counters, templates, inbound messages, preferences, options.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::host::{Call, Response};
 use crate::ledger::Entry;
 use crate::{locked, set};
 
-/// A request as the ledger shows it, with what matters of a message taken out.
+/// A ledger entry with the main fields of a message extracted.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReceivedRequest {
     #[serde(flatten)]
@@ -24,7 +24,7 @@ pub struct ReceivedRequest {
     pub callback_data: Option<String>,
     pub template: Option<String>,
     pub language: Option<String>,
-    /// Every parameter as text, in order.
+    /// The parameters as text, in order.
     pub parameters: Vec<String>,
 }
 
@@ -42,14 +42,14 @@ impl From<Entry> for ReceivedRequest {
     }
 }
 
-/// How many sends were accepted and rejected.
+/// Counts of accepted and rejected sends and of callbacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Counters {
     pub accepted: u64,
     pub rejected: u64,
-    /// Distinct recipients of accepted sends.
+    /// Number of distinct recipients of accepted sends.
     pub recipients: usize,
-    /// The most accepted sends one recipient got.
+    /// Maximum number of accepted sends to the same recipient.
     pub per_recipient_max: u32,
     pub callbacks: Deliveries,
 }

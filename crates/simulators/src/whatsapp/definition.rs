@@ -1,5 +1,5 @@
-//! What a template's definition demands: at creation (the platform's format rules) and at every send (the number and
-//! the kind of the parameters).
+//! The rules of a template's definition: WhatsApp's format rules at creation, and the number and kind of the parameters
+//! at every send.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::graph::GraphError;
 
-/// Checks a definition as the platform does at creation.
+/// Checks a definition as WhatsApp does at creation.
 pub(super) fn check(template: &Value) -> Result<(), GraphError> {
     let bad = |details: &str| Err(GraphError::new(100, details));
     let name = text(template, "name");
@@ -31,7 +31,7 @@ pub(super) fn check(template: &Value) -> Result<(), GraphError> {
         .try_for_each(|component| check_component(component, named))
 }
 
-/// Whether the placeholders of header and body have names.
+/// Whether the placeholders of header and body are named instead of numbered.
 fn is_named(template: &Value) -> bool {
     text(template, "parameter_format").eq_ignore_ascii_case("NAMED")
 }
@@ -78,7 +78,7 @@ fn check_body(component: &Value, content: &str, length: usize, named: bool) -> R
     Ok(())
 }
 
-/// Every variable of a text has a plain name and one example by it.
+/// Checks that every variable of a text has a valid name and exactly one example with that name.
 fn check_named_examples(component: &Value, content: &str, field: &str, code: u32) -> Result<(), GraphError> {
     let expected = variables(content);
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
@@ -109,7 +109,7 @@ fn check_buttons(buttons: &[Value]) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// 132018 where a text parameter has a line break, a tab or more than four spaces in a row.
+/// Returns 132018 if a text parameter has a line break, a tab or more than four spaces in a row.
 pub(super) fn check_white_space(sent: &Value) -> Result<(), GraphError> {
     for component in components(sent) {
         for parameter in list(component, "parameters") {
@@ -126,8 +126,8 @@ pub(super) fn check_white_space(sent: &Value) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// Checks the components of a send against the template's: 132000 for a wrong number, 132012 for a wrong kind, and for a
-/// wrong, missing or unwanted `parameter_name`.
+/// Checks the components of a send against the template's: 132000 for a wrong number, 132012 for a wrong kind, and for
+/// a wrong, missing or unwanted `parameter_name`.
 pub(super) fn check_parameters(template: &Value, sent: &Value) -> Result<(), GraphError> {
     check_components(template, sent, is_named(template))
 }
@@ -221,7 +221,7 @@ fn format_mismatch(part: &str, expected: &str) -> GraphError {
     )
 }
 
-/// The parameters of a send as plain text, in the order in which they were sent.
+/// The parameters of a send as plain text, in order.
 pub(super) fn parameters(sent: &Value) -> Vec<String> {
     let mut found = Vec::new();
     for component in components(sent) {

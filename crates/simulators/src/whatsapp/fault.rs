@@ -1,5 +1,5 @@
-//! The faults of the messaging platform that can be scripted: at the answer to a send or to a template's creation,
-//! and at the callbacks a send causes.
+//! The scripted faults of WhatsApp: in the response to a send, template, upload, file or list, and in the callbacks of
+//! a send.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,11 +10,11 @@ use super::phone::wa_id;
 use crate::fault::{Effect, Scripted};
 use crate::host::{Call, Response};
 
-/// What goes wrong. One send consumes at most one fault of its answer and one of its callbacks.
+/// One send consumes at most one fault of its response and one of its callbacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum WhatsappFaultKind {
-    /// Rejected with this error object.
+    /// Rejects with this error object.
     Error {
         code: u32,
         #[serde(default = "bad_request")]
@@ -22,34 +22,34 @@ pub enum WhatsappFaultKind {
         #[serde(default)]
         details: String,
     },
-    /// Rejected with 130429, as over the number's throughput.
+    /// Rejects with 130429, as if the number exceeded its throughput.
     Throttle,
-    /// Rejected with HTTP 429 and `Retry-After`.
+    /// Rejects with HTTP 429 and `Retry-After`.
     RateLimited { retry_after_s: u32 },
-    /// Accepted, answered late.
+    /// Accepts and responds late.
     Hang { ms: u64 },
-    /// Accepted; the connection is closed without an answer.
+    /// Accepts, then closes the connection without a response.
     AcceptThenReset,
-    /// Accepted, answered with HTTP 500 and code 131000.
+    /// Accepts, then responds with HTTP 500 and code 131000.
     AcceptThenStatus500,
-    /// Accepted, answered with 200 and broken JSON.
+    /// Accepts, then responds with 200 and broken JSON.
     GarbageJson,
-    /// Accepted, answered without the message's (or the template's) id.
+    /// Accepts, then responds without the id of the message or template.
     AnswerWithoutId,
-    /// Of an upload only so many bytes arrive; the connection is closed without an answer.
+    /// Receives only this many bytes of an upload, then closes the connection without a response.
     BreakAfter { bytes: usize },
-    /// Every callback of the send comes this many times more.
+    /// Repeats every callback of the send this many times.
     DuplicateCallbacks { n: u32 },
-    /// The callbacks come backwards: read, delivered, sent.
+    /// Sends the callbacks in reverse order: read, delivered, sent.
     ReorderCallbacks,
-    /// The send causes no callback.
+    /// Sends no callback for the message.
     DropCallbacks,
-    /// The callbacks are signed with another secret, and posted once.
+    /// Signs the callbacks with another secret and posts each of them once.
     WrongSignature,
 }
 
 impl WhatsappFaultKind {
-    /// Rejected with this code, as the platform mostly does.
+    /// Rejects with this code and HTTP 400, as WhatsApp mostly does.
     pub fn error(code: u32, details: &str) -> Self {
         Self::Error {
             code,
@@ -59,7 +59,7 @@ impl WhatsappFaultKind {
     }
 }
 
-/// Which request a fault waits for.
+/// The kind of request that a fault matches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum On {
@@ -75,14 +75,15 @@ pub enum On {
     List,
 }
 
-/// A fault, consumed by the first request that fits.
+/// A fault. The first matching request consumes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhatsappFault {
     #[serde(flatten)]
     pub kind: WhatsappFaultKind,
     #[serde(default)]
     pub on: On,
-    /// Only sends to this recipient, in any written form with the country code, or by its user id.
+    /// Restricts the fault to sends to this recipient: a phone number with its country code in any format, or a user
+    /// id.
     #[serde(default)]
     pub to: Option<String>,
 }
@@ -120,7 +121,7 @@ impl WhatsappFault {
         Self { kind, on, to: None }
     }
 
-    /// Whether it waits for messages to this recipient, as the platform names it.
+    /// Whether the fault matches sends to this recipient (a `wa_id` or user id).
     pub(super) fn is_for(&self, recipient: &str) -> bool {
         let is_recipient = |to: &String| to == recipient || wa_id(to) == recipient;
         self.on == On::Send && self.to.as_ref().is_none_or(is_recipient)
@@ -136,7 +137,6 @@ impl WhatsappFault {
 }
 
 impl On {
-    /// Which of these a request is.
     fn of(call: &Call) -> Option<Self> {
         match (call.method.as_str(), call.segments().as_slice()) {
             ("POST", [.., "messages"]) => Some(Self::Send),
@@ -177,7 +177,7 @@ impl Scripted for WhatsappFault {
             WhatsappFaultKind::GarbageJson => Effect::garbage(),
             WhatsappFaultKind::AnswerWithoutId => Effect::then(|response| response.edited(without_id)),
             WhatsappFaultKind::BreakAfter { bytes } => Effect::BreakAfter(bytes),
-            // Met where the callbacks are planned.
+            // `Core::schedule` applies these to the callbacks.
             WhatsappFaultKind::DuplicateCallbacks { .. }
             | WhatsappFaultKind::ReorderCallbacks
             | WhatsappFaultKind::DropCallbacks
@@ -186,7 +186,7 @@ impl Scripted for WhatsappFault {
     }
 }
 
-/// Whom a message is for, as the platform names them.
+/// The recipient of a message, as a `wa_id` or user id.
 fn recipient(body: &Value) -> String {
     match text(body, "to") {
         "" => text(body, "recipient").to_owned(),

@@ -1,11 +1,11 @@
-//! The error object of the platform's API.
+//! The error object of WhatsApp's API.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::host::Response;
 
-/// An error as the platform answers it.
+/// An error response of WhatsApp's API.
 #[derive(Debug)]
 pub(super) struct GraphError {
     status: u16,
@@ -52,7 +52,7 @@ impl GraphError {
     }
 }
 
-/// The same object as it stands in a failed status.
+/// The error object in a status update with the status `failed`.
 pub(super) fn in_status(code: u32, details: &str) -> Value {
     json!({
         "code": code,

@@ -1,4 +1,4 @@
-//! What users do on command: they write, change their number, and say whether they want marketing messages.
+//! Scripted actions of users: send a message, change their number, stop or resume marketing messages.
 
 use std::time::Instant;
 
@@ -15,22 +15,20 @@ use crate::{now_ms, set};
 #[serde(default)]
 pub struct Inbound {
     pub phone_number_id: String,
-    /// The sender in any written form with the country code; it arrives as the platform's id. Empty: a user who hides
-    /// their number, known by `user_id` alone.
+    /// The sender's phone number with its country code in any format; the callback holds its `wa_id`. Empty: a user who
+    /// hides the number and is identified by `user_id` alone.
     pub from: String,
-    /// The sender's user id.
     pub user_id: Option<String>,
     pub text: String,
-    /// The sender's profile name.
     pub name: Option<String>,
-    /// The id of the message this one answers.
+    /// The id of the message to which this one replies.
     pub context_id: Option<String>,
-    /// The payload of a template's quick reply: the message then is a pressed button labelled `text`.
+    /// Payload of a template's quick reply. If set, the message is a pressed button with the label `text`.
     pub button_payload: Option<String>,
-    /// The message's own id and the seconds it was written at; both are made up where they are missing.
+    /// The message's id and its Unix time in seconds. Both are generated if missing.
     pub id: Option<String>,
     pub timestamp: Option<u64>,
-    /// No words: the user has this number now, and where given this user id.
+    /// If set, the message is a system message: the user now has this number, or this user id.
     pub new_number: Option<String>,
     pub new_user_id: Option<String>,
 }
@@ -39,22 +37,22 @@ pub struct Inbound {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct InboundBatch {
-    /// The number that all of them come to.
+    /// The number that receives all of them.
     pub phone_number_id: String,
-    /// In the order in which they were written, a second apart where they do not say when.
+    /// In the order of their timestamps. Messages without a timestamp are a second apart.
     pub messages: Vec<Inbound>,
-    /// The last one is told first.
+    /// Whether the callback lists the messages in reverse order.
     pub reversed: bool,
-    /// How many times more the same callback comes.
+    /// How many more times the same callback is sent.
     pub repeated: u32,
 }
 
-/// A user's wish.
+/// A user's change of the preference about marketing messages.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Preference {
     pub phone_number_id: String,
-    /// As of a message.
+    /// As [`Inbound::from`].
     pub from: String,
     pub user_id: Option<String>,
     /// `stop` or `resume`.
@@ -63,7 +61,6 @@ pub struct Preference {
 }
 
 impl Inbound {
-    /// A text.
     pub fn text(phone_number_id: &str, from: &str, text: &str) -> Self {
         Self {
             phone_number_id: phone_number_id.to_owned(),
@@ -129,7 +126,7 @@ impl Inbound {
 }
 
 impl Core {
-    /// Tells of one message; its id.
+    /// Enqueues the callback of one message and returns its id.
     pub(super) fn inbound(&self, inbound: &Inbound) -> String {
         let batch = InboundBatch {
             phone_number_id: inbound.phone_number_id.clone(),
@@ -139,7 +136,7 @@ impl Core {
         self.inbound_batch(&batch).pop().unwrap_or_default()
     }
 
-    /// Tells of messages in one callback; their ids, in the order of writing.
+    /// Enqueues one callback for several messages and returns their ids in the order of `batch.messages`.
     pub(super) fn inbound_batch(&self, batch: &InboundBatch) -> Vec<String> {
         let now = now_ms() / 1000;
         let (mut ids, mut messages, mut contacts) = (Vec::new(), Vec::new(), Vec::new());
@@ -169,7 +166,7 @@ impl Core {
         ids
     }
 
-    /// Tells of a wish.
+    /// Enqueues the callback of a changed preference.
     pub(super) fn preference(&self, preference: &Preference) {
         let at = preference.timestamp.unwrap_or(now_ms() / 1000);
         let mut item = json!({ "value": preference.value, "category": "marketing_messages", "timestamp": at,

@@ -1,5 +1,5 @@
-//! The messaging platform: sends, templates, uploads and media as the Cloud API answers them, signed callbacks, and
-//! faults on demand.
+//! The WhatsApp simulator: sends, templates, uploads and media with the responses of the Cloud API, signed callbacks,
+//! and scripted faults.
 
 mod callback;
 mod control;
@@ -39,7 +39,7 @@ use crate::host::{Call, Host, Response, Service};
 use crate::ledger::Ledger;
 use crate::locked;
 
-/// The business's own number, as callbacks show it.
+/// `display_phone_number` of the business in callbacks.
 const DISPLAY_NUMBER: &str = "551130000000";
 
 /// The running simulator; it stops when dropped.
@@ -49,7 +49,7 @@ pub struct Whatsapp {
 }
 
 impl Whatsapp {
-    /// Listens and returns, or says why it cannot listen.
+    /// Returns when the port listens.
     pub fn start(options: WhatsappOptions) -> io::Result<Self> {
         let bind = options.bind.clone();
         let core = Arc::new(Core {
@@ -69,22 +69,21 @@ impl Whatsapp {
         self.host.origin()
     }
 
-    /// The address the product is configured with: origin and version.
+    /// Origin and API version: the base URL to configure in the product.
     pub fn base_url(&self) -> String {
         format!("{}/v25.0", self.origin())
     }
 
-    /// Adds faults to the script.
     pub fn script(&self, faults: Vec<WhatsappFault>) {
         self.core.faults.add(faults);
     }
 
-    /// Every request received, oldest first.
+    /// The received requests, oldest first.
     pub fn ledger(&self) -> Vec<ReceivedRequest> {
         self.core.received()
     }
 
-    /// The sends among them, whatever was answered.
+    /// The received sends, accepted or not, oldest first.
     pub fn sends(&self) -> Vec<ReceivedRequest> {
         let is_send = |received: &ReceivedRequest| received.request.path.ends_with("/messages");
         self.ledger().into_iter().filter(is_send).collect()
@@ -94,13 +93,13 @@ impl Whatsapp {
         self.core.counters()
     }
 
-    /// Adds a template without review: name, language, category, components, and `waba_id` and `status` if they are
-    /// not the default one and APPROVED. Returns its id.
+    /// Adds a template without review and returns its id. `waba_id` defaults to that of the options, `status` to
+    /// APPROVED.
     pub fn add_template(&self, template: &Value) -> String {
         self.core.add_template(template)
     }
 
-    /// Sets a template's status and sends the callback; false if there is no such template.
+    /// Sets a template's status and sends the callback. False: the template does not exist.
     pub fn set_template_status(&self, id: &str, event: &str, reason: Option<&str>) -> bool {
         self.core.set_template_status(id, event, reason)
     }
@@ -111,32 +110,32 @@ impl Whatsapp {
         self.core.send_template_update(id, field, value)
     }
 
-    /// Sends an inbound message's callback and returns the message's id.
+    /// Sends the callback of an inbound message and returns the message's id.
     pub fn inbound(&self, inbound: &Inbound) -> String {
         self.core.inbound(inbound)
     }
 
-    /// Sends several messages in one callback, and returns their ids in the order of writing.
+    /// Sends several inbound messages in one callback and returns their ids in the order of `messages`.
     pub fn inbound_batch(&self, batch: &InboundBatch) -> Vec<String> {
         self.core.inbound_batch(batch)
     }
 
-    /// Sends the callback of a user's wish to get marketing messages no more, or again.
+    /// Sends the callback of a user who stops or resumes marketing messages.
     pub fn preference(&self, preference: &Preference) {
         self.core.preference(preference);
     }
 
-    /// Changes the options while running; a changed `bind` has no effect.
+    /// Changes the options at run time. A changed `bind` has no effect.
     pub fn set_options(&self, change: impl FnOnce(&mut WhatsappOptions)) {
         change(&mut locked(&self.core.options));
     }
 
-    /// Waits until no callback is queued or under way; false when the time ran out first.
+    /// Waits until no callback is queued or in flight. False: `at_most` ran out first.
     pub fn wait_idle(&self, at_most: Duration) -> bool {
         self.core.queue.wait_idle(at_most)
     }
 
-    /// Forgets templates, faults, ledger and counters.
+    /// Clears templates, faults, ledger and counters.
     pub fn reset(&self) {
         crate::control::reset(&*self.core);
     }
@@ -266,7 +265,7 @@ impl Core {
         let Some(name) = call.param("name") else {
             return Err(GraphError::new(100, "name is required"));
         };
-        // An id that is no number names no template.
+        // Ids begin at 1, so an id that is not a number matches no template.
         let id = call.param("hsm_id").map(|id| id.parse().unwrap_or(0));
         match locked(&self.state).templates.delete(waba, name, id) {
             0 => Err(GraphError::new(100, "Message template not found")),
@@ -311,14 +310,14 @@ impl Core {
     }
 }
 
-/// `v25.0`
+/// Whether a path segment is an API version such as `v25.0`.
 fn is_version(segment: &str) -> bool {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let numbers = segment.strip_prefix('v').and_then(|numbers| numbers.split_once('.'));
     numbers.is_some_and(|(major, minor)| digits(major) && digits(minor))
 }
 
-/// Every token opens the door but one that begins with `expired`.
+/// Accepts every token except those that begin with `expired`.
 fn authorized(call: &Call) -> bool {
     let header = call.header("authorization").unwrap_or_default();
     let token = header

@@ -1,54 +1,55 @@
-//! What the messaging simulator can be told: before it starts, and for most of it while it runs.
+//! The options of the WhatsApp simulator. All but `bind` can change at run time.
 
 use serde::{Deserialize, Serialize};
 
-/// What happens to a template after it is created or edited.
+/// The decision on a template after its creation or edit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Approval {
     Approve {
         after_ms: u64,
     },
-    /// Rejected with this reason, for example `INVALID_FORMAT`.
+    /// Rejects with this reason, for example `INVALID_FORMAT`.
     Reject {
         after_ms: u64,
         reason: String,
     },
-    /// Nothing, until a status is set by hand.
+    /// The template stays pending until a status is set by hand.
     Manual,
 }
 
-/// The settings. The defaults suit tests: quick, no limits, no jitter, no callbacks.
+/// The defaults suit tests: short delays, no limits, no jitter, no callbacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WhatsappOptions {
-    /// The address to listen on; read at the start only.
+    /// The address to listen on. Read only at the start.
     #[serde(skip)]
     pub bind: String,
-    /// Signs the callbacks.
+    /// Key that signs the callbacks.
     pub app_secret: String,
-    /// Where callbacks go; none: nowhere.
+    /// URL for callbacks. None: sends no callbacks.
     pub callback_url: Option<String>,
-    /// The business account named in callbacks that belong to no known template.
+    /// The business account in callbacks that do not belong to a registered template.
     pub waba_id: String,
     pub template_approval: Approval,
-    /// When each status follows the acceptance; none: never.
+    /// Delay of each status after the acceptance. None: the status is not sent.
     pub sent_ms: Option<u64>,
     pub delivered_ms: Option<u64>,
     pub read_ms: Option<u64>,
-    /// Stretches one recipient's delays by up to this share, always the same for the same recipient.
+    /// Lengthens a recipient's delays by up to this percentage, deterministically per recipient.
     pub jitter_percent: u8,
-    /// The share of recipients who never read.
+    /// Percentage of recipients who never read.
     pub never_read_percent: u8,
-    /// The share of recipients whose messages fail with 131026.
+    /// Percentage of recipients whose messages fail with 131026.
     pub fail_percent: u8,
-    /// How long every send takes to be answered.
+    /// Delay of the response to every send.
     pub latency_ms: u64,
-    /// Messages per second and phone number; beyond it 130429.
+    /// Messages per second and phone number. Beyond it, a send fails with 130429.
     pub number_rate: Option<u32>,
-    /// Whether one message per six seconds and recipient is enforced, in bursts up to 45; beyond it 131056.
+    /// Enforces one message per six seconds and recipient, with bursts of up to 45. Beyond it, a send fails with
+    /// 131056.
     pub pair_limit: bool,
-    /// What the phone number says its messaging limit is.
+    /// The messaging limit that the phone number returns.
     pub messaging_limit: String,
 }
 
@@ -75,7 +76,7 @@ impl Default for WhatsappOptions {
 }
 
 impl WhatsappOptions {
-    /// Delays and limits as a person at a development server expects them.
+    /// Delays and limits for a development server.
     pub fn development() -> Self {
         Self {
             template_approval: Approval::Approve { after_ms: 1000 },

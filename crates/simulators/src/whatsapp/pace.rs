@@ -1,9 +1,9 @@
-//! The platform's two limits on sends: messages per second and phone number, and messages per recipient.
+//! The rate limiter for WhatsApp's two limits on sends: messages per second and phone number, messages per recipient.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// One allowance per key: a steady interval, with bursts that borrow from the future.
+/// GCRA rate limiter: stores the theoretical arrival time per key. Allows one message per interval, and bursts.
 #[derive(Debug, Default)]
 pub(super) struct BurstLimiter(HashMap<String, Instant>);
 

@@ -1,7 +1,7 @@
-//! How the platform names a recipient: the Brazilian ninth digit is absent from ids in the area codes from 31 on.
+//! WhatsApp's ids of phone numbers: without the Brazilian ninth digit in the area codes from 31 on.
 
-/// The id the platform answers for a dialled number. Brazilian mobiles lose the ninth digit from area code 31 on and
-/// have it below; every other number stands as its digits.
+/// The `wa_id` of a dialled number. Brazilian mobile numbers have the ninth digit in area codes below 31 and lose it
+/// from 31 on. The id of every other number is its digits.
 pub fn wa_id(dialled: &str) -> String {
     let digits: String = dialled.chars().filter(char::is_ascii_digit).collect();
     let Some(national) = digits.strip_prefix("55") else {
@@ -24,7 +24,7 @@ pub(super) fn hash(recipient: &str, purpose: &str) -> u64 {
     let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    // The multiplication spreads upwards only; fold the high half down so that a remainder sees all of it.
+    // The multiplication only mixes upwards. Fold the high half down so that a remainder depends on all bits.
     hash ^= hash >> 32;
     hash
 }

@@ -1,4 +1,4 @@
-//! The templates the platform knows: created, listed, edited, deleted, and looked up at every send.
+//! The template registry: created, listed, edited and deleted through the API, and looked up at every send.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,16 +8,16 @@ use super::definition::{check, text};
 use super::graph::GraphError;
 use crate::{now_ms, set};
 
-/// A template as the platform keeps it.
+/// A stored template.
 #[derive(Debug, Clone)]
 pub(super) struct Template {
     pub(super) id: u64,
     pub(super) waba: String,
-    /// Name, language, category, components and the parameter format, as they were given.
+    /// Name, language, category, components and parameter format, as they were submitted.
     pub(super) definition: Value,
     pub(super) status: String,
     pub(super) rejected_reason: String,
-    /// Grows with every edit, so that a decision on an older version is not applied.
+    /// Optimistic locking: grows with every edit, so that a decision on an older version is not applied.
     pub(super) version: u32,
 }
 
@@ -40,7 +40,7 @@ impl Template {
         Value::Object(shown)
     }
 
-    /// The value of the callback that tells a status.
+    /// The value of a status update's callback.
     pub(super) fn update(&self, event: &str, reason: Option<&str>) -> Value {
         let mut update = json!({
             "event": event,
@@ -80,7 +80,7 @@ impl Registry {
 
     /// Adds a template without checking it.
     pub(super) fn insert(&mut self, waba: &str, body: &Value, status: &str) -> Template {
-        // Ids grow with the clock, so that a restarted simulator does not give one out twice.
+        // Ids grow with the clock, so that a restarted simulator does not reuse an id.
         self.last_id = (self.last_id + 1).max(now_ms().saturating_mul(1000));
         let stored_fields = ["name", "language", "category", "components", "parameter_format"];
         let entry = |field: &str| body.get(field).map(|value| (field.to_owned(), value.clone()));
@@ -116,7 +116,7 @@ impl Registry {
         self.templates.values().find(|template| template.is(name, language))
     }
 
-    /// Replaces the components; the template is pending again.
+    /// Replaces the components. The template becomes pending again.
     pub(super) fn edit(&mut self, id: u64, body: &Value) -> Result<Template, GraphError> {
         let Some(template) = self.templates.get_mut(&id) else {
             return Err(GraphError::new(
@@ -149,7 +149,7 @@ impl Registry {
         Ok(template.clone())
     }
 
-    /// Deletes by name, in all languages or only the one with this id; says how many.
+    /// Deletes templates by name, or only the one with this id. Returns how many.
     pub(super) fn delete(&mut self, waba: &str, name: &str, id: Option<u64>) -> usize {
         let matches = |template: &&Template| {
             template.waba == waba && text(&template.definition, "name") == name && id.is_none_or(|id| id == template.id)
@@ -167,7 +167,7 @@ impl Registry {
         ids.len()
     }
 
-    /// Applies a status event and returns the template; none if it is gone, or edited since `version`.
+    /// Applies a status event and returns the template. None: the template was deleted, or edited since `version`.
     pub(super) fn set_status(
         &mut self,
         id: u64,
@@ -181,7 +181,7 @@ impl Registry {
         }
         match event {
             "REINSTATED" | "UNARCHIVED" => template.status = "APPROVED".into(),
-            // These say something about a template without changing whether it can be sent.
+            // These events do not change whether the template can be sent.
             "FLAGGED" | "LOCKED" => {}
             status => template.status = status.to_owned(),
         }
@@ -190,7 +190,7 @@ impl Registry {
         Some(template.clone())
     }
 
-    /// One page of a business account's templates.
+    /// A page of a business account's templates.
     pub(super) fn page(&self, waba: &str, query: &Query<'_>) -> Value {
         let matches = |template: &&Template| {
             template.waba == waba
@@ -233,9 +233,9 @@ impl Registry {
     }
 }
 
-/// What a list of templates is asked for.
+/// The query parameters of the list of templates.
 pub(super) struct Query<'a> {
-    /// The list's own address, for the link to the next page.
+    /// URL of the list, for the link to the next page.
     pub(super) url: String,
     pub(super) name: Option<&'a str>,
     pub(super) status: Option<&'a str>,

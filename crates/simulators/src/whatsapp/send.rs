@@ -1,4 +1,4 @@
-//! `POST /{phone_number_id}/messages`: checks, limits, scripted faults, the answer, and the statuses that follow.
+//! `POST /{phone_number_id}/messages`: checks, limits, scripted faults, the response, and the status updates.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,11 +21,10 @@ use crate::{locked, now_ms};
 const PAIR_INTERVAL: Duration = Duration::from_secs(6);
 const PAIR_BURST: u32 = 45;
 
-/// Who a message goes to.
 struct Recipient {
-    /// As the application wrote it.
+    /// The recipient as written in the request.
     input: String,
-    /// As the platform names it: a phone's id, or a user's.
+    /// The recipient's `wa_id` or user id.
     id: String,
     by_user_id: bool,
 }
@@ -59,7 +58,7 @@ impl Core {
         Ok(response)
     }
 
-    /// Applies the limits and the template's rules, and counts the message as accepted.
+    /// Checks the limits and the template's rules, and counts the message as accepted.
     fn accept(
         &self,
         number: &str,
@@ -92,7 +91,7 @@ impl Core {
         }))
     }
 
-    /// Queues the statuses of an accepted message.
+    /// Enqueues the status updates of an accepted message.
     fn schedule(&self, message: Arc<Message>, options: &WhatsappOptions) {
         let fault = self
             .faults
@@ -127,7 +126,7 @@ impl Core {
     }
 }
 
-/// A status, when it comes to be and when it is told.
+/// A status update, with the delay of its timestamp and the delay of its callback.
 struct Planned {
     status: &'static str,
     after_ms: u64,
@@ -161,7 +160,7 @@ fn statuses(recipient: &str, options: &WhatsappOptions) -> Vec<Planned> {
     steps.into_iter().filter_map(planned).collect()
 }
 
-/// The last status is told when the first was due, and so on.
+/// Sends the last status at the time of the first one, and so on. The timestamps remain.
 fn reverse_delivery(statuses: &mut [Planned]) {
     let times: Vec<u64> = statuses.iter().map(|planned| planned.after_ms).collect();
     statuses.reverse();
@@ -224,7 +223,7 @@ fn parse_recipient(body: &Value) -> Result<Recipient, GraphError> {
 
 fn check_limits(state: &mut State, number: &str, recipient: &str, options: &WhatsappOptions) -> Result<(), GraphError> {
     let now = Instant::now();
-    // The number first: what it rejects takes nothing of the recipient's allowance.
+    // The number's limit comes first, so that a message that it rejects does not count towards the recipient's limit.
     if let Some(rate) = options.number_rate.map(|rate| rate.max(1))
         && !state.numbers.admit(number, Duration::from_secs(1) / rate, rate, now)
     {

@@ -1,4 +1,4 @@
-//! The AI simulator: extraction into the schema's fields, the bearer check, scripted answers.
+//! The AI simulator: extraction into the schema's fields, the bearer check, scripted responses.
 
 use recado_simulators::ai::{Ai, AiOptions, completion};
 use recado_simulators::fault::{Fault, FaultKind};

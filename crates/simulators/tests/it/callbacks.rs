@@ -1,4 +1,4 @@
-//! The messaging simulator's callbacks: signed, in order, batched, repeated, and spoiled on demand.
+//! The WhatsApp simulator's callbacks: signature, order, batches, retries and scripted faults.
 
 use std::time::Instant;
 
@@ -102,7 +102,7 @@ fn callbacks_are_batched_by_due_time() {
         .max()
         .unwrap();
     assert!(largest <= 50);
-    // Only sends quicker than the delay are sure to fall due together.
+    // Only sends that take less than the delay are certain to become due together.
     if began.elapsed().as_millis() < 1000 {
         assert!(receiver.posts().len() < 120);
     }

@@ -1,4 +1,4 @@
-//! The command: names what is missing, says when it is ready, ends on a signal.
+//! The command: names missing variables, prints `ready`, ends on a signal.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! The messaging simulator's faults and limits at the answer to a send, and its end.
+//! The WhatsApp simulator's faults and limits in the response to a send, and its shutdown.
 
 use std::io::{Read, Write};
 use std::time::Instant;

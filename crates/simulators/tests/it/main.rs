@@ -1,4 +1,4 @@
-//! The simulators from outside: over HTTP, with a receiver of callbacks that can be told to refuse.
+//! Tests the simulators over HTTP, with a receiver that can refuse callbacks.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -22,7 +22,6 @@ use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A response: status, headers and body.
 struct Response {
     status: u16,
     retry_after: Option<String>,
@@ -35,7 +34,7 @@ impl Response {
     }
 }
 
-/// Sends a request; the error is one of the connection.
+/// Sends a request. The error is a connection error; every HTTP status is `Ok`.
 fn request(method: &str, url: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Result<Response, ureq::Error> {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)

@@ -1,4 +1,4 @@
-//! A receiver of callbacks: keeps every POST, and refuses the first few if told so.
+//! A receiver of callbacks that stores every POST and can refuse the first ones.
 
 use recado_simulators::fault::{Fault, FaultKind};
 use recado_simulators::receiver::{self, Delivery};
@@ -10,7 +10,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Answers 503 to the first `refusals` POSTs, then 200.
+    /// Responds with 503 to the first `refusals` POSTs, then with 200.
     pub(crate) fn start(refusals: usize) -> Self {
         let receiver = receiver::Receiver::start(receiver::ReceiverOptions::default()).unwrap();
         receiver.script(vec![Fault::new(FaultKind::status(503, Value::Null)); refusals]);
@@ -22,12 +22,12 @@ impl Receiver {
         self.receiver.deliveries()
     }
 
-    /// Every status received: (message id, status), in order.
+    /// The received status updates, in order.
     pub(crate) fn statuses(&self) -> Vec<Value> {
         self.changes("statuses")
     }
 
-    /// The items under `list` of every change received.
+    /// The items under `list` of all received changes.
     pub(crate) fn changes(&self, list: &str) -> Vec<Value> {
         let values = self.values().into_iter();
         values
@@ -36,7 +36,7 @@ impl Receiver {
             .collect()
     }
 
-    /// The value of every change received.
+    /// The values of all received changes.
     pub(crate) fn values(&self) -> Vec<Value> {
         let mut found = Vec::new();
         for post in self.posts() {

@@ -1,4 +1,4 @@
-//! The messaging simulator's templates: created, reviewed, listed, edited, deleted, and demanded at sends.
+//! The WhatsApp simulator's templates: creation, review, lists, edits, deletion, and the checks of sends.
 
 use recado_simulators::whatsapp::{Approval, WhatsappFault, WhatsappFaultKind, WhatsappOptions};
 use serde_json::{Value, json};

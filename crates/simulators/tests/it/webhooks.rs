@@ -1,4 +1,4 @@
-//! The receiver simulator: what it keeps, what it verifies, what it does instead of answering.
+//! The receiver simulator: stored deliveries, verified signatures, scripted faults.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! The messaging simulator: answers, errors, files and control routes; and what its other tests share.
+//! The WhatsApp simulator: responses, errors, files and control routes; and the helpers of its other tests.
 
 use recado_simulators::whatsapp::{Inbound, Whatsapp, WhatsappOptions, wa_id};
 use serde_json::{Value, json};
@@ -133,7 +133,7 @@ fn whatsapp_refuses_invalid_messages() {
     assert_eq!(whatsapp.counters().rejected, 5);
 }
 
-/// As much of a form as the simulator looks at.
+/// The parts of a form that the simulator checks.
 const FORM: &[u8] = b"name=\"messaging_product\" name=\"type\" name=\"file\"";
 
 #[test]
