@@ -1,6 +1,6 @@
-//! The one error of this tool: a sentence for a person.
+//! The error of this tool: a message for a person.
 //!
-//! Nothing here is ever handled by kind, only shown and turned into a non-zero exit, so there is nothing to match on.
+//! No caller distinguishes errors. They are only printed and end the tool with a non-zero exit code.
 
 use std::error::Error;
 use std::fmt::{Display, Formatter};
@@ -18,12 +18,12 @@ impl Display for Failure {
 
 impl Error for Failure {}
 
-/// A failure with this message.
+/// Returns an error with this message.
 pub(crate) fn fail<T>(message: impl Into<String>) -> Result<T> {
     Err(Failure(message.into()))
 }
 
-/// Says what was being done when something below failed.
+/// Adds the failed action to an error.
 pub(crate) trait Context<T> {
     fn context(self, doing: impl FnOnce() -> String) -> Result<T>;
 }
@@ -34,7 +34,7 @@ impl<T, E: Into<Box<dyn Error>>> Context<T> for std::result::Result<T, E> {
             let mut message = doing();
             let cause = cause.into();
             let mut next: Option<&dyn Error> = Some(&*cause);
-            // The database's own words are one level down.
+            // The database's message is in the source error.
             while let Some(cause) = next {
                 let text = cause.to_string();
                 if !message.contains(&text) {

@@ -22,7 +22,7 @@ impl Client {
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(10)))
-            // A proxy of the environment leads away from this machine.
+            // A proxy from the environment would lead away from this machine.
             .proxy(None)
             .build()
             .into();
@@ -37,7 +37,7 @@ impl Client {
         self.text(path).map(Reply::from)
     }
 
-    /// The status and the body as it came, for who measures the server and not the reading of JSON.
+    /// Returns the status and the raw body, so that a measurement excludes the parsing of JSON.
     pub(crate) fn text(&self, path: &str) -> Result<(u16, String)> {
         let mut request = self.agent.get(format!("{}{path}", self.base));
         for (name, value) in &self.headers {
@@ -72,12 +72,12 @@ impl Client {
     }
 }
 
-/// The largest answer that is read: a simulator's whole ledger.
+/// Maximum size of a response: a simulator's complete ledger.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
 impl From<(u16, String)> for Reply {
     fn from((status, text): (u16, String)) -> Self {
-        // Whatever is no JSON is still worth showing.
+        // Return a body that is not JSON as a string, so that errors can show it.
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
         Self { status, body }
     }

@@ -1,4 +1,4 @@
-//! `recado migrate` on the development database, whether or not that runs at the moment.
+//! `recado migrate` on the development database, which is started if it does not run.
 
 use crate::error::{Result, fail};
 use crate::services::postgres::{Cluster, Purpose};
@@ -22,7 +22,7 @@ pub(crate) fn run() -> Result<()> {
     migrate(&cluster.url(DATABASE))
 }
 
-/// Brings a database up to date with the server's own command.
+/// Migrates a database with the server's own command.
 pub(crate) fn migrate(url: &str) -> Result<()> {
     let binary = paths::built("recado");
     if !binary.is_file() {

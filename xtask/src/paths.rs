@@ -1,4 +1,4 @@
-//! Where things are: the repository, the build output, and the state of development.
+//! Paths of the repository, the build output and the development state.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use sha2::{Digest, Sha256};
 use crate::error::{Context, Result, fail};
 use crate::secrets::hex;
 
-/// The file system in memory that Linux has, and the least that has to be free there.
+/// The in-memory file system of Linux, and the free space that it must have.
 const MEMORY: &str = "/dev/shm";
 const MIN_FREE_BYTES: u64 = 4 << 30;
 
-/// The repository this tool belongs to.
+/// The root of the repository.
 pub(crate) fn root() -> PathBuf {
-    // `cargo run` says it at run time; the value of compile time is for a binary that is called directly.
+    // `cargo run` sets the variable at run time. The compile-time value serves a binary that is started directly.
     let manifest = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
     Path::new(&manifest)
         .parent()
@@ -29,22 +29,22 @@ pub(crate) fn target() -> PathBuf {
     }
 }
 
-/// Where downloaded binaries are kept.
+/// Directory of downloaded binaries.
 pub(crate) fn cache() -> Result<PathBuf> {
     Ok(state()?.join("cache"))
 }
 
-/// A binary of the workspace, as `cargo build` leaves it.
+/// Path of a debug binary of the workspace.
 pub(crate) fn built(name: &str) -> PathBuf {
     target().join("debug").join(name)
 }
 
-/// The same of `cargo build --release`.
+/// Path of a release binary of the workspace.
 pub(crate) fn released(name: &str) -> PathBuf {
     target().join("release").join(name)
 }
 
-/// The cargo that called us, so that a pinned toolchain stays the same all the way down.
+/// The cargo that started this tool, so that the same pinned toolchain is used.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
@@ -65,16 +65,16 @@ fn user_id() -> Result<u32> {
     number.context(|| "id -u printed no number".to_owned())
 }
 
-/// What belongs to this checkout and no other is called.
+/// A directory name that is unique to this checkout: a hash of its path.
 fn own_name() -> String {
     let digest = hex(&Sha256::digest(root().as_os_str().as_encoded_bytes()));
     format!("recado-{}", digest.chars().take(12).collect::<String>())
 }
 
-/// The directory of all development state of this checkout, made if it is missing.
+/// The directory of all development state of this checkout. Creates it if it is missing.
 ///
-/// PostgreSQL refuses to run as root and is run as another user then, who cannot enter a checkout under /root:
-/// so root keeps its state in /var/tmp. The hash of the path keeps checkouts apart.
+/// For root it is in /var/tmp: PostgreSQL refuses to run as root, and the other user that runs it cannot enter a
+/// checkout below /root. The hash of the path separates checkouts.
 pub(crate) fn state() -> Result<PathBuf> {
     let root = is_root()?;
     let dir = match std::env::var_os("XDG_DATA_HOME") {
@@ -89,10 +89,10 @@ pub(crate) fn state() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// The same for what a run of tests throws away; none without so much memory to spare.
+/// An in-memory directory for temporary test data. None: too little memory is free.
 ///
-/// Tests make and drop a thousand databases of some hundred files: a file system on a disk works more on these than
-/// PostgreSQL on the tests.
+/// Tests create and drop a thousand databases with hundreds of files each. On a disk, that would take longer than the
+/// tests themselves.
 pub(crate) fn in_memory() -> Result<Option<PathBuf>> {
     if !has_free_space(MEMORY) {
         return Ok(None);

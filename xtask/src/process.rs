@@ -1,4 +1,4 @@
-//! Child processes: long-lived ones that are stopped with their owner, and short ones that are waited for.
+//! Child processes: long-lived ones that stop with their owner, and short ones that are awaited.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use crate::error::{Context, Result, fail};
 use crate::signals;
 
-/// How long a child may take to end by itself before it is killed.
+/// Time for a child to end before it is killed.
 const GRACE: Duration = Duration::from_secs(30);
 const TAIL: usize = 25;
 
-/// A server of ours. It writes to a log file and gets SIGTERM when it is dropped.
+/// A long-lived child. It writes to a log file and gets SIGTERM when it is dropped.
 pub(crate) struct Process {
     name: &'static str,
     child: Child,
@@ -22,7 +22,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it in a process group of its own: the terminal's Ctrl-C reaches us alone, and we pass it on once.
+    /// Starts it in its own process group, so that the terminal's Ctrl-C reaches only this tool, which forwards it
+    /// once.
     pub(crate) fn spawn(name: &'static str, command: &mut Command, log: PathBuf) -> Result<Self> {
         let out = File::create(&log).context(|| format!("cannot write {}", log.display()))?;
         let err = out.try_clone().context(|| format!("cannot write {}", log.display()))?;
@@ -43,7 +44,7 @@ impl Process {
         self.child.id()
     }
 
-    /// A failure once it is no longer running.
+    /// Fails if the process has ended.
     pub(crate) fn alive(&mut self) -> Result<()> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -56,7 +57,7 @@ impl Process {
         }
     }
 
-    /// Waits until `ready` says so; fails when the process ends first, at the deadline, and on a signal.
+    /// Waits until `ready` returns true. Fails if the process ends first, at the deadline, and on a signal.
     pub(crate) fn wait_until(&mut self, deadline: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
         let start = Instant::now();
         while !ready() {
@@ -103,7 +104,7 @@ impl Drop for Process {
     }
 }
 
-/// Ends what a launcher that was killed left running: the process noted beside this log, if it is this program.
+/// Stops the process that a killed launcher left running: the pid in the file next to this log, if it is this program.
 pub(crate) fn stop_left_over(log: &Path, program: &Path) {
     let Ok(pid) = fs::read_to_string(log.with_extension("pid")) else {
         return;
@@ -118,12 +119,12 @@ pub(crate) fn stop_left_over(log: &Path, program: &Path) {
     }
 }
 
-/// Runs a command that shares our terminal; a failure when it does not succeed.
+/// Runs a command in this terminal. Fails if the command does not succeed.
 pub(crate) fn run(command: &mut Command, name: &str) -> Result<()> {
     finish(&mut start(command, name)?, name)
 }
 
-/// Starts a short-lived child as the head of a group, so that a signal can be passed on to all it starts in turn.
+/// Starts a short-lived child as the leader of a process group, so that a signal reaches its own children too.
 pub(crate) fn start(command: &mut Command, name: &str) -> Result<Child> {
     command
         .stdin(Stdio::null())
@@ -132,7 +133,7 @@ pub(crate) fn start(command: &mut Command, name: &str) -> Result<Child> {
         .context(|| format!("cannot start {name}"))
 }
 
-/// Waits for a short-lived child, and passes a signal on to it.
+/// Waits for a short-lived child and forwards a signal to it.
 pub(crate) fn finish(child: &mut Child, name: &str) -> Result<()> {
     loop {
         match child.try_wait().context(|| format!("cannot wait for {name}"))? {
@@ -149,7 +150,7 @@ pub(crate) fn finish(child: &mut Child, name: &str) -> Result<()> {
     }
 }
 
-/// Runs a command silently; its output is the failure's explanation.
+/// Runs a command without output and returns its stdout. The error contains its output.
 pub(crate) fn quietly(command: &mut Command, name: &str) -> Result<String> {
     let out = command
         .stdin(Stdio::null())
@@ -193,7 +194,7 @@ fn terminate(target: &str) {
         .status();
 }
 
-/// The command line of a process; empty when there is none.
+/// The command line of a process. Empty if the process does not exist.
 pub(crate) fn command_line(pid: &str) -> String {
     if Path::new("/proc/self").exists() {
         return fs::read(Path::new("/proc").join(pid).join("cmdline"))
@@ -232,7 +233,7 @@ mod tests {
         let log = std::env::temp_dir().join(format!("recado-left-{}.log", std::process::id()));
         let mut process = Process::spawn("sleep", Command::new("sleep").arg("600"), log.clone()).unwrap();
         let pid = process.id().to_string();
-        // For a moment, a process that is about to become another program has no command line.
+        // Between fork and exec, a process briefly has no command line.
         process
             .wait_until(Duration::from_secs(10), || command_line(&pid).contains("sleep"))
             .unwrap();

@@ -17,7 +17,7 @@ impl Progress {
         }
     }
 
-    /// Shows that this step begins.
+    /// Prints that a step begins.
     pub(crate) fn step(&mut self, what: &str) {
         self.done = self.total.min(self.done + 1);
         if self.redraw {

@@ -1,7 +1,7 @@
 //! A directory for one run of tests or benchmarks.
 //!
-//! Every run has its own, so that two of them can go on at once and none finds another's rubbish. A directory whose
-//! run was killed is recognised by its lock, which nobody holds, and removed by the next run.
+//! Every run has its own directory, so that concurrent runs do not interfere. The next run removes the directory of a
+//! killed run, which it recognizes by its free lock.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -11,13 +11,13 @@ use crate::error::{Context, Result};
 use crate::services::{postgres, redis};
 use crate::{paths, process, state};
 
-/// The log of a server that runs in the directory; beside it stands its process number.
+/// Log of a server that runs in the directory. The file with its process id is in the same directory.
 pub(crate) const SERVER_LOG: &str = "server.log";
 
-/// The same of the stand-ins for the outside world.
+/// Log of the simulators of the external systems.
 pub(crate) const SIMULATORS_LOG: &str = "simulators.log";
 
-/// The same of a second server beside it.
+/// Log of a second server.
 pub(crate) const OTHER_LOG: &str = "other.log";
 
 /// Removed when it is dropped.
@@ -38,7 +38,7 @@ impl Scratch {
         Self::within(&state, name)
     }
 
-    /// In memory where there is room, else as the others.
+    /// Creates the directory in memory if enough is free, else on disk.
     pub(crate) fn in_memory() -> Result<Self> {
         Self::in_memory_called("run")
     }
@@ -71,7 +71,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes what killed runs left behind. Best effort: a failure here is no reason not to run.
+/// Removes the directories of killed runs. Best effort: errors are ignored.
 fn sweep(state: &Path) {
     for entry in fs::read_dir(state).into_iter().flatten().flatten() {
         let dir = entry.path();

@@ -35,11 +35,11 @@ pub(crate) fn base64url(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Replaces a file by one of mode 0600, whole or not at all.
+/// Replaces a file atomically by one with mode 0600.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let fresh = path.with_extension("new");
     let write = || -> std::io::Result<()> {
-        // A left-over could have other permissions: `mode` counts for new files only.
+        // Remove a leftover file: `mode` applies only to new files.
         if fresh.exists() {
             fs::remove_file(&fresh)?;
         }

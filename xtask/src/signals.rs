@@ -1,7 +1,7 @@
-//! Ctrl-C and SIGTERM, as a flag that every wait of this tool looks at.
+//! Ctrl-C and SIGTERM set a flag that every wait of this tool checks.
 //!
-//! Nothing is torn down inside the handler: whoever waits sees the flag, returns, and what it started is stopped by
-//! its owner's `Drop`. That way a stop in the middle of any step cleans up exactly like the end of it.
+//! The handler stops nothing itself. A waiting function sees the flag and returns, and `Drop` stops what it started. So
+//! an interrupted step cleans up exactly like a completed one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
@@ -12,7 +12,7 @@ use crate::error::{Context, Result, fail};
 static RECEIVED: AtomicUsize = AtomicUsize::new(0);
 const SLICE: Duration = Duration::from_millis(50);
 
-/// From now on a signal sets the flag instead of ending the process.
+/// Installs the handler: a signal then sets the flag instead of ending the process.
 pub(crate) fn install() -> Result<()> {
     ctrlc::set_handler(|| {
         RECEIVED.fetch_add(1, Ordering::SeqCst);
@@ -24,12 +24,12 @@ pub(crate) fn received() -> bool {
     RECEIVED.load(Ordering::SeqCst) > 0
 }
 
-/// Ctrl-C twice: do not wait for anything polite any more.
+/// Whether Ctrl-C was pressed twice: kill children without waiting for a clean end.
 pub(crate) fn impatient() -> bool {
     RECEIVED.load(Ordering::SeqCst) > 1
 }
 
-/// A short pause inside a waiting loop; a failure once a signal came.
+/// A short pause in a waiting loop. Fails after a signal.
 pub(crate) fn pause() -> Result<()> {
     sleep(SLICE);
     if received() { fail("interrupted") } else { Ok(()) }

@@ -1,8 +1,8 @@
-//! The development state of this checkout: who holds it, its secrets, and what runs right now.
+//! The development state of this checkout: its lock, its secrets, and the running instance.
 //!
-//! `lock` says that a launcher is alive (the kernel releases it with the process, so it is never stale), `dev.env`
-//! holds the secrets, made once, and `run.env` the whole environment of the running server. Both are plain
-//! `NAME=value` lines, so a shell or a debugger can take them as they are.
+//! `lock` is locked while a launcher runs; the kernel releases it with the process, so it is never stale. `dev.env`
+//! holds the secrets, which are generated once. `run.env` holds the whole environment of the running server. Both have
+//! plain `NAME=value` lines for shells and debuggers.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,14 +16,14 @@ pub(crate) const RUNNING: &str = "run.env";
 
 pub(crate) type Env = BTreeMap<String, String>;
 
-/// The state directory, held by this process until it ends.
+/// The state directory, locked by this process.
 pub(crate) struct State {
     pub(crate) dir: PathBuf,
     _lock: File,
 }
 
 impl State {
-    /// Takes the state, or answers `None` when another launcher has it.
+    /// Locks the state. `None`: another launcher has locked it.
     pub(crate) fn take() -> Result<Option<Self>> {
         let dir = paths::state()?;
         Ok(lock(&dir)?.map(|lock| Self { dir, _lock: lock }))
@@ -35,7 +35,7 @@ impl State {
         for entry in entries.flatten() {
             let path = entry.path();
             let name = entry.file_name();
-            // Test runs have clusters of their own here, possibly at work.
+            // Test runs have their own clusters here, which may be running.
             if name == "lock" || name == "cache" || name.to_string_lossy().starts_with("test-") {
                 continue;
             }
@@ -70,7 +70,7 @@ impl Drop for RunningInstance {
     }
 }
 
-/// Locks a directory for the life of the answer; `None` when another process has it.
+/// Locks a directory for the lifetime of the returned file. `None`: another process has locked it.
 pub(crate) fn lock(dir: &Path) -> Result<Option<File>> {
     let path = dir.join("lock");
     let file = File::create(&path).context(|| format!("cannot create {}", path.display()))?;
@@ -92,7 +92,7 @@ pub(crate) fn running() -> Result<Env> {
     fail("the development server is not running: start it with cargo xtask dev")
 }
 
-/// The secrets of development, with every missing one made and stored.
+/// Reads the development secrets; generates and stores the missing ones.
 pub(crate) fn dev_secrets(dir: &Path) -> Result<Env> {
     let path = dir.join("dev.env");
     let mut env = fs::read_to_string(&path).map(|text| parse(&text)).unwrap_or_default();
@@ -122,7 +122,7 @@ pub(crate) fn dev_secrets(dir: &Path) -> Result<Env> {
     Ok(env)
 }
 
-/// A value that must be there, or a sentence that says which is not.
+/// Returns a required value. The error names the missing variable.
 pub(crate) fn value<'e>(env: &'e Env, name: &str) -> Result<&'e str> {
     match env.get(name) {
         Some(value) => Ok(value),
@@ -176,7 +176,7 @@ mod tests {
         assert!(held.is_some());
         assert!(lock(&dir).unwrap().is_none());
         drop(held);
-        // A child that another test forks at this moment shares the lock until it executes its program.
+        // A child that another test forks meanwhile shares the lock until it executes its program.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while lock(&dir).unwrap().is_none() {
             assert!(std::time::Instant::now() < deadline);

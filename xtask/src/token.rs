@@ -1,4 +1,4 @@
-//! Session tokens for development: what the identity provider would issue, signed with the server's own secret.
+//! Session tokens for development: as the identity provider would issue them, signed with the server's own secret.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -58,7 +58,7 @@ fn parse(args: &[String]) -> Result<Request> {
     Ok(request)
 }
 
-/// The same address is always the same user: a version 8 UUID made of its hash.
+/// Derives the user's id from the hash of the address (UUID version 8): the same address is always the same user.
 pub(crate) fn user_id(email: &str) -> String {
     let digest = Sha256::digest(email.to_lowercase().as_bytes());
     let bytes: Vec<u8> = (0_u8..)

@@ -1,7 +1,7 @@
-//! Reports and exports of an account with much to report, beside one with a hundred thousand messages.
+//! Latency of reports and exports of a large account compared with an account with 100,000 messages.
 //!
-//! Both lie in one database and are asked in turns, one request at a time: what counts is whether more rows make an
-//! answer slower.
+//! Both share one database. Their requests alternate, one at a time: the result is how much more rows slow down a
+//! response.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -20,12 +20,12 @@ use crate::paths;
 use crate::seed::large::Large;
 use crate::services::postgres::connect;
 
-/// Messages of the account that others are compared with, and of the large one when nobody says otherwise.
+/// Messages of the small account, and default of the large account.
 const FEW: u64 = 100_000;
 const MANY: u64 = 1_000_000;
 const MESSAGES_VARIABLE: &str = "RECADO_BENCH_MESSAGES";
 
-/// Calls by which buffers are counted.
+/// Number of calls over which buffers are counted.
 const CALLS: usize = 10;
 
 /// How long an export is read slowly, at a kilobyte per second.
@@ -47,7 +47,7 @@ const REPORTS: &[&str] = &[
 ];
 const EXPORT: &str = "/api/analytics/export?type=contacts";
 
-/// What the roll-ups save: the same days of the same messages, from the messages themselves.
+/// The aggregate that the rollups replace: the same days, computed from the messages.
 const RAW: &str = "
     SELECT (created_at AT TIME ZONE 'UTC')::date, status, count(*) FROM (
       SELECT created_at, status FROM messages WHERE account_id = $1::text::uuid AND created_at >= now() - interval '30 days'
@@ -130,7 +130,7 @@ fn reports(fixture: &Fixture, few: &Client, many: &Client, messages: u64) -> Res
     Ok(results)
 }
 
-/// Buffers that a call takes: those of the dearest statement of a report, over some calls of one account.
+/// Buffers per call of the most expensive statement of a report, over `CALLS` calls of an account.
 fn buffers(fixture: &Fixture, client: &Client, path: &str) -> Result<f64> {
     if !fixture.cluster.has_statement_statistics() {
         return Ok(f64::NAN);
@@ -229,7 +229,7 @@ fn exports(fixture: &Fixture, server: &Server, account: &str) -> Result<Vec<Benc
         RawResponse::request(fixture, server, account, EXPORT)?.read()?;
     }
     let before = memory(server, "VmRSS:")?;
-    // Forgets the peak.
+    // Resets the peak (VmHWM).
     fs::write(format!("/proc/{}/clear_refs", server.process.id()), "5")
         .context(|| "cannot reset the peak".to_owned())?;
     let (mut first, mut whole, mut copied) = (Vec::new(), Vec::new(), Vec::new());
@@ -271,7 +271,7 @@ fn exports(fixture: &Fixture, server: &Server, account: &str) -> Result<Vec<Benc
     ])
 }
 
-/// The same records to a client, on a connection that is there already, in milliseconds.
+/// Milliseconds to copy the same records to a client with `COPY`, on an open connection.
 fn copy(database: &str, account: &str) -> Result<f64> {
     let mut client = connect(database)?;
     let began = Instant::now();

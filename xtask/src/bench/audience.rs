@@ -1,4 +1,4 @@
-//! What fixing a large audience costs the database, in times of one plain `INSERT ... SELECT` of as many rows.
+//! The database's work to freeze a large audience, compared with a plain `INSERT ... SELECT` of as many rows.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -26,12 +26,12 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
         println!("this PostgreSQL does not count statements (pg_stat_statements is not installed)");
         return Ok(Vec::new());
     }
-    // Nobody else sends from this one: its number stays.
+    // No other bench sends from this account, so its number stays connected.
     let account = accounts().into_iter().nth(10).unwrap_or_default();
     let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
     let server = simulator.serve(fixture, SERVER_LOG)?;
     let sender = Sender::new(fixture, &server, &account)?;
-    // One message a second: sending them takes nothing from the rows that are made.
+    // One message per second, so that sending does not slow down the creation of rows.
     sender.connect_number(NUMBER, Some(1))?;
     create_contacts(fixture, &account, CONTACTS)?;
     let mut client = connect(&fixture.database())?;
@@ -83,8 +83,8 @@ fn is_frozen(client: &mut Client, campaign: &str) -> Result<bool> {
         .context(|| "cannot read the audience".to_owned())
 }
 
-/// Seconds that PostgreSQL works on statements that make sends meanwhile. What the account used of its month is
-/// forgotten first: it is asked for more than a plan allows.
+/// Seconds that PostgreSQL spends on statements that insert sends while `work` runs. Deletes the usage of the month
+/// first, because the bench exceeds the quota of every plan.
 fn timed(client: &mut Client, work: impl FnOnce(&mut Client) -> Result<()>) -> Result<f64> {
     for statement in [
         "DELETE FROM message_usage_slots",

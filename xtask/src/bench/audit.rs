@@ -1,4 +1,4 @@
-//! The first page of a long audit log with its exact total, and a page far behind it.
+//! Latency of the audit log: the first page with its exact total, and a page far behind it.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use crate::http::Client;
 use crate::services::postgres::connect;
 use crate::{paths, process};
 
-/// Entries of the account that others are compared with, and of the large one when nobody says otherwise.
+/// Entries of the small account, and default of the large account.
 const FEW: u64 = 100_000;
 const MANY: u64 = 1_000_000;
 const ENTRIES_VARIABLE: &str = "RECADO_BENCH_ENTRIES";

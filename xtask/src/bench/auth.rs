@@ -1,4 +1,4 @@
-//! How much of a read is proving who asks, in instructions: they do not depend on what else the machine does.
+//! The share of a read's instructions that verifies the caller. Instructions do not depend on the load of the machine.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,8 +15,7 @@ const FUNCTIONS: [&str; 2] = ["Authenticator::credential", "Authenticator::cache
 
 const REQUESTS: u16 = 1000;
 
-/// Made in both runs: what is done once, at the first request (random numbers are gathered for long), is in neither
-/// result.
+/// Requests of both runs. The difference of the runs excludes one-time work such as gathering random numbers.
 const FIRST: u16 = 200;
 
 /// Instructions of one run of the server.
@@ -41,7 +40,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
             ..fixture.routes()
         })?;
         fixture.read(&server, requests.into())?;
-        // The counts are written when it ends.
+        // valgrind writes the counts when the server ends.
         drop(server);
         read(&annotate, &file)
     };
@@ -55,7 +54,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
         " %",
         1,
     );
-    // Told, not judged: the last release's result is what it is compared with.
+    // Without a floor: compare it with the result of the last release.
     let each = f64::from(u32::try_from(all / 1000).unwrap_or(u32::MAX)) / f64::from(REQUESTS);
     let each = BenchResult::less("auth: instructions per read", each, " thousand", 1);
     Ok(vec![share.floor(10.0).target(3.0), each])
@@ -68,7 +67,7 @@ fn percent(part: u64, whole: u64) -> Result<f64> {
     }
 }
 
-/// With everything that the functions call.
+/// Reads inclusive counts: with everything that the functions call.
 fn read(annotate: &Path, file: &Path) -> Result<Count> {
     let mut command = Command::new(annotate);
     command.args(["--inclusive=yes", "--threshold=100", "--show-percs=no"]);

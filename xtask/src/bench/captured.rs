@@ -1,4 +1,4 @@
-//! The statements of one request as PostgreSQL's own log has them, written as a script that pgbench runs again.
+//! Reads the statements of a request from PostgreSQL's log and writes them as a script for pgbench.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,13 +12,13 @@ use crate::services::postgres::connect;
 /// Time until every connection applies the setting, and until the log is written.
 const SETTLE_TIME: Duration = Duration::from_millis(300);
 
-/// What begins a tenant's transaction, and so tells its connection.
+/// The statement that begins a tenant's transaction. It identifies the tenant's connection.
 const TENANT: &str = "SET LOCAL app.account_id";
 
-/// What opening a connection says.
+/// Statements that open a connection.
 const OPENING: [&str; 2] = ["SET TIME ZONE", "SET CLIENT_ENCODING"];
 
-/// The script of what a request has the database do for a tenant; what a server asks on its own account is left out.
+/// The script of a request's statements on tenant connections, without those of the owner pool.
 pub(super) fn script(fixture: &Fixture, request: impl Fn() -> Result<()>) -> Result<String> {
     let switch = |value: &str| {
         connect(&fixture.database())?
@@ -60,7 +60,7 @@ fn connect_again(fixture: &Fixture, sql: &str) -> std::result::Result<(), postgr
     }
 }
 
-/// An entry of the log: whose it is, and what it says.
+/// An entry of the log: process id, level and text.
 struct Entry {
     process: String,
     kind: String,
@@ -93,7 +93,7 @@ fn entries(log: &str) -> Vec<Entry> {
     entries
 }
 
-/// What the tenants' connections ran, with the values in their places.
+/// The statements of the tenant connections, with their parameters inserted.
 fn statements(log: &str) -> Vec<String> {
     let entries = entries(log);
     let tenants: BTreeSet<&str> = entries

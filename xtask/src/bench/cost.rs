@@ -1,4 +1,4 @@
-//! What one read costs the database: statements, and round trips.
+//! The cost of a read in the database: statements and round trips.
 
 use super::Options;
 use super::fixture::Fixture;
@@ -34,7 +34,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     Ok(results)
 }
 
-/// Per request, to one decimal: now and then the membership is looked at again.
+/// Per request, rounded to one decimal: the membership is reloaded now and then.
 fn each(count: u64) -> Result<f64> {
     match u32::try_from(count) {
         Ok(count) => Ok((f64::from(count) / f64::from(REQUESTS) * 10.0).round() / 10.0),
@@ -42,7 +42,7 @@ fn each(count: u64) -> Result<f64> {
     }
 }
 
-/// How many statements the database has run, as far as it counts them.
+/// The number of executed statements. None: `pg_stat_statements` is not available.
 fn statements(fixture: &Fixture) -> Result<Option<u64>> {
     if !fixture.cluster.has_statement_statistics() {
         return Ok(None);

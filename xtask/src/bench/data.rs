@@ -1,4 +1,4 @@
-//! What lies in the measured database: 200 accounts with 1000 campaigns each, all of them the bench user's.
+//! The data of the measured database: 200 accounts with 1000 campaigns each. The bench user belongs to all of them.
 
 use crate::error::{Context, Result};
 use crate::services::postgres::connect;
@@ -9,10 +9,10 @@ pub(super) const EMAIL: &str = "bench@recado.example";
 const ACCOUNTS: u32 = 200;
 const CAMPAIGNS: u32 = 1000;
 
-/// What reads go to: spread over the accounts, and over each account's campaigns.
+/// Number of campaigns to read, spread over the accounts and over each account's campaigns.
 const TARGETS: u32 = 16;
 
-/// A campaign to read, and whose it is.
+/// A campaign to read, and its account.
 pub(super) struct Target {
     pub(super) account: String,
     pub(super) campaign: String,
@@ -30,12 +30,12 @@ pub(super) fn targets() -> Vec<Target> {
         .collect()
 }
 
-/// Every account; the user of [`EMAIL`] belongs to all of them.
+/// The ids of all accounts. The user of [`EMAIL`] belongs to all of them.
 pub(super) fn accounts() -> Vec<String> {
     (1..=ACCOUNTS).map(account_id).collect()
 }
 
-/// In the order of their making, like the ids that the server gives.
+/// Ids ascend in the order of creation, as those of the server do.
 fn account_id(account: u32) -> String {
     format!("0193a6e0-0000-7000-8000-{account:012x}")
 }
@@ -44,7 +44,7 @@ fn campaign_id(account: u32, campaign: u32) -> String {
     format!("0193a6e1-{account:04x}-7000-8000-{campaign:012x}")
 }
 
-/// Fills an empty database that has every migration.
+/// Fills an empty, migrated database.
 pub(super) fn fill(database: &str) -> Result<()> {
     let user = token::user_id(EMAIL);
     let account = "('0193a6e0-0000-7000-8000-' || lpad(to_hex(a), 12, '0'))::uuid";

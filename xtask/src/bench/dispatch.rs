@@ -1,7 +1,7 @@
-//! How fast a campaign leaves, against what one could hope for at best, and what it costs the database.
+//! Throughput of a campaign as a share of the limit, and its cost in the database.
 //!
-//! A message costs what the platform's stand-in needs to take it, and what the same statements cost PostgreSQL; all of it
-//! on the same processors. So the limit is 1 / (1 / stand-in + 1 / statements).
+//! A message needs work in the simulator and in PostgreSQL, on the same processors. With the rate of each part alone,
+//! the limit is 1 / (1 / simulator + 1 / statements).
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const NUMBER: &str = "106540352242923";
 /// Sends per statement, as in the server.
 const BATCH: usize = 25;
 
-/// The statement that a run consists of.
+/// The statement that a run executes repeatedly.
 pub(super) const RECORD_AND_START: &str = include_str!("../../../crates/postgres/src/campaigns/record_and_start.sql");
 
 /// Time limit of a campaign.
@@ -100,7 +100,7 @@ fn speeds(rounds: &[Round]) -> Vec<BenchResult> {
     ]
 }
 
-/// A message as the server writes it.
+/// A message as the server sends it.
 fn message() -> String {
     serde_json::json!({
         "messaging_product": "whatsapp", "recipient_type": "individual", "to": "5511960000001", "type": "template",
@@ -161,7 +161,7 @@ fn cost(fixture: &Fixture, sender: &Sender, simulator: &WhatsappSimulator) -> Re
             .and_then(|()| client.batch_execute("SELECT pg_reload_conf(); CHECKPOINT"))
             .context(|| "cannot set full_page_writes".to_owned())
     };
-    // Whole pages in the log depend on when the last checkpoint was, and not on what is counted here.
+    // The full pages in the WAL depend on the time of the last checkpoint, not on the campaign.
     setting("off")?;
     wait_for_statistics();
     connect(&fixture.database())?
@@ -171,7 +171,7 @@ fn cost(fixture: &Fixture, sender: &Sender, simulator: &WhatsappSimulator) -> Re
     let accepted = simulator.accepted()?;
     let campaign = sender.campaign()?;
     sender.begin(&campaign)?;
-    // Watched at the stand-in: looking at the campaign would be statements, too.
+    // Poll the simulator: reading the campaign would add statements.
     let began = Instant::now();
     while simulator.accepted()? < accepted + CONTACTS && began.elapsed() < CAMPAIGN_TIMEOUT {
         std::thread::sleep(Duration::from_millis(50));
@@ -248,7 +248,7 @@ pub(super) fn replay(fixture: &Fixture, account: &str, statement: &str, contacts
     Ok(f64::from(contacts) / took)
 }
 
-/// The statement with parameters that are text, and with the number of what it started.
+/// Changes the statement to take text parameters and to return the number of started sends.
 fn typed(statement: &str) -> String {
     let mut text = statement.replace("$7", "6000000::bigint").replace("$6", "$6::text[]");
     for parameter in ["$1", "$2", "$3"] {

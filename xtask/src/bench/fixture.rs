@@ -1,4 +1,4 @@
-//! What every bench stands on: the release server, and a private, durable, filled database.
+//! The fixture of every bench: the release server, and a private, durable, filled database.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::{paths, process, secrets, signals, token};
 
 const READY: Duration = Duration::from_secs(60);
 
-/// What `DATABASE_POOL_SIZE` is when nobody says otherwise.
+/// Default of `DATABASE_POOL_SIZE`.
 const POOL: usize = 16;
 
 /// Stopped and removed in the order of the fields.
@@ -36,13 +36,13 @@ pub(super) struct Fixture {
 pub(super) struct Launch {
     pub(super) database: String,
     pub(super) command_line: &'static [&'static str],
-    /// What runs it, with its arguments; nothing: itself.
+    /// Program that runs the server, with its arguments. Empty: the server runs directly.
     pub(super) under: Vec<OsString>,
-    /// Where it counts.
+    /// `REDIS_URL` of the rate limiter.
     pub(super) redis: Option<String>,
-    /// Further variables.
+    /// Additional environment variables.
     pub(super) more: Vec<(&'static str, String)>,
-    /// Another one for each that runs at a time.
+    /// File name of the log. Concurrent servers need different ones.
     pub(super) log: &'static str,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Launch {
 pub(super) struct Server {
     pub(super) process: Process,
     pub(super) base: String,
-    /// From its start to its being ready.
+    /// Time from its start until it is ready.
     pub(super) took: Duration,
 }
 
@@ -79,7 +79,7 @@ impl Fixture {
         Ok(fixture)
     }
 
-    /// For files of this run.
+    /// Directory for the files of this run.
     pub(super) fn dir(&self) -> &Path {
         &self.scratch.dir
     }
@@ -88,7 +88,7 @@ impl Fixture {
         self.cluster.url(DATABASE)
     }
 
-    /// Starts the server as a deployment would: JSON log to a file, everything else by default.
+    /// Starts the server as in a deployment: JSON log to a file, otherwise default settings.
     pub(super) fn serve(&self) -> Result<Server> {
         self.launch(&Launch {
             command_line: &["serve"],
@@ -96,7 +96,7 @@ impl Fixture {
         })
     }
 
-    /// Starts routes without background work, on the database of this URL.
+    /// Starts a server without workers on the database of this URL.
     pub(super) fn serve_routes(&self, database: &str) -> Result<Server> {
         self.launch(&Launch {
             database: database.to_owned(),
@@ -104,7 +104,7 @@ impl Fixture {
         })
     }
 
-    /// Routes alone, as a deployment would start them.
+    /// A server without workers, otherwise as in a deployment.
     pub(super) fn routes(&self) -> Launch {
         Launch {
             database: self.database(),
@@ -116,7 +116,7 @@ impl Fixture {
         }
     }
 
-    /// Routes alone, where nobody is counted: the server that counts cannot be reached.
+    /// A server without workers and without rate limits, because its Redis is unreachable.
     pub(super) fn uncounted(&self) -> Result<Launch> {
         Ok(Launch {
             redis: Some(format!("redis://127.0.0.1:{}", free_port()?)),
@@ -146,7 +146,7 @@ impl Fixture {
         let start = Instant::now();
         let mut process = Process::spawn("recado", &mut command, self.scratch.dir.join(launch.log))?;
         let client = Client::new(&base, Vec::new());
-        // More often than `wait_until` looks: this is measured.
+        // Poll more often than `wait_until`, because the startup time is measured.
         while !client.get("/readyz").is_ok_and(|reply| reply.status == 200) {
             process.alive()?;
             if signals::received() {
@@ -167,7 +167,7 @@ impl Fixture {
         })
     }
 
-    /// The header lines of a member of every account.
+    /// Headers of the bench user for an account.
     pub(super) fn headers(&self, account: &str) -> Result<Vec<(&'static str, String)>> {
         let user = token::user_id(data::EMAIL);
         let session = token::sign(&self.session_secret, &user, data::EMAIL, None, 24)?;
@@ -177,7 +177,7 @@ impl Fixture {
         ])
     }
 
-    /// One read of each target.
+    /// A read of each target.
     pub(super) fn requests(&self) -> Result<Vec<Request>> {
         data::targets()
             .into_iter()
@@ -191,7 +191,7 @@ impl Fixture {
             .collect()
     }
 
-    /// Reads the first target so many times, one after the other, each with success; answers what was read.
+    /// Reads the first target `times` times in sequence and returns the last body. Fails unless every read succeeds.
     pub(super) fn read(&self, server: &Server, times: usize) -> Result<Value> {
         let mut body = Value::Null;
         for Request { path, headers, .. } in self.requests()?.into_iter().take(1) {
@@ -208,7 +208,7 @@ impl Fixture {
     }
 }
 
-/// Where a server listens.
+/// The port of a base URL.
 pub(super) fn port(base: &str) -> Result<u16> {
     let port = base.rsplit_once(':').map(|(_, port)| port.parse());
     match port {
@@ -217,7 +217,7 @@ pub(super) fn port(base: &str) -> Result<u16> {
     }
 }
 
-/// Worker threads of the server, and how many tenant connections they have together.
+/// The number of worker threads of the server, and of their tenant connections together.
 pub(super) fn threads_and_connections() -> (usize, usize) {
     let threads = available_parallelism().map_or(2, std::num::NonZero::get);
     (threads, (POOL / threads).max(2) * threads)
@@ -227,8 +227,8 @@ fn build() -> Result<()> {
     release(&["--bin", "recado"])
 }
 
-/// Builds the bare handler that reads are measured against, by itself: built together with the server, it would switch
-/// features on there that are for tests.
+/// Builds the bare handler of the reference measurements. It is built separately: together with the server, it would
+/// enable test features there.
 pub(super) fn build_bare() -> Result<()> {
     release(&["--package", "recado-server", "--example", "bare"])
 }

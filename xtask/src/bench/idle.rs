@@ -1,4 +1,4 @@
-//! The server at rest: how fast it is ready, what it weighs, how fast it ends.
+//! The idle server: startup time, memory, shutdown time.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A file of a million contacts, written while it is sent: how much memory that takes, and how long.
+//! Import of a million contacts, generated while it is sent: peak memory and throughput.
 
 use std::io::Read;
 use std::time::Instant;
@@ -58,7 +58,7 @@ fn send(base: &str, headers: &[(&'static str, String)]) -> Result<Value> {
     serde_json::from_str(&response).context(|| response)
 }
 
-/// The file, made as it is read: what docs/examples/contacts.csv looks like, with a tag and two attributes a line.
+/// The file, generated while it is read: like docs/examples/contacts.csv, with a tag and two attributes per row.
 struct Lines {
     rows: u32,
     generated: u32,

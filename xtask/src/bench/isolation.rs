@@ -1,4 +1,4 @@
-//! What row-level security costs: the same scripts as the tenants' role, and as one that sees all rows.
+//! The cost of row-level security: the same scripts as the tenant role and as a role that bypasses it.
 
 use std::fs;
 
@@ -14,10 +14,10 @@ use crate::services::postgres::connect;
 const TENANT: &str = "recado_tenant";
 const UNBOUND: &str = "bench_unbound";
 
-/// What a policy would be evaluated with for each row.
+/// The function that a policy would call for each row.
 const SETTING: &str = "current_setting";
 
-/// Ninety days of a roll-up, as a report reads them.
+/// Ninety days of a rollup, as a report reads them.
 const ROLLUP: &str =
     "SELECT date_bin('1 day', bucket_start, '2000-01-01 03:00Z'), sum(sent), sum(delivered), sum(read), sum(failed),
     sum(received) FROM message_rollups
@@ -78,7 +78,7 @@ fn prepare(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// The roll-up's read of each target.
+/// Scripts that read the rollup for each target.
 fn rollups(fixture: &Fixture, pgbench: &Pgbench) -> Result<Pgbench> {
     let (mut scripts, mut variables) = (Vec::new(), Vec::new());
     for (at, target) in targets().iter().enumerate() {

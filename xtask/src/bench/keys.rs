@@ -1,4 +1,4 @@
-//! Reads by API key against the same reads by session: a cached grant costs what a cached membership costs.
+//! Throughput of reads by API key compared with the same reads by session. Both use a cached grant or membership.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     Ok(vec![result.spread(spread).floor(0.9).target(0.97)])
 }
 
-/// The same reads, each by a key of its account.
+/// Creates an API key per target; returns the same reads with these keys.
 fn by_key(fixture: &Fixture) -> Result<Vec<Request>> {
     let user = token::user_id(EMAIL);
     let mut client = connect(&fixture.database())?;

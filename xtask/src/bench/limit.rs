@@ -1,9 +1,8 @@
-//! What counting a request in Redis costs: commands, and time.
+//! The cost of the Redis rate limiter: commands and latency per request.
 //!
-//! The request is one that does nothing but be counted: a creation whose body is refused. It goes in turns to a server
-//! that counts it, to Redis as the one command that counting takes, and to a server whose Redis is not there, which
-//! counts nothing. What the first takes longer than the last is the price of counting; the command alone is what it
-//! could be at best.
+//! The request is a creation whose body is refused, so that it does little else. Three measurements alternate: a server
+//! that counts it in Redis, the Redis command alone, and a server whose Redis is unreachable. The difference of the
+//! first and the last is the cost of the rate limiter; the command alone is the lower bound.
 
 use std::fs;
 
@@ -20,7 +19,7 @@ use crate::services::redis::Redis;
 
 const SCRIPT: &str = "crates/redis/src/hit.lua";
 
-/// What the script calls; Redis counts these beside what clients call.
+/// Commands that the script calls. Redis counts them like the commands of clients.
 const BY_THE_SCRIPT: [&str; 7] = [
     "time",
     "zremrangebyscore",
@@ -34,7 +33,7 @@ const BY_THE_SCRIPT: [&str; 7] = [
 /// Commands of this bench.
 const BY_THE_BENCH: [&str; 6] = ["info", "auth", "config|resetstat", "flushall", "script|load", "hello"];
 
-/// So many requests of each kind in a round, spread over the accounts: nobody reaches the limit of 30.
+/// Requests of each kind per round, spread over the accounts, so that no account reaches the limit of 30.
 const REQUESTS: usize = 2000;
 
 struct TestServices {
@@ -127,7 +126,7 @@ impl TestServices {
         })
     }
 
-    /// Connects, remembers the token, loads the script; and finds out that the other Redis is not there.
+    /// Warms up both servers: connections, authentication cache, script, and the failed connection to the other Redis.
     fn warm_up(&mut self) -> Result<()> {
         for _ in 0..3 {
             self.redis.redis(&["FLUSHALL"])?;
@@ -183,7 +182,7 @@ impl TestServices {
         })
     }
 
-    /// How many commands a limited request is, and any other one.
+    /// Redis commands per limited request and per other request.
     fn commands(&mut self, fixture: &Fixture) -> Result<(f64, f64)> {
         self.redis.redis(&["FLUSHALL"])?;
         self.redis.redis(&["CONFIG", "RESETSTAT"])?;
@@ -216,7 +215,7 @@ impl TestServices {
     }
 }
 
-/// A creation that is refused for its body, of this account.
+/// A creation for this account whose body is refused.
 fn request(fixture: &Fixture, account: &str) -> Result<Vec<u8>> {
     let mut headers = fixture.headers(account)?;
     headers.push(("content-type", "application/json".to_owned()));

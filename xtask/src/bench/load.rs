@@ -1,4 +1,4 @@
-//! The load generators: wrk for HTTP, pgbench for SQL. Both say requests per second.
+//! The load generators: wrk for HTTP, pgbench for SQL. Both report requests per second.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use postgres::config::Host;
 use crate::error::{Context, Result, fail};
 use crate::process;
 
-/// Connections that wrk keeps busy: more than the server has to the database, so that these never wait for it.
+/// Connections of wrk: more than the server has to the database, so that those are never idle.
 const CONNECTIONS: u32 = 32;
 
 pub(super) struct Wrk {
@@ -19,16 +19,15 @@ pub(super) struct Wrk {
     script: PathBuf,
 }
 
-/// One request of the load.
 pub(super) struct Request {
     pub(super) path: String,
     pub(super) headers: Vec<(&'static str, String)>,
-    /// JSON that is sent; nothing: the request is a GET.
+    /// JSON body of a POST. None: the request is a GET.
     pub(super) body: Option<String>,
 }
 
 impl Wrk {
-    /// Sends these requests in turn, formatted once: the script only picks the next.
+    /// Sends these requests in turn. The script formats them once and then only picks the next.
     pub(super) fn new(program: PathBuf, dir: &Path, requests: &[Request]) -> Result<Self> {
         let mut text = String::from("local all, next = {}, 0\nfunction init()\n");
         for Request { path, headers, body } in requests {
@@ -54,7 +53,7 @@ impl Wrk {
         Ok(Self { program, script })
     }
 
-    /// Sends one and the same JSON body to this path.
+    /// Posts the same JSON body to this path.
     pub(super) fn posting(program: PathBuf, dir: &Path, path: &str, body: &str) -> Result<Self> {
         let text = format!(
             "wrk.method = \"POST\"\nwrk.path = \"{path}\"\nwrk.body = [==[{body}]==]\n\
@@ -65,7 +64,7 @@ impl Wrk {
         Ok(Self { program, script })
     }
 
-    /// Requests per second of a server, every one of them answered with success.
+    /// Requests per second. Fails if a response is not a success.
     pub(super) fn run(&self, base: &str, seconds: u32) -> Result<f64> {
         let mut wrk = Command::new(&self.program);
         wrk.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{seconds}s"), "-s"]);
@@ -87,7 +86,7 @@ pub(super) struct Pgbench {
 }
 
 impl Pgbench {
-    /// Against the database of this URL, as `recado_tenant`.
+    /// Connects to the database of this URL as `recado_tenant`.
     pub(super) fn new(program: PathBuf, url: &str, clients: usize, threads: usize) -> Result<Self> {
         let config = Config::from_str(url).context(|| "the database URL is malformed".to_owned())?;
         let host = config.get_hosts().first().map_or("", |host| match host {
@@ -116,7 +115,7 @@ impl Pgbench {
         })
     }
 
-    /// The same connections with other scripts; they are run in random order.
+    /// Uses the same connections with other scripts, which run in random order.
     pub(super) fn with(&self, scripts: Vec<PathBuf>, variables: Vec<String>) -> Self {
         Self {
             program: self.program.clone(),
@@ -127,7 +126,7 @@ impl Pgbench {
         }
     }
 
-    /// The same scripts as this role.
+    /// Runs the same scripts as this role.
     pub(super) fn role(&self, role: &str) -> Self {
         let mut pgbench = self.with(self.scripts.clone(), self.variables.clone());
         pgbench.environment.retain(|(name, _)| *name != "PGOPTIONS");
@@ -135,7 +134,7 @@ impl Pgbench {
         pgbench
     }
 
-    /// Scripts per second, every one of them run to its end.
+    /// Scripts per second. Fails if a transaction fails.
     pub(super) fn run(&self, seconds: u32) -> Result<f64> {
         let mut pgbench = Command::new(&self.program);
         pgbench.envs(self.environment.iter().cloned()).args([

@@ -1,7 +1,8 @@
-//! Many callers at once, as many requests a second as they can or as they are told, who take the time of each answer.
+//! Load clients that send requests concurrently, at full speed or at a fixed rate, and measure every response.
 //!
-//! wrk cannot keep to a pace, and does not say which answers took how long. All callers are one thread, which sleeps
-//! until an answer comes or a request is due: a thread for each would stand in line for the processors with the server.
+//! wrk has no fixed rate and does not report the latency per kind of response. All clients share one thread, which
+//! sleeps in epoll until a response arrives or a request is due. A thread per client would compete with the server for
+//! the processors.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +18,7 @@ use super::load::Request;
 use super::times::Times;
 use crate::error::{Context, Result};
 
-/// How long an answer is waited for.
+/// Time limit for a response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Interval between the checks for timed-out requests.
@@ -32,7 +33,7 @@ pub(super) struct LoadClients {
     requests: Vec<Vec<u8>>,
 }
 
-/// What so many callers were answered.
+/// The responses to all clients of a load.
 #[derive(Default)]
 pub(super) struct Responses {
     /// Latency of each success in milliseconds, from the time when the request was sent.
@@ -59,13 +60,13 @@ impl Responses {
         Times::of(self.refused.clone())
     }
 
-    /// Successes a second.
+    /// Successes per second.
     pub(super) fn rate(&self) -> f64 {
         f64::from(u32::try_from(self.served.len()).unwrap_or(u32::MAX)) / self.seconds
     }
 }
 
-/// The end of an answer: its status, and whether it says when to come again.
+/// The head of a response.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     status: u16,
@@ -207,9 +208,9 @@ impl<'a> ClientPool<'a> {
 /// A client: sends a request, waits for the response, and starts again.
 struct LoadClient<'a> {
     load_clients: &'a LoadClients,
-    /// The place of its next request among those of the load_clients.
+    /// Index of its next request in `LoadClients::requests`, before the modulo.
     next: usize,
-    /// When that is to be made.
+    /// Scheduled time of the next request.
     due: Instant,
     interval: Option<Duration>,
     stream: Option<TcpStream>,
@@ -235,7 +236,7 @@ impl LoadClient<'_> {
                 stream
             }
         };
-        // A request is small: it fits into what the kernel holds for an idle connection.
+        // A request is small: it fits into the kernel's send buffer of an idle connection.
         stream.write_all(request.map(Vec::as_slice).unwrap_or_default())
     }
 

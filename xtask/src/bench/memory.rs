@@ -1,4 +1,4 @@
-//! How much memory a process has, as Linux counts it.
+//! Resident memory of a process, as Linux counts it.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +9,14 @@ use crate::error::{Context, Result, fail};
 
 const SAMPLES_EVERY: Duration = Duration::from_millis(50);
 
-/// In MiB.
+/// Resident memory in MiB.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Memory {
     pub(crate) now: f64,
     pub(crate) peak: f64,
 }
 
-/// Resident memory, and the most there was of it since the process started.
+/// Reads the resident memory and its peak since the start of the process.
 pub(crate) fn of(process: u32) -> Result<Memory> {
     let path = format!("/proc/{process}/status");
     let text = fs::read_to_string(&path).context(|| format!("cannot read {path} (memory is measured on Linux)"))?;
@@ -26,7 +26,7 @@ pub(crate) fn of(process: u32) -> Result<Memory> {
     }
 }
 
-/// Runs `work`, and answers what it answers and the most memory that the process had meanwhile.
+/// Runs `work` and returns its result and the peak memory of the process.
 pub(crate) fn peak_during<T>(process: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -44,12 +44,12 @@ pub(crate) fn peak_during<T>(process: u32, work: impl FnOnce() -> Result<T>) -> 
             .join()
             .map_err(|_| "the sampler panicked")
             .context(String::new)?;
-        // The kernel's own mark also saw what lay between two samples.
+        // The kernel's high-water mark includes peaks between two samples.
         Ok((result?, of(process)?.peak.max(sampled)))
     })
 }
 
-/// `VmRSS:     18344 kB`, in MiB.
+/// Parses a line such as `VmRSS:     18344 kB` and converts it to MiB.
 fn field(text: &str, name: &str) -> Option<f64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u32 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;

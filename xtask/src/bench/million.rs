@@ -1,8 +1,8 @@
-//! A campaign to a million contacts: what memory it takes from its beginning to its end, what it costs a small account
-//! that sends ten messages meanwhile, and whether its statistics take longer to read.
+//! A campaign to a million contacts: its memory, its effect on a small account that sends ten messages during the run,
+//! and the latency of its statistics.
 //!
-//! No plan allows a million messages a month, so that the run is made by hand; the time to the first message is measured
-//! with as many as the largest plan allows.
+//! No plan allows a million messages per month, so SQL creates the run. The time to the first message is measured with
+//! as many contacts as the largest plan allows.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::signals;
 
 const MILLION: u32 = 1_000_000;
 
-/// The largest and a small audience of which the first message is waited for.
+/// Audiences for which the time to the first message is measured.
 const LARGE: u32 = 200_000;
 const SMALL: u32 = 10_000;
 
@@ -29,10 +29,10 @@ const NUMBERS: [&str; 2] = ["106540352242925", "106540352242926"];
 /// Time limit of each part.
 const PART_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// A rate is taken over so long.
+/// Duration of a rate measurement.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Reads whose times are compared.
+/// Number of measured reads.
 const READS: usize = 400;
 
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
@@ -161,7 +161,7 @@ fn million_sends(
 /// Durations that a small account observes, in seconds.
 struct SmallAccountTimes {
     campaign: f64,
-    /// No more than one in a hundred reads takes longer.
+    /// p99 of a read.
     read: f64,
 }
 
@@ -170,7 +170,7 @@ impl SmallAccountTimes {
         let mut campaigns = Vec::new();
         for number in 0..3 {
             if number > 0 {
-                // A recipient is written to once in six seconds, and an account begins five campaigns a minute.
+                // A recipient gets one message in six seconds, and an account starts at most five campaigns per minute.
                 sleep(Duration::from_secs(15));
             }
             let began = Instant::now();
@@ -222,7 +222,7 @@ impl ObservedRun<'_> {
         }
     }
 
-    /// Messages a second, now.
+    /// Messages per second over `WINDOW`.
     fn rate(&self) -> Result<f64> {
         let (began, before) = (Instant::now(), self.simulator.accepted()?);
         sleep(WINDOW);

@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: how fast the release server is, and how much memory it takes, on this machine, now.
+//! `cargo xtask bench`: measures speed and memory of the release server on this machine.
 //!
-//! Speeds are ratios to what the machine can do at the same moment, measured in turns, since nothing else is
-//! comparable between machines or between two minutes of one. `docs/performance.md` says what is measured and how.
+//! Speeds are ratios to a reference load that alternates with the measured one: absolute rates are not comparable
+//! between machines, nor between two minutes on one machine. `docs/performance.md` describes each measurement.
 
 mod analytics;
 mod audience;
@@ -43,7 +43,7 @@ use crate::signals;
 use fixture::Fixture;
 use results::{BenchResult, TargetResult};
 
-/// How long one measurement of a pair takes, and how many pairs there are.
+/// The seconds of each measurement and the number of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Options {
     seconds: u32,
@@ -55,7 +55,7 @@ struct Bench {
     run: fn(&Fixture, Options) -> Result<Vec<BenchResult>>,
 }
 
-/// In this order: the one that fills the database comes last.
+/// In the order of a run: the benches that fill the database come last.
 const BENCHES: &[Bench] = &[
     Bench {
         name: "idle",
@@ -155,7 +155,7 @@ const BENCHES: &[Bench] = &[
     },
 ];
 
-/// What can be measured.
+/// The names of all benches.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     BENCHES.iter().map(|bench| bench.name)
 }
@@ -176,7 +176,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
                 results.extend(found);
                 names.push(bench.name);
             }
-            // What was measured before it is written all the same.
+            // The results of the earlier benches are still written.
             Err(error) => {
                 failure = Some(error);
                 break;

@@ -1,4 +1,4 @@
-//! What is left of the server when far more callers come than it can serve, and how even its answers are when they do not.
+//! Throughput and refusals when far more clients connect than saturate the server, and tail latency at 70 % load.
 
 use super::Options;
 use super::fixture::{self, Fixture, Launch, port};
@@ -10,18 +10,19 @@ use crate::error::Result;
 /// Numbers of clients that are tried to find saturation.
 const CLIENTS: [u32; 4] = [8, 16, 32, 64];
 
-/// Who comes with fewer callers than this share of the most has not reached it.
+/// Share of the highest rate from which on the server counts as saturated.
 const SATURATED: f64 = 0.95;
 
-/// Times as many callers as saturate.
+/// Factor by which the clients of the overload exceed those that saturate the server.
 const OVERLOAD: u32 = 8;
 
-/// The part of what is served at most that a server is held at.
+/// Load of the latency measurement as a share of the highest rate.
 const STEADY: f64 = 0.70;
 
-/// As many callers as there are connections to the database.
+/// As many clients as the server has connections to the database.
 const FEW: u32 = 8;
 
+/// Maximum latency of a refusal in milliseconds.
 const REFUSED_WITHIN: f64 = 250.0;
 
 pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
@@ -151,7 +152,7 @@ fn steady(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
         );
         few.push(served.at(99) / served.at(50));
     }
-    // The spread of a tail is wide by its nature: it is told, and does not take the target_result away.
+    // The spread of a tail is always wide, so it does not make the result inconclusive.
     let result =
         |name: &str, ratios: &[f64]| BenchResult::less(format!("overload: {name}"), median_and_spread(ratios).0, "", 1);
     Ok(vec![

@@ -1,5 +1,6 @@
-//! Whether the pace of a number is kept, by one server and by two that share it: no second has more messages than the
-//! number may send, by the platform's own record, and all in all there are not much fewer.
+//! Bench `send-rate`: whether one server, and two servers together, respect the send rate of a phone number. By the
+//! ledger of the simulator, no second may have more messages than the rate allows, and the mean must come near the
+//! rate.
 
 use serde_json::json;
 
@@ -13,11 +14,11 @@ use crate::scratch::{OTHER_LOG, SERVER_LOG};
 
 const NUMBER: &str = "106540352242924";
 
-/// How long a campaign takes at its pace. Two of them together have to end before their requests give up.
+/// Duration of a campaign at its send rate. Two concurrent ones must end before their requests time out.
 const SECONDS: u32 = 4;
 
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
-    // One number, two accounts: a contact of one account would be left alone for a while after its other campaign.
+    // Two accounts share the number: within one account, a contact gets no second message for a while.
     let names: Vec<String> = accounts().into_iter().skip(5).take(2).collect();
     let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
     let servers = [
@@ -70,7 +71,7 @@ fn run_campaigns(senders: &[Sender]) -> Result<()> {
             .map(|sender| {
                 scope.spawn(|| {
                     let id = sender.campaign()?;
-                    // This way the server that is asked does it.
+                    // This route runs the campaign in the server that receives the request.
                     let path = format!("/api/campaigns/{id}/execute");
                     sender.post(200, &path, &json!({})).map(drop)
                 })

@@ -1,4 +1,4 @@
-//! The administrators' list of accounts: of 10,000 in times of 100, as it comes and by a search.
+//! Bench `admin-accounts`: the administrators' list of accounts and its search, with 10,000 accounts compared with 100.
 
 use std::fs;
 use std::process::Command;
@@ -16,14 +16,14 @@ use crate::{paths, process, token};
 
 type List = (&'static str, &'static str, Option<(f64, f64)>);
 
-/// What is asked, and how many times longer it may take and should take. The search finds one account in either database.
-/// A search looks at every account and is told, not judged.
+/// Name, path, and floor and target of the latency ratio. The search finds one account in either database. It reads
+/// every account, so it has no floor.
 const LISTS: [List; 2] = [
     ("list", "/api/admin/accounts", Some((5.0, 1.5))),
     ("search", "/api/admin/accounts?search=dono7%40", None),
 ];
 
-/// How many accounts there are.
+/// Numbers of accounts in the two databases.
 const FEW: u32 = 100;
 const MANY: u32 = 10_000;
 
@@ -77,7 +77,8 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     Ok(results)
 }
 
-/// A server on a database with so many accounts, each with an owner, a member, contacts and a subscription.
+/// Starts a server on a database with this many accounts, each with an owner, a member and contacts, every third with a
+/// subscription.
 fn serve(fixture: &Fixture, accounts: u32, log: &'static str) -> Result<Server> {
     let name = format!("recado_accounts_{accounts}");
     fixture.cluster.ensure_database(&name)?;

@@ -1,4 +1,4 @@
-//! A proxy in front of the database that counts round trips: how often its client speaks after having been answered.
+//! A proxy in front of the database that counts round trips: how often the client sends after a response.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -23,7 +23,7 @@ impl Proxy {
         let counter = trips.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // A failing connection fails its client, who says so.
+                // If this fails, the client reports the error.
                 let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, target))
                     .and_then(|server| join(client, server, counter.clone()));
             }

@@ -1,7 +1,8 @@
-//! `GET /api/campaigns/<id>` through everything, against what one could hope for at best.
+//! Throughput of `GET /api/campaigns/<id>` as a share of the limit.
 //!
-//! Answering costs what answering with the same bytes costs a bare handler, and what the same statements cost
-//! PostgreSQL; all of it on the same processors. So the limit is 1 / (1 / handler + 1 / statements).
+//! A read needs work in the HTTP server and in PostgreSQL, on the same processors. The HTTP part is measured by a bare
+//! handler with the same bytes, the other by the same statements alone. The limit is 1 / (1 / handler + 1 /
+//! statements).
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ use crate::process::Process;
 use crate::services::postgres::connect;
 use crate::services::{free_port, wrk_or_install};
 
-/// The statement as the server prepares it, for a PostgreSQL that cannot tell.
+/// The statement as the server prepares it, for a PostgreSQL without `pg_stat_statements`.
 pub(super) const STATEMENT: &str = include_str!("read.sql");
 
 /// Requests per second of one round.
@@ -114,7 +115,7 @@ pub(super) fn start_bare(fixture: &Fixture, response: &Value) -> Result<(Process
     Ok((bare, url))
 }
 
-/// The statement that the requests so far sent most.
+/// The statement that the requests so far executed most often.
 fn captured(fixture: &Fixture) -> Result<String> {
     if !fixture.cluster.has_statement_statistics() {
         return Ok(STATEMENT.trim().to_owned());
@@ -130,7 +131,7 @@ fn captured(fixture: &Fixture) -> Result<String> {
         .context(|| "cannot find the statement of a read".to_owned())
 }
 
-/// Writes a transaction for each target, as the server runs it.
+/// Writes a pgbench script with the server's transaction for each target.
 pub(super) fn scripts(fixture: &Fixture, pgbench: &Pgbench, statement: &str, pipelined: bool) -> Result<Pgbench> {
     let mut scripts: Vec<PathBuf> = Vec::new();
     let mut variables = vec!["one=1".to_owned()];
@@ -162,7 +163,7 @@ pub(super) fn scripts(fixture: &Fixture, pgbench: &Pgbench, statement: &str, pip
     Ok(pgbench.with(scripts, variables))
 }
 
-/// The statement has to be the read of one campaign by its key, and nothing else.
+/// Checks by its plan that the statement reads one campaign by its key.
 fn verify(fixture: &Fixture, statement: &str) -> Result<()> {
     let Some(target) = targets().into_iter().next() else {
         return fail("there is nothing to read");
@@ -182,7 +183,7 @@ fn verify(fixture: &Fixture, statement: &str) -> Result<()> {
         lines.iter().map(|line| line.try_get::<_, String>(0)).collect()
     };
     let plan = explain().context(|| format!("cannot explain {statement}"))?;
-    // Two indexes begin with the key.
+    // Two indexes begin with the key; either one is accepted.
     if plan.contains("Index Cond: ((account_id = ") && plan.contains(" AND (id = ") {
         Ok(())
     } else {

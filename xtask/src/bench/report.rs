@@ -1,4 +1,4 @@
-//! The result as a piece of `docs/performance.md`, between two marks.
+//! Writes the results into `docs/performance.md`, between two markers.
 
 use std::fs;
 use std::process::Command;
@@ -13,16 +13,15 @@ const PAGE: &str = "docs/performance.md";
 const BEGIN: &str = "<!-- written by cargo xtask bench -->\n";
 const END: &str = "<!-- until here -->\n";
 
-/// What was run.
 pub(super) struct Run {
     pub(super) names: Vec<&'static str>,
-    /// All that there is: rows of another run are none of the result.
+    /// All benches were run: the rows of earlier runs are dropped.
     pub(super) everything: bool,
     pub(super) options: Options,
     pub(super) stolen: u64,
 }
 
-/// Puts the rows in the places of their last ones; rows of what was not run stay, with their day.
+/// Replaces the rows of the benches that ran. The other rows stay, with their dates.
 pub(super) fn write(results: &[BenchResult], run: &Run, fixture: &Fixture) -> Result<()> {
     let file = paths::root().join(PAGE);
     let text = fs::read_to_string(&file).context(|| format!("cannot read {PAGE}"))?;
@@ -54,10 +53,10 @@ fn closing(run: &Run, fixture: &Fixture) -> String {
     )
 }
 
-/// A row's cells; the first is its name, the last the day it is of.
+/// A row's cells: the first is its name, the last its date.
 type Row = Vec<String>;
 
-/// The rows of the last result.
+/// Reads the rows of the last run from the page.
 fn rows(text: &str) -> Vec<Row> {
     let between = text.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
     let lines = between.map_or("", |(lines, _)| lines).lines();
@@ -68,7 +67,7 @@ fn rows(text: &str) -> Vec<Row> {
         .collect()
 }
 
-/// New rows in the places of those of the same name, or behind those of the same kind.
+/// Replaces rows by name. A new name is inserted after the last row of the same bench.
 fn merged(mut rows: Vec<Row>, results: &[BenchResult], today: &str) -> Vec<Row> {
     fn bench(name: &str) -> &str {
         name.split(':').next().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What was measured, and whether that is enough.
+//! Results of the benchmarks, compared with a floor and a target.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 /// Maximum interquartile range as a share of the median. A result with a larger one is inconclusive.
 const MAX_SPREAD: f64 = 0.15;
 
-/// Which way is better.
+/// The direction in which a result improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Better {
     More,
@@ -15,11 +15,11 @@ enum Better {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TargetResult {
-    /// As good as it should become.
+    /// The target is reached.
     AtTarget,
-    /// Good enough.
+    /// The floor is reached, the target is not.
     Enough,
-    /// Worse than it may be.
+    /// The floor is not reached: the run fails.
     Below,
     /// The measurements differ too much.
     Inconclusive,
@@ -27,7 +27,7 @@ pub(super) enum TargetResult {
     Unrated,
 }
 
-/// One line of the result.
+/// A row of the table.
 #[derive(Clone, Debug)]
 pub(super) struct BenchResult {
     pub(super) name: String,
@@ -41,7 +41,7 @@ pub(super) struct BenchResult {
 }
 
 impl BenchResult {
-    /// The more of it, the better.
+    /// A result that is better if it is higher.
     pub(super) fn more(name: impl Into<String>, value: f64, unit: &'static str, decimals: usize) -> Self {
         Self {
             name: name.into(),
@@ -55,7 +55,7 @@ impl BenchResult {
         }
     }
 
-    /// The less of it, the better.
+    /// A result that is better if it is lower.
     pub(super) fn less(name: impl Into<String>, value: f64, unit: &'static str, decimals: usize) -> Self {
         Self {
             better: Better::Less,
@@ -70,7 +70,7 @@ impl BenchResult {
         }
     }
 
-    /// Fails the run when the value is worse.
+    /// Sets the bound beyond which the run fails.
     pub(super) fn floor(self, floor: f64) -> Self {
         Self {
             floor: Some(floor),
@@ -78,7 +78,7 @@ impl BenchResult {
         }
     }
 
-    /// Where it should get to.
+    /// Sets the value to aim for.
     pub(super) fn target(self, target: f64) -> Self {
         Self {
             target: Some(target),
@@ -136,7 +136,7 @@ impl BenchResult {
     }
 }
 
-/// All lines, as a table that is readable as it is.
+/// Formats the results as a Markdown table.
 pub(super) fn table(results: &[BenchResult]) -> String {
     let head = ["metric", "result", "floor", "target", "status"].map(str::to_owned);
     let mut rows = vec![head, ["---", "---", "---", "---", "---"].map(str::to_owned)];
@@ -144,12 +144,12 @@ pub(super) fn table(results: &[BenchResult]) -> String {
     rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect()
 }
 
-/// Median and the distance between the quartiles.
+/// Median and interquartile range.
 pub(super) fn median_and_spread(values: &[f64]) -> (f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = |position: usize| sorted.get(position).or(sorted.last()).copied().unwrap_or(f64::NAN);
-    // The quarter may lie between two values.
+    // Interpolate: a quartile may lie between two values.
     let quartile = |quarters: usize| {
         let steps = sorted.len().saturating_sub(1) * quarters;
         let rest = u8::try_from(steps % 4).unwrap_or_default();
@@ -159,7 +159,7 @@ pub(super) fn median_and_spread(values: &[f64]) -> (f64, f64) {
     (quartile(2), quartile(3) - quartile(1))
 }
 
-/// What the machine's processors spent their time on, in ticks since it started.
+/// Processor time of the machine in ticks since its start.
 pub(super) struct Ticks {
     all: u64,
     stolen: u64,
@@ -172,7 +172,7 @@ impl Ticks {
 
     fn read(text: &str) -> Self {
         let line = text.lines().next().unwrap_or_default();
-        // user nice system idle iowait irq softirq steal; what follows is counted in these.
+        // user nice system idle iowait irq softirq steal; the later columns are included in these.
         let ticks: Vec<u64> = line
             .split_whitespace()
             .skip(1)
@@ -185,7 +185,7 @@ impl Ticks {
         }
     }
 
-    /// Percent of the time that other machines on the same hardware took.
+    /// Percentage of the time that other virtual machines on the same hardware took (steal time).
     pub(super) fn stolen_since(&self, before: &Self) -> u64 {
         let stolen = self.stolen.saturating_sub(before.stolen);
         (100 * stolen)

@@ -1,5 +1,5 @@
-//! What keeping sums costs those who send: the statement of a run with and without what it counts, and whether the sums
-//! are right in the end.
+//! The cost of rollups for a run: its statement with and without the parts that count. At the end the rollups must
+//! equal their source rows.
 
 use std::process::Command;
 
@@ -31,7 +31,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
         Sender::new(fixture, &server, account)?.connect_number(number, None)?;
     }
     let sender = Sender::new(fixture, &server, &counting)?;
-    // Contacts and numbers were made by SQL and by a server: counted from here on.
+    // SQL created the contacts without rollups, so rebuild them first.
     process::quietly(&mut task(fixture, "rebuild", &counting), "recado rollups rebuild")?;
     // Give the planner statistics of both accounts before the measurement: the statement is prepared each time.
     replay(fixture, &counting, RECORD_AND_START, CONTACTS)?;
@@ -50,7 +50,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
             options.pairs
         );
         statements.push(with / alone);
-        // A run without counting would save for each message what its statement does.
+        // A run without counting would save the difference of the statements for each message.
         runs.push(1.0 - whole * (1.0 / with - 1.0 / alone));
     }
     let (run, spread) = median_and_spread(&runs);
@@ -68,7 +68,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     ])
 }
 
-/// The statement without what it counts.
+/// Removes the part of the statement that counts.
 fn without_counts(statement: &str) -> Result<String> {
     let [begin, end] = COUNTS;
     let parts = statement

@@ -1,4 +1,4 @@
-//! Sending campaigns for a bench: the stand-in for the messaging platform, a server, an account with contacts.
+//! Campaign runs for a bench: the WhatsApp simulator, a server, and an account with contacts.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub(super) const APP_SECRET: &str = "bench-app-secret";
 /// The simulators in a process of their own; the client is connected to the WhatsApp simulator.
 pub(super) struct WhatsappSimulator {
     pub(super) base: String,
-    /// Where webhooks are taken.
+    /// URL of the receiver of webhooks.
     pub(super) receiver: String,
     client: Client,
     _process: Process,
@@ -71,7 +71,7 @@ impl WhatsappSimulator {
         })
     }
 
-    /// How many messages it has accepted.
+    /// The number of accepted messages.
     pub(super) fn accepted(&self) -> Result<u32> {
         let counters = self.client.get("/_sim/counters")?.body;
         let accepted = counters.get("accepted").and_then(Value::as_u64);
@@ -98,7 +98,7 @@ impl WhatsappSimulator {
         self.client.post("/_sim/reset", &json!({})).map(drop)
     }
 
-    /// A server that sends there, with workers and no pause between messages.
+    /// Starts a server with workers that sends to this simulator without a delay between messages.
     pub(super) fn serve(&self, fixture: &Fixture, log: &'static str) -> Result<Server> {
         fixture.launch(&Launch {
             command_line: &["serve"],
@@ -114,7 +114,7 @@ impl WhatsappSimulator {
     }
 }
 
-/// An account that sends, through one server.
+/// An account that sends campaigns through a server.
 pub(super) struct Sender {
     pub(super) account: String,
     pub(super) client: Client,
@@ -128,7 +128,7 @@ impl Sender {
         })
     }
 
-    /// Connects a number; `rate`: how many messages a second may leave it.
+    /// Connects a phone number. `rate`: its messages per second.
     pub(super) fn connect_number(&self, number: &str, rate: Option<u32>) -> Result<String> {
         let profile = json!({ "name": "Bench", "phone_number_id": number, "waba_id": "1", "access_token": "token",
             "messages_per_second": rate });
@@ -139,13 +139,13 @@ impl Sender {
         self.client.delete(&format!("/api/whatsapp/profiles/{id}")).map(drop)
     }
 
-    /// A campaign to everybody, with the account's template, which has the account's id.
+    /// Creates a campaign to all contacts with the account's template, whose id is the account's id.
     pub(super) fn campaign(&self) -> Result<String> {
         let campaign = json!({ "name": "Bench", "template_id": self.account });
         id_of(&self.post(201, "/api/campaigns", &campaign)?)
     }
 
-    /// Waits for its turn where the account began as many as it may in a minute.
+    /// Starts a campaign. Waits while the account exceeds its campaign starts per minute.
     pub(super) fn begin(&self, id: &str) -> Result<()> {
         let path = format!("/api/campaigns/{id}/send");
         let began = Instant::now();
@@ -168,7 +168,7 @@ impl Sender {
                 Some("sending") if began.elapsed() < timeout && !signals::received() => {}
                 _ => return fail(format!("the campaign did not complete: {}", reply.body)),
             }
-            // Not too often: looking costs the database, too.
+            // Poll rarely: each read loads the database.
             sleep((began.elapsed() / 10).max(Duration::from_millis(20)));
         }
     }

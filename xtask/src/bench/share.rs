@@ -1,4 +1,4 @@
-//! Requests against what one could hope for at best: a bare handler with the same bytes, and the same statements alone.
+//! Throughput of requests as a share of the limit: a bare handler with the same bytes, and the same statements alone.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::http::Client;
 use crate::services::postgres::connect;
 use crate::services::wrk_or_install;
 
-/// A kind of request, and how near to the limit it has to come.
+/// A kind of request, with floor and target of its share of the limit.
 struct Case {
     name: &'static str,
     path: &'static str,
@@ -54,7 +54,7 @@ const CREATE: Case = Case {
     target: 0.65,
 };
 
-/// Every connection prepares every script: with more of them a short round is spent on that.
+/// Every connection prepares every script. With more scripts, preparing would take much of a short round.
 const SCRIPTS: usize = 4;
 
 pub(super) fn plans(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
@@ -67,14 +67,14 @@ pub(super) fn list(fixture: &Fixture, options: Options) -> Result<Vec<BenchResul
 
 pub(super) fn create(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let results = CREATE.run(fixture, options)?;
-    // Nobody has to relay what happened in order to be measured.
+    // Delete the campaigns and their events, so that no later bench relays them.
     connect(&fixture.database())?
         .batch_execute("DELETE FROM campaigns WHERE name = 'Bench'; TRUNCATE outbox_events")
         .context(|| "cannot delete the campaigns".to_owned())?;
     Ok(results)
 }
 
-/// Requests a second of one turn.
+/// Requests per second of one round.
 struct Round {
     whole: f64,
     handler: f64,
@@ -146,7 +146,7 @@ impl Case {
         results
     }
 
-    /// Of every target's account in turn.
+    /// A request for the account of every target.
     fn requests(&self, fixture: &Fixture) -> Result<Vec<Request>> {
         targets()
             .into_iter()
@@ -176,7 +176,7 @@ impl Case {
         }
     }
 
-    /// The statements of the first target's request, with every target's account in its place.
+    /// Scripts with the statements of the first target's request, one for each of the first `SCRIPTS` targets.
     fn pgbench(&self, fixture: &Fixture, server: &Server) -> Result<Pgbench> {
         let Some(program) = fixture.cluster.program("pgbench") else {
             return fail("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
@@ -207,7 +207,7 @@ impl Case {
     }
 }
 
-/// A campaign with the account's template, which has the account's id.
+/// A campaign with the account's template, whose id is the account's id.
 fn body(account: &str) -> Value {
     json!({ "name": "Bench", "template_id": account })
 }

@@ -1,5 +1,5 @@
-//! Whether sending goes on as it began while somebody holds an old snapshot: for ten minutes no version of a row that was
-//! changed meanwhile can be removed.
+//! Throughput of a run while a transaction holds an old snapshot. For ten minutes PostgreSQL cannot remove the old
+//! versions of rows that change meanwhile.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
 use crate::signals;
 
-/// More than can be sent meanwhile.
+/// More than the server can send during the bench.
 const CONTACTS: u32 = 10_000_000;
 
 /// Age of the snapshot before the last measurement.

@@ -1,9 +1,8 @@
-//! How fast the platform's statuses are taken in while a campaign is being sent: the platform tells three of each
-//! message (sent, delivered, read), so that a server that sends a thousand a second has to take three thousand.
+//! How fast status updates are applied while a campaign runs. WhatsApp reports three statuses per message (sent,
+//! delivered, read), so a server that sends 1,000 messages per second must apply 3,000 status updates per second.
 //!
-//! One campaign is sent to the end, in silence. Then a second one is sent to the same contacts, and meanwhile the
-//! statuses of the first come in, batch by batch, as fast as they are answered. What is compared happened in the same
-//! seconds: what comes in after the last message has left does not count.
+//! One campaign runs to its end without callbacks. Then a second one runs to the same contacts, while clients send the
+//! statuses of the first as fast as the server responds. Updates after the last message do not count.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -28,7 +27,7 @@ use crate::signals;
 const CONTACTS: u32 = 20_000;
 const NUMBER: &str = "106540352242922";
 
-/// Statuses in one callback, and callbacks under way at a time.
+/// Statuses per callback, and callbacks in flight at a time.
 const BATCH: u32 = 50;
 const CLIENTS: usize = 4;
 
@@ -86,8 +85,8 @@ fn results(progress: &Progress, snapshot: &Snapshot) -> Vec<BenchResult> {
     let slow = times.iter().filter(|seconds| **seconds > 1.0).count().to_string();
     let share =
         slow.parse::<f64>().unwrap_or_default() * 100.0 / times.len().max(1).to_string().parse::<f64>().unwrap_or(1.0);
-        BenchResult::more("statuses: messages sent per second", sent / snapshot.seconds, "", 0),
     vec![
+        BenchResult::more("statuses: messages sent per second", sent / snapshot.seconds, "", 0),
         BenchResult::more(
             "statuses: updates applied per second while sending",
             applied / snapshot.seconds,
@@ -111,7 +110,7 @@ fn results(progress: &Progress, snapshot: &Snapshot) -> Vec<BenchResult> {
     ]
 }
 
-/// What the callers did together.
+/// The work of all clients together.
 #[derive(Default)]
 struct Progress {
     next: AtomicUsize,
@@ -156,7 +155,7 @@ fn send_callbacks(server: &Server, callbacks: &[String], progress: &Progress) ->
     Ok(())
 }
 
-/// The callbacks of a campaign that was sent: three statuses of each message, all `sent` before all `delivered`.
+/// The callbacks of a completed campaign: three statuses per message, first all `sent`, then `delivered`, then `read`.
 fn statuses(fixture: &Fixture, account: &str, campaign: &str) -> Result<Vec<String>> {
     let query = format!(
         "SELECT id::text, wa_message_id FROM campaign_sends

@@ -1,4 +1,4 @@
-//! How long single requests take, one after the other.
+//! Latency of single requests, one after the other.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::http::Client;
 const WARM_UP: usize = 10;
 pub(super) const MEASURED: usize = 80;
 
-/// The time of each of so many requests, in milliseconds, shortest first.
+/// The latencies of requests in milliseconds, sorted.
 pub(super) struct Times(Vec<f64>);
 
 impl Times {
@@ -18,7 +18,7 @@ impl Times {
         Self(times)
     }
 
-    /// What so many percent of them did not exceed; not a number where there are none.
+    /// The percentile `percent`; NaN without measurements.
     pub(super) fn at(&self, percent: usize) -> f64 {
         let index = self.0.len().saturating_sub(1) * percent / 100;
         self.0.get(index).copied().unwrap_or(f64::NAN)
@@ -29,7 +29,7 @@ impl Times {
     }
 }
 
-/// Milliseconds until the whole of a successful answer is there.
+/// Milliseconds until a successful response is complete.
 pub(super) fn timed(client: &Client, path: &str) -> Result<f64> {
     let began = Instant::now();
     let (status, body) = client.text(path)?;

@@ -1,4 +1,4 @@
-//! A file of 100 MB on its way into the store: memory, and speed to that of writing the same bytes there.
+//! Upload of a file of 100 MB: memory, and throughput compared with `dd` to the same directory.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,7 +15,7 @@ use super::results::{BenchResult, median_and_spread};
 use crate::error::{Context, Result, fail};
 use crate::process;
 
-/// As many bytes as a document may have.
+/// The largest document, in chunks of 1 MB.
 const MEGABYTES: usize = 100;
 const CHUNK: usize = 1_000_000;
 const BOUNDARY: &str = "----bench";
@@ -30,7 +30,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     let Some(account) = data::accounts().into_iter().nth(12) else {
         return fail("there are no accounts");
     };
-    // As everywhere, the first time is not measured: connections are opened, and the kernel finds its pages.
+    // Warm-up: opens connections and lets the kernel allocate its pages.
     upload(fixture, &server, &account)?;
     empty(&store)?;
     let before = memory::of(server.process.id())?.now;
@@ -61,7 +61,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     ])
 }
 
-/// Seconds that a document took.
+/// Uploads a document and returns the seconds that it took.
 fn upload(fixture: &Fixture, server: &Server, account: &str) -> Result<f64> {
     let head = format!(
         "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.pdf\"\r\n\

@@ -1,5 +1,5 @@
-//! Webhook deliveries to a receiver that answers at once, in times of what they cannot do without; and what is left of
-//! that when another account's receiver never answers.
+//! Throughput of webhook deliveries to a receiver that responds at once, as a share of the limit; and the throughput
+//! while the receiver of another account never responds.
 
 use std::net::TcpListener;
 use std::thread::{sleep, spawn};
@@ -20,14 +20,14 @@ use crate::services::postgres::connect;
 use crate::services::wrk_or_install;
 use crate::signals;
 
-/// Events of one round, and how many of them one change made: as many as a turn of a campaign.
+/// Events per round, and events per outbox row: as many as a statement of a run appends.
 const EVENTS: u32 = 20_000;
 const EVENTS_PER_ROW: u32 = 25;
 
 /// Time limit of a round.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Deliveries a second: the server's, the receiver's alone, and those that the statements alone would take.
+/// Deliveries per second: of the server, of the receiver alone, and of the statements alone.
 struct Round {
     whole: f64,
     receiver: f64,
@@ -171,7 +171,7 @@ fn create_endpoint(sender: &Sender, url: &str) -> Result<()> {
     fail(format!("the endpoint was not created: {}", created.body))
 }
 
-/// A delivery as the server writes it.
+/// A delivery as the server sends it.
 fn body(account: &str) -> String {
     json!({ "id": account, "type": "message.sent", "timestamp": "2026-03-01T12:00:00.000Z", "account_id": account,
         "data": item("n") })
@@ -217,7 +217,7 @@ fn delivery_rate(fixture: &Fixture, receiver: &Client, account: &str) -> Result<
     }
 }
 
-/// How long the database has worked on statements, in seconds, where it says so.
+/// Seconds that the database has spent on the statements. None: `pg_stat_statements` is not available.
 struct Statements(Option<f64>);
 
 impl Statements {

@@ -1,4 +1,4 @@
-//! The two protocols on a bare socket, one question after the other: nothing between the clock and the server.
+//! HTTP and Redis on a bare socket, one request at a time: no client library between the clock and the server.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -45,7 +45,7 @@ impl Wire {
         Ok(began.elapsed().as_secs_f64() * 1e6)
     }
 
-    /// One HTTP request: its time, its status, and whether it was counted.
+    /// Sends an HTTP request. Returns its time, its status, and whether the rate limiter counted it.
     pub(super) fn http(&mut self, request: &[u8]) -> Result<(f64, u16, bool)> {
         let time = self.exchange(request, is_complete_http)?;
         let text = String::from_utf8_lossy(&self.response);
@@ -57,7 +57,7 @@ impl Wire {
         Ok((time, status, text.contains("x-ratelimit-limit")))
     }
 
-    /// One Redis command: its time and its answer; fails on an error.
+    /// Sends a Redis command. Returns its time and its response; fails on a Redis error.
     pub(super) fn redis(&mut self, words: &[&str]) -> Result<(f64, String)> {
         let time = self.exchange(&command(words), is_complete_redis)?;
         let text = String::from_utf8_lossy(&self.response).into_owned();
@@ -68,7 +68,7 @@ impl Wire {
     }
 }
 
-/// A command as clients write it.
+/// Serializes a command in the Redis protocol (RESP).
 fn command(words: &[&str]) -> Vec<u8> {
     let mut text = format!("*{}\r\n", words.len());
     for word in words {

@@ -1,4 +1,4 @@
-//! Chromium by its DevTools protocol, over two pipes: messages of JSON, each ended by a zero byte.
+//! Controls Chromium by its DevTools protocol over two pipes: JSON messages, each terminated by a zero byte.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -19,14 +19,14 @@ const END: Duration = Duration::from_secs(10);
 /// The browser reads the protocol from descriptor 3 and writes it to 4: our two pipes, moved there by the shell.
 const LAUNCH: &str = "exec \"$@\" 3<&0 4>&1 </dev/null >&2";
 
-/// A headless browser with one page; ended when it is dropped.
+/// A headless browser with one page. It ends when it is dropped.
 pub(super) struct Browser {
     child: Child,
     to: ChildStdin,
     from: Receiver<Value>,
     next: u64,
     session: Option<String>,
-    /// What the page told unasked, in its order.
+    /// The events that the page sent, in order.
     pub(super) events: Vec<Value>,
 }
 
@@ -53,7 +53,7 @@ impl Browser {
                 "--disable-sync",
                 "--window-size=1280,1600",
             ])
-            // Whatever the page may ask for elsewhere, it does not get.
+            // Requests of the page to other hosts fail.
             .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
             .arg(format!("--user-data-dir={}", dir.join("chromium").display()))
             .stdin(Stdio::piped())
@@ -87,7 +87,7 @@ impl Browser {
         }
     }
 
-    /// From here on, all calls are about one new page.
+    /// Opens a new page, to which all further calls apply.
     fn attach(&mut self) -> Result<()> {
         let page = self.call("Target.createTarget", json!({ "url": "about:blank" }))?;
         let target = page.get("targetId").cloned().unwrap_or_default();
@@ -126,7 +126,7 @@ impl Browser {
         }
     }
 
-    /// The value of an expression in the page.
+    /// Evaluates an expression in the page.
     pub(super) fn evaluate(&mut self, expression: &str) -> Result<Value> {
         let params = json!({ "expression": expression, "returnByValue": true });
         let result = self.call("Runtime.evaluate", params)?;
@@ -136,7 +136,7 @@ impl Browser {
         Ok(result.pointer("/result/value").cloned().unwrap_or_default())
     }
 
-    /// Waits until an expression is neither false, nothing nor empty, and answers its value.
+    /// Waits until an expression is truthy and returns its value.
     pub(super) fn until(&mut self, expression: &str, deadline: Duration) -> Result<Value> {
         let start = Instant::now();
         loop {

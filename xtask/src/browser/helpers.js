@@ -1,33 +1,33 @@
-// What `cargo xtask browser` asks the page of the reference. Every function is called until it answers true.
+// Functions that `cargo xtask browser` evaluates in the API reference. It calls each of them until it returns true.
 window.reference = (() => {
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const operations = () => all("#reference .opblock");
   const path = (block) => block.querySelector(".opblock-summary-path")?.dataset.path;
-  const get = (wanted) =>
-    operations().find((block) => block.classList.contains("opblock-get") && path(block) === wanted);
+  const get = (wantedPath) =>
+    operations().find((block) => block.classList.contains("opblock-get") && path(block) === wantedPath);
   const click = (element) => {
     element?.click();
     return Boolean(element);
   };
   const parts = () => all(".dialog-ux .auth-container");
-  const part = (scheme) => parts().find((one) => one.querySelector("h4 code")?.innerText === scheme);
-  const button = (root, text) => all("button", root ?? document.createElement("div")).find((one) => one.innerText === text);
+  const part = (scheme) => parts().find((element) => element.querySelector("h4 code")?.innerText === scheme);
+  const button = (root, text) => all("button", root ?? document.createElement("div")).find((element) => element.innerText === text);
 
   return {
     operations,
-    opened: (wanted) => {
-      const block = get(wanted);
+    opened: (wantedPath) => {
+      const block = get(wantedPath);
       if (block?.classList.contains("is-open")) return true;
       click(block?.querySelector(".opblock-summary-control"));
       return false;
     },
-    tried: (wanted) => click(get(wanted)?.querySelector(".try-out__btn")),
-    executed: (wanted) => {
-      get(wanted)?.scrollIntoView();
-      return click(get(wanted)?.querySelector(".execute"));
+    tried: (wantedPath) => click(get(wantedPath)?.querySelector(".try-out__btn")),
+    executed: (wantedPath) => {
+      get(wantedPath)?.scrollIntoView();
+      return click(get(wantedPath)?.querySelector(".execute"));
     },
-    status: (wanted) => {
-      const shown = get(wanted)?.querySelector(".live-responses-table .response .response-col_status");
+    status: (wantedPath) => {
+      const shown = get(wantedPath)?.querySelector(".live-responses-table .response .response-col_status");
       return shown ? shown.innerText.trim() : "";
     },
     dialogue: () => {
@@ -38,7 +38,7 @@ window.reference = (() => {
     pasted: (scheme, secret) => {
       const input = part(scheme)?.querySelector("input");
       if (!input) return false;
-      // The page listens to what a person types, not to assignments.
+      // The page reacts to input events, not to assignments of `value`.
       Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(input, secret);
       input.dispatchEvent(new Event("input", { bubbles: true }));
       input.dispatchEvent(new Event("change", { bubbles: true }));

@@ -1,8 +1,8 @@
-//! `cargo xtask browser`: the page of the reference, as a browser sees it.
+//! `cargo xtask browser`: checks the API reference in a browser.
 //!
-//! A command of its own, since Chromium is a large thing to install: the page is loaded from a server with demo data,
-//! every operation of the document has to be there, some are tried out, and nothing may leave the server's origin or
-//! break the page's own policy.
+//! It is a separate command, because Chromium is a large installation. It loads the page from a server with demo data,
+//! checks that it shows every operation, and executes some. No request may leave the server's origin or violate the
+//! page's content security policy.
 
 mod devtools;
 mod page;
@@ -51,7 +51,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// How many operations the document has.
+/// The number of operations in the document.
 fn operations(base: &str) -> Result<usize> {
     let document = Client::new(base, Vec::new()).get("/api/openapi.json")?;
     let count = count(&document.body);
@@ -64,7 +64,7 @@ fn operations(base: &str) -> Result<usize> {
     Ok(count)
 }
 
-/// A path item also holds what is no method.
+/// Counts the operations. A path item also has keys that are not methods.
 fn count(document: &Value) -> usize {
     let methods = ["get", "put", "post", "delete", "patch", "head", "options", "trace"];
     let paths = document.get("paths").and_then(Value::as_object);

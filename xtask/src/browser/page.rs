@@ -1,4 +1,4 @@
-//! The reference's page: what it shows, and what happens when somebody works with it.
+//! The page of the API reference: what it shows and how it reacts to a user.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::error::{Context, Result, fail};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What the page's scripts are asked through.
+/// Helper functions that are evaluated in the page.
 const HELPERS: &str = include_str!("helpers.js");
 
 pub(super) struct Page {
@@ -21,7 +21,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Loads `/docs` with everything watched.
+    /// Loads `/docs` and records all network, console and security events.
     pub(super) fn open(mut browser: Browser, base: &str) -> Result<Self> {
         for domain in ["Page", "Network", "Runtime", "Log", "Audits"] {
             browser.call(&format!("{domain}.enable"), json!({}))?;
@@ -34,7 +34,7 @@ impl Page {
         })
     }
 
-    /// Waits until so many operations are shown.
+    /// Waits until the page shows this many operations.
     pub(super) fn shows(&mut self, operations: usize) -> Result<()> {
         let shown = "reference.operations().length";
         let there = self.browser.until(&format!("{shown} >= {operations}"), DEADLINE);
@@ -47,7 +47,7 @@ impl Page {
         }
     }
 
-    /// Runs a GET with what is authorized, as a person would: open, "Try it out", "Execute".
+    /// Executes a GET with the current credentials as a user would: open, "Try it out", "Execute".
     pub(super) fn try_out(&mut self, path: &str) -> Result<()> {
         for step in ["opened", "tried", "executed"] {
             self.browser.until(&format!("reference.{step}('{path}')"), DEADLINE)?;
@@ -60,7 +60,7 @@ impl Page {
         }
     }
 
-    /// Pastes a secret for the security scheme of this name.
+    /// Enters a secret for this security scheme.
     pub(super) fn authorize(&mut self, scheme: &str, secret: &str) -> Result<()> {
         let paste = format!("reference.pasted({}, {})", json!(scheme), json!(secret));
         self.browser.until("reference.dialogue()", DEADLINE)?;
@@ -70,7 +70,7 @@ impl Page {
         self.browser.until("reference.closed()", DEADLINE).map(drop)
     }
 
-    /// Takes a pasted secret away again.
+    /// Removes the secret of this security scheme.
     pub(super) fn leave_authorized(&mut self, scheme: &str) -> Result<()> {
         self.browser.until("reference.dialogue()", DEADLINE)?;
         self.browser

@@ -1,4 +1,4 @@
-//! The environment of the development server and of the stand-ins it talks to.
+//! The environment of the development server and of the simulators.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::error::{Context, Result};
 use crate::seed;
 use crate::state::{Env, value};
 
-/// Who listens where, as `host:port`.
+/// The address of every process, as `host:port`.
 pub(crate) struct Addresses {
     pub(crate) server: String,
     pub(crate) metrics: String,
@@ -23,7 +23,7 @@ impl Addresses {
     }
 }
 
-/// Everything the server needs to know, every outside service being a stand-in on this machine.
+/// The environment of the server, with a simulator for every external system.
 pub(crate) fn server(
     at: &Addresses,
     database_url: &str,
@@ -50,7 +50,7 @@ pub(crate) fn server(
         ("SMTP_URL", &format!("smtp://{}", at.smtp)),
         ("MEDIA_STORE_URL", &format!("file://{}", media.display())),
         ("MEDIA_PUBLIC_URL", &format!("{base}/media")),
-        // The usual 200 ms would make the first campaign take a minute.
+        // With the default of 200 ms the first campaign would take a minute.
         ("CAMPAIGN_MESSAGE_DELAY_MS", "20"),
         ("EGRESS_ALLOW_CIDRS", "127.0.0.0/8"),
         ("LOG_FORMAT", "pretty"),
@@ -71,7 +71,7 @@ pub(crate) fn server(
     Ok(env)
 }
 
-/// The other side of the same secrets and addresses.
+/// The environment of the simulators, with the same secrets and addresses.
 pub(crate) fn simulators(at: &Addresses, secrets: &Env) -> Result<Env> {
     let base = at.base_url();
     Ok(named(&[

@@ -1,4 +1,4 @@
-//! What `cargo xtask dev` says when everything runs: where things are, and the product's main job as lines to paste.
+//! The output of `cargo xtask dev` when everything runs: addresses, logs, and the main job as commands to paste.
 
 use std::path::Path;
 use std::time::Duration;
@@ -45,7 +45,8 @@ pub(crate) fn print(env: &Env, at: &Addresses, server_env: &Path, logs: &[&Path]
     Ok(())
 }
 
-/// From contacts to a sent campaign, as README.md has it. It needs `BASE` and `KEY`, and bash, curl, grep, cut and date.
+/// The commands of README.md from contacts to a sent campaign. They need `BASE` and `KEY`, bash, curl, grep, cut and
+/// date.
 fn main_job() -> String {
     let mut sections = README.split("\n## ");
     let section = sections.find_map(|section| section.strip_prefix("The main job\n"));
@@ -53,7 +54,7 @@ fn main_job() -> String {
     blocks.into_iter().map(|(_, block)| block + "\n").collect()
 }
 
-/// What the lines to paste, and the guides, find in their shell.
+/// Shell variables for the commands to paste and for the guides.
 pub(super) fn variables(env: &Env, at: &Addresses, server_env: &Path) -> Result<Vec<(&'static str, String)>> {
     let secret = value(env, "SESSION_JWT_SECRET")?;
     let cookie = |email: &str, user: &str, name| {

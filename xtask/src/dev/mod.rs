@@ -1,4 +1,4 @@
-//! `cargo xtask dev`: the whole product on this machine, from nothing, with demo data, until Ctrl-C.
+//! `cargo xtask dev`: runs the whole product on this machine with demo data until Ctrl-C, without any setup.
 
 mod environment;
 mod guide;
@@ -72,7 +72,7 @@ fn take() -> Result<State> {
     }
 }
 
-/// The programs of a launcher that was killed would work on the same database, with stand-ins that are gone.
+/// Stops the programs of a killed launcher: they would use the same database with simulators that no longer run.
 fn stop_left_over(dir: &Path) {
     process::stop_left_over(&dir.join(SERVER_LOG), &paths::built("recado"));
     process::stop_left_over(&dir.join(SIMULATORS_LOG), &paths::built("recado-simulators"));
@@ -84,7 +84,7 @@ fn delete_state(state: &State) -> Result<()> {
     state.clear()
 }
 
-/// Where the server listens: as wished, at the usual place, or anywhere.
+/// The address of the server: `RECADO_DEV_BIND`, or the default port, or a free port.
 fn bind() -> Result<String> {
     match std::env::var("RECADO_DEV_BIND") {
         Ok(bind) => Ok(bind),

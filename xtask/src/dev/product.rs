@@ -1,4 +1,4 @@
-//! The running product: services, stand-ins for the outside world, server and demo data, in one directory.
+//! The running product: services, simulators of the external systems, server and demo data, in one directory.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,17 +20,17 @@ use crate::{paths, seed};
 
 const READY: Duration = Duration::from_secs(30);
 
-/// Everything that runs; stopped in the order of the fields.
+/// All processes, stopped in the order of the fields.
 pub(crate) struct Product {
     pub(crate) server: Process,
     simulators: Process,
     foundation: Foundation,
-    /// What the server was told, and the secrets behind it.
+    /// The environment of the server and the development secrets.
     pub(crate) env: Env,
     pub(crate) addresses: Addresses,
 }
 
-/// What everything else stands on; stopped in the order of the fields.
+/// PostgreSQL and Redis, stopped in the order of the fields.
 struct Foundation {
     redis: Option<Redis>,
     cluster: Option<Cluster>,
@@ -39,7 +39,7 @@ struct Foundation {
 }
 
 impl Product {
-    /// Builds and starts everything, and plants the demo data.
+    /// Builds and starts everything, and inserts the demo data.
     pub(crate) fn start(dir: &Path, purpose: Purpose, bind: String) -> Result<Self> {
         let secrets = state::dev_secrets(dir)?;
         let foundation = foundation(dir, purpose)?;
@@ -62,7 +62,7 @@ impl Product {
         })
     }
 
-    /// A failure when anything ended by itself.
+    /// Fails if a process has ended.
     pub(crate) fn alive(&mut self) -> Result<()> {
         self.server.alive()?;
         self.simulators.alive()?;
@@ -75,7 +75,7 @@ impl Product {
         }
     }
 
-    /// What a shell needs to use it; `server_env` is the file with its environment.
+    /// Shell variables of the product. `server_env` is the file with the server's environment.
     pub(crate) fn variables(&self, server_env: &Path) -> Result<Vec<(&'static str, String)>> {
         guide::variables(&self.env, &self.addresses, server_env)
     }
@@ -84,13 +84,13 @@ impl Product {
         [&self.server.log, &self.simulators.log]
     }
 
-    /// The private Redis, where there is one.
+    /// The private Redis, if one was started.
     pub(crate) fn redis(&self) -> Option<&Redis> {
         self.foundation.redis.as_ref()
     }
 }
 
-/// Services and build at the same time: they need nothing of each other.
+/// Starts the services and builds the programs concurrently.
 fn foundation(dir: &Path, purpose: Purpose) -> Result<Foundation> {
     let (database, redis, built) = thread::scope(|scope| {
         let database = scope.spawn(|| start_database(dir, purpose));

@@ -1,10 +1,9 @@
-//! `cargo xtask guides`: runs every command of the guides and of README.md against the whole product, started for it, so
-//! that no page says what does not work.
+//! `cargo xtask guides`: runs every command of the guides and of README.md against the whole product, which it starts,
+//! so that every documented command works.
 //!
-//! The blocks of a page that are marked `sh` are one session of bash, from the first to the last, in the repository's
-//! directory. A command that fails ends it; what a reader is to see afterwards, a block asks for by itself (`grep -q`).
-//! What cannot be run here is marked otherwise (`console`), and the page says why. A page whose programs are not on this
-//! machine (`<!-- needs: ... -->`) is left out, and that is said.
+//! The `sh` blocks of a page run in one bash session in the root of the repository. A failing command ends it. A block
+//! checks its own results (`grep -q`). Commands that cannot run here are marked `console`, and the page gives the
+//! reason. A page whose programs (`<!-- needs: ... -->`) are missing on this machine is skipped with a message.
 
 pub(crate) mod page;
 
@@ -22,10 +21,10 @@ use crate::services::postgres::Purpose;
 use crate::services::{find_postgres, free_port};
 use crate::{paths, signals, state};
 
-/// Where the guides are, from the repository.
+/// Directory of the guides.
 const PAGES: &str = "docs/guides";
 
-/// The page that is run after them: it leaves more behind than they reckon with.
+/// The page that runs last, because it creates data that the others do not expect.
 const LAST: &str = "README.md";
 
 /// `cargo xtask guides [page ...]`.
@@ -34,7 +33,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     check(args)
 }
 
-/// The same, as one of the checks. A page that fails keeps no other one from being tried.
+/// Runs the pages as a step of `cargo xtask test`. After a failing page, the others still run.
 pub(crate) fn check(names: &[String]) -> Result<()> {
     let pages = select_pages(&all()?, names)?;
     let scratch = Scratch::called("guides")?;
@@ -109,7 +108,7 @@ fn run_page(name: &str, text: &str, product: &Product, scratch: &Path) -> Result
     ))
 }
 
-/// With `recado` and the programs of PostgreSQL.
+/// `PATH` with `recado` and the programs of PostgreSQL.
 fn programs() -> Result<OsString> {
     let own = paths::built("recado").parent().map(Path::to_path_buf);
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,15 +1,15 @@
-//! What of a page is run.
+//! Extracts the commands of a page.
 
-/// The mark of a block that is run.
+/// The start of a block that runs.
 const RUN: &str = "```sh";
 
-/// What a page says of the programs that it needs, in its source alone.
+/// The comment in which a page lists its required programs.
 const NEEDS: &str = "<!-- needs: ";
 
-/// Ends with the first command that fails, and says in which block it stood.
+/// Bash prelude: ends at the first failing command and prints the line of its block.
 const HEAD: &str = "set -Eeuo pipefail\ntrap 'echo \"the block at line $BLOCK failed: $BASH_COMMAND\" >&2' ERR\n";
 
-/// The programs without which a page cannot be run.
+/// The programs that a page requires.
 pub(super) fn needs(text: &str) -> Vec<&str> {
     let list = text
         .lines()
@@ -24,7 +24,7 @@ pub(super) fn script(text: &str) -> String {
     HEAD.to_owned() + &named.collect::<String>()
 }
 
-/// The blocks of a page that are run, each with the line that it begins at.
+/// The blocks of a page that run, each with its first line.
 pub(crate) fn blocks(text: &str) -> Vec<(usize, String)> {
     let (mut found, mut open) = (Vec::new(), None);
     for (index, line) in text.lines().enumerate() {

@@ -1,4 +1,4 @@
-"""What schemathesis does not know by itself: texts of one JSON object a line are sent as they are."""
+"""Serializer that schemathesis lacks: sends newline-delimited JSON unchanged."""
 
 import schemathesis
 

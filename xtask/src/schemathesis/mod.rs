@@ -1,10 +1,9 @@
-//! `cargo xtask schemathesis`: the API against its own document, with inputs that nobody would think of.
+//! `cargo xtask schemathesis`: checks the API against its OpenAPI document with generated requests.
 //!
-//! A job of its own: schemathesis is installed from PyPI into a virtual environment below `target`. It reads
-//! `/api/openapi.json` of a server with demo data and asks for every operation, as the owner of the demo account; those of
-//! the platform, as an administrator who is in no account, so that nobody takes the ground from under the rest. A
-//! status, a type or a body that the document does not know, and every 5xx but 502, is a failure. The same seed
-//! makes the same requests.
+//! schemathesis is installed from PyPI into a virtual environment below `target`. It reads `/api/openapi.json` of a
+//! server with demo data and calls every operation as the owner of the demo account. It calls the administration's
+//! operations as an administrator without an account, so that they cannot delete that account. An undocumented status,
+//! type or body is a failure, and so is every 5xx except 502. The same seed generates the same requests.
 
 mod options;
 
@@ -28,20 +27,19 @@ use crate::state::{Env, value};
 use crate::{paths, process, seed, signals, token};
 use options::Options;
 
-/// The version that is installed; another one asks for other things.
+/// The pinned version: other versions generate other requests.
 const PACKAGE: &str = "schemathesis==4.32.5";
 
-/// What is not asked for at random is what the checks would only guess at: whether a valid body is accepted depends on
-/// what else there is in the account.
+/// The checks. Those that expect every valid body to be accepted are left out: that depends on the account's data.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
                       response_headers_conformance,response_schema_conformance,unsupported_method,\
                       allow_header_conformance,ignored_auth,use_after_free";
 
-/// A 502 tells of the outside world: whether it may be answered is what the document says. Leaving support mode that
-/// nobody is in is published as a 500.
+/// A 502 reports an external system, and the document says whether an operation may return it. Leaving support mode
+/// without being in it is documented as a 500.
 const CONFIG: &str = include_str!("schemathesis.toml");
 
-/// What it does not know by itself.
+/// Hooks for what schemathesis cannot derive from the document.
 const HOOKS: &str = include_str!("hooks.py");
 
 const ADMIN_PATHS: &str = "^/api/admin/";
@@ -85,7 +83,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Some operations, who asks for them, and how many tenths of the time that takes.
+/// A selection of operations, the caller's headers, and the share of the time in tenths.
 struct Part<'p> {
     filter: [&'p str; 2],
     headers: &'p [String],
@@ -102,18 +100,18 @@ impl<'p> Part<'p> {
     }
 }
 
-/// What every call of schemathesis is made with.
+/// The settings of every call of schemathesis.
 struct Job {
     program: PathBuf,
     config: PathBuf,
-    /// Where the hooks are.
+    /// Directory of the hooks.
     hooks: PathBuf,
     base: String,
     options: Options,
 }
 
 impl Job {
-    /// Both halves, whatever becomes of the first.
+    /// Runs the account's operations and the administration's, even if the first fail.
     fn run(&self, env: &Env) -> Result<()> {
         let document = Client::new(&self.base, Vec::new()).get("/api/openapi.json")?.body;
         let operations = operations(&document);
@@ -183,7 +181,7 @@ impl Job {
 /// An operation of the document.
 struct Operation<'d> {
     path: &'d str,
-    /// Its answer has no end to wait for.
+    /// The response is an endless stream.
     endless: bool,
 }
 
@@ -244,7 +242,7 @@ fn check_log(product: &Product) -> Result<()> {
     }
 }
 
-/// The program, in a virtual environment of this version.
+/// Returns the program in a virtual environment for this version, and installs it if it is missing.
 fn install() -> Result<PathBuf> {
     let home = paths::target().join(PACKAGE.replace("==", "-"));
     let program = home.join("bin").join("schemathesis");
@@ -263,7 +261,7 @@ fn install() -> Result<PathBuf> {
     match installed {
         Ok(_) => Ok(Path::new(&program).to_path_buf()),
         Err(failure) => {
-            // Only a complete one may be found by later runs.
+            // Remove an incomplete environment, so that later runs do not use it.
             let _ = std::fs::remove_dir_all(&home);
             Err(failure)
         }

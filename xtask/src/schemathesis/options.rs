@@ -1,9 +1,9 @@
-//! How much is tried, and from which seed.
+//! Options of `cargo xtask schemathesis`: amount, seed and selection.
 
 use crate::error::{Context, Result, fail};
 use crate::secrets;
 
-/// How many examples of every operation, where nobody says.
+/// Default number of examples per operation.
 const EXAMPLES: u64 = 20;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -17,14 +17,14 @@ pub(super) struct Options {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Amount {
-    /// Of every operation.
+    /// Examples per operation.
     Examples(u64),
-    /// Of all operations together, about.
+    /// Approximate number of requests of all operations together.
     Requests(u64),
 }
 
 impl Options {
-    /// How many of every operation.
+    /// The number of examples per operation.
     pub(super) fn examples(&self, operations: usize) -> u64 {
         match self.amount {
             Amount::Examples(examples) => examples,

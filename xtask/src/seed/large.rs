@@ -1,6 +1,6 @@
-//! A large account: a year of everything that analytics is about, written by COPY, with its sums counted anew at the end.
+//! A large account: a year of analytics data, written by COPY. Its rollups are rebuilt at the end.
 //!
-//! Everything follows from its number, so that the same account is made every time.
+//! Every row is a function of its number, so that each run creates the same data.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -13,18 +13,18 @@ use crate::process;
 use crate::progress::Progress;
 use crate::services::postgres::connect;
 
-/// How many messages there are when nobody says otherwise, and how many rows one COPY writes: references are checked at
-/// its end, and until then remembered.
+/// Default number of messages, and rows per COPY. PostgreSQL keeps the pending foreign-key checks in memory until the
+/// end of a COPY.
 pub(crate) const MESSAGES: u64 = 10_000_000;
 const ROWS_PER_COPY: u64 = 100_000;
 
-/// Of ten messages, this many are of campaigns; the others are said in conversations.
+/// Of ten messages, this many belong to campaigns, the others to conversations.
 const OF_CAMPAIGNS: u64 = 6;
 
-/// How many messages there are to one of these.
+/// Messages per row of each of these tables.
 const MESSAGES_OF_CONTACT: u64 = 50;
 const MESSAGES_OF_CAMPAIGN: u64 = 10_000;
-/// So many in a year, whatever they are sent to: a report that names campaigns has as many to name in a small account.
+/// Minimum number of campaigns, so that a report by campaign is as long for a small account.
 const FEWEST_CAMPAIGNS: u64 = 1_000;
 const MESSAGES_OF_ORDER: u64 = 50;
 const MESSAGES_OF_EVENT: u64 = 10;
@@ -38,16 +38,16 @@ const PRODUCTS: u64 = 200;
 const AUTOMATIONS: u64 = 25;
 const LINKS: u64 = 30;
 
-/// An account that is to be filled, and with how many messages.
+/// An account to fill, and its number of messages.
 pub(crate) struct Large<'a> {
     pub(crate) database: &'a str,
     pub(crate) account: &'a str,
     pub(crate) messages: u64,
-    /// The server's binary, which counts everything anew.
+    /// The server's binary, which rebuilds the rollups.
     pub(crate) recado: PathBuf,
 }
 
-/// What an id is of.
+/// The kind of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Contact,
@@ -64,7 +64,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// What tells its ids from those of others.
+    /// The part of an id that identifies its kind.
     fn mark(self) -> &'static str {
         match self {
             Self::Contact => "0001",
@@ -86,7 +86,7 @@ fn id(kind: Kind, number: u64) -> String {
     format!("0193a6e2-{}-7000-8000-{number:012x}", kind.mark())
 }
 
-/// Numbers that follow from a number, and look as if they did not.
+/// Deterministic pseudo-random number below `below`.
 fn scattered(number: u64, below: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -101,7 +101,7 @@ fn attributed_campaign(minutes: u64, number: u64, campaigns: u64) -> u64 {
         .saturating_sub(scattered(number, campaigns.div_ceil(52)))
 }
 
-/// A moment so many minutes ago, as PostgreSQL reads it: the Julian day and the time.
+/// Formats times relative to now for PostgreSQL: Julian day and time.
 struct Year {
     now: u64,
 }
@@ -113,7 +113,7 @@ impl Year {
         format!("J{day} {:02}:{:02}:{:02}+00", rest / 3600, rest / 60 % 60, rest % 60)
     }
 
-    /// Somewhere in the year, by a number.
+    /// A deterministic time within the year.
     fn sometime(&self, number: u64) -> String {
         self.ago(scattered(number, MINUTES_OF_YEAR))
     }
@@ -128,12 +128,12 @@ impl Large<'_> {
         (self.messages / MESSAGES_OF_CAMPAIGN).max(FEWEST_CAMPAIGNS)
     }
 
-    /// How many contacts a campaign goes to.
+    /// The number of recipients per campaign.
     fn recipients(&self) -> u64 {
         (self.messages * OF_CAMPAIGNS / 10 / self.campaigns()).min(self.contacts())
     }
 
-    /// Whether somebody filled it before.
+    /// Whether an earlier run filled the account.
     pub(crate) fn is_filled(&self) -> Result<bool> {
         let query = "SELECT EXISTS (SELECT FROM contacts WHERE account_id = $1::text::uuid)";
         let row = connect(self.database)?.query_one(query, &[&self.account]);
@@ -141,7 +141,7 @@ impl Large<'_> {
         row.try_get(0).context(|| "cannot read the account".to_owned())
     }
 
-    /// Fills the account, which is there and has nothing yet.
+    /// Fills the account, which must exist and be empty.
     pub(crate) fn fill(&self) -> Result<()> {
         let mut client = connect(self.database)?;
         let now = client
@@ -170,7 +170,7 @@ impl Large<'_> {
         self.rollups("verify")
     }
 
-    /// The server's own command counts everything.
+    /// Runs a rollup command of the server for the account.
     fn rollups(&self, task: &str) -> Result<()> {
         if !self.recado.is_file() {
             return fail(format!("{} is missing: build it first", self.recado.display()));
@@ -381,7 +381,7 @@ impl Large<'_> {
                     format!("{of_event}\t{event}\tmetrica_{metric}\t{contact}\t{value}.25\tBRL\tsite\t{at}")
                 },
             ),
-            // Clicks have no rows but these.
+            // Clicks are stored only as rollups.
             Table::new(
                 "link_rollups (account_id, bucket_minutes, bucket_start, link_id, clicks)",
                 LINKS * DAYS,
@@ -400,7 +400,7 @@ impl Large<'_> {
     }
 }
 
-/// A table, and its rows by their numbers.
+/// A table and the function that generates its rows.
 struct Table<'y> {
     columns: &'static str,
     rows: u64,

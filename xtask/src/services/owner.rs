@@ -1,4 +1,4 @@
-//! The user a service runs as: ourselves, or an unprivileged one when we are root (PostgreSQL refuses root).
+//! The user that runs a service: the current user, or an unprivileged one for root, because PostgreSQL refuses root.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -26,7 +26,7 @@ impl Owner {
         }
     }
 
-    /// A command run by this user, free of the caller's own PostgreSQL settings and locale.
+    /// A command that runs as this user, without the caller's PostgreSQL settings and locale.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         if let Some((uid, gid)) = self.ids {
@@ -43,7 +43,7 @@ impl Owner {
         command
     }
 
-    /// Gives a file or directory to this user.
+    /// Makes this user the owner of a file or directory.
     pub(crate) fn give(&self, path: &Path) -> Result<()> {
         match self.ids {
             Some((uid, gid)) => {
@@ -53,7 +53,7 @@ impl Owner {
         }
     }
 
-    /// Makes a directory that only this user enters.
+    /// Creates a directory that only this user can enter.
     pub(crate) fn private_dir(&self, path: &Path) -> Result<()> {
         fs::create_dir_all(path)
             .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)))
@@ -62,7 +62,7 @@ impl Owner {
     }
 }
 
-/// User and group number of a line of /etc/passwd.
+/// User and group id of a user in /etc/passwd.
 fn user(users: &str, name: &str) -> Option<(u32, u32)> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');

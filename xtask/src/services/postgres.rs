@@ -13,18 +13,18 @@ use super::{find, free_port};
 use crate::error::{Context, Result, fail};
 use crate::{process, secrets};
 
-/// What the cluster is for.
+/// Purpose of a cluster, which decides its durability.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Holds a developer's data: durable.
+    /// Durable: contains a developer's data.
     Development,
-    /// Thrown away after the run: fast.
+    /// Fast and not durable: deleted after the run.
     Tests,
-    /// Thrown away after the run, and as durable as a real one: it is what gets measured.
+    /// Durable, because it is measured; deleted after the run.
     Benchmarks,
 }
 
-/// A running cluster; dropping it stops it.
+/// A running cluster. It stops when it is dropped.
 pub(crate) struct Cluster {
     bin: PathBuf,
     home: PathBuf,
@@ -34,12 +34,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the cluster of this directory, made if it is new. One that an earlier run left behind is taken over.
+    /// Starts the cluster of this directory, or creates it. Adopts a server that an earlier run left running.
     pub(crate) fn start(home: &Path, purpose: Purpose) -> Result<Self> {
         Self::start_with(find::postgres_or_install()?, home, purpose)
     }
 
-    /// The same, with the binaries of this directory.
+    /// As [`Self::start`], with the binaries of `bin`.
     pub(crate) fn start_with(bin: PathBuf, home: &Path, purpose: Purpose) -> Result<Self> {
         let owner = Owner::detect()?;
         owner.private_dir(home)?;
@@ -76,7 +76,7 @@ impl Cluster {
         self.port
     }
 
-    /// Makes a database unless it exists.
+    /// Creates a database unless it exists.
     pub(crate) fn ensure_database(&self, name: &str) -> Result<()> {
         let mut client = connect(&self.url("postgres"))?;
         let found = client
@@ -104,7 +104,7 @@ impl Cluster {
         command
     }
 
-    /// initdb into another name first, so that an interrupted one is never taken for a cluster.
+    /// Runs initdb in a temporary directory and renames it, so that an interrupted initdb leaves no broken cluster.
     fn create(&self, purpose: Purpose) -> Result<()> {
         let password = self.home.join("password");
         secrets::write_private(&password, &secrets::password()?)?;
@@ -121,7 +121,7 @@ impl Cluster {
             "--auth-host=scram-sha-256",
             "--encoding=UTF8",
         ]);
-        // Sorted by bytes; but the cases of all letters are known, not only of those of ASCII.
+        // Sorts by bytes, but upper and lower case work for all letters, not only ASCII.
         initdb.args(["--locale=C", "--lc-ctype=C.UTF-8", "--no-instructions"]);
         if purpose != Purpose::Development {
             initdb.arg("--no-sync");
@@ -130,7 +130,7 @@ impl Cluster {
         fs::rename(&fresh, self.data()).context(|| format!("cannot create {}", self.data().display()))
     }
 
-    /// A server reads the data of its own major version only.
+    /// Checks the major version: a server reads only the data of its own.
     fn same_version(&self) -> Result<()> {
         let file = self.data().join("PG_VERSION");
         let created_by = fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
@@ -147,7 +147,7 @@ impl Cluster {
     }
 
     fn launch(&mut self, purpose: Purpose) -> Result<()> {
-        // Somebody else may take the free port first: try again with another one.
+        // Another process may take the free port first: try again with another one.
         let mut failure = None;
         for _ in 0..3 {
             self.port = free_port()?;
@@ -181,7 +181,7 @@ impl Cluster {
             .arg("-l")
             .arg(self.log())
             .args(["-w", "-t", "30", "-o", &options, "start"]);
-        // The server inherits these: a pipe would keep us waiting for as long as it runs.
+        // The server inherits the output. With a pipe, this call would wait until the server ends.
         let status = start
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -194,20 +194,20 @@ impl Cluster {
         }
     }
 
-    /// One of its programs, or the same of another installation.
+    /// A program of this installation, or of another one if it is missing here.
     pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
         let own = self.bin.join(name);
         if own.is_file() { Some(own) } else { find::on_path(name) }
     }
 
-    /// Whether it counts the statements it runs (not in development).
+    /// Whether `pg_stat_statements` is available (not in development).
     pub(crate) fn has_statement_statistics(&self) -> bool {
         ["../lib", "../lib/postgresql"]
             .iter()
             .any(|lib| self.bin.join(lib).join("pg_stat_statements.so").is_file())
     }
 
-    /// The port of the server that already runs on our data, if one does.
+    /// The port of a server that already runs on this data directory.
     fn running_port(&self) -> Option<u16> {
         let file = self.data().join("postmaster.pid");
         let text = fs::read_to_string(&file).ok()?;
@@ -215,7 +215,7 @@ impl Cluster {
         let pid = lines.next()?.to_owned();
         let port = lines.nth(2).and_then(|port| port.parse().ok());
         if !process::command_line(&pid).contains(&*self.data().to_string_lossy()) {
-            // A left-over whose process number somebody else has by now would keep the server from starting.
+            // A stale pid file whose pid belongs to another process now would prevent the start.
             let _ = fs::remove_file(&file);
             return None;
         }
@@ -247,7 +247,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Stops whatever runs on the data in this directory (a run that was killed could not).
+/// Stops the server that a killed run left running on this data directory.
 pub(crate) fn stop_left_over(home: &Path) -> Result<()> {
     if !home.join("data").is_dir() {
         return Ok(());
@@ -265,7 +265,7 @@ pub(crate) fn stop_left_over(home: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Opens a connection, with a deadline.
+/// Opens a connection with a connect timeout.
 pub(crate) fn connect(url: &str) -> Result<Client> {
     let mut config = Config::from_str(url).context(|| "the database URL is malformed".to_owned())?;
     config

@@ -1,4 +1,4 @@
-//! A private Redis for the rate counters: in memory only, behind a random password, on a free port of 127.0.0.1.
+//! A private Redis for the rate limiter: in memory only, behind a random password, on a free port of 127.0.0.1.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -26,7 +26,7 @@ impl Redis {
         owner.private_dir(home)?;
         stop_left_over(home);
         let mut failure = None;
-        // Somebody else may take the free port first: try again with another one.
+        // Another process may take the free port first: try again with another one.
         for _ in 0..3 {
             match launch(&binary, home, &owner) {
                 Ok(redis) => return Ok(redis),
@@ -58,7 +58,7 @@ impl Redis {
 fn launch(binary: &Path, home: &Path, owner: &Owner) -> Result<Redis> {
     let (port, password) = (free_port()?, secrets::password()?);
     let config = home.join("redis.conf");
-    // The password stands in a private file: a command line is everybody's to read.
+    // The password is in a private file, because every user can read a command line.
     let text = format!(
         "bind 127.0.0.1\nport {port}\nrequirepass {password}\nsave \"\"\nappendonly no\ndaemonize no\ndir \"{}\"\n",
         home.display()
@@ -82,7 +82,7 @@ fn launch(binary: &Path, home: &Path, owner: &Owner) -> Result<Redis> {
     Ok(redis)
 }
 
-/// Ends the Redis of a run that was killed; nobody else knows its password.
+/// Shuts down the Redis of a killed run, with the password from its configuration.
 pub(crate) fn stop_left_over(home: &Path) {
     let Ok(config) = fs::read_to_string(home.join("redis.conf")) else {
         return;

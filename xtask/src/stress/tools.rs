@@ -1,17 +1,17 @@
-//! Proofs that other tools give. What is not installed is named, with the command that installs it.
+//! Stress suites that run other tools. A missing tool is reported with the command that installs it.
 
 use std::process::{Command, Stdio};
 
 use crate::error::{Result, fail};
 use crate::{paths, process, tidy};
 
-/// Tools that read `Cargo.lock`, and what they are asked.
+/// Tools that check `Cargo.lock`, with their arguments.
 const READERS: &[(&str, &[&str])] = &[
     ("cargo-audit", &["audit"]),
     ("cargo-deny", &["deny", "check", "advisories", "bans", "sources"]),
 ];
 
-/// What decides who may do what, how much, and from which state on: the tests have to notice every change of it.
+/// Sources of permissions, limits and state transitions: the tests must detect every mutation of them.
 const GUARDS: &[&str] = &[
     "crates/domain/src/campaigns/status.rs",
     "crates/domain/src/campaigns/outcome.rs",
@@ -30,7 +30,7 @@ fn is_installed(program: &str) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// The floors of our own, then whatever else is installed.
+/// Checks our own minimum versions, then runs every installed tool.
 pub(super) fn supply() -> Result<()> {
     let below = tidy::versions::check(&paths::root());
     if let Some(finding) = below.first() {
@@ -60,7 +60,7 @@ pub(super) fn supply() -> Result<()> {
     Ok(())
 }
 
-/// Changes the guards one by one, and wants every change noticed.
+/// Mutates the guards one by one. Fails if the tests do not detect a mutation.
 pub(super) fn mutants() -> Result<()> {
     if !is_installed("cargo-mutants") {
         return fail("cargo install cargo-mutants --locked");
@@ -70,7 +70,7 @@ pub(super) fn mutants() -> Result<()> {
     for guard in GUARDS {
         mutants.args(["--file", guard]);
     }
-    // The unit tests of the domain alone: nothing else is built.
+    // Only the unit tests of the domain, so that nothing else is built.
     mutants.args(["--", "--lib"]);
     process::run(&mut mutants, "cargo mutants")
 }
