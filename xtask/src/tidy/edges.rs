@@ -1,4 +1,4 @@
-//! Which crate may depend on which: arrows point inward, and `domain` reaches nothing that does input or output.
+//! The allowed dependencies between crates: they point inward, and `domain` reaches no crate that does I/O.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::Finding;
 
 const DOMAIN: &str = "crates/domain/Cargo.toml";
 
-/// Who may use which crates of the workspace. Whoever is not listed may use none.
+/// The workspace crates that each crate may use. A crate that is not listed may use none.
 const ALLOWED: &[(&str, &[&str])] = &[
     (
         "recado-server",
@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("recado-gateways", &["recado-domain"]),
 ];
 
-/// Crates without a runtime of their own in `domain`: exact names, and families by prefix.
+/// Crates that `domain` must not reach: exact names, and families by prefix.
 const UNREACHABLE: &[&str] = &["reqwest", "redis", "rand", "sqlx"];
 const UNREACHABLE_FAMILIES: &[&str] = &["tokio", "actix", "diesel", "deadpool", "hyper"];
 
@@ -28,7 +28,7 @@ const UNREACHABLE_FAMILIES: &[&str] = &["tokio", "actix", "diesel", "deadpool", 
 pub(super) struct Package {
     name: String,
     manifest: String,
-    /// Where the manifest says what is needed to say a line number; empty when it cannot be read.
+    /// Text of the manifest, used to find line numbers. Empty if it cannot be read.
     text: String,
     dependencies: Vec<Dependency>,
 }
@@ -39,7 +39,7 @@ struct Dependency {
     development: bool,
 }
 
-/// From `cargo metadata --no-deps`.
+/// Parses the output of `cargo metadata --no-deps`.
 pub(super) fn packages(metadata: &Value, root: &Path) -> Vec<Package> {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let array = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -83,7 +83,7 @@ pub(super) fn check(packages: &[Package]) -> Vec<Finding> {
 
 fn allowed(from: &str, to: &str, development: bool) -> bool {
     let Some((_, inward)) = ALLOWED.iter().find(|(name, _)| *name == from) else {
-        // `domain` may turn on its own features for its tests; simulators and xtask know nobody.
+        // `domain` may enable its own features for its tests. Simulators and xtask use no workspace crate.
         return development && from == to;
     };
     inward.contains(&to) || (development && (to == from || to == "recado-simulators"))
@@ -97,7 +97,7 @@ fn line_of(manifest: &str, name: &str) -> usize {
         .map_or(1, |at| at + 1)
 }
 
-/// Every forbidden crate in `cargo tree -p recado-domain`.
+/// Returns every forbidden crate in `cargo tree -p recado-domain`.
 pub(super) fn domain_reach(tree: &str) -> Vec<Finding> {
     let mut names: Vec<&str> = tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
     names.sort_unstable();

@@ -1,4 +1,4 @@
-//! The table of faults: every fault has a row, and every test that a row names is there.
+//! Checks docs/faults.md: every fault has one row, and every named test exists.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::Finding;
 
 const PAGE: &str = "docs/faults.md";
 
-/// The faults, by the names that tests call them by.
+/// The ids of all faults.
 fn names() -> Vec<String> {
     let whole = (1..40).map(|number| format!("F{number:02}"));
     let parts = ('a'..='h').map(|part| format!("F40{part}"));
@@ -31,7 +31,7 @@ fn check_page(page: &str, source: &dyn Fn(&str) -> Option<String>) -> Vec<Findin
                 finding(format!("{name} must name a test or a refusal"));
             }
         }
-        // Whatever stands between two marks of code.
+        // Every code span (text between backticks).
         for code in line.split('`').skip(1).step_by(2) {
             let Some((file, test)) = code.split_once(".rs::") else {
                 continue;

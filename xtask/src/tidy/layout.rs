@@ -1,5 +1,5 @@
-//! What may lie at the top of the repository: one place for each kind of thing. That the map of a crate shows all of its
-//! modules, and the index of the decisions all of them.
+//! Checks the entries at the top of the repository, that a crate's README names all of its modules, and that the index
+//! of the decisions lists all of them.
 
 use super::Finding;
 
@@ -25,7 +25,7 @@ pub(super) fn check(files: &[String]) -> Vec<Finding> {
         .collect()
 }
 
-/// The crates whose README is a map of their modules.
+/// The crates whose README must name all modules.
 const MAPPED: &[&str] = &["domain", "gateways", "postgres", "server"];
 
 /// Modules that the README of their crate does not name.

@@ -1,4 +1,4 @@
-//! Links between the pages of the documentation: the file is there, and so is the heading.
+//! Checks links between documentation pages: the file and the heading must exist.
 
 use std::path::Path;
 
@@ -88,7 +88,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// A link inside `code` is an example of one.
+/// Removes code spans: links inside them are examples.
 fn without_code(line: &str) -> String {
     line.split('`')
         .enumerate()
@@ -96,7 +96,7 @@ fn without_code(line: &str) -> String {
         .collect()
 }
 
-/// What a page can be entered at: its headings, as they are written in links.
+/// The anchors of a page's headings.
 fn anchors(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut seen: Vec<String> = Vec::new();
@@ -107,7 +107,7 @@ fn anchors(text: &str) -> Vec<String> {
             continue;
         }
         let anchor = anchor(title.trim());
-        // The second heading of the same words gets a number.
+        // A repeated heading gets a number.
         let before = seen.iter().filter(|earlier| **earlier == anchor).count();
         found.push(if before == 0 {
             anchor.clone()
@@ -123,7 +123,7 @@ fn anchors(text: &str) -> Vec<String> {
 fn anchor(title: &str) -> String {
     let mut text = String::new();
     let mut rest = title;
-    // Of a link, only its text shows.
+    // Of a link, only the text counts.
     while let Some((head, tail)) = rest.split_once("](") {
         text.push_str(head);
         rest = tail.split_once(')').map_or("", |(_, after)| after);

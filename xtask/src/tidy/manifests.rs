@@ -1,4 +1,5 @@
-//! What a crate's manifest leaves to the workspace: lints, package data, and the version of every dependency.
+//! Checks that a crate's manifest inherits from the workspace: lints, package data, and the version of every
+//! dependency.
 
 use super::Finding;
 

@@ -1,32 +1,31 @@
-//! Migrations while servers of the version before go on: what can be seen in the text of one. `docs/operating/migrations.md`
-//! says why, and how it is done instead.
+//! Checks that a migration does not stop servers of the previous version, as far as its text shows.
+//! `docs/operating/migrations.md` gives the reasons and the alternatives.
 
 use std::collections::BTreeSet;
 
 use super::Finding;
 
-/// From this one on migrations meet databases that are in use; up to there every database is made anew.
+/// The first checked migration. Older ones never run on a database that is in use.
 const FIRST: u32 = 29;
 
-/// Whoever writes this into a statement says why it may be as it is.
+/// Comment that permits a statement and gives the reason.
 const SAFE: &str = "-- safe:";
 
-/// Before something goes, a release went out that does not use it any more.
+/// Comment that names the release since which a dropped object is no longer used.
 const UNUSED: &str = "-- unused since:";
 
-/// What rewrites a table when it is the default of a new column.
+/// Volatile functions: as the default of a new column they rewrite the table.
 const VOLATILE: &[&str] = &["GEN_RANDOM_UUID(", "RANDOM(", "CLOCK_TIMESTAMP(", "NEXTVAL(", "UUIDV7("];
 
-/// One statement.
 struct Statement {
     line: usize,
-    /// With its comments, as it is written.
+    /// The original text with its comments.
     source: String,
-    /// Upper case, one blank between words, without comments and the content of texts.
+    /// Upper case, single spaces, without comments and without the content of string literals.
     words: String,
 }
 
-/// `metadata` is the text of the `metadata.toml` beside it.
+/// `metadata` is the text of the migration's `metadata.toml`.
 pub(super) fn check(path: &str, text: &str, metadata: &str) -> Vec<Finding> {
     if number(path).is_none_or(|number| number < FIRST) {
         return Vec::new();
@@ -60,7 +59,7 @@ pub(super) fn check(path: &str, text: &str, metadata: &str) -> Vec<Finding> {
     findings
 }
 
-/// `2026-11-21-000026_name`: 26.
+/// The number in a migration's path: 26 in `2026-11-21-000026_name`.
 fn number(path: &str) -> Option<u32> {
     let directory = path.strip_prefix("migrations/")?.strip_suffix("/up.sql")?;
     directory.split('_').next()?.rsplit('-').next()?.parse().ok()
@@ -71,7 +70,7 @@ fn target(words: &str) -> Option<String> {
     after(words, &["ALTER TABLE ONLY", "ALTER TABLE IF EXISTS", "ALTER TABLE"])
 }
 
-/// The name that follows the first of these that the statement begins with.
+/// The name after the first of `starts` with which the statement begins.
 fn after(words: &str, starts: &[&str]) -> Option<String> {
     let rest = starts.iter().find_map(|start| words.strip_prefix(start))?;
     let rest = rest.strip_prefix(" IF NOT EXISTS").unwrap_or(rest);
@@ -206,7 +205,7 @@ fn other_problems(statement: &Statement, created: &BTreeSet<String>) -> Vec<&'st
     problems
 }
 
-/// The statements of a file: between semicolons outside of texts, bodies of functions and comments.
+/// Splits a file at the semicolons outside of string literals, function bodies and comments.
 fn statements(text: &str) -> Vec<Statement> {
     let (mut found, mut line, mut rest) = (Vec::new(), 1, text);
     while !rest.trim().is_empty() {

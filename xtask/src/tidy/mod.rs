@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the rules about the shape of this repository that no compiler checks.
+//! `cargo xtask tidy`: rules about the structure of this repository that no compiler checks.
 //!
-//! Which crate may know which, what `domain` must not reach, how long a file or a function may be, what every file
-//! and manifest says about itself, that migrations stop no server, and that links in the documentation lead somewhere.
+//! They cover crate dependencies, the reach of `domain`, the length of files and functions, module docs, manifests,
+//! blocking migrations and dead links in the documentation.
 
 mod edges;
 mod faults;
@@ -9,6 +9,7 @@ mod layout;
 mod links;
 mod manifests;
 mod migrations;
+mod names;
 mod scanner;
 mod sources;
 pub(crate) mod versions;
@@ -21,7 +22,7 @@ use serde_json::Value;
 use crate::error::{Context, Result, fail};
 use crate::{paths, process};
 
-/// One broken rule, at one place.
+/// A broken rule, with its file and line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     path: String,
@@ -55,13 +56,15 @@ pub(crate) fn run() -> Result<()> {
     findings.extend(edges::domain_reach(&tree()?));
     findings.extend(faults::check(&root));
     findings.extend(versions::check(&root));
+    let mut type_names = names::TypeNames::default();
     for file in &files {
         let Ok(text) = std::fs::read_to_string(root.join(file)) else {
-            // Deleted but not committed yet, or not text.
+            // The file is deleted but not committed yet, or is not text.
             continue;
         };
         if file.ends_with(".rs") {
             findings.extend(sources::check(file, &text));
+            type_names.add(file, &text);
         } else if file.ends_with(".md") {
             findings.extend(links::check(&root, file, &text));
             findings.extend(layout::unmapped(file, &text, &files));
@@ -74,6 +77,7 @@ pub(crate) fn run() -> Result<()> {
             findings.extend(manifests::check(file, &text));
         }
     }
+    findings.extend(type_names.check());
     for finding in &findings {
         println!("{finding}");
     }
@@ -87,7 +91,7 @@ pub(crate) fn run() -> Result<()> {
 /// Every file that is or could be committed, relative to the root.
 fn files(root: &Path) -> Result<Vec<String>> {
     let mut git = Command::new("git");
-    // A build machine may check out as another user than the one who builds.
+    // On a build machine, the user of the checkout may differ from that of the build.
     git.arg("-c").arg(format!("safe.directory={}", root.display()));
     git.current_dir(root)
         .args(["ls-files", "-co", "--exclude-standard", "-z"]);
@@ -109,7 +113,7 @@ fn packages(root: &Path) -> Result<Vec<edges::Package>> {
     Ok(edges::packages(&metadata, root))
 }
 
-/// What `recado-domain` is built from.
+/// The dependencies of `recado-domain`, one per line.
 fn tree() -> Result<String> {
     let mut tree = paths::cargo();
     tree.args([

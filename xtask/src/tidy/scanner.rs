@@ -1,19 +1,19 @@
-//! A small reader of Rust source: where code is code, and how long each function is.
+//! A small scanner of Rust source: separates code from comments and literals, and measures the length of functions.
 //!
-//! It knows comments, strings, raw strings, characters and lifetimes, and nothing else of the language. That is
-//! enough to find words and match braces, and it never needs to follow the language's syntax.
+//! It recognizes comments, strings, raw strings, characters and lifetimes, and nothing else. That is enough to find
+//! words and match braces, and does not depend on the syntax of the language.
 
 /// A function with a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Function {
     pub(super) name: String,
-    /// Of the word `fn`, from 1.
+    /// Line of the word `fn`, from 1.
     pub(super) line: usize,
-    /// From the word `fn` to the closing brace, both included.
+    /// Number of lines from `fn` to the closing brace, inclusive.
     pub(super) lines: usize,
 }
 
-/// The source with every comment and literal blanked out; lines stay where they are.
+/// Replaces every comment and literal by spaces. Line numbers stay the same.
 pub(super) fn mask(source: &str) -> String {
     let chars: Vec<char> = source.chars().collect();
     let mut masked = String::with_capacity(source.len());
@@ -34,7 +34,7 @@ pub(super) fn mask(source: &str) -> String {
     masked
 }
 
-/// Where the comment or literal that begins here ends (exclusive); `None` when none begins here.
+/// The exclusive end of the comment or literal at this position. `None`: none begins here.
 fn end_of_text(chars: &[char], at: usize) -> Option<usize> {
     let next = |ahead: usize| chars.get(at + ahead).copied();
     match chars.get(at)? {
@@ -43,7 +43,7 @@ fn end_of_text(chars: &[char], at: usize) -> Option<usize> {
         '"' => Some(end_of_quoted(chars, at + 1, '"')),
         'r' => end_of_raw_string(chars, at),
         '\'' if next(1) == Some('\\') => Some(end_of_quoted(chars, at + 1, '\'')),
-        // Anything else behind a single tick is a lifetime or a label.
+        // Anything else after a single quote is a lifetime or a label.
         '\'' if next(2) == Some('\'') => Some(at + 3),
         _ => None,
     }
@@ -57,7 +57,7 @@ fn find(chars: &[char], from: usize, predicate: impl Fn(char) -> bool) -> usize 
         .map_or(chars.len(), |ahead| from + ahead)
 }
 
-/// Block comments nest.
+/// The end of a block comment, which may contain nested ones.
 fn end_of_block_comment(chars: &[char], from: usize) -> usize {
     let mut depth = 0_usize;
     let mut at = from;
@@ -78,7 +78,7 @@ fn end_of_block_comment(chars: &[char], from: usize) -> usize {
     at
 }
 
-/// Behind the next quote that no backslash escapes.
+/// The position after the next unescaped quote.
 fn end_of_quoted(chars: &[char], from: usize, quote: char) -> usize {
     let mut at = from;
     while let Some(&c) = chars.get(at) {
@@ -91,7 +91,7 @@ fn end_of_quoted(chars: &[char], from: usize, quote: char) -> usize {
     at
 }
 
-/// `r"..."`, `r#"..."#` and so on; `br` and `cr` come here with their second letter.
+/// The end of a raw string (`r"..."`, `r#"..."#`). Of `br` and `cr` only the second letter is scanned here.
 fn end_of_raw_string(chars: &[char], at: usize) -> Option<usize> {
     let hashes = chars.iter().skip(at + 1).take_while(|&&c| c == '#').count();
     let open = at + 1 + hashes;
@@ -111,7 +111,7 @@ fn end_of_raw_string(chars: &[char], at: usize) -> Option<usize> {
     }
 }
 
-/// Every function with a body, in masked source.
+/// Returns every function with a body. `masked` is the result of [`mask`].
 pub(super) fn functions(masked: &str) -> Vec<Function> {
     let chars: Vec<char> = masked.chars().collect();
     let mut found = Vec::new();
@@ -134,7 +134,7 @@ pub(super) fn functions(masked: &str) -> Vec<Function> {
     found
 }
 
-/// The function whose `fn` ends here; a pointer type has no name and a required method no body.
+/// Parses the function after a `fn`. `None` for a pointer type, which has no name, and a method without a body.
 fn function(chars: &[char], after: usize, line: usize) -> Option<Function> {
     let start = find(chars, after, |c| !c.is_whitespace());
     let end = find(chars, start, |c| !is_word(c));

@@ -1,15 +1,15 @@
-//! Rust files: short files, short functions, a first line that says what the file is for, and nothing left undone.
+//! Rules for Rust files: length of files and functions, module docs, and no unfinished code.
 
 use super::Finding;
 use super::scanner::{functions, mask};
 
 const FILE: usize = 500;
 const FUNCTION: usize = 70;
-/// A route takes its request apart, calls one use case and maps the answer: more is logic in the wrong place.
+/// A route parses its request, calls one use case and maps the result. Anything longer is logic that belongs elsewhere.
 const ROUTE: usize = 25;
 const ROUTES: &str = "crates/server/src/routes";
 
-/// Looked for in code, not in texts.
+/// Macros and attributes that must not appear in code.
 const UNDONE: &[&str] = &["todo!", "unimplemented!", "dbg!", "#[ignore"];
 
 pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
@@ -62,7 +62,7 @@ fn ctid_uses(path: &str, text: &str) -> Vec<Finding> {
         .collect()
 }
 
-/// Under a `src`; tests of a crate's whole outside may be long lists.
+/// Whether the file is below a `src`. Integration tests may be longer.
 fn is_source(path: &str) -> bool {
     path.starts_with("xtask/src/") || (path.starts_with("crates/") && path.split('/').nth(2) == Some("src"))
 }
@@ -72,7 +72,7 @@ fn names_stress_suite(line: &str) -> bool {
     line.trim_start().starts_with("#[ignore = \"") && line.contains(": cargo xtask stress ")
 }
 
-/// Not as the end of a longer word.
+/// Whether the line contains `word`, but not as the end of a longer word.
 fn contains_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line.get(..at).and_then(|head| head.chars().next_back());

@@ -1,37 +1,37 @@
-//! What `Cargo.lock` must hold at least, and must not hold at all: versions that mended what attackers know, some of it
-//! in no database of advisories.
+//! Minimum versions and forbidden packages in `Cargo.lock`. The versions fix known vulnerabilities; some of those are
+//! in no advisory database.
 
 use std::path::Path;
 
 use super::Finding;
 
-/// Packages with the first version that may be used. A package that is not there may stay away.
+/// Packages with their minimum versions. A package may be absent.
 const FLOORS: &[(&str, &str)] = &[
-    // Requests whose length is said twice; idle connections at the end.
+    // Request smuggling by two lengths; idle connections at shutdown.
     ("actix-http", "3.13.3"),
-    // Time claims that are text and were not looked at.
+    // Time claims of type string were not checked.
     ("jsonwebtoken", "10.3.0"),
-    // Times that tell of the key.
+    // Timing side channel of the key.
     ("aws-lc-sys", "0.39.0"),
-    // Lengths that overflow the protocol; options of COPY.
+    // Lengths that overflow the protocol; injection into COPY options.
     ("diesel", "2.3.8"),
-    // A transaction that was dropped half-way went back to the pool.
+    // A dropped, unfinished transaction returned to the pool.
     ("diesel-async", "0.9.0"),
-    // Servers that send what no server sends.
+    // Malformed messages of a malicious server.
     ("tokio-postgres", "0.7.18"),
     ("postgres-protocol", "0.6.12"),
-    // Names that are read as others.
+    // Names that parse as other names.
     ("hickory-proto", "0.26.1"),
     ("hickory-resolver", "0.26.1"),
     ("idna", "1.0.3"),
-    // Floods of frames: outbound clients alone; the server speaks HTTP/1.
+    // Frame floods. Concerns outbound clients only; the server uses HTTP/1.
     ("h2", "0.4.16"),
-    // Lists of revocations, and dates, that end the process.
+    // Revocation lists and dates that crash the process.
     ("rustls-webpki", "0.103.13"),
     ("time", "0.3.47"),
 ];
 
-/// Packages for which there is no mended version.
+/// Packages without a fixed version.
 const NEVER: &[&str] = &["rsa"];
 
 pub(crate) fn check(root: &Path) -> Vec<Finding> {
@@ -62,7 +62,7 @@ fn check_text(lock: &str) -> Vec<Finding> {
     findings
 }
 
-/// Of `1.2.3-beta+4`, 1, 2 and 3.
+/// The numbers of a version: 1, 2 and 3 of `1.2.3-beta+4`.
 fn numbers(version: &str) -> Vec<u64> {
     let release = version.split(['-', '+']).next().unwrap_or_default();
     release.split('.').map(|part| part.parse().unwrap_or(0)).collect()
