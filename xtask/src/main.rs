@@ -1,12 +1,12 @@
-//! `cargo xtask`: everything a developer or a build machine does with this repository besides plain cargo.
+//! `cargo xtask`: the commands of developers and build machines besides plain cargo.
 //!
-//! It starts the services the product needs (PostgreSQL, Redis) by itself, so that nothing has to be installed or
-//! configured first; it runs the product in development, runs every check, and holds the few rules about the shape
-//! of the code that no compiler checks. One module per concern; a new command is one module and one line in `run`.
+//! It starts PostgreSQL and Redis itself, so that nothing must be installed or configured first. It runs the product in
+//! development and every check, and checks rules about the structure of the code. A new command is one module and one
+//! line in `run`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a command line tool speaks through its terminal"
+    reason = "a command line tool writes to its terminal"
 )]
 
 mod bench;
@@ -35,52 +35,52 @@ use std::process::ExitCode;
 
 use error::{Result, fail};
 
-/// With the names of the steps and of the benches in their places.
+/// `usage` replaces `{steps}` and `{benches}`.
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
-  dev [--reset]        run the product here: database, counters, stand-ins for the outside world, server, demo data;
-                       --reset throws the development data away first
-  db                   start the development database alone, print its URLs, wait for Ctrl-C
+  dev [--reset]        run the product here: database, Redis, simulators of the external systems, server, demo data;
+                       --reset deletes the development data first
+  db                   start only the development database, print its URLs, wait for Ctrl-C
   migrate              run `recado migrate` on the development database
+  data-model           write docs/data-model.md from a database with all migrations
   seed [--large [--messages N]]
-                       add the demo account to the running development server (dev does it, too); --large adds one
-                       with N messages (10 million) and a year of everything that analytics is about
+                       add the demo account to the running development server (dev does this too); --large adds an
+                       account with N messages (10 million) and a year of data for analytics
   token --email E [--user UUID] [--name N] [--hours H]
                        print a session token for the development server
   test [step ...]      run every check, or only these:
                        {steps}
   guides [page ...]    run every command of README.md and docs/guides, or of these pages, against the whole product
-  tidy                 check the rules about the shape of the code
+  tidy                 check the rules about the structure of the code
   stress [name [--runs N] [--seed S]]
-                       try what is said of reliability and security again and again (docs/faults.md); without a name
-                       the list of what can be proved
-  browser              look at the page of the reference (/docs) in Chromium, which is installed if need be
+                       repeat the tests of reliability and security (docs/faults.md); without a name, list the suites
+  browser              check the API reference (/docs) in Chromium, which is installed if missing
   schemathesis [--examples N | --requests N] [--seconds N] [--seed N] [--workers N] [--only PATH]
-                       try the API against its own document (/api/openapi.json) with schemathesis, which is installed
-                       if need be: N examples of every operation (20), or so many that N requests come together
+                       test the API against its document (/api/openapi.json) with schemathesis, which is installed if
+                       missing: N examples of every operation (20), or about N requests in total
   bench [name ...] [--seconds N] [--pairs N]
-                       measure the release server, or only this of it:
+                       measure the release server, with all benches or only these:
                        {benches}
-                       the result goes to docs/performance.md: without a name as a new table, else into the rows of
-                       what was measured; needs wrk and pgbench, for limit Redis, for auth valgrind
+                       writes the results to docs/performance.md: without a name a new table, else the rows of these
+                       benches; needs wrk and pgbench, limit also Redis, auth also valgrind
 
 environment:
   DATABASE_URL, REDIS_URL            dev: use these instead of private servers
-  TEST_DATABASE_URL, TEST_REDIS_URL  test: the same (a superuser's URL, and a counter store)
-  PG_BIN, REDIS_BIN                  where the binaries of PostgreSQL and of Redis are
+  TEST_DATABASE_URL, TEST_REDIS_URL  test: the same (a superuser's URL, and Redis)
+  PG_BIN, REDIS_BIN                  directory of PostgreSQL's programs, path of redis-server
   CHROMIUM_BIN                       browser: the program to use
   RECADO_DEV_BIND                    dev: where the server listens (127.0.0.1:8080, or a free port if that is taken)
   RECADO_BENCH_MESSAGES              bench analytics: messages of the large account (1 million)
   RECADO_BENCH_ENTRIES               bench audit: entries of the large account (1 million)
-  RECADO_RUNS, RECADO_SEED           cargo test: how often tests of many rounds try, and from which seed; stress sets them
-  XDG_DATA_HOME                      where dev keeps its state, below it (target/dev-state; as root always /var/tmp)
-  CARGO_TARGET_DIR                   where cargo builds, and with it the browser's pictures and what is installed
+  RECADO_RUNS, RECADO_SEED           cargo test: iterations and seed of repeated tests; stress sets them
+  XDG_DATA_HOME                      parent directory of the state of dev (target/dev-state; as root always /var/tmp)
+  CARGO_TARGET_DIR                   build directory of cargo, also for screenshots and installed tools
 ";
 
 fn usage() -> String {
     let steps = test::names().collect::<Vec<_>>().join(" ");
-    // As wide as the other lines.
+    // Wrap to the width of the other lines.
     let mut benches = String::new();
     for (index, name) in bench::names().enumerate() {
         benches.push_str(match index {
@@ -119,25 +119,26 @@ fn run(args: &[String]) -> Result<()> {
             Ok(())
         }
         "dev" => dev::run(rest),
-        "db" => none(rest).and_then(|()| dev::database_only()),
-        "migrate" => none(rest).and_then(|()| migrate::run()),
+        "db" => reject_arguments(rest).and_then(|()| dev::database_only()),
+        "data-model" => reject_arguments(rest).and_then(|()| test::migrations::write_data_model()),
+        "migrate" => reject_arguments(rest).and_then(|()| migrate::run()),
         "seed" => seed::run(rest),
         "token" => token::run(rest),
         "test" => test::run(rest),
         "guides" => guides::run(rest),
         "bench" => bench::run(rest),
         "stress" => stress::run(rest),
-        "browser" => none(rest).and_then(|()| browser::run()),
+        "browser" => reject_arguments(rest).and_then(|()| browser::run()),
         "schemathesis" => schemathesis::run(rest),
-        "tidy" => none(rest).and_then(|()| tidy::run()),
-        other => {
+        "tidy" => reject_arguments(rest).and_then(|()| tidy::run()),
+        unknown => {
             eprint!("{}", usage());
-            fail(format!("there is no command {other}"))
+            fail(format!("there is no command {unknown}"))
         }
     }
 }
 
-fn none(args: &[String]) -> Result<()> {
+fn reject_arguments(args: &[String]) -> Result<()> {
     match args.first() {
         None => Ok(()),
         Some(arg) => fail(format!(

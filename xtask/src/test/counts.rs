@@ -1,4 +1,4 @@
-//! How many tests passed and failed, read from what cargo test says.
+//! Counts of passed and failed tests, from the output of cargo test.
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -7,7 +7,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds a line like `test result: ok. 12 passed; 0 failed; 0 ignored; ...`; any other line changes nothing.
+    /// Adds a line such as `test result: ok. 12 passed; 0 failed; 0 ignored; ...`. Ignores other lines.
     pub(crate) fn add(&mut self, line: &str) {
         let Some((_, result)) = line.split_once("test result: ") else {
             return;
@@ -17,7 +17,7 @@ impl Counts {
     }
 }
 
-/// The number in front of a word.
+/// The number before a word.
 fn before(text: &str, word: &str) -> u64 {
     let number = text.split(word).next().and_then(|head| head.rsplit(' ').next());
     match text.contains(word) {
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_add_up() {
+    fn test_counts_add_up() {
         let mut counts = Counts::default();
         counts.add("running 3 tests");
         counts.add("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.02s");

@@ -1,55 +1,81 @@
-//! Every migration can be applied, taken back without a trace, and applied again to the same result.
+//! Checks that every migration can be applied, reverted completely, and applied again with the same result.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use postgres::Client;
 
-use super::schema;
 use super::services::TestServices;
+use super::{data_model, schema};
 use crate::error::{Context, Result, fail};
 use crate::paths;
 use crate::services::postgres::connect;
 
+/// Runs every migration up, down and up again, and compares the data-model page with the result.
 pub(crate) fn check(services: &TestServices) -> Result<()> {
     let migrations = migrations(&paths::root().join("migrations"))?;
-    let name = format!("up_down_up_{}", std::process::id());
-    let mut admin = connect(services.database_url())?;
-    admin
-        .batch_execute(&format!("CREATE DATABASE {name}"))
-        .context(|| "cannot make a database".to_owned())?;
-    let result = up_down_up(&migrations, &on_database(services.database_url(), &name));
-    let dropped = admin.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"));
-    result?;
-    dropped.context(|| "cannot drop the database".to_owned())?;
+    in_empty_database(services, |client, url| {
+        up_down_up(&migrations, client, url)?;
+        data_model::check(client)
+    })?;
     println!("{} migrations: up, down, up", migrations.len());
     Ok(())
 }
 
-fn up_down_up(migrations: &[PathBuf], url: &str) -> Result<()> {
-    let mut client = connect(url)?;
-    let empty = schema::leftovers(&mut client)?;
-    for migration in migrations {
-        apply(&mut client, &migration.join("up.sql"))?;
-    }
-    let first = schema::dump(&mut client, url)?;
+/// `cargo xtask data-model`.
+pub(crate) fn write_data_model() -> Result<()> {
+    let services = TestServices::start()?;
+    let migrations = migrations(&paths::root().join("migrations"))?;
+    in_empty_database(&services, |client, _| {
+        apply_all(client, &migrations)?;
+        data_model::write(client)
+    })
+}
+
+/// Calls `work` with a connection to a new database and its URL; drops the database afterwards.
+fn in_empty_database(services: &TestServices, work: impl FnOnce(&mut Client, &str) -> Result<()>) -> Result<()> {
+    let name = format!("up_down_up_{}", std::process::id());
+    let mut admin = connect(services.database_url())?;
+    admin
+        .batch_execute(&format!("CREATE DATABASE {name}"))
+        .context(|| "cannot create a database".to_owned())?;
+    let url = on_database(services.database_url(), &name);
+    let result = connect(&url).and_then(|mut client| work(&mut client, &url));
+    let dropped = admin.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"));
+    result?;
+    dropped.context(|| "cannot drop the database".to_owned())
+}
+
+fn up_down_up(migrations: &[PathBuf], client: &mut Client, url: &str) -> Result<()> {
+    let empty = schema::leftovers(client)?;
+    apply_all(client, migrations)?;
+    let first = schema::dump(client, url)?;
     for migration in migrations.iter().rev() {
-        apply(&mut client, &migration.join("down.sql"))?;
+        apply(client, &migration.join("down.sql"))?;
     }
-    let left: Vec<String> = schema::leftovers(&mut client)?
+    let left: Vec<String> = schema::leftovers(client)?
         .into_iter()
         .filter(|found| !empty.contains(found))
         .collect();
     if !left.is_empty() {
-        return fail(format!("after all down.sql there is still: {}", left.join(", ")));
+        return fail(format!(
+            "after all down.sql the database still has: {}",
+            left.join(", ")
+        ));
     }
-    for migration in migrations {
-        apply(&mut client, &migration.join("up.sql"))?;
-    }
-    match schema::difference(&first, &schema::dump(&mut client, url)?) {
+    apply_all(client, migrations)?;
+    match schema::difference(&first, &schema::dump(client, url)?) {
         None => Ok(()),
-        Some(difference) => fail(format!("the second time up gives another schema: {difference}")),
+        Some(difference) => fail(format!(
+            "the second run of up.sql created a different schema: {difference}"
+        )),
     }
+}
+
+fn apply_all(client: &mut Client, migrations: &[PathBuf]) -> Result<()> {
+    migrations
+        .iter()
+        .try_for_each(|migration| apply(client, &migration.join("up.sql")))
 }
 
 fn apply(client: &mut Client, file: &Path) -> Result<()> {
@@ -57,7 +83,7 @@ fn apply(client: &mut Client, file: &Path) -> Result<()> {
     client.batch_execute(&sql).context(|| format!("{}", file.display()))
 }
 
-/// The directories with migrations, in the order of their names (which is the order they run in).
+/// The directories of the migrations, sorted by name, which is the order in which they run.
 fn migrations(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(dir).context(|| format!("cannot list {}", dir.display()))?;
     let mut found: Vec<PathBuf> = entries
@@ -73,7 +99,7 @@ fn migrations(dir: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// The same server, another database.
+/// The URL of another database on the same server.
 fn on_database(url: &str, name: &str) -> String {
     let (server, options) = url
         .split_once('?')
@@ -90,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_lead_to_another_database() {
+    fn url_is_changed_to_another_database() {
         assert_eq!(on_database("postgres://u:p@h:1/postgres", "x"), "postgres://u:p@h:1/x");
         assert_eq!(
             on_database("postgres://u@h/postgres?sslmode=disable", "x"),

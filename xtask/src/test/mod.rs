@@ -1,10 +1,11 @@
-//! `cargo xtask test`: every check of this repository, with the services they need, and one summary at the end.
+//! `cargo xtask test`: runs every check of this repository with the required services and prints a summary.
 //!
-//! A developer and the build machine run the same command. All steps run even when one fails, so that one run shows
-//! everything there is to repair.
+//! Developers and the build machine run the same command. All steps run even if one fails, so that one run shows all
+//! failures.
 
 pub(crate) mod counts;
-mod migrations;
+mod data_model;
+pub(crate) mod migrations;
 pub(crate) mod plans;
 mod schema;
 pub(crate) mod services;
@@ -18,7 +19,7 @@ use crate::{guides, paths, process, signals, tidy};
 use counts::Counts;
 use services::TestServices;
 
-/// What the steps share.
+/// State that the steps share.
 #[derive(Default)]
 struct Run {
     services: Option<TestServices>,
@@ -29,7 +30,7 @@ struct Run {
 struct Step {
     name: &'static str,
     run: fn(&mut Run) -> Result<()>,
-    /// Needs a database.
+    /// The step requires a database.
     services: bool,
 }
 
@@ -92,7 +93,7 @@ struct Outcome {
     took: Duration,
 }
 
-/// What the steps are called, in their order.
+/// The names of the steps, in order.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     STEPS.iter().map(|step| step.name)
 }
@@ -100,7 +101,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// `cargo xtask test`.
 pub(crate) fn run(names: &[String]) -> Result<()> {
     signals::install()?;
-    let steps = chosen(names)?;
+    let steps = select_steps(names)?;
     let mut run = Run::default();
     let mut outcomes = Vec::new();
     if steps.iter().any(|step| step.services) {
@@ -116,16 +117,16 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
         println!("\n== {}", step.name);
         outcomes.push(timed(step.name, || (step.run)(&mut run)));
     }
-    // Stopped before the summary, so that nothing is said after it.
+    // Stop the services before the summary, so that it is the last output.
     run.services = None;
     summary(&outcomes, run.counts.as_ref())
 }
 
-/// The steps of these names, in the order of the table; all of them without a name.
-fn chosen(names: &[String]) -> Result<Vec<&'static Step>> {
+/// The steps with these names in the order of the table. Without names: all steps.
+fn select_steps(names: &[String]) -> Result<Vec<&'static Step>> {
     if let Some(unknown) = names.iter().find(|name| !STEPS.iter().any(|step| step.name == **name)) {
-        let known: Vec<&str> = self::names().collect();
-        return fail(format!("there is no step {unknown}, only {}", known.join(" ")));
+        let names: Vec<&str> = self::names().collect();
+        return fail(format!("there is no step {unknown}; choose from {}", names.join(" ")));
     }
     Ok(STEPS
         .iter()
@@ -149,8 +150,8 @@ fn timed(name: &'static str, run: impl FnOnce() -> Result<()>) -> Outcome {
 fn summary(outcomes: &[Outcome], counts: Option<&Counts>) -> Result<()> {
     println!("\n== summary");
     for Outcome { name, failure, took } in outcomes {
-        let verdict = if failure.is_some() { "FAILED" } else { "ok" };
-        println!("{name:<12}{verdict:<8}{:>6.1} s", took.as_secs_f64());
+        let status = if failure.is_some() { "FAILED" } else { "ok" };
+        println!("{name:<12}{status:<8}{:>6.1} s", took.as_secs_f64());
     }
     if let Some(counts) = counts {
         println!("{} passed, {} failed", counts.passed, counts.failed);
@@ -180,7 +181,7 @@ fn clippy(_: &mut Run) -> Result<()> {
     process::run(&mut clippy, "cargo clippy")
 }
 
-/// The feature that is off by default. Its tests want a server built anew:
+/// Builds with the feature that is off by default. Its tests need a separately built server:
 /// `cargo test -p recado-server --features otel --test it traces`.
 fn otel(_: &mut Run) -> Result<()> {
     let mut clippy = paths::cargo();
@@ -194,7 +195,7 @@ fn otel(_: &mut Run) -> Result<()> {
     process::run(clippy.args(["--", "-D", "warnings"]), "cargo clippy with traces")
 }
 
-/// Some tests run the real programs.
+/// Builds the programs that some tests run.
 fn build(run: &mut Run) -> Result<()> {
     let mut build = paths::cargo();
     build.args(["build", "--bin", "recado", "--bin", "recado-simulators"]);
@@ -206,10 +207,10 @@ fn build(run: &mut Run) -> Result<()> {
 fn unit(run: &mut Run) -> Result<()> {
     run.counts = Some(Counts::default());
     if run.build_failed {
-        return fail("not run, since the build failed");
+        return fail("skipped, because the build failed");
     }
     let mut test = paths::cargo();
-    // One failing crate must not hide the others.
+    // A failing crate must not hide the failures of others.
     test.args(["test", "--workspace", "--no-fail-fast"]);
     for (name, value) in services(run)?.environment() {
         test.env(name, value);
@@ -219,19 +220,19 @@ fn unit(run: &mut Run) -> Result<()> {
 
 fn plans(run: &mut Run) -> Result<()> {
     if run.build_failed {
-        return fail("not run, since the build failed");
+        return fail("skipped, because the build failed");
     }
     plans::check(services(run)?)
 }
 
-/// Runs `cargo test`, shows what it says, and adds up its results.
+/// Runs `cargo test`, prints its output and adds up its results.
 pub(crate) fn counted(test: &mut Command, counts: &mut Counts) -> Result<()> {
     let mut child = process::start(test.stdout(Stdio::piped()), "cargo test")?;
     let Some(out) = child.stdout.take() else {
         return fail("cargo test has no output");
     };
     let reader = std::thread::scope(|scope| {
-        // Beside the wait for its end, which is where a signal is passed on.
+        // Read in a thread: this thread waits for the child and forwards signals.
         let reading = scope.spawn(|| {
             for line in BufReader::new(out).split(b'\n').map_while(std::result::Result::ok) {
                 let line = String::from_utf8_lossy(&line);
@@ -257,7 +258,7 @@ fn doc(_: &mut Run) -> Result<()> {
 fn services(run: &Run) -> Result<&TestServices> {
     match &run.services {
         Some(services) => Ok(services),
-        None => fail("not run, since the services did not start"),
+        None => fail("skipped, because the services did not start"),
     }
 }
 
@@ -266,10 +267,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_chosen_by_name_and_keep_their_order() {
+    fn test_steps_are_selected_by_name_in_table_order() {
         let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let chosen_names = |list: &[&str]| {
-            chosen(&names(list))
+            select_steps(&names(list))
                 .unwrap()
                 .iter()
                 .map(|step| step.name)
@@ -277,11 +278,11 @@ mod tests {
         };
         assert_eq!(chosen_names(&["unit", "fmt"]), ["fmt", "unit"]);
         assert_eq!(chosen_names(&[]).len(), STEPS.len());
-        assert!(chosen(&names(&["everything"])).is_err());
+        assert!(select_steps(&names(&["everything"])).is_err());
     }
 
     #[test]
-    fn one_failure_fails_the_run() {
+    fn failed_step_fails_the_run() {
         let outcome = |failure: Option<&str>| Outcome {
             name: "x",
             failure: failure.map(str::to_owned),

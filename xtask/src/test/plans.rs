@@ -1,5 +1,5 @@
-//! The tests of plans (`crates/postgres/tests/it/plan_stability.rs`) on other versions of PostgreSQL: a minor version may decide
-//! differently, and did.
+//! Runs the plan tests (`crates/postgres/tests/it/plan_stability.rs`) on other versions of PostgreSQL, because even a
+//! minor version has changed a plan before.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -13,33 +13,33 @@ use crate::services::find;
 use crate::services::postgres::{Cluster, Purpose};
 use crate::services::versions::{self, Version};
 
-/// The majors whose newest version the gate runs, beside the version that it finds.
+/// The major versions whose newest minor version the gate runs, besides the installed version.
 const GATE: [u32; 2] = [15, 18];
 
-/// The first and the last major that are supported.
+/// All supported major versions.
 const ALL: [u32; 4] = [15, 16, 17, 18];
 
-/// A version on which the tests passed while they failed on the next one but one.
+/// A version on which the tests passed while they failed two minor versions later.
 const EARLIER: Version = Version { major: 15, minor: 18 };
 
 const TESTS: &str = "plan_stability::";
 
-/// The gate. Without npm it says what is left out; a build machine (`CI=true`) must have it.
+/// The step of `cargo xtask test`. Without npm it prints what it skips; with `CI=true` it fails.
 pub(super) fn check(services: &TestServices) -> Result<()> {
     let found = find::postgres()?.and_then(|bin| Version::of(&bin));
-    println!("{TESTS} ran on the version found, {}", named(found));
+    println!("{TESTS} ran on the installed version, {}", named(found));
     match newest(&GATE) {
-        Ok(others) => run_on(services, others.into_iter().filter(|bin| Version::of(bin) != found)),
+        Ok(versions) => run_on(services, versions.into_iter().filter(|bin| Version::of(bin) != found)),
         Err(failure) if std::env::var("CI").is_ok_and(|ci| ci == "true") => Err(failure),
         Err(failure) => {
-            println!("{TESTS} left out on the newest of {GATE:?}: {failure}");
+            println!("{TESTS} skipped on the newest of {GATE:?}: {failure}");
             Ok(())
         }
     }
 }
 
 /// `cargo xtask stress versions`.
-pub(crate) fn prove() -> Result<()> {
+pub(crate) fn check_all_versions() -> Result<()> {
     let services = TestServices::start()?;
     let mut all = vec![find::postgres_or_install()?, versions::exactly(EARLIER)?];
     all.extend(newest(&ALL)?);
@@ -69,7 +69,7 @@ fn run_on(services: &TestServices, versions: impl Iterator<Item = PathBuf>) -> R
         if let Err(failure) = outcome {
             failed.push(format!("PostgreSQL {version}: {failure}"));
         } else if counts.passed == 0 {
-            failed.push(format!("PostgreSQL {version}: there is no test {TESTS}"));
+            failed.push(format!("PostgreSQL {version}: no test matches {TESTS}"));
         }
     }
     match failed.is_empty() {
@@ -78,7 +78,7 @@ fn run_on(services: &TestServices, versions: impl Iterator<Item = PathBuf>) -> R
     }
 }
 
-/// With the features of the whole workspace: nothing is built again for it.
+/// Uses the features of the whole workspace, so that nothing is rebuilt.
 fn run(services: &TestServices, bin: &Path, counts: &mut Counts) -> Result<()> {
     let scratch = Scratch::in_memory_called("plans")?;
     let cluster = Cluster::start_with(bin.to_owned(), &scratch.dir.join("postgres"), Purpose::Tests)?;

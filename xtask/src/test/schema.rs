@@ -1,4 +1,4 @@
-//! A database's schema as text, to compare and to look for what should be gone.
+//! A database's schema as text, for comparisons and to find objects that should be deleted.
 
 use postgres::Client;
 
@@ -6,7 +6,7 @@ use crate::error::{Context, Result};
 use crate::process;
 use crate::services::find_postgres;
 
-/// Everything in the database that is neither PostgreSQL's nor an extension's.
+/// Lists all objects that belong neither to PostgreSQL nor to an extension.
 const LEFTOVERS: &str = "
 WITH ours AS (
     SELECT oid FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema'
@@ -35,7 +35,7 @@ UNION ALL
 SELECT 'extension ' || extname FROM pg_extension WHERE extname <> 'plpgsql'
 ORDER BY 1";
 
-/// For machines without pg_dump: less than it shows, but all that a migration of ours would change.
+/// Describes the schema for machines without pg_dump: less detailed, but all that our migrations can change.
 const CATALOGUE: &str = "
 SELECT 'column ' || a.attrelid::regclass || ' ' || a.attnum || ' ' || a.attname || ' '
        || format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull || ' '
@@ -67,23 +67,23 @@ UNION ALL
 SELECT 'enum ' || enumtypid::regtype || ' ' || enumsortorder || ' ' || enumlabel FROM pg_enum
 ORDER BY 1";
 
-/// What of ours is in the database, one description each.
+/// Descriptions of our objects in the database.
 pub(crate) fn leftovers(client: &mut Client) -> Result<Vec<String>> {
     lines(client, LEFTOVERS)
 }
 
-/// The whole schema, as pg_dump writes it, else as the catalogue tells.
+/// The whole schema from pg_dump, or from the catalogue if pg_dump is missing.
 pub(crate) fn dump(client: &mut Client, url: &str) -> Result<Vec<String>> {
     let pg_dump = find_postgres()?
         .map(|dir| dir.join("pg_dump"))
         .filter(|file| file.is_file());
     let Some(pg_dump) = pg_dump else {
-        println!("there is no pg_dump: comparing the catalogue");
+        println!("pg_dump is not installed; comparing the catalogue");
         return lines(client, CATALOGUE);
     };
     let mut command = std::process::Command::new(pg_dump);
     let text = process::quietly(command.args(["--schema-only", "--dbname", url]), "pg_dump")?;
-    // These two hold a random word.
+    // These two lines contain a random token.
     Ok(text
         .lines()
         .filter(|l| !l.starts_with("\\restrict") && !l.starts_with("\\unrestrict"))
@@ -91,7 +91,7 @@ pub(crate) fn dump(client: &mut Client, url: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// The first line that differs.
+/// The first difference of two schemas.
 pub(crate) fn difference(first: &[String], second: &[String]) -> Option<String> {
     if let Some((one, other)) = first.iter().zip(second).find(|(one, other)| one != other) {
         return Some(format!("first `{one}`, then `{other}`"));
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_found() {
+    fn schema_differences_are_found() {
         let text = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
         assert_eq!(difference(&text(&["a", "b"]), &text(&["a", "b"])), None);
         assert!(

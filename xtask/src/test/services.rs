@@ -1,4 +1,4 @@
-//! The services of one test run: a throw-away cluster and Redis in a directory of its own.
+//! The services of a test run: a temporary cluster and Redis in their own directory.
 
 use crate::error::Result;
 use crate::scratch::Scratch;
@@ -35,7 +35,7 @@ impl TestServices {
             Ok(url) => url,
             Err(_) => services.redis.insert(Redis::start(&dir.join("redis"))?).url(),
         };
-        // Some tests stop their Redis or their PostgreSQL in the middle, and so start one of their own.
+        // Some tests stop Redis or PostgreSQL, so they start their own.
         let binary = find::redis_or_install()?.display().to_string();
         let programs = find::postgres_or_install()?.display().to_string();
         services.environment = vec![
@@ -47,7 +47,7 @@ impl TestServices {
         Ok(services)
     }
 
-    /// What the tests find in their environment.
+    /// Environment variables of the tests.
     pub(crate) fn environment(&self) -> &[(&'static str, String)] {
         &self.environment
     }
