@@ -24,9 +24,9 @@ export function verify(secret, headers, body) {
 }
 
 createServer(async (request, response) => {
-  const pieces = [];
-  for await (const piece of request) pieces.push(piece);
-  const body = Buffer.concat(pieces);
+  const chunks = [];
+  for await (const chunk of request) chunks.push(chunk);
+  const body = Buffer.concat(chunks);
   try {
     verify(process.env.SIGNING_SECRET, request.headers, body);
   } catch (error) {

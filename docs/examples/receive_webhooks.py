@@ -1,4 +1,4 @@
-"""A receiver of Recado's webhooks: verifies, remembers the id, answers at once. Python 3, nothing to install.
+"""A receiver of Recado's webhooks: verifies the signature, skips known ids, responds at once. Python 3, no packages.
 
 SIGNING_SECRET=whsec_... python3 docs/examples/receive_webhooks.py 9000
 """
@@ -13,18 +13,18 @@ import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 TOLERANCE = 300  # seconds
-SEEN = set()  # in real life: a table with a unique column, written in the transaction of what the event causes
+SEEN = set()  # in production: a table with a unique column, written in the transaction of the event's effect
 
 
 def verify(secret: str, headers, body: bytes) -> None:
-    """Raises ValueError unless the body came from Recado, lately."""
+    """Raises ValueError unless Recado signed the body within TOLERANCE."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     message_id, timestamp = headers["webhook-id"], headers["webhook-timestamp"]
     if not message_id or not timestamp or abs(time.time() - int(timestamp)) > TOLERANCE:
         raise ValueError("no id, or too old")
     signed = b".".join([message_id.encode(), timestamp.encode(), body])
     expected = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
-    # After a rotation there are two signatures, separated by a space: one has to fit.
+    # After a rotation there are two signatures, separated by a space: one must match.
     given = (headers["webhook-signature"] or "").split(" ")
     if not any(hmac.compare_digest(expected, one) for one in given):
         raise ValueError("wrong signature")
