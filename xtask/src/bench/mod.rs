@@ -3,6 +3,7 @@
 //! Speeds are ratios to a reference load that alternates with the measured one: absolute rates are not comparable
 //! between machines, nor between two minutes on one machine. `docs/performance.md` describes each measurement.
 
+mod admin_accounts;
 mod analytics;
 mod audience;
 mod audit;
@@ -22,13 +23,12 @@ mod load_clients;
 pub(crate) mod memory;
 mod million;
 mod overload;
-mod pace;
-mod platform;
 mod proxy;
 mod read;
 mod report;
 mod results;
 mod rollups;
+mod send_rate;
 mod sending;
 mod share;
 mod snapshot;
@@ -111,7 +111,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "send-rate",
-        run: pace::run,
+        run: send_rate::run,
     },
     Bench {
         name: "statuses",
@@ -139,7 +139,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "admin-accounts",
-        run: platform::run,
+        run: admin_accounts::run,
     },
     Bench {
         name: "analytics",

@@ -125,7 +125,13 @@ pub(super) const SUITES: &[StressSuite] = &[
         "no route and no table returns or changes another account's rows",
         &rounds(1, 1),
         &[
-            server(&["matrix::", "tenants::", "references::", "assignment::", "standings::"]),
+            server(&[
+                "matrix::",
+                "tenants::",
+                "references::",
+                "assignment::",
+                "membership_revocation::",
+            ]),
             tests("recado-postgres", OUTSIDE, &["isolation::", "pool::"]),
         ],
     ),

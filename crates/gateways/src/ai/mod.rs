@@ -3,8 +3,8 @@
 //! The page is untrusted (prompt injection): it is enclosed in markers that it cannot contain, the model has no tools,
 //! and only six strings of the response are used.
 
-mod answer;
 mod dialect;
+mod response;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use self::answer::{CompletionDefect, CompletionOutcome};
 use self::dialect::Dialect;
+use self::response::{CompletionDefect, CompletionOutcome};
 use crate::http::{CallError, GatewayRequest, GatewayResponse, Http, retry_after};
 
 /// Default time limit of an extraction, retries included.
@@ -80,7 +80,7 @@ impl AiApi {
         let mut text = page.text.clone();
         let mut defect = CompletionDefect::Unreadable;
         for _ in 0..2 {
-            match answer::parse_completion(&self.complete(access, &text).await?) {
+            match response::parse_completion(&self.complete(access, &text).await?) {
                 CompletionOutcome::Done(facts, usage) => {
                     return Ok(Extraction {
                         facts,

@@ -1,8 +1,8 @@
 //! `PaymentGateway` on Asaas API v3 (`docs.asaas.com`). A request that creates something is never retried. After a lost
 //! response the object is found by our own reference (`externalReference`).
 
-mod answer;
 mod bodies;
+mod response;
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ impl PaymentApi {
         let request = request
             .timeout(timeout)
             .header(API_KEY_HEADER, self.access()?.key.clone());
-        answer::read(self.http.call(request).await)
+        response::read(self.http.call(request).await)
     }
 
     async fn get(&self, path: &str) -> Result<Value, PaymentGatewayError> {
@@ -98,12 +98,12 @@ impl PaymentApi {
     /// The first object of a list with our reference that is not deleted.
     async fn find_by_reference(&self, list: &str, reference: &str) -> Result<Option<Value>, PaymentGatewayError> {
         let path = format!("/{list}?externalReference={}&limit={LIST_LIMIT}", segment(reference));
-        let found = answer::items(&self.get(&path).await?)?;
+        let found = response::items(&self.get(&path).await?)?;
         // A gateway that ignores the filter must not return another account's object.
-        let matches_reference = |item: &Value| answer::text(item, "externalReference").as_deref() == Some(reference);
+        let matches_reference = |item: &Value| response::text(item, "externalReference").as_deref() == Some(reference);
         Ok(found
             .into_iter()
-            .find(|item| matches_reference(item) && !answer::is_deleted(item)))
+            .find(|item| matches_reference(item) && !response::is_deleted(item)))
     }
 
     async fn update_customer(
@@ -111,7 +111,7 @@ impl PaymentApi {
         current: &Value,
         input: &GatewayCustomerInput,
     ) -> Result<String, PaymentGatewayError> {
-        let id = answer::text(current, "id").ok_or_else(|| answer::unreadable("a customer has no id"))?;
+        let id = response::text(current, "id").ok_or_else(|| response::unreadable("a customer has no id"))?;
         let body = bodies::customer(input);
         let is_unchanged = ["name", "email", "cpfCnpj"]
             .iter()
@@ -184,24 +184,24 @@ impl PaymentGateway for PaymentApi {
             }
             result => result?,
         };
-        answer::text(&customer, "id").ok_or_else(|| answer::unreadable("a customer has no id"))
+        response::text(&customer, "id").ok_or_else(|| response::unreadable("a customer has no id"))
     }
 
     async fn subscribe(&self, input: &GatewaySubscriptionInput) -> Result<GatewaySubscription, PaymentGatewayError> {
         let request = GatewayRequest::post_secret(self.url("/subscriptions")?, bodies::subscription(input)?);
         let result = self.call(request, self.subscribe_timeout).await;
-        let created = result.map_err(|error| answer::without_card_data(error, input.card.as_ref()))?;
-        answer::subscription(&created)
+        let created = result.map_err(|error| response::without_card_data(error, input.card.as_ref()))?;
+        response::subscription(&created)
     }
 
     async fn find(&self, reference: SubscriptionId) -> Result<Option<GatewaySubscription>, PaymentGatewayError> {
         let found = self.find_by_reference("subscriptions", &reference.to_string()).await?;
-        found.as_ref().map(answer::subscription).transpose()
+        found.as_ref().map(response::subscription).transpose()
     }
 
     async fn subscription(&self, id: &str) -> Result<Option<GatewaySubscription>, PaymentGatewayError> {
         match self.get(&format!("/subscriptions/{}", segment(id))).await {
-            Ok(found) => answer::subscription(&found).map(Some),
+            Ok(found) => response::subscription(&found).map(Some),
             Err(PaymentGatewayError::Missing) => Ok(None),
             Err(error) => Err(error),
         }
@@ -229,13 +229,13 @@ impl PaymentGateway for PaymentApi {
         match billing_type {
             BillingType::Pix => {
                 let code = self.payment_detail(&payment, "pixQrCode").await;
-                data.pix_qr_code = answer::long_text(&code, "encodedImage");
-                data.pix_payload = answer::long_text(&code, "payload");
-                data.pix_expires_at = answer::text(&code, "expirationDate").and_then(|text| gateway_time(&text));
+                data.pix_qr_code = response::long_text(&code, "encodedImage");
+                data.pix_payload = response::long_text(&code, "payload");
+                data.pix_expires_at = response::text(&code, "expirationDate").and_then(|text| gateway_time(&text));
             }
             BillingType::Boleto => {
                 let slip = self.payment_detail(&payment, "identificationField").await;
-                data.boleto_line = answer::text(&slip, "identificationField");
+                data.boleto_line = response::text(&slip, "identificationField");
             }
             BillingType::CreditCard => {}
         }
@@ -245,13 +245,13 @@ impl PaymentGateway for PaymentApi {
 
     async fn payments(&self, id: &str) -> Result<Vec<GatewayPayment>, PaymentGatewayError> {
         let path = format!("/subscriptions/{}/payments?limit={LIST_LIMIT}", segment(id));
-        let found = answer::items(&self.get(&path).await?)?;
-        found.iter().map(answer::payment).collect()
+        let found = response::items(&self.get(&path).await?)?;
+        found.iter().map(response::payment).collect()
     }
 
     async fn payment(&self, id: &str) -> Result<Option<GatewayPayment>, PaymentGatewayError> {
         match self.get(&format!("/payments/{}", segment(id))).await {
-            Ok(found) => answer::payment(&found).map(Some),
+            Ok(found) => response::payment(&found).map(Some),
             Err(PaymentGatewayError::Missing) => Ok(None),
             Err(error) => Err(error),
         }

@@ -13,8 +13,8 @@ use secrecy::SecretString;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::answer::is_transient;
 use super::graph::{self, GraphError};
+use super::response::is_transient;
 use super::{CloudApi, NAME, segment};
 use crate::http::{ByteStream, CallError, GatewayRequest, GatewayResponse};
 

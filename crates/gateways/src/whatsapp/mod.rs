@@ -1,11 +1,11 @@
 //! `WhatsappGateway` on Meta's Cloud API (`developers.facebook.com/documentation/business-messaging/whatsapp`): sends
 //! messages, submits and lists templates, and uploads the files of both.
 
-mod answer;
 mod files;
 mod graph;
 mod list;
 mod message;
+mod response;
 mod send_metrics;
 mod template;
 
@@ -101,7 +101,7 @@ impl CloudApi {
         };
         let url = format!("{base}/{}/messages", segment(&credentials.phone_number_id));
         match self.post(url, &credentials.token, body) {
-            Ok(request) => answer::outcome(self.http.call(request).await, &credentials.token),
+            Ok(request) => response::outcome(self.http.call(request).await, &credentials.token),
             Err(error) => SendOutcome::RunBlocked {
                 code: TOKEN_INVALID,
                 message: error.to_string(),

@@ -4,9 +4,9 @@
 use serde_json::{Value, json};
 
 use crate::conversations::{open_conversation, reply};
-use crate::harness::figures::scrape;
 use crate::harness::process::free_port;
 use crate::harness::runs::{status, statuses, wait_for_stat, without_statuses};
+use crate::harness::scrape::scrape;
 use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text, until};
 

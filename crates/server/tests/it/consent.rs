@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::runs::{status, statuses, without_statuses};
 use crate::harness::users::{User, now, phone};
 use crate::harness::{Server, text, until};
-use crate::hooks::Hook;
+use crate::inbound_webhooks::Hook;
 
 const NUMBER: &str = "106500000001";
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::harness::Server;
 use crate::harness::users::{User, phone};
-use crate::hooks::Hook;
+use crate::inbound_webhooks::Hook;
 
 fn attributes_with_prefix(prefix: &str, count: usize) -> Map<String, Value> {
     (0..count).map(|n| (format!("{prefix}{n}"), json!("x"))).collect()

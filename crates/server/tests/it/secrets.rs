@@ -13,9 +13,9 @@ use crate::billing::{card_order, order, subscribe};
 use crate::harness::admin::Browser;
 use crate::harness::client::Reply;
 use crate::harness::database::Database;
-use crate::harness::figures::scrape;
 use crate::harness::process::{SESSION_SECRET, free_port};
 use crate::harness::runs::final_status;
+use crate::harness::scrape::scrape;
 use crate::harness::users::User;
 use crate::harness::{GATEWAY_TOKEN, Options, Server, VERIFY_TOKEN, WHATSAPP_APP_SECRET, eventually, text, until};
 

@@ -14,9 +14,9 @@ use uuid::Uuid;
 use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::harness::client::connect;
-use crate::harness::figures::{Scrape, scrape};
 use crate::harness::process::{Process, command, free_port};
 use crate::harness::runs::{wait_for_stat, without_statuses};
+use crate::harness::scrape::{Scrape, scrape};
 use crate::harness::users::phone;
 use crate::harness::{Options, Server, eventually, text, until};
 

@@ -368,5 +368,5 @@ fn test_send_uploads_the_header_file_first() {
         .db
         .run("DELETE FROM whatsapp_files; UPDATE message_templates SET header_media_url = 'http://10.0.0.1/a.png'");
     let error = test_send(&ana, &id, PHONE).refused(400, "VALIDATION_ERROR");
-    assert!(text(&error["message"]).contains("no file"), "{error}");
+    assert!(text(&error["message"]).contains("needs a file"), "{error}");
 }

@@ -1,6 +1,7 @@
 //! The WhatsApp simulator: sends, templates, uploads and media with the responses of the Cloud API, signed callbacks,
 //! and scripted faults.
 
+mod burst_limiter;
 mod callback;
 mod control;
 mod definition;
@@ -9,7 +10,6 @@ mod graph;
 mod inbound;
 mod media;
 mod options;
-mod pace;
 mod phone;
 mod registry;
 mod send;
@@ -28,9 +28,9 @@ pub use inbound::{Inbound, InboundBatch, Preference};
 pub use options::{Approval, WhatsappOptions};
 pub use phone::wa_id;
 
+use burst_limiter::BurstLimiter;
 use callback::Job;
 use graph::GraphError;
-use pace::BurstLimiter;
 use registry::{Query, Registry, Template};
 
 use crate::callback_sender::Queue;

@@ -1,7 +1,7 @@
 //! Routes of plans, the subscription and payments, and the payment gateway's callback.
 
-mod answers;
 mod bodies;
+mod response_bodies;
 
 use std::sync::LazyLock;
 
@@ -23,11 +23,11 @@ use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::secret::SecretJson;
 use crate::wiring::Services;
-pub(crate) use answers::{
+pub(crate) use bodies::{PlanChangeBody, SubscribeBody};
+pub(crate) use response_bodies::{
     CancelledResponse, HistoryResponse, PaymentResponse, PlanChangeResponse, PlanResponse, Receipt, SubscribedResponse,
     SubscriptionOverviewResponse,
 };
-pub(crate) use bodies::{PlanChangeBody, SubscribeBody};
 
 /// Accepted headers for the token: the name in the published interface first, then the gateway's own name.
 const TOKEN_HEADERS: [&str; 2] = ["gateway-access-token", "asaas-access-token"];

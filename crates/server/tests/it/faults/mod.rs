@@ -3,7 +3,6 @@
 
 mod acknowledged;
 mod anonymous;
-mod answers;
 mod bodies;
 mod budgets;
 mod clocks;
@@ -14,6 +13,7 @@ mod kills;
 mod months;
 mod outages;
 mod races;
+mod responses;
 mod rollouts;
 mod secrets;
 mod shares;

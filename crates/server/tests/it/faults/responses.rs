@@ -9,8 +9,8 @@ use recado_simulators::raw::{ANY_FREE_PORT, Acceptor, Reply};
 use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
 use serde_json::json;
 
-use crate::harness::platform::{RawWhatsapp, accepted, json as json_response};
 use crate::harness::process::free_port;
+use crate::harness::raw_whatsapp::{RawWhatsapp, accepted, json as json_response};
 use crate::harness::runs::{
     assert_stats_add_up, calls, final_status, make_retries_due, status, statuses, usage, wait_for_stat,
     without_statuses,
