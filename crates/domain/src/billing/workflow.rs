@@ -294,7 +294,8 @@ fn completion_change(
     }
 }
 
-/// Builds the change to the plan and cycle of the intent.
+/// Completes a plan change that the gateway has applied: builds the change that stores the plan, cycle and value of the
+/// pending intent. `None` if no plan change is pending.
 fn plan_change(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
     let Some(Intent::Change {
         initiator,
@@ -305,7 +306,7 @@ fn plan_change(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
     else {
         return None;
     };
-    let status = transition(current.status, SubscriptionCommand::ChangePlan, false);
+    let is_live = transition(current.status, SubscriptionCommand::ChangePlan, false).is_some();
     let mut after = current.clone();
     after.pending = None;
     after.updated_at = now;
@@ -316,6 +317,7 @@ fn plan_change(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
     }));
     let (previous, new) = (plan_name(&current.plan), plan_name(&after.plan));
     let message = match previous == new {
+        // Only the cycle changed.
         true => format!("The plan {new} is now paid {}.", after.cycle.as_str().to_lowercase()),
         false => format!("The plan changed from {previous} to {new}."),
     };
@@ -329,7 +331,7 @@ fn plan_change(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
     });
     Some(Change {
         // A subscription that ended in the meantime does not change the account's plan.
-        account_plan: status.map(|_| after.plan.clone()),
+        account_plan: is_live.then(|| after.plan.clone()),
         events: vec![Event::Audit(audit), notice],
         ..Change::of(after)
     })

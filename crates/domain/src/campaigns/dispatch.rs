@@ -170,13 +170,14 @@ impl Dispatcher {
                 .slow_down(&credentials.phone_number_id, context.send_rate.rate());
             in_flight.drive_during(slowing).await?;
         }
-        if !in_flight.is_empty() {
+        if in_flight.has_waiting() {
             self.start_batch(run, context, in_flight).await?;
             return Ok(None);
         }
         let size = self.send_rate(context).burst().claim_size(CLAIM_INTERVAL, MAX_CLAIM);
         let (worker, lease) = (self.worker, self.lease);
-        let claim = self.runs.claim(run, worker, in_flight.after(), size, lease);
+        let after = in_flight.last_claimed_contact();
+        let claim = self.runs.claim(run, worker, after, size, lease);
         match in_flight.drive_during(claim).await? {
             Claim::Sends(sends) => in_flight.enqueue(sends),
             // Record first, whatever the claim returned: a result can make a send due again.
@@ -290,7 +291,7 @@ impl Dispatcher {
     ) -> Result<RunEnd, StoreError> {
         let reason = error.to_string();
         let delay = match error.is_temporary() {
-            true => next_delay(self.runs.postponed(run).await?),
+            true => next_delay(self.runs.postponements(run).await?),
             false => None,
         };
         let Some(delay) = delay else {

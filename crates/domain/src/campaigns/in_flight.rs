@@ -24,32 +24,37 @@ pub(super) type CompletedCall = (SendId, SendResult, Option<RunBlock>);
 /// Futures make progress only when they are polled: the calls advance only while a method of this type is awaited.
 #[derive(Default)]
 pub(super) struct InFlightSends<'a> {
+    /// Claimed sends that are not started.
     waiting: VecDeque<ClaimedSend>,
-    after: Option<ContactId>,
+    last_claimed_contact: Option<ContactId>,
     calls: FuturesUnordered<BoxFuture<'a, CompletedCall>>,
+    /// Results that are not recorded.
     results: Vec<(SendId, SendResult)>,
+    /// The first reason to pause the run that a call returned.
     block: Option<RunBlock>,
     refusals: Refusals,
+    /// Whether a call was throttled since the last `take_throttled`.
     throttled: bool,
 }
 
 impl<'a> InFlightSends<'a> {
-    /// The contact after which the next claim begins.
-    pub(super) fn after(&self) -> Option<ContactId> {
-        self.after
+    /// The contact after which the next claim begins: the largest contact id of all claimed sends.
+    pub(super) fn last_claimed_contact(&self) -> Option<ContactId> {
+        self.last_claimed_contact
     }
 
-    /// Queues claimed sends in the order of their ids, which is unrelated to the order of contacts. HOT updates: sends
-    /// that are written together then lie on different table pages. A page has room for a few changed rows only.
+    /// Queues claimed sends in the order of their ids, which is unrelated to the order of contacts. The rows that one
+    /// batch updates then lie on different table pages. HOT updates: a page has room for a few changed rows only.
     pub(super) fn enqueue(&mut self, mut sends: Vec<ClaimedSend>) {
-        self.after = self.after.max(sends.iter().map(|send| send.contact_id).max());
+        let last_contact = sends.iter().map(|send| send.contact_id).max();
+        self.last_claimed_contact = self.last_claimed_contact.max(last_contact);
         sends.sort_unstable_by_key(|send| send.id);
         self.waiting.extend(sends);
     }
 
-    /// Whether no claimed send waits for its start.
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// Whether a claimed send waits for its start.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Whether a send was started and not recorded.
@@ -58,7 +63,7 @@ impl<'a> InFlightSends<'a> {
     }
 
     /// Takes up to `size` waiting sends, and the results to record before they start. None: `MAX_IN_FLIGHT` is reached,
-    /// so a call has to end first.
+    /// so a call has to end first. A batch larger than `MAX_IN_FLIGHT` starts when nothing else is in flight.
     pub(super) fn next_batch(&mut self, size: usize) -> Option<SendBatch> {
         let size = size.min(self.waiting.len());
         let limit = MAX_IN_FLIGHT.max(size);
@@ -83,7 +88,7 @@ impl<'a> InFlightSends<'a> {
     /// Adds calls and polls them once, so that their requests leave now.
     pub(super) async fn start_calls(&mut self, calls: impl IntoIterator<Item = BoxFuture<'a, CompletedCall>>) {
         self.calls.extend(calls);
-        // A call begins when it is first polled.
+        // The first poll sends the request. A call that completes at once gives its result here.
         while let Some(Some(completed)) = poll_immediate(self.calls.next()).await {
             self.add_completed(Some(completed));
         }
@@ -94,7 +99,7 @@ impl<'a> InFlightSends<'a> {
         self.results.extend(results);
     }
 
-    /// The reason to pause the run, if there is one.
+    /// The reason to pause the run, if a call returned one or the circuit breaker ([`Refusals`]) is open.
     pub(super) fn block(&self) -> Option<RunBlock> {
         let refusal_block = || {
             let reason = self.refusals.pause_reason()?;
@@ -108,7 +113,7 @@ impl<'a> InFlightSends<'a> {
         std::mem::take(&mut self.throttled)
     }
 
-    /// Awaits `work` and drives the running calls at the same time.
+    /// Awaits `work`, and polls the running calls and collects their results at the same time.
     pub(super) async fn drive_during<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         while !self.calls.is_empty() {
@@ -120,6 +125,7 @@ impl<'a> InFlightSends<'a> {
         work.await
     }
 
+    /// Waits until any running call ends, and collects its result.
     pub(super) async fn wait_for_one_call(&mut self) {
         let completed = self.calls.next().await;
         self.add_completed(completed);

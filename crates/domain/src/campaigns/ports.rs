@@ -245,8 +245,8 @@ pub trait RunStore: Send + Sync {
     /// caller MUST have recorded every send that it started.
     async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError>;
 
-    /// The number of consecutive postponements of the run.
-    async fn postponed(&self, run: QueuedRun) -> Result<u32, StoreError>;
+    /// The number of `postpone` calls since the run was last released or resumed. It determines the next delay.
+    async fn postponements(&self, run: QueuedRun) -> Result<u32, StoreError>;
 
     /// Releases the lease, so that any worker can take the run after `delay`, and increments the count of
     /// postponements. The row stores the time, so a crash does not lose it. `release` and a resume reset delay and

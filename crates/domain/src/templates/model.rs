@@ -62,13 +62,13 @@ string_enum! {
 }
 
 impl HeaderType {
-    /// Whether WhatsApp accepts a file of this type as this header. It accepts WebP for none.
-    pub fn accepts(self, kind: MediaType) -> bool {
+    /// Whether WhatsApp accepts a file of this media type in a header of this type. No header may be a WebP file.
+    pub fn accepts(self, file_type: MediaType) -> bool {
         match self {
             Self::None | Self::Text => false,
-            Self::Image => matches!(kind, MediaType::Jpeg | MediaType::Png),
-            Self::Video => kind == MediaType::Mp4,
-            Self::Document => kind == MediaType::Pdf,
+            Self::Image => matches!(file_type, MediaType::Jpeg | MediaType::Png),
+            Self::Video => file_type == MediaType::Mp4,
+            Self::Document => file_type == MediaType::Pdf,
         }
     }
 

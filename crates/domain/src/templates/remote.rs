@@ -63,7 +63,7 @@ fn read_component(template: &mut Template, component: &Value) {
             let placeholder_count = placeholders(body).len();
             template
                 .variables
-                .extend(padded(body_examples(component), placeholder_count));
+                .extend(resize_examples(body_examples(component), placeholder_count));
             template.body_text = content().map(|body| renumbered(&body, header_placeholders));
         }
         "FOOTER" => template.footer_text = content(),
@@ -87,7 +87,7 @@ fn read_header(template: &mut Template, component: &Value) {
             .flatten()
             .filter_map(Value::as_str)
             .map(str::to_owned);
-        template.variables = padded(examples.collect(), placeholders(header).len());
+        template.variables = resize_examples(examples.collect(), placeholders(header).len());
         template.header_text = Some(header.to_owned());
     }
     template.header_media_url = header_file(component)
@@ -95,9 +95,10 @@ fn read_header(template: &mut Template, component: &Value) {
         .map(str::to_owned);
 }
 
-/// One example per placeholder. A missing example is empty: a campaign must then map the placeholder.
-fn padded(mut examples: Vec<String>, count: usize) -> Vec<String> {
-    examples.resize(count, String::new());
+/// Returns exactly one example per placeholder: drops surplus examples and adds empty ones for missing examples. A
+/// campaign sends the example of a placeholder that it does not map, so it must map one without an example.
+fn resize_examples(mut examples: Vec<String>, placeholder_count: usize) -> Vec<String> {
+    examples.resize(placeholder_count, String::new());
     examples
 }
 

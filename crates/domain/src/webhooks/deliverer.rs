@@ -347,6 +347,8 @@ fn status(outcome: AttemptOutcome) -> Option<u16> {
     }
 }
 
+/// The state that the decision leaves the delivery in. `Gone` differs from `Exhausted` for the endpoint only, see
+/// `health_updates`.
 fn delivery_state(decision: DeliveryDecision) -> DeliveryState {
     match decision {
         DeliveryDecision::Delivered => DeliveryState::Delivered,

@@ -205,7 +205,7 @@ impl RunStore for PgRuns {
         in_tenant!(self.tenants, run.account_id, |conn| claims::release(conn, run, worker))
     }
 
-    async fn postponed(&self, run: QueuedRun) -> Result<u32, StoreError> {
+    async fn postponements(&self, run: QueuedRun) -> Result<u32, StoreError> {
         in_tenant!(self.tenants, run.account_id, |conn| claims::postponements(conn, run))
     }
 

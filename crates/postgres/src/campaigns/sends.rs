@@ -59,8 +59,10 @@ struct SendRow {
     superseded: Vec<String>,
     #[diesel(sql_type = Bool)]
     never_confirmed: bool,
+    /// Whether the campaign is sending.
     #[diesel(sql_type = Bool)]
     sending: bool,
+    /// Whether the campaign's run has finished.
     #[diesel(sql_type = Bool)]
     finished: bool,
     #[diesel(sql_type = Nullable<SqlDate>)]
@@ -112,7 +114,9 @@ impl LockedSend {
         }
     }
 
-    /// Whether a message of the month's quota is reserved for this send.
+    /// Whether a message of the month's quota is reserved for this send. The start of a run reserves one for each send.
+    /// The end of the run releases the reservations of pending sends, except those that were started: WhatsApp may have
+    /// these messages.
     fn holds_reservation(&self) -> bool {
         self.status == SendStatus::Pending && (self.row.sending || self.row.started_at.is_some())
     }

@@ -259,7 +259,9 @@ async fn load_inbox(
     Ok((Inbox::new(contacts, conversations, seen), statuses))
 }
 
-/// Clears the ids that move to another contact within the batch. [`update_contacts`] then writes the new values.
+/// Clears phone and WhatsApp ids of the `released` contacts, which lose one of them to another contact of the batch.
+/// Unique indexes are checked at every statement, so this has to precede the writes of the new owners.
+/// [`update_contacts`] then writes the remaining ids of the cleared contacts.
 async fn clear_released_ids(
     conn: &mut AsyncPgConnection,
     account: AccountId,

@@ -273,6 +273,8 @@ fn after_cursor(query: Query, filter: &TemplateFilter, cursor: &str) -> Option<Q
     })
 }
 
+/// Optimistic locking: writes `template` if the stored version and status are those of `expected`, and appends `events`
+/// and the webhook events of the change to the outbox. Otherwise, returns `Stale` with the stored status, or `Missing`.
 async fn update(
     conn: &mut AsyncPgConnection,
     template: &Template,
@@ -284,10 +286,10 @@ async fn update(
         .filter(message_templates::account_id.eq(template.account_id.0))
         .filter(message_templates::id.eq(template.id.0))
         .filter(message_templates::deleted_at.is_null());
-    let guarded = live
+    let unchanged = live
         .filter(message_templates::meta_status.eq(expected.meta_status.as_str()))
         .filter(message_templates::version.eq(expected.version));
-    if diesel::update(guarded)
+    if diesel::update(unchanged)
         .set((
             Content::from(template),
             message_templates::version.eq(message_templates::version + 1),
@@ -297,8 +299,8 @@ async fn update(
         > 0
     {
         outbox::append(conn, template.account_id, events).await?;
-        let change_events = change_events(conn, template, expected).await?;
-        outbox::append(conn, template.account_id, &change_events).await?;
+        let webhook_events = webhook_events(conn, template, expected).await?;
+        outbox::append(conn, template.account_id, &webhook_events).await?;
         return Ok(WriteOutcome::Done);
     }
     let status: Option<String> = live
@@ -313,7 +315,7 @@ async fn update(
 }
 
 /// Webhook events for a new status or category, and for a category change that WhatsApp has scheduled.
-async fn change_events(conn: &mut AsyncPgConnection, template: &Template, before: &Template) -> DbResult<Vec<Event>> {
+async fn webhook_events(conn: &mut AsyncPgConnection, template: &Template, before: &Template) -> DbResult<Vec<Event>> {
     let mut events = Vec::new();
     if template.meta_status != before.meta_status || has_other_category(before.category, template) {
         let item = json!({ "id": template.id, "name": template.name, "language": template.language,

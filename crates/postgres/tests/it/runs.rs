@@ -414,9 +414,13 @@ async fn postponed_run_is_not_taken_before_its_time() {
     let (a, b) = (id(), id());
     let (campaign, run) = fixture.started(a).await;
     let runs = fixture.runs();
-    assert_eq!(runs.postponed(run).await.unwrap(), 0);
+    assert_eq!(runs.postponements(run).await.unwrap(), 0);
     runs.postpone(run, b, Duration::ZERO).await.unwrap();
-    assert_eq!(runs.postponed(run).await.unwrap(), 0, "another worker holds the lease");
+    assert_eq!(
+        runs.postponements(run).await.unwrap(),
+        0,
+        "another worker holds the lease"
+    );
     runs.postpone(run, a, Duration::HOUR).await.unwrap();
     assert_eq!(
         (runs.take(b, LEASE).await.unwrap(), runs.waiting().await.unwrap()),
@@ -429,7 +433,7 @@ async fn postponed_run_is_not_taken_before_its_time() {
         (true, Some(run))
     );
     runs.postpone(run, b, Duration::HOUR).await.unwrap();
-    assert_eq!(runs.postponed(run).await.unwrap(), 2);
+    assert_eq!(runs.postponements(run).await.unwrap(), 2);
     // A resume ends the delay.
     runs.pause(run, "x", &[]).await.unwrap();
     let paused = fixture
@@ -444,13 +448,16 @@ async fn postponed_run_is_not_taken_before_its_time() {
         ..paused.clone()
     };
     let written = fixture.campaigns().update(&resumed, &paused, &[]).await.unwrap();
-    assert_eq!((written, runs.postponed(run).await.unwrap()), (WriteOutcome::Done, 0));
+    assert_eq!(
+        (written, runs.postponements(run).await.unwrap()),
+        (WriteOutcome::Done, 0)
+    );
     assert_eq!(runs.take(a, LEASE).await.unwrap(), Some(run));
     // A release resets the count.
     runs.postpone(run, a, Duration::ZERO).await.unwrap();
     assert_eq!(runs.take(a, LEASE).await.unwrap(), Some(run));
     runs.release(run, a).await.unwrap();
-    assert_eq!(runs.postponed(run).await.unwrap(), 0);
+    assert_eq!(runs.postponements(run).await.unwrap(), 0);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use crate::web::body::CALLBACK_BYTES;
 
 const MIB: usize = 1024 * 1024;
 
-/// The units of a size, in bytes.
+/// The units of a size, with their bytes.
 const UNITS: [(&str, usize); 3] = [("KiB", 1024), ("MiB", MIB), ("GiB", 1024 * MIB)];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Limits {
     }
 }
 
-/// The lower bound is `CALLBACK_BYTES`, so that the largest callback is_valid.
+/// The lower bound is `CALLBACK_BYTES`, so that the largest callback fits.
 fn callback_memory(source: Source<'_>) -> Result<usize, ConfigError> {
     let name = "CALLBACK_MEMORY";
     let Some(text) = source(name) else { return Ok(64 * MIB) };
@@ -40,12 +40,13 @@ fn callback_memory(source: Source<'_>) -> Result<usize, ConfigError> {
     bytes.ok_or_else(|| invalid(name, "must be a size like 64MiB, from 4MiB to 16GiB"))
 }
 
+/// Parses a whole number with one of the `UNITS`, like `64MiB`, into bytes. `None` without a unit or on overflow.
 fn parse_size(text: &str) -> Option<usize> {
     let text = text.trim();
-    let (digits, bytes) = UNITS
+    let (digits, unit_bytes) = UNITS
         .iter()
-        .find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)))?;
-    digits.parse::<usize>().ok()?.checked_mul(bytes)
+        .find_map(|(unit, unit_bytes)| Some((text.strip_suffix(unit)?, *unit_bytes)))?;
+    digits.parse::<usize>().ok()?.checked_mul(unit_bytes)
 }
 
 #[cfg(test)]

@@ -216,14 +216,14 @@ pub(super) async fn update(
         owner_email: body.owner_email,
     };
     let updated = services.admin.accounts.update(&admin, id, &patch).await;
-    services.shared.auth_cache.evict_account(id);
+    services.shared.auth_cache.mark_account_changed(id);
     Ok(responses::ok(administered(&services, &updated?)))
 }
 
 /// `DELETE /api/admin/accounts/<id>`
 pub(super) async fn delete(services: Data<Services>, Id(id): Id<AccountId>) -> Result<HttpResponse, ApiError> {
     let deleted = services.admin.deletions.delete(id).await;
-    services.shared.auth_cache.evict_account(id);
+    services.shared.auth_cache.mark_account_changed(id);
     deleted?;
     Ok(responses::no_content())
 }
@@ -242,7 +242,7 @@ pub(super) async fn act(
         plan: body.plan,
     };
     let acted = services.admin.accounts.act(&admin, id, &input).await;
-    services.shared.auth_cache.evict_account(id);
+    services.shared.auth_cache.mark_account_changed(id);
     Ok(responses::ok(ActionResult { message: acted? }))
 }
 
@@ -258,10 +258,10 @@ pub(super) async fn start_support(
     let before = services.authenticator.support_mode(&request, &session);
     let original = origin(&services, &session, &request, before.as_ref()).await?;
     let leaving = before.map(|mode| mode.account_id);
-    let support = &services.admin.support;
+    let (support, cache) = (&services.admin.support, &services.shared.auth_cache);
     let started = support.start(&admin, id, leaving, body.reason.as_deref()).await;
     for account in leaving.into_iter().chain([id]) {
-        services.shared.auth_cache.evict_membership(session.user_id, account);
+        cache.mark_membership_changed(session.user_id, account);
     }
     let mode = SupportMode::new(started?, original);
     let response = responses::ok(SupportEntry {
@@ -302,7 +302,7 @@ pub(super) async fn stop_support(
     services
         .shared
         .auth_cache
-        .evict_membership(session.user_id, mode.account_id);
+        .mark_membership_changed(session.user_id, mode.account_id);
     stopped?;
     let original = match mode.original_account_id.map(AccountHint::Named) {
         Some(named) => services.accounts.own_account(&session, named).await?,

@@ -67,7 +67,10 @@ pub(super) async fn change_role(
     Json(body): Json<RoleBody>,
 ) -> Result<HttpResponse, ApiError> {
     let changed = services.members.change_role(&tenant, user, body.role.as_deref()).await;
-    services.shared.auth_cache.evict_membership(user, tenant.account_id);
+    services
+        .shared
+        .auth_cache
+        .mark_membership_changed(user, tenant.account_id);
     Ok(responses::ok(changed?))
 }
 
@@ -78,7 +81,10 @@ pub(super) async fn remove(
     Id(user): Id<UserId>,
 ) -> Result<HttpResponse, ApiError> {
     let removed = services.members.remove(&tenant, user).await;
-    services.shared.auth_cache.evict_membership(user, tenant.account_id);
+    services
+        .shared
+        .auth_cache
+        .mark_membership_changed(user, tenant.account_id);
     removed?;
     Ok(responses::no_content())
 }
@@ -157,7 +163,7 @@ pub(super) async fn accept(
     services
         .shared
         .auth_cache
-        .evict_membership(session.user_id, accepted.account_id);
+        .mark_membership_changed(session.user_id, accepted.account_id);
     let cookie = cookies::active_account(accepted.account_id, services.shared.config.cookie_secure);
     let mut response = responses::ok(accepted);
     if !had_account {

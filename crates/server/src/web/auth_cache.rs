@@ -15,39 +15,43 @@ use super::refreshing_cache::{Freshness, RefreshingCache};
 /// The maximum number of entries of each cache.
 pub(super) const MAX_ENTRIES: u64 = 50_000;
 
-/// How long a membership or an API key is trusted. A removed member loses access within this time, well below the
-/// documented second.
+/// How long a cached membership or API key is trusted, and when it is refreshed. A removed member loses access within
+/// `trusted`. The API documents that this takes at most a second.
 pub(super) const FRESHNESS: Freshness = Freshness {
     trusted: Duration::from_millis(500),
     refreshed: Duration::from_millis(200),
 };
 
-/// How long a changed membership bypasses the cache. Longer than any query that began before the change can take.
+/// How long requests bypass the cache after this process changed a membership or an account. Longer than a query of
+/// them can take: after an eviction, a query that began before the change could insert the old row again.
 pub(super) const BYPASS_AFTER_CHANGE: Duration = Duration::from_secs(30);
 
-/// How long tokens and recorded users are cached.
+/// How long verified tokens, and users that `record_user` stored, are cached.
 const SESSION_TTL: Duration = Duration::from_secs(600);
 
+/// The key of a membership.
 type Member = (UserId, AccountId);
 
 /// The cache. Its clones share their entries.
 #[derive(Clone)]
 pub struct AuthCache {
     sessions: sync::Cache<String, Session>,
-    recorded: sync::Cache<UserId, (String, Option<String>)>,
+    /// The stored email and name of each user, so that `record_user` writes changes only.
+    recorded_users: sync::Cache<UserId, (String, Option<String>)>,
     memberships: RefreshingCache<Member, MembershipAccess>,
-    changed: sync::Cache<Member, ()>,
+    changed_memberships: sync::Cache<Member, ()>,
     changed_accounts: sync::Cache<AccountId, ()>,
 }
 
 impl AuthCache {
-    /// Makes a change of a membership in this process effective at once.
-    pub fn evict_membership(&self, user: UserId, account: AccountId) {
-        self.changed.insert((user, account), ());
+    /// Makes a change of a membership effective at once in this process: requests bypass the cache for
+    /// `BYPASS_AFTER_CHANGE`. The caller MUST call this after the write.
+    pub fn mark_membership_changed(&self, user: UserId, account: AccountId) {
+        self.changed_memberships.insert((user, account), ());
     }
 
-    /// Makes a change of an account effective at once, for all its members and API keys.
-    pub fn evict_account(&self, account: AccountId) {
+    /// Does the same for a change of an account, for all its members and API keys.
+    pub fn mark_account_changed(&self, account: AccountId) {
         self.changed_accounts.insert(account, ());
     }
 
@@ -60,8 +64,9 @@ impl AuthCache {
         self.sessions.insert(token, session);
     }
 
+    /// Whether this process changed the membership or its account less than `BYPASS_AFTER_CHANGE` ago.
     fn was_changed(&self, (user, account): Member) -> bool {
-        self.changed.contains_key(&(user, account)) || self.account_was_changed(account)
+        self.changed_memberships.contains_key(&(user, account)) || self.account_was_changed(account)
     }
 
     /// Whether this process changed the account less than `BYPASS_AFTER_CHANGE` ago.
@@ -74,9 +79,9 @@ impl Default for AuthCache {
     fn default() -> Self {
         Self {
             sessions: cache_with_ttl(SESSION_TTL),
-            recorded: cache_with_ttl(SESSION_TTL),
+            recorded_users: cache_with_ttl(SESSION_TTL),
             memberships: RefreshingCache::new(MAX_ENTRIES, FRESHNESS),
-            changed: cache_with_ttl(BYPASS_AFTER_CHANGE),
+            changed_memberships: cache_with_ttl(BYPASS_AFTER_CHANGE),
             changed_accounts: cache_with_ttl(BYPASS_AFTER_CHANGE),
         }
     }
@@ -116,12 +121,12 @@ impl CachedMemberships {
 #[async_trait]
 impl AccountStore for CachedMemberships {
     async fn record_user(&self, session: &Session) -> Result<(), StoreError> {
-        let seen = (session.email.clone(), session.name.clone());
-        if self.auth_cache.recorded.get(&session.user_id).as_ref() == Some(&seen) {
+        let details = (session.email.clone(), session.name.clone());
+        if self.auth_cache.recorded_users.get(&session.user_id).as_ref() == Some(&details) {
             return Ok(());
         }
         self.store.record_user(session).await?;
-        self.auth_cache.recorded.insert(session.user_id, seen);
+        self.auth_cache.recorded_users.insert(session.user_id, details);
         Ok(())
     }
 
@@ -302,7 +307,7 @@ mod tests {
         assert_eq!(role(&memberships).await, Some(Role::Viewer));
         insert_owner(&memberships, Duration::ZERO).await;
         assert_eq!(role(&memberships).await, Some(Role::Owner));
-        memberships.auth_cache.evict_account(MEMBER.1);
+        memberships.auth_cache.mark_account_changed(MEMBER.1);
         assert_eq!(role(&memberships).await, Some(Role::Viewer));
         assert_eq!(store.queries(), 2);
     }

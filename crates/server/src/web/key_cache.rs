@@ -250,7 +250,7 @@ mod tests {
     async fn key_of_a_changed_account_bypasses_the_cache() {
         let (cached, direct, _) = cached();
         assert!(is_valid(&cached, HASH).await);
-        cached.auth_cache.evict_account(ACCOUNT);
+        cached.auth_cache.mark_account_changed(ACCOUNT);
         assert!(is_valid(&cached, HASH).await);
         assert_eq!(direct.counts().0, 1);
     }

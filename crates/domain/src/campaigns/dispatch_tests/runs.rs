@@ -453,7 +453,7 @@ impl RunStore for FakeRuns {
         self.injector.store_step(release).await
     }
 
-    async fn postponed(&self, _: QueuedRun) -> Result<u32, StoreError> {
+    async fn postponements(&self, _: QueuedRun) -> Result<u32, StoreError> {
         self.injector.store_step(|| self.state().postponed.0).await
     }
 

@@ -57,14 +57,17 @@ pub(super) struct CsvDecoder {
     /// The header line, until it is complete.
     header: Option<HeaderBuffer>,
     reader: Reader,
+    /// The unescaped cells of the current record, without separators. The first `used_bytes` are filled.
     bytes: Vec<u8>,
-    ends: Vec<usize>,
-    used: usize,
-    cells: usize,
+    /// Where each cell ends in `bytes`. The first `cell_count` are filled.
+    cell_ends: Vec<usize>,
+    used_bytes: usize,
+    cell_count: usize,
+    /// Whether the current record exceeds `RECORD_BYTES` or `RECORD_CELLS`.
     overlong: bool,
     /// The physical line of the next byte.
     line: u64,
-    /// The physical line on which the current record starts.
+    /// The physical line on which the current record starts. `None` between two records.
     record_line: Option<u64>,
 }
 
@@ -74,9 +77,9 @@ impl Default for CsvDecoder {
             header: Some(HeaderBuffer::default()),
             reader: Reader::new(),
             bytes: vec![0; RECORD_BYTES],
-            ends: vec![0; RECORD_CELLS],
-            used: 0,
-            cells: 0,
+            cell_ends: vec![0; RECORD_CELLS],
+            used_bytes: 0,
+            cell_count: 0,
             overlong: false,
             line: 1,
             record_line: None,
@@ -143,31 +146,34 @@ impl CsvDecoder {
         rest
     }
 
+    /// Parses `chunk` until a record or the chunk ends, or a buffer is full. Returns the number of bytes read.
     fn step(&mut self, chunk: &[u8]) -> (ReadRecordResult, usize) {
-        let room = self.bytes.get_mut(self.used..).unwrap_or_default();
-        let ends = self.ends.get_mut(self.cells..).unwrap_or_default();
+        let room = self.bytes.get_mut(self.used_bytes..).unwrap_or_default();
+        let ends = self.cell_ends.get_mut(self.cell_count..).unwrap_or_default();
         let (result, read, written, ended) = self.reader.read_record(chunk, room, ends);
         self.count_lines(chunk.get(..read).unwrap_or_default());
-        self.used += written;
-        self.cells += ended;
+        self.used_bytes += written;
+        self.cell_count += ended;
         (result, read)
     }
 
+    /// Returns the record if the step completed it, and resets the buffers for the next one. When a buffer is full, the
+    /// cells read so far are discarded; the overlong record is returned without cells when it ends.
     fn take_record(&mut self, result: ReadRecordResult) -> Option<Record> {
         match result {
             ReadRecordResult::InputEmpty | ReadRecordResult::End => None,
             ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
                 self.overlong = true;
-                self.used = 0;
-                self.cells = 0;
+                self.used_bytes = 0;
+                self.cell_count = 0;
                 None
             }
             ReadRecordResult::Record => {
                 let line = self.record_line.take()?;
                 let cells = if self.overlong { None } else { self.cells() };
                 self.overlong = false;
-                self.used = 0;
-                self.cells = 0;
+                self.used_bytes = 0;
+                self.cell_count = 0;
                 Some(Record { line, cells })
             }
         }
@@ -175,8 +181,8 @@ impl CsvDecoder {
 
     fn cells(&self) -> Option<Vec<String>> {
         let mut begin = 0;
-        let mut cells = Vec::with_capacity(self.cells);
-        for &end in self.ends.get(..self.cells)? {
+        let mut cells = Vec::with_capacity(self.cell_count);
+        for &end in self.cell_ends.get(..self.cell_count)? {
             cells.push(std::str::from_utf8(self.bytes.get(begin..end)?).ok()?.to_owned());
             begin = end;
         }
