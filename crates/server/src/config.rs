@@ -116,7 +116,7 @@ pub struct Config {
     pub egress_allow: AllowList,
     /// `CAMPAIGN_MESSAGE_DELAY_MS`.
     pub message_delay: Duration,
-    /// `CAMPAIGN_RUNS`: runs that this process executes at the same time.
+    /// `CAMPAIGN_MAX_CONCURRENT_RUNS`: runs that this process executes at the same time.
     pub runs: usize,
     /// `DATABASE_WAIT_TIMEOUT`: how long a request waits for a database connection before it fails with 503.
     pub database_wait_timeout: Duration,
@@ -197,7 +197,13 @@ impl Config {
             ai: AiAccess::read(get)?,
             egress_allow: egress_allow(get)?,
             message_delay: message_delay(get)?,
-            runs: parsed(get, "CAMPAIGN_RUNS", 64, |runs| (1..=1000).contains(runs), "1 to 1000")?,
+            runs: parsed(
+                get,
+                "CAMPAIGN_MAX_CONCURRENT_RUNS",
+                64,
+                |runs| (1..=1000).contains(runs),
+                "1 to 1000",
+            )?,
             database_wait_timeout: duration(get, "DATABASE_WAIT_TIMEOUT", Duration::milliseconds(750))?,
             send_unknown_ttl: duration(get, "SEND_UNKNOWN_TTL", Duration::minutes(10))?,
             webhook_retry_schedule: retry_schedule(get)?,

@@ -10,7 +10,7 @@ use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
 use recado_domain::billing::{Description, PaymentGatewayError};
 use recado_domain::brand::ExtractError;
-use recado_domain::campaigns::{CampaignError, Refusal, TestSendError};
+use recado_domain::campaigns::{CampaignError, CampaignRefusal, TestSendError};
 use recado_domain::contacts::ContactError;
 use recado_domain::conversations::ConversationError;
 use recado_domain::folders::FolderError;
@@ -57,7 +57,7 @@ pub enum ApiError {
     /// 400 `VALIDATION_ERROR`: the resource's current state does not allow the operation.
     Precondition(String),
     /// 400 `VALIDATION_ERROR`: a precondition of the campaign failed.
-    Refused(Refusal),
+    Refused(CampaignRefusal),
     /// 429 `RATE_LIMIT`.
     RateLimited(RateLimitDecision),
     /// 429 `RATE_LIMIT`: the account's concurrency limit is reached.

@@ -39,7 +39,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::super::service::tests::{NOW, campaign, tenant};
-    use super::super::{CampaignInput, MockCampaignStore, MockRunStore, Refusal};
+    use super::super::{CampaignInput, CampaignRefusal, MockCampaignStore, MockRunStore};
     use super::*;
     use crate::shared::{Event, MockClock, MockIds};
 
@@ -141,7 +141,7 @@ mod tests {
                 "{command:?} {after}"
             );
             if let Err(error) = done {
-                let refused = Refusal::Status { status: after, command };
+                let refused = CampaignRefusal::Status { status: after, command };
                 assert!(matches!(error, CampaignError::Refused(found) if found == refused));
             }
         }
@@ -154,7 +154,7 @@ mod tests {
             let (campaigns, _) = racing(versions);
             let done = run_command(&campaigns, Command::Cancel).await;
             assert_eq!(done.is_ok(), allowed);
-            assert!(allowed || matches!(done, Err(CampaignError::Refused(Refusal::Contended))));
+            assert!(allowed || matches!(done, Err(CampaignError::Refused(CampaignRefusal::Contended))));
         }
     }
 

@@ -20,8 +20,9 @@ use super::postponement::next_delay;
 use super::run::abort_notification;
 use super::run_context::{RunContext, file_sources};
 use super::{
-    Burst, Claim, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunReport, RunStore, SendOutcome,
-    SendRate, SendRateLimiter, SendResult, SlotTime, StartOutcome, pause_notification, prepare, to_result, transition,
+    Burst, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunReport, RunStore,
+    SendOutcome, SendRate, SendRateLimiter, SendResult, SlotTime, StartOutcome, pause_notification, prepare, to_result,
+    transition,
 };
 use crate::shared::{Cipher, Event, SendId, StoreError, TemplateId, WriteOutcome};
 use crate::templates::{MetaStatus, TemplateStore, apply_review, review_events};
@@ -175,23 +176,22 @@ impl Dispatcher {
             return Ok(None);
         }
         let size = self.send_rate(context).burst().claim_size(CLAIM_INTERVAL, MAX_CLAIM);
-        let (worker, lease) = (self.worker, self.lease);
         let after = in_flight.last_claimed_contact();
-        let claim = self.runs.claim(run, worker, after, size, lease);
+        let claim = self.runs.claim(run, self.worker, after, size, self.lease);
         match in_flight.drive_during(claim).await? {
-            Claim::Sends(sends) => in_flight.enqueue(sends),
+            ClaimOutcome::Sends(sends) => in_flight.enqueue(sends),
             // Record first, whatever the claim returned: a result can make a send due again.
             _ if in_flight.has_unrecorded() => self.drain(run, in_flight).await?,
-            Claim::Wait(time) => {
+            ClaimOutcome::Wait(time) => {
                 self.limiter.rest(time.min(CLAIM_INTERVAL)).await;
             }
-            Claim::Exhausted => {
+            ClaimOutcome::Exhausted => {
                 self.runs.finish(run).await?;
                 return self.end_report(run).await.map(Some);
             }
             // Release the lease, so that a resumed run starts without delay.
-            Claim::Stopped => return self.release_and_report(run).await.map(Some),
-            Claim::Lost => return Ok(Some(RunEnd::HandedOver)),
+            ClaimOutcome::Stopped => return self.release_and_report(run).await.map(Some),
+            ClaimOutcome::Lost => return Ok(Some(RunEnd::HandedOver)),
         }
         Ok(None)
     }

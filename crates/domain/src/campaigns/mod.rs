@@ -85,7 +85,7 @@ pub use run::{
 pub use send::{CampaignSend, CounterChange, NEVER_CONFIRMED, Recipient, SendContact, SendCounts, SendStatus};
 pub use send_rate::{Burst, LOWEST_RATE, PAIR_INTERVAL, RATE_HALVING_INTERVAL, RATE_RECOVERY, SendRate, ThrottledRate};
 pub use service::Campaigns;
-pub use status::{CampaignStatus, Command, Refusal, transition};
+pub use status::{CampaignRefusal, CampaignStatus, Command, transition};
 pub use test_send::{TestSendContact, TestSendError, TestSendFacts, TestSendReport, TestSends};
 pub use variables::{Field, RequiredPlaceholder, Variables};
 

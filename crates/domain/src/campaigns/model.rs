@@ -5,7 +5,7 @@ use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::{Audience, CampaignStatus, Refusal, SegmentConfig, Variables};
+use super::{Audience, CampaignRefusal, CampaignStatus, SegmentConfig, Variables};
 use crate::shared::schema::Timestamp;
 use crate::shared::string_enum;
 use crate::shared::{
@@ -174,7 +174,7 @@ pub enum CampaignError {
     Invalid(#[from] FieldErrors),
     /// The state of the campaign, its template or its plan does not allow the operation.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] CampaignRefusal),
     /// The server is shutting down; another one continues the run.
     #[error("the server is shutting down")]
     Interrupted,
@@ -184,7 +184,7 @@ pub enum CampaignError {
 
 impl From<Conflict> for CampaignError {
     fn from(_: Conflict) -> Self {
-        Refusal::Contended.into()
+        CampaignRefusal::Contended.into()
     }
 }
 

@@ -92,7 +92,7 @@ redacted_debug!(ClaimedSend {});
 
 /// The result of a claim: what a worker does next in a run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Claim {
+pub enum ClaimOutcome {
     /// The worker now holds these sends. None of them is started.
     Sends(Vec<ClaimedSend>),
     /// Every remaining send waits for a retry: claim again after this time.
@@ -107,7 +107,7 @@ pub enum Claim {
 
 /// The result of [`RunStore::record_and_start`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Started {
+pub struct StartedSends {
     /// False if the worker lost the run, or the run was cancelled, paused or suspended.
     pub goes_on: bool,
     /// The sends that are started now. The worker MUST NOT send any other.
@@ -202,7 +202,7 @@ pub trait RunStore: Send + Sync {
         after: Option<ContactId>,
         size: i64,
         lease: Duration,
-    ) -> Result<Claim, StoreError>;
+    ) -> Result<ClaimOutcome, StoreError>;
 
     /// Records results as `record` does, and marks the `next` sends as started, just before their requests leave. It
     /// starts no send if another worker holds the run or the run has stopped, and never starts a send twice. If the
@@ -217,7 +217,7 @@ pub trait RunStore: Send + Sync {
         worker: Uuid,
         results: &[(SendId, SendResult)],
         next: &[SendId],
-    ) -> Result<Started, StoreError>;
+    ) -> Result<StartedSends, StoreError>;
 
     /// Records results with the counters and the quota in one transaction; `SendStatus::advance` decides each status.
     /// An accepted send uses its reservation, a failed send releases it. The caller MUST have started these sends. It

@@ -1,43 +1,44 @@
 //! The preconditions of a run: the same rules for every start, retry and resume.
 
 use super::{
-    Campaign, CampaignError, Campaigns, Command, Refusal, RequiredPlaceholder, ResumeFacts, RunFacts, transition,
+    Campaign, CampaignError, CampaignRefusal, Campaigns, Command, RequiredPlaceholder, ResumeFacts, RunFacts,
+    transition,
 };
 use crate::templates::{MetaStatus, Template};
 
 /// All failed preconditions of a run, in the order in which they are reported. The store checks the audience and the
 /// month's quota.
-pub fn failed_preconditions(facts: &RunFacts, command: Command) -> Vec<Refusal> {
+pub fn failed_preconditions(facts: &RunFacts, command: Command) -> Vec<CampaignRefusal> {
     let mut found = Vec::new();
     found.extend(transition(facts.campaign.status, command).err());
     found.extend(failed_template_preconditions(facts));
     for required in required_placeholders(facts) {
         if required.fields.is_empty() {
             let placeholder = required.placeholder;
-            found.push(Refusal::EmptyPlaceholder { placeholder });
+            found.push(CampaignRefusal::EmptyPlaceholder { placeholder });
         }
     }
     if facts.billing.messages_per_month(facts.now).is_none() {
-        found.push(Refusal::NoActivePlan);
+        found.push(CampaignRefusal::NoActivePlan);
     }
     found
 }
 
 /// The campaign's template if it may be sent.
-pub(super) fn approved_template(facts: &RunFacts) -> Result<&Template, Refusal> {
+pub(super) fn approved_template(facts: &RunFacts) -> Result<&Template, CampaignRefusal> {
     match failed_template_preconditions(facts).into_iter().next() {
         Some(refusal) => Err(refusal),
-        None => facts.template.as_ref().ok_or(Refusal::NoTemplate),
+        None => facts.template.as_ref().ok_or(CampaignRefusal::NoTemplate),
     }
 }
 
-fn failed_template_preconditions(facts: &RunFacts) -> Vec<Refusal> {
+fn failed_template_preconditions(facts: &RunFacts) -> Vec<CampaignRefusal> {
     let Some(template) = &facts.template else {
-        return vec![Refusal::NoTemplate];
+        return vec![CampaignRefusal::NoTemplate];
     };
     let mut found = Vec::new();
     if !may_be_sent(template, facts.content_frozen) {
-        found.push(Refusal::TemplateNotApproved);
+        found.push(CampaignRefusal::TemplateNotApproved);
     }
     found.extend(check_sendable(template).err());
     found
@@ -54,16 +55,16 @@ pub fn may_be_sent(template: &Template, content_frozen: bool) -> bool {
 
 /// The first precondition that forbids to resume a paused run: those of a start, the number and the quota. The month's
 /// usage already includes the run's messages, so the quota is exceeded only if the plan was downgraded.
-pub(super) fn failed_resume_precondition(facts: &ResumeFacts) -> Option<Refusal> {
+pub(super) fn failed_resume_precondition(facts: &ResumeFacts) -> Option<CampaignRefusal> {
     let run = &facts.run;
     if let Some(first) = failed_preconditions(run, Command::PauseOrResume).into_iter().next() {
         return Some(first);
     }
     if facts.number_lost {
-        return Some(Refusal::NumberNotConnected);
+        return Some(CampaignRefusal::NumberNotConnected);
     }
     let (limit, quota) = (run.billing.messages_per_month(run.now)?, facts.quota?);
-    (quota.used > limit).then(|| Refusal::QuotaExceeded {
+    (quota.used > limit).then(|| CampaignRefusal::QuotaExceeded {
         limit,
         left: limit.saturating_sub(quota.used).saturating_add(quota.pending).max(0),
         wanted: quota.pending,
@@ -71,10 +72,10 @@ pub(super) fn failed_resume_precondition(facts: &ResumeFacts) -> Option<Refusal>
 }
 
 /// Refuses a template with components that Recado cannot send.
-fn check_sendable(template: &Template) -> Result<(), Refusal> {
+fn check_sendable(template: &Template) -> Result<(), CampaignRefusal> {
     match template.unsendable_reasons() {
         reasons if reasons.is_empty() => Ok(()),
-        reasons => Err(Refusal::TemplateNotSendable { reasons }),
+        reasons => Err(CampaignRefusal::TemplateNotSendable { reasons }),
     }
 }
 
@@ -122,7 +123,11 @@ mod tests {
         let found = failed_preconditions(&worst, Command::Start);
         assert!(matches!(
             found[..],
-            [Refusal::Status { .. }, Refusal::NoTemplate, Refusal::NoActivePlan]
+            [
+                CampaignRefusal::Status { .. },
+                CampaignRefusal::NoTemplate,
+                CampaignRefusal::NoActivePlan
+            ]
         ));
         assert_eq!(failed_preconditions(&facts(), Command::Start), []);
         let unsendable = facts().template.map(|template| Template {
@@ -137,7 +142,10 @@ mod tests {
         let reasons = vec!["unsupported_button:flow".to_owned()];
         assert_eq!(
             failed_preconditions(&facts, Command::Start),
-            [Refusal::TemplateNotApproved, Refusal::TemplateNotSendable { reasons }]
+            [
+                CampaignRefusal::TemplateNotApproved,
+                CampaignRefusal::TemplateNotSendable { reasons }
+            ]
         );
     }
 
@@ -164,30 +172,36 @@ mod tests {
         ] {
             let mut facts = paused();
             facts.run.template.as_mut().unwrap().meta_status = status;
-            let refusal = refused.then_some(Refusal::TemplateNotApproved);
+            let refusal = refused.then_some(CampaignRefusal::TemplateNotApproved);
             assert_eq!(failed_resume_precondition(&facts), refusal, "{status}");
             // Without frozen content, the template itself must be approved.
             facts.run.content_frozen = false;
-            assert_eq!(failed_resume_precondition(&facts), Some(Refusal::TemplateNotApproved));
+            assert_eq!(
+                failed_resume_precondition(&facts),
+                Some(CampaignRefusal::TemplateNotApproved)
+            );
         }
         let mut facts = paused();
         facts.run.template = None;
-        assert_eq!(failed_resume_precondition(&facts), Some(Refusal::NoTemplate));
+        assert_eq!(failed_resume_precondition(&facts), Some(CampaignRefusal::NoTemplate));
         let mut facts = paused();
         facts.run.campaign.variables = Some(Variables([("2".to_owned(), " ".to_owned())].into()));
         let placeholder = "2".to_owned();
         assert_eq!(
             failed_resume_precondition(&facts),
-            Some(Refusal::EmptyPlaceholder { placeholder })
+            Some(CampaignRefusal::EmptyPlaceholder { placeholder })
         );
         let mut facts = paused();
         facts.run.billing.plan = "gold".into();
-        assert_eq!(failed_resume_precondition(&facts), Some(Refusal::NoActivePlan));
+        assert_eq!(failed_resume_precondition(&facts), Some(CampaignRefusal::NoActivePlan));
         let facts = ResumeFacts {
             number_lost: true,
             ..paused()
         };
-        assert_eq!(failed_resume_precondition(&facts), Some(Refusal::NumberNotConnected));
+        assert_eq!(
+            failed_resume_precondition(&facts),
+            Some(CampaignRefusal::NumberNotConnected)
+        );
     }
 
     #[test]
@@ -196,7 +210,7 @@ mod tests {
         for (used, pending, left) in [(250, 40, None), (251, 40, Some(39)), (900, 40, Some(0))] {
             let quota = Some(RunQuota { used, pending });
             let refused = failed_resume_precondition(&ResumeFacts { quota, ..paused() });
-            let expected = left.map(|left| Refusal::QuotaExceeded {
+            let expected = left.map(|left| CampaignRefusal::QuotaExceeded {
                 limit: 250,
                 left,
                 wanted: 40,

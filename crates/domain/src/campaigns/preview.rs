@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::run_context::values;
-use super::{Command, Recipient, Refusal, RetryReport, RunFacts, failed_preconditions, transition};
+use super::{CampaignRefusal, Command, Recipient, RetryReport, RunFacts, failed_preconditions, transition};
 use crate::shared::{ContactId, redacted_debug};
 use crate::templates::Rendered;
 
@@ -116,17 +116,17 @@ pub fn preview(preview_facts: PreviewFacts) -> Preview {
 }
 
 /// All refusals of a run, in the order in which a start would report them.
-fn refusals(preview_facts: &PreviewFacts) -> Vec<Refusal> {
+fn refusals(preview_facts: &PreviewFacts) -> Vec<CampaignRefusal> {
     let facts = &preview_facts.facts;
     let mut found = failed_preconditions(facts, Command::Start);
     if let Some(segment) = preview_facts.deleted_segment.clone() {
-        found.push(Refusal::SegmentDeleted { segment });
+        found.push(CampaignRefusal::SegmentDeleted { segment });
     }
     if preview_facts.recipients == 0 {
-        found.push(Refusal::NoRecipients);
+        found.push(CampaignRefusal::NoRecipients);
     }
     for placeholder in preview_facts.empty.iter().cloned() {
-        let empty = Refusal::EmptyPlaceholder { placeholder };
+        let empty = CampaignRefusal::EmptyPlaceholder { placeholder };
         // `failed_preconditions` already lists a placeholder that is empty for every contact.
         if !found.contains(&empty) {
             found.push(empty);
@@ -138,7 +138,7 @@ fn refusals(preview_facts: &PreviewFacts) -> Vec<Refusal> {
             preview_facts.recipients,
         );
         if wanted > left {
-            found.push(Refusal::QuotaExceeded { limit, left, wanted });
+            found.push(CampaignRefusal::QuotaExceeded { limit, left, wanted });
         }
     }
     found

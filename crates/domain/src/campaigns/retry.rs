@@ -7,8 +7,8 @@ use time::{Duration, OffsetDateTime};
 
 use super::start::BatchProgress;
 use super::{
-    Campaign, CampaignError, Campaigns, Command, QueuedRun, QueuedStart, Refusal, RetryOutcome, RetryReport, Scheduler,
-    Trigger, prepare_retry,
+    Campaign, CampaignError, CampaignRefusal, Campaigns, Command, QueuedRun, QueuedStart, RetryOutcome, RetryReport,
+    Scheduler, Trigger, prepare_retry,
 };
 use crate::shared::{
     Actor, AuditAction, CampaignId, Event, FieldErrors, NotificationDraft, NotificationKind, StoreError, Tenant,
@@ -161,7 +161,7 @@ impl Campaigns {
         self.apply_command(tenant, id, Command::ScheduleRetry, async |stored, status| {
             if stored.retry_scheduled_at.is_none() {
                 let command = Command::Unschedule;
-                return Err(Refusal::Status { status, command }.into());
+                return Err(CampaignRefusal::Status { status, command }.into());
             }
             let audit = tenant.audit(AuditAction::Update, "campaign", id);
             let events = [Event::Audit(audit.with_changes(json!({ "retry": null })))];
@@ -212,7 +212,8 @@ impl Campaigns {
             Err(refusal) => refusal,
             Ok(retry) => match self.runs.retry(&retry).await? {
                 RetryOutcome::Started { .. } => return Ok(true),
-                RetryOutcome::Missing | RetryOutcome::Refused(Refusal::Contended | Refusal::Status { .. }) => {
+                RetryOutcome::Missing
+                | RetryOutcome::Refused(CampaignRefusal::Contended | CampaignRefusal::Status { .. }) => {
                     return Ok(false);
                 }
                 RetryOutcome::Refused(refusal) => refusal,
@@ -228,7 +229,7 @@ impl Campaigns {
     }
 }
 
-fn refused_retry_notification(campaign: &Campaign, refusal: &Refusal) -> NotificationDraft {
+fn refused_retry_notification(campaign: &Campaign, refusal: &CampaignRefusal) -> NotificationDraft {
     NotificationDraft {
         kind: NotificationKind::Warning,
         title: format!("Failed sends not retried: {}", campaign.name),
@@ -308,11 +309,11 @@ mod tests {
 
     #[tokio::test]
     async fn retry_succeeds_if_the_store_finds_failed_sends() {
-        let nothing = Refusal::NothingToRetry { left_out: vec![] };
+        let nothing = CampaignRefusal::NothingToRetry { left_out: vec![] };
         for (outcome, succeeds) in [
             (started(), true),
             (RetryOutcome::Refused(nothing), false),
-            (RetryOutcome::Refused(Refusal::Contended), false),
+            (RetryOutcome::Refused(CampaignRefusal::Contended), false),
             (RetryOutcome::Missing, false),
         ] {
             let mut runs = MockRunStore::new();
@@ -359,7 +360,10 @@ mod tests {
         let refused = campaigns(sending, MockRunStore::new())
             .retry_failed(&tenant(), ended().id, request_at(time))
             .await;
-        assert!(matches!(refused, Err(CampaignError::Refused(Refusal::Status { .. }))));
+        assert!(matches!(
+            refused,
+            Err(CampaignError::Refused(CampaignRefusal::Status { .. }))
+        ));
     }
 
     #[tokio::test]
@@ -388,7 +392,10 @@ mod tests {
         let refused = campaigns(store, MockRunStore::new())
             .unschedule(&tenant(), ended().id)
             .await;
-        assert!(matches!(refused, Err(CampaignError::Refused(Refusal::Status { .. }))));
+        assert!(matches!(
+            refused,
+            Err(CampaignError::Refused(CampaignRefusal::Status { .. }))
+        ));
     }
 
     fn due() -> DueRetry {
@@ -407,12 +414,12 @@ mod tests {
 
     #[tokio::test]
     async fn due_retry_starts_or_is_refused_with_a_warning() {
-        let nothing = Refusal::NothingToRetry { left_out: vec![] };
+        let nothing = CampaignRefusal::NothingToRetry { left_out: vec![] };
         for (outcome, done, warnings) in [
             (started(), 1, 0),
             (RetryOutcome::Refused(nothing), 1, 1),
-            (RetryOutcome::Refused(Refusal::NoActivePlan), 1, 1),
-            (RetryOutcome::Refused(Refusal::Contended), 0, 0),
+            (RetryOutcome::Refused(CampaignRefusal::NoActivePlan), 1, 1),
+            (RetryOutcome::Refused(CampaignRefusal::Contended), 0, 0),
             (RetryOutcome::Missing, 0, 0),
         ] {
             let mut runs = MockRunStore::new();

@@ -5,8 +5,8 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::{
-    Campaign, Command, Refusal, RequiredPlaceholder, RetryReport, RetryRequest, RunContent, failed_preconditions,
-    may_be_sent, required_placeholders, transition,
+    Campaign, CampaignRefusal, Command, RequiredPlaceholder, RetryReport, RetryRequest, RunContent,
+    failed_preconditions, may_be_sent, required_placeholders, transition,
 };
 use crate::billing::PlanEntitlement;
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, NotificationDraft, NotificationKind, ProfileId};
@@ -170,7 +170,7 @@ pub enum RetryOutcome {
         report: RetryReport,
     },
     /// The campaign was changed since, no send can be retried, or the quota is exceeded.
-    Refused(Refusal),
+    Refused(CampaignRefusal),
     /// The campaign does not exist any more.
     Missing,
 }
@@ -183,7 +183,7 @@ pub enum StartOutcome {
         recipients: i64,
     },
     /// The current status does not allow the start, or audience or quota do not.
-    Refused(Refusal),
+    Refused(CampaignRefusal),
     /// The campaign was changed since its facts were read: the caller decides again.
     Changed,
     /// The campaign does not exist any more.
@@ -196,7 +196,7 @@ impl StartOutcome {
     pub fn status_changed(expected: super::CampaignStatus, status: super::CampaignStatus, command: Command) -> Self {
         match transition(status, command) {
             Ok(_) if expected != super::CampaignStatus::Sending => Self::Changed,
-            _ => Self::Refused(Refusal::Status { status, command }),
+            _ => Self::Refused(CampaignRefusal::Status { status, command }),
         }
     }
 }
@@ -221,7 +221,7 @@ impl RunStart {
     /// the outcome of the start.
     pub fn check_template(&self, stored: Option<&Template>) -> Result<(), StartOutcome> {
         let Some(template) = stored.filter(|template| may_be_sent(template, false)) else {
-            return Err(StartOutcome::Refused(Refusal::TemplateNotApproved));
+            return Err(StartOutcome::Refused(CampaignRefusal::TemplateNotApproved));
         };
         match template.content() == self.content.template && template.unsupported.is_empty() {
             true => Ok(()),
@@ -247,7 +247,7 @@ pub struct RunInputs {
 ///
 /// The store then refuses an empty audience, a placeholder of [`RunStart::required_placeholders`] that is empty for
 /// a recipient, and a run beyond the month's limit.
-pub fn prepare(facts: RunFacts, command: Command, run: QueuedStart) -> Result<RunStart, Refusal> {
+pub fn prepare(facts: RunFacts, command: Command, run: QueuedStart) -> Result<RunStart, CampaignRefusal> {
     if let Some(first) = failed_preconditions(&facts, command).into_iter().next() {
         return Err(first);
     }
@@ -256,8 +256,11 @@ pub fn prepare(facts: RunFacts, command: Command, run: QueuedStart) -> Result<Ru
         facts.now,
         required_placeholders(&facts),
     );
-    let monthly_limit = facts.billing.messages_per_month(now).ok_or(Refusal::NoActivePlan)?;
-    let template = facts.template.as_ref().ok_or(Refusal::NoTemplate)?;
+    let monthly_limit = facts
+        .billing
+        .messages_per_month(now)
+        .ok_or(CampaignRefusal::NoActivePlan)?;
+    let template = facts.template.as_ref().ok_or(CampaignRefusal::NoTemplate)?;
     Ok(RunStart {
         content: RunContent::of(&facts.campaign, template),
         expected: facts.campaign.status,
@@ -278,14 +281,14 @@ pub fn prepare(facts: RunFacts, command: Command, run: QueuedStart) -> Result<Ru
 }
 
 /// Decides whether the failed sends of a campaign may be retried.
-pub fn prepare_retry(facts: RunFacts, run: QueuedStart, request: RetryRequest) -> Result<RunRetry, Refusal> {
+pub fn prepare_retry(facts: RunFacts, run: QueuedStart, request: RetryRequest) -> Result<RunRetry, CampaignRefusal> {
     if let Some(first) = failed_preconditions(&facts, Command::Retry).into_iter().next() {
         return Err(first);
     }
     let monthly_limit = facts
         .billing
         .messages_per_month(facts.now)
-        .ok_or(Refusal::NoActivePlan)?;
+        .ok_or(CampaignRefusal::NoActivePlan)?;
     Ok(RunRetry {
         expected: facts.campaign.status,
         expected_version: facts.campaign.version,
@@ -314,7 +317,7 @@ pub fn pause_notification(campaign: CampaignId, name: &str, reason: &str) -> Not
 }
 
 /// The notification of a queued start that failed its preconditions.
-pub(super) fn abort_notification(campaign: &Campaign, refusal: &Refusal) -> NotificationDraft {
+pub(super) fn abort_notification(campaign: &Campaign, refusal: &CampaignRefusal) -> NotificationDraft {
     NotificationDraft {
         kind: NotificationKind::Error,
         title: format!("Campaign not sent: {}", campaign.name),

@@ -280,7 +280,7 @@ pub(crate) mod tests {
 
     use uuid::Uuid;
 
-    use super::super::{MockCampaignStore, MockRunStore, Refusal, SegmentConfig, Variables};
+    use super::super::{CampaignRefusal, MockCampaignStore, MockRunStore, SegmentConfig, Variables};
     use super::*;
     use crate::shared::{AccountId, MockClock, MockIds, Role, StoreError, TagId, UserId, WebhookKind, WriteOutcome};
 
@@ -380,7 +380,10 @@ pub(crate) mod tests {
     async fn update_of_a_sending_campaign_is_refused() {
         let sending = campaigns(stored(CampaignStatus::Sending));
         let refused = sending.update(&tenant(), CampaignId(Uuid::nil()), named("x")).await;
-        assert!(matches!(refused, Err(CampaignError::Refused(Refusal::Status { .. }))));
+        assert!(matches!(
+            refused,
+            Err(CampaignError::Refused(CampaignRefusal::Status { .. }))
+        ));
         let mut store = stored(CampaignStatus::Draft);
         store
             .expect_update()
@@ -389,7 +392,7 @@ pub(crate) mod tests {
             .update(&tenant(), CampaignId(Uuid::nil()), named("x"))
             .await;
         let status = CampaignStatus::Sending;
-        assert!(matches!(raced, Err(CampaignError::Refused(Refusal::Status { status: s, .. })) if s == status));
+        assert!(matches!(raced, Err(CampaignError::Refused(CampaignRefusal::Status { status: s, .. })) if s == status));
     }
 
     #[tokio::test]

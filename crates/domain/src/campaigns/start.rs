@@ -8,7 +8,7 @@ use super::concurrent_commands::DECISION_ATTEMPTS;
 use super::preconditions::failed_resume_precondition;
 use super::service::RUN_LEASE;
 use super::{
-    Campaign, CampaignError, CampaignStatus, Campaigns, Command, EnqueueStart, QueuedRun, QueuedStart, Refusal,
+    Campaign, CampaignError, CampaignRefusal, CampaignStatus, Campaigns, Command, EnqueueStart, QueuedRun, QueuedStart,
     Scheduler, StartOutcome, Trigger, prepare, transition,
 };
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, WriteOutcome};
@@ -45,7 +45,7 @@ impl Campaigns {
                 StartOutcome::Changed => {}
             }
         }
-        Err(Refusal::Contended.into())
+        Err(CampaignRefusal::Contended.into())
     }
 
     /// Sets a campaign to `sending` at once and enqueues its start. Refuses only if the status does not allow it or the
@@ -115,7 +115,7 @@ impl Campaigns {
             let at = scheduled_at.or(stored.scheduled_at).filter(|at| *at > now);
             let scheduled = Campaign {
                 status,
-                scheduled_at: Some(at.ok_or(Refusal::NotInFuture)?),
+                scheduled_at: Some(at.ok_or(CampaignRefusal::NotInFuture)?),
                 scheduled_by: Some(Scheduler {
                     user_id: tenant.actor.user_id,
                     support_admin: tenant.actor.support_admin.clone(),
@@ -237,7 +237,7 @@ fn start_request(
     actor: Option<Actor>,
     audit: Audit,
     now: OffsetDateTime,
-) -> Result<EnqueueStart, Refusal> {
+) -> Result<EnqueueStart, CampaignRefusal> {
     Ok(EnqueueStart {
         expected: stored.status,
         campaign: Campaign {
@@ -338,7 +338,10 @@ mod tests {
         assert_eq!(sent.unwrap().status, CampaignStatus::Sending);
         let again = campaigns(stored(campaign(CampaignStatus::Sending)), MockRunStore::new());
         let refused = again.enqueue_start(&tenant(), ID).await;
-        assert!(matches!(refused, Err(CampaignError::Refused(Refusal::Status { .. }))));
+        assert!(matches!(
+            refused,
+            Err(CampaignError::Refused(CampaignRefusal::Status { .. }))
+        ));
     }
 
     fn due_run() -> QueuedRun {
@@ -412,7 +415,10 @@ mod tests {
         }
         for (stored_time, new_time) in [(None, None), (Some(NOW), None), (Some(later), Some(NOW))] {
             let refused = schedule(Draft, stored_time, new_time).await;
-            assert!(matches!(refused, Err(CampaignError::Refused(Refusal::NotInFuture))));
+            assert!(matches!(
+                refused,
+                Err(CampaignError::Refused(CampaignRefusal::NotInFuture))
+            ));
         }
         assert!(schedule(Sending, None, Some(later)).await.is_err());
     }

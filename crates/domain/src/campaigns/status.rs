@@ -99,7 +99,7 @@ pub enum RunResult {
 
 /// Why the current state does not allow a command. The message is published.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
-pub enum Refusal {
+pub enum CampaignRefusal {
     #[error("a campaign in status {status} cannot be {verb}", verb = .command.verb())]
     Status {
         status: CampaignStatus,
@@ -168,7 +168,7 @@ pub enum Refusal {
     NotInFuture,
 }
 
-impl Refusal {
+impl CampaignRefusal {
     /// The published value of `reason`.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -212,9 +212,9 @@ impl Serialize for Command {
 }
 
 /// The status after a command. A deleted campaign keeps its status.
-pub fn transition(status: CampaignStatus, command: Command) -> Result<CampaignStatus, Refusal> {
+pub fn transition(status: CampaignStatus, command: Command) -> Result<CampaignStatus, CampaignRefusal> {
     use CampaignStatus::{Cancelled, Completed, Draft, Partial, Scheduled, Sending, Sent};
-    let refused = Err(Refusal::Status { status, command });
+    let refused = Err(CampaignRefusal::Status { status, command });
     match (command, status) {
         (Command::Edit, Draft | Scheduled) => Ok(status),
         (Command::Schedule, Draft | Scheduled) => Ok(Scheduled),
@@ -273,25 +273,28 @@ mod tests {
         let (status, command) = (CampaignStatus::Sent, Command::Cancel);
         let (limit, left, wanted) = (10, 1, 2);
         for (refusal, reason) in [
-            (Refusal::Status { status, command }, "status"),
-            (Refusal::NoTemplate, "no_template"),
-            (Refusal::TemplateNotApproved, "template_not_approved"),
-            (Refusal::SegmentDeleted { segment: "VIP".into() }, "segment_deleted"),
-            (Refusal::NoRecipients, "no_recipients"),
+            (CampaignRefusal::Status { status, command }, "status"),
+            (CampaignRefusal::NoTemplate, "no_template"),
+            (CampaignRefusal::TemplateNotApproved, "template_not_approved"),
             (
-                Refusal::EmptyPlaceholder {
+                CampaignRefusal::SegmentDeleted { segment: "VIP".into() },
+                "segment_deleted",
+            ),
+            (CampaignRefusal::NoRecipients, "no_recipients"),
+            (
+                CampaignRefusal::EmptyPlaceholder {
                     placeholder: "2".into(),
                 },
                 "empty_placeholder",
             ),
-            (Refusal::NumberNotConnected, "number_not_connected"),
-            (Refusal::NoActivePlan, "no_active_plan"),
-            (Refusal::QuotaExceeded { limit, left, wanted }, "quota_exceeded"),
-            (Refusal::MonthUsedUp { limit }, "month_used_up"),
-            (Refusal::OptedOut, "opted_out"),
-            (Refusal::NothingToRetry { left_out: vec![] }, "nothing_to_retry"),
-            (Refusal::Contended, "contended"),
-            (Refusal::NotInFuture, "not_in_future"),
+            (CampaignRefusal::NumberNotConnected, "number_not_connected"),
+            (CampaignRefusal::NoActivePlan, "no_active_plan"),
+            (CampaignRefusal::QuotaExceeded { limit, left, wanted }, "quota_exceeded"),
+            (CampaignRefusal::MonthUsedUp { limit }, "month_used_up"),
+            (CampaignRefusal::OptedOut, "opted_out"),
+            (CampaignRefusal::NothingToRetry { left_out: vec![] }, "nothing_to_retry"),
+            (CampaignRefusal::Contended, "contended"),
+            (CampaignRefusal::NotInFuture, "not_in_future"),
         ] {
             assert_eq!(refusal.reason(), reason);
         }
@@ -301,7 +304,7 @@ mod tests {
     fn refusal_message_names_status_and_command() {
         let refusal = transition(CampaignStatus::Sent, Command::Cancel).unwrap_err();
         assert_eq!(refusal.to_string(), "a campaign in status sent cannot be cancelled");
-        let empty = Refusal::EmptyPlaceholder {
+        let empty = CampaignRefusal::EmptyPlaceholder {
             placeholder: "2".into(),
         };
         assert!(empty.to_string().contains("{{2}}"));

@@ -15,7 +15,7 @@ use time::{Date, Duration};
 
 use super::preconditions::approved_template;
 use super::run_context::{RunContext, file_sources, values};
-use super::{Campaign, Recipient, Refusal, RunFacts, RunInputs, SendOutcome, SendRate, TestSendStore};
+use super::{Campaign, CampaignRefusal, Recipient, RunFacts, RunInputs, SendOutcome, SendRate, TestSendStore};
 use crate::contacts::Phone;
 use crate::media::MediaStoreError;
 use crate::shared::text::single_spaced;
@@ -67,7 +67,7 @@ pub enum TestSendError {
     Invalid(#[from] FieldErrors),
     /// The state of the campaign, its template or its plan does not allow a test send.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] CampaignRefusal),
     /// The number or a file of the template cannot be used. The message is published.
     #[error("{0}")]
     Unready(String),
@@ -144,7 +144,7 @@ impl TestSends {
         let audit = tenant.audit(AuditAction::Create, "campaign_test", id);
         let events = [Event::Audit(audit.with_changes(changes))];
         let month = self.store.reserve_message(account, limit, &events).await?;
-        let month = month.ok_or(Refusal::MonthUsedUp { limit })?;
+        let month = month.ok_or(CampaignRefusal::MonthUsedUp { limit })?;
         let Some(credentials) = &context.credentials else {
             return Ok(sent(None));
         };
@@ -213,12 +213,15 @@ fn sent(wa_message_id: Option<String>) -> TestSendReport {
 }
 
 /// Decides whether a test send is allowed, whatever the campaign's status and audience.
-fn prepare(facts: TestSendFacts, phone: &Phone) -> Result<TestSend, Refusal> {
+fn prepare(facts: TestSendFacts, phone: &Phone) -> Result<TestSend, CampaignRefusal> {
     let run = facts.run;
     let template = approved_template(&run)?.clone();
-    let monthly_limit = run.billing.messages_per_month(run.now).ok_or(Refusal::NoActivePlan)?;
+    let monthly_limit = run
+        .billing
+        .messages_per_month(run.now)
+        .ok_or(CampaignRefusal::NoActivePlan)?;
     let recipient = match facts.contact {
-        Some(contact) if contact.opted_out => return Err(Refusal::OptedOut),
+        Some(contact) if contact.opted_out => return Err(CampaignRefusal::OptedOut),
         Some(contact) => contact.recipient,
         None => unknown_recipient(phone),
     };
@@ -245,14 +248,18 @@ fn unknown_recipient(phone: &Phone) -> Recipient {
 }
 
 /// The recipient's value of each placeholder. An empty value is replaced by the template's example.
-fn values_or_examples(campaign: &Campaign, template: &Template, recipient: &Recipient) -> Result<Vec<String>, Refusal> {
+fn values_or_examples(
+    campaign: &Campaign,
+    template: &Template,
+    recipient: &Recipient,
+) -> Result<Vec<String>, CampaignRefusal> {
     let mut values = values(campaign, template, recipient);
     for (value, placeholder) in values.iter_mut().zip(template.placeholders()) {
         if value.is_empty() {
             *value = single_spaced(&placeholder.example);
         }
         if value.is_empty() {
-            return Err(Refusal::EmptyPlaceholder {
+            return Err(CampaignRefusal::EmptyPlaceholder {
                 placeholder: placeholder.key,
             });
         }

@@ -205,7 +205,7 @@ fn accepted() -> SendOutcome {
     }
 }
 
-async fn refused(facts: TestSendFacts) -> Refusal {
+async fn refused(facts: TestSendFacts) -> CampaignRefusal {
     let (report, steps) = Fixture::new(facts).send().await;
     assert_eq!(steps, Vec::<String>::new());
     match report {
@@ -273,12 +273,15 @@ async fn test_send_is_refused_by_each_failed_precondition() {
         change(&mut facts);
         refused(facts)
     };
-    assert_eq!(with(|facts| facts.run.template = None).await, Refusal::NoTemplate);
+    assert_eq!(
+        with(|facts| facts.run.template = None).await,
+        CampaignRefusal::NoTemplate
+    );
     let pending = with(|facts| facts.run.template.as_mut().unwrap().meta_status = MetaStatus::Pending);
-    assert_eq!(pending.await, Refusal::TemplateNotApproved);
+    assert_eq!(pending.await, CampaignRefusal::TemplateNotApproved);
     assert_eq!(
         with(|facts| facts.run.billing.plan = "gold".into()).await,
-        Refusal::NoActivePlan
+        CampaignRefusal::NoActivePlan
     );
     let opted_out = with(|facts| {
         facts.contact = Some(TestSendContact {
@@ -286,10 +289,10 @@ async fn test_send_is_refused_by_each_failed_precondition() {
             ..contact("Bia", json!({}))
         });
     });
-    assert_eq!(opted_out.await, Refusal::OptedOut);
+    assert_eq!(opted_out.await, CampaignRefusal::OptedOut);
     let empty = with(|facts| facts.run.template.as_mut().unwrap().variables[1] = " ".into());
     let placeholder = "2".into();
-    assert_eq!(empty.await, Refusal::EmptyPlaceholder { placeholder });
+    assert_eq!(empty.await, CampaignRefusal::EmptyPlaceholder { placeholder });
 }
 
 #[tokio::test]
@@ -303,7 +306,7 @@ async fn test_send_is_refused_when_the_month_is_used_up() {
     let (report, _) = fixture.send().await;
     assert!(matches!(
         report,
-        Err(TestSendError::Refused(Refusal::MonthUsedUp { limit: 250 }))
+        Err(TestSendError::Refused(CampaignRefusal::MonthUsedUp { limit: 250 }))
     ));
 }
 

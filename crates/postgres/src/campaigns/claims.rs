@@ -4,7 +4,7 @@ use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Integer, Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use recado_domain::campaigns::{Claim, ClaimedSend, QueuedRun, Recipient};
+use recado_domain::campaigns::{ClaimOutcome, ClaimedSend, QueuedRun, Recipient};
 use recado_domain::shared::{AccountId, CampaignId, ContactId, StoreError};
 use serde_json::Value;
 use time::Duration;
@@ -213,10 +213,10 @@ pub(super) async fn claim_sends(
     after: Option<ContactId>,
     size: i64,
     lease: Duration,
-) -> DbResult<Claim> {
+) -> DbResult<ClaimOutcome> {
     match renew_lease(conn, run, worker, lease).await? {
         Some(true) => {}
-        Some(false) => return Ok(Claim::Stopped),
+        Some(false) => return Ok(ClaimOutcome::Stopped),
         None => {
             let queued: FlagRow =
                 sql("SELECT EXISTS (SELECT 1 FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2) AS yes")
@@ -224,7 +224,11 @@ pub(super) async fn claim_sends(
                     .bind(run.campaign_id)
                     .get_result(conn)
                     .await?;
-            return Ok(if queued.yes { Claim::Lost } else { Claim::Stopped });
+            return Ok(if queued.yes {
+                ClaimOutcome::Lost
+            } else {
+                ClaimOutcome::Stopped
+            });
         }
     }
     let mut rows = due_sends(conn, run, after, size).await?;
@@ -245,7 +249,7 @@ pub(super) async fn claim_sends(
         .into_iter()
         .map(ClaimedSend::try_from)
         .collect::<Result<_, StoreError>>()?;
-    Ok(Claim::Sends(sends))
+    Ok(ClaimOutcome::Sends(sends))
 }
 
 /// Reads the next due sends: first the retries by time, then the untried sends after contact `after` (keyset
@@ -317,7 +321,7 @@ struct WaitRow {
 }
 
 /// Called when no send is due: returns the wait until the next retry, or `Exhausted` if no send is left.
-async fn exhausted_or_wait(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Claim> {
+async fn exhausted_or_wait(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<ClaimOutcome> {
     let row: WaitRow = sql(
         "SELECT (extract(epoch FROM min(retry_at) - now()) * 1000000)::bigint AS microseconds
          FROM campaign_sends
@@ -329,8 +333,8 @@ async fn exhausted_or_wait(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbRe
     .get_result(conn)
     .await?;
     Ok(match row.microseconds {
-        None => Claim::Exhausted,
-        Some(microseconds) => Claim::Wait(Duration::microseconds(microseconds).max(MIN_WAIT)),
+        None => ClaimOutcome::Exhausted,
+        Some(microseconds) => ClaimOutcome::Wait(Duration::microseconds(microseconds).max(MIN_WAIT)),
     })
 }
 

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, Bool, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{PAIR_INTERVAL, QueuedRun, SendResult, Started};
+use recado_domain::campaigns::{PAIR_INTERVAL, QueuedRun, SendResult, StartedSends};
 use recado_domain::shared::SendId;
 use uuid::Uuid;
 
@@ -54,7 +54,7 @@ pub(super) async fn record_and_start(
     worker: Uuid,
     plain: &[&(SendId, SendResult)],
     next: &[SendId],
-) -> DbResult<Started> {
+) -> DbResult<StartedSends> {
     // Sorted: sends are locked in the order of their ids.
     let mut plain: Vec<(Uuid, Option<String>)> = plain.iter().map(|(id, result)| (id.0, message_id(result))).collect();
     plain.sort_unstable();
@@ -70,7 +70,7 @@ pub(super) async fn record_and_start(
         .get_result(conn)
         .await?;
     let started: HashSet<Uuid> = row.started.into_iter().collect();
-    Ok(Started {
+    Ok(StartedSends {
         goes_on: row.goes_on,
         sends: next.iter().copied().filter(|send| started.contains(&send.0)).collect(),
         unreachable: row.unreachable.into_iter().map(SendId).collect(),

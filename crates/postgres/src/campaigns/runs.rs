@@ -8,9 +8,9 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Nullable, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, Claim, DueRetry, EnqueueStart, NEVER_CONFIRMED, QueuedRun, QueuedStart, ResumeFacts,
-    RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQuota, RunReport, RunRetry, RunStart, RunStore,
-    SendResult, StartOutcome, Started,
+    Campaign, CampaignStatus, ClaimOutcome, DueRetry, EnqueueStart, NEVER_CONFIRMED, QueuedRun, QueuedStart,
+    ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQuota, RunReport, RunRetry,
+    RunStart, RunStore, SendResult, StartOutcome, StartedSends,
 };
 use recado_domain::shared::{
     AccountId, CampaignId, ContactId, Event, ProfileId, SendId, StoreError, TemplateId, WriteOutcome,
@@ -151,7 +151,7 @@ impl RunStore for PgRuns {
         after: Option<ContactId>,
         size: i64,
         lease: Duration,
-    ) -> Result<Claim, StoreError> {
+    ) -> Result<ClaimOutcome, StoreError> {
         in_tenant!(self.tenants, run.account_id, |conn| claims::claim_sends(
             conn, run, worker, after, size, lease
         ))
@@ -163,7 +163,7 @@ impl RunStore for PgRuns {
         worker: Uuid,
         results: &[(SendId, SendResult)],
         next: &[SendId],
-    ) -> Result<Started, StoreError> {
+    ) -> Result<StartedSends, StoreError> {
         let (plain, stateful): (Vec<_>, Vec<_>) = results.iter().partition(|(_, result)| is_plain(result));
         if !stateful.is_empty() {
             let stateful: Vec<(SendId, SendResult)> = stateful.into_iter().cloned().collect();

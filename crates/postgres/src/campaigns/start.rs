@@ -2,7 +2,7 @@
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, Command, EnqueueStart, QueuedRun, Refusal, RetryOutcome, RunRetry, RunStart,
+    Campaign, CampaignRefusal, CampaignStatus, Command, EnqueueStart, QueuedRun, RetryOutcome, RunRetry, RunStart,
     StartOutcome, Trigger, started_event, transition,
 };
 use recado_domain::shared::{AccountId, Actor, CampaignId, Event, WriteOutcome};
@@ -44,7 +44,7 @@ pub(super) async fn start(
         campaign_id: id,
     };
     if stored.status == CampaignStatus::Sending && rows::queue_entry(conn, queued_start(run)).await?.is_none() {
-        return Ok(StartOutcome::Refused(Refusal::Status {
+        return Ok(StartOutcome::Refused(CampaignRefusal::Status {
             status: stored.status,
             command: Command::Start,
         }));
@@ -61,14 +61,14 @@ pub(super) async fn start(
     let recipients = audience::freeze(conn, account, id, &audience).await?;
     // Checked after the freeze: deleted segments are never restored, so a segment that exists now existed then.
     if let Some(segment) = audience::deleted_segment(conn, account, &audience).await? {
-        return Ok(StartOutcome::Refused(Refusal::SegmentDeleted { segment }));
+        return Ok(StartOutcome::Refused(CampaignRefusal::SegmentDeleted { segment }));
     }
     if recipients == 0 {
-        return Ok(StartOutcome::Refused(Refusal::NoRecipients));
+        return Ok(StartOutcome::Refused(CampaignRefusal::NoRecipients));
     }
     let empty = audience::empty_placeholders(conn, account, &audience, &start.required_placeholders).await?;
     if let Some(placeholder) = empty.into_iter().next() {
-        return Ok(StartOutcome::Refused(Refusal::EmptyPlaceholder { placeholder }));
+        return Ok(StartOutcome::Refused(CampaignRefusal::EmptyPlaceholder { placeholder }));
     }
     let month = mark_sending(conn, start, recipients).await?;
     add_to_counters(conn, start.campaign.account_id, start.campaign.id, recipients).await?;
@@ -143,10 +143,10 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbR
     }
     // Another retry may have run and ended since: the decision was not based on its failures.
     if (stored.status, stored.version) != (retry.expected, retry.expected_version) {
-        return Ok(RetryOutcome::Refused(Refusal::Contended));
+        return Ok(RetryOutcome::Refused(CampaignRefusal::Contended));
     }
     if !contents::freeze_for_retry(conn, &stored).await? {
-        return Ok(RetryOutcome::Refused(Refusal::TemplateNotApproved));
+        return Ok(RetryOutcome::Refused(CampaignRefusal::TemplateNotApproved));
     }
     conn.batch_execute(FREEZE_SETTINGS).await?;
     let month: MonthRow = sql(
@@ -171,7 +171,7 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbR
     let recipients = untried + report.tried;
     if recipients == 0 {
         let left_out = report.left_out;
-        return Ok(RetryOutcome::Refused(Refusal::NothingToRetry { left_out }));
+        return Ok(RetryOutcome::Refused(CampaignRefusal::NothingToRetry { left_out }));
     }
     let entry = QueueEntry {
         trigger: retry.run.trigger,
@@ -287,13 +287,13 @@ async fn reserve(
     limit: i64,
     month: Date,
     count: i64,
-) -> DbResult<Option<Refusal>> {
+) -> DbResult<Option<CampaignRefusal>> {
     usage::reserve(conn, account, month, count).await?;
     let Some(limit) = runs::current_limit(conn, account, limit).await? else {
-        return Ok(Some(Refusal::NoActivePlan));
+        return Ok(Some(CampaignRefusal::NoActivePlan));
     };
     let remaining = limit.saturating_sub(usage::used(conn, account, month).await?);
-    Ok((remaining < 0).then(|| Refusal::QuotaExceeded {
+    Ok((remaining < 0).then(|| CampaignRefusal::QuotaExceeded {
         limit,
         left: remaining.saturating_add(count).max(0),
         wanted: count,

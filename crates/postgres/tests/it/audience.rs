@@ -1,8 +1,8 @@
 //! The recipients of a run, and placeholders without a value.
 
 use recado_domain::campaigns::{
-    AudienceFilters, Campaign, CampaignStore, Field, Refusal, RequiredPlaceholder, RunStart, RunStore, SegmentConfig,
-    StartOutcome,
+    AudienceFilters, Campaign, CampaignRefusal, CampaignStore, Field, RequiredPlaceholder, RunStart, RunStore,
+    SegmentConfig, StartOutcome,
 };
 use recado_domain::shared::{SegmentId, TagId};
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ async fn recipient_names(fixture: &DbFixture, campaign: Campaign) -> String {
         }
         outcome => assert_eq!(
             (outcome, names.as_str()),
-            (StartOutcome::Refused(Refusal::NoRecipients), "")
+            (StartOutcome::Refused(CampaignRefusal::NoRecipients), "")
         ),
     }
     names
@@ -210,7 +210,7 @@ async fn run_start_with_deleted_segment_is_refused_by_name() {
             .start(&fixture.start_of(&campaign), None, LEASE)
             .await
             .unwrap();
-        let deleted = Refusal::SegmentDeleted {
+        let deleted = CampaignRefusal::SegmentDeleted {
             segment: "Frios".into(),
         };
         assert!(deleted.to_string().contains("\"Frios\""));
@@ -298,7 +298,7 @@ async fn run_start_with_an_empty_placeholder_is_refused() {
         required_placeholders,
         ..fixture.start_of(&campaign)
     };
-    let empty = StartOutcome::Refused(Refusal::EmptyPlaceholder {
+    let empty = StartOutcome::Refused(CampaignRefusal::EmptyPlaceholder {
         placeholder: "2".into(),
     });
     let missing = Field::Attribute("missing".into());

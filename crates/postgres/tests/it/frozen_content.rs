@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use recado_domain::analytics::{ExportKind, ExportRecord, ExportStore, Period, Window, Zone};
 use recado_domain::campaigns::{
-    Campaign, QueuedRun, Refusal, RetryOutcome, RunContent, RunInputs, RunQuota, RunStore, SendResult, StartOutcome,
-    Variables,
+    Campaign, CampaignRefusal, QueuedRun, RetryOutcome, RunContent, RunInputs, RunQuota, RunStore, SendResult,
+    StartOutcome, Variables,
 };
 use recado_domain::templates::{MetaStatus, ParameterFormat, SyncedTemplate, Template, TemplateStore};
 use recado_postgres::PgExports;
@@ -162,7 +162,11 @@ async fn retry_sends_the_content_of_the_start() {
             .retry(&retry_of(&fixture, &campaign).await)
             .await
             .unwrap();
-        assert_eq!(refused, RetryOutcome::Refused(Refusal::TemplateNotApproved), "{status}");
+        assert_eq!(
+            refused,
+            RetryOutcome::Refused(CampaignRefusal::TemplateNotApproved),
+            "{status}"
+        );
     }
     fixture.sql("UPDATE message_templates SET meta_status = 'draft'").await;
     let outcome = fixture
@@ -198,7 +202,7 @@ async fn retry_without_content_requires_an_approved_template() {
         .retry(&retry_of(&fixture, &campaign).await)
         .await
         .unwrap();
-    assert_eq!(refused, RetryOutcome::Refused(Refusal::TemplateNotApproved));
+    assert_eq!(refused, RetryOutcome::Refused(CampaignRefusal::TemplateNotApproved));
     fixture
         .sql("UPDATE message_templates SET meta_status = 'approved'")
         .await;

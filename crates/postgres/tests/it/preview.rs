@@ -1,7 +1,7 @@
 //! The facts of a campaign preview.
 
 use recado_domain::campaigns::{
-    Campaign, CampaignStore, PreviewFacts, Refusal, RunContent, RunStore, StartOutcome, Variables,
+    Campaign, CampaignRefusal, CampaignStore, PreviewFacts, RunContent, RunStore, StartOutcome, Variables,
     required_placeholders,
 };
 use recado_domain::shared::SegmentId;
@@ -165,7 +165,7 @@ async fn preview_names_every_placeholder_that_may_be_empty() {
     start.content = RunContent::of(&campaign, facts.template.as_ref().unwrap());
     for placeholder in expected {
         let refused = fixture.runs().start(&start, None, LEASE).await.unwrap();
-        let empty = Refusal::EmptyPlaceholder {
+        let empty = CampaignRefusal::EmptyPlaceholder {
             placeholder: placeholder.into(),
         };
         assert_eq!(refused, StartOutcome::Refused(empty));

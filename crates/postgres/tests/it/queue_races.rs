@@ -1,7 +1,7 @@
 //! Races between the start of a run, its end and the run queue.
 
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, EnqueueStart, QueuedRun, QueuedStart, Refusal, RetryOutcome, RunStart, RunStore,
+    Campaign, CampaignRefusal, CampaignStatus, EnqueueStart, QueuedRun, QueuedStart, RetryOutcome, RunStart, RunStore,
     StartOutcome, TestSendStore, Trigger,
 };
 use recado_domain::shared::WriteOutcome;
@@ -89,7 +89,7 @@ async fn start_after_its_plan_ended_is_refused() {
     fixture.add_contacts(251).await;
     let start = fixture.start_of(&fixture.stored_draft().await);
     let start_outcome = async |start: &RunStart| fixture.runs().start(start, None, LEASE).await.unwrap();
-    let exceeded = Refusal::QuotaExceeded {
+    let exceeded = CampaignRefusal::QuotaExceeded {
         limit: 250,
         left: 250,
         wanted: 251,
@@ -98,7 +98,7 @@ async fn start_after_its_plan_ended_is_refused() {
     fixture.on_plan("none").await;
     assert_eq!(
         start_outcome(&start).await,
-        StartOutcome::Refused(Refusal::NoActivePlan)
+        StartOutcome::Refused(CampaignRefusal::NoActivePlan)
     );
     let test_sends = PgTestSends::new(fixture.tenants.clone());
     assert_eq!(
@@ -115,5 +115,5 @@ async fn start_after_its_plan_ended_is_refused() {
     fixture.on_plan("none").await;
     let retry = retry_of(&fixture, &start.campaign).await;
     let refused = fixture.runs().retry(&retry).await.unwrap();
-    assert_eq!(refused, RetryOutcome::Refused(Refusal::NoActivePlan));
+    assert_eq!(refused, RetryOutcome::Refused(CampaignRefusal::NoActivePlan));
 }

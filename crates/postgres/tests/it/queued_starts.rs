@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore, Command, EnqueueStart, QueuedRun, QueuedStart, Refusal, RunStart,
+    Campaign, CampaignRefusal, CampaignStatus, CampaignStore, Command, EnqueueStart, QueuedRun, QueuedStart, RunStart,
     RunStore, StartOutcome, Trigger,
 };
 use recado_domain::shared::{Actor, WriteOutcome};
@@ -212,7 +212,7 @@ async fn second_start_of_a_queued_run_is_refused() {
         ))
         .await;
     let outcome = runs.start(&decide_start().await, Some(slow), LEASE).await.unwrap();
-    let refusal = Refusal::Status {
+    let refusal = CampaignRefusal::Status {
         status: CampaignStatus::Sending,
         command: Command::Start,
     };

@@ -4,7 +4,7 @@
 use futures_util::future::{join_all, join3};
 use proptest::prelude::*;
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore, Refusal, RunStart, RunStore, SendResult, StartOutcome,
+    Campaign, CampaignRefusal, CampaignStatus, CampaignStore, RunStart, RunStore, SendResult, StartOutcome,
 };
 
 use crate::histories::run_histories;
@@ -114,7 +114,7 @@ async fn play(fixture: &DbFixture, race: &Race) {
         "only {started} runs started although the quota allows more"
     );
     for outcome in &outcomes {
-        let refused = matches!(outcome, StartOutcome::Refused(Refusal::QuotaExceeded { .. }));
+        let refused = matches!(outcome, StartOutcome::Refused(CampaignRefusal::QuotaExceeded { .. }));
         assert!(
             refused || matches!(outcome, StartOutcome::Started { .. }),
             "{outcome:?}"

@@ -1,8 +1,8 @@
 //! Large audiences: frozen at the start in recipient batches, which become sends while the run goes on.
 
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore, Claim, Field, QueuedRun, Refusal, RequiredPlaceholder, RetryOutcome,
-    RetryReport, RunStart, RunStore, SendResult, StartOutcome,
+    Campaign, CampaignRefusal, CampaignStatus, CampaignStore, ClaimOutcome, Field, QueuedRun, RequiredPlaceholder,
+    RetryOutcome, RetryReport, RunStart, RunStore, SendResult, StartOutcome,
 };
 use recado_domain::shared::ContactId;
 use uuid::Uuid;
@@ -69,7 +69,7 @@ async fn recipients_in_batches_are_counted_and_claimed_once() {
             .runs()
             .claim(run, worker, seen.last().copied(), 1000, LEASE)
             .await;
-        let Claim::Sends(sends) = claim.unwrap() else {
+        let ClaimOutcome::Sends(sends) = claim.unwrap() else {
             panic!("{} recipients are missing", CONTACTS - seen.len());
         };
         seen.extend(sends.iter().map(|send| send.contact_id));
@@ -148,7 +148,7 @@ async fn claim_waits_for_concurrent_materialization() {
     };
     let runs = fixture.runs();
     let (claim, ()) = tokio::join!(runs.claim(run, worker, None, 1000, LEASE), commit);
-    let Claim::Sends(sends) = claim.unwrap() else {
+    let ClaimOutcome::Sends(sends) = claim.unwrap() else {
         panic!("the run would end without its last 300 sends");
     };
     assert_eq!(sends.len(), 300);
@@ -202,7 +202,7 @@ async fn start_checks_placeholders_of_recipients_in_batches() {
     let placeholder = "1".into();
     assert_eq!(
         refused,
-        StartOutcome::Refused(Refusal::EmptyPlaceholder { placeholder })
+        StartOutcome::Refused(CampaignRefusal::EmptyPlaceholder { placeholder })
     );
     assert_eq!((fixture.number(SENDS).await, fixture.number(BATCHES).await), (0, 0));
 }

@@ -1,7 +1,7 @@
 //! The statement that records results and starts sends, and the send rate of a number.
 
 use recado_domain::campaigns::{
-    Burst, Claim, PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, SendSlotStore as _, SendStatus,
+    Burst, ClaimOutcome, PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, SendSlotStore as _, SendStatus,
 };
 use recado_domain::shared::{ContactId, SendId};
 use recado_domain::whatsapp::{ProfileStore as _, StatusUpdateStore as _};
@@ -28,7 +28,7 @@ async fn claim(
     size: i64,
 ) -> Vec<ContactId> {
     match fixture.runs().claim(run, worker, after, size, LEASE).await.unwrap() {
-        Claim::Sends(sends) => sends.into_iter().map(|send| send.contact_id).collect(),
+        ClaimOutcome::Sends(sends) => sends.into_iter().map(|send| send.contact_id).collect(),
         unexpected => panic!("{unexpected:?}"),
     }
 }
@@ -40,7 +40,7 @@ async fn record_and_start_writes_results_and_starts_sends() {
     let worker = id();
     let (_, run) = fixture.started(worker).await;
     let first = fixture.in_flight(run, worker, 3).await;
-    let Claim::Sends(rest) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
+    let ClaimOutcome::Sends(rest) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
         panic!()
     };
     let rest: Vec<SendId> = rest.iter().map(|send| send.id).collect();
@@ -94,7 +94,7 @@ async fn record_and_start_reports_unreachable_contacts() {
             .sql(&format!("UPDATE contacts SET {change} WHERE id = '{contact}'"))
             .await;
     }
-    let Claim::Sends(sends) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
+    let ClaimOutcome::Sends(sends) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
         panic!()
     };
     let ids: Vec<SendId> = sends.iter().map(|send| send.id).collect();
@@ -241,7 +241,7 @@ async fn contact_is_not_messaged_twice_within_pair_interval() {
         1,
         "only the contact without a recent message"
     );
-    let Claim::Wait(wait) = fixture.runs().claim(same_number, b, None, 3, LEASE).await.unwrap() else {
+    let ClaimOutcome::Wait(wait) = fixture.runs().claim(same_number, b, None, 3, LEASE).await.unwrap() else {
         panic!()
     };
     assert!(

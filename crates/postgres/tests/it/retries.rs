@@ -1,8 +1,8 @@
 //! Retries of failed sends.
 
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore as _, Claim, QueuedRun, QueuedStart, Refusal, RetryOutcome, RetryRequest,
-    RunRetry, RunStore, SendResult, SendStatus, Trigger,
+    Campaign, CampaignRefusal, CampaignStatus, CampaignStore as _, ClaimOutcome, QueuedRun, QueuedStart, RetryOutcome,
+    RetryRequest, RunRetry, RunStore, SendResult, SendStatus, Trigger,
 };
 use recado_domain::shared::SendId;
 use recado_domain::whatsapp::StatusUpdateStore as _;
@@ -86,7 +86,7 @@ async fn retry_resets_failed_sends_only() {
     assert_eq!(fixture.usage().await, "2/3");
     assert_eq!(runs.take(worker, LEASE).await.unwrap(), Some(run));
     assert_eq!(runs.queued_start(run).await.unwrap(), None);
-    let Claim::Sends(claimed) = runs.claim(run, worker, None, 10, LEASE).await.unwrap() else {
+    let ClaimOutcome::Sends(claimed) = runs.claim(run, worker, None, 10, LEASE).await.unwrap() else {
         panic!("nothing to claim")
     };
     let mut again: Vec<SendId> = claimed.iter().map(|send| send.id).collect();
@@ -136,7 +136,7 @@ async fn retry_decided_on_an_older_campaign_is_refused() {
     runs.record(run, &results).await.unwrap();
     runs.finish(run).await.unwrap();
     let refused = runs.retry(&decided).await.unwrap();
-    assert_eq!(refused, RetryOutcome::Refused(Refusal::Contended));
+    assert_eq!(refused, RetryOutcome::Refused(CampaignRefusal::Contended));
     assert_eq!(fixture.usage().await, "2/0");
     fixture.assert_recount().await;
 }
@@ -155,7 +155,10 @@ async fn retry_counts_in_the_current_month() {
     };
     let refused = fixture.runs().retry(&over_quota).await.unwrap();
     assert!(
-        matches!(refused, RetryOutcome::Refused(Refusal::QuotaExceeded { wanted: 3, .. })),
+        matches!(
+            refused,
+            RetryOutcome::Refused(CampaignRefusal::QuotaExceeded { wanted: 3, .. })
+        ),
         "{refused:?}"
     );
     fixture.assert_recount().await;
@@ -222,7 +225,10 @@ async fn retry_includes_sends_left_by_an_early_end() {
     };
     let refused = runs.retry(&over_quota).await.unwrap();
     assert!(
-        matches!(refused, RetryOutcome::Refused(Refusal::QuotaExceeded { wanted: 5, .. })),
+        matches!(
+            refused,
+            RetryOutcome::Refused(CampaignRefusal::QuotaExceeded { wanted: 5, .. })
+        ),
         "{refused:?}"
     );
     let outcome = runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore as _, Failure, FailureClass, LeftOut, LeftOutReason, QueuedRun,
-    RETRY_RULES, Refusal, RetryOutcome, RetryReport, RetryRequest, RetrySchedule, RunRetry, RunStore as _, Scheduler,
+    Campaign, CampaignRefusal, CampaignStatus, CampaignStore as _, Failure, FailureClass, LeftOut, LeftOutReason,
+    QueuedRun, RETRY_RULES, RetryOutcome, RetryReport, RetryRequest, RetrySchedule, RunRetry, RunStore as _, Scheduler,
     SendResult,
 };
 use recado_domain::shared::{PageQuery, SendId, WriteOutcome};
@@ -61,7 +61,7 @@ fn codes(codes: &[i64], force: bool) -> RetryRequest {
 fn left_out(outcome: &RetryOutcome) -> Vec<(LeftOutReason, i64, i64)> {
     let found: &[LeftOut] = match outcome {
         RetryOutcome::Started { report, .. } => &report.left_out,
-        RetryOutcome::Refused(Refusal::NothingToRetry { left_out }) => left_out,
+        RetryOutcome::Refused(CampaignRefusal::NothingToRetry { left_out }) => left_out,
         unexpected => panic!("{unexpected:?}"),
     };
     found

@@ -3,7 +3,8 @@
 use futures_util::future::{join, join_all};
 use recado_domain::billing::{SubscriptionState, SubscriptionStatus};
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore, Command, Refusal, RunStart, RunStore, SendCounts, SendResult, StartOutcome,
+    Campaign, CampaignRefusal, CampaignStatus, CampaignStore, Command, RunStart, RunStore, SendCounts, SendResult,
+    StartOutcome,
 };
 use recado_domain::shared::{CampaignId, ProfileId};
 use recado_domain::templates::{Template, TemplateStore};
@@ -60,7 +61,7 @@ async fn refused_start_writes_nothing() {
     let start = fixture.start_of(&campaign);
     let begin = async |start: RunStart| fixture.runs().start(&start, None, LEASE).await.unwrap();
     let without_recipients = begin(start.clone()).await;
-    assert_eq!(without_recipients, StartOutcome::Refused(Refusal::NoRecipients));
+    assert_eq!(without_recipients, StartOutcome::Refused(CampaignRefusal::NoRecipients));
 
     fixture.add_contacts(3).await;
     let over_quota = begin(RunStart {
@@ -68,7 +69,7 @@ async fn refused_start_writes_nothing() {
         ..start.clone()
     })
     .await;
-    let exceeded = Refusal::QuotaExceeded {
+    let exceeded = CampaignRefusal::QuotaExceeded {
         limit: 2,
         left: 2,
         wanted: 3,
@@ -135,7 +136,7 @@ async fn concurrent_starts_of_one_campaign_succeed_once() {
         .iter()
         .filter(|outcome| matches!(outcome, StartOutcome::Started { .. }))
         .count();
-    let refusal = Refusal::Status {
+    let refusal = CampaignRefusal::Status {
         status: CampaignStatus::Sending,
         command: Command::Start,
     };
@@ -188,7 +189,7 @@ async fn campaigns_racing_for_the_quota_never_exceed_it() {
         }
     };
     let (outcomes, ()) = join(join_all(starts), record_results).await;
-    let exceeded = StartOutcome::Refused(Refusal::QuotaExceeded {
+    let exceeded = StartOutcome::Refused(CampaignRefusal::QuotaExceeded {
         limit: 45,
         left: 5,
         wanted: 10,
@@ -329,7 +330,7 @@ async fn start_decided_on_outdated_facts_is_rejected() {
         .start(&fixture.start_of(&edited), None, LEASE)
         .await
         .unwrap();
-    assert_eq!(outcome, StartOutcome::Refused(Refusal::TemplateNotApproved));
+    assert_eq!(outcome, StartOutcome::Refused(CampaignRefusal::TemplateNotApproved));
     assert_eq!(fixture.number("SELECT count(*) FROM campaign_sends").await, 0);
     fixture
         .sql("UPDATE message_templates SET meta_status = 'approved'")
@@ -367,7 +368,7 @@ async fn start_in_another_status_is_refused_or_changed() {
         let (status, command) = (found, Command::Start);
         let expected_outcome = match decides_again {
             true => StartOutcome::Changed,
-            false => StartOutcome::Refused(Refusal::Status { status, command }),
+            false => StartOutcome::Refused(CampaignRefusal::Status { status, command }),
         };
         let outcome = fixture.runs().start(&start, None, LEASE).await.unwrap();
         assert_eq!(outcome, expected_outcome, "{expected} {found}");

@@ -1,7 +1,8 @@
 //! The run queue, and the sending and end of a run.
 
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore, Claim, QueuedRun, RunReport, RunStart, RunStore, SendResult, Trigger,
+    Campaign, CampaignStatus, CampaignStore, ClaimOutcome, QueuedRun, RunReport, RunStart, RunStore, SendResult,
+    Trigger,
 };
 use recado_domain::contacts::ContactStore;
 use recado_domain::shared::{CampaignId, SendId, WriteOutcome};
@@ -29,7 +30,7 @@ fn failed() -> SendResult {
 
 async fn claimed(fixture: &DbFixture, run: QueuedRun, worker: uuid::Uuid, size: i64) -> Vec<SendId> {
     match fixture.runs().claim(run, worker, None, size, LEASE).await.unwrap() {
-        Claim::Sends(sends) => sends.into_iter().map(|send| send.id).collect(),
+        ClaimOutcome::Sends(sends) => sends.into_iter().map(|send| send.id).collect(),
         unexpected => panic!("{unexpected:?}"),
     }
 }
@@ -52,7 +53,7 @@ async fn run_is_held_by_one_worker_until_released() {
         }
     );
     assert_eq!(runs.take(b, LEASE).await.unwrap(), None);
-    assert_eq!(runs.claim(run, b, None, 5, LEASE).await.unwrap(), Claim::Lost);
+    assert_eq!(runs.claim(run, b, None, 5, LEASE).await.unwrap(), ClaimOutcome::Lost);
     runs.release(run, b).await.unwrap();
     assert_eq!(runs.take(b, LEASE).await.unwrap(), None);
     runs.release(run, a).await.unwrap();
@@ -63,7 +64,7 @@ async fn run_is_held_by_one_worker_until_released() {
         .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
         .await;
     assert_eq!(runs.take(a, LEASE).await.unwrap(), Some(run));
-    assert_eq!(runs.claim(run, b, None, 5, LEASE).await.unwrap(), Claim::Lost);
+    assert_eq!(runs.claim(run, b, None, 5, LEASE).await.unwrap(), ClaimOutcome::Lost);
 }
 
 #[tokio::test]
@@ -156,10 +157,16 @@ async fn claims_stop_with_their_run() {
     let (campaign, run) = fixture.started(worker).await;
     let sends = claimed(&fixture, run, worker, 2).await;
     fixture.sql("UPDATE accounts SET status = 'suspended'").await;
-    assert_eq!(runs.claim(run, worker, None, 5, LEASE).await.unwrap(), Claim::Stopped);
+    assert_eq!(
+        runs.claim(run, worker, None, 5, LEASE).await.unwrap(),
+        ClaimOutcome::Stopped
+    );
     fixture.sql("UPDATE accounts SET status = 'active'").await;
     runs.pause(run, "x", &[]).await.unwrap();
-    assert_eq!(runs.claim(run, worker, None, 5, LEASE).await.unwrap(), Claim::Stopped);
+    assert_eq!(
+        runs.claim(run, worker, None, 5, LEASE).await.unwrap(),
+        ClaimOutcome::Stopped
+    );
     assert_eq!(fixture.start_sends(run, worker, &sends).await, []);
     fixture.sql("UPDATE campaigns SET paused_at = NULL").await;
     let cancelled = Campaign {
@@ -175,7 +182,10 @@ async fn claims_stop_with_their_run() {
         )
         .await
         .unwrap();
-    assert_eq!(runs.claim(run, worker, None, 5, LEASE).await.unwrap(), Claim::Stopped);
+    assert_eq!(
+        runs.claim(run, worker, None, 5, LEASE).await.unwrap(),
+        ClaimOutcome::Stopped
+    );
     assert_eq!(fixture.start_sends(run, worker, &sends).await, []);
     assert_eq!(fixture.usage().await, "0/0");
 }
@@ -198,7 +208,7 @@ async fn claims_return_current_contact_data() {
     fixture
         .sql("UPDATE contacts SET phone = NULL WHERE name = 'Contact 4'")
         .await;
-    let Claim::Sends(sends) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
+    let ClaimOutcome::Sends(sends) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
         panic!()
     };
     assert_eq!(sends.len(), 4);
@@ -327,7 +337,10 @@ async fn deferred_send_is_claimed_again_after_its_delay() {
     let runs = fixture.runs();
     let (_, run) = fixture.started(worker).await;
     let send = fixture.in_flight(run, worker, 1).await[0];
-    assert_eq!(runs.claim(run, worker, None, 5, LEASE).await.unwrap(), Claim::Exhausted);
+    assert_eq!(
+        runs.claim(run, worker, None, 5, LEASE).await.unwrap(),
+        ClaimOutcome::Exhausted
+    );
     runs.record(
         run,
         &[(
@@ -339,7 +352,7 @@ async fn deferred_send_is_claimed_again_after_its_delay() {
     )
     .await
     .unwrap();
-    let Claim::Wait(wait) = runs.claim(run, worker, None, 5, LEASE).await.unwrap() else {
+    let ClaimOutcome::Wait(wait) = runs.claim(run, worker, None, 5, LEASE).await.unwrap() else {
         panic!()
     };
     assert!(wait > Duration::seconds(50) && wait <= Duration::minutes(1), "{wait}");
@@ -347,12 +360,12 @@ async fn deferred_send_is_claimed_again_after_its_delay() {
         .sql("UPDATE campaign_sends SET retry_at = now() + interval '1 millisecond'")
         .await;
     match runs.claim(run, worker, None, 5, LEASE).await.unwrap() {
-        Claim::Wait(wait) => assert_eq!(wait, Duration::milliseconds(50)),
-        Claim::Sends(_) => {}
+        ClaimOutcome::Wait(wait) => assert_eq!(wait, Duration::milliseconds(50)),
+        ClaimOutcome::Sends(_) => {}
         unexpected => panic!("{unexpected:?}"),
     }
     fixture.sql("UPDATE campaign_sends SET retry_at = now()").await;
-    let Claim::Sends(again) = runs.claim(run, worker, None, 5, LEASE).await.unwrap() else {
+    let ClaimOutcome::Sends(again) = runs.claim(run, worker, None, 5, LEASE).await.unwrap() else {
         panic!()
     };
     assert_eq!((again[0].id, again[0].attempts), (send, 1));
@@ -473,7 +486,7 @@ async fn throttled_send_waits_and_keeps_its_attempts() {
         (sends[1], throttled(Duration::HOUR)),
     ];
     fixture.runs().record(run, &results).await.unwrap();
-    let Claim::Sends(due) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
+    let ClaimOutcome::Sends(due) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
         panic!("one send is due");
     };
     assert_eq!(
@@ -525,7 +538,7 @@ async fn finish_skips_paused_and_foreign_runs() {
     assert_eq!(runs.inputs(foreign).await.unwrap(), None);
     assert_eq!(
         runs.claim(foreign, worker, None, 5, LEASE).await.unwrap(),
-        Claim::Stopped
+        ClaimOutcome::Stopped
     );
     let deleted = Campaign {
         status: CampaignStatus::Cancelled,

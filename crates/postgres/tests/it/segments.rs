@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
-use recado_domain::campaigns::{AudienceFilters, Campaign, CampaignStore, Refusal, RunStore, StartOutcome};
+use recado_domain::campaigns::{AudienceFilters, Campaign, CampaignRefusal, CampaignStore, RunStore, StartOutcome};
 use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore};
 use recado_domain::segments::{MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentStore};
 use recado_domain::shared::{AccountId, ContactId, CursorQuery, SegmentId};
@@ -374,7 +374,7 @@ async fn frozen_audience(fixture: &DbFixture, segment: SegmentId) -> BTreeSet<Co
     assert!(
         matches!(
             started,
-            StartOutcome::Started { .. } | StartOutcome::Refused(Refusal::NoRecipients)
+            StartOutcome::Started { .. } | StartOutcome::Refused(CampaignRefusal::NoRecipients)
         ),
         "{started:?}"
     );

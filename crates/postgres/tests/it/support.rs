@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use recado_domain::accounts::{Account, AccountStatus, AccountStore, Session};
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore, Claim, QueuedRun, RunContent, RunStart, RunStore, StartOutcome, Trigger,
+    Campaign, CampaignStatus, CampaignStore, ClaimOutcome, QueuedRun, RunContent, RunStart, RunStore, StartOutcome,
+    Trigger,
 };
 use recado_domain::shared::{AccountId, Actor, Audit, AuditAction, Event, EventKind, SendId, TemplateId, UserId};
 use recado_domain::templates::{
@@ -398,7 +399,7 @@ impl DbFixture {
 
     /// Claims and starts up to `size` sends and returns the started ones.
     pub(crate) async fn in_flight(&self, run: QueuedRun, worker: Uuid, size: i64) -> Vec<SendId> {
-        let Claim::Sends(sends) = self.runs().claim(run, worker, None, size, LEASE).await.unwrap() else {
+        let ClaimOutcome::Sends(sends) = self.runs().claim(run, worker, None, size, LEASE).await.unwrap() else {
             return vec![];
         };
         let ids: Vec<SendId> = sends.iter().map(|send| send.id).collect();

@@ -1,7 +1,7 @@
 //! Test sends of campaigns: their facts and their share of the month's quota.
 
 use futures_util::future::join_all;
-use recado_domain::campaigns::{CampaignStore, Refusal, RunStart, RunStore, StartOutcome, TestSendStore};
+use recado_domain::campaigns::{CampaignRefusal, CampaignStore, RunStart, RunStore, StartOutcome, TestSendStore};
 use recado_domain::contacts::Phone;
 use recado_domain::shared::AccountId;
 use recado_domain::whatsapp::ProfileStore;
@@ -154,7 +154,7 @@ async fn runs_and_test_sends_share_the_month_quota() {
         ..fixture.start_of(&campaign)
     };
     let refused = fixture.runs().start(&start(4), None, LEASE).await.unwrap();
-    let exceeded = Refusal::QuotaExceeded {
+    let exceeded = CampaignRefusal::QuotaExceeded {
         limit: 4,
         left: 3,
         wanted: 4,
@@ -198,7 +198,7 @@ async fn replies_count_in_the_month_they_were_sent() {
         ..fixture.start_of(&campaign)
     };
     let refused = fixture.runs().start(&start(5), None, LEASE).await.unwrap();
-    let exceeded = Refusal::QuotaExceeded {
+    let exceeded = CampaignRefusal::QuotaExceeded {
         limit: 5,
         left: 1,
         wanted: 2,

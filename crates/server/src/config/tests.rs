@@ -69,7 +69,7 @@ fn config_error_names_the_variable_without_its_value() {
         ("SESSION_JWT_SECRET", "too-short"),
         ("COOKIE_SECURE", "yes"),
         ("CAMPAIGN_MESSAGE_DELAY_MS", "-1"),
-        ("CAMPAIGN_RUNS", "5000"),
+        ("CAMPAIGN_MAX_CONCURRENT_RUNS", "5000"),
         ("SEND_UNKNOWN_TTL", "10"),
         ("SEND_UNKNOWN_TTL", "ten minutes"),
         ("WEBHOOK_RETRY_SCHEDULE", "77"),

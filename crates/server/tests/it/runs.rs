@@ -342,7 +342,7 @@ fn number_shared_by_two_accounts_keeps_its_send_rate() {
 #[test]
 fn long_run_yields_its_permit_to_a_waiting_run() {
     let settings = without_statuses()
-        .with("CAMPAIGN_RUNS", "1")
+        .with("CAMPAIGN_MAX_CONCURRENT_RUNS", "1")
         .with("CAMPAIGN_MESSAGE_DELAY_MS", "100");
     let server = Server::start(settings);
     let (ana, bia) = (server.owner(), server.owner());

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::super::service::tests::{NOW, campaign, tenant};
 use super::super::{
-    CampaignStatus, Claim, Dispatcher, MockRunStore, MockSendRateLimiter, QueuedStart, Refusal, RunEnd, RunFacts,
-    RunInputs, RunReport, SendCounts, StartOutcome, Trigger, Worker,
+    CampaignRefusal, CampaignStatus, ClaimOutcome, Dispatcher, MockRunStore, MockSendRateLimiter, QueuedStart, RunEnd,
+    RunFacts, RunInputs, RunReport, SendCounts, StartOutcome, Trigger, Worker,
 };
 use super::fixture::{FIRST, RUN, empty_file_ids};
 use crate::billing::PlanEntitlement;
@@ -104,7 +104,8 @@ async fn queued_start_is_prepared_and_executed() {
             profile: None,
         }))
     });
-    runs.expect_claim().returning(|_, _, _, _, _| Ok(Claim::Exhausted));
+    runs.expect_claim()
+        .returning(|_, _, _, _, _| Ok(ClaimOutcome::Exhausted));
     runs.expect_finish().times(1).returning(|_| Ok(None));
     assert!(matches!(execute(runs).await, RunEnd::Over(_)));
 }
@@ -116,7 +117,7 @@ async fn queued_start_that_is_refused_is_aborted_with_the_reason() {
     execute(runs).await;
     let mut runs = queued_start(facts(CampaignStatus::Sending, MetaStatus::Approved));
     runs.expect_start()
-        .returning(|_, _, _| Ok(StartOutcome::Refused(Refusal::NoRecipients)));
+        .returning(|_, _, _| Ok(StartOutcome::Refused(CampaignRefusal::NoRecipients)));
     expects_abort(&mut runs, "no contact");
     execute(runs).await;
 }

@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::super::service::tests::NOW;
 use super::super::{
-    Campaign, CampaignStatus, Claim, CounterChange, DueRetry, EnqueueStart, QueuedRun, QueuedStart, Recipient,
+    Campaign, CampaignStatus, ClaimOutcome, CounterChange, DueRetry, EnqueueStart, QueuedRun, QueuedStart, Recipient,
     ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport, RunRetry, RunStart,
-    RunStore, SendCounts, SendResult, SendStatus, StartOutcome, Started, Trigger, finish,
+    RunStore, SendCounts, SendResult, SendStatus, StartOutcome, StartedSends, Trigger, finish,
 };
 use super::faults::FaultInjector;
 use super::rows::{Row, add, claimed, make_due};
@@ -198,12 +198,12 @@ impl State {
         self.usage = (moved(self.usage.0, sent, sends), moved(self.usage.1, held, holds));
     }
 
-    fn claim(&mut self, worker: Uuid, after: Option<ContactId>, size: i64) -> Claim {
+    fn claim(&mut self, worker: Uuid, after: Option<ContactId>, size: i64) -> ClaimOutcome {
         if !self.goes_on() {
-            return Claim::Stopped;
+            return ClaimOutcome::Stopped;
         }
         if self.holder != Some(worker) {
-            return Claim::Lost;
+            return ClaimOutcome::Lost;
         }
         let (now, size) = (self.now, usize::try_from(size).unwrap());
         let open = |row: &&Row| row.status == SendStatus::Pending && !row.started;
@@ -220,15 +220,15 @@ impl State {
         }
         if !sends.is_empty() {
             self.claimed.push(sends.len());
-            return Claim::Sends(sends);
+            return ClaimOutcome::Sends(sends);
         }
         let next = self.rows.iter().filter(open).map(|row| row.retry_at).min();
-        next.map_or(Claim::Exhausted, |next| Claim::Wait(next - now))
+        next.map_or(ClaimOutcome::Exhausted, |next| ClaimOutcome::Wait(next - now))
     }
 
-    fn start(&mut self, worker: Uuid, next: &[SendId]) -> Started {
+    fn start(&mut self, worker: Uuid, next: &[SendId]) -> StartedSends {
         let goes_on = self.holder == Some(worker) && self.goes_on();
-        let mut started = Started {
+        let mut started = StartedSends {
             goes_on: goes_on || self.bug == Some(Bug::IgnoresHolder),
             sends: vec![],
             unreachable: vec![],
@@ -404,7 +404,7 @@ impl RunStore for FakeRuns {
         after: Option<ContactId>,
         size: i64,
         _: Duration,
-    ) -> Result<Claim, StoreError> {
+    ) -> Result<ClaimOutcome, StoreError> {
         self.injector
             .store_step(|| self.state().claim(worker, after, size))
             .await
@@ -417,7 +417,7 @@ impl RunStore for FakeRuns {
         worker: Uuid,
         results: &[(SendId, SendResult)],
         next: &[SendId],
-    ) -> Result<Started, StoreError> {
+    ) -> Result<StartedSends, StoreError> {
         if !results.is_empty() {
             self.injector.store_step(|| self.state().record(results)).await?;
         }

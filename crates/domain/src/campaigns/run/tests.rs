@@ -37,7 +37,7 @@ fn execute_request() -> QueuedStart {
     }
 }
 
-fn prepared(facts: RunFacts) -> Result<RunStart, Refusal> {
+fn prepared(facts: RunFacts) -> Result<RunStart, CampaignRefusal> {
     prepare(facts, Command::Start, execute_request())
 }
 
@@ -86,7 +86,7 @@ fn start_requires_the_template_it_was_decided_on() {
         ..template.clone()
     };
     assert_eq!(start.check_template(Some(&unsupported)), Err(StartOutcome::Changed));
-    let refused = Err(StartOutcome::Refused(Refusal::TemplateNotApproved));
+    let refused = Err(StartOutcome::Refused(CampaignRefusal::TemplateNotApproved));
     assert_eq!(start.check_template(None), refused);
     let draft = Template {
         meta_status: MetaStatus::Draft,
@@ -101,13 +101,13 @@ fn start_is_refused_by_each_failed_precondition() {
         campaign: campaign(CampaignStatus::Sending),
         ..facts()
     };
-    assert!(matches!(prepared(sending), Err(Refusal::Status { .. })));
+    assert!(matches!(prepared(sending), Err(CampaignRefusal::Status { .. })));
     assert_eq!(
         prepared(RunFacts {
             template: None,
             ..facts()
         }),
-        Err(Refusal::NoTemplate)
+        Err(CampaignRefusal::NoTemplate)
     );
     let pending = facts().template.map(|t| Template {
         meta_status: MetaStatus::Pending,
@@ -118,7 +118,7 @@ fn start_is_refused_by_each_failed_precondition() {
             template: pending,
             ..facts()
         }),
-        Err(Refusal::TemplateNotApproved)
+        Err(CampaignRefusal::TemplateNotApproved)
     );
     let lapsed = billing::SubscriptionState {
         plan: "growth".into(),
@@ -130,13 +130,16 @@ fn start_is_refused_by_each_failed_precondition() {
         granted: None,
         subscriptions: vec![lapsed],
     };
-    assert_eq!(prepared(RunFacts { billing, ..facts() }), Err(Refusal::NoActivePlan));
+    assert_eq!(
+        prepared(RunFacts { billing, ..facts() }),
+        Err(CampaignRefusal::NoActivePlan)
+    );
     let mut with_empty_placeholder = facts();
     with_empty_placeholder.campaign.variables =
         Some(super::super::Variables([("2".to_owned(), " ".to_owned())].into()));
     assert_eq!(
         prepared(with_empty_placeholder),
-        Err(Refusal::EmptyPlaceholder {
+        Err(CampaignRefusal::EmptyPlaceholder {
             placeholder: "2".into()
         })
     );
@@ -155,14 +158,14 @@ fn queued_start_is_prepared_only_while_sending() {
         (CampaignStatus::Sending, CampaignStatus::Sending)
     );
     let draft = prepare(facts(), Command::Prepare, execute_request());
-    assert!(matches!(draft, Err(Refusal::Status { .. })));
+    assert!(matches!(draft, Err(CampaignRefusal::Status { .. })));
     let without_template = RunFacts {
         template: None,
         ..sending()
     };
     assert_eq!(
         prepare(without_template, Command::Prepare, execute_request()),
-        Err(Refusal::NoTemplate)
+        Err(CampaignRefusal::NoTemplate)
     );
 }
 
@@ -207,5 +210,5 @@ fn retry_requires_the_preconditions_of_a_start() {
         template: None,
         ..ended(CampaignStatus::Completed)
     };
-    assert_eq!(retried(without_template), Err(Refusal::NoTemplate));
+    assert_eq!(retried(without_template), Err(CampaignRefusal::NoTemplate));
 }

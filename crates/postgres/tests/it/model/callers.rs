@@ -1,8 +1,8 @@
 //! Translates the model's steps into calls of the ports, and their return values into outcomes.
 
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, Claim, ClaimedSend, EnqueueStart, QueuedStart, Refusal, RetryOutcome, RetryRequest,
-    RunRetry, RunStart, RunStore as _, SendResult, StartOutcome, Started, Trigger,
+    Campaign, CampaignRefusal, CampaignStatus, ClaimOutcome, ClaimedSend, EnqueueStart, QueuedStart, RetryOutcome,
+    RetryRequest, RunRetry, RunStart, RunStore as _, SendResult, StartOutcome, StartedSends, Trigger,
 };
 use recado_domain::shared::SendId;
 use recado_domain::whatsapp::{STOPPED_MARKETING, StatusUpdate};
@@ -69,8 +69,8 @@ impl System {
         // The model has no error codes.
         let outcome = match self.model.fixture.runs().retry(&retry).await.unwrap() {
             RetryOutcome::Started { recipients, .. } => StartOutcome::Started { recipients },
-            RetryOutcome::Refused(Refusal::NothingToRetry { .. }) => {
-                StartOutcome::Refused(Refusal::NothingToRetry { left_out: vec![] })
+            RetryOutcome::Refused(CampaignRefusal::NothingToRetry { .. }) => {
+                StartOutcome::Refused(CampaignRefusal::NothingToRetry { left_out: vec![] })
             }
             RetryOutcome::Refused(refusal) => StartOutcome::Refused(refusal),
             RetryOutcome::Missing => StartOutcome::Missing,
@@ -104,7 +104,7 @@ impl System {
             Some(text) => mutant::record_and_start(fixture, text, run, worker, &send_results, &ids).await,
         };
         self.remove_put_back(campaign, results);
-        let Started {
+        let StartedSends {
             goes_on,
             sends,
             unreachable,
@@ -186,16 +186,16 @@ impl System {
 }
 
 /// Returns the model's outcome if the store's choice of sends is allowed.
-pub(super) fn claimed(state: &State, campaign: usize, claim: Claim) -> StepOutcome {
+pub(super) fn claimed(state: &State, campaign: usize, claim: ClaimOutcome) -> StepOutcome {
     let sends = match claim {
-        Claim::Sends(sends) => sends,
-        Claim::Wait(time) => {
+        ClaimOutcome::Sends(sends) => sends,
+        ClaimOutcome::Wait(time) => {
             assert!(time.is_positive());
             return StepOutcome::Wait;
         }
-        Claim::Exhausted => return StepOutcome::Exhausted,
-        Claim::Stopped => return StepOutcome::Stopped,
-        Claim::Lost => return StepOutcome::Lost,
+        ClaimOutcome::Exhausted => return StepOutcome::Exhausted,
+        ClaimOutcome::Stopped => return StepOutcome::Stopped,
+        ClaimOutcome::Lost => return StepOutcome::Lost,
     };
     let contacts: Vec<usize> = sends.iter().map(|send| contact_of(state, campaign, send)).collect();
     let StepOutcome::Claimed { due, fresh, size } = state.outcome.clone() else {

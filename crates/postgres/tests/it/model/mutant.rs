@@ -1,6 +1,6 @@
 //! Mutation tests: runs a mutated `record_and_start.sql` as the store runs the original. The store has no hook for it.
 
-use recado_domain::campaigns::{PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, Started};
+use recado_domain::campaigns::{PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, StartedSends};
 use recado_domain::shared::SendId;
 use tokio_postgres::SimpleQueryMessage;
 use uuid::Uuid;
@@ -29,7 +29,7 @@ pub(super) async fn record_and_start(
     worker: Uuid,
     results: &[(SendId, SendResult)],
     next: &[SendId],
-) -> Started {
+) -> StartedSends {
     let message_of = |result: &SendResult| match result {
         SendResult::Sent {
             message_id,
@@ -69,7 +69,7 @@ pub(super) async fn record_and_start(
         ids.map(|id| id.parse::<Uuid>().unwrap().into()).collect()
     };
     let (started, unreachable) = (ids(1), ids(2));
-    Started {
+    StartedSends {
         goes_on: row.get(0) == Some("t"),
         sends: next.iter().copied().filter(|send| started.contains(send)).collect(),
         unreachable,

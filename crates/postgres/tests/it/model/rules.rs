@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use recado_domain::campaigns::{CampaignStatus, Command, Refusal, SendStatus, StartOutcome, transition};
+use recado_domain::campaigns::{CampaignRefusal, CampaignStatus, Command, SendStatus, StartOutcome, transition};
 use recado_domain::shared::WriteOutcome;
 
 use super::state::{
@@ -88,7 +88,7 @@ impl State {
         let (limit, used) = (self.accounts[account].limit, self.used(account));
         let wanted = i64::try_from(count).unwrap();
         let left = (limit - used).max(0);
-        let refusal = Refusal::QuotaExceeded { limit, left, wanted };
+        let refusal = CampaignRefusal::QuotaExceeded { limit, left, wanted };
         (used + wanted > limit).then_some(StepOutcome::Start(StartOutcome::Refused(refusal)))
     }
 
@@ -107,7 +107,7 @@ impl State {
             .filter(|contact| !out.contains(contact))
             .collect();
         if contacts.is_empty() {
-            return StepOutcome::Start(StartOutcome::Refused(Refusal::NoRecipients));
+            return StepOutcome::Start(StartOutcome::Refused(CampaignRefusal::NoRecipients));
         }
         if let Some(exceeded) = self.exceeded(account, contacts.len()) {
             return exceeded;
@@ -384,7 +384,9 @@ impl State {
     fn retry(&mut self, campaign: usize, expected: CampaignStatus) -> StepOutcome {
         let status = self.campaigns[campaign].status;
         if status != expected {
-            let refusal = transition(status, Command::Retry).err().unwrap_or(Refusal::Contended);
+            let refusal = transition(status, Command::Retry)
+                .err()
+                .unwrap_or(CampaignRefusal::Contended);
             return StepOutcome::Start(StartOutcome::Refused(refusal));
         }
         let out = &self.account(campaign).out;
@@ -395,7 +397,9 @@ impl State {
             .filter(|(key, send)| failed(key, send) || send.waits());
         let retried: Vec<Key> = retried.map(|(key, _)| key).collect();
         if retried.is_empty() {
-            return StepOutcome::Start(StartOutcome::Refused(Refusal::NothingToRetry { left_out: vec![] }));
+            return StepOutcome::Start(StartOutcome::Refused(CampaignRefusal::NothingToRetry {
+                left_out: vec![],
+            }));
         }
         if let Some(exceeded) = self.exceeded(CAMPAIGNS[campaign], retried.len()) {
             return exceeded;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use recado_domain::campaigns::{CampaignStatus, Refusal, RunReport, SendCounts, SendStatus, StartOutcome};
+use recado_domain::campaigns::{CampaignRefusal, CampaignStatus, RunReport, SendCounts, SendStatus, StartOutcome};
 use recado_domain::shared::WriteOutcome;
 
 /// The account of each campaign. Both campaigns of the first account use the same number.
@@ -225,7 +225,7 @@ pub(super) fn message_of((campaign, contact): Key, attempt: usize) -> String {
 
 /// The refusal of a campaign in another status.
 pub(super) fn refused(status: CampaignStatus, command: recado_domain::campaigns::Command) -> StepOutcome {
-    StepOutcome::Start(StartOutcome::Refused(Refusal::Status { status, command }))
+    StepOutcome::Start(StartOutcome::Refused(CampaignRefusal::Status { status, command }))
 }
 
 impl State {
