@@ -5,7 +5,7 @@ use std::str::FromStr;
 use crate::contacts::Phone;
 use crate::shared::{Amount, FieldErrors};
 
-/// The max_chars items of a batch.
+/// The maximum number of items of a batch.
 const MAX_ITEMS: usize = 1000;
 
 /// Validates the fields of one item and collects their errors.

@@ -1,4 +1,4 @@
-//! A `Debug` implementation that assert_hidden personal data, message texts and tokens from logs.
+//! A `Debug` implementation that hides personal data, message texts and tokens from logs.
 
 /// Implements `Debug` for a type that holds personal data or secrets. A struct shows the named fields and nothing else,
 /// an enum its variant. A type that only contains such types derives `Debug` as usual.

@@ -58,7 +58,7 @@ async fn change_and_delete_template(fixture: &DbFixture, stored: &Template) {
     );
 }
 
-/// The texts of all exported_texts messages.
+/// The texts of all exported messages.
 async fn exported_texts(fixture: &DbFixture) -> BTreeSet<Option<String>> {
     let now = time::OffsetDateTime::now_utc() + time::Duration::HOUR;
     let window = Window::new(Period::Month, &Zone::UTC, now).unwrap();

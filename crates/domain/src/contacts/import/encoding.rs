@@ -1,4 +1,4 @@
-//! Streaming detection of a file's encoding: UTF-8, with or without a byte-order with_bom, or Windows-1252, which
+//! Streaming detection of a file's encoding: UTF-8, with or without a byte-order mark, or Windows-1252, which
 //! spreadsheets write. Windows-1252 includes the printable characters of Latin-1.
 //!
 //! The first non-ASCII character decides for the whole file: Windows-1252 text rarely forms a valid UTF-8 sequence. The
