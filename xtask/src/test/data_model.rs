@@ -67,6 +67,7 @@ const SECTIONS: &[(&str, &str, &[&str])] = &[
             "whatsapp_numbers",
             "whatsapp_files",
             "whatsapp_callbacks",
+            "whatsapp_held_messages",
             "phone_number_send_slots",
             "message_templates",
             "folders",

@@ -1,0 +1,1 @@
+ALTER TABLE whatsapp_profiles VALIDATE CONSTRAINT whatsapp_profiles_verification_state_check;

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY whatsapp_profiles_next_check_at_idx;

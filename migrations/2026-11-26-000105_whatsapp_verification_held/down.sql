@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY whatsapp_profiles_held_since_idx;

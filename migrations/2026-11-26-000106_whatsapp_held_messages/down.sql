@@ -1,0 +1,1 @@
+DROP TABLE whatsapp_held_messages;
