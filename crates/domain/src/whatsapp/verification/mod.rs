@@ -1,0 +1,20 @@
+//! Verification of a number: a profile counts only after WhatsApp has confirmed it with the profile's own token.
+//!
+//! Owns the checks and their outcomes, the state that follows from them, and the schedule of later checks. All of it
+//! is pure; the calls to WhatsApp and the writes are ports ([`VerificationGateway`], [`VerificationStore`],
+//! [`HeldMessageStore`]). Decision 46 gives the reasons.
+
+mod checks;
+mod model;
+mod number;
+mod ports;
+mod record;
+
+pub use checks::{
+    BusinessNumbers, CheckReport, business_account_check, number_check, pace_check, proves_ownership, quality_check,
+    registration_check, should_register, state_of, subscription_check, token_check,
+};
+pub use model::*;
+pub use number::{NumberFacts, max_messages_per_second};
+pub use ports::*;
+pub use record::{CONFIRM_AFTER, FAILED_FOR, SuspectedFailure, VerificationHistory, VerificationRecord};
