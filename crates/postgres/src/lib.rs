@@ -75,4 +75,4 @@ pub use statistics::{PgStatistics, QUEUE_TABLES};
 pub use team::{PgInvites, PgMembers};
 pub use templates::PgTemplates;
 pub use webhooks::{PgDeliveryQueue, PgInbound, PgWebhooks};
-pub use whatsapp::{PgCallbacks, PgFileIds, PgProfiles, PgStatusUpdates};
+pub use whatsapp::{PgCallbacks, PgFileIds, PgHeldMessages, PgProfiles, PgStatusUpdates, PgVerifications};

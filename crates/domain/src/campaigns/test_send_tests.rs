@@ -17,6 +17,7 @@ use crate::shared::{
 };
 use crate::templates::tests::approved_template;
 use crate::templates::{HeaderType, MetaStatus, Template, TextParameter};
+use crate::whatsapp::verification::{NumberFacts, VerificationRecord};
 use crate::whatsapp::{FileSource, MessageFiles, MockFileIdStore, MockWhatsappGateway, Profile, StoredProfile};
 
 const ID: CampaignId = CampaignId(Uuid::from_u128(1));
@@ -33,9 +34,14 @@ fn profile() -> StoredProfile {
             messages_per_second: None,
             created_at: NOW,
             updated_at: NOW,
+            verification: VerificationRecord::verified(NOW).verification,
+            number: NumberFacts::default(),
         },
         token: Sealed(vec![1]),
         version: 1,
+        credentials_version: 1,
+        verification_version: 1,
+        history: VerificationRecord::verified(NOW).history,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Identifies the contact of a sender by phone number or user id, and completes the contact's ids.
 
+use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 
 use crate::contacts::Phone;
@@ -12,7 +13,7 @@ const NAME_CHARS: usize = 200;
 const OPT_OUT: [&str; 3] = ["SAIR", "PARAR", "STOP"];
 
 /// A sender as WhatsApp identifies it. At least one id is present.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sender {
     /// The phone number, digits only, with or without Brazil's ninth digit. None if the sender hides it.
     pub wa_id: Option<String>,

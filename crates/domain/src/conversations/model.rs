@@ -1,7 +1,7 @@
 //! Conversations and messages.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 use time::OffsetDateTime;
@@ -82,8 +82,8 @@ pub struct ConversationQuery {
     pub page: CursorQuery<TimeCursor>,
 }
 
-/// An inbound event, as WhatsApp reports it.
-#[derive(Clone, Debug, PartialEq)]
+/// An inbound event, as WhatsApp reports it. Its serialized form is stored while it waits for a verified number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum InboundEvent {
     /// The contact wrote a message.
     Message(InboundMessage),
@@ -92,6 +92,7 @@ pub enum InboundEvent {
         sender: Sender,
         /// Whether the contact accepts marketing messages.
         opted_in: bool,
+        #[serde(with = "timestamp")]
         at: OffsetDateTime,
     },
     /// The contact has a new number or user id.
@@ -104,12 +105,13 @@ pub enum InboundEvent {
 }
 
 /// A message from a contact.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct InboundMessage {
     /// WhatsApp's id of the message. WhatsApp may deliver the same message several times.
     pub wa_message_id: String,
     pub sender: Sender,
     /// When the message was written, by WhatsApp's clock.
+    #[serde(with = "timestamp")]
     pub at: OffsetDateTime,
     /// WhatsApp's type of the message.
     pub kind: String,

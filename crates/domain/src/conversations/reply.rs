@@ -116,6 +116,7 @@ pub(super) mod tests {
     use super::*;
     use crate::shared::{MockCipher, Sealed};
     use crate::whatsapp::Profile;
+    use crate::whatsapp::verification::{NumberFacts, VerificationRecord};
 
     pub(crate) const NOW: OffsetDateTime = datetime!(2026-03-02 12:00 UTC);
 
@@ -136,6 +137,8 @@ pub(super) mod tests {
             messages_per_second: None,
             created_at: NOW,
             updated_at: NOW,
+            verification: VerificationRecord::verified(NOW).verification,
+            number: NumberFacts::default(),
         };
         ReplyFacts {
             conversation: Conversation {
@@ -153,6 +156,9 @@ pub(super) mod tests {
                 profile,
                 token: Sealed(vec![1]),
                 version: 1,
+                credentials_version: 1,
+                verification_version: 1,
+                history: VerificationRecord::verified(NOW).history,
             }),
             now: NOW,
         }

@@ -11,6 +11,7 @@ use crate::shared::{
     AccountId, Event, FolderId, GatewayError, MockCipher, MockClock, MockIds, ProfileId, Role, Sealed, StoreError,
     TemplateId, Tenant, UserId, WRITE_ATTEMPTS, WriteOutcome,
 };
+use crate::whatsapp::verification::{NumberFacts, VerificationRecord};
 use crate::whatsapp::{MockProfileStore, MockWhatsappGateway, Profile, StoredProfile, SubmittedTemplate};
 
 const NOW: time::OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
@@ -157,11 +158,16 @@ pub(super) fn number() -> StoredProfile {
         messages_per_second: None,
         created_at: NOW,
         updated_at: NOW,
+        verification: VerificationRecord::verified(NOW).verification,
+        number: NumberFacts::default(),
     };
     StoredProfile {
         profile,
         token: Sealed(vec![1]),
         version: 1,
+        credentials_version: 1,
+        verification_version: 1,
+        history: VerificationRecord::verified(NOW).history,
     }
 }
 

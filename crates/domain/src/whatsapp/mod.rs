@@ -12,6 +12,7 @@ mod model;
 mod ports;
 mod pricing;
 mod service;
+pub mod verification;
 
 pub use callback_payload::{
     CallbackChange, CallbackPayload, ReceivedInbound, ReceivedStatus, StatusUpdate, TemplateChange, TemplateUpdate,

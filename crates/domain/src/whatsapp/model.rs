@@ -6,6 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
+use super::verification::{NumberFacts, Verification, VerificationHistory, VerificationRecord};
 use crate::shared::schema::Timestamp;
 use crate::shared::{Conflict, FieldErrors, ProfileId, Sealed, StoreError, timestamp};
 
@@ -38,6 +39,10 @@ pub struct Profile {
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
+    /// Whether WhatsApp has confirmed the number with the profile's token. Only a verified number sends and receives.
+    pub verification: Verification,
+    /// What WhatsApp says about the number.
+    pub number: NumberFacts,
 }
 
 /// A number together with its token, as stored.
@@ -48,6 +53,22 @@ pub struct StoredProfile {
     pub token: Sealed,
     /// Every change increments it (optimistic locking).
     pub version: i64,
+    /// Every change of the ids or the token increments it: a check with earlier ones records nothing.
+    pub credentials_version: i64,
+    /// Every change of the verification or of the number's values increments it (optimistic locking).
+    pub verification_version: i64,
+    /// The part of the verification that the API does not show.
+    pub history: VerificationHistory,
+}
+
+impl StoredProfile {
+    /// The profile's verification with its history.
+    pub fn verification_record(&self) -> VerificationRecord {
+        VerificationRecord {
+            verification: self.profile.verification.clone(),
+            history: self.history.clone(),
+        }
+    }
 }
 
 /// The credentials of a call to WhatsApp.
@@ -74,6 +95,15 @@ pub struct ProfileInput {
     pub access_token: Option<SecretString>,
     /// 1 to 1000.
     pub messages_per_second: Option<Option<i32>>,
+    /// Six digits, with which the number is registered once. Never stored.
+    pub pin: Option<SecretString>,
+}
+
+impl ProfileInput {
+    /// Whether the input restarts the verification.
+    pub fn has_credentials(&self) -> bool {
+        self.phone_number_id.is_some() || self.waba_id.is_some() || self.access_token.is_some() || self.pin.is_some()
+    }
 }
 
 #[derive(Debug, Error)]

@@ -8,7 +8,7 @@ use super::{StatusUpdate, StoredProfile, Unread, WhatsappCredentials};
 use crate::campaigns::SendOutcome;
 use crate::media::{MediaFile, MediaPath};
 use crate::shared::{
-    AccountId, CallbackId, CursorPage, CursorQuery, GatewayError, MessageId, ProfileId, SendId, StoreError,
+    AccountId, CallbackId, CursorPage, CursorQuery, Event, GatewayError, MessageId, ProfileId, SendId, StoreError,
     UpdateOutcome, redacted_debug,
 };
 use crate::templates::{ButtonValue, HeaderType, TemplateSubmission, TextParameter};
@@ -25,16 +25,24 @@ pub trait ProfileStore: Send + Sync {
     /// The account's default number, which is the one that was connected first.
     async fn default_profile(&self, account: AccountId) -> Result<Option<StoredProfile>, StoreError>;
 
-    /// Inserts the number, and an entry in the directory by which callbacks find the account, in one transaction.
-    /// `Duplicate { field: "phone_number_id" }` if the account already has that number.
-    async fn insert(&self, account: AccountId, profile: &StoredProfile) -> Result<(), StoreError>;
+    /// Inserts the number, and an entry in the directory by which callbacks find the account, together with the
+    /// events. `Duplicate { field: "phone_number_id" }` if the account already has that number.
+    async fn insert(&self, account: AccountId, profile: &StoredProfile, events: &[Event]) -> Result<(), StoreError>;
 
-    /// Replaces every field if the stored version equals the version of `profile`, and adds new ids to the directory.
-    /// Fails like `insert`.
-    async fn update(&self, account: AccountId, profile: &StoredProfile) -> Result<UpdateOutcome<()>, StoreError>;
+    /// Replaces every field if the stored version equals the version of `profile`, and adds new ids to the directory,
+    /// together with the events. The verification and the number's values are replaced only if the credentials version
+    /// of `profile` is greater than the stored one; a check with the earlier credentials then records nothing. Fails
+    /// like `insert`.
+    async fn update(
+        &self,
+        account: AccountId,
+        profile: &StoredProfile,
+        events: &[Event],
+    ) -> Result<UpdateOutcome<()>, StoreError>;
 
-    /// Returns false if the profile does not exist. The directory entry stays; readers skip it.
-    async fn delete(&self, account: AccountId, id: ProfileId) -> Result<bool, StoreError>;
+    /// Returns false if the profile does not exist; then no event is stored. The directory entry stays; readers skip
+    /// it.
+    async fn delete(&self, account: AccountId, id: ProfileId, events: &[Event]) -> Result<bool, StoreError>;
 }
 
 /// Callbacks, stored until they are processed, and the directory from WhatsApp's ids to accounts.

@@ -3,17 +3,25 @@
 use std::sync::Arc;
 
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value, json};
 
+use super::verification::{NumberFacts, VerificationRecord};
 use super::{Profile, ProfileError, ProfileInput, ProfileStore, StoredProfile, WhatsappCredentials};
 use crate::shared::{
-    Cipher, Clock, CursorPage, CursorQuery, FieldErrors, Ids, ProfileId, Tenant, WRITE_ATTEMPTS, retry_on_conflict,
-    text,
+    AuditAction, Cipher, Clock, CursorPage, CursorQuery, Event, FieldErrors, Ids, ProfileId, Sealed, Tenant,
+    WRITE_ATTEMPTS, retry_on_conflict, text,
 };
 
 /// The longest name of a number, WhatsApp id and access token, in characters.
 const NAME_CHARS: usize = 100;
 const WHATSAPP_ID_CHARS: usize = 64;
 const TOKEN_CHARS: usize = 4096;
+
+/// The digits of a PIN.
+const PIN_DIGITS: usize = 6;
+
+/// The audited type of a profile.
+const AUDITED: &str = "whatsapp_profile";
 
 /// Connects, lists, changes and disconnects numbers.
 pub struct Profiles {
@@ -63,39 +71,66 @@ impl Profiles {
         };
         let change = checked(input)?;
         let token = change.access_token.clone().unwrap_or_default();
+        let record = VerificationRecord::new(self.clock.now());
         let stored = StoredProfile {
-            profile: apply(self.new_profile(), change),
+            profile: apply(self.new_profile(&record), change),
             token: self.cipher.seal(&token),
             version: 1,
+            credentials_version: 1,
+            verification_version: 1,
+            history: record.history,
         };
-        self.store.insert(tenant.account_id, &stored).await?;
+        let audit = tenant.audit(AuditAction::Create, AUDITED, stored.profile.id);
+        self.store
+            .insert(tenant.account_id, &stored, &[Event::Audit(audit)])
+            .await?;
         Ok(stored.profile)
     }
 
     /// Changes the given fields of a number. Absent fields, the token included, keep their value, even if another
-    /// request changes them concurrently.
+    /// request changes them concurrently. An id, token or PIN makes the profile pending until it is checked again.
     pub async fn update(&self, tenant: &Tenant, id: ProfileId, input: ProfileInput) -> Result<Profile, ProfileError> {
         // Validation comes first, so an invalid input gets the same error whether or not the number exists.
         let change = checked(input)?;
         let sealed = change.access_token.as_ref().map(|token| self.cipher.seal(token));
+        let audit = tenant.audit(AuditAction::Update, AUDITED, id);
+        let events = [Event::Audit(audit.with_changes(audited_changes(&change)))];
         retry_on_conflict(WRITE_ATTEMPTS, async || {
             let stored = self.store.find(tenant.account_id, id).await?;
             let stored = stored.ok_or(ProfileError::NotFound)?;
-            let changed = StoredProfile {
-                profile: Profile {
-                    updated_at: self.clock.now(),
-                    ..apply(stored.profile, change.clone())
-                },
-                token: sealed.clone().unwrap_or(stored.token),
-                version: stored.version,
-            };
-            let written = self.store.update(tenant.account_id, &changed).await?;
+            let changed = self.changed(stored, change.clone(), sealed.clone());
+            let written = self.store.update(tenant.account_id, &changed, &events).await?;
             Ok(written.or_missing(ProfileError::NotFound)?.map(|()| changed.profile))
         })
         .await
     }
 
-    fn new_profile(&self) -> Profile {
+    fn changed(&self, stored: StoredProfile, change: ProfileInput, token: Option<Sealed>) -> StoredProfile {
+        let now = self.clock.now();
+        let (record, restarts) = (stored.verification_record(), change.has_credentials());
+        let earlier_number = stored.profile.phone_number_id.clone();
+        let mut changed = StoredProfile {
+            profile: Profile {
+                updated_at: now,
+                ..apply(stored.profile, change)
+            },
+            token: token.unwrap_or(stored.token),
+            ..stored
+        };
+        if restarts {
+            let is_other_number = changed.profile.phone_number_id != earlier_number;
+            let restarted = record.restarted(is_other_number, now);
+            changed.credentials_version += 1;
+            changed.profile.verification = restarted.verification;
+            changed.history = restarted.history;
+            if is_other_number {
+                changed.profile.number = NumberFacts::default();
+            }
+        }
+        changed
+    }
+
+    fn new_profile(&self, record: &VerificationRecord) -> Profile {
         let now = self.clock.now();
         Profile {
             id: self.ids.next().into(),
@@ -105,11 +140,14 @@ impl Profiles {
             messages_per_second: None,
             created_at: now,
             updated_at: now,
+            verification: record.verification.clone(),
+            number: NumberFacts::default(),
         }
     }
 
     pub async fn delete(&self, tenant: &Tenant, id: ProfileId) -> Result<(), ProfileError> {
-        match self.store.delete(tenant.account_id, id).await? {
+        let audit = Event::Audit(tenant.audit(AuditAction::Delete, AUDITED, id));
+        match self.store.delete(tenant.account_id, id, &[audit]).await? {
             true => Ok(()),
             false => Err(ProfileError::NotFound),
         }
@@ -125,6 +163,29 @@ impl StoredProfile {
             token: cipher.open(&self.token)?,
         })
     }
+}
+
+/// The fields that an update names, with their values; of secrets only that they were given.
+fn audited_changes(change: &ProfileInput) -> Value {
+    let mut changes = Map::new();
+    for (field, value) in [
+        ("name", change.name.as_ref()),
+        ("phone_number_id", change.phone_number_id.as_ref()),
+        ("waba_id", change.waba_id.as_ref()),
+    ] {
+        changes.extend(value.map(|value| (field.to_owned(), json!(value))));
+    }
+    for (field, secret) in [("access_token", &change.access_token), ("pin", &change.pin)] {
+        changes.extend(secret.as_ref().map(|_| (field.to_owned(), json!("given"))));
+    }
+    let rate = change.messages_per_second.map(|rate| json!(rate));
+    changes.extend(rate.map(|rate| ("messages_per_second".to_owned(), rate)));
+    Value::Object(changes)
+}
+
+fn is_pin(pin: &SecretString) -> bool {
+    let pin = pin.expose_secret();
+    pin.len() == PIN_DIGITS && pin.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether the token is a valid header value: visible ASCII.
@@ -163,6 +224,9 @@ fn checked(input: ProfileInput) -> Result<ProfileInput, FieldErrors> {
     {
         errors.add("messages_per_second", "must be 1 to 1000");
     }
+    if input.pin.as_ref().is_some_and(|pin| !is_pin(pin)) {
+        errors.add("pin", "must be 6 digits");
+    }
     errors.into_result()?;
     Ok(ProfileInput { name, ..input })
 }
@@ -186,7 +250,7 @@ mod tests {
 
     use super::super::MockProfileStore;
     use super::*;
-    use crate::shared::{AccountId, MockCipher, MockClock, MockIds, Role, Sealed, UpdateOutcome, UserId};
+    use crate::shared::{AccountId, MockCipher, MockClock, MockIds, Role, UpdateOutcome, UserId};
 
     fn profiles(store: MockProfileStore) -> Profiles {
         let mut cipher = MockCipher::new();
@@ -211,6 +275,7 @@ mod tests {
             waba_id: Some("1022".into()),
             access_token: Some("abc".into()),
             messages_per_second: Some(Some(80)),
+            pin: None,
         }
     }
 
@@ -219,8 +284,8 @@ mod tests {
         let mut store = MockProfileStore::new();
         store
             .expect_insert()
-            .withf(|_, stored| stored.token == Sealed(b"cba".to_vec()))
-            .returning(|_, _| Ok(()));
+            .withf(|_, stored, _| stored.token == Sealed(b"cba".to_vec()))
+            .returning(|_, _, _| Ok(()));
         let profile = profiles(store).create(&tenant(), input()).await.unwrap();
         assert_eq!((profile.name.as_str(), profile.messages_per_second), ("Loja", Some(80)));
     }
@@ -267,12 +332,14 @@ mod tests {
             waba_id: Some(String::new()),
             access_token: Some("a b".into()),
             messages_per_second: Some(Some(0)),
+            pin: Some("12345".into()),
         };
         let all = [
             "access_token",
             "messages_per_second",
             "name",
             "phone_number_id",
+            "pin",
             "waba_id",
         ];
         assert_eq!(change(wrong).await, all);
@@ -292,9 +359,14 @@ mod tests {
                 messages_per_second: Some(5),
                 created_at: at,
                 updated_at: at,
+                verification: VerificationRecord::verified(at).verification,
+                number: NumberFacts::default(),
             },
             token: Sealed(vec![1]),
             version: 1,
+            credentials_version: 1,
+            verification_version: 1,
+            history: VerificationRecord::verified(at).history,
         };
         let row = Arc::new(Mutex::new((stored, 0)));
         let mut store = MockProfileStore::new();
@@ -302,7 +374,7 @@ mod tests {
         store
             .expect_find()
             .returning(move |_, _| Ok(Some(read.lock().unwrap().0.clone())));
-        store.expect_update().returning(move |_, changed| {
+        store.expect_update().returning(move |_, changed, _| {
             let (stored, writes) = &mut *row.lock().unwrap();
             *writes += 1;
             concurrent_write(*writes, stored);

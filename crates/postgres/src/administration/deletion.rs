@@ -47,7 +47,7 @@ impl From<CancellationRow> for GatewayCancellation {
 
 /// Rows by which requests find the account or its members. They are deleted first, so that no request reaches data
 /// that is being deleted.
-const DIRECTORIES: [&str; 9] = [
+const DIRECTORIES: [&str; 10] = [
     "DELETE FROM gateway_events WHERE gateway_subscription_id IN
        (SELECT gateway_subscription_id FROM gateway_subscriptions WHERE account_id = $1)",
     "DELETE FROM gateway_subscriptions WHERE account_id = $1",
@@ -55,6 +55,10 @@ const DIRECTORIES: [&str; 9] = [
        (SELECT FROM whatsapp_numbers n WHERE n.phone_number_id = p.phone_number_id AND n.account_id = $1)
      AND NOT EXISTS
        (SELECT FROM whatsapp_numbers n WHERE n.phone_number_id = p.phone_number_id AND n.account_id <> $1)",
+    "DELETE FROM whatsapp_held_messages h WHERE EXISTS
+       (SELECT FROM whatsapp_numbers n WHERE n.phone_number_id = h.phone_number_id AND n.account_id = $1)
+     AND NOT EXISTS
+       (SELECT FROM whatsapp_numbers n WHERE n.phone_number_id = h.phone_number_id AND n.account_id <> $1)",
     "DELETE FROM whatsapp_numbers WHERE account_id = $1",
     "DELETE FROM api_key_hashes WHERE account_id = $1",
     "DELETE FROM invite_tokens WHERE account_id = $1",

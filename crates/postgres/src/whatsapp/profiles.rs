@@ -5,12 +5,16 @@ use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{AccountId, CursorPage, CursorQuery, ProfileId, Sealed, StoreError, UpdateOutcome};
+use recado_domain::shared::{AccountId, CursorPage, CursorQuery, Event, ProfileId, Sealed, StoreError, UpdateOutcome};
+use recado_domain::whatsapp::verification::{NumberFacts, SuspectedFailure, Verification, VerificationHistory};
 use recado_domain::whatsapp::{Profile, ProfileStore, StoredProfile};
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::DbResult;
+use super::verification::VerificationColumns;
+use crate::errors::{DbResult, corrupt, parse_enum};
+use crate::outbox::append;
 use crate::pool::TenantPool;
 use crate::schema::whatsapp_profiles;
 use crate::sql::sql;
@@ -37,10 +41,37 @@ struct ProfileRow {
     created_at: OffsetDateTime,
     updated_at: OffsetDateTime,
     version: i64,
+    verification_state: String,
+    checks: Value,
+    checked_at: Option<OffsetDateTime>,
+    next_check_at: Option<OffsetDateTime>,
+    pending_since: Option<OffsetDateTime>,
+    failed_since: Option<OffsetDateTime>,
+    suspected_check: Option<String>,
+    suspected_since: Option<OffsetDateTime>,
+    held_since: Option<OffsetDateTime>,
+    credentials_version: i64,
+    verification_version: i64,
+    number: Value,
 }
 
-impl From<ProfileRow> for StoredProfile {
-    fn from(row: ProfileRow) -> Self {
+impl TryFrom<ProfileRow> for StoredProfile {
+    type Error = StoreError;
+
+    fn try_from(row: ProfileRow) -> Result<Self, StoreError> {
+        let suspected = match (row.suspected_check, row.suspected_since) {
+            (Some(check), Some(since)) => Some(SuspectedFailure {
+                check: parse_enum(&check)?,
+                since,
+            }),
+            _ => None,
+        };
+        let verification = Verification {
+            state: parse_enum(&row.verification_state)?,
+            checked_at: row.checked_at,
+            next_check_at: row.next_check_at,
+            checks: serde_json::from_value(row.checks).map_err(corrupt)?,
+        };
         let profile = Profile {
             id: row.id.into(),
             name: row.name,
@@ -49,12 +80,22 @@ impl From<ProfileRow> for StoredProfile {
             messages_per_second: row.messages_per_second,
             created_at: row.created_at,
             updated_at: row.updated_at,
+            verification,
+            number: serde_json::from_value(row.number).map_err(corrupt)?,
         };
-        Self {
+        Ok(Self {
             profile,
             token: Sealed(row.access_token),
             version: row.version,
-        }
+            credentials_version: row.credentials_version,
+            verification_version: row.verification_version,
+            history: VerificationHistory {
+                pending_since: row.pending_since,
+                failed_since: row.failed_since,
+                suspected,
+                held_since: row.held_since,
+            },
+        })
     }
 }
 
@@ -96,23 +137,62 @@ async fn insert_directory_entry(conn: &mut AsyncPgConnection, account: AccountId
     Ok(())
 }
 
-async fn insert(conn: &mut AsyncPgConnection, account: AccountId, stored: &StoredProfile) -> DbResult<()> {
+async fn insert(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    stored: &StoredProfile,
+    events: &[Event],
+) -> DbResult<()> {
     let keys = (
         whatsapp_profiles::account_id.eq(account.0),
         whatsapp_profiles::id.eq(stored.profile.id.0),
         whatsapp_profiles::created_at.eq(stored.profile.created_at),
     );
     diesel::insert_into(whatsapp_profiles::table)
-        .values((keys, Content::from(stored)))
+        .values((
+            keys,
+            Content::from(stored),
+            VerificationColumns::of(&stored.verification_record())?,
+        ))
         .execute(&mut *conn)
         .await?;
-    insert_directory_entry(conn, account, &stored.profile).await
+    insert_directory_entry(conn, account, &stored.profile).await?;
+    append(conn, account, events).await
+}
+
+/// Stores the verification that follows from new credentials, if the profile has new ones. The claim of a check with
+/// the earlier ones ends.
+async fn restart_verification(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    stored: &StoredProfile,
+) -> DbResult<()> {
+    let earlier = whatsapp_profiles::table
+        .filter(whatsapp_profiles::account_id.eq(account.0))
+        .filter(whatsapp_profiles::id.eq(stored.profile.id.0))
+        .filter(whatsapp_profiles::credentials_version.lt(stored.credentials_version));
+    let forgotten = (stored.profile.number == NumberFacts::default()).then_some((
+        whatsapp_profiles::number.eq(json!({})),
+        whatsapp_profiles::health.eq(None::<Value>),
+    ));
+    diesel::update(earlier)
+        .set((
+            VerificationColumns::of(&stored.verification_record())?,
+            whatsapp_profiles::credentials_version.eq(stored.credentials_version),
+            whatsapp_profiles::verification_version.eq(whatsapp_profiles::verification_version + 1),
+            whatsapp_profiles::check_leased_until.eq(None::<OffsetDateTime>),
+            forgotten,
+        ))
+        .execute(conn)
+        .await?;
+    Ok(())
 }
 
 async fn update(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     stored: &StoredProfile,
+    events: &[Event],
 ) -> DbResult<UpdateOutcome<()>> {
     let id = stored.profile.id;
     let guarded = whatsapp_profiles::table
@@ -128,7 +208,9 @@ async fn update(
         let found = find(conn, account, id).await?;
         return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
     }
+    restart_verification(conn, account, stored).await?;
     insert_directory_entry(conn, account, &stored.profile).await?;
+    append(conn, account, events).await?;
     Ok(UpdateOutcome::Done(()))
 }
 
@@ -149,7 +231,18 @@ pub(crate) async fn find(
         .get_result(conn)
         .await
         .optional()?;
-    Ok(row.map(StoredProfile::from))
+    Ok(row.map(StoredProfile::try_from).transpose()?)
+}
+
+async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ProfileId, events: &[Event]) -> DbResult<bool> {
+    let query = sql("DELETE FROM whatsapp_profiles WHERE account_id = $1 AND id = $2")
+        .bind(account)
+        .bind(id);
+    if query.execute(&mut *conn).await? == 0 {
+        return Ok(false);
+    }
+    append(conn, account, events).await?;
+    Ok(true)
 }
 
 #[async_trait]
@@ -167,7 +260,8 @@ impl ProfileStore for PgProfiles {
             .0
             .read_rows(account, profiles.select(ProfileRow::as_select()))
             .await?;
-        let rows = rows.into_iter().map(StoredProfile::from).collect();
+        let rows = rows.into_iter().map(StoredProfile::try_from);
+        let rows = rows.collect::<Result<Vec<StoredProfile>, StoreError>>()?;
         Ok(CursorPage::cut(rows, query.limit, |stored: &StoredProfile| {
             stored.profile.id
         }))
@@ -176,7 +270,7 @@ impl ProfileStore for PgProfiles {
     async fn find(&self, account: AccountId, id: ProfileId) -> Result<Option<StoredProfile>, StoreError> {
         let profile = by_id(account, id).select(ProfileRow::as_select());
         let row: Option<ProfileRow> = self.0.read_row_if_any(account, profile).await?;
-        Ok(row.map(StoredProfile::from))
+        row.map(StoredProfile::try_from).transpose()
     }
 
     async fn default_profile(&self, account: AccountId) -> Result<Option<StoredProfile>, StoreError> {
@@ -186,21 +280,23 @@ impl ProfileStore for PgProfiles {
             .limit(1)
             .select(ProfileRow::as_select());
         let row: Option<ProfileRow> = self.0.read_row_if_any(account, first).await?;
-        Ok(row.map(StoredProfile::from))
+        row.map(StoredProfile::try_from).transpose()
     }
 
-    async fn insert(&self, account: AccountId, profile: &StoredProfile) -> Result<(), StoreError> {
-        in_tenant!(self.0, account, |conn| insert(conn, account, profile))
+    async fn insert(&self, account: AccountId, profile: &StoredProfile, events: &[Event]) -> Result<(), StoreError> {
+        in_tenant!(self.0, account, |conn| insert(conn, account, profile, events))
     }
 
-    async fn update(&self, account: AccountId, profile: &StoredProfile) -> Result<UpdateOutcome<()>, StoreError> {
-        in_tenant!(self.0, account, |conn| update(conn, account, profile))
+    async fn update(
+        &self,
+        account: AccountId,
+        profile: &StoredProfile,
+        events: &[Event],
+    ) -> Result<UpdateOutcome<()>, StoreError> {
+        in_tenant!(self.0, account, |conn| update(conn, account, profile, events))
     }
 
-    async fn delete(&self, account: AccountId, id: ProfileId) -> Result<bool, StoreError> {
-        let statement = sql("DELETE FROM whatsapp_profiles WHERE account_id = $1 AND id = $2")
-            .bind(account)
-            .bind(id);
-        Ok(self.0.run(account, statement).await? > 0)
+    async fn delete(&self, account: AccountId, id: ProfileId, events: &[Event]) -> Result<bool, StoreError> {
+        in_tenant!(self.0, account, |conn| delete(conn, account, id, events))
     }
 }

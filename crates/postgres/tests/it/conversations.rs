@@ -27,7 +27,7 @@ pub(crate) async fn connected() -> (DbFixture, ProfileId) {
     let fixture = DbFixture::new().await;
     let stored = profile(NUMBER);
     PgProfiles::new(fixture.tenants.clone())
-        .insert(fixture.account, &stored)
+        .insert(fixture.account, &stored, &[])
         .await
         .unwrap();
     (fixture, stored.profile.id)
@@ -490,7 +490,7 @@ async fn reply_facts_return_number_phone_and_last_inbound_time() {
     let account = fixture.account;
     let second = crate::whatsapp::profile("222");
     PgProfiles::new(fixture.tenants.clone())
-        .insert(account, &second)
+        .insert(account, &second, &[])
         .await
         .unwrap();
     let reply = reply_to_inbound_message(&fixture, profile).await;
@@ -513,14 +513,14 @@ async fn reply_facts_return_number_phone_and_last_inbound_time() {
     assert!(clock_difference < Duration::MINUTE, "`now` is the database's clock");
     // Without its number, the conversation uses the default number; without any number, none.
     let profiles = PgProfiles::new(fixture.tenants.clone());
-    profiles.delete(account, profile).await.unwrap();
+    profiles.delete(account, profile, &[]).await.unwrap();
     let facts = store
         .reply_facts(account, reply.conversation_id)
         .await
         .unwrap()
         .unwrap();
     assert_eq!(facts.profile.map(|stored| stored.profile.id), Some(second.profile.id));
-    profiles.delete(account, second.profile.id).await.unwrap();
+    profiles.delete(account, second.profile.id, &[]).await.unwrap();
     assert_eq!(
         store
             .reply_facts(account, reply.conversation_id)

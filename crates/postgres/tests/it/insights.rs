@@ -453,7 +453,7 @@ async fn connect(fixture: &mut DbFixture) -> ProfileId {
     fixture.account = fixture.another_account().await;
     let stored = profile(NUMBER);
     PgProfiles::new(fixture.tenants.clone())
-        .insert(fixture.account, &stored)
+        .insert(fixture.account, &stored, &[])
         .await
         .unwrap();
     stored.profile.id

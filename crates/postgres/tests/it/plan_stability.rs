@@ -198,7 +198,7 @@ async fn contact_imports_use_index_lookups(mut fixture: DbFixture) {
 
 async fn inbound_messages_use_index_lookups(mut fixture: DbFixture) {
     PgProfiles::new(fixture.tenants.clone())
-        .insert(fixture.account, &profile("111"))
+        .insert(fixture.account, &profile("111"), &[])
         .await
         .unwrap();
     let item = |i: usize| InboundItem {

@@ -215,7 +215,7 @@ async fn contact_is_not_messaged_twice_within_pair_interval() {
     let profiles = PgProfiles::new(fixture.tenants.clone());
     let numbers = [profile("1"), profile("2")];
     for number in &numbers {
-        profiles.insert(fixture.account, number).await.unwrap();
+        profiles.insert(fixture.account, number, &[]).await.unwrap();
     }
     let (a, b) = (id(), id());
     let start_from = async |worker, number: usize| {

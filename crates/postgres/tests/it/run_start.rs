@@ -228,8 +228,8 @@ async fn start_facts_hold_template_number_and_billing() {
     // The number of the template, or else the account's first number.
     let profiles = PgProfiles::new(fixture.tenants.clone());
     let (first, second) = (profile("111"), profile("222"));
-    profiles.insert(account, &first).await.unwrap();
-    profiles.insert(account, &second).await.unwrap();
+    profiles.insert(account, &first, &[]).await.unwrap();
+    profiles.insert(account, &second, &[]).await.unwrap();
     let profile_of = async || runs.facts(account, campaign.id).await.unwrap().unwrap().profile_id;
     assert_eq!(profile_of().await, Some(first.profile.id));
     let template = facts.template.unwrap();
@@ -243,7 +243,7 @@ async fn start_facts_hold_template_number_and_billing() {
         .await
         .unwrap();
     assert_eq!(profile_of().await, Some(second.profile.id));
-    profiles.delete(account, second.profile.id).await.unwrap();
+    profiles.delete(account, second.profile.id, &[]).await.unwrap();
     assert_eq!(profile_of().await, Some(first.profile.id));
 
     fixture

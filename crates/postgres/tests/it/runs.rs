@@ -568,7 +568,7 @@ async fn run_inputs_hold_deleted_template_and_connected_number() {
     fixture.add_contacts(1).await;
     let profiles = PgProfiles::new(fixture.tenants.clone());
     let number = profile("111");
-    profiles.insert(fixture.account, &number).await.unwrap();
+    profiles.insert(fixture.account, &number, &[]).await.unwrap();
     let campaign = fixture.stored_draft().await;
     let start = RunStart {
         profile_id: Some(number.profile.id),
@@ -589,7 +589,7 @@ async fn run_inputs_hold_deleted_template_and_connected_number() {
     let inputs = fixture.runs().inputs(run).await.unwrap().unwrap();
     assert_eq!((inputs.campaign.id, inputs.template.id), (campaign.id, template));
     assert_eq!(inputs.profile, Some(number.clone()));
-    profiles.delete(fixture.account, number.profile.id).await.unwrap();
+    profiles.delete(fixture.account, number.profile.id, &[]).await.unwrap();
     assert_eq!(fixture.runs().inputs(run).await.unwrap().unwrap().profile, None);
 }
 

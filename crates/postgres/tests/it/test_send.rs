@@ -58,7 +58,7 @@ async fn test_send_facts_hold_campaign_number_and_contact() {
 
     let number = profile("111");
     PgProfiles::new(fixture.tenants.clone())
-        .insert(account, &number)
+        .insert(account, &number, &[])
         .await
         .unwrap();
     contact(&fixture, account, "Gone").await;

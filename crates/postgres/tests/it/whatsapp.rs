@@ -2,6 +2,7 @@
 
 use recado_domain::media::{MediaPath, MediaType};
 use recado_domain::shared::{AccountId, CallbackId, CursorQuery, ProfileId, Sealed, StoreError, UpdateOutcome};
+use recado_domain::whatsapp::verification::{NumberFacts, VerificationRecord};
 use recado_domain::whatsapp::{CallbackStore, FileIdStore, Profile, ProfileStore, StoredProfile};
 use recado_postgres::{PgCallbacks, PgFileIds, PgProfiles};
 use time::Duration;
@@ -18,9 +19,14 @@ pub(crate) fn profile(number: &str) -> StoredProfile {
             messages_per_second: Some(80),
             created_at: NOW,
             updated_at: NOW,
+            verification: VerificationRecord::verified(NOW).verification,
+            number: NumberFacts::default(),
         },
         token: Sealed(vec![0, 1, 255]),
         version: 1,
+        credentials_version: 1,
+        verification_version: 1,
+        history: VerificationRecord::verified(NOW).history,
     }
 }
 
@@ -31,8 +37,8 @@ async fn number_is_stored_updated_and_deleted() {
     let (account, other_account) = (fixture.account, fixture.another_account().await);
     let first = profile("111");
     let second = profile("222");
-    profiles.insert(account, &first).await.unwrap();
-    profiles.insert(account, &second).await.unwrap();
+    profiles.insert(account, &first, &[]).await.unwrap();
+    profiles.insert(account, &second, &[]).await.unwrap();
     assert_eq!(
         profiles.find(account, first.profile.id).await.unwrap(),
         Some(first.clone())
@@ -62,20 +68,20 @@ async fn number_is_stored_updated_and_deleted() {
     changed.profile.messages_per_second = None;
     changed.profile.phone_number_id = "333".into();
     changed.token = Sealed(vec![9]);
-    let written = profiles.update(account, &changed).await.unwrap();
+    let written = profiles.update(account, &changed, &[]).await.unwrap();
     assert_eq!(written, UpdateOutcome::Done(()));
     assert_eq!(
-        profiles.update(other_account, &changed).await.unwrap(),
+        profiles.update(other_account, &changed, &[]).await.unwrap(),
         UpdateOutcome::Missing
     );
     // Optimistic locking: an update of the previous version would overwrite the new token.
-    let stale = profiles.update(account, &first).await.unwrap();
+    let stale = profiles.update(account, &first, &[]).await.unwrap();
     assert_eq!(stale, UpdateOutcome::Stale);
     changed.version = first.version + 1;
     assert_eq!(profiles.find(account, first.profile.id).await.unwrap(), Some(changed));
-    assert!(!profiles.delete(other_account, first.profile.id).await.unwrap());
-    assert!(profiles.delete(account, first.profile.id).await.unwrap());
-    assert!(!profiles.delete(account, first.profile.id).await.unwrap());
+    assert!(!profiles.delete(other_account, first.profile.id, &[]).await.unwrap());
+    assert!(profiles.delete(account, first.profile.id, &[]).await.unwrap());
+    assert!(!profiles.delete(account, first.profile.id, &[]).await.unwrap());
     assert_eq!(profiles.find(account, ProfileId(id())).await.unwrap(), None);
 }
 
@@ -83,8 +89,8 @@ async fn number_is_stored_updated_and_deleted() {
 async fn number_is_connected_once_per_account() {
     let fixture = DbFixture::new().await;
     let profiles = PgProfiles::new(fixture.tenants.clone());
-    profiles.insert(fixture.account, &profile("111")).await.unwrap();
-    let twice = profiles.insert(fixture.account, &profile("111")).await;
+    profiles.insert(fixture.account, &profile("111"), &[]).await.unwrap();
+    let twice = profiles.insert(fixture.account, &profile("111"), &[]).await;
     assert!(
         matches!(
             twice,
@@ -95,10 +101,10 @@ async fn number_is_connected_once_per_account() {
         "{twice:?}"
     );
     let second = profile("222");
-    profiles.insert(fixture.account, &second).await.unwrap();
+    profiles.insert(fixture.account, &second, &[]).await.unwrap();
     let mut moved = second;
     moved.profile.phone_number_id = "111".into();
-    let taken = profiles.update(fixture.account, &moved).await;
+    let taken = profiles.update(fixture.account, &moved, &[]).await;
     assert!(
         matches!(
             taken,
@@ -109,7 +115,7 @@ async fn number_is_connected_once_per_account() {
         "{taken:?}"
     );
     profiles
-        .insert(fixture.another_account().await, &profile("111"))
+        .insert(fixture.another_account().await, &profile("111"), &[])
         .await
         .unwrap();
 }
@@ -121,9 +127,9 @@ async fn number_directory_returns_current_accounts() {
     let callbacks = PgCallbacks::new(fixture.owner.clone());
     let other_account = fixture.another_account().await;
     let mine = profile("111");
-    profiles.insert(fixture.account, &mine).await.unwrap();
-    profiles.insert(fixture.account, &profile("222")).await.unwrap();
-    profiles.insert(other_account, &profile("111")).await.unwrap();
+    profiles.insert(fixture.account, &mine, &[]).await.unwrap();
+    profiles.insert(fixture.account, &profile("222"), &[]).await.unwrap();
+    profiles.insert(other_account, &profile("111"), &[]).await.unwrap();
     let none: [AccountId; 0] = [];
     assert_eq!(
         callbacks.accounts_of_number("111").await.unwrap(),
@@ -139,11 +145,11 @@ async fn number_directory_returns_current_accounts() {
     let mut moved = mine.clone();
     moved.profile.phone_number_id = "333".into();
     moved.profile.waba_id = "901".into();
-    profiles.update(fixture.account, &moved).await.unwrap();
+    profiles.update(fixture.account, &moved, &[]).await.unwrap();
     assert_eq!(callbacks.accounts_of_number("111").await.unwrap(), [other_account]);
     assert_eq!(callbacks.accounts_of_number("333").await.unwrap(), [fixture.account]);
     assert_eq!(callbacks.accounts_of_business("901").await.unwrap(), [fixture.account]);
-    profiles.delete(fixture.account, mine.profile.id).await.unwrap();
+    profiles.delete(fixture.account, mine.profile.id, &[]).await.unwrap();
     assert_eq!(callbacks.accounts_of_number("333").await.unwrap(), none);
     assert_eq!(callbacks.accounts_of_business("901").await.unwrap(), none);
     // Former accounts of a number are included, because they sent messages from it.

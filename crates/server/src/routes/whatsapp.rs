@@ -54,6 +54,7 @@ impl From<ProfileBody> for ProfileInput {
             waba_id: body.waba_id,
             access_token: body.access_token.map(SecretString::from),
             messages_per_second: body.messages_per_second,
+            ..Self::default()
         }
     }
 }

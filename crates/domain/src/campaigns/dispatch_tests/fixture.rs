@@ -22,6 +22,7 @@ use crate::media::tests::{FakeMediaStore, media};
 use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, Sealed, StoreError};
 use crate::templates::tests::approved_template;
 use crate::templates::{MockTemplateStore, TemplateStore, TemplateSubmission};
+use crate::whatsapp::verification::{NumberFacts, VerificationRecord};
 use crate::whatsapp::{
     FileIdStore, MessageFiles, MockFileIdStore, OutboundTemplate, OutboundText, Profile, RemotePage, StoredProfile,
     SubmittedTemplate, WhatsappCredentials as Credentials, WhatsappGateway,
@@ -243,11 +244,16 @@ fn number() -> StoredProfile {
         messages_per_second: None,
         created_at: NOW,
         updated_at: NOW,
+        verification: VerificationRecord::verified(NOW).verification,
+        number: NumberFacts::default(),
     };
     StoredProfile {
         profile,
         token: Sealed(vec![1]),
         version: 1,
+        credentials_version: 1,
+        verification_version: 1,
+        history: VerificationRecord::verified(NOW).history,
     }
 }
 

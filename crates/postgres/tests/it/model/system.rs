@@ -89,7 +89,7 @@ impl ModelFixture {
             for (account, number) in accounts.iter().zip(["111", "222"]) {
                 let stored = profile(number);
                 PgProfiles::new(fixture.tenants.clone())
-                    .insert(*account, &stored)
+                    .insert(*account, &stored, &[])
                     .await
                     .unwrap();
                 profiles.push(stored.profile.id);
