@@ -62,6 +62,31 @@ pub struct StoredProfile {
 }
 
 impl StoredProfile {
+    /// A verified number.
+    #[cfg(any(test, feature = "mocks"))]
+    pub fn for_tests(id: ProfileId, now: OffsetDateTime) -> Self {
+        let VerificationRecord { verification, history } = VerificationRecord::verified(now);
+        let profile = Profile {
+            id,
+            name: "Loja".into(),
+            phone_number_id: "1065".into(),
+            waba_id: "1022".into(),
+            messages_per_second: None,
+            created_at: now,
+            updated_at: now,
+            verification,
+            number: NumberFacts::default(),
+        };
+        Self {
+            profile,
+            token: Sealed(vec![1]),
+            version: 1,
+            credentials_version: 1,
+            verification_version: 1,
+            history,
+        }
+    }
+
     /// The profile's verification with its history.
     pub fn verification_record(&self) -> VerificationRecord {
         VerificationRecord {

@@ -60,6 +60,7 @@ mod support;
 mod templates;
 mod test_send;
 mod upserts;
+mod verification;
 mod versions;
 mod wa_ids;
 mod webhook_emission;

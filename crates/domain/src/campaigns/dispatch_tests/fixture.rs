@@ -19,12 +19,11 @@ use super::rows::Row;
 use super::runs::FakeRuns;
 use crate::media::MediaFile;
 use crate::media::tests::{FakeMediaStore, media};
-use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, Sealed, StoreError};
+use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, StoreError};
 use crate::templates::tests::approved_template;
 use crate::templates::{MockTemplateStore, TemplateStore, TemplateSubmission};
-use crate::whatsapp::verification::{NumberFacts, VerificationRecord};
 use crate::whatsapp::{
-    FileIdStore, MessageFiles, MockFileIdStore, OutboundTemplate, OutboundText, Profile, RemotePage, StoredProfile,
+    FileIdStore, MessageFiles, MockFileIdStore, OutboundTemplate, OutboundText, RemotePage, StoredProfile,
     SubmittedTemplate, WhatsappCredentials as Credentials, WhatsappGateway,
 };
 
@@ -236,25 +235,7 @@ pub(super) fn recipient(at: usize) -> Recipient {
 }
 
 fn number() -> StoredProfile {
-    let profile = Profile {
-        id: ProfileId(Uuid::from_u128(4)),
-        name: "Loja".into(),
-        phone_number_id: "1065".into(),
-        waba_id: "1022".into(),
-        messages_per_second: None,
-        created_at: NOW,
-        updated_at: NOW,
-        verification: VerificationRecord::verified(NOW).verification,
-        number: NumberFacts::default(),
-    };
-    StoredProfile {
-        profile,
-        token: Sealed(vec![1]),
-        version: 1,
-        credentials_version: 1,
-        verification_version: 1,
-        history: VerificationRecord::verified(NOW).history,
-    }
+    StoredProfile::for_tests(ProfileId(Uuid::from_u128(4)), NOW)
 }
 
 impl Fixture {

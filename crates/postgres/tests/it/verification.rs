@@ -1,0 +1,211 @@
+//! Verifications of WhatsApp numbers, and the messages that are held for numbers that are not verified.
+
+use recado_domain::shared::{Sealed, UpdateOutcome};
+use recado_domain::whatsapp::verification::{
+    CanSend, Check, CheckName, CheckState, HealthReport, HeldMessage, HeldMessageStore, NumberFacts, ProfileKey,
+    VerificationRecord, VerificationState, VerificationStore, VerificationUpdate,
+};
+use recado_domain::whatsapp::{ProfileStore, StoredProfile};
+use recado_postgres::{PgHeldMessages, PgProfiles, PgVerifications};
+use time::Duration;
+
+use crate::support::{DbFixture, LEASE, NOW};
+use crate::whatsapp::profile;
+
+fn stores(fixture: &DbFixture) -> (PgProfiles, PgVerifications) {
+    let verifications = PgVerifications::new(fixture.tenants.clone(), fixture.owner.clone());
+    (PgProfiles::new(fixture.tenants.clone()), verifications)
+}
+
+/// A profile that was made now and is not verified.
+fn pending(number: &str) -> StoredProfile {
+    let mut stored = profile(number);
+    let record = VerificationRecord::new(NOW);
+    stored.profile.verification = record.verification;
+    stored.history = record.history;
+    stored
+}
+
+/// The update after a check of this profile.
+fn checked(stored: &StoredProfile, state: CheckState) -> VerificationUpdate {
+    let checks = vec![Check::with_remedy(CheckName::Token, state, "found", "remedy")];
+    VerificationUpdate {
+        credentials_version: stored.credentials_version,
+        verification_version: stored.verification_version,
+        record: stored.verification_record().after(checks, stored.profile.id, NOW),
+        number: NumberFacts {
+            verified_name: Some("Loja".into()),
+            ..NumberFacts::default()
+        },
+    }
+}
+
+#[tokio::test]
+async fn check_is_recorded_once_and_only_for_its_credentials() {
+    let fixture = DbFixture::new().await;
+    let (profiles, verifications) = stores(&fixture);
+    let (account, other_account) = (fixture.account, fixture.another_account().await);
+    let stored = pending("111");
+    let id = stored.profile.id;
+    profiles.insert(account, &stored, &[]).await.unwrap();
+    assert_eq!(profiles.find(account, id).await.unwrap(), Some(stored.clone()));
+
+    let update = checked(&stored, CheckState::Failed);
+    let foreign = verifications.record(other_account, id, &update, &[]).await.unwrap();
+    assert_eq!(foreign, UpdateOutcome::Missing);
+    let first = verifications.record(account, id, &update, &[]).await.unwrap();
+    assert_eq!(first, UpdateOutcome::Done(()));
+    let second = verifications.record(account, id, &update, &[]).await.unwrap();
+    assert_eq!(second, UpdateOutcome::Stale);
+    let failed = profiles.find(account, id).await.unwrap().unwrap();
+    assert_eq!(failed.verification_record(), update.record);
+    assert_eq!(failed.profile.number, update.number);
+
+    // New credentials make the profile pending and outdate a check of the earlier ones.
+    let record = failed.verification_record().restarted(false, NOW);
+    let mut changed = failed.clone();
+    changed.credentials_version += 1;
+    changed.profile.verification = record.verification.clone();
+    changed.history = record.history.clone();
+    profiles.update(account, &changed, &[]).await.unwrap();
+    let stale = checked(&failed, CheckState::Passed);
+    assert_eq!(
+        verifications.record(account, id, &stale, &[]).await.unwrap(),
+        UpdateOutcome::Stale
+    );
+    let restarted = profiles.find(account, id).await.unwrap().unwrap();
+    assert_eq!(restarted.verification_record(), record);
+    assert_eq!(restarted.profile.number, update.number);
+
+    // A change of other fields keeps what a check recorded meanwhile.
+    let verified = checked(&restarted, CheckState::Passed);
+    verifications.record(account, id, &verified, &[]).await.unwrap();
+    profiles.update(account, &restarted, &[]).await.unwrap();
+    let kept = profiles.find(account, id).await.unwrap().unwrap();
+    assert_eq!(kept.profile.verification.state, VerificationState::Verified);
+    assert_eq!(
+        verifications.count_by_state().await.unwrap(),
+        [(VerificationState::Verified, 1)]
+    );
+}
+
+#[tokio::test]
+async fn due_check_is_claimed_by_one_worker() {
+    let fixture = DbFixture::new().await;
+    let (profiles, verifications) = stores(&fixture);
+    let account = fixture.account;
+    let mut stored = pending("111");
+    stored.profile.verification.next_check_at = None;
+    let id = stored.profile.id;
+    profiles.insert(account, &stored, &[]).await.unwrap();
+    assert_eq!(verifications.claim_due(10, LEASE).await.unwrap(), []);
+    verifications.request_check(account, id).await.unwrap();
+    let key = ProfileKey {
+        account_id: account,
+        profile_id: id,
+    };
+    assert_eq!(verifications.claim_due(10, LEASE).await.unwrap(), [key]);
+    assert_eq!(verifications.claim_due(10, LEASE).await.unwrap(), []);
+    fixture
+        .sql("UPDATE whatsapp_profiles SET check_leased_until = now()")
+        .await;
+    assert_eq!(verifications.claim_due(10, LEASE).await.unwrap(), [key]);
+    fixture
+        .sql("UPDATE whatsapp_profiles SET check_leased_until = NULL")
+        .await;
+    fixture.sql("UPDATE accounts SET status = 'suspended'").await;
+    assert_eq!(verifications.claim_due(10, LEASE).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn activity_counts_messages_of_the_month_and_keeps_health() {
+    let fixture = DbFixture::new().await;
+    let (profiles, verifications) = stores(&fixture);
+    let account = fixture.account;
+    let stored = profile("111");
+    let id = stored.profile.id;
+    profiles.insert(account, &stored, &[]).await.unwrap();
+    let holders = verifications.holders_of_number("111").await.unwrap();
+    assert_eq!(holders.len(), 1);
+    assert_eq!(verifications.verified_of_business("900").await.unwrap(), holders);
+    verifications.note_callback("111").await.unwrap();
+    verifications.note_accepted(account, id, 0).await.unwrap();
+    verifications.note_accepted(account, id, 2).await.unwrap();
+    let report = HealthReport {
+        can_send: CanSend::Available,
+        entities: vec![],
+    };
+    verifications.record_health(account, id, 2, &report).await.unwrap();
+    assert_eq!(verifications.activity(account, id).await.unwrap().unwrap().health, None);
+    verifications.record_health(account, id, 1, &report).await.unwrap();
+    let activity = verifications.activity(account, id).await.unwrap().unwrap();
+    assert_eq!(activity.service_messages, 2);
+    assert!(activity.last_callback_at.is_some() && activity.last_accepted_at.is_some());
+    assert_eq!(activity.last_inbound_at, None);
+    assert_eq!(activity.health.map(|(health, _)| health), Some(report));
+    fixture
+        .sql("UPDATE whatsapp_profiles SET service_month = '2020-01-01', verification_state = 'failed'")
+        .await;
+    assert_eq!(
+        verifications
+            .activity(account, id)
+            .await
+            .unwrap()
+            .unwrap()
+            .service_messages,
+        0
+    );
+    assert_eq!(verifications.verified_of_business("900").await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn held_messages_are_kept_once_and_purged_after_their_time() {
+    let fixture = DbFixture::new().await;
+    let held = PgHeldMessages::new(fixture.owner.clone());
+    let message = |key: u8| HeldMessage {
+        key: vec![key],
+        event: Sealed(vec![key, key]),
+    };
+    held.hold("111", &[message(1), message(2), message(1)], false)
+        .await
+        .unwrap();
+    held.hold("111", &[message(2), message(3)], false).await.unwrap();
+    held.hold("222", &[message(1)], true).await.unwrap();
+    let since = NOW - Duration::days(36_500);
+    let all = held.held_since("111", since, 0, 10).await.unwrap();
+    let events: Vec<_> = all.iter().map(|message| message.event.0[0]).collect();
+    assert_eq!(events, [1, 2, 3]);
+    assert_eq!(held.held_since("111", since, all[0].seq, 1).await.unwrap(), all[1..2]);
+    let later = NOW + Duration::days(36_500);
+    assert_eq!(held.held_since("111", later, 0, 10).await.unwrap(), []);
+    held.mark_given("111", &[all[0].seq]).await.unwrap();
+    assert_eq!(held.purge(Duration::days(7), 10).await.unwrap().removed, 0);
+    fixture
+        .sql("UPDATE whatsapp_held_messages SET received_at = now() - interval '8 days'")
+        .await;
+    let purged = held.purge(Duration::days(7), 10).await.unwrap();
+    assert_eq!((purged.removed, purged.unclaimed), (4, 2));
+}
+
+#[tokio::test]
+async fn verified_profile_waits_for_held_messages_until_the_hold_ends() {
+    let fixture = DbFixture::new().await;
+    let (profiles, verifications) = stores(&fixture);
+    let account = fixture.account;
+    let stored = pending("111");
+    let id = stored.profile.id;
+    profiles.insert(account, &stored, &[]).await.unwrap();
+    assert_eq!(verifications.waiting_for_held(10).await.unwrap(), []);
+    let verified = checked(&stored, CheckState::Passed);
+    verifications.record(account, id, &verified, &[]).await.unwrap();
+    assert_eq!(verifications.waiting_for_held(10).await.unwrap().len(), 1);
+    verifications
+        .end_hold(account, id, NOW - Duration::SECOND)
+        .await
+        .unwrap();
+    assert_eq!(verifications.waiting_for_held(10).await.unwrap().len(), 1);
+    verifications.end_hold(account, id, NOW).await.unwrap();
+    assert_eq!(verifications.waiting_for_held(10).await.unwrap(), []);
+    let now = profiles.find(account, id).await.unwrap().unwrap();
+    assert_eq!((now.history.held_since, now.verification_version), (None, 3));
+}
