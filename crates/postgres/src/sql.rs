@@ -146,6 +146,7 @@ params! {
     serde_json::Value => sql_types::Jsonb,
     OffsetDateTime => sql_types::Timestamptz,
     Date => sql_types::Date,
+    Vec<u8> => sql_types::Binary,
 }
 
 impl<'a> Param for &'a str {

@@ -4,8 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use actix_web::http::Uri;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use recado_domain::egress::AllowList;
 use recado_domain::redacted_debug;
 use recado_domain::shared::Network;
@@ -16,8 +14,10 @@ use time::Duration;
 
 use crate::logging;
 use crate::web::origin::Origin;
+pub use app_secret::{AppSecret, AppSecrets};
 pub use limits::Limits;
 
+mod app_secret;
 mod limits;
 
 /// The minimum length of an HS256 secret in bytes (RFC 7518, section 3.2).
@@ -82,7 +82,7 @@ pub struct Config {
     /// `CORS_ORIGINS`: other sites whose pages may call with cookies.
     pub cors_origins: Vec<Origin>,
     pub trusted_proxies: Vec<Network>,
-    pub app_secret: [u8; 32],
+    pub app_secrets: AppSecrets,
     pub session_cookie: String,
     /// `SESSION_JWT_SECRET` or `SESSION_JWKS_URL`.
     pub session_verification: SessionVerification,
@@ -177,7 +177,7 @@ impl Config {
                 "a comma-separated list of origins like https://app.example.com",
             )?,
             trusted_proxies: networks(get, "TRUSTED_PROXIES")?,
-            app_secret: app_secret(get)?,
+            app_secrets: AppSecrets::read(get)?,
             session_cookie: get("SESSION_COOKIE").unwrap_or_else(|| "svc-session".to_owned()),
             session_verification: session_verification(get)?,
             session_issuer: get("SESSION_JWT_ISSUER"),
@@ -329,20 +329,6 @@ fn media_store_url_from(source: Source<'_>) -> Result<Option<String>, ConfigErro
         Some(_) => Err(invalid("MEDIA_STORE_URL", "must begin with file:/// or s3://")),
         None => Ok(None),
     }
-}
-
-fn app_secret(source: Source<'_>) -> Result<[u8; 32], ConfigError> {
-    let text = required(source, "APP_SECRET")?;
-    let bytes = STANDARD
-        .decode(text.trim())
-        .ok()
-        .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
-    bytes.ok_or_else(|| {
-        invalid(
-            "APP_SECRET",
-            "must be 32 bytes in base64, for example from: head -c 32 /dev/urandom | base64",
-        )
-    })
 }
 
 fn session_verification(source: Source<'_>) -> Result<SessionVerification, ConfigError> {

@@ -11,6 +11,8 @@ pub mod readiness;
 pub mod reference;
 pub mod rollups;
 pub mod routes;
+pub mod sealing;
+pub mod secrets;
 pub mod serve;
 pub mod streams;
 pub mod system;

@@ -1,4 +1,4 @@
-//! `recado`: `serve` (the default), `worker`, `migrate`, `rollups`, `health`, `openapi`.
+//! `recado`: `serve` (the default), `worker`, `migrate`, `rollups`, `secrets`, `health`, `openapi`.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use recado_server::config::Config;
 use recado_server::rollups::{self, Task};
-use recado_server::{health, logging, serve};
+use recado_server::{health, logging, secrets, serve};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "usage: recado [serve [--no-workers] | worker | migrate | \
-    rollups (verify | rebuild) [--account ID] | health [--worker] | openapi]";
+    rollups (verify | rebuild) [--account ID] | secrets rotate | health [--worker] | openapi]";
 
 fn main() -> ExitCode {
     // A `.env` file is for development. Variables that are already set take precedence.
@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         ["rollups", "verify", "--account", id] => run_rollups(Task::Verify, Some(id)),
         ["rollups", "rebuild"] => run_rollups(Task::Rebuild, None),
         ["rollups", "rebuild", "--account", id] => run_rollups(Task::Rebuild, Some(id)),
+        ["secrets", "rotate"] => rotate_secrets(),
         ["health"] => health::check(health::Process::Server),
         ["health", "--worker"] => health::check(health::Process::Worker),
         ["openapi"] => print_openapi(),
@@ -66,6 +67,17 @@ fn run_rollups(task: Task, account: Option<&str>) -> anyhow::Result<()> {
     match rollups::run(task, account)? {
         true => Ok(()),
         false => anyhow::bail!("rollups differ from their source rows; run: recado rollups rebuild"),
+    }
+}
+
+fn rotate_secrets() -> anyhow::Result<()> {
+    let _log_guard = logging::start(logging::Format::from_env())?;
+    match secrets::rotate()? {
+        true => Ok(()),
+        false => anyhow::bail!(
+            "some values are still under an earlier key: keep APP_SECRET_PREVIOUS, and run the command again after \
+             every server has the new APP_SECRET"
+        ),
     }
 }
 

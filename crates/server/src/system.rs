@@ -1,12 +1,10 @@
-//! The production implementations of the ports for time and randomness: clock, UUIDs, secrets, jitter, and encryption
-//! at rest.
+//! The production implementations of the ports for time and randomness: clock, UUIDs, secrets and jitter.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, RandomizedNonceKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use recado_domain::shared::{Cipher, Clock, Ids, Sealed, Secrets};
+use recado_domain::shared::{Clock, Ids, Secrets};
 use recado_domain::webhooks::Jitter;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -57,42 +55,10 @@ impl Jitter for SystemJitter {
     }
 }
 
-/// AES-256-GCM with a random nonce for every text: `nonce || ciphertext || tag`.
-pub struct AppCipher {
-    key: RandomizedNonceKey,
-}
-
-impl AppCipher {
-    /// `secret` is `APP_SECRET`.
-    pub fn new(secret: &[u8; 32]) -> anyhow::Result<Self> {
-        let key = RandomizedNonceKey::new(&AES_256_GCM, secret);
-        Ok(Self {
-            key: key.map_err(|_| anyhow::anyhow!("the key for encryption at rest cannot be used"))?,
-        })
-    }
-}
-
-impl Cipher for AppCipher {
-    fn seal(&self, secret: &SecretString) -> Sealed {
-        let mut text = secret.expose_secret().as_bytes().to_vec();
-        match self.key.seal_in_place_append_tag(Aad::empty(), &mut text) {
-            Ok(nonce) => Sealed([nonce.as_ref().as_slice(), &text].concat()),
-            // Sealing fails for texts of 64 GiB only. Bytes that cannot be opened are the safe result.
-            Err(_) => Sealed(Vec::new()),
-        }
-    }
-
-    fn open(&self, sealed: &Sealed) -> Option<SecretString> {
-        let (nonce, text) = sealed.0.split_at_checked(NONCE_LEN)?;
-        let nonce = <[u8; NONCE_LEN]>::try_from(nonce).ok()?;
-        let mut text = text.to_vec();
-        let text = self.key.open_in_place((&nonce).into(), Aad::empty(), &mut text).ok()?;
-        std::str::from_utf8(text).ok().map(SecretString::from)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use secrecy::ExposeSecret as _;
+
     use super::*;
 
     #[test]
@@ -104,22 +70,5 @@ mod tests {
         for token in tokens {
             assert_eq!(URL_SAFE_NO_PAD.decode(&token).unwrap().len(), 32, "{token}");
         }
-    }
-
-    #[test]
-    fn cipher_opens_only_unchanged_bytes_of_its_own_key() {
-        let cipher = AppCipher::new(&[7; 32]).unwrap();
-        let secret = SecretString::from("EAAG-token");
-        let sealed = cipher.seal(&secret);
-        assert_eq!(cipher.open(&sealed).unwrap().expose_secret(), "EAAG-token");
-        assert_ne!(cipher.seal(&secret), sealed);
-        assert!(!sealed.0.windows(4).any(|bytes| bytes == b"EAAG"));
-        for position in 0..sealed.0.len() {
-            let mut changed = sealed.clone();
-            changed.0[position] ^= 1;
-            assert!(cipher.open(&changed).is_none(), "byte {position}");
-        }
-        assert!(AppCipher::new(&[8; 32]).unwrap().open(&sealed).is_none());
-        assert!(cipher.open(&Sealed(vec![1, 2, 3])).is_none());
     }
 }

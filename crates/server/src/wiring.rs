@@ -23,7 +23,7 @@ use recado_domain::mail::{MailSender, Mailer};
 use recado_domain::media::{Media, MediaAddress};
 use recado_domain::notifications::Notifications;
 use recado_domain::segments::Segments;
-use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
+use recado_domain::shared::{Cipher, Clock, Ids, Resealer as _, Secrets};
 use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
 use recado_domain::webhooks::{InboundWebhooks, Webhooks};
@@ -54,8 +54,9 @@ mod webhooks;
 use crate::config::Config;
 use crate::payment_event_buffer::PaymentEventBuffer;
 use crate::readiness::Readiness;
+use crate::sealing::AppCipher;
 use crate::streams::Streams;
-use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
+use crate::system::{SystemClock, SystemIds, SystemSecrets};
 use crate::telemetry::Reports;
 use crate::web::auth::Authenticator;
 use crate::web::auth_cache::AuthCache;
@@ -84,6 +85,8 @@ pub struct Shared {
     pub secrets: Arc<dyn Secrets>,
     /// Encryption at rest.
     pub cipher: Arc<dyn Cipher>,
+    /// Begins the values that are sealed under the current key.
+    sealing_marker: Vec<u8>,
     /// None: `SMTP_URL` is not set, and no mail is sent.
     pub mailer: Option<Arc<dyn Mailer>>,
     pub auth_cache: AuthCache,
@@ -119,9 +122,11 @@ impl Shared {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let config = Arc::new(config);
         let pool_registry = PoolRegistry::default();
+        let cipher = AppCipher::new(&config.app_secrets)?;
         Ok(Self {
             secrets: Arc::new(SystemSecrets),
-            cipher: Arc::new(AppCipher::new(&config.app_secret)?),
+            sealing_marker: cipher.current_marker(),
+            cipher: Arc::new(cipher),
             mailer: startup::mailer(&config)?,
             verifier: startup::verifier(&config, clock.clone())?,
             in_process: Arc::new(InProcessRateLimiter::new(clock.clone())),
@@ -362,7 +367,7 @@ impl Services {
         let templates = Arc::new(stores.templates());
         let media = shared.media()?;
         Ok(Self {
-            authenticator: identity::authenticator(shared, accounts.clone(), api_keys.clone()),
+            authenticator: identity::authenticator(shared, accounts.clone(), api_keys.clone())?,
             origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
             rate_limiter: shared.rate_limiter()?,
             idempotency: Idempotency::new(Arc::new(stores.idempotency()), ids.clone()),

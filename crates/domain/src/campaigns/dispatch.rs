@@ -254,7 +254,7 @@ impl Dispatcher {
         let credentials = inputs
             .profile
             .as_ref()
-            .and_then(|profile| profile.credentials(self.cipher.as_ref()));
+            .and_then(|profile| profile.credentials(run.account_id, self.cipher.as_ref()));
         let Some(credentials) = credentials else {
             self.pause(run, &inputs, "the WhatsApp number is not connected any more")
                 .await?;

@@ -154,7 +154,7 @@ impl TestSends {
     }
 
     async fn run_context(&self, tenant: &Tenant, inputs: RunInputs) -> Result<RunContext, TestSendError> {
-        let credentials = self.credentials(&inputs)?;
+        let credentials = self.credentials(tenant, &inputs)?;
         let gateway = self.gateway.as_ref();
         let files = match &credentials {
             Some(credentials) => {
@@ -172,11 +172,11 @@ impl TestSends {
     }
 
     /// The credentials of the sending number. None if the test send is simulated.
-    fn credentials(&self, inputs: &RunInputs) -> Result<Option<WhatsappCredentials>, TestSendError> {
+    fn credentials(&self, tenant: &Tenant, inputs: &RunInputs) -> Result<Option<WhatsappCredentials>, TestSendError> {
         let Some(profile) = &inputs.profile else {
             return Ok(None);
         };
-        let credentials = profile.credentials(self.cipher.as_ref());
+        let credentials = profile.credentials(tenant.account_id, self.cipher.as_ref());
         let unreadable = "the access token of the WhatsApp number cannot be read; enter it again";
         credentials
             .map(Some)

@@ -187,7 +187,7 @@ impl Fixture {
         let (mut cipher, is_readable) = (MockCipher::new(), self.token_is_readable);
         cipher
             .expect_open()
-            .returning(move |_| is_readable.then(|| "token".into()));
+            .returning(move |_, _| is_readable.then(|| "token".into()));
         let mut file_ids = MockFileIdStore::new();
         file_ids.expect_find().returning(|_, _, _| Ok(None));
         file_ids.expect_store().returning(|_, _, _, _, _| Ok(()));

@@ -4,7 +4,7 @@ use thiserror::Error;
 use time::{Duration, OffsetDateTime};
 
 use crate::campaigns::SendOutcome;
-use crate::shared::{Cipher, GatewayError, redacted_debug};
+use crate::shared::{AccountId, Cipher, GatewayError, redacted_debug};
 use crate::whatsapp::{Addressee, StoredProfile, WhatsappCredentials};
 
 use super::Conversation;
@@ -51,7 +51,11 @@ pub enum ReplyRefusal {
 }
 
 /// Checks whether a reply may be sent. Returns the credentials and the recipient.
-pub fn prepare(facts: &ReplyFacts, cipher: &dyn Cipher) -> Result<(WhatsappCredentials, Addressee), ReplyRefusal> {
+pub fn prepare(
+    account: AccountId,
+    facts: &ReplyFacts,
+    cipher: &dyn Cipher,
+) -> Result<(WhatsappCredentials, Addressee), ReplyRefusal> {
     let ends = facts.last_inbound_at.and_then(|at| at.checked_add(WINDOW));
     if ends.is_none_or(|ends| facts.now >= ends) {
         return Err(ReplyRefusal::WindowClosed);
@@ -59,7 +63,7 @@ pub fn prepare(facts: &ReplyFacts, cipher: &dyn Cipher) -> Result<(WhatsappCrede
     let credentials = facts
         .profile
         .as_ref()
-        .and_then(|profile| profile.credentials(cipher))
+        .and_then(|profile| profile.credentials(account, cipher))
         .ok_or(ReplyRefusal::NoNumber)?;
     let number = facts
         .phone
@@ -120,11 +124,13 @@ pub(super) mod tests {
 
     pub(crate) const NOW: OffsetDateTime = datetime!(2026-03-02 12:00 UTC);
 
+    const ACCOUNT: AccountId = AccountId(Uuid::from_u128(7));
+
     pub(crate) fn cipher() -> MockCipher {
         let mut cipher = MockCipher::new();
         cipher
             .expect_open()
-            .returning(|sealed| (sealed.0 != [0]).then(|| "token".into()));
+            .returning(|sealed, _| (sealed.0 != [0]).then(|| "token".into()));
         cipher
     }
 
@@ -169,6 +175,7 @@ pub(super) mod tests {
         let at = |since: Option<Duration>| {
             let last_inbound_at = since.map(|since| NOW - since);
             prepare(
+                ACCOUNT,
                 &ReplyFacts {
                     last_inbound_at,
                     ..facts()
@@ -186,7 +193,7 @@ pub(super) mod tests {
 
     #[test]
     fn reply_prefers_phone_then_wa_id_then_user_id() {
-        let to = |facts| prepare(&facts, &cipher()).map(|(_, to)| to);
+        let to = |facts| prepare(ACCOUNT, &facts, &cipher()).map(|(_, to)| to);
         assert_eq!(to(facts()), Ok(Addressee::Phone("+5511961234567".into())));
         let raw = ReplyFacts {
             phone: None,
@@ -212,7 +219,7 @@ pub(super) mod tests {
             ..profile
         });
         for profile in [None, profile] {
-            let refused = prepare(&ReplyFacts { profile, ..facts() }, &cipher());
+            let refused = prepare(ACCOUNT, &ReplyFacts { profile, ..facts() }, &cipher());
             assert_eq!(refused.err(), Some(ReplyRefusal::NoNumber));
         }
     }

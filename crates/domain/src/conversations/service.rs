@@ -77,7 +77,7 @@ impl Conversations {
             .reply_facts(account, id)
             .await?
             .ok_or(ConversationError::NotFound)?;
-        let (credentials, to) = prepare(&facts, self.cipher.as_ref())?;
+        let (credentials, to) = prepare(account, &facts, self.cipher.as_ref())?;
         let profile = facts
             .profile
             .as_ref()

@@ -56,8 +56,8 @@ impl IdempotencyKey {
     }
 }
 
-/// Keyed hash of method, path and body: equal hashes mean equal requests. Without the server's key, no body can be
-/// guessed from it.
+/// Keyed hash of method, path and body: equal hashes under one key mean equal requests. The key is random and sealed
+/// with the response, so no body can be guessed from the hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHash(pub Vec<u8>);
 
@@ -152,10 +152,11 @@ impl Idempotency {
         }
     }
 
-    /// Returns the stored response if `request` equals the stored request.
-    pub fn repeat(stored: StoredResponse, request: &RequestHash) -> Result<Sealed, IdempotencyError> {
-        match stored.request == *request {
-            true => Ok(stored.response),
+    /// Allows the replay if the repeated request equals the stored one. `repeated` are its hashes under every key that
+    /// may have hashed the stored request.
+    pub fn repeat(stored: &RequestHash, repeated: &[RequestHash]) -> Result<(), IdempotencyError> {
+        match repeated.contains(stored) {
+            true => Ok(()),
             false => Err(IdempotencyError::Mismatch),
         }
     }
@@ -231,10 +232,14 @@ mod tests {
 
     #[test]
     fn stored_response_is_repeated_only_for_the_same_request() {
-        let same = Idempotency::repeat(stored_response(), &RequestHash(vec![1]));
-        assert_eq!(same.unwrap(), Sealed(vec![2]));
-        let other = Idempotency::repeat(stored_response(), &RequestHash(vec![3]));
-        assert!(matches!(other, Err(IdempotencyError::Mismatch)));
+        let stored = stored_response().request;
+        let hashes = |bytes: &[u8]| bytes.iter().map(|&byte| RequestHash(vec![byte])).collect::<Vec<_>>();
+        assert!(Idempotency::repeat(&stored, &hashes(&[1])).is_ok());
+        assert!(Idempotency::repeat(&stored, &hashes(&[3, 1])).is_ok());
+        for other in [&[][..], &[3], &[3, 4]] {
+            let refused = Idempotency::repeat(&stored, &hashes(other));
+            assert!(matches!(refused, Err(IdempotencyError::Mismatch)), "{other:?}");
+        }
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use time::Duration;
 
-use crate::shared::{AccountId, Cipher, MailId, Sealed, StoreError, redacted_debug};
+use crate::shared::{AccountId, Cipher, MailId, SealContext, SealPurpose, Sealed, StoreError, redacted_debug};
 
 pub use sender::{MailOutcome, MailSender, retry_after};
 
@@ -38,14 +38,18 @@ pub struct OutgoingMail {
 }
 
 impl OutgoingMail {
-    /// Seals a mail for the queue.
-    pub fn seal(cipher: &dyn Cipher, id: MailId, mail: &Mail) -> Self {
-        let text = serde_json::json!(mail).to_string();
+    /// Seals a mail of an account for the queue.
+    pub fn seal(cipher: &dyn Cipher, account: AccountId, id: MailId, mail: &Mail) -> Self {
+        let text = SecretString::from(serde_json::json!(mail).to_string());
         Self {
             id,
-            content: cipher.seal(&SecretString::from(text)),
+            content: cipher.seal(&text, &context(account, id)),
         }
     }
+}
+
+fn context(account: AccountId, id: MailId) -> SealContext {
+    SealContext::new(SealPurpose::QueuedMail, account, id)
 }
 
 /// A mail claimed for sending.
@@ -58,9 +62,9 @@ pub struct ClaimedMail {
 }
 
 impl ClaimedMail {
-    /// Opens the mail. Returns `None` if it was sealed with another key.
+    /// Opens the mail. Returns `None` if its key is not configured, or it was sealed for another row.
     pub fn open(&self, cipher: &dyn Cipher) -> Option<Mail> {
-        let text = cipher.open(&self.mail.content)?;
+        let text = cipher.open(&self.mail.content, &context(self.account_id, self.mail.id))?;
         serde_json::from_str(text.expose_secret()).ok()
     }
 }

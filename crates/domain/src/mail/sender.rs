@@ -96,7 +96,7 @@ impl MailSender {
 
     async fn send(&self, claimed: &ClaimedMail) -> Result<(), MailError> {
         let Some(mail) = claimed.open(self.cipher.as_ref()) else {
-            return Err(MailError::Unsendable("it was sealed with another key"));
+            return Err(MailError::Unsendable("its sealed content cannot be opened"));
         };
         self.mailer.send(claimed.mail.id, &mail).await
     }
@@ -109,7 +109,7 @@ mod tests {
 
     use super::super::{Mail, MockMailQueue, MockMailer, OutgoingMail};
     use super::*;
-    use crate::shared::{MockCipher, Sealed};
+    use crate::shared::{MockCipher, SealContext, SealPurpose, Sealed};
 
     const ID: MailId = MailId(Uuid::from_u128(1));
     const ACCOUNT: AccountId = AccountId(Uuid::from_u128(2));
@@ -127,8 +127,9 @@ mod tests {
         let mut cipher = MockCipher::new();
         cipher
             .expect_seal()
-            .returning(|secret| Sealed(secret.expose_secret().bytes().rev().collect()));
-        cipher.expect_open().returning(|sealed| {
+            .returning(|secret, _| Sealed(secret.expose_secret().bytes().rev().collect()));
+        cipher.expect_open().returning(|sealed, context| {
+            assert_eq!(context, &SealContext::new(SealPurpose::QueuedMail, ACCOUNT, ID));
             let text: Vec<u8> = sealed.0.iter().rev().copied().collect();
             String::from_utf8(text).ok().map(SecretString::from)
         });
@@ -137,7 +138,7 @@ mod tests {
 
     fn claimed(attempts: u32) -> ClaimedMail {
         ClaimedMail {
-            mail: OutgoingMail::seal(&cipher(), ID, &mail()),
+            mail: OutgoingMail::seal(&cipher(), ACCOUNT, ID, &mail()),
             account_id: ACCOUNT,
             attempts,
         }

@@ -10,6 +10,7 @@ mod pages;
 mod ports;
 mod redacted;
 pub mod schema;
+mod sealing;
 mod strict;
 pub(crate) mod string_enum;
 mod tenant;
@@ -27,6 +28,7 @@ pub use network::Network;
 pub use pages::{CursorPage, CursorQuery, InvalidCursor, Page, PageQuery, TimeCursor};
 pub use ports::*;
 pub(crate) use redacted::redacted_debug;
+pub use sealing::*;
 pub use strict::Strict;
 pub(crate) use string_enum::string_enum;
 

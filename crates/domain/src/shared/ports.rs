@@ -4,7 +4,7 @@ use secrecy::{ExposeSecret, SecretString};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::string_enum;
+use super::{SealContext, string_enum};
 
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait Clock: Send + Sync {
@@ -52,12 +52,15 @@ pub struct Sealed(pub Vec<u8>);
 
 /// Encrypts stored secrets, such as WhatsApp access tokens.
 ///
-/// Contract: `open(seal(x)) == x`. Two seals of the same text MUST differ. `open` MUST reject a modified value.
+/// Contract: `open(seal(x, place), place) == x`. Two seals of the same text MUST differ. `open` MUST reject a modified
+/// value, and a value that was sealed for another place.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait Cipher: Send + Sync {
-    fn seal(&self, secret: &SecretString) -> Sealed;
-    /// Returns `None` if the value was not sealed with this key.
-    fn open(&self, sealed: &Sealed) -> Option<SecretString>;
+    /// Seals under the current key.
+    fn seal(&self, secret: &SecretString, context: &SealContext) -> Sealed;
+    /// Returns `None` if the value is damaged, belongs to another place, or its key is not configured. The
+    /// implementation logs which.
+    fn open(&self, sealed: &Sealed, context: &SealContext) -> Option<SecretString>;
 }
 
 /// Returns the SHA-256 hash, by which long random secrets (API keys, invite tokens) are stored.

@@ -112,7 +112,7 @@ impl Invites {
         let accept_url = SecretString::from(accept_url);
         let mail = self.cipher.as_ref().map(|cipher| {
             let mail = invitation::write(&invite, facts, &accept_url);
-            OutgoingMail::seal(cipher.as_ref(), self.ids.next().into(), &mail)
+            OutgoingMail::seal(cipher.as_ref(), account_id, self.ids.next().into(), &mail)
         });
         let insert = InviteInsert {
             account_id,

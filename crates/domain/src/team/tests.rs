@@ -184,7 +184,7 @@ fn cipher() -> MockCipher {
     let mut cipher = MockCipher::new();
     cipher
         .expect_seal()
-        .returning(|secret| Sealed(secret.expose_secret().bytes().rev().collect()));
+        .returning(|secret, _| Sealed(secret.expose_secret().bytes().rev().collect()));
     cipher
 }
 

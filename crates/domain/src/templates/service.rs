@@ -303,7 +303,7 @@ impl Templates {
             "is missing, and no WhatsApp number is connected"
         };
         let stored = stored.ok_or_else(|| FieldErrors::one("profile_id", message))?;
-        let credentials = stored.credentials(self.cipher.as_ref());
+        let credentials = stored.credentials(tenant.account_id, self.cipher.as_ref());
         let credentials = credentials.ok_or_else(|| {
             FieldErrors::one(
                 "profile_id",

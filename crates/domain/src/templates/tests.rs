@@ -79,7 +79,7 @@ pub(super) fn with_files(
     media_store: &Arc<FakeMediaStore>,
 ) -> Templates {
     let mut cipher = MockCipher::new();
-    cipher.expect_open().returning(|_| Some("token".into()));
+    cipher.expect_open().returning(|_, _| Some("token".into()));
     let mut clock = MockClock::new();
     clock.expect_now().return_const(NOW);
     let mut ids = MockIds::new();

@@ -18,8 +18,8 @@ use super::{
     WorkSignal, decide, health, sign,
 };
 use crate::shared::{
-    AccountId, Audit, AuditAction, Cipher, Clock, Event, Ids, NotificationDraft, NotificationKind, StoreError,
-    WebhookId,
+    AccountId, Audit, AuditAction, Cipher, Clock, Event, Ids, NotificationDraft, NotificationKind, SealContext,
+    StoreError, WebhookId,
 };
 
 /// The lease of a claim. It is longer than the time-out of a call.
@@ -172,7 +172,13 @@ impl Deliverer {
     /// Builds the signed request. Returns `None` if the endpoint's secret cannot be opened: the receiver could not
     /// verify an unsigned request.
     fn request(&self, claimed: &ClaimedDelivery, timestamp: i64) -> Option<DeliveryRequest> {
-        let open = |sealed| self.cipher.open(sealed).as_ref().and_then(SecretBytes::from_hex);
+        let context = SealContext::webhook_secret(claimed.key.account_id, claimed.key.endpoint_id);
+        let open = |sealed| {
+            self.cipher
+                .open(sealed, &context)
+                .as_ref()
+                .and_then(SecretBytes::from_hex)
+        };
         let mut secrets = vec![open(&claimed.secrets.current)?];
         secrets.extend(claimed.secrets.previous.as_ref().and_then(|(sealed, _)| open(sealed)));
         let event = WebhookEvent {

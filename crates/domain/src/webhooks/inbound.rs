@@ -13,7 +13,7 @@ use super::{InboundStore, SecretBytes, StoredWebhook, Unverified, WebhookError, 
 use crate::contacts::{ContactError, Contacts};
 use crate::ingestion::{EventInput, Ingestion, IngestionError, OrderInput};
 use crate::shared::{
-    AccountId, Cipher, Clock, FieldErrors, Ids, Strict, WebhookId, WebhookLogId, redacted_debug, text,
+    AccountId, Cipher, Clock, FieldErrors, Ids, SealContext, Strict, WebhookId, WebhookLogId, redacted_debug, text,
 };
 
 /// The longest event type.
@@ -110,7 +110,12 @@ impl InboundWebhooks {
     /// the two, or two concurrent calls, apply nothing twice.
     pub async fn receive(&self, endpoint: InboundEndpoint, call: InboundCall<'_>) -> Result<(), InboundCallError> {
         let InboundEndpoint { id, account, stored } = endpoint;
-        let message_id = verify(&self.secrets(&stored), call.headers, call.body, self.clock.now())?;
+        let message_id = verify(
+            &self.secrets(account, &stored),
+            call.headers,
+            call.body,
+            self.clock.now(),
+        )?;
         let duplicate = self.store.is_taken(account, id, message_id).await;
         if duplicate.map_err(WebhookError::from)? {
             return Ok(());
@@ -145,12 +150,13 @@ impl InboundWebhooks {
     }
 
     /// Opens the valid secrets: the current one, and the previous one until its overlap ends.
-    fn secrets(&self, endpoint: &StoredWebhook) -> Vec<SecretBytes> {
+    fn secrets(&self, account: AccountId, endpoint: &StoredWebhook) -> Vec<SecretBytes> {
         let now = self.clock.now();
+        let context = SealContext::webhook_secret(account, endpoint.webhook.id);
         let previous = endpoint.secrets.previous.as_ref().filter(|(_, until)| *until > now);
         let sealed = std::iter::once(&endpoint.secrets.current).chain(previous.map(|(sealed, _)| sealed));
         sealed
-            .filter_map(|sealed| SecretBytes::from_hex(&self.cipher.open(sealed)?))
+            .filter_map(|sealed| SecretBytes::from_hex(&self.cipher.open(sealed, &context)?))
             .collect()
     }
 

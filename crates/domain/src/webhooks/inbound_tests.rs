@@ -15,7 +15,8 @@ use super::{
 use crate::contacts::{Contacts, MockContactStore, UpsertOutcome};
 use crate::ingestion::{Ingestion, IngestionOutcome, IngestionResult, MockIngestionStore};
 use crate::shared::{
-    AccountId, Cipher, FieldErrors, MetricEventId, MockClock, MockIds, Sealed, StoreError, WebhookId, WebhookLogId,
+    AccountId, Cipher, FieldErrors, MetricEventId, MockClock, MockIds, SealContext, Sealed, StoreError, WebhookId,
+    WebhookLogId,
 };
 
 const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
@@ -28,12 +29,12 @@ const OLD_SECRET: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a
 struct PlainCipher;
 
 impl Cipher for PlainCipher {
-    fn seal(&self, secret: &SecretString) -> Sealed {
+    fn seal(&self, secret: &SecretString, _: &SealContext) -> Sealed {
         use secrecy::ExposeSecret as _;
         Sealed(secret.expose_secret().as_bytes().to_vec())
     }
 
-    fn open(&self, sealed: &Sealed) -> Option<SecretString> {
+    fn open(&self, sealed: &Sealed, _: &SealContext) -> Option<SecretString> {
         String::from_utf8(sealed.0.clone()).ok().map(SecretString::from)
     }
 }

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::egress::AllowList;
 use crate::shared::{
-    AuditAction, Cipher, Clock, CursorPage, Event, FieldErrors, Ids, InsertOutcome, Page, PageQuery, Secrets, Tenant,
-    WRITE_ATTEMPTS, WebhookEventId, WebhookId, WebhookKind, WebhookLogId, retry_on_conflict,
+    AuditAction, Cipher, Clock, CursorPage, Event, FieldErrors, Ids, InsertOutcome, Page, PageQuery, SealContext,
+    Secrets, Tenant, WRITE_ATTEMPTS, WebhookEventId, WebhookId, WebhookKind, WebhookLogId, retry_on_conflict,
 };
 
 /// The most endpoints of an account. The limit bounds the deliveries of one event.
@@ -94,7 +94,10 @@ impl Webhooks {
             .audit(AuditAction::Create, ENTITY, webhook.id)
             .with_changes(changes);
         let secrets = SealedSecrets {
-            current: self.cipher.seal(&secret.hex()),
+            current: self.cipher.seal(
+                &secret.hex(),
+                &SealContext::webhook_secret(tenant.account_id, webhook.id),
+            ),
             previous: None,
         };
         let stored = StoredWebhook {
@@ -181,13 +184,14 @@ impl Webhooks {
     /// Gives an endpoint a new secret. The old one signs too for `SECRET_OVERLAP`.
     pub async fn rotate_secret(&self, tenant: &Tenant, id: WebhookId) -> Result<NewWebhook, WebhookError> {
         let secret = self.new_secret()?;
+        let context = SealContext::webhook_secret(tenant.account_id, id);
         let webhook = retry_on_conflict(WRITE_ATTEMPTS, async || {
             let stored = self.stored(tenant, id).await?;
             let mut changed = stored.clone();
             changed.webhook.updated_at = self.clock.now();
             changed.webhook.secret_hint = secret.hint();
             changed.secrets = SealedSecrets {
-                current: self.cipher.seal(&secret.hex()),
+                current: self.cipher.seal(&secret.hex(), &context),
                 previous: Some((stored.secrets.current, self.clock.now() + SECRET_OVERLAP)),
             };
             let changes = json!({ "secret_hint": changed.webhook.secret_hint });

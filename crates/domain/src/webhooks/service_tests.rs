@@ -34,7 +34,7 @@ fn webhooks(store: MockWebhookStore) -> Webhooks {
     let mut cipher = MockCipher::new();
     cipher
         .expect_seal()
-        .returning(|secret| Sealed(format!("sealed {}", secret.expose_secret()).into_bytes()));
+        .returning(|secret, _| Sealed(format!("sealed {}", secret.expose_secret()).into_bytes()));
     Webhooks {
         store: Arc::new(store),
         clock: Arc::new(clock),

@@ -222,7 +222,7 @@ impl Fixture {
         let mut cipher = MockCipher::new();
         cipher
             .expect_open()
-            .returning(|sealed| Some(SecretString::from(String::from_utf8(sealed.0.clone()).unwrap())));
+            .returning(|sealed, _| Some(SecretString::from(String::from_utf8(sealed.0.clone()).unwrap())));
         let deliverer = Deliverer {
             queue: queue.clone(),
             gateway: receivers.clone(),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::verification::{NumberFacts, VerificationRecord};
 use super::{Profile, ProfileError, ProfileInput, ProfileStore, StoredProfile, WhatsappCredentials};
 use crate::shared::{
-    AuditAction, Cipher, Clock, CursorPage, CursorQuery, Event, FieldErrors, Ids, ProfileId, Sealed, Tenant,
+    AccountId, AuditAction, Cipher, Clock, CursorPage, CursorQuery, Event, FieldErrors, Ids, ProfileId, SealContext, Sealed, Tenant,
     WRITE_ATTEMPTS, retry_on_conflict, text,
 };
 
@@ -72,9 +72,11 @@ impl Profiles {
         let change = checked(input)?;
         let token = change.access_token.clone().unwrap_or_default();
         let record = VerificationRecord::new(self.clock.now());
+        let profile = apply(self.new_profile(&record), change);
+        let context = SealContext::whatsapp_token(tenant.account_id, profile.id);
         let stored = StoredProfile {
-            profile: apply(self.new_profile(&record), change),
-            token: self.cipher.seal(&token),
+            profile,
+            token: self.cipher.seal(&token, &context),
             version: 1,
             credentials_version: 1,
             verification_version: 1,
@@ -92,7 +94,9 @@ impl Profiles {
     pub async fn update(&self, tenant: &Tenant, id: ProfileId, input: ProfileInput) -> Result<Profile, ProfileError> {
         // Validation comes first, so an invalid input gets the same error whether or not the number exists.
         let change = checked(input)?;
-        let sealed = change.access_token.as_ref().map(|token| self.cipher.seal(token));
+        let context = SealContext::whatsapp_token(tenant.account_id, id);
+        let token = change.access_token.as_ref();
+        let sealed = token.map(|token| self.cipher.seal(token, &context));
         let audit = tenant.audit(AuditAction::Update, AUDITED, id);
         let events = [Event::Audit(audit.with_changes(audited_changes(&change)))];
         retry_on_conflict(WRITE_ATTEMPTS, async || {
@@ -155,12 +159,12 @@ impl Profiles {
 }
 
 impl StoredProfile {
-    /// The credentials of a call to WhatsApp, or none if the token cannot be decrypted.
-    pub fn credentials(&self, cipher: &dyn Cipher) -> Option<WhatsappCredentials> {
+    /// The credentials of the account's call to WhatsApp, or none if the token cannot be opened.
+    pub fn credentials(&self, account: AccountId, cipher: &dyn Cipher) -> Option<WhatsappCredentials> {
         Some(WhatsappCredentials {
             phone_number_id: self.profile.phone_number_id.clone(),
             waba_id: self.profile.waba_id.clone(),
-            token: cipher.open(&self.token)?,
+            token: cipher.open(&self.token, &SealContext::whatsapp_token(account, self.profile.id))?,
         })
     }
 }
@@ -250,13 +254,13 @@ mod tests {
 
     use super::super::MockProfileStore;
     use super::*;
-    use crate::shared::{AccountId, MockCipher, MockClock, MockIds, Role, UpdateOutcome, UserId};
+    use crate::shared::{MockCipher, MockClock, MockIds, Role, UpdateOutcome, UserId};
 
     fn profiles(store: MockProfileStore) -> Profiles {
         let mut cipher = MockCipher::new();
         cipher
             .expect_seal()
-            .returning(|token| Sealed(token.expose_secret().bytes().rev().collect()));
+            .returning(|token, _| Sealed(token.expose_secret().bytes().rev().collect()));
         let mut clock = MockClock::new();
         clock.expect_now().return_const(datetime!(2026-03-01 12:00 UTC));
         let mut ids = MockIds::new();

@@ -116,6 +116,10 @@ pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
         "Age of the oldest waiting entry by queue, in seconds; 0 if none waits",
     ),
     gauge(
+        "recado_sealed_values",
+        "Encrypted values in the database by key: current (APP_SECRET) or previous (any other)",
+    ),
+    gauge(
         "recado_gateway_events_in_memory",
         "Payment gateway events that wait in memory because the database could not store them",
     ),

@@ -10,6 +10,7 @@ use tokio::sync::Mutex;
 
 use super::exposition::Exposition;
 use super::machine;
+use super::sealed_values::SealedValues;
 
 /// How long a read of the queues is cached, also a failed one. Scrapes do not query the database more often.
 const CACHED_FOR: Duration = Duration::from_secs(5);
@@ -36,6 +37,9 @@ pub trait ProcessStatsSource: Send + Sync {
 
     /// The URL of the database, and the registry in which a new pool is counted.
     fn database(&self) -> (SecretString, PoolRegistry);
+
+    /// The first bytes of the values that are sealed under the current key.
+    fn sealing_marker(&self) -> Vec<u8>;
 }
 
 /// Reads the queues, with a cache.
@@ -83,7 +87,7 @@ impl Queues {
 }
 
 /// Renders these metrics in the text format of Prometheus.
-pub(super) async fn render_gauges(source: &dyn ProcessStatsSource, queues: &Queues) -> String {
+pub(super) async fn render_gauges(source: &dyn ProcessStatsSource, queues: &Queues, sealed: &SealedValues) -> String {
     let mut text = Exposition::default();
     text.put("recado_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     let queues = queues.read().await;
@@ -95,6 +99,10 @@ pub(super) async fn render_gauges(source: &dyn ProcessStatsSource, queues: &Queu
     for queue in &queues {
         let oldest = queue.oldest.as_secs_f64();
         text.put("recado_queue_oldest_seconds", &[("queue", &queue.name)], oldest);
+    }
+    if let Some((current, previous)) = sealed.latest() {
+        text.put("recado_sealed_values", &[("key", "current")], whole(current));
+        text.put("recado_sealed_values", &[("key", "previous")], whole(previous));
     }
     let stats = source.process_stats();
     let (waiting, dropped) = stats.gateway_events;

@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::gauges::{ProcessStatsSource, Queues, render_gauges};
+use super::sealed_values::SealedValues;
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -23,12 +24,14 @@ struct Metrics {
     recorder: PrometheusHandle,
     source: Arc<dyn ProcessStatsSource>,
     queues: Queues,
+    sealed: Arc<SealedValues>,
 }
 
 /// A running listener.
 pub struct MetricsListener {
     server: ServerHandle,
     upkeep: tokio::task::JoinHandle<()>,
+    counting: tokio::task::JoinHandle<()>,
 }
 
 impl MetricsListener {
@@ -44,12 +47,15 @@ impl MetricsListener {
                 upkeep_recorder.run_upkeep();
             }
         });
+        let sealed = Arc::new(SealedValues::default());
+        let counting = count_sealed_values(sealed.clone(), source.as_ref());
         let server = HttpServer::new(move || {
             let (url, pool_registry) = source.database();
             let metrics = Queues::new(url, &pool_registry).map(|queues| Metrics {
                 recorder: recorder.clone(),
                 source: source.clone(),
                 queues,
+                sealed: sealed.clone(),
             });
             App::new().configure(move |config| match metrics {
                 Ok(metrics) => {
@@ -72,18 +78,28 @@ impl MetricsListener {
         let handle = server.handle();
         tokio::spawn(server);
         tracing::info!(%bind, "serving metrics");
-        Ok(Self { server: handle, upkeep })
+        Ok(Self {
+            server: handle,
+            upkeep,
+            counting,
+        })
     }
 
     /// Stops the listener. It stops last, so that operators can watch a process until its end.
     pub async fn stop(self) {
         self.upkeep.abort();
+        self.counting.abort();
         self.server.stop(false).await;
     }
 }
 
+fn count_sealed_values(sealed: Arc<SealedValues>, source: &dyn ProcessStatsSource) -> tokio::task::JoinHandle<()> {
+    let ((url, pool_registry), marker) = (source.database(), source.sealing_marker());
+    tokio::spawn(async move { sealed.count_forever(url, &pool_registry, &marker).await })
+}
+
 async fn render_metrics(metrics: Data<Metrics>) -> HttpResponse {
     let mut text = metrics.recorder.render();
-    text.push_str(&render_gauges(metrics.source.as_ref(), &metrics.queues).await);
+    text.push_str(&render_gauges(metrics.source.as_ref(), &metrics.queues, &metrics.sealed).await);
     HttpResponse::Ok().insert_header((CONTENT_TYPE, FORMAT)).body(text)
 }

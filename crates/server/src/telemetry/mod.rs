@@ -11,6 +11,7 @@ mod listener;
 mod machine;
 mod reports;
 mod requests;
+mod sealed_values;
 pub mod traces;
 mod workers;
 

@@ -15,18 +15,19 @@ use actix_web::http::{Method, StatusCode, header};
 use actix_web::middleware::Next;
 use actix_web::web::{Bytes, Data};
 use actix_web::{HttpMessage as _, HttpResponse, ResponseError as _};
+use aws_lc_rs::hmac;
 use futures_util::{Stream, StreamExt as _};
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use recado_domain::idempotency::{
-    Admission, Idempotency, IdempotencyKey, KeyClaim, LEASE, RequestHash, Scope, StoredResponse,
+    Admission, Idempotency, IdempotencyError, IdempotencyKey, KeyClaim, LEASE, RequestHash, Scope, StoredResponse,
 };
-use recado_domain::shared::{Cipher, FieldErrors, Sealed};
+use recado_domain::shared::{Cipher, FieldErrors, SealContext, SealPurpose, Sealed};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
-use sha2::Sha256;
 
+use crate::config::AppSecrets;
 use crate::error::ApiError;
 use crate::web::body::CHUNK_TIMEOUT;
+use crate::web::request_hash::{self, RequestKey};
 use crate::wiring::Services;
 
 const KEY: &str = "idempotency-key";
@@ -36,9 +37,6 @@ const REPLAYED: &str = "idempotent-replayed";
 
 /// The headers that are stored with a response. The others belong to the exchange.
 const STORED_HEADERS: [header::HeaderName; 3] = [header::CONTENT_TYPE, header::SET_COOKIE, header::LOCATION];
-
-/// Derives a key for request hashes from `APP_SECRET`.
-const HASH_PURPOSE: &[u8; 32] = b"idempotency: what a request asks";
 
 /// The maximum size of a hashed body in bytes. The response to a larger request is not stored.
 const MAX_HASHED_BYTES: usize = 512 * 1024 * 1024;
@@ -70,21 +68,23 @@ where
     B: MessageBody + 'static,
 {
     let http = request.request().clone();
-    let body = TappedBody::of(&mut request, &services.shared.config.app_secret);
+    let context = seal_context(scope, &key);
     let response = match services.idempotency.admit(scope, key).await {
         Ok(Admission::First(claim)) => {
+            let request_key = RequestKey::random(services.shared.secrets.as_ref());
+            let body = TappedBody::of(&mut request, std::slice::from_ref(&request_key));
             request.set_payload(Payload::Stream {
                 payload: Box::pin(body.clone()),
             });
             // A separate task completes the request and stores its response even if the client disconnects.
             let task = async move {
                 let response = run_with_lease(&services, &claim, call(request, next)).await;
-                store_response(&services, &claim, body, response).await
+                store_response(&services, &claim, (body, request_key), response).await
             };
             let done = actix_web::rt::spawn(task).await;
             return done.unwrap_or_else(|error| ServiceResponse::new(http, internal(error)));
         }
-        Ok(Admission::Again(stored)) => replay(&services, stored, body).await,
+        Ok(Admission::Again(stored)) => replay(&services, &stored, &context, &mut request).await,
         Err(error) => Err(error.into()),
     };
     ServiceResponse::new(http, response.unwrap_or_else(|error| error.error_response()))
@@ -111,19 +111,23 @@ async fn run_with_lease<T>(services: &Services, claim: &KeyClaim, work: impl Fut
 async fn store_response(
     services: &Services,
     claim: &KeyClaim,
-    body: TappedBody,
+    (body, request_key): (TappedBody, RequestKey),
     response: ServiceResponse<BoxBody>,
 ) -> ServiceResponse<BoxBody> {
     let (http, response) = response.into_parts();
     let (head, content) = response.into_parts();
     let content = to_bytes(content).await.unwrap_or_default();
     let stored = match is_final(head.status()) {
-        true => body.finish().await.zip(SerializedResponse::of(&head, &content)),
+        true => {
+            let serialized = SerializedResponse::of(&head, &content, &request_key);
+            body.finish().await.into_iter().flatten().next().zip(serialized)
+        }
         false => None,
     };
+    let context = seal_context(claim.scope, &claim.key);
     let stored = stored.map(|(request, response)| StoredResponse {
         request,
-        response: response.sealed(services.shared.cipher.as_ref()),
+        response: response.sealed(services.shared.cipher.as_ref(), &context),
     });
     if let Err(error) = services.idempotency.conclude(claim, stored.as_ref()).await {
         tracing::warn!(%error, "the response to a request with an idempotency key was not stored");
@@ -142,16 +146,25 @@ fn is_final(status: StatusCode) -> bool {
     !status.is_server_error() && !not_processed.contains(&status)
 }
 
-async fn replay(services: &Services, stored: StoredResponse, body: TappedBody) -> Result<HttpResponse, ApiError> {
-    let request = body
-        .finish()
-        .await
-        .ok_or_else(|| FieldErrors::one("body", "ended before it was complete"))?;
-    let sealed = Idempotency::repeat(stored, &request)?;
-    let response = SerializedResponse::open(services.shared.cipher.as_ref(), &sealed);
-    response
-        .map(SerializedResponse::into_response)
-        .ok_or_else(|| ApiError::Internal("a stored response cannot be decrypted".into()))
+/// A response that cannot be opened, because its secret is gone, is refused like that to another request: the caller
+/// may use a new key.
+async fn replay(
+    services: &Services,
+    stored: &StoredResponse,
+    context: &SealContext,
+    request: &mut ServiceRequest,
+) -> Result<HttpResponse, ApiError> {
+    let response = SerializedResponse::open(services.shared.cipher.as_ref(), &stored.response, context);
+    let response = response.ok_or(IdempotencyError::Mismatch)?;
+    let body = TappedBody::of(request, &response.request_keys(&services.shared.config.app_secrets));
+    let hashes = body.finish().await;
+    let hashes = hashes.ok_or_else(|| FieldErrors::one("body", "ended before it was complete"))?;
+    Idempotency::repeat(&stored.request, &hashes)?;
+    Ok(response.into_response())
+}
+
+fn seal_context(scope: Scope, key: &IdempotencyKey) -> SealContext {
+    SealContext::new(SealPurpose::StoredResponse, scope.0, key.as_str())
 }
 
 fn internal(error: tokio::task::JoinError) -> HttpResponse {
@@ -164,28 +177,41 @@ struct SerializedResponse {
     status: u16,
     headers: Vec<(String, String)>,
     body: String,
+    /// The key of the request's hash. None: an earlier version stored the response, and the key is derived from its
+    /// secret.
+    #[serde(default)]
+    request_key: Option<String>,
 }
 
 impl SerializedResponse {
     /// None: a header or the body is not text.
-    fn of(head: &HttpResponse<()>, body: &Bytes) -> Option<Self> {
+    fn of(head: &HttpResponse<()>, body: &Bytes, request_key: &RequestKey) -> Option<Self> {
         let stored = head.headers().iter().filter(|(name, _)| STORED_HEADERS.contains(name));
         let headers = stored.map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
         Some(Self {
             status: head.status().as_u16(),
             headers: headers.collect::<Option<_>>()?,
             body: String::from_utf8(body.to_vec()).ok()?,
+            request_key: Some(request_key.expose().to_owned()),
         })
     }
 
     /// Encrypts the response, which may contain a secret that is shown only once.
-    fn sealed(&self, cipher: &dyn Cipher) -> Sealed {
+    fn sealed(&self, cipher: &dyn Cipher, context: &SealContext) -> Sealed {
         let text = serde_json::to_string(self).unwrap_or_default();
-        cipher.seal(&SecretString::from(text))
+        cipher.seal(&SecretString::from(text), context)
     }
 
-    fn open(cipher: &dyn Cipher, sealed: &Sealed) -> Option<Self> {
-        serde_json::from_str(cipher.open(sealed)?.expose_secret()).ok()
+    fn open(cipher: &dyn Cipher, sealed: &Sealed, context: &SealContext) -> Option<Self> {
+        serde_json::from_str(cipher.open(sealed, context)?.expose_secret()).ok()
+    }
+
+    /// The keys that may have hashed the request.
+    fn request_keys(&self, secrets: &AppSecrets) -> Vec<RequestKey> {
+        match &self.request_key {
+            Some(key) => vec![RequestKey::from_stored(key)],
+            None => secrets.iter().map(request_hash::unversioned_key).collect(),
+        }
     }
 
     fn into_response(self) -> HttpResponse {
@@ -203,32 +229,27 @@ struct TappedBody(Rc<RefCell<Tap>>);
 
 struct Tap {
     payload: Payload,
-    hash: Hmac<Sha256>,
+    hashes: Vec<hmac::Context>,
     bytes: usize,
     broken: bool,
 }
 
 impl TappedBody {
-    /// Takes the body out of the request. The hash is an HMAC, so that an attacker cannot guess the content of a body
-    /// (a card number) from the stored hash.
-    fn of(request: &mut ServiceRequest, secret: &[u8; 32]) -> Self {
-        let mut key = [0; 64];
-        for (byte, part) in key.iter_mut().zip(secret.iter().chain(HASH_PURPOSE)) {
-            *byte = *part;
-        }
-        let mut hash = Hmac::<Sha256>::new(&key.into());
-        hash.update(format!("{} {}\n", request.method(), request.path()).as_bytes());
+    /// Takes the body out of the request, to hash it under each of the keys.
+    fn of(request: &mut ServiceRequest, keys: &[RequestKey]) -> Self {
+        let begin = |key: &RequestKey| key.begin(request.method(), request.path());
+        let hashes = keys.iter().map(begin).collect();
         Self(Rc::new(RefCell::new(Tap {
             payload: request.take_payload(),
-            hash,
+            hashes,
             bytes: 0,
             broken: false,
         })))
     }
 
-    /// Reads what the handler left unread and returns the hash of the request. None: the body is incomplete or larger
-    /// than `MAX_HASHED_BYTES`.
-    async fn finish(mut self) -> Option<RequestHash> {
+    /// Reads what the handler left unread and returns the hash of the request under each key. None: the body is
+    /// incomplete or larger than `MAX_HASHED_BYTES`.
+    async fn finish(mut self) -> Option<Vec<RequestHash>> {
         while self.0.borrow().bytes <= MAX_HASHED_BYTES {
             match tokio::time::timeout(CHUNK_TIMEOUT, self.next()).await {
                 Ok(Some(Ok(_))) => {}
@@ -238,7 +259,8 @@ impl TappedBody {
         }
         let tap = self.0.borrow();
         let is_complete = !tap.broken && tap.bytes <= MAX_HASHED_BYTES;
-        is_complete.then(|| RequestHash(tap.hash.clone().finalize().into_bytes().to_vec()))
+        let hash = |context: &hmac::Context| RequestHash(context.clone().sign().as_ref().to_vec());
+        is_complete.then(|| tap.hashes.iter().map(hash).collect())
     }
 }
 
@@ -250,7 +272,7 @@ impl Stream for TappedBody {
         let polled = Pin::new(&mut tap.payload).poll_next(context);
         match &polled {
             Poll::Ready(Some(Ok(chunk))) => {
-                tap.hash.update(chunk);
+                tap.hashes.iter_mut().for_each(|hash| hash.update(chunk));
                 tap.bytes = tap.bytes.saturating_add(chunk.len());
             }
             Poll::Ready(Some(Err(_))) => tap.broken = true,

@@ -20,6 +20,7 @@ pub mod paced;
 pub mod query;
 pub mod refreshing_cache;
 pub mod request;
+pub mod request_hash;
 pub mod responses;
 pub mod secret;
 pub mod shares;

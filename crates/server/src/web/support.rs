@@ -10,9 +10,11 @@ use recado_domain::administration::{SUPPORT_MODE_DURATION, SupportStarted};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{AccountId, UserId, timestamp};
 use schemars::JsonSchema;
+use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
+use crate::config::{AppSecret, AppSecrets};
 use crate::web::cookies;
 
 pub const SUPPORT_MODE: &str = "svc-support-mode";
@@ -49,21 +51,30 @@ impl SupportMode {
     }
 }
 
+/// The purpose of the signing key.
+const SIGNING_PURPOSE: &str = "support cookie";
+
 /// Signs and verifies the cookie.
 pub struct SupportCookies {
+    /// Derived from `APP_SECRET`.
     key: hmac::Key,
+    /// Verify only: derived from `APP_SECRET_PREVIOUS`, and from any secret as earlier versions did. A cookie is valid
+    /// for `SUPPORT_MODE_DURATION`.
+    earlier_keys: Vec<hmac::Key>,
     secure: bool,
 }
 
 impl SupportCookies {
-    /// Derives the signing key from `APP_SECRET`.
-    pub fn new(app_secret: &[u8; 32], secure: bool) -> Self {
-        let root = hmac::Key::new(hmac::HMAC_SHA256, app_secret);
-        let derived = hmac::sign(&root, SUPPORT_MODE.as_bytes());
-        Self {
-            key: hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()),
-            secure,
+    pub fn new(secrets: &AppSecrets, secure: bool) -> anyhow::Result<Self> {
+        let mut earlier_keys: Vec<_> = secrets.iter().map(unversioned_key).collect();
+        for secret in &secrets.previous {
+            earlier_keys.push(signing_key(secret)?);
         }
+        Ok(Self {
+            key: signing_key(&secrets.current)?,
+            earlier_keys,
+            secure,
+        })
     }
 
     /// Creates the cookie of an administrator.
@@ -106,10 +117,23 @@ impl SupportCookies {
         let (content, signature) = value.split_once('.')?;
         let content = URL_SAFE_NO_PAD.decode(content).ok()?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        hmac::verify(&self.key, &content, &signature).ok()?;
+        let mut keys = std::iter::once(&self.key).chain(&self.earlier_keys);
+        keys.find(|key| hmac::verify(key, &content, &signature).is_ok())?;
         let (owner, mode): (UserId, SupportMode) = serde_json::from_slice(&content).ok()?;
         (owner == admin && now < mode.expires_at).then_some(mode)
     }
+}
+
+fn signing_key(secret: &AppSecret) -> anyhow::Result<hmac::Key> {
+    let key = secret.derive_key(SIGNING_PURPOSE)?;
+    Ok(hmac::Key::new(hmac::HMAC_SHA256, key.expose_secret()))
+}
+
+/// The key with which earlier versions signed.
+fn unversioned_key(secret: &AppSecret) -> hmac::Key {
+    let root = hmac::Key::new(hmac::HMAC_SHA256, secret.expose());
+    let derived = hmac::sign(&root, SUPPORT_MODE.as_bytes());
+    hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())
 }
 
 #[cfg(test)]
@@ -133,8 +157,17 @@ mod tests {
         SupportMode::new(started, None)
     }
 
+    fn signed_with(current: u8, previous: &[u8]) -> SupportCookies {
+        let secret = |byte: u8| AppSecret::from([byte; 32]);
+        let secrets = AppSecrets {
+            current: secret(current),
+            previous: previous.iter().map(|&byte| secret(byte)).collect(),
+        };
+        SupportCookies::new(&secrets, true).unwrap()
+    }
+
     fn cookies() -> SupportCookies {
-        SupportCookies::new(&[7; 32], true)
+        signed_with(7, &[])
     }
 
     fn read(value: &str, admin: UserId, now: OffsetDateTime) -> Option<SupportMode> {
@@ -159,7 +192,7 @@ mod tests {
     fn forged_support_cookie_is_ignored() {
         let value = cookies().write(ADMIN, &mode()).value().to_owned();
         let (content, signature) = value.split_once('.').unwrap();
-        let foreign = SupportCookies::new(&[8; 32], true).write(ADMIN, &mode());
+        let foreign = signed_with(8, &[]).write(ADMIN, &mode());
         for forged in [
             content,
             &format!("{content}."),
@@ -171,5 +204,30 @@ mod tests {
         ] {
             assert_eq!(read(forged, ADMIN, NOW), None, "{forged}");
         }
+    }
+
+    #[test]
+    fn previous_secret_verifies_but_never_signs() {
+        let request = |cookie: Cookie<'static>| TestRequest::default().cookie(cookie).to_http_request();
+        let before = signed_with(7, &[]).write(ADMIN, &mode());
+        let rotated = signed_with(8, &[6, 7]);
+        assert_eq!(rotated.read(&request(before.clone()), ADMIN, NOW), Some(mode()));
+        let after = rotated.write(ADMIN, &mode());
+        assert_eq!(
+            signed_with(8, &[]).read(&request(after.clone()), ADMIN, NOW),
+            Some(mode())
+        );
+        assert_eq!(signed_with(7, &[]).read(&request(after), ADMIN, NOW), None);
+        assert_eq!(signed_with(8, &[]).read(&request(before), ADMIN, NOW), None);
+    }
+
+    #[test]
+    fn cookie_of_an_earlier_version_is_valid() {
+        let content = serde_json::to_vec(&(ADMIN, mode())).unwrap();
+        let signature = hmac::sign(&unversioned_key(&[7; 32].into()), &content);
+        let value = [&content, signature.as_ref()]
+            .map(|part| URL_SAFE_NO_PAD.encode(part))
+            .join(".");
+        assert_eq!(read(&value, ADMIN, NOW), Some(mode()));
     }
 }

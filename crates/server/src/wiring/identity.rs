@@ -46,18 +46,20 @@ pub(super) fn api_keys(shared: &Shared, stores: &Stores, unseen: &OwnerPool) -> 
     Arc::new(ApiKeys::new(store, clock, ids, secrets))
 }
 
-pub(super) fn authenticator(shared: &Shared, accounts: Arc<Accounts>, api_keys: Arc<ApiKeys>) -> Authenticator {
-    Authenticator {
+pub(super) fn authenticator(
+    shared: &Shared,
+    accounts: Arc<Accounts>,
+    api_keys: Arc<ApiKeys>,
+) -> anyhow::Result<Authenticator> {
+    let support = SupportCookies::new(&shared.config.app_secrets, shared.config.cookie_secure)?;
+    Ok(Authenticator {
         verifier: shared.verifier.clone(),
         accounts,
         api_keys,
         clock: shared.clock.clone(),
         auth_cache: shared.auth_cache.clone(),
-        support: Arc::new(SupportCookies::new(
-            &shared.config.app_secret,
-            shared.config.cookie_secure,
-        )),
+        support: Arc::new(support),
         cookie: shared.config.session_cookie.clone(),
         trusted_proxies: shared.config.trusted_proxies.clone(),
-    }
+    })
 }

@@ -18,4 +18,8 @@ impl ProcessStatsSource for Shared {
     fn database(&self) -> (SecretString, PoolRegistry) {
         (self.config.database_url.clone(), self.pool_registry.clone())
     }
+
+    fn sealing_marker(&self) -> Vec<u8> {
+        self.sealing_marker.clone()
+    }
 }

@@ -349,7 +349,7 @@ impl Fixture {
         let mut cipher = MockCipher::new();
         cipher
             .expect_open()
-            .returning(move |_| token_is_readable.then(|| "token".into()));
+            .returning(move |_, _| token_is_readable.then(|| "token".into()));
         Dispatcher::new(
             self.runs.clone(),
             self.templates.clone(),

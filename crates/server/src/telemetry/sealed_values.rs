@@ -1,0 +1,68 @@
+//! Counts the sealed values under the current key and under earlier ones, in the background.
+//!
+//! A count reads whole tables. So it has a connection of its own, and the pause after it is `PAUSE_FACTOR` times its
+//! duration: however large the tables are, counting takes at most one percent of the time.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use recado_postgres::{OwnerPool, PgSealedValues, PoolConfig, PoolRegistry};
+use secrecy::SecretString;
+
+const MIN_PAUSE: Duration = Duration::from_secs(10);
+const PAUSE_FACTOR: u32 = 99;
+
+/// The time that the count of one column may take.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The result of the last count.
+#[derive(Debug, Default)]
+pub(super) struct SealedValues(Mutex<Option<(i64, i64)>>);
+
+impl SealedValues {
+    /// The values under the current key, and those under earlier ones. None: the last count failed, or none is done.
+    pub(super) fn latest(&self) -> Option<(i64, i64)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts again and again, until the task is aborted.
+    pub(super) async fn count_forever(&self, url: SecretString, pool_registry: &PoolRegistry, marker: &[u8]) {
+        let config = PoolConfig {
+            statement_timeout: STATEMENT_TIMEOUT,
+            ..PoolConfig::new(url, 1)
+        };
+        // The listener has reported an invalid URL.
+        let Ok(pool) = OwnerPool::new(&config.counted(pool_registry, "metrics")) else {
+            return;
+        };
+        let values = PgSealedValues::new(pool);
+        loop {
+            let began = Instant::now();
+            let counts = values.counts(marker).await;
+            let sums = counts.map(|counts| {
+                let current = counts.iter().map(|count| count.current).sum();
+                (current, counts.iter().map(|count| count.earlier).sum())
+            });
+            if let Err(error) = &sums {
+                tracing::debug!(cause = ?error, "the sealed values cannot be counted");
+            }
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sums.ok();
+            tokio::time::sleep(pause_after(began.elapsed())).await;
+        }
+    }
+}
+
+fn pause_after(count: Duration) -> Duration {
+    count.saturating_mul(PAUSE_FACTOR).max(MIN_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counting_takes_at_most_one_percent_of_the_time() {
+        assert_eq!(pause_after(Duration::from_millis(5)), MIN_PAUSE);
+        assert_eq!(pause_after(Duration::from_secs(2)), Duration::from_secs(198));
+    }
+}
