@@ -53,6 +53,7 @@ mod retry_choices;
 mod rfm;
 mod run_start;
 mod runs;
+mod sealed;
 mod segments;
 mod statistics;
 mod status_updates;

@@ -45,7 +45,7 @@ impl AppSecret {
     pub fn key_id(&self) -> anyhow::Result<String> {
         let mut id = [0; KEY_ID_BYTES];
         self.expand("key id", &mut id)?;
-        Ok(id.iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(hex::encode(id))
     }
 
     fn expand(&self, purpose: &str, output: &mut [u8]) -> anyhow::Result<()> {
@@ -143,8 +143,10 @@ mod tests {
         let secret = AppSecret::from([7; 32]);
         assert_eq!(secret.key_id().unwrap(), "f2c6ef911b10faa1");
         let key = secret.derive_key("whatsapp_token").unwrap();
-        let hex: String = key.expose_secret().iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "cf31e2a9452a3326553f6a4044b22d971c3aa5c2cda7a72dc891b4425efaa74b");
+        assert_eq!(
+            hex::encode(key.expose_secret()),
+            "cf31e2a9452a3326553f6a4044b22d971c3aa5c2cda7a72dc891b4425efaa74b"
+        );
     }
 
     #[test]

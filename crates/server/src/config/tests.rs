@@ -38,12 +38,16 @@ fn config_with_only_required_variables_has_defaults() {
 fn config_debug_shows_no_secret_and_no_url() {
     let planted = [
         ("PLATFORM_ADMIN_EMAILS", "planted@example.com"),
+        ("APP_SECRET_PREVIOUS", "bGxsbGxsbGxsbGxsbGxsbGxsbGxsbGxsbGxsbGxsbGw="),
         ("AI_API_URL", "http://planted@ai.example/v1"),
         ("AI_API_KEY", "planted"),
     ];
     let config = read(&planted).unwrap();
-    let shown = format!("{config:?}{:?}", config.ai);
-    assert!(!shown.contains("planted") && !shown.contains("107, 107"), "{shown}");
+    assert_eq!(config.app_secrets.previous.len(), 1);
+    let shown = format!("{config:?}{:?}{:?}", config.ai, config.app_secrets);
+    for secret in ["planted", "107, 107", "108, 108"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
 }
 
 #[test]
@@ -65,6 +69,8 @@ fn config_error_names_the_variable_without_its_value() {
         ("MEDIA_PUBLIC_URL", "media.example"),
         ("APP_SECRET", " "),
         ("APP_SECRET", "c2hvcnQ="),
+        ("APP_SECRET_PREVIOUS", "c2hvcnQ="),
+        ("APP_SECRET_PREVIOUS", "not base64"),
         ("SESSION_JWT_SECRET", ""),
         ("SESSION_JWT_SECRET", "too-short"),
         ("COOKIE_SECURE", "yes"),
@@ -91,6 +97,21 @@ fn config_error_names_the_variable_without_its_value() {
     }
     let both = read(&[("SESSION_JWKS_URL", "https://idp/jwks")]).unwrap_err();
     assert_eq!(both.variable, "SESSION_JWT_SECRET");
+}
+
+#[test]
+fn app_secret_previous_takes_up_to_three_secrets() {
+    let previous =
+        |value: &str| read(&[("APP_SECRET_PREVIOUS", value)]).map(|config| config.app_secrets.previous.len());
+    assert_eq!(read(&[]).unwrap().app_secrets.previous.len(), 0);
+    assert_eq!(previous(SECRET), Ok(1));
+    assert_eq!(previous(&format!("{SECRET}, {SECRET},{SECRET},")), Ok(3));
+    let error = previous(&[SECRET; 4].join(",")).unwrap_err();
+    assert_eq!(error.variable, "APP_SECRET_PREVIOUS");
+    assert!(
+        error.problem.contains("up to 3") && !error.problem.contains(SECRET),
+        "{error}"
+    );
 }
 
 #[test]

@@ -19,7 +19,7 @@ impl Hook {
         Self::from_response(&ana.post("/api/webhooks", body).created())
     }
 
-    fn from_response(made: &Value) -> Self {
+    pub(crate) fn from_response(made: &Value) -> Self {
         Self {
             id: text(&made["id"]),
             signer: Webhook::new(&text(&made["signing_secret"])).unwrap(),

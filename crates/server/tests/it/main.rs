@@ -80,6 +80,7 @@ mod reports;
 mod retries;
 mod rfm;
 mod runs;
+mod secret_rotation;
 mod secrets;
 mod segments;
 mod send;

@@ -14,6 +14,7 @@ fn invalid_environment_variable_is_named_and_stops_start() {
         ("APP_SECRET", ""),
         ("SESSION_JWT_SECRET", ""),
         ("APP_SECRET", "too-short-a-secret"),
+        ("APP_SECRET_PREVIOUS", "too-short-a-secret"),
         ("COOKIE_SECURE", "perhaps"),
         ("CAMPAIGN_MESSAGE_DELAY_MS", "soon"),
         ("SEND_UNKNOWN_TTL", "ten"),

@@ -158,10 +158,23 @@ impl Server {
 
     /// Runs the binary at another port of localhost with the same environment.
     pub fn spawn(&self, arguments: &[&str], port: u16) -> Process {
+        self.spawn_with(arguments, port, &[])
+    }
+
+    /// Runs the binary at this server's address with these variables on top, and waits until it is ready.
+    pub fn serve_with(&self, changes: &[(&'static str, String)]) {
+        let process = self.spawn_with(&["serve"], self.port, changes);
+        self.processes.borrow_mut().push(process);
+        self.wait_ready();
+    }
+
+    /// Like `spawn`, with these variables on top.
+    pub fn spawn_with(&self, arguments: &[&str], port: u16, changes: &[(&'static str, String)]) -> Process {
         let bind = format!("127.0.0.1:{port}");
         let mut env = self.env.clone();
         env.push(("BIND", bind.clone()));
         env.push(("PUBLIC_URL", format!("http://{bind}")));
+        env.extend(changes.iter().cloned());
         Process::start(arguments, &env)
     }
 
