@@ -15,9 +15,11 @@ use time::Duration;
 use crate::logging;
 use crate::web::origin::Origin;
 pub use app_secret::{AppSecret, AppSecrets};
+pub use identity::IdentityRules;
 pub use limits::Limits;
 
 mod app_secret;
+mod identity;
 mod limits;
 
 /// The minimum length of an HS256 secret in bytes (RFC 7518, section 3.2).
@@ -90,6 +92,8 @@ pub struct Config {
     pub session_audience: Option<String>,
     pub cookie_secure: bool,
     pub platform_admin_emails: Vec<String>,
+    /// Who is an administrator besides those addresses, and how old sessions may be.
+    pub identity: IdentityRules,
     /// `SMTP_URL`. None: no mail is sent.
     pub smtp_url: Option<SecretString>,
     /// `MAIL_FROM`: the sender of the server's mail.
@@ -184,6 +188,7 @@ impl Config {
             session_audience: get("SESSION_JWT_AUDIENCE"),
             cookie_secure: parsed(get, "COOKIE_SECURE", true, |_| true, "true or false")?,
             platform_admin_emails: list(get, "PLATFORM_ADMIN_EMAILS", "a comma-separated list of addresses")?,
+            identity: IdentityRules::read(get)?,
             smtp_url: smtp_url_from(get)?,
             mail_from,
             payment_gateway_url: http_url(get, "PAYMENT_GATEWAY_URL")?,

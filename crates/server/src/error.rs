@@ -271,6 +271,11 @@ impl From<AccountError> for ApiError {
             AccountError::NotMember | AccountError::NoAccount | AccountError::Suspended => {
                 Self::Auth(error.to_string())
             }
+            AccountError::SessionEnded => Self::Auth("The session has ended; sign in again".to_owned()),
+            AccountError::NotAdministrator => Self::Auth("Requires a platform administrator".to_owned()),
+            AccountError::SignInTooOld => {
+                Self::Auth("The sign-in is too long ago for this operation; sign in again".to_owned())
+            }
             AccountError::Invalid(errors) => errors.into(),
             AccountError::Store(error) => error.into(),
         }

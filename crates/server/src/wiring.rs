@@ -63,6 +63,7 @@ use crate::web::auth_cache::AuthCache;
 use crate::web::callback::CallbackMemory;
 use crate::web::key_cache::KeyCache;
 use crate::web::origin::{Origin, OwnOrigins};
+use crate::web::session_cache::SessionCache;
 use crate::web::shares::Shares;
 use crate::web::target_cache::TargetCache;
 use crate::workers::{Relays, RunSubmitter};
@@ -90,6 +91,8 @@ pub struct Shared {
     /// None: `SMTP_URL` is not set, and no mail is sent.
     pub mailer: Option<Arc<dyn Mailer>>,
     pub auth_cache: AuthCache,
+    /// When users ended their sessions.
+    pub sessions: SessionCache,
     keys: KeyCache,
     targets: TargetCache,
     /// Clicks on links that are not written yet.
@@ -132,6 +135,7 @@ impl Shared {
             in_process: Arc::new(InProcessRateLimiter::new(clock.clone())),
             ids: Arc::new(SystemIds),
             auth_cache: AuthCache::default(),
+            sessions: SessionCache::default(),
             keys: KeyCache::default(),
             targets: TargetCache::default(),
             clicks: Arc::new(PendingClicks::new(SystemIds.next())),
@@ -367,7 +371,7 @@ impl Services {
         let templates = Arc::new(stores.templates());
         let media = shared.media()?;
         Ok(Self {
-            authenticator: identity::authenticator(shared, accounts.clone(), api_keys.clone())?,
+            authenticator: identity::authenticator(shared, &stores, accounts.clone(), api_keys.clone())?,
             origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
             rate_limiter: shared.rate_limiter()?,
             idempotency: Idempotency::new(Arc::new(stores.idempotency()), ids.clone()),

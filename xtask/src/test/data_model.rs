@@ -28,7 +28,7 @@ it from the catalogue; the gate fails when it differs from the migrations.
 const SECTIONS: &[(&str, &str, &[&str])] = &[
     (
         "Accounts and access",
-        "Accounts, their members, invites and API keys. Sessions are tokens of the identity provider and have no table.",
+        "Accounts, their members, invites and API keys, and the audit logs of accounts and of the platform. Sessions are tokens of the identity provider and have no table.",
         &[
             "accounts",
             "account_users",
@@ -40,6 +40,7 @@ const SECTIONS: &[(&str, &str, &[&str])] = &[
             "api_key_hashes",
             "audit_logs",
             "audit_counts",
+            "platform_audit",
             "notifications",
             "account_deletions",
         ],

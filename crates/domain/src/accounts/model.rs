@@ -96,11 +96,36 @@ pub struct Session {
     pub email: String,
     /// Name, if the identity provider reports one.
     pub name: Option<String>,
+    /// Whether the identity provider says that the address is verified; `None` if it says nothing.
+    pub email_verified: Option<bool>,
+    /// When the session token was issued, if it says so.
+    pub issued_at: Option<OffsetDateTime>,
+    /// When the user proved their identity to the identity provider, if the token says so.
+    pub authenticated_at: Option<OffsetDateTime>,
+    /// When the user last ended all sessions. `None` until [`Sessions::check`](super::Sessions::check) has read it.
+    pub signed_out_at: Option<OffsetDateTime>,
     /// When the session token expires.
     pub expires_at: OffsetDateTime,
 }
 
 redacted_debug!(Session { user_id });
+
+impl Session {
+    /// A session of `ana@example.com` whose token has no optional claims.
+    #[cfg(any(test, feature = "mocks"))]
+    pub fn for_tests(user_id: UserId, expires_at: OffsetDateTime) -> Self {
+        Self {
+            user_id,
+            email: "ana@example.com".into(),
+            name: None,
+            email_verified: None,
+            issued_at: None,
+            authenticated_at: None,
+            signed_out_at: None,
+            expires_at,
+        }
+    }
+}
 
 /// Why a session token is refused.
 #[derive(Debug, Error)]
@@ -122,6 +147,14 @@ pub enum AccountError {
     NoAccount,
     #[error("this account is suspended")]
     Suspended,
+    /// The user ended all sessions after this one began.
+    #[error("the session has ended; sign in again")]
+    SessionEnded,
+    #[error("requires a platform administrator")]
+    NotAdministrator,
+    /// The user is an administrator, but signed in too long ago.
+    #[error("the sign-in is too long ago for this operation; sign in again")]
+    SignInTooOld,
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
     #[error(transparent)]

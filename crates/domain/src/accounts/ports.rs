@@ -45,3 +45,17 @@ pub trait AccountStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<Option<Membership>, StoreError>;
 }
+
+/// When users ended their sessions. These methods see all users.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait SessionStore: Send + Sync {
+    /// Returns when all sessions of the user were last ended; `None` if never. A cache MUST return an end at most a
+    /// second late.
+    async fn signed_out_at(&self, user: UserId) -> Result<Option<OffsetDateTime>, StoreError>;
+
+    /// Ends all sessions that began at this time or before, and removes the user's temporary memberships of support
+    /// mode in the same transaction. MUST keep a later time that is already stored. Returns the stored time, or `None`
+    /// if the user does not exist.
+    async fn end_all(&self, user: UserId, at: OffsetDateTime) -> Result<Option<OffsetDateTime>, StoreError>;
+}

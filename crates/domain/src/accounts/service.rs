@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Account, AccountError, AccountStatus, AccountStore, Membership, Session};
+use super::{Account, AccountError, AccountStatus, AccountStore, Administrators, Membership, Session};
 use crate::shared::{AccountId, Actor, Clock, FieldErrors, Ids, Tenant, text};
 
 /// Maximum length of an account name, in characters.
@@ -23,30 +23,44 @@ pub struct Accounts {
     store: Arc<dyn AccountStore>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
-    admin_emails: Vec<String>,
+    administrators: Administrators,
 }
 
 impl Accounts {
-    /// `admin_emails` are the addresses of the platform administrators, compared case-insensitively.
     pub fn new(
         store: Arc<dyn AccountStore>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
-        admin_emails: &[String],
+        administrators: Administrators,
     ) -> Self {
-        let admin_emails = admin_emails.iter().map(|email| email.trim().to_lowercase()).collect();
         Self {
             store,
             clock,
             ids,
-            admin_emails,
+            administrators,
         }
     }
 
     /// Whether the user is a platform administrator.
     pub fn is_admin(&self, session: &Session) -> bool {
-        let address = || session.email.trim().chars().flat_map(char::to_lowercase);
-        self.admin_emails.iter().any(|admin| address().eq(admin.chars()))
+        self.administrators.contains(session)
+    }
+
+    /// Whether the user may have a session. A token with an address that is not verified proves no address, so it is
+    /// refused, unless its user is an administrator by id.
+    pub fn admits(&self, session: &Session) -> bool {
+        session.email_verified != Some(false) || self.administrators.contains_id(session)
+    }
+
+    /// Checks that the user is a platform administrator who signed in recently enough to administer.
+    pub fn check_admin(&self, session: &Session) -> Result<(), AccountError> {
+        if !self.is_admin(session) {
+            return Err(AccountError::NotAdministrator);
+        }
+        match self.administrators.is_recent(session, self.clock.now()) {
+            true => Ok(()),
+            false => Err(AccountError::SignInTooOld),
+        }
     }
 
     /// Stores the user, so that other tables can reference them.
@@ -156,10 +170,8 @@ mod tests {
 
     fn session() -> Session {
         Session {
-            user_id: UserId(Uuid::from_u128(7)),
             email: "Ana@Example.com".into(),
-            name: None,
-            expires_at: NOW,
+            ..Session::for_tests(UserId(Uuid::from_u128(7)), NOW)
         }
     }
 
@@ -172,7 +184,7 @@ mod tests {
             Arc::new(store),
             Arc::new(clock),
             Arc::new(ids),
-            &["ana@example.COM ".into()],
+            Administrators::new(vec![], &["ana@example.COM ".into()]).signed_in_within(Some(time::Duration::HOUR)),
         )
     }
 
@@ -186,13 +198,42 @@ mod tests {
     }
 
     #[test]
-    fn admin_email_is_compared_case_insensitively() {
+    fn administrator_must_be_listed_and_signed_in_recently() {
         let accounts = accounts(MockAccountStore::new());
-        assert!(accounts.is_admin(&session()));
-        assert!(!accounts.is_admin(&Session {
-            email: "ana@example.co".into(),
+        let issued = |ago| Session {
+            issued_at: Some(NOW - ago),
             ..session()
-        }));
+        };
+        assert!(accounts.is_admin(&session()));
+        assert!(accounts.check_admin(&issued(time::Duration::HOUR)).is_ok());
+        let stranger = Session {
+            email: "ana@example.co".into(),
+            ..issued(time::Duration::ZERO)
+        };
+        for (session, expected) in [
+            (stranger, "requires a platform administrator"),
+            (issued(time::Duration::hours(2)), "sign in again"),
+            (session(), "sign in again"),
+        ] {
+            let refused = accounts.check_admin(&session).unwrap_err().to_string();
+            assert!(refused.contains(expected), "{refused}");
+        }
+    }
+
+    #[test]
+    fn unverified_address_has_a_session_only_by_administrator_id() {
+        let unverified = Session {
+            email_verified: Some(false),
+            ..session()
+        };
+        let accounts = |administrators| {
+            let (clock, ids) = (Arc::new(MockClock::new()), Arc::new(MockIds::new()));
+            Accounts::new(Arc::new(MockAccountStore::new()), clock, ids, administrators)
+        };
+        let by_email = accounts(Administrators::new(vec![], &["ana@example.com".into()]));
+        assert!(by_email.admits(&session()) && !by_email.admits(&unverified));
+        let by_id = accounts(Administrators::new(vec![unverified.user_id], &[]));
+        assert!(by_id.admits(&unverified) && by_id.is_admin(&unverified));
     }
 
     #[tokio::test]

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 
 use super::{
     AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, Admin, Administered, AdministrationError,
-    AdministrationStats, AdministrationStore, ChurnDay, Days, PlatformRevenueDay, PlatformRevenueOverview,
-    SubscriptionTotals,
+    AdministrationStats, AdministrationStore, ChurnDay, Days, PlatformEntity, PlatformRevenueDay,
+    PlatformRevenueOverview, SubscriptionTotals,
 };
 use crate::accounts::{Account, AccountStatus};
 use crate::billing::{self, Change, ChangeOutcome, FREE_PLAN, SubscriptionStatus, SubscriptionStore};
 use crate::shared::{
-    AccountId, AuditAction, Clock, Event, FieldErrors, Ids, Page, PageQuery, StoreError, WRITE_ATTEMPTS,
+    AccountId, AuditAction, Clock, Event, FieldErrors, Ids, Page, PageQuery, StoreError, UserId, WRITE_ATTEMPTS,
     retry_on_conflict, text,
 };
 use crate::team::{FirstOwner, InviteInsert, Invites, NewInvite};
@@ -139,7 +139,10 @@ impl Administration {
         let invite = self.owner_invite(admin, (account.id, &account.name), input.owner_email.as_deref());
         let (insert, owner_invite) = errors_into(&mut errors, invite).unwrap_or_default();
         errors.into_result()?;
-        let account = duplicate_to_field_error(self.store.create(&account, is_given, insert).await)?;
+        let entry = admin.platform_entry(AuditAction::Create, PlatformEntity::Account, account.id);
+        let entry = entry.with_changes(json!({ "name": account.name, "plan": account.plan,
+                                               "owner_invited": insert.is_some() }));
+        let account = duplicate_to_field_error(self.store.create(&account, is_given, insert, entry).await)?;
         Ok(Administered { account, owner_invite })
     }
 
@@ -159,8 +162,12 @@ impl Administration {
                 self.owner_invite(admin, (id, name), email)?
             }
         };
+        let mut entry = admin.platform_entry(AuditAction::Update, PlatformEntity::Account, id);
+        if insert.is_some() {
+            entry = entry.with_changes(json!({ "owner_invited": true }));
+        }
         let refused = |message: &str| Err(FieldErrors::one("owner_email", message).into());
-        match duplicate_to_field_error(self.store.update(id, &change, insert).await)? {
+        match duplicate_to_field_error(self.store.update(id, &change, insert, entry).await)? {
             AccountUpdate::Done(account) => Ok(Administered { account, owner_invite }),
             AccountUpdate::Missing => Err(AdministrationError::NotFound),
             AccountUpdate::Owned => refused("must be absent: the account has an owner, who can invite other owners"),
@@ -222,26 +229,39 @@ impl Administration {
         status: AccountStatus,
         action: &str,
     ) -> Result<(), AdministrationError> {
-        let event = action_event(admin, account, json!({ "action": action }));
-        match self.store.set_status(account, status, &[event]).await? {
+        let changes = json!({ "action": action });
+        let entry = admin.platform_entry(AuditAction::Update, PlatformEntity::AccountAction, account);
+        let entry = entry.with_changes(changes.clone());
+        let event = action_event(admin, account, changes);
+        match self.store.set_status(account, status, &[event], entry).await? {
             true => Ok(()),
             false => Err(AdministrationError::NotFound),
         }
     }
 
+    /// Ends all sessions and the support mode of a user, and returns the time.
+    pub async fn end_sessions(&self, admin: &Admin, user: UserId) -> Result<OffsetDateTime, AdministrationError> {
+        let entry = admin.entry_without_account(AuditAction::Update, PlatformEntity::UserSessions, user.0);
+        let ended = self.store.end_sessions(user, self.clock.now(), entry).await?;
+        ended.ok_or(AdministrationError::NotFound)
+    }
+
     /// Grants a plan without a gateway call: the price of a subscription stays. A paid subscription gets the plan
     /// itself, so that the plan ends with it. Without a paid subscription the grant is stored with the account.
+    /// `AdministrationStore` writes both, because the entry of the platform audit log commits with them.
     async fn change_plan(&self, admin: &Admin, account: AccountId, plan: &str) -> Result<(), AdministrationError> {
         retry_on_conflict(WRITE_ATTEMPTS, async || {
             let before = self.store.account(account).await?;
             let before = before.ok_or(AdministrationError::NotFound)?;
             let changes = json!({ "action": "change_plan", "plan": { "from": before.plan, "to": plan } });
+            let entry = admin.platform_entry(AuditAction::Update, PlatformEntity::AccountAction, account);
+            let entry = entry.with_changes(changes.clone());
             let events = vec![action_event(admin, account, changes)];
             let live = self.subscriptions.overview(account).await?.subscription;
             let paying =
                 live.filter(|live| matches!(live.status, SubscriptionStatus::Active | SubscriptionStatus::PastDue));
             let Some(mut subscription) = paying else {
-                return match self.store.set_plan(account, plan, &events).await? {
+                return match self.store.set_plan(account, plan, &events, entry).await? {
                     true => Ok(Some(())),
                     false => Err(AdministrationError::NotFound),
                 };
@@ -254,7 +274,8 @@ impl Administration {
                 events,
                 ..Change::of(subscription)
             };
-            Ok((self.subscriptions.write(&change).await? == ChangeOutcome::Done).then_some(()))
+            let written = self.store.change_subscription(&change, entry).await?;
+            Ok((written == ChangeOutcome::Done).then_some(()))
         })
         .await
     }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use time::Duration;
 
-use super::{AdministrationError, DeletionStore, GatewayCancellation};
+use super::{Admin, AdministrationError, DeletionStore, GatewayCancellation, PlatformEntity};
 use crate::billing::{PaymentGateway, PaymentGatewayError};
 use crate::media::{MediaStore, MediaStoreError};
-use crate::shared::{AccountId, Clock, ErrorReport, SideStep};
+use crate::shared::{AccountId, AuditAction, Clock, ErrorReport, SideStep};
 
 /// Lease of a deletion, renewed by every batch. After it another worker continues the deletion.
 pub const DELETION_LEASE: Duration = Duration::minutes(2);
@@ -51,9 +51,11 @@ impl Deletions {
 
     /// Deletes an account permanently. If it fails after its first step, the account stays invisible and a worker
     /// completes the deletion.
-    pub async fn delete(&self, account: AccountId) -> Result<(), AdministrationError> {
+    pub async fn delete(&self, admin: &Admin, account: AccountId) -> Result<(), AdministrationError> {
         let watched_until = self.clock.now() + CANCELLATION_WATCH_TIME;
-        if !self.store.begin(account, DELETION_LEASE, watched_until).await? {
+        let entry = admin.platform_entry(AuditAction::Delete, PlatformEntity::Account, account);
+        let begun = self.store.begin(account, DELETION_LEASE, watched_until, entry);
+        if !begun.await? {
             return Err(AdministrationError::NotFound);
         }
         for cancellation in self.store.cancellations(account).await? {

@@ -10,8 +10,8 @@ use crate::billing::{Cents, PaymentGatewayError};
 use crate::media::MediaStoreError;
 use crate::shared::schema::Timestamp;
 use crate::shared::{
-    AccountId, Audit, AuditAction, Conflict, FieldErrors, Role, StoreError, SubscriptionId, UserId, redacted_debug,
-    timestamp,
+    AccountId, Audit, AuditAction, AuditLogId, Conflict, FieldErrors, Role, StoreError, SubscriptionId, UserId,
+    redacted_debug, timestamp,
 };
 use crate::team::NewInvite;
 
@@ -22,6 +22,10 @@ pub struct Admin {
     pub email: String,
     /// Client IP address.
     pub ip_address: Option<String>,
+    /// `X-Request-Id` of the request.
+    pub request_id: Option<String>,
+    /// Id of the request's entry in the platform audit log, if it writes one.
+    pub entry_id: AuditLogId,
     /// Whether the session is in support mode.
     pub in_support: bool,
 }

@@ -5,9 +5,10 @@ use time::{Duration, OffsetDateTime};
 
 use super::{
     AccountChange, AccountDetail, AccountFilter, AccountRow, Admin, DayChurn, DayRevenue, Days, GatewayCancellation,
-    SubscriptionTotals, Totals,
+    PlatformAuditFilter, PlatformAuditLog, PlatformEntry, SubscriptionTotals, Totals,
 };
 use crate::accounts::{Account, AccountStatus};
+use crate::billing::{Change, ChangeOutcome};
 use crate::shared::{AccountId, Event, Page, PageQuery, StoreError, SubscriptionId, UserId};
 use crate::team::InviteInsert;
 
@@ -24,7 +25,8 @@ pub enum AccountUpdate {
     Member,
 }
 
-/// Accounts of all tenants. An account whose deletion has begun does not exist for these methods.
+/// Accounts of all tenants. An account whose deletion has begun does not exist for these methods. A method that takes
+/// a [`PlatformEntry`] MUST insert it in the transaction of its change, and only if it changes something.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait AdministrationStore: Send + Sync {
@@ -48,23 +50,51 @@ pub trait AdministrationStore: Send + Sync {
         account: &Account,
         is_given: bool,
         owner: Option<InviteInsert>,
+        entry: PlatformEntry,
     ) -> Result<Account, StoreError>;
 
     /// Updates an account. A taken slug is [`StoreError::Duplicate`]. An invite for an owner revokes all other owner
-    /// invites of the account. MUST change nothing and return `Owned` if the account has an owner.
+    /// invites of the account. MUST change nothing and return `Owned` if the account has an owner. MUST add
+    /// [`AccountChange::differences`] to the entry.
     async fn update(
         &self,
         id: AccountId,
         change: &AccountChange,
         owner: Option<InviteInsert>,
+        entry: PlatformEntry,
     ) -> Result<AccountUpdate, StoreError>;
 
     /// Sets the status and appends the outbox events. Returns false if the account does not exist.
-    async fn set_status(&self, id: AccountId, status: AccountStatus, events: &[Event]) -> Result<bool, StoreError>;
+    async fn set_status(
+        &self,
+        id: AccountId,
+        status: AccountStatus,
+        events: &[Event],
+        entry: PlatformEntry,
+    ) -> Result<bool, StoreError>;
 
     /// Grants a plan; the free plan withdraws the grant. MUST set the account's plan to the better of the granted and
     /// the paid plan, and append the outbox events. Returns false if the account does not exist.
-    async fn set_plan(&self, id: AccountId, plan: &str, events: &[Event]) -> Result<bool, StoreError>;
+    async fn set_plan(
+        &self,
+        id: AccountId,
+        plan: &str,
+        events: &[Event],
+        entry: PlatformEntry,
+    ) -> Result<bool, StoreError>;
+
+    /// Writes a change of a paid subscription, with the same outcomes as
+    /// [`SubscriptionStore::write`](crate::billing::SubscriptionStore::write).
+    async fn change_subscription(&self, change: &Change, entry: PlatformEntry) -> Result<ChangeOutcome, StoreError>;
+
+    /// Ends all sessions and the support mode of a user, as
+    /// [`SessionStore::end_all`](crate::accounts::SessionStore::end_all) does.
+    async fn end_sessions(
+        &self,
+        user: UserId,
+        at: OffsetDateTime,
+        entry: PlatformEntry,
+    ) -> Result<Option<OffsetDateTime>, StoreError>;
 
     async fn totals(&self) -> Result<Totals, StoreError>;
 
@@ -79,7 +109,16 @@ pub trait AdministrationStore: Send + Sync {
     async fn churn(&self, days: Days) -> Result<Vec<DayChurn>, StoreError>;
 }
 
-/// Memberships of support mode. MUST NOT change regular memberships.
+/// The platform audit log. Nothing changes or deletes its entries.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait PlatformAuditStore: Send + Sync {
+    /// Returns one page of the matching entries, newest first (by time, then by id), with the exact total.
+    async fn page(&self, filter: &PlatformAuditFilter, page: PageQuery) -> Result<Page<PlatformAuditLog>, StoreError>;
+}
+
+/// Memberships of support mode. MUST NOT change regular memberships. MUST insert the entry of the platform audit log in
+/// the transaction of the change.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait SupportStore: Send + Sync {
@@ -93,10 +132,12 @@ pub trait SupportStore: Send + Sync {
         leaving: Option<AccountId>,
         expires_at: OffsetDateTime,
         events: &[Event],
+        entry: PlatformEntry,
     ) -> Result<Option<String>, StoreError>;
 
-    /// Removes a temporary membership. Returns false if there was none.
-    async fn stop(&self, user: UserId, account: AccountId) -> Result<bool, StoreError>;
+    /// Removes a temporary membership and inserts the entry, also if there was no membership. Returns whether there was
+    /// one.
+    async fn stop(&self, user: UserId, account: AccountId, entry: PlatformEntry) -> Result<bool, StoreError>;
 
     /// Removes up to `limit` expired temporary memberships. Returns how many.
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError>;
@@ -107,13 +148,15 @@ pub trait SupportStore: Send + Sync {
 #[async_trait]
 pub trait DeletionStore: Send + Sync {
     /// Begins a deletion: from now on no session, API key or callback finds the account. In the same transaction MUST
-    /// insert the deletion, leased to the caller, and the cancellations that the payment gateway may need. Returns
-    /// false if the account does not exist or its deletion has already begun.
+    /// insert the deletion, leased to the caller, the cancellations that the payment gateway may need, and the entry of
+    /// the platform audit log with the account's name, slug and plan. Returns false if the account does not exist or
+    /// its deletion has already begun.
     async fn begin(
         &self,
         account: AccountId,
         lease: Duration,
         watched_until: OffsetDateTime,
+        entry: PlatformEntry,
     ) -> Result<bool, StoreError>;
 
     /// Claims a deletion whose lease has expired. No other caller receives it before the new lease expires.

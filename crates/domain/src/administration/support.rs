@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
-use super::{Admin, AdministrationError, SupportStore};
-use crate::shared::{AccountId, AuditAction, Clock, Event, FieldErrors, StoreError, UserId, text};
+use super::{Admin, AdministrationError, PlatformEntity, SupportStore};
+use crate::shared::{AccountId, AuditAction, Clock, Event, FieldErrors, StoreError, text};
 
 pub const SUPPORT_MODE_DURATION: Duration = Duration::hours(4);
 
@@ -53,14 +53,18 @@ impl Support {
         let expires_at = started_at + SUPPORT_MODE_DURATION;
         let mut audit = admin.audit(AuditAction::Login, "admin_impersonation", account);
         audit.support_admin = Some(admin.email.clone());
-        let audit = match reason {
-            Some(reason) => audit.with_changes(json!({ "reason": reason })),
-            None => audit,
-        };
+        let mut entry = admin.platform_entry(AuditAction::Login, PlatformEntity::SupportMode, account);
+        if let Some(reason) = reason {
+            entry = entry.with_changes(json!({ "reason": &reason }));
+            audit = audit.with_changes(json!({ "reason": reason }));
+        }
         let leaving = leaving.filter(|left_account| *left_account != account);
+        if let Some(left_account) = leaving {
+            entry = entry.with_changes(json!({ "left_account_id": left_account }));
+        }
         let name = self
             .store
-            .start(admin, account, leaving, expires_at, &[Event::Audit(audit)])
+            .start(admin, account, leaving, expires_at, &[Event::Audit(audit)], entry)
             .await?;
         Ok(SupportStarted {
             account_id: account,
@@ -71,8 +75,9 @@ impl Support {
     }
 
     /// Ends support mode: removes the temporary membership. A regular membership stays.
-    pub async fn stop(&self, user: UserId, account: AccountId) -> Result<(), AdministrationError> {
-        self.store.stop(user, account).await?;
+    pub async fn stop(&self, admin: &Admin, account: AccountId) -> Result<(), AdministrationError> {
+        let entry = admin.platform_entry(AuditAction::Delete, PlatformEntity::SupportMode, account);
+        self.store.stop(admin.user_id, account, entry).await?;
         Ok(())
     }
 

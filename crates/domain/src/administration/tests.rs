@@ -2,6 +2,7 @@
 
 mod deletion;
 mod owners;
+mod platform_audit;
 
 use std::sync::{Arc, Mutex};
 
@@ -17,8 +18,8 @@ use crate::billing::{
 };
 use crate::media::{MediaStoreError, MockMediaStore};
 use crate::shared::{
-    AccountId, Event, MockClock, MockErrorReport, MockIds, MockSecrets, Page, PageQuery, SideStep, StoreError,
-    SubscriptionId, UserId,
+    AccountId, AuditAction, AuditLogId, Event, MockClock, MockErrorReport, MockIds, MockSecrets, Page, PageQuery,
+    SideStep, StoreError, SubscriptionId, UserId,
 };
 use crate::team::{Invites, MockInviteStore};
 
@@ -30,6 +31,8 @@ fn admin(in_support: bool) -> Admin {
         user_id: UserId(Uuid::from_u128(1)),
         email: "root@example.com".into(),
         ip_address: Some("10.0.0.1".into()),
+        request_id: Some("r1".into()),
+        entry_id: AuditLogId(Uuid::from_u128(3)),
         in_support,
     }
 }
@@ -136,6 +139,12 @@ fn invalid_fields<T: std::fmt::Debug>(result: Result<T, AdministrationError>) ->
     }
 }
 
+/// The action and the entity of an entry, and whether it names the account.
+fn described(entry: &PlatformEntry) -> String {
+    let (action, entity) = (entry.action.as_str(), entry.entity.as_str());
+    format!("{action} {entity}, account {}", entry.account_id == Some(ACCOUNT))
+}
+
 fn changes(events: &[Event]) -> serde_json::Value {
     match events {
         [Event::Audit(audit)] => audit.recorded_changes().unwrap_or_default(),
@@ -176,26 +185,30 @@ async fn suspend_and_reactivate_append_an_audit_entry() {
     use AccountStatus::{Active, Suspended};
     for (name, expected, in_support) in [("suspend", Suspended, false), ("reactivate", Active, true)] {
         let mut store = MockAdministrationStore::new();
-        store.expect_set_status().returning(move |account, status, events| {
-            let [Event::Audit(audit)] = events else {
-                panic!("{events:?}")
-            };
-            assert_eq!((account, status), (ACCOUNT, expected));
-            assert_eq!(
-                (audit.entity_type.as_str(), audit.entity_id),
-                ("admin_account_action", Some(ACCOUNT.0))
-            );
-            assert_eq!(audit.user_id, Some(admin(false).user_id));
-            let changes = changes(events);
-            assert_eq!(changes["action"], name);
-            assert_eq!(changes.get("support_admin").is_some(), in_support);
-            Ok(true)
-        });
+        store
+            .expect_set_status()
+            .returning(move |account, status, events, entry| {
+                assert_eq!(described(&entry), "update account_action, account true");
+                assert_eq!(entry.changes, Some(serde_json::json!({ "action": name })));
+                let [Event::Audit(audit)] = events else {
+                    panic!("{events:?}")
+                };
+                assert_eq!((account, status), (ACCOUNT, expected));
+                assert_eq!(
+                    (audit.entity_type.as_str(), audit.entity_id),
+                    ("admin_account_action", Some(ACCOUNT.0))
+                );
+                assert_eq!(audit.user_id, Some(admin(false).user_id));
+                let changes = changes(events);
+                assert_eq!(changes["action"], name);
+                assert_eq!(changes.get("support_admin").is_some(), in_support);
+                Ok(true)
+            });
         let all = administration(store, MockSubscriptionStore::new());
         all.act(&admin(in_support), ACCOUNT, &action(name, None)).await.unwrap();
     }
     let mut store = MockAdministrationStore::new();
-    store.expect_set_status().returning(|_, _, _| Ok(false));
+    store.expect_set_status().returning(|_, _, _, _| Ok(false));
     let all = administration(store, MockSubscriptionStore::new());
     let missing = all.act(&admin(false), ACCOUNT, &action("suspend", None)).await;
     assert!(matches!(missing, Err(AdministrationError::NotFound)));
@@ -211,14 +224,22 @@ async fn granted_plan_changes_a_paid_subscription_but_not_its_price() {
         store
             .expect_set_plan()
             .times(usize::from(!paying))
-            .withf(|_, plan, events| plan == "growth" && changes(events)["plan"]["to"] == "growth")
-            .returning(|_, _, _| Ok(true));
-        let mut subscriptions = subscribed(status);
+            .withf(|_, plan, events, entry| {
+                plan == "growth"
+                    && changes(events)["plan"]["to"] == "growth"
+                    && entry
+                        .changes
+                        .as_ref()
+                        .is_some_and(|changes| changes["plan"]["to"] == "growth")
+            })
+            .returning(|_, _, _, _| Ok(true));
         let is_first_write = Mutex::new(true);
-        subscriptions
-            .expect_write()
+        store
+            .expect_change_subscription()
             .times(if paying { 2 } else { 0 })
-            .returning(move |change| {
+            .returning(move |change, entry| {
+                assert_eq!(described(&entry), "update account_action, account true");
+                assert_eq!(entry.changes.unwrap()["plan"]["from"], "free");
                 let after = &change.subscription;
                 assert_eq!(
                     (after.plan.as_str(), after.value, after.version),
@@ -232,7 +253,7 @@ async fn granted_plan_changes_a_paid_subscription_but_not_its_price() {
                     false => ChangeOutcome::Done,
                 })
             });
-        let all = administration(store, subscriptions);
+        let all = administration(store, subscribed(status));
         let input = action("change_plan", Some("growth"));
         all.act(&admin(false), ACCOUNT, &input).await.unwrap();
     }
@@ -242,9 +263,10 @@ async fn granted_plan_changes_a_paid_subscription_but_not_its_price() {
 async fn plan_change_with_repeated_stale_writes_is_a_conflict() {
     let mut store = MockAdministrationStore::new();
     store.expect_account().returning(|_| Ok(Some(account())));
-    let mut subscriptions = subscribed(Some(SubscriptionStatus::Active));
-    subscriptions.expect_write().returning(|_| Ok(ChangeOutcome::Stale));
-    let all = administration(store, subscriptions);
+    store
+        .expect_change_subscription()
+        .returning(|_, _| Ok(ChangeOutcome::Stale));
+    let all = administration(store, subscribed(Some(SubscriptionStatus::Active)));
     let input = action("change_plan", Some("growth"));
     let refused = all.act(&admin(false), ACCOUNT, &input).await;
     assert!(matches!(refused, Err(AdministrationError::Conflict(_))));
@@ -271,7 +293,7 @@ async fn account_create_validates_input_and_derives_slug() {
     }
     for (slug, expected) in [(None, "loja-da-ana"), (Some("ana-2"), "ana-2")] {
         let mut store = MockAdministrationStore::new();
-        store.expect_create().returning(move |account, is_given, owner| {
+        store.expect_create().returning(move |account, is_given, owner, _| {
             assert!(owner.is_none());
             assert_eq!((account.slug.as_str(), is_given), (expected, slug.is_some()));
             match is_given {
@@ -327,8 +349,11 @@ async fn account_update_validates_every_field() {
     };
     store
         .expect_update()
-        .withf(move |_, change, owner| *change == expected && owner.is_none())
-        .returning(|_, _, _| Ok(AccountUpdate::Done(account())));
+        .withf(move |_, change, owner, _| *change == expected && owner.is_none())
+        .returning(|_, _, _, entry| {
+            assert_eq!(described(&entry), "update account, account true");
+            Ok(AccountUpdate::Done(account()))
+        });
     let patch = AccountPatch {
         logo_url: Some(None),
         status: Some("suspended".into()),
@@ -345,7 +370,11 @@ async fn support_start_appends_audit_entry_of_the_administrator() {
         let mut store = MockSupportStore::new();
         store
             .expect_start()
-            .returning(move |admin, account, leaving, expires_at, events| {
+            .returning(move |admin, account, leaving, expires_at, events, entry| {
+                assert_eq!(described(&entry), "login support_mode, account true");
+                let named = entry.changes.unwrap();
+                assert_eq!(named["reason"], "ticket 7");
+                assert_eq!(named.get("left_account_id").is_some(), left.is_some());
                 assert_eq!(
                     (admin.email.as_str(), account, leaving, expires_at),
                     ("root@example.com", ACCOUNT, left, end)
@@ -368,7 +397,7 @@ async fn support_start_appends_audit_entry_of_the_administrator() {
         ["reason"]
     );
     let mut store = MockSupportStore::new();
-    store.expect_start().returning(|_, _, _, _, _| Ok(None));
+    store.expect_start().returning(|_, _, _, _, _, _| Ok(None));
     let missing = Support::new(Arc::new(store), clock())
         .start(&admin(false), ACCOUNT, None, None)
         .await;

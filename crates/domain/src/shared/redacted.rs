@@ -203,10 +203,9 @@ mod tests {
             version: 1,
         });
         assert_hidden(&Session {
-            user_id: Uuid::nil().into(),
             email: email(),
             name: Some(words()),
-            expires_at: OffsetDateTime::UNIX_EPOCH,
+            ..Session::for_tests(Uuid::nil().into(), OffsetDateTime::UNIX_EPOCH)
         });
         assert_hidden(&Actor {
             user_id: Uuid::nil().into(),

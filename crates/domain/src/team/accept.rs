@@ -83,7 +83,11 @@ fn facts(presented: &PresentedInvite, session: &Session) -> AcceptFacts {
         expires_at: presented.invite.expires_at,
         now: presented.now,
         invited: presented.invite.email.clone(),
-        presented_by: session.email.clone(),
+        // An address that is not verified proves nothing, so it matches no invite.
+        presented_by: match session.email_verified {
+            Some(false) => String::new(),
+            _ => session.email.clone(),
+        },
         is_member: presented.is_member,
     }
 }

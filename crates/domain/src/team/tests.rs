@@ -348,10 +348,8 @@ fn presenting(presented: PresentedInvite) -> MockInviteStore {
 
 async fn accept(store: MockInviteStore, email: &str, token: Option<&str>) -> Result<Accepted, TeamError> {
     let session = Session {
-        user_id: BIA,
         email: email.into(),
-        name: None,
-        expires_at: NOW,
+        ..Session::for_tests(BIA, NOW)
     };
     let token = token.map(SecretString::from);
     Invitations::new(Arc::new(store))

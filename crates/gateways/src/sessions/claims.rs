@@ -14,13 +14,15 @@ const LEEWAY: Duration = Duration::seconds(2);
 /// Roles of tokens that belong to no user.
 const NON_USER_ROLES: [&str; 2] = ["anon", "service_role"];
 
-/// Required issuer and audience of a token. `None` disables the check.
+/// What a token must meet besides its signature and times. `None` disables the check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// Must equal `iss`.
     pub issuer: Option<String>,
     /// Must equal `aud`, or be one of its entries.
     pub audience: Option<String>,
+    /// The longest time since `iat`. A token without `iat` is refused.
+    pub max_age: Option<Duration>,
 }
 
 /// The claims that are checked. Times are numbers of seconds since the epoch; a string is rejected.
@@ -30,6 +32,8 @@ pub(super) struct Claims {
     email: String,
     exp: f64,
     nbf: Option<f64>,
+    iat: Option<Value>,
+    auth_time: Option<Value>,
     iss: Option<String>,
     aud: Option<Value>,
     name: Option<Value>,
@@ -49,14 +53,27 @@ impl Claims {
             Some(nbf) => parse_time(nbf)? <= now + LEEWAY,
             None => true,
         };
-        let is_valid = has_started && now - LEEWAY < expires_at && self.matches(expected) && self.is_verified_user();
+        let issued_at = optional_time(self.iat.as_ref());
+        let last_valid_at = match expected.max_age {
+            Some(max_age) => issued_at?.checked_add(max_age)?,
+            None => expires_at,
+        };
+        let is_valid = has_started
+            && now - LEEWAY < expires_at
+            && now <= last_valid_at
+            && self.matches(expected)
+            && self.belongs_to_a_user();
         let email = self.email.trim();
         let has_email = !email.is_empty() && !email.contains(|c: char| c.is_whitespace() || c.is_control());
         (is_valid && has_email).then(|| Session {
             user_id: UserId(self.sub),
             email: email.to_owned(),
             name: self.display_name(),
-            expires_at,
+            email_verified: self.email_verified(),
+            issued_at,
+            authenticated_at: optional_time(self.auth_time.as_ref()),
+            signed_out_at: None,
+            expires_at: expires_at.min(last_valid_at),
         })
     }
 
@@ -70,16 +87,17 @@ impl Claims {
         issuer_matches && audience_matches
     }
 
-    /// Whether the token belongs to a user with a verified e-mail address. Without `email_verified` the provider
-    /// vouches for the address. `user_metadata` is written by the user and proves nothing.
-    fn is_verified_user(&self) -> bool {
+    fn belongs_to_a_user(&self) -> bool {
         let role = self.role.as_ref().and_then(Value::as_str).unwrap_or_default();
-        let verified = match &self.email_verified {
-            None => true,
-            Some(Value::Bool(verified)) => *verified,
-            Some(value) => value.as_str() == Some("true"),
-        };
-        self.is_anonymous != Some(true) && !NON_USER_ROLES.contains(&role) && verified
+        self.is_anonymous != Some(true) && !NON_USER_ROLES.contains(&role)
+    }
+
+    /// What the provider says about the address. `user_metadata` is written by the user and proves nothing.
+    fn email_verified(&self) -> Option<bool> {
+        match self.email_verified.as_ref()? {
+            Value::Bool(verified) => Some(*verified),
+            value => Some(value.as_str() == Some("true")),
+        }
     }
 
     fn display_name(&self) -> Option<String> {
@@ -91,6 +109,11 @@ impl Claims {
             .map(text::sanitize)
             .find(|name| !name.is_empty())
     }
+}
+
+/// Converts a claim that a token may lack. Anything but a time counts as absent.
+fn optional_time(claim: Option<&Value>) -> Option<OffsetDateTime> {
+    parse_time(claim?.as_f64()?)
 }
 
 /// Converts seconds since the epoch; `None` beyond the calendar, for example for milliseconds.
@@ -112,10 +135,11 @@ mod tests {
             "is_anonymous": false, "app_metadata": { "provider": "email" }, "user_metadata": {} })
     }
 
-    fn expected() -> Expected {
+    fn expected_claims() -> Expected {
         Expected {
             issuer: Some("https://id.example/auth/v1".into()),
             audience: Some("authenticated".into()),
+            max_age: None,
         }
     }
 
@@ -136,7 +160,7 @@ mod tests {
 
     #[test]
     fn valid_token_gives_the_user() {
-        let session = read(claims(), &expected()).unwrap();
+        let session = read(claims(), &expected_claims()).unwrap();
         assert_eq!(session.user_id.to_string(), "0334744a-f2a2-4aba-8c8a-6e748f62a172");
         assert_eq!((session.email.as_str(), session.name), ("ana@example.com", None));
         assert_eq!(session.expires_at.unix_timestamp(), NOW + 3600);
@@ -154,9 +178,15 @@ mod tests {
             json!({ "email_verified": true }),
             json!({ "email_verified": "true" }),
             json!({ "user_metadata": { "email_verified": false } }),
+            json!({ "email_verified": false }),
+            json!({ "iat": null, "auth_time": null }),
+            json!({ "iat": "yesterday", "auth_time": [] }),
             json!({ "role": "admin" }),
         ] {
-            assert!(read(claims_with(valid.clone()), &expected()).is_some(), "{valid}");
+            assert!(
+                read(claims_with(valid.clone()), &expected_claims()).is_some(),
+                "{valid}"
+            );
         }
     }
 
@@ -183,27 +213,72 @@ mod tests {
             json!({ "email": " " }),
             json!({ "email": null }),
             json!({ "email": "ana@example.com\u{0}" }),
-            json!({ "email_verified": false }),
-            json!({ "email_verified": "false" }),
             json!({ "is_anonymous": true }),
             json!({ "is_anonymous": "true" }),
             json!({ "role": "anon" }),
             json!({ "role": "service_role" }),
         ] {
-            assert!(read(claims_with(invalid.clone()), &expected()).is_none(), "{invalid}");
+            assert!(
+                read(claims_with(invalid.clone()), &expected_claims()).is_none(),
+                "{invalid}"
+            );
         }
+    }
+
+    #[test]
+    fn session_reports_what_the_token_says_about_its_user() {
+        for (claim, expected) in [
+            (json!(null), None),
+            (json!(true), Some(true)),
+            (json!("true"), Some(true)),
+            (json!(false), Some(false)),
+            (json!("false"), Some(false)),
+            (json!(1), Some(false)),
+        ] {
+            let session = read(claims_with(json!({ "email_verified": claim })), &expected_claims()).unwrap();
+            assert_eq!(session.email_verified, expected, "{claim}");
+        }
+        let seconds = |changes| {
+            let session = read(claims_with(changes), &expected_claims()).unwrap();
+            let second = |at: Option<OffsetDateTime>| at.map(OffsetDateTime::unix_timestamp);
+            (second(session.issued_at), second(session.authenticated_at))
+        };
+        assert_eq!(seconds(json!({})), (Some(NOW), None));
+        assert_eq!(
+            seconds(json!({ "iat": NOW - 5, "auth_time": NOW - 60 })),
+            (Some(NOW - 5), Some(NOW - 60))
+        );
+        assert_eq!(
+            seconds(json!({ "iat": NOW * 1000, "auth_time": NOW.to_string() })),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn token_older_than_the_maximum_age_is_refused() {
+        let hour = Expected {
+            max_age: Some(Duration::HOUR),
+            ..expected_claims()
+        };
+        let expiry = |changes| read(claims_with(changes), &hour).map(|session| session.expires_at.unix_timestamp());
+        assert_eq!(expiry(json!({ "exp": NOW + 60 })), Some(NOW + 60));
+        assert_eq!(expiry(json!({ "exp": NOW + 86_400 })), Some(NOW + 3600));
+        assert_eq!(expiry(json!({ "iat": NOW - 3600 })), Some(NOW));
+        assert_eq!(expiry(json!({ "iat": NOW - 3601 })), None);
+        assert_eq!(expiry(json!({ "iat": null })), None);
+        assert!(read(claims_with(json!({ "iat": NOW - 3601 })), &expected_claims()).is_some());
     }
 
     #[test]
     fn issuer_and_audience_are_checked_if_configured() {
         let foreign = claims_with(json!({ "iss": "https://other.example", "aud": ["x"] }));
         assert!(read(foreign.clone(), &Expected::default()).is_some());
-        assert!(read(foreign, &expected()).is_none());
+        assert!(read(foreign, &expected_claims()).is_none());
     }
 
     #[test]
     fn name_falls_back_from_claim_to_user_metadata() {
-        let name = |changes| read(claims_with(changes), &expected()).unwrap().name;
+        let name = |changes| read(claims_with(changes), &expected_claims()).unwrap().name;
         let metadata = json!({ "full_name": "Ana <b>Lima</b>" });
         assert_eq!(
             name(json!({ "name": " Ana\u{0} ", "user_metadata": metadata })).as_deref(),

@@ -33,11 +33,14 @@ const MAX_BACKOFF_WITHOUT_KEYS: Duration = Duration::seconds(30);
 /// Keys older than this are refreshed at the next token, so that a revoked key stops being accepted.
 const REFRESH_AFTER: Duration = Duration::minutes(10);
 
+/// Keys that could not be refreshed for so long verify nothing: the provider may have revoked them.
+const MAX_STALENESS: Duration = Duration::hours(24);
+
 /// Session verifier for RS256, ES256 and EdDSA with the key set at one URL.
 ///
 /// Fetches the keys at the first token, when a token names an unknown key (at most once per `FETCH_INTERVAL`), and when
 /// they are older than `REFRESH_AFTER`. Fetches are single-flight. A failed first fetch is retried with exponential
-/// backoff. While the provider is down, the cached keys stay valid.
+/// backoff. While the provider is down, the cached keys stay valid for `MAX_STALENESS`.
 pub struct JwksVerifier {
     cache: Arc<KeyCache>,
     expected: Expected,
@@ -115,7 +118,7 @@ impl SessionVerifier for JwksVerifier {
         if !ALGORITHMS.contains(&header.alg) {
             return Err(SessionError::Invalid);
         }
-        let mut cached = self.cache.cached();
+        let mut cached = self.cache.usable();
         for is_last_attempt in [false, true] {
             if let CachedKeys::Keys { keys, fetched_at } = &cached {
                 match keys::find_key(keys, header.kid.as_deref(), header.alg) {
@@ -123,14 +126,20 @@ impl SessionVerifier for JwksVerifier {
                         if self.clock.now() - *fetched_at >= REFRESH_AFTER {
                             self.cache.refresh_in_background();
                         }
-                        return verify_token(token, (key, algorithm), &self.expected, self.clock.now());
+                        let session = verify_token(token, (key, algorithm), &self.expected, self.clock.now())?;
+                        // A cached session ends with the keys that verified it.
+                        return Ok(Session {
+                            expires_at: session.expires_at.min(*fetched_at + MAX_STALENESS),
+                            ..session
+                        });
                     }
                     KeyMatch::Never => return Err(SessionError::Invalid),
                     KeyMatch::Unknown => {}
                 }
             }
             if !is_last_attempt {
-                cached = self.cache.fetch_if_due().await;
+                self.cache.fetch_if_due().await;
+                cached = self.cache.usable();
             }
         }
         Err(match cached {
@@ -145,18 +154,27 @@ impl KeyCache {
         self.cached.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits for a fetch that is due or in progress, then returns the cached keys.
-    async fn fetch_if_due(self: &Arc<Self>) -> CachedKeys {
+    /// The cached keys, without those that are older than `MAX_STALENESS`.
+    fn usable(&self) -> CachedKeys {
+        match self.cached() {
+            CachedKeys::Keys { fetched_at, .. } if self.clock.now() - fetched_at >= MAX_STALENESS => {
+                CachedKeys::Nothing("the keys could not be refreshed for 24 hours".into())
+            }
+            cached => cached,
+        }
+    }
+
+    /// Waits for a fetch that is due or in progress.
+    async fn fetch_if_due(self: &Arc<Self>) {
         // Fast path for a flood of unknown keys: no fetch is in progress or due.
         if self.fetches.try_lock().is_ok_and(|fetches| !self.is_due(*fetches)) {
-            return self.cached();
+            return;
         }
         let (cache, had_keys) = (Arc::clone(self), self.has_keys());
         // In a separate task: a client that disconnects must not cancel the fetch that other requests wait for.
         if let Err(error) = tokio::spawn(async move { cache.refresh(had_keys).await }).await {
             tracing::error!(%error, "fetching the identity provider's keys failed");
         }
-        self.cached()
     }
 
     /// Stale-while-revalidate: starts a fetch if one is due and none is in progress. The request does not wait for it.
@@ -168,7 +186,7 @@ impl KeyCache {
     }
 
     fn is_due(&self, fetches: FetchState) -> bool {
-        let interval = match self.cached() {
+        let interval = match self.usable() {
             CachedKeys::Nothing(_) => backoff_without_keys(fetches.consecutive_failures),
             CachedKeys::Keys { .. } => FETCH_INTERVAL,
         };
@@ -212,7 +230,7 @@ impl KeyCache {
             (Err(reason), CachedKeys::Keys { .. }) => {
                 tracing::warn!(
                     reason,
-                    "the identity provider's keys cannot be fetched, the cached keys stay valid"
+                    "the identity provider's keys cannot be fetched, the cached keys stay valid for 24 hours"
                 );
             }
         }

@@ -17,6 +17,9 @@ pub use jwks::JwksVerifier;
 
 use claims::Claims;
 
+/// The types of tokens that are accepted as sessions, in any case (RFC 7519, 5.1; RFC 9068, 2.1).
+const TOKEN_TYPES: [&str; 2] = ["JWT", "at+jwt"];
+
 /// Longest accepted token, in bytes.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
@@ -26,9 +29,15 @@ fn parse_header(token: &str) -> Result<Header, SessionError> {
     }
     let header = decode_header(token).map_err(|_| SessionError::Invalid)?;
     // `crit` lists extensions that a verifier must support (RFC 7515, 4.1.11). None is supported here.
-    match header.crit {
-        None => Ok(header),
-        Some(_) => Err(SessionError::Invalid),
+    let is_supported = header.crit.is_none();
+    // A provider signs other tokens with the same keys, for example ID tokens and logout tokens (RFC 8725, 3.11).
+    let is_session = header
+        .typ
+        .as_deref()
+        .is_none_or(|typ| TOKEN_TYPES.iter().any(|accepted| typ.eq_ignore_ascii_case(accepted)));
+    match is_supported && is_session {
+        true => Ok(header),
+        false => Err(SessionError::Invalid),
     }
 }
 

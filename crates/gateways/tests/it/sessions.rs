@@ -106,6 +106,7 @@ fn expected() -> Expected {
     Expected {
         issuer: Some("https://id.example/auth/v1".into()),
         audience: Some("authenticated".into()),
+        max_age: None,
     }
 }
 
@@ -319,6 +320,71 @@ async fn cached_keys_stay_valid_while_provider_is_down() {
         assert!(verifier.verify(&good).await.is_ok());
     }
     assert_eq!(server.heads().len(), 6, "every fault was injected");
+}
+
+#[tokio::test]
+async fn keys_that_are_not_refreshed_for_a_day_verify_nothing() {
+    const DAY: i64 = 24 * 3600;
+    let signer = Signer::ec();
+    let (server, verifier, clock) = start_provider(key_set(&[signer.public_jwk("a")]));
+    let good = signer.token(Some("a"), json!({ "exp": NOW + 10 * DAY }));
+    let session = verifier.verify(&good).await.unwrap();
+    assert_eq!(
+        session.expires_at.unix_timestamp(),
+        NOW + DAY,
+        "a cached session ends with its keys"
+    );
+    server.answer(Reply::http("503 Service Unavailable", ""));
+    clock.advance(DAY - 1);
+    assert!(verifier.verify(&good).await.is_ok());
+    clock.advance(1);
+    let is_unavailable = async || matches!(verifier.verify(&good).await, Err(SessionError::Unavailable(_)));
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !is_unavailable().await {
+        assert!(std::time::Instant::now() < deadline, "the old key still verifies");
+    }
+    // The next fetch that succeeds ends the outage.
+    server.answer(key_set(&[signer.public_jwk("a")]));
+    clock.advance(60);
+    assert!(verifier.verify(&good).await.is_ok());
+    // Keys that were not needed for a day are fetched before they are used.
+    clock.advance(2 * DAY);
+    assert!(verifier.verify(&good).await.is_ok());
+}
+
+#[tokio::test]
+async fn token_of_another_type_is_rejected() {
+    let signer = Signer::ec();
+    let (_server, verifier, _) = start_provider(key_set(&[signer.public_jwk("a")]));
+    let secret = SecretString::from(SECRET);
+    let shared = Hs256Verifier::new(&secret, expected(), Arc::new(ManualClock(AtomicI64::new(NOW)))).unwrap();
+    let token = |typ: Option<&str>, algorithm, key: &EncodingKey| {
+        let header = Header {
+            typ: typ.map(str::to_owned),
+            kid: Some("a".into()),
+            ..Header::new(algorithm)
+        };
+        encode(&header, &claims(json!({})), key).unwrap()
+    };
+    let by_secret = EncodingKey::from_secret(SECRET.as_bytes());
+    for (typ, accepted) in [
+        (None, true),
+        (Some("JWT"), true),
+        (Some("jwt"), true),
+        (Some("at+jwt"), true),
+        (Some("AT+JWT"), true),
+        (Some("id+jwt"), false),
+        (Some("logout+jwt"), false),
+        (Some("application/jwt"), false),
+        (Some(""), false),
+    ] {
+        let published = verifier.verify(&token(typ, Algorithm::ES256, &signer.key)).await;
+        let symmetric = shared.verify(&token(typ, Algorithm::HS256, &by_secret)).await;
+        for result in [published, symmetric] {
+            assert_eq!(result.is_ok(), accepted, "{typ:?}: {result:?}");
+            assert!(accepted || is_invalid(&result));
+        }
+    }
 }
 
 #[tokio::test]

@@ -3,11 +3,13 @@
 use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::{Account, AccountStatus};
-use recado_domain::administration::{AccountChange, AccountUpdate};
+use recado_domain::administration::{AccountChange, AccountUpdate, PlatformEntry};
 use recado_domain::billing::better_plan;
 use recado_domain::shared::{AccountId, Event, StoreError};
 use recado_domain::team::InviteInsert;
+use serde_json::json;
 
+use super::platform_audit;
 use crate::accounts::{AccountColumns, reserve_free_slug};
 use crate::errors::DbResult;
 use crate::sql::{Sql, sql};
@@ -30,6 +32,7 @@ pub(super) async fn create(
     account: &Account,
     is_given: bool,
     owner: Option<&InviteInsert>,
+    entry: &PlatformEntry,
 ) -> DbResult<Account> {
     let slug = if is_given {
         reserve_slug(conn, account.id, &account.slug).await?;
@@ -53,6 +56,8 @@ pub(super) async fn create(
     if let Some(owner) = owner {
         insert_invite(conn, owner).await?;
     }
+    let entry = entry.clone().with_changes(json!({ "slug": slug }));
+    platform_audit::insert(conn, &entry).await?;
     Ok(Account {
         slug,
         ..account.clone()
@@ -77,6 +82,7 @@ pub(super) async fn update(
     id: AccountId,
     change: &AccountChange,
     owner: Option<&InviteInsert>,
+    entry: &PlatformEntry,
 ) -> DbResult<AccountUpdate> {
     let locked = sql("SELECT id, name, slug, logo_url, plan, status, created_at FROM accounts
          WHERE id = $1 AND deleting_at IS NULL FOR NO KEY UPDATE");
@@ -113,6 +119,8 @@ pub(super) async fn update(
     .bind(change.plan.as_deref())
     .bind(change.status.map(|status| status.as_str()));
     let updated = find_by(conn, statement).await?;
+    let entry = entry.clone().with_changes(change.differences(&before));
+    platform_audit::insert(conn, &entry).await?;
     Ok(updated.map_or(AccountUpdate::Missing, AccountUpdate::Done))
 }
 
@@ -121,6 +129,7 @@ pub(super) async fn set_status(
     id: AccountId,
     status: AccountStatus,
     events: &[Event],
+    entry: &PlatformEntry,
 ) -> DbResult<bool> {
     let changed = sql("UPDATE accounts SET status = $2, updated_at = now() WHERE id = $1 AND deleting_at IS NULL")
         .bind(id)
@@ -131,6 +140,7 @@ pub(super) async fn set_status(
         return Ok(false);
     }
     outbox::append(conn, id, events).await?;
+    platform_audit::insert(conn, entry).await?;
     Ok(true)
 }
 
@@ -140,6 +150,7 @@ pub(super) async fn grant_plan(
     id: AccountId,
     plan: &str,
     events: &[Event],
+    entry: &PlatformEntry,
 ) -> DbResult<bool> {
     // This update locks the account before the subscriptions are read: a concurrent payment waits and then sees the
     // grant.
@@ -161,5 +172,6 @@ pub(super) async fn grant_plan(
         .execute(&mut *conn)
         .await?;
     outbox::append(conn, id, events).await?;
+    platform_audit::insert(conn, entry).await?;
     Ok(true)
 }

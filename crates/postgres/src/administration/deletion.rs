@@ -2,14 +2,17 @@
 //! gateway.
 
 use async_trait::async_trait;
+use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::administration::{DeletionStore, GatewayCancellation};
+use recado_domain::administration::{DeletionStore, GatewayCancellation, PlatformEntry};
 use recado_domain::shared::{AccountId, StoreError, SubscriptionId};
+use serde_json::json;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::platform_audit;
 use super::purge::{plan_by_key, purge};
 use crate::errors::DbResult;
 use crate::pool::OwnerPool;
@@ -45,6 +48,17 @@ impl From<CancellationRow> for GatewayCancellation {
     }
 }
 
+/// What the platform audit log keeps of a deleted account.
+#[derive(QueryableByName)]
+struct ClosedRow {
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    slug: String,
+    #[diesel(sql_type = Text)]
+    plan: String,
+}
+
 /// Rows by which requests find the account or its members. They are deleted first, so that no request reaches data
 /// that is being deleted.
 const DIRECTORIES: [&str; 10] = [
@@ -72,17 +86,23 @@ async fn begin(
     account: AccountId,
     lease: Duration,
     watched_until: OffsetDateTime,
+    entry: &PlatformEntry,
 ) -> DbResult<bool> {
-    let closed = sql(
+    let closed: Option<ClosedRow> = sql(
         "UPDATE accounts SET status = 'suspended', deleting_at = now(), updated_at = now()
-         WHERE id = $1 AND deleting_at IS NULL",
+         WHERE id = $1 AND deleting_at IS NULL RETURNING name, slug, plan",
     )
     .bind(account)
-    .execute(&mut *conn)
-    .await?;
-    if closed == 0 {
+    .get_result(&mut *conn)
+    .await
+    .optional()?;
+    let Some(ClosedRow { name, slug, plan }) = closed else {
         return Ok(false);
-    }
+    };
+    let entry = entry
+        .clone()
+        .with_changes(json!({ "name": name, "slug": slug, "plan": plan }));
+    platform_audit::insert(conn, &entry).await?;
     sql("INSERT INTO account_deletions (account_id, due_at) VALUES ($1, now() + $2 * interval '1 microsecond')")
         .bind(account)
         .bind(lease)
@@ -127,8 +147,9 @@ impl DeletionStore for PgDeletions {
         account: AccountId,
         lease: Duration,
         watched_until: OffsetDateTime,
+        entry: PlatformEntry,
     ) -> Result<bool, StoreError> {
-        in_owner!(self.0, |conn| begin(conn, account, lease, watched_until))
+        in_owner!(self.0, |conn| begin(conn, account, lease, watched_until, &entry))
     }
 
     async fn claim(&self, lease: Duration) -> Result<Option<AccountId>, StoreError> {

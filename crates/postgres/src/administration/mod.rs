@@ -4,24 +4,31 @@
 mod accounts;
 mod deletion;
 mod overview;
+mod platform_audit;
 mod purge;
 mod stats;
 mod support;
 
 use async_trait::async_trait;
+use diesel_async::AsyncPgConnection;
 use recado_domain::accounts::{Account, AccountStatus};
 use recado_domain::administration::{
     AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, AdministrationStore, DayChurn, DayRevenue,
-    Days, SubscriptionTotals, Totals,
+    Days, PlatformEntry, SubscriptionTotals, Totals,
 };
-use recado_domain::shared::{AccountId, Event, Page, PageQuery, StoreError};
+use recado_domain::billing::{Change, ChangeOutcome};
+use recado_domain::shared::{AccountId, Event, Page, PageQuery, StoreError, UserId};
 use recado_domain::team::InviteInsert;
 use time::OffsetDateTime;
 
+use crate::billing;
+use crate::errors::DbResult;
 use crate::pool::OwnerPool;
+use crate::sessions;
 use crate::transactions::{in_owner, on_owner};
 
 pub use deletion::PgDeletions;
+pub use platform_audit::PgPlatformAudit;
 pub use support::PgSupport;
 
 #[derive(Clone, Debug)]
@@ -31,6 +38,31 @@ impl PgAdministration {
     pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
+}
+
+async fn change_subscription(
+    conn: &mut AsyncPgConnection,
+    change: &Change,
+    entry: &PlatformEntry,
+) -> DbResult<ChangeOutcome> {
+    let outcome = billing::write(conn, change).await?;
+    if outcome == ChangeOutcome::Done {
+        platform_audit::insert(conn, entry).await?;
+    }
+    Ok(outcome)
+}
+
+async fn end_sessions(
+    conn: &mut AsyncPgConnection,
+    user: UserId,
+    at: OffsetDateTime,
+    entry: &PlatformEntry,
+) -> DbResult<Option<OffsetDateTime>> {
+    let ended = sessions::end_all(conn, user, at).await?;
+    if ended.is_some() {
+        platform_audit::insert(conn, entry).await?;
+    }
+    Ok(ended)
 }
 
 #[async_trait]
@@ -57,8 +89,15 @@ impl AdministrationStore for PgAdministration {
         account: &Account,
         is_given: bool,
         owner: Option<InviteInsert>,
+        entry: PlatformEntry,
     ) -> Result<Account, StoreError> {
-        in_owner!(self.0, |conn| accounts::create(conn, account, is_given, owner.as_ref()))
+        in_owner!(self.0, |conn| accounts::create(
+            conn,
+            account,
+            is_given,
+            owner.as_ref(),
+            &entry
+        ))
     }
 
     async fn update(
@@ -66,17 +105,45 @@ impl AdministrationStore for PgAdministration {
         id: AccountId,
         change: &AccountChange,
         owner: Option<InviteInsert>,
+        entry: PlatformEntry,
     ) -> Result<AccountUpdate, StoreError> {
-        in_owner!(self.0, |conn| accounts::update(conn, id, change, owner.as_ref()),
+        in_owner!(self.0, |conn| accounts::update(conn, id, change, owner.as_ref(), &entry),
             unless AccountUpdate::Owned | AccountUpdate::Member)
     }
 
-    async fn set_status(&self, id: AccountId, status: AccountStatus, events: &[Event]) -> Result<bool, StoreError> {
-        in_owner!(self.0, |conn| accounts::set_status(conn, id, status, events))
+    async fn set_status(
+        &self,
+        id: AccountId,
+        status: AccountStatus,
+        events: &[Event],
+        entry: PlatformEntry,
+    ) -> Result<bool, StoreError> {
+        in_owner!(self.0, |conn| accounts::set_status(conn, id, status, events, &entry))
     }
 
-    async fn set_plan(&self, id: AccountId, plan: &str, events: &[Event]) -> Result<bool, StoreError> {
-        in_owner!(self.0, |conn| accounts::grant_plan(conn, id, plan, events))
+    async fn set_plan(
+        &self,
+        id: AccountId,
+        plan: &str,
+        events: &[Event],
+        entry: PlatformEntry,
+    ) -> Result<bool, StoreError> {
+        in_owner!(self.0, |conn| accounts::grant_plan(conn, id, plan, events, &entry))
+    }
+
+    async fn change_subscription(&self, change: &Change, entry: PlatformEntry) -> Result<ChangeOutcome, StoreError> {
+        let written = in_owner!(self.0, |conn| change_subscription(conn, change, &entry),
+            unless ChangeOutcome::Stale | ChangeOutcome::Missing | ChangeOutcome::Exceeds(_) | ChangeOutcome::Repeated);
+        billing::duplicate_to_stale(written)
+    }
+
+    async fn end_sessions(
+        &self,
+        user: UserId,
+        at: OffsetDateTime,
+        entry: PlatformEntry,
+    ) -> Result<Option<OffsetDateTime>, StoreError> {
+        in_owner!(self.0, |conn| end_sessions(conn, user, at, &entry))
     }
 
     async fn totals(&self) -> Result<Totals, StoreError> {

@@ -15,12 +15,12 @@ use crate::sql::sql;
 const BATCH: usize = 2_000;
 
 /// Every table with an `account_id`, with the columns of its primary key and their types. A table comes before the
-/// tables that it references.
+/// tables that it references. The platform audit log survives its accounts.
 const TABLES: &str = "WITH RECURSIVE owned AS (
        SELECT c.oid, c.relname FROM pg_class c
        JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'account_id' AND NOT a.attisdropped
        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
-         AND c.relname NOT IN ('account_deletions', 'gateway_cancellations')),
+         AND c.relname NOT IN ('account_deletions', 'gateway_cancellations', 'platform_audit')),
      refers AS (
        SELECT DISTINCT f.conrelid AS source, f.confrelid AS target FROM pg_constraint f
        JOIN owned s ON s.oid = f.conrelid JOIN owned t ON t.oid = f.confrelid

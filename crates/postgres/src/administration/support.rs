@@ -4,10 +4,11 @@
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::administration::{Admin, SupportStore};
+use recado_domain::administration::{Admin, PlatformEntry, SupportStore};
 use recado_domain::shared::{AccountId, Event, StoreError, UserId};
 use time::OffsetDateTime;
 
+use super::platform_audit;
 use crate::errors::DbResult;
 use crate::outbox;
 use crate::pool::OwnerPool;
@@ -35,7 +36,7 @@ async fn start(
     account: AccountId,
     leaving: Option<AccountId>,
     expires_at: OffsetDateTime,
-    events: &[Event],
+    (events, entry): (&[Event], &PlatformEntry),
 ) -> DbResult<Option<String>> {
     let name: Option<TextRow> =
         sql("SELECT name AS text FROM accounts WHERE id = $1 AND deleting_at IS NULL FOR KEY SHARE")
@@ -59,7 +60,14 @@ async fn start(
         delete_membership(user, previous).execute(&mut *conn).await?;
     }
     outbox::append(conn, account, events).await?;
+    platform_audit::insert(conn, entry).await?;
     Ok(Some(name.text))
+}
+
+async fn stop(conn: &mut AsyncPgConnection, user: UserId, account: AccountId, entry: &PlatformEntry) -> DbResult<bool> {
+    let removed = delete_membership(user, account).execute(&mut *conn).await?;
+    platform_audit::insert(conn, entry).await?;
+    Ok(removed > 0)
 }
 
 #[async_trait]
@@ -71,6 +79,7 @@ impl SupportStore for PgSupport {
         leaving: Option<AccountId>,
         expires_at: OffsetDateTime,
         events: &[Event],
+        entry: PlatformEntry,
     ) -> Result<Option<String>, StoreError> {
         in_owner!(self.0, |conn| start(
             conn,
@@ -78,12 +87,12 @@ impl SupportStore for PgSupport {
             account,
             leaving,
             expires_at,
-            events
+            (events, &entry)
         ))
     }
 
-    async fn stop(&self, user: UserId, account: AccountId) -> Result<bool, StoreError> {
-        Ok(self.0.run(delete_membership(user, account)).await? > 0)
+    async fn stop(&self, user: UserId, account: AccountId, entry: PlatformEntry) -> Result<bool, StoreError> {
+        in_owner!(self.0, |conn| stop(conn, user, account, &entry))
     }
 
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError> {

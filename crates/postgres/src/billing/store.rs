@@ -239,7 +239,7 @@ async fn other_subscriptions(
 }
 
 /// Writes a change of a subscription and everything that commits with it.
-async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<ChangeOutcome> {
+pub(crate) async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<ChangeOutcome> {
     let (account, id) = (change.subscription.account_id, change.subscription.id);
     if let Some(event) = change.applies
         && mark_applied(account, event).execute(&mut *conn).await? == 0
@@ -449,11 +449,7 @@ impl SubscriptionStore for PgSubscriptions {
     async fn write(&self, change: &Change) -> Result<ChangeOutcome, StoreError> {
         let written = in_tenant!(self.0, change.subscription.account_id, |conn| write(conn, change),
             unless ChangeOutcome::Stale | ChangeOutcome::Missing | ChangeOutcome::Exceeds(_) | ChangeOutcome::Repeated);
-        match written {
-            // Another subscription of the account became live meanwhile.
-            Err(StoreError::Duplicate { .. }) => Ok(ChangeOutcome::Stale),
-            written => written,
-        }
+        super::duplicate_to_stale(written)
     }
 
     async fn mark_applied(&self, account: AccountId, event: GatewayEventId) -> Result<(), StoreError> {

@@ -9,7 +9,7 @@ use recado_domain::team::{Invite, InviteInsert, InviteStatus};
 use recado_postgres::{PgAccounts, PgAdministration, PgSupport};
 use time::{Duration, OffsetDateTime};
 
-use crate::support::{DbFixture, NOW, account, event, id, session};
+use crate::support::{DbFixture, NOW, account, event, id, platform_entry, session};
 
 fn store(fixture: &DbFixture) -> PgAdministration {
     PgAdministration::new(fixture.owner.clone())
@@ -205,7 +205,7 @@ async fn administration_totals_exclude_deleted_contacts() {
 }
 
 async fn update(store: &PgAdministration, id: AccountId, change: &AccountChange) -> Account {
-    match store.update(id, change, None).await.unwrap() {
+    match store.update(id, change, None, platform_entry(id)).await.unwrap() {
         AccountUpdate::Done(account) => account,
         outcome => panic!("{outcome:?}"),
     }
@@ -215,18 +215,25 @@ async fn update(store: &PgAdministration, id: AccountId, change: &AccountChange)
 async fn account_slug_is_unique() {
     let fixture = DbFixture::new().await;
     let accounts = store(&fixture);
-    let taken = accounts.create(&account("loja"), true, None).await;
+    let taken = accounts
+        .create(&account("loja"), true, None, platform_entry(fixture.account))
+        .await;
     assert!(
         matches!(taken, Err(StoreError::Duplicate { field: "slug" })),
         "{taken:?}"
     );
-    let numbered = accounts.create(&account("loja"), false, None).await.unwrap();
+    let numbered = accounts
+        .create(&account("loja"), false, None, platform_entry(fixture.account))
+        .await
+        .unwrap();
     assert_eq!(numbered.slug, "loja-2");
     let change = |slug: &str| AccountChange {
         slug: Some(slug.into()),
         ..AccountChange::default()
     };
-    let taken = accounts.update(numbered.id, &change("loja"), None).await;
+    let taken = accounts
+        .update(numbered.id, &change("loja"), None, platform_entry(fixture.account))
+        .await;
     assert!(
         matches!(taken, Err(StoreError::Duplicate { field: "slug" })),
         "{taken:?}"
@@ -235,14 +242,21 @@ async fn account_slug_is_unique() {
     assert_eq!(update(&accounts, numbered.id, &change("nova")).await.slug, "nova");
     // The update released the old slug and changed nothing else.
     assert_eq!(
-        accounts.create(&account("loja-2"), true, None).await.unwrap().slug,
+        accounts
+            .create(&account("loja-2"), true, None, platform_entry(fixture.account))
+            .await
+            .unwrap()
+            .slug,
         "loja-2"
     );
     let slugs = "SELECT string_agg(a.slug || (a.slug = s.slug), ' ' ORDER BY a.slug)
                  FROM accounts a JOIN account_slugs s ON s.account_id = a.id";
     assert_eq!(fixture.text(slugs).await.unwrap(), "lojatrue loja-2true novatrue");
     assert_eq!(
-        accounts.update(id().into(), &change("x"), None).await.unwrap(),
+        accounts
+            .update(id().into(), &change("x"), None, platform_entry(fixture.account))
+            .await
+            .unwrap(),
         AccountUpdate::Missing
     );
     let all_fields = AccountChange {
@@ -270,8 +284,14 @@ async fn account_slug_goes_to_one_of_two_concurrent_updates() {
     let fixture = DbFixture::new().await;
     let accounts = store(&fixture);
     let (left, right) = (
-        accounts.create(&account("a"), true, None).await.unwrap(),
-        accounts.create(&account("b"), true, None).await.unwrap(),
+        accounts
+            .create(&account("a"), true, None, platform_entry(fixture.account))
+            .await
+            .unwrap(),
+        accounts
+            .create(&account("b"), true, None, platform_entry(fixture.account))
+            .await
+            .unwrap(),
     );
     for round in 0..20 {
         let change = AccountChange {
@@ -279,18 +299,20 @@ async fn account_slug_goes_to_one_of_two_concurrent_updates() {
             ..AccountChange::default()
         };
         let (first, second) = tokio::join!(
-            accounts.update(left.id, &change, None),
-            accounts.update(right.id, &change, None)
+            accounts.update(left.id, &change, None, platform_entry(fixture.account)),
+            accounts.update(right.id, &change, None, platform_entry(fixture.account))
         );
         assert!(first.is_ok() != second.is_ok(), "{first:?} {second:?}");
     }
 }
 
-fn admin(user: UserId) -> Admin {
+pub(crate) fn admin(user: UserId) -> Admin {
     Admin {
         user_id: user,
         email: "root@example.com".into(),
         ip_address: None,
+        request_id: None,
+        entry_id: id().into(),
         in_support: false,
     }
 }
@@ -317,7 +339,16 @@ async fn support_mode_adds_one_membership_and_removes_it() {
     let other_account = fixture.another_account().await;
     let end = OffsetDateTime::now_utc() + Duration::hours(4);
     let events = [event(fixture.account.0)];
-    let start = |leaving: Option<AccountId>| support.start(&root, fixture.account, leaving, end, &events);
+    let start = |leaving: Option<AccountId>| {
+        support.start(
+            &root,
+            fixture.account,
+            leaving,
+            end,
+            &events,
+            platform_entry(fixture.account),
+        )
+    };
     let (a, b, c) = tokio::join!(start(None), start(None), start(Some(other_account)));
     for name in [a, b, c] {
         assert_eq!(name.unwrap().as_deref(), Some("Loja da Ana"));
@@ -326,23 +357,55 @@ async fn support_mode_adds_one_membership_and_removes_it() {
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 3);
     // Entering another account leaves the first.
     support
-        .start(&root, other_account, Some(fixture.account), end, &[])
+        .start(
+            &root,
+            other_account,
+            Some(fixture.account),
+            end,
+            &[],
+            platform_entry(other_account),
+        )
         .await
         .unwrap();
     assert_eq!(memberships(&fixture, root.user_id).await, "admin true");
-    assert!(!support.stop(root.user_id, fixture.account).await.unwrap());
-    assert!(support.stop(root.user_id, other_account).await.unwrap());
+    assert!(
+        !support
+            .stop(root.user_id, fixture.account, platform_entry(fixture.account))
+            .await
+            .unwrap()
+    );
+    assert!(
+        support
+            .stop(root.user_id, other_account, platform_entry(other_account))
+            .await
+            .unwrap()
+    );
     assert_eq!(memberships(&fixture, root.user_id).await, "");
     // Support mode neither changes nor removes a regular membership.
     let owner = admin(fixture.user);
     support
-        .start(&owner, fixture.account, Some(other_account), end, &[])
+        .start(
+            &owner,
+            fixture.account,
+            Some(other_account),
+            end,
+            &[],
+            platform_entry(fixture.account),
+        )
         .await
         .unwrap();
-    assert!(!support.stop(fixture.user, fixture.account).await.unwrap());
+    assert!(
+        !support
+            .stop(fixture.user, fixture.account, platform_entry(fixture.account))
+            .await
+            .unwrap()
+    );
     assert_eq!(memberships(&fixture, fixture.user).await, "owner false, owner false");
     assert_eq!(
-        support.start(&root, id().into(), None, end, &events).await.unwrap(),
+        support
+            .start(&root, id().into(), None, end, &events, platform_entry(fixture.account))
+            .await
+            .unwrap(),
         None
     );
 }
@@ -361,12 +424,22 @@ async fn support_membership_expired_is_ignored_and_swept() {
     let mut expired = vec![];
     for _ in 0..5 {
         let root = stored_admin(&fixture).await;
-        support.start(&root, fixture.account, None, past, &[]).await.unwrap();
+        support
+            .start(&root, fixture.account, None, past, &[], platform_entry(fixture.account))
+            .await
+            .unwrap();
         expired.push(root.user_id);
     }
     let present = stored_admin(&fixture).await;
     support
-        .start(&present, fixture.account, None, future, &[])
+        .start(
+            &present,
+            fixture.account,
+            None,
+            future,
+            &[],
+            platform_entry(fixture.account),
+        )
         .await
         .unwrap();
     for user in &expired {
@@ -431,7 +504,12 @@ async fn owner_invite_by_administrator_requires_no_owner() {
     let accounts = store(&fixture);
     let first = account("padaria");
     let created = accounts
-        .create(&first, true, Some(owners_invite(&first, "a@example.com", 1)))
+        .create(
+            &first,
+            true,
+            Some(owners_invite(&first, "a@example.com", 1)),
+            platform_entry(first.id),
+        )
         .await;
     let created = created.unwrap();
     let change = AccountChange {
@@ -439,7 +517,10 @@ async fn owner_invite_by_administrator_requires_no_owner() {
         ..AccountChange::default()
     };
     let second_invite = owners_invite(&created, "b@example.com", 2);
-    let done = accounts.update(created.id, &change, Some(second_invite)).await.unwrap();
+    let done = accounts
+        .update(created.id, &change, Some(second_invite), platform_entry(created.id))
+        .await
+        .unwrap();
     assert!(matches!(done, AccountUpdate::Done(account) if account.name == "Outra"));
     let invites =
         "SELECT string_agg(i.email || ' ' || i.status || ' ' || (t.token_hash IS NOT NULL), ', ' ORDER BY i.email)
@@ -467,7 +548,12 @@ async fn owner_invite_by_administrator_requires_no_owner() {
             ..AccountChange::default()
         };
         let refused = accounts
-            .update(created.id, &change, Some(owners_invite(&created, address, 3)))
+            .update(
+                created.id,
+                &change,
+                Some(owners_invite(&created, address, 3)),
+                platform_entry(created.id),
+            )
             .await;
         assert_eq!(refused.unwrap(), expected);
         assert_eq!(fixture.text(invites).await.unwrap(), one_is_open);
@@ -483,7 +569,10 @@ async fn owner_invite_by_administrator_requires_no_owner() {
 async fn support_membership_is_no_owner() {
     let fixture = DbFixture::new().await;
     let accounts = store(&fixture);
-    let created = accounts.create(&account("padaria"), true, None).await.unwrap();
+    let created = accounts
+        .create(&account("padaria"), true, None, platform_entry(fixture.account))
+        .await
+        .unwrap();
     fixture
         .sql(&format!(
             "INSERT INTO account_users (account_id, user_id, role, is_support, expires_at)
@@ -493,7 +582,12 @@ async fn support_membership_is_no_owner() {
         .await;
     let invite = owners_invite(&created, "a@example.com", 1);
     let done = accounts
-        .update(created.id, &AccountChange::default(), Some(invite))
+        .update(
+            created.id,
+            &AccountChange::default(),
+            Some(invite),
+            platform_entry(created.id),
+        )
         .await
         .unwrap();
     assert!(matches!(done, AccountUpdate::Done(_)));

@@ -14,7 +14,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::billing::{payment, store, subscribed};
-use crate::support::{DbFixture, LEASE, NOW, event, id};
+use crate::support::{DbFixture, LEASE, NOW, event, id, platform_entry};
 
 struct FixedClock;
 
@@ -144,7 +144,7 @@ async fn granted_plan_is_independent_of_the_paid_plan() {
     let (account, administration) = (fixture.account, PgAdministration::new(fixture.owner.clone()));
     let grant = async |plan: &str| {
         administration
-            .set_plan(account, plan, &[event(account.0)])
+            .set_plan(account, plan, &[event(account.0)], platform_entry(account))
             .await
             .unwrap()
     };
@@ -202,7 +202,10 @@ async fn account_plan_set_by_update_is_a_grant() {
             plan: plan.map(str::to_owned),
             ..AccountChange::default()
         };
-        administration.update(account, &change, None).await.unwrap();
+        administration
+            .update(account, &change, None, platform_entry(account))
+            .await
+            .unwrap();
         assert_eq!(plans(&fixture, account).await, stored);
     }
 }

@@ -12,7 +12,7 @@ use recado_domain::whatsapp::{CallbackStore, FileIdStore};
 use recado_postgres::{PgAccounts, PgAdministration, PgCallbacks, PgFileIds, PgIdempotency, PgSubscriptions, PgTags};
 use time::Duration;
 
-use crate::support::{DbFixture, NOW, event, id, session};
+use crate::support::{DbFixture, NOW, event, id, platform_entry, session};
 use crate::{billing, idempotency};
 
 /// Makes the next two writes of a table fail, one with a deadlock and one with a serialization failure. A sequence
@@ -58,9 +58,9 @@ async fn administration_writes_are_retried_after_conflicts() {
     let fixture = DbFixture::new().await;
     let (administration, account) = (PgAdministration::new(fixture.owner.clone()), fixture.account);
     let events = [event(account.0)];
-    let suspended = administration.set_status(account, AccountStatus::Suspended, &events);
+    let suspended = administration.set_status(account, AccountStatus::Suspended, &events, platform_entry(account));
     assert!(with_conflicts!(fixture, "accounts", suspended));
-    let planned = administration.set_plan(account, "growth", &events);
+    let planned = administration.set_plan(account, "growth", &events, platform_entry(account));
     assert!(with_conflicts!(fixture, "outbox_events", planned));
     let stored = administration.account(account).await.unwrap().unwrap();
     assert_eq!(

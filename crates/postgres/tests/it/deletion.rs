@@ -8,7 +8,7 @@ use recado_domain::shared::AccountId;
 use recado_postgres::{PgAdministration, PgDeletions};
 use time::Duration;
 
-use crate::support::{DbFixture, LEASE, NOW};
+use crate::support::{DbFixture, LEASE, NOW, platform_entry};
 
 /// The number of rows that contain the account's id, per table of the catalog that has any.
 async fn account_rows(fixture: &DbFixture, account: AccountId) -> BTreeMap<String, i64> {
@@ -69,7 +69,8 @@ async fn fill_every_table(fixture: &DbFixture, account: AccountId) {
          SELECT string_agg(format('INSERT INTO %I (%s) VALUES (%s) ON CONFLICT DO NOTHING', table_name, names, filled), ';')
          FROM (SELECT table_name, string_agg(quote_ident(column_name), ', ') AS names,
              string_agg(pg_temp.filled(data_type, column_name, '{account}'), ', ') AS filled
-           FROM wanted WHERE table_name NOT IN ('account_users', 'account_deletions', 'gateway_cancellations')
+           FROM wanted WHERE table_name NOT IN
+             ('account_users', 'account_deletions', 'gateway_cancellations', 'platform_audit')
            GROUP BY table_name) t"
     );
     let inserts = fixture.text(&statements).await.unwrap();
@@ -124,13 +125,13 @@ async fn account_deletion_removes_exactly_its_rows() {
         USING (table_schema, table_name)
       WHERE table_schema = 'public' AND column_name = 'account_id' AND t.table_type = 'BASE TABLE'";
     let tables = fixture.number(with_account).await;
-    // account_deletions and gateway_cancellations are empty; accounts, idempotency_keys, gateway_events and
+    // account_deletions, gateway_cancellations and platform_audit are empty; accounts, idempotency_keys, gateway_events and
     // phone_number_send_slots name the account in another column.
-    assert_eq!(i64::try_from(rows.len()).unwrap(), tables - 2 + 4, "{rows:?}");
+    assert_eq!(i64::try_from(rows.len()).unwrap(), tables - 3 + 4, "{rows:?}");
 
-    assert!(store.begin(account, LEASE, NOW).await.unwrap());
+    assert!(store.begin(account, LEASE, NOW, platform_entry(account)).await.unwrap());
     assert!(
-        !store.begin(account, LEASE, NOW).await.unwrap(),
+        !store.begin(account, LEASE, NOW, platform_entry(account)).await.unwrap(),
         "the account no longer exists"
     );
     let cancellations = store.cancellations(account).await.unwrap();
@@ -147,15 +148,18 @@ async fn account_deletion_removes_exactly_its_rows() {
     let remaining = account_rows(&fixture, account).await;
     assert_eq!(
         remaining.keys().collect::<Vec<_>>(),
-        ["gateway_cancellations"],
-        "remains until the gateway has confirmed"
+        ["gateway_cancellations", "platform_audit"],
+        "one remains until the gateway has confirmed, the other for ever"
     );
     store
         .delete_cancellation(cancellations[0].subscription_id)
         .await
         .unwrap();
-    assert_eq!(account_rows(&fixture, account).await, BTreeMap::new());
-    assert_eq!(row_counts(&fixture).await, before);
+    let entry = BTreeMap::from([("platform_audit".to_owned(), 1)]);
+    assert_eq!(account_rows(&fixture, account).await, entry);
+    let mut after = row_counts(&fixture).await;
+    assert_eq!(after.insert("platform_audit".to_owned(), 0), Some(1));
+    assert_eq!(after, before);
     assert_eq!(account_rows(&fixture, bystander).await, bystander_rows);
 }
 
@@ -172,7 +176,12 @@ async fn account_deletion_of_a_large_account_runs_in_batches() {
             campaign.id
         ))
         .await;
-    assert!(store.begin(fixture.account, LEASE, NOW).await.unwrap());
+    assert!(
+        store
+            .begin(fixture.account, LEASE, NOW, platform_entry(fixture.account))
+            .await
+            .unwrap()
+    );
     let mut batches = 1;
     while store.purge(fixture.account, LEASE).await.unwrap() {
         batches += 1;
@@ -224,7 +233,7 @@ async fn account_deletion_reads_bounded_pages_per_row() {
     large_account(&fixture, rows).await;
     assert!(
         PgDeletions::new(fixture.owner.clone())
-            .begin(fixture.account, LEASE, NOW)
+            .begin(fixture.account, LEASE, NOW, platform_entry(fixture.account))
             .await
             .unwrap()
     );
@@ -257,7 +266,12 @@ async fn account_deletion_reads_bounded_pages_per_row() {
 async fn account_deletion_is_claimed_after_its_lease_expires() {
     let fixture = DbFixture::new().await;
     let store = PgDeletions::new(fixture.owner.clone());
-    assert!(store.begin(fixture.account, Duration::ZERO, NOW).await.unwrap());
+    assert!(
+        store
+            .begin(fixture.account, Duration::ZERO, NOW, platform_entry(fixture.account))
+            .await
+            .unwrap()
+    );
     assert_eq!(store.claim(LEASE).await.unwrap(), Some(fixture.account));
     assert_eq!(
         store.claim(LEASE).await.unwrap(),
@@ -287,7 +301,12 @@ async fn account_deletion_stores_gateway_cancellations() {
             fixture.account
         ))
         .await;
-    assert!(store.begin(fixture.account, Duration::ZERO, NOW).await.unwrap());
+    assert!(
+        store
+            .begin(fixture.account, Duration::ZERO, NOW, platform_entry(fixture.account))
+            .await
+            .unwrap()
+    );
     let mut subscription_ids = vec![];
     while let Some(due) = store.claim_cancellation(LEASE).await.unwrap() {
         assert_eq!(due.until, NOW);

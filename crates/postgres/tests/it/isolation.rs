@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::support::{DbFixture, id};
 
 /// Tables with an `account_id` but without a policy: internal tables and directories.
-const SYSTEM: [&str; 10] = [
+const SYSTEM: [&str; 11] = [
     "account_deletions",
     "account_slugs",
     "api_key_hashes",
@@ -16,6 +16,7 @@ const SYSTEM: [&str; 10] = [
     "link_codes",
     "outbox_events",
     "outgoing_mail",
+    "platform_audit",
     "whatsapp_numbers",
 ];
 

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use recado_domain::accounts::{Account, AccountStatus, AccountStore, Session};
+use recado_domain::administration::{PlatformEntity, PlatformEntry};
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore, ClaimOutcome, QueuedRun, RunContent, RunStart, RunStore, StartOutcome,
     Trigger,
@@ -42,10 +43,25 @@ pub(crate) fn id() -> Uuid {
 
 pub(crate) fn session(user: UserId) -> Session {
     Session {
-        user_id: user,
         email: format!("{user}@example.com"),
         name: Some("Ana".into()),
-        expires_at: NOW,
+        ..Session::for_tests(user, NOW)
+    }
+}
+
+/// An entry of the platform audit log about an account, with a new id.
+pub(crate) fn platform_entry(account: AccountId) -> PlatformEntry {
+    PlatformEntry {
+        id: id().into(),
+        user_id: id().into(),
+        email: "root@example.com".into(),
+        action: AuditAction::Update,
+        entity: PlatformEntity::Account,
+        entity_id: account.0,
+        account_id: Some(account),
+        changes: None,
+        ip_address: Some("203.0.113.7".into()),
+        request_id: Some("r1".into()),
     }
 }
 

@@ -74,6 +74,11 @@ fn config_error_names_the_variable_without_its_value() {
         ("SESSION_JWT_SECRET", ""),
         ("SESSION_JWT_SECRET", "too-short"),
         ("COOKIE_SECURE", "yes"),
+        ("PLATFORM_ADMIN_IDS", "root@example.com"),
+        ("PLATFORM_ADMIN_MAX_AGE", "0s"),
+        ("PLATFORM_ADMIN_MAX_AGE", "12"),
+        ("SESSION_MAX_AGE", "0h"),
+        ("SESSION_TRUST_EMAIL", "yes"),
         ("CAMPAIGN_MESSAGE_DELAY_MS", "-1"),
         ("CAMPAIGN_MAX_CONCURRENT_RUNS", "5000"),
         ("SEND_UNKNOWN_TTL", "10"),
@@ -141,4 +146,23 @@ fn config_parses_durations_and_lists() {
     let delays = vec![Duration::milliseconds(10), Duration::hours(2)];
     assert_eq!(config.webhook_retry_schedule, Schedule(delays));
     assert_eq!(config.platform_admin_emails, ["a@b.c", "d@e.f"]);
+}
+
+#[test]
+fn identity_rules_are_parsed_and_off_by_default() {
+    let rules = read(&[]).unwrap().identity;
+    assert_eq!((rules.admin_ids, rules.trust_email), (vec![], false));
+    assert_eq!((rules.admin_max_age, rules.session_max_age), (None, None));
+    let id = uuid::Uuid::from_u128(7);
+    let rules = read(&[
+        ("PLATFORM_ADMIN_IDS", &format!("{id}, ")),
+        ("PLATFORM_ADMIN_MAX_AGE", "30m"),
+        ("SESSION_MAX_AGE", "12h"),
+        ("SESSION_TRUST_EMAIL", "true"),
+    ])
+    .unwrap()
+    .identity;
+    assert_eq!((rules.admin_ids, rules.trust_email), (vec![id.into()], true));
+    assert_eq!(rules.admin_max_age, Some(Duration::minutes(30)));
+    assert_eq!(rules.session_max_age, Some(Duration::hours(12)));
 }

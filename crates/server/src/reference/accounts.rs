@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::operation::{Body, Operation, ResponseDoc, created, data};
 use super::{ErrorCode, OpenApiTag};
-use crate::routes::accounts::{NewAccount, OwnAccount, OwnAccounts, SwitchTo};
+use crate::routes::accounts::{NewAccount, OwnAccount, OwnAccounts, SignOut, SwitchTo};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Accounts",
@@ -42,6 +42,24 @@ pub(crate) fn switch() -> Operation {
         ErrorCode::Auth,
         "The caller is not a member of the account, or the account is suspended.",
     )
+}
+
+pub(crate) fn sign_out_everywhere() -> Operation {
+    let description = "Ends all sessions of the caller on every device, and their support mode. Within a second every \
+                server refuses tokens that were issued before, also the token of this request. Notification streams \
+                of these sessions close. API keys stay valid. Sign in again at the identity provider for a new token.";
+    let cookies = "Removes `svc-active-account-id` and `svc-support-mode`.";
+    Operation::new("Sign out everywhere", description)
+        .responds(data::<SignOut>("The sessions have ended.").header(
+            "Set-Cookie",
+            cookies,
+            json!({ "type": "string" }),
+        ))
+        .refuses(
+            ErrorCode::Invalid,
+            "The session token does not say when it was issued (`iat`), so the identity provider's later tokens would \
+             be refused, too.",
+        )
 }
 
 fn with_cookie(response: ResponseDoc) -> ResponseDoc {

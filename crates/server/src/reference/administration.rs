@@ -8,11 +8,13 @@ use recado_domain::shared::Page;
 use serde_json::json;
 
 use super::operation::{
-    Body, Operation, Parameter, created, data, no_content, numbered_page, path_id, positive_integer, string_enum, text,
+    Body, Operation, Parameter, created, data, id, no_content, numbered_page, path_id, positive_integer, string_enum,
+    text, with_schema,
 };
 use super::{ErrorCode, OpenApiTag};
 use crate::routes::administration::{
-    Action, ActionResult, AdministeredAccount, ChangedAccount, NewAccount, SupportEntry, SupportExit, SupportReason,
+    Action, ActionResult, AdministeredAccount, ChangedAccount, NewAccount, PlatformLogs, SupportEntry, SupportExit,
+    SupportReason, UserSignOut,
 };
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
@@ -153,4 +155,44 @@ pub(crate) fn churn() -> Operation {
     )
     .takes(days())
     .responds(data::<Vec<ChurnDay>>("The days."))
+}
+
+pub(crate) fn sign_out() -> Operation {
+    let description = "Ends all sessions of a user on every device, and their support mode. Within a second every server \
+                refuses tokens that were issued to the user before. API keys stay valid. The platform audit log \
+                records it.";
+    Operation::new("Sign a user out everywhere", description)
+        .takes(path_id("The user's id."))
+        .responds(data::<UserSignOut>("The user's sessions have ended."))
+}
+
+fn time(name: &'static str, description: &'static str) -> Parameter {
+    with_schema(name, description, json!({ "type": "string", "format": "date-time" }))
+}
+
+pub(crate) fn audit_logs() -> Operation {
+    let description = "Returns what platform administrators changed, with numbered pages, newest first. Every changing \
+                operation of administrators leaves one entry, which commits with the change and survives the account. \
+                No operation changes or deletes an entry.";
+    Operation::new("List platform audit entries", description)
+        .takes_all(numbered_page((50, 100)))
+        .takes(
+            text(
+                "action",
+                "Only entries with this action: `create`, `update`, `delete`, `login` or another.",
+            )
+            .example("update"),
+        )
+        .takes(
+            text(
+                "entity_type",
+                "Only entries about this type: `account`, `account_action`, `support_mode`, `user_sessions` or another.",
+            )
+            .example("account_action"),
+        )
+        .takes(id("account_id", "Only entries about this account."))
+        .takes(id("user_id", "Only entries of this administrator."))
+        .takes(time("since", "Only entries of this time or later.").example("2026-01-01T00:00:00Z"))
+        .takes(time("until", "Only entries of this time or earlier.").example("2027-01-01T00:00:00Z"))
+        .responds(data::<PlatformLogs>("A page of entries.").example(json!({ "total": 1, "page": 1 })))
 }

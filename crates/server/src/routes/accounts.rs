@@ -1,12 +1,14 @@
 //! Routes of accounts: list, create and switch.
 
-use actix_web::HttpResponse;
 use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::accounts::{Account, AccountHint, Membership};
-use recado_domain::shared::{AccountId, Role};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{AccountId, Role, timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
@@ -55,11 +57,20 @@ pub(crate) struct OwnAccount {
     role: Role,
 }
 
+/// The end of all sessions of the caller.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SignOut {
+    /// When the sessions ended. A token that was issued before is refused.
+    #[schemars(with = "Timestamp")]
+    #[serde(with = "timestamp")]
+    signed_out_at: OffsetDateTime,
+}
+
 /// `GET /api/accounts`
 pub(super) async fn list(
     services: Data<Services>,
     Authenticated(session): SessionUser,
-    request: actix_web::HttpRequest,
+    request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let accounts = services.accounts.list(&session).await?;
     let active = match cookies::active_account_of(&request) {
@@ -111,5 +122,21 @@ pub(super) async fn switch(
     response
         .add_cookie(&cookie)
         .map_err(|error| ApiError::Internal(error.into()))?;
+    Ok(response)
+}
+
+/// `POST /api/auth/sign-out-everywhere`
+pub(super) async fn sign_out_everywhere(
+    services: Data<Services>,
+    Authenticated(session): SessionUser,
+) -> Result<HttpResponse, ApiError> {
+    let authenticator = &services.authenticator;
+    let signed_out_at = authenticator.sessions.sign_out_everywhere(&session).await?;
+    let mut response = responses::ok(SignOut { signed_out_at });
+    let secure = services.shared.config.cookie_secure;
+    for cookie in [authenticator.support.remove(), cookies::no_active_account(secure)] {
+        let added = response.add_cookie(&cookie);
+        added.map_err(|error| ApiError::Internal(error.into()))?;
+    }
     Ok(response)
 }

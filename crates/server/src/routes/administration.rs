@@ -2,26 +2,34 @@
 
 use actix_web::cookie::Cookie;
 use actix_web::web::Data;
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::accounts::{Account, AccountHint, AccountStatus, Session};
-use recado_domain::administration::{AccountFilter, AccountInput, AccountPatch, ActionInput, Admin, Administered};
+use recado_domain::administration::{
+    AccountFilter, AccountInput, AccountPatch, ActionInput, Admin, Administered, PlatformAuditFilter, PlatformAuditLog,
+};
 use recado_domain::billing;
-use recado_domain::shared::{AccountId, PageQuery};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{AccountId, PageQuery, UserId, timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
 
 use super::team::CreatedInvite;
 use crate::error::ApiError;
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::extractors::{Authenticated, Id, SessionUser, nullable};
 use crate::web::query::Params;
+use crate::web::request::RequestId;
 use crate::web::support::SupportMode;
 use crate::web::{cookies, responses};
 use crate::wiring::Services;
 
 /// Default and maximum number of days of a daily report.
 const DAYS: (i64, i64) = (30, 365);
+
+/// Default and maximum page size of the platform audit log.
+const AUDIT_LIMIT: (i64, i64) = (50, 100);
 
 /// A new account that an administrator creates.
 #[derive(Deserialize, Validate, JsonSchema)]
@@ -117,12 +125,40 @@ pub(crate) struct SupportExit {
     account_id: Option<AccountId>,
 }
 
+/// The end of all sessions of a user.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct UserSignOut {
+    /// The user's id.
+    user_id: UserId,
+    /// When the sessions ended. A token that was issued before is refused.
+    #[schemars(with = "Timestamp")]
+    #[serde(with = "timestamp")]
+    signed_out_at: OffsetDateTime,
+}
+
+/// A page of the platform audit log.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PlatformAuditLogPage")]
+pub(crate) struct PlatformLogs {
+    /// The entries, newest first.
+    logs: Vec<PlatformAuditLog>,
+    /// The exact total number of matching entries.
+    total: i64,
+    /// The page number, starting at 1.
+    page: i64,
+    /// The maximum number of entries on a page.
+    #[schemars(example = 50)]
+    limit: i64,
+}
+
 /// The platform administrator who sent a request.
 fn admin(services: &Services, session: &Session, request: &HttpRequest) -> Admin {
     Admin {
         user_id: session.user_id,
         email: session.email.clone(),
         ip_address: services.authenticator.address(request),
+        request_id: request.extensions().get::<RequestId>().map(|id| id.0.clone()),
+        entry_id: services.shared.ids.next().into(),
         in_support: services.authenticator.support_mode(request, session).is_some(),
     }
 }
@@ -221,8 +257,14 @@ pub(super) async fn update(
 }
 
 /// `DELETE /api/admin/accounts/<id>`
-pub(super) async fn delete(services: Data<Services>, Id(id): Id<AccountId>) -> Result<HttpResponse, ApiError> {
-    let deleted = services.admin.deletions.delete(id).await;
+pub(super) async fn delete(
+    services: Data<Services>,
+    Authenticated(session): SessionUser,
+    Id(id): Id<AccountId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let admin = admin(&services, &session, &request);
+    let deleted = services.admin.deletions.delete(&admin, id).await;
     services.shared.auth_cache.mark_account_changed(id);
     deleted?;
     Ok(responses::no_content())
@@ -298,7 +340,8 @@ pub(super) async fn stop_support(
 ) -> Result<HttpResponse, ApiError> {
     let mode = services.authenticator.support_mode(&request, &session);
     let mode = mode.ok_or_else(|| ApiError::Internal("there is no support mode to stop".into()))?;
-    let stopped = services.admin.support.stop(session.user_id, mode.account_id).await;
+    let admin = admin(&services, &session, &request);
+    let stopped = services.admin.support.stop(&admin, mode.account_id).await;
     services
         .shared
         .auth_cache
@@ -339,4 +382,41 @@ pub(super) async fn churn(services: Data<Services>, mut params: Params) -> Resul
     let days = params.clamped("days", DAYS);
     params.check()?;
     Ok(responses::ok(services.admin.accounts.churn(days).await?))
+}
+
+/// `POST /api/admin/users/<id>/sign-out`
+pub(super) async fn sign_out(
+    services: Data<Services>,
+    Authenticated(session): SessionUser,
+    Id(user_id): Id<UserId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let admin = admin(&services, &session, &request);
+    let ended = services.admin.accounts.end_sessions(&admin, user_id).await;
+    services.shared.sessions.mark_changed(user_id);
+    Ok(responses::ok(UserSignOut {
+        user_id,
+        signed_out_at: ended?,
+    }))
+}
+
+/// `GET /api/admin/audit-logs`
+pub(super) async fn audit_logs(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
+    let filter = PlatformAuditFilter {
+        action: params.text("action"),
+        entity_type: params.text("entity_type"),
+        account_id: params.id("account_id"),
+        user_id: params.id("user_id"),
+        since: params.time("since"),
+        until: params.time("until"),
+    };
+    let page = params.page_of(AUDIT_LIMIT);
+    params.check()?;
+    let found = services.admin.audit.page(&filter, page).await?;
+    Ok(responses::ok(PlatformLogs {
+        total: found.total,
+        page: found.page,
+        limit: found.limit,
+        logs: found.data,
+    }))
 }

@@ -117,6 +117,13 @@ pub static TABLE: &[RouteSpec] = &[
     route!(POST, "/api/accounts", Session, accounts::create),
     route!(POST, "/api/accounts/switch", Session, accounts::switch),
     route!(POST, "/api/auth/accept-invite", Session, team::accept).at_most_by_address(Limit::AUTH, "accept-invite"),
+    route!(
+        POST,
+        "/api/auth/sign-out-everywhere",
+        Session,
+        accounts::sign_out_everywhere
+    )
+    .at_most_by_person(Limit::AUTH, "sign-out"),
     route!(GET, "/api/team/members", Read, team::members),
     route!(PUT, "/api/team/members/{id}", Manage, team::change_role),
     route!(DELETE, "/api/team/members/{id}", Manage, team::remove),
@@ -282,4 +289,13 @@ pub static TABLE: &[RouteSpec] = &[
         administration::daily_revenue
     ),
     route!(GET, "/api/admin/churn", Administrator, administration::churn),
+    route!(
+        POST,
+        "/api/admin/users/{id}/sign-out",
+        Administrator,
+        administration::sign_out
+    )
+    .at_most_by_person(Limit::API, "admin-sign-out"),
+    route!(GET, "/api/admin/audit-logs", Administrator, administration::audit_logs)
+        .at_most_by_person(Limit::API, "admin-audit-logs"),
 ];

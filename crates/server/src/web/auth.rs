@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use actix_web::HttpRequest;
 use actix_web::http::header;
-use recado_domain::accounts::{AccountHint, Accounts, Session, SessionVerifier};
+use recado_domain::accounts::{AccountHint, Accounts, Session, SessionError, SessionVerifier, Sessions};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::shared::{Clock, Network, Tenant};
 use secrecy::SecretString;
@@ -20,6 +20,7 @@ use crate::web::support::{SupportCookies, SupportMode};
 pub struct Authenticator {
     pub verifier: Arc<dyn SessionVerifier>,
     pub accounts: Arc<Accounts>,
+    pub sessions: Sessions,
     pub api_keys: Arc<ApiKeys>,
     pub clock: Arc<dyn Clock>,
     pub auth_cache: AuthCache,
@@ -81,22 +82,22 @@ impl Authenticator {
         }
     }
 
-    /// Authenticates a platform administrator.
+    /// Authenticates a platform administrator who signed in recently enough.
     pub async fn admin(&self, request: &HttpRequest) -> Result<VerifiedCaller<Session>, ApiError> {
         let caller = self.session(request).await?;
-        if self.accounts.is_admin(&caller.identity) {
-            Ok(caller)
-        } else {
-            Err(ApiError::Auth("Requires a platform administrator".to_owned()))
-        }
+        self.accounts.check_admin(&caller.identity)?;
+        Ok(caller)
     }
 
-    /// The support mode that the cookie of a platform administrator names.
+    /// The support mode that the cookie of a platform administrator names. A support mode that began before the
+    /// administrator ended all sessions is over.
     pub fn support_mode(&self, request: &HttpRequest, session: &Session) -> Option<SupportMode> {
         let is_admin = self.accounts.is_admin(session);
-        is_admin
+        let mode = is_admin
             .then(|| self.support.read(request, session.user_id, self.clock.now()))
-            .flatten()
+            .flatten()?;
+        let is_ended = session.signed_out_at.is_some_and(|ended| mode.started_at <= ended);
+        (!is_ended).then_some(mode)
     }
 
     /// The client's IP address.
@@ -106,12 +107,21 @@ impl Authenticator {
 
     async fn verify(&self, token: String) -> Result<Session, ApiError> {
         if let Some(session) = self.cached_session(&token) {
-            self.accounts.record_user(&session).await?;
-            return Ok(session);
+            return self.admit(session).await;
         }
         let session = self.verifier.verify(&token).await?;
+        if !self.accounts.admits(&session) {
+            return Err(SessionError::Invalid.into());
+        }
+        let admitted = self.admit(session.clone()).await?;
+        self.auth_cache.insert_session(token, session);
+        Ok(admitted)
+    }
+
+    /// Refuses a session that its user has ended, and stores the user.
+    async fn admit(&self, session: Session) -> Result<Session, ApiError> {
+        let session = self.sessions.check(session).await?;
         self.accounts.record_user(&session).await?;
-        self.auth_cache.insert_session(token, session.clone());
         Ok(session)
     }
 

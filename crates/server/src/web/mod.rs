@@ -23,6 +23,7 @@ pub mod request;
 pub mod request_hash;
 pub mod responses;
 pub mod secret;
+pub mod session_cache;
 pub mod shares;
 pub mod support;
 pub mod target_cache;

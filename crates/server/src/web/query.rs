@@ -8,7 +8,8 @@ use std::str::FromStr;
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest, web};
 use recado_domain::redacted_debug;
-use recado_domain::shared::{CursorQuery, FieldErrors, PageQuery};
+use recado_domain::shared::{CursorQuery, FieldErrors, PageQuery, timestamp};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::error::ApiError;
@@ -85,6 +86,17 @@ impl Params {
 
     pub fn id<T: From<Uuid>>(&mut self, name: &str) -> Option<T> {
         self.parsed::<Uuid>(name, "a UUID").map(T::from)
+    }
+
+    /// Parses an RFC 3339 time.
+    pub fn time(&mut self, name: &str) -> Option<OffsetDateTime> {
+        let text = self.text(name)?;
+        let time = timestamp::parse(&text);
+        if time.is_none() {
+            self.errors
+                .add(name, "must be an RFC 3339 time like 2026-01-31T23:59:59Z");
+        }
+        time
     }
 
     /// Parses a whole number. A number that exceeds `i64` becomes the nearest `i64`.

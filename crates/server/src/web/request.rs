@@ -14,6 +14,10 @@ use uuid::Uuid;
 use crate::telemetry::{InFlight, Route, traces};
 use crate::web::cors::wrap_cors_error;
 
+/// The request's id, in its extensions.
+#[derive(Clone)]
+pub struct RequestId(pub String);
+
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES: usize = 128;
 
@@ -25,6 +29,7 @@ pub async fn request_context<B: MessageBody + 'static>(
     let _in_flight = InFlight::begin();
     let id = request_id(&request);
     let id_text = id.to_str().unwrap_or_default();
+    request.extensions_mut().insert(RequestId(id_text.to_owned()));
     let (trace, span) = (
         traces::request(&request, id_text),
         tracing::info_span!("request", request_id = id_text),

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use recado_domain::administration::{Administration, Deletions, Support};
-use recado_postgres::{PgAdministration, PgDeletions, PgSubscriptions, PgSupport};
+use recado_domain::administration::{Administration, Deletions, PlatformAudit, Support};
+use recado_postgres::{PgAdministration, PgDeletions, PgPlatformAudit, PgSubscriptions, PgSupport};
 
 use super::{Shared, Stores, identity};
 
@@ -14,6 +14,8 @@ pub struct AdminServices {
     pub deletions: Deletions,
     /// Support mode.
     pub support: Support,
+    /// What administrators changed.
+    pub audit: PlatformAudit,
 }
 
 impl AdminServices {
@@ -22,6 +24,7 @@ impl AdminServices {
             accounts: stores.administration(shared),
             deletions: stores.deletions(shared)?,
             support: stores.support(shared),
+            audit: PlatformAudit::new(Arc::new(PgPlatformAudit::new(stores.owner.clone()))),
         })
     }
 }

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use recado_domain::accounts::{AccountStore, Accounts};
+use recado_domain::accounts::{AccountStore, Accounts, Administrators, Sessions};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::team::Invites;
-use recado_postgres::{OwnerPool, PgAccounts, PgApiKeys, PgInvites};
+use recado_postgres::{OwnerPool, PgAccounts, PgApiKeys, PgInvites, PgSessions};
 
 use super::{Shared, Stores};
+use crate::config::{Config, SessionVerification};
 use crate::web::auth::Authenticator;
 use crate::web::auth_cache::CachedMemberships;
 use crate::web::key_cache::CachedKeys;
 use crate::web::key_lookups::KeyLookups;
+use crate::web::session_cache::CachedSessions;
 use crate::web::support::SupportCookies;
 
 pub(super) fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
@@ -20,8 +22,30 @@ pub(super) fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
         store,
         auth_cache: shared.auth_cache.clone(),
     });
-    let admins = &shared.config.platform_admin_emails;
-    Arc::new(Accounts::new(store, shared.clock.clone(), shared.ids.clone(), admins))
+    let administrators = administrators(&shared.config);
+    let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
+    Arc::new(Accounts::new(store, clock, ids, administrators))
+}
+
+/// With published keys the identity provider may let users register any address, so its tokens have to say that the
+/// address is verified, unless the operator vouches for the provider.
+fn administrators(config: &Config) -> Administrators {
+    let rules = &config.identity;
+    let administrators = Administrators::new(rules.admin_ids.clone(), &config.platform_admin_emails)
+        .signed_in_within(rules.admin_max_age);
+    match &config.session_verification {
+        SessionVerification::Jwks(_) if !rules.trust_email => administrators.requiring_verified_email(),
+        SessionVerification::Jwks(_) | SessionVerification::Secret(_) => administrators,
+    }
+}
+
+/// Sessions that users have ended, with a cache.
+pub(super) fn sessions(shared: &Shared, stores: &Stores) -> Sessions {
+    let store = CachedSessions {
+        store: Arc::new(PgSessions::new(stores.owner.clone())),
+        cache: shared.sessions.clone(),
+    };
+    Sessions::new(Arc::new(store), shared.clock.clone())
 }
 
 pub(super) fn invites(shared: &Shared, stores: &Stores) -> Invites {
@@ -48,6 +72,7 @@ pub(super) fn api_keys(shared: &Shared, stores: &Stores, unseen: &OwnerPool) -> 
 
 pub(super) fn authenticator(
     shared: &Shared,
+    stores: &Stores,
     accounts: Arc<Accounts>,
     api_keys: Arc<ApiKeys>,
 ) -> anyhow::Result<Authenticator> {
@@ -55,6 +80,7 @@ pub(super) fn authenticator(
     Ok(Authenticator {
         verifier: shared.verifier.clone(),
         accounts,
+        sessions: sessions(shared, stores),
         api_keys,
         clock: shared.clock.clone(),
         auth_cache: shared.auth_cache.clone(),

@@ -26,6 +26,7 @@ pub(super) fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
     let expected = Expected {
         issuer: config.session_issuer.clone(),
         audience: config.session_audience.clone(),
+        max_age: config.identity.session_max_age,
     };
     match &config.session_verification {
         SessionVerification::Secret(secret) => {
@@ -35,11 +36,27 @@ pub(super) fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
             })?))
         }
         SessionVerification::Jwks(url) => {
+            warn_about_unchecked_claims(&expected);
             let http = Http::new().map_err(anyhow::Error::msg)?;
             let verifier = JwksVerifier::new(http.counted("identity"), url, expected, clock);
             Ok(Arc::new(verifier.map_err(|error| {
                 anyhow::anyhow!("configuration: SESSION_JWKS_URL: {error}")
             })?))
+        }
+    }
+}
+
+/// A provider signs the tokens of all its applications with the same keys (RFC 8725, 3.8 and 3.9).
+fn warn_about_unchecked_claims(expected: &Expected) {
+    for (variable, is_unset) in [
+        ("SESSION_JWT_ISSUER", expected.issuer.is_none()),
+        ("SESSION_JWT_AUDIENCE", expected.audience.is_none()),
+    ] {
+        if is_unset {
+            tracing::warn!(
+                "{variable} is not set: tokens that the identity provider issues for other applications are \
+                 accepted as sessions"
+            );
         }
     }
 }

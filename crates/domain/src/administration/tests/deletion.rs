@@ -89,8 +89,9 @@ fn no_report() -> Arc<MockErrorReport> {
 #[tokio::test]
 async fn account_deletion_completes_despite_gateway_failure() {
     let mut store = MockDeletionStore::new();
-    store.expect_begin().returning(|_, _, until| {
+    store.expect_begin().returning(|_, _, until, entry| {
         assert_eq!(until, NOW + CANCELLATION_WATCH_TIME);
+        assert_eq!(described(&entry), "delete account, account true");
         Ok(true)
     });
     store
@@ -123,7 +124,7 @@ async fn account_deletion_completes_despite_gateway_failure() {
         .returning(|_, _| ());
     let (store, media, gateway) = (Arc::new(store), Arc::new(media), Arc::new(gateway));
     let deletions = Deletions::new(store, media, gateway, Arc::new(report), clock());
-    deletions.delete(ACCOUNT).await.unwrap();
+    deletions.delete(&admin(false), ACCOUNT).await.unwrap();
 }
 
 #[tokio::test]
@@ -144,11 +145,11 @@ async fn account_deletion_stays_open_until_files_are_deleted() {
         assert_eq!(deletions.finish_next().await.is_ok(), ends);
     }
     let mut store = MockDeletionStore::new();
-    store.expect_begin().returning(|_, _, _| Ok(false));
+    store.expect_begin().returning(|_, _, _, _| Ok(false));
     let (media, gateway) = (Arc::new(MockMediaStore::new()), Arc::new(MockPaymentGateway::new()));
     let deletions = Deletions::new(Arc::new(store), media, gateway, no_report(), clock());
     assert!(matches!(
-        deletions.delete(ACCOUNT).await,
+        deletions.delete(&admin(false), ACCOUNT).await,
         Err(AdministrationError::NotFound)
     ));
 }

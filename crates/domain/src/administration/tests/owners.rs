@@ -7,7 +7,9 @@ use crate::team::InviteStatus;
 #[tokio::test]
 async fn account_create_invites_the_first_owner() {
     let mut store = MockAdministrationStore::new();
-    store.expect_create().times(1).returning(|account, _, owner| {
+    store.expect_create().times(1).returning(|account, _, owner, entry| {
+        assert_eq!(described(&entry), "create account, account true");
+        assert_eq!(entry.changes.unwrap()["owner_invited"], true);
         let owner = owner.unwrap();
         assert_eq!((owner.account_id, owner.invited_by), (account.id, admin(false).user_id));
         assert_eq!(
@@ -49,8 +51,8 @@ async fn account_update_invites_an_owner_only_if_there_is_none() {
         store.expect_account().returning(|_| Ok(Some(account())));
         store
             .expect_update()
-            .withf(|_, change, owner| *change == AccountChange::default() && owner.is_some())
-            .returning(move |_, _, _| Ok(outcome.clone()));
+            .withf(|_, change, owner, _| *change == AccountChange::default() && owner.is_some())
+            .returning(move |_, _, _, _| Ok(outcome.clone()));
         let all = administration(store, MockSubscriptionStore::new());
         let updated = all.update(&admin(false), ACCOUNT, &patch("dona@example.com")).await;
         match invalid_field {
@@ -65,7 +67,7 @@ async fn account_update_invites_an_owner_only_if_there_is_none() {
     assert!(matches!(missing, Err(AdministrationError::NotFound)));
     // An empty form field means no owner, so the account is not read.
     let mut store = MockAdministrationStore::new();
-    store.expect_update().returning(|_, _, owner| {
+    store.expect_update().returning(|_, _, owner, _| {
         assert!(owner.is_none());
         Ok(AccountUpdate::Missing)
     });

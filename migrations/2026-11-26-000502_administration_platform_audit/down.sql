@@ -1,0 +1,2 @@
+DROP TABLE platform_audit;
+DROP FUNCTION refuse_platform_audit_change();
