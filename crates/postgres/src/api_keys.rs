@@ -1,20 +1,34 @@
 //! API keys, and the directory that finds one by its hash across tenants. The owner pool writes both, because no
 //! tenant may access the directory.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
+use diesel::OptionalExtension as _;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Binary, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Array, BigInt, Binary, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::api_keys::{ApiKey, ApiKeyDirectory, ApiKeyStore, KeyGrant, KeyRecord};
-use recado_domain::shared::{AccountId, ApiKeyId, Event, InsertOutcome, StoreError};
+use ipnet::IpNet;
+use recado_domain::api_keys::{
+    ApiKey, ApiKeyDirectory, ApiKeyStore, KeyGrant, KeyRecord, KeyTerms, KeyUse, StoredApiKey, parse_network,
+};
+use recado_domain::shared::{
+    AccountId, ApiKeyId, Event, InsertOutcome, KeyScopes, StoreError, TemplateId, UpdateOutcome,
+};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{DbResult, parse_enum};
+use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::outbox;
 use crate::pool::OwnerPool;
-use crate::sql::{NumberRow, key_rows, sql};
-use crate::transactions::in_owner;
+use crate::sql::{IdRow, NumberRow, key_rows, sql, uuids};
+use crate::transactions::{in_owner, on_owner};
+
+mod notices;
+
+/// The columns of [`KeyRow`].
+const COLUMNS: &str = "id, name, key_prefix, key_hint, scopes, expires_at, allowed_cidrs, created_by, last_used_at,
+    last_used_ip, rotated_at, previous_valid_until, created_at, version";
 
 #[derive(Clone, Debug)]
 pub struct PgApiKeys(OwnerPool);
@@ -39,6 +53,46 @@ struct GrantRow {
     status: String,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     last_used_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    expires_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    valid_until: Option<OffsetDateTime>,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    key_hint: String,
+    #[diesel(sql_type = Array<Text>)]
+    scopes: Vec<String>,
+    #[diesel(sql_type = Array<Text>)]
+    allowed_cidrs: Vec<String>,
+}
+
+impl GrantRow {
+    fn into_grant(self) -> Result<(Vec<u8>, KeyGrant), StoreError> {
+        let terms = KeyTerms {
+            name: self.name,
+            key_hint: self.key_hint,
+            scopes: Arc::new(KeyScopes::from_stored(&self.scopes)),
+            allowed_cidrs: networks(&self.allowed_cidrs)?,
+        };
+        let grant = KeyGrant {
+            id: self.key_id.into(),
+            account_id: self.account_id.into(),
+            created_by: self.created_by.into(),
+            status: parse_enum(&self.status)?,
+            last_used_at: self.last_used_at,
+            expires_at: self.expires_at,
+            secret_valid_until: self.valid_until,
+            terms: Arc::new(terms),
+        };
+        Ok((self.key_hash, grant))
+    }
+}
+
+/// A network that cannot be parsed fails, because without it the key might be used from everywhere.
+fn networks(stored: &[String]) -> Result<Vec<IpNet>, StoreError> {
+    let parse = |text: &String| parse_network(text).ok_or_else(|| corrupt(format!("{text} is not a network")));
+    stored.iter().map(parse).collect()
 }
 
 #[derive(QueryableByName)]
@@ -51,22 +105,51 @@ struct KeyRow {
     key_prefix: String,
     #[diesel(sql_type = Text)]
     key_hint: String,
+    #[diesel(sql_type = Array<Text>)]
+    scopes: Vec<String>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    expires_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Array<Text>)]
+    allowed_cidrs: Vec<String>,
+    #[diesel(sql_type = SqlUuid)]
+    created_by: Uuid,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     last_used_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Text>)]
+    last_used_ip: Option<String>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    rotated_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    previous_valid_until: Option<OffsetDateTime>,
     #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
+    #[diesel(sql_type = BigInt)]
+    version: i64,
 }
 
-impl From<KeyRow> for ApiKey {
-    fn from(row: KeyRow) -> Self {
-        Self {
+impl TryFrom<KeyRow> for StoredApiKey {
+    type Error = StoreError;
+
+    fn try_from(row: KeyRow) -> Result<Self, StoreError> {
+        let key = ApiKey {
             id: row.id.into(),
             name: row.name,
             key_prefix: row.key_prefix,
             key_hint: row.key_hint,
+            scopes: KeyScopes::from_stored(&row.scopes),
+            expires_at: row.expires_at,
+            allowed_cidrs: networks(&row.allowed_cidrs)?,
+            created_by: row.created_by.into(),
             last_used_at: row.last_used_at,
+            last_used_ip: row.last_used_ip,
+            rotated_at: row.rotated_at,
+            previous_valid_until: row.previous_valid_until,
             created_at: row.created_at,
-        }
+        };
+        Ok(Self {
+            key,
+            version: row.version,
+        })
     }
 }
 
@@ -87,28 +170,119 @@ async fn insert(
     if key_count.n >= at_most {
         return Ok(InsertOutcome::Full);
     }
-    sql(
-        "INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
-    )
+    sql("INSERT INTO api_keys
+           (account_id, id, name, key_prefix, key_hint, created_by, created_at, scopes, expires_at, allowed_cidrs)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")
     .bind(account)
     .bind(key.id)
     .bind(key.name.as_str())
     .bind(key.key_prefix.as_str())
     .bind(key.key_hint.as_str())
-    .bind(record.created_by)
+    .bind(key.created_by)
     .bind(key.created_at)
+    .bind(key.scopes.texts())
+    .bind(key.expires_at)
+    .bind(network_texts(key))
     .execute(&mut *conn)
     .await?;
-    sql("INSERT INTO api_key_hashes (key_hash, account_id, key_id, created_by) VALUES ($1, $2, $3, $4)")
-        .bind(record.hash.as_slice())
-        .bind(account)
-        .bind(key.id)
-        .bind(record.created_by)
-        .execute(&mut *conn)
-        .await?;
+    insert_hash(conn, account, key, &record.hash).await?;
     outbox::append(conn, account, events).await?;
     Ok(InsertOutcome::Done)
+}
+
+async fn insert_hash(conn: &mut AsyncPgConnection, account: AccountId, key: &ApiKey, hash: &[u8]) -> DbResult<()> {
+    sql("INSERT INTO api_key_hashes (key_hash, account_id, key_id, created_by) VALUES ($1, $2, $3, $4)")
+        .bind(hash)
+        .bind(account)
+        .bind(key.id)
+        .bind(key.created_by)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+fn network_texts(key: &ApiKey) -> Vec<String> {
+    key.allowed_cidrs.iter().map(IpNet::to_string).collect()
+}
+
+async fn get(conn: &mut AsyncPgConnection, account: AccountId, key: ApiKeyId) -> DbResult<Option<StoredApiKey>> {
+    let query = sql(format!(
+        "SELECT {COLUMNS} FROM api_keys WHERE account_id = $1 AND id = $2"
+    ));
+    let row: Option<KeyRow> = query.bind(account).bind(key).get_result(conn).await.optional()?;
+    Ok(row.map(StoredApiKey::try_from).transpose()?)
+}
+
+/// Why no row with the expected version was updated.
+async fn unchanged(conn: &mut AsyncPgConnection, account: AccountId, key: ApiKeyId) -> DbResult<UpdateOutcome<()>> {
+    let found = get(conn, account, key).await?;
+    Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale))
+}
+
+async fn update(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    StoredApiKey { key, version }: &StoredApiKey,
+    events: &[Event],
+) -> DbResult<UpdateOutcome<()>> {
+    let updated = sql(
+        "UPDATE api_keys SET name = $4, scopes = $5, allowed_cidrs = $6, expires_at = $7, version = version + 1,
+           expiry_notice = CASE WHEN expires_at IS DISTINCT FROM $7 THEN 'none' ELSE expiry_notice END
+         WHERE account_id = $1 AND id = $2 AND version = $3",
+    )
+    .bind(account)
+    .bind(key.id)
+    .bind(*version)
+    .bind(key.name.as_str())
+    .bind(key.scopes.texts())
+    .bind(network_texts(key))
+    .bind(key.expires_at)
+    .execute(&mut *conn)
+    .await?;
+    if updated == 0 {
+        return unchanged(conn, account, key.id).await;
+    }
+    outbox::append(conn, account, events).await?;
+    Ok(UpdateOutcome::Done(()))
+}
+
+/// The version guards the row of the key, so that two rotations of it never overlap.
+async fn rotate(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    StoredApiKey { key, version }: &StoredApiKey,
+    hash: &[u8],
+    events: &[Event],
+) -> DbResult<UpdateOutcome<()>> {
+    let updated = sql(
+        "UPDATE api_keys SET key_hint = $4, rotated_at = $5, previous_valid_until = $6, version = version + 1
+         WHERE account_id = $1 AND id = $2 AND version = $3",
+    )
+    .bind(account)
+    .bind(key.id)
+    .bind(*version)
+    .bind(key.key_hint.as_str())
+    .bind(key.rotated_at)
+    .bind(key.previous_valid_until)
+    .execute(&mut *conn)
+    .await?;
+    if updated == 0 {
+        return unchanged(conn, account, key.id).await;
+    }
+    sql("DELETE FROM api_key_hashes WHERE account_id = $1 AND key_id = $2 AND valid_until IS NOT NULL")
+        .bind(account)
+        .bind(key.id)
+        .execute(&mut *conn)
+        .await?;
+    sql("UPDATE api_key_hashes SET valid_until = $3 WHERE account_id = $1 AND key_id = $2")
+        .bind(account)
+        .bind(key.id)
+        .bind(key.previous_valid_until)
+        .execute(&mut *conn)
+        .await?;
+    insert_hash(conn, account, key, hash).await?;
+    outbox::append(conn, account, events).await?;
+    Ok(UpdateOutcome::Done(()))
 }
 
 async fn delete(conn: &mut AsyncPgConnection, account: AccountId, key: ApiKeyId, events: &[Event]) -> DbResult<bool> {
@@ -134,7 +308,8 @@ impl ApiKeyDirectory for PgApiKeys {
     async fn find_many(&self, hashes: &[&[u8]]) -> Result<Vec<(Vec<u8>, KeyGrant)>, StoreError> {
         let presented = key_rows("$1", "key_hash");
         let query = sql(format!(
-            "SELECT h.key_hash, h.key_id, h.account_id, h.created_by, a.status, k.last_used_at
+            "SELECT h.key_hash, h.key_id, h.account_id, h.created_by, h.valid_until, a.status, k.last_used_at,
+               k.expires_at, k.name, k.key_hint, k.scopes, k.allowed_cidrs
              FROM {presented} p
              JOIN api_key_hashes h ON h.key_hash = p.key_hash
              JOIN api_keys k ON k.account_id = h.account_id AND k.id = h.key_id
@@ -142,17 +317,7 @@ impl ApiKeyDirectory for PgApiKeys {
         ))
         .bind(hashes);
         let rows = self.0.rows::<GrantRow>(query).await?;
-        let grants = rows.into_iter().map(|row| {
-            let grant = KeyGrant {
-                id: row.key_id.into(),
-                account_id: row.account_id.into(),
-                created_by: row.created_by.into(),
-                status: parse_enum(&row.status)?,
-                last_used_at: row.last_used_at,
-            };
-            Ok((row.key_hash, grant))
-        });
-        grants.collect()
+        rows.into_iter().map(GrantRow::into_grant).collect()
     }
 }
 
@@ -163,32 +328,72 @@ impl ApiKeyStore for PgApiKeys {
         Ok(found.into_iter().next().map(|(_, grant)| grant))
     }
 
-    async fn touch(&self, account: AccountId, key: ApiKeyId, now: OffsetDateTime) -> Result<(), StoreError> {
+    async fn touch(&self, account: AccountId, key: ApiKeyId, key_use: &KeyUse) -> Result<(), StoreError> {
         // Never moves backwards: requests with one key may finish out of order.
-        let query = sql("UPDATE api_keys SET last_used_at = $3
+        let query = sql("UPDATE api_keys SET last_used_at = $3, last_used_ip = $4
              WHERE account_id = $1 AND id = $2 AND (last_used_at IS NULL OR last_used_at < $3)")
         .bind(account)
         .bind(key)
-        .bind(now);
+        .bind(key_use.at)
+        .bind(key_use.ip_address.as_deref());
         self.0.run(query).await?;
         Ok(())
     }
 
     async fn list(&self, account: AccountId) -> Result<Vec<ApiKey>, StoreError> {
-        let query = sql(
-            "SELECT id, name, key_prefix, key_hint, last_used_at, created_at FROM api_keys
-             WHERE account_id = $1 ORDER BY created_at DESC, id DESC",
-        )
+        let query = sql(format!(
+            "SELECT {COLUMNS} FROM api_keys WHERE account_id = $1 ORDER BY created_at DESC, id DESC"
+        ))
         .bind(account);
         let rows = self.0.rows::<KeyRow>(query).await?;
-        Ok(rows.into_iter().map(ApiKey::from).collect())
+        let keys = rows.into_iter().map(|row| Ok(StoredApiKey::try_from(row)?.key));
+        keys.collect()
+    }
+
+    async fn get(&self, account: AccountId, key: ApiKeyId) -> Result<Option<StoredApiKey>, StoreError> {
+        on_owner!(self.0, |conn| get(conn, account, key))
     }
 
     async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<InsertOutcome, StoreError> {
         in_owner!(self.0, |conn| insert(conn, record, at_most, events))
     }
 
+    async fn update(
+        &self,
+        account: AccountId,
+        stored: &StoredApiKey,
+        events: &[Event],
+    ) -> Result<UpdateOutcome<()>, StoreError> {
+        in_owner!(self.0, |conn| update(conn, account, stored, events))
+    }
+
+    async fn rotate(
+        &self,
+        account: AccountId,
+        stored: &StoredApiKey,
+        hash: &[u8],
+        events: &[Event],
+    ) -> Result<UpdateOutcome<()>, StoreError> {
+        in_owner!(self.0, |conn| rotate(conn, account, stored, hash, events))
+    }
+
     async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<bool, StoreError> {
         in_owner!(self.0, |conn| delete(conn, account, key, events))
+    }
+
+    async fn missing_templates(
+        &self,
+        account: AccountId,
+        templates: &[TemplateId],
+    ) -> Result<Vec<TemplateId>, StoreError> {
+        let asked = key_rows("$2", "id");
+        let query = sql(format!(
+            "SELECT p.id FROM {asked} p WHERE NOT EXISTS
+               (SELECT FROM message_templates t WHERE t.account_id = $1 AND t.id = p.id AND t.deleted_at IS NULL)"
+        ))
+        .bind(account)
+        .bind(uuids(templates));
+        let rows = self.0.rows::<IdRow>(query).await?;
+        Ok(rows.into_iter().map(|row| row.id.into()).collect())
     }
 }

@@ -18,6 +18,7 @@ pub use app_secret::{AppSecret, AppSecrets};
 pub use identity::IdentityRules;
 pub use limits::Limits;
 
+mod api_keys;
 mod app_secret;
 mod identity;
 mod limits;
@@ -127,6 +128,8 @@ pub struct Config {
     pub send_unknown_ttl: Duration,
     pub webhook_retry_schedule: Schedule,
     pub limits: Limits,
+    /// `API_KEY_MAX_DAYS`: how long a key lives at most. None: keys need not end.
+    pub api_key_longest: Option<Duration>,
     pub log_format: logging::Format,
     /// `METRICS_BIND`. None: the process has no metrics listener.
     pub metrics_bind: Option<SocketAddr>,
@@ -213,6 +216,7 @@ impl Config {
             send_unknown_ttl: duration(get, "SEND_UNKNOWN_TTL", Duration::minutes(10))?,
             webhook_retry_schedule: retry_schedule(get)?,
             limits: Limits::read(get)?,
+            api_key_longest: api_keys::longest(get)?,
             log_format: parsed(get, "LOG_FORMAT", logging::Format::Pretty, |_| true, "pretty or json")?,
             metrics_bind: Self::metrics_bind(get)?,
             otlp_endpoint: http_url(get, "OTEL_EXPORTER_OTLP_ENDPOINT")?,

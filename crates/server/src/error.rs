@@ -19,7 +19,7 @@ use recado_domain::limits::RateLimitDecision;
 use recado_domain::media::{MediaError, MediaStoreError};
 use recado_domain::notifications::NotificationError;
 use recado_domain::segments::SegmentError;
-use recado_domain::shared::{Conflict, FieldErrors, GatewayError, StoreError};
+use recado_domain::shared::{Conflict, FieldErrors, GatewayError, RouteScope, StoreError};
 use recado_domain::team::TeamError;
 use recado_domain::templates::TemplateError;
 use recado_domain::whatsapp::ProfileError;
@@ -40,6 +40,8 @@ pub enum ApiError {
     Auth(String),
     /// 403 `FORBIDDEN`.
     Forbidden(&'static str),
+    /// 403 `FORBIDDEN`: the API key lacks this scope.
+    MissingScope(RouteScope),
     /// 404 `NOT_FOUND`.
     NotFound,
     /// 405 `METHOD_NOT_ALLOWED`, with the value of the `Allow` header.
@@ -56,6 +58,8 @@ pub enum ApiError {
     Invalid(FieldErrors),
     /// 400 `VALIDATION_ERROR`: the resource's current state does not allow the operation.
     Precondition(String),
+    /// 400 `VALIDATION_ERROR`, with a message and the published reason.
+    StateRefused(String, &'static str),
     /// 400 `VALIDATION_ERROR`: a precondition of the campaign failed.
     Refused(CampaignRefusal),
     /// 429 `RATE_LIMIT`.
@@ -107,14 +111,18 @@ impl ApiError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Auth(_) => "AUTH_ERROR",
-            Self::Forbidden(_) => "FORBIDDEN",
+            Self::Forbidden(_) | Self::MissingScope(_) => "FORBIDDEN",
             Self::NotFound => "NOT_FOUND",
             Self::MethodNotAllowed(_) => "METHOD_NOT_ALLOWED",
             Self::Conflict(_) => "CONFLICT",
             Self::SlowBody => "REQUEST_TIMEOUT",
             Self::TooLarge => "PAYLOAD_TOO_LARGE",
             Self::MediaType(_) => "UNSUPPORTED_MEDIA_TYPE",
-            Self::Invalid(_) | Self::Precondition(_) | Self::Refused(_) | Self::RefusedPayment(_) => "VALIDATION_ERROR",
+            Self::Invalid(_)
+            | Self::Precondition(_)
+            | Self::StateRefused(..)
+            | Self::Refused(_)
+            | Self::RefusedPayment(_) => "VALIDATION_ERROR",
             Self::Payment(_) => "PAYMENT_ERROR",
             Self::RateLimited(_) | Self::TooManyAtOnce(_) => "RATE_LIMIT",
             Self::Whatsapp(_) | Self::Unconfirmed(_) => "WHATSAPP_ERROR",
@@ -130,7 +138,9 @@ impl ApiError {
             Self::Auth(message)
             | Self::Precondition(message)
             | Self::Conflict(message)
+            | Self::StateRefused(message, _)
             | Self::Unconfirmed(message) => message.clone(),
+            Self::MissingScope(scope) => format!("The API key does not have the scope {scope}"),
             Self::Refused(refusal) => refusal.to_string(),
             Self::Forbidden(message) | Self::TooManyAtOnce(message) => (*message).to_owned(),
             Self::NotFound => "Not found".to_owned(),
@@ -163,6 +173,8 @@ impl ApiError {
         match self {
             Self::Invalid(FieldErrors(fields)) => json!({ "fields": fields }),
             Self::Refused(refusal) => refusal.details(),
+            Self::StateRefused(_, reason) => json!({ "reason": reason }),
+            Self::MissingScope(scope) => json!({ "required_scope": scope.to_string() }),
             Self::Whatsapp(GatewayError::Refused { code, message }) => json!({ "code": code, "message": message }),
             Self::RefusedPayment(texts) => json!({ "fields": billing::messages_by_field(texts), "errors": texts }),
             Self::Auth(_)
@@ -209,7 +221,7 @@ impl ResponseError for ApiError {
     fn status_code(&self) -> StatusCode {
         match self {
             Self::Auth(_) => StatusCode::UNAUTHORIZED,
-            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::Forbidden(_) | Self::MissingScope(_) => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Conflict(_) => StatusCode::CONFLICT,
@@ -217,7 +229,7 @@ impl ResponseError for ApiError {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Invalid(_) | Self::RefusedPayment(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Precondition(_) | Self::Refused(_) => StatusCode::BAD_REQUEST,
+            Self::Precondition(_) | Self::StateRefused(..) | Self::Refused(_) => StatusCode::BAD_REQUEST,
             Self::RateLimited(_) | Self::TooManyAtOnce(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::Payment(_) | Self::Storage(_) => StatusCode::BAD_GATEWAY,
             Self::Extraction(_) => StatusCode::BAD_GATEWAY,
@@ -296,6 +308,8 @@ impl From<ApiKeyError> for ApiError {
         match error {
             ApiKeyError::Unknown | ApiKeyError::Suspended => Self::Auth(error.to_string()),
             ApiKeyError::NotFound => Self::NotFound,
+            ApiKeyError::Expired => Self::StateRefused(error.to_string(), "expired"),
+            ApiKeyError::Conflict(conflict) => conflict.into(),
             ApiKeyError::Invalid(errors) => errors.into(),
             ApiKeyError::Store(error) => error.into(),
         }

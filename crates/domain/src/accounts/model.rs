@@ -111,6 +111,14 @@ pub struct Session {
 redacted_debug!(Session { user_id });
 
 impl Session {
+    /// The name with the e-mail address, or the address alone.
+    pub fn display_name(&self) -> String {
+        match &self.name {
+            Some(name) if !name.trim().is_empty() => format!("{} ({})", name.trim(), self.email),
+            _ => self.email.clone(),
+        }
+    }
+
     /// A session of `ana@example.com` whose token has no optional claims.
     #[cfg(any(test, feature = "mocks"))]
     pub fn for_tests(user_id: UserId, expires_at: OffsetDateTime) -> Self {

@@ -142,7 +142,13 @@ impl Accounts {
             ip_address,
             support_admin: in_support.then(|| session.email.clone()),
         };
-        Ok(Tenant::new(membership_access.account_id, actor, membership_access.role))
+        Ok(Tenant::new(
+            membership_access.account_id,
+            actor,
+            membership_access.role,
+            session.display_name(),
+            None,
+        ))
     }
 
     /// Returns the account that a request means if the user has a regular membership in it.

@@ -1,5 +1,8 @@
 //! API keys as published, and as authentication reads them.
 
+use std::sync::Arc;
+
+use ipnet::IpNet;
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Serialize;
@@ -8,13 +11,16 @@ use time::OffsetDateTime;
 
 use crate::accounts::AccountStatus;
 use crate::shared::schema::Timestamp;
-use crate::shared::{AccountId, ApiKeyId, FieldErrors, StoreError, UserId, timestamp};
+use crate::shared::{
+    AccountId, ApiKeyId, Conflict, Event, FieldErrors, KeyScopes, StoreError, UserId, redacted_debug, string_enum,
+    timestamp,
+};
 
 /// Prefix of every key. Distinguishes a key from a session token before either is parsed.
 pub const KEY_PREFIX: &str = "svc_live_sk_";
 
 /// An API key. The key itself is not stored, so it cannot be read again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ApiKey {
     /// Id of the key.
     pub id: ApiKeyId,
@@ -27,17 +33,54 @@ pub struct ApiKey {
     /// Last four characters of the key, to distinguish keys.
     #[schemars(example = &"x9Qa")]
     pub key_hint: String,
+    /// The part of a member's rights that the key has: `*` (all), `<area>:<verb>`, or `trigger:<template id>`.
+    #[schemars(with = "Vec<String>", length(min = 1, max = 50), example = ["contacts:read", "ingest:write"])]
+    pub scopes: KeyScopes,
+    /// When the key ends; null if it does not.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(with = "timestamp::option")]
+    pub expires_at: Option<OffsetDateTime>,
+    /// Networks from which the key may be used; empty for all.
+    #[schemars(with = "Vec<String>", length(max = 50), example = ["203.0.113.0/24"])]
+    pub allowed_cidrs: Vec<IpNet>,
+    /// Id of the user who created the key.
+    pub created_by: UserId,
     /// When the key was last used, accurate to the minute; null if never.
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub last_used_at: Option<OffsetDateTime>,
+    /// Client address of that use; null if unknown, and for callers who are neither owner nor admin.
+    #[schemars(example = &"203.0.113.7")]
+    pub last_used_ip: Option<String>,
+    /// When the key last got a new secret; null if never.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(with = "timestamp::option")]
+    pub rotated_at: Option<OffsetDateTime>,
+    /// Until when the secret before the last rotation works; null if the key was never rotated.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(with = "timestamp::option")]
+    pub previous_valid_until: Option<OffsetDateTime>,
     /// When the key was created.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
-/// A new key. Only this value contains the full key.
+redacted_debug!(ApiKey {
+    id,
+    scopes,
+    expires_at,
+    rotated_at
+});
+
+/// A key with the version of its row, for optimistic locking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredApiKey {
+    pub key: ApiKey,
+    pub version: i64,
+}
+
+/// A key with a new secret. Only this value contains the full key.
 #[derive(Debug)]
 pub struct NewApiKey {
     pub key: ApiKey,
@@ -48,13 +91,12 @@ pub struct NewApiKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRecord {
     pub account_id: AccountId,
-    pub created_by: UserId,
     pub key: ApiKey,
     /// SHA-256 of the full key.
     pub hash: Vec<u8>,
 }
 
-/// The fields of a key that authentication reads.
+/// The fields of a key that authentication reads, for one of its secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyGrant {
     pub id: ApiKeyId,
@@ -65,12 +107,98 @@ pub struct KeyGrant {
     pub status: AccountStatus,
     /// When the key was last used, accurate to the minute.
     pub last_used_at: Option<OffsetDateTime>,
+    /// When the key ends.
+    pub expires_at: Option<OffsetDateTime>,
+    /// When this secret ends. `None`: it is the current one.
+    pub secret_valid_until: Option<OffsetDateTime>,
+    /// Behind a reference count, because every request copies the grant from a cache.
+    pub terms: Arc<KeyTerms>,
+}
+
+/// What a key may be used for, and its name.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyTerms {
+    pub name: String,
+    pub key_hint: String,
+    pub scopes: Arc<KeyScopes>,
+    pub allowed_cidrs: Vec<IpNet>,
+}
+
+redacted_debug!(KeyTerms { scopes });
+
+/// A use of a key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyUse {
+    pub at: OffsetDateTime,
+    pub ip_address: Option<String>,
+}
+
+redacted_debug!(KeyUse { at });
+
+string_enum! {
+    /// The latest notification about the end of a key.
+    ExpiryNotice {
+        /// None was given for the current expiry.
+        Unsent = "none",
+        /// A warning seven days before.
+        Week = "week",
+        /// A warning one day before.
+        Day = "day",
+        /// The key has expired.
+        Expired = "expired",
+    }
+}
+
+/// The times that decide which keys a notification is due for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoticeTimes {
+    /// Keys that expire until then have expired.
+    pub now: OffsetDateTime,
+    /// Keys that expire until then get the second warning.
+    pub day: OffsetDateTime,
+    /// Keys that expire until then get the first warning.
+    pub week: OffsetDateTime,
+    /// Keys whose creation, last use and last notification about it are not later are unused.
+    pub unused_since: OffsetDateTime,
+}
+
+/// A claimed key for which a notification may be due.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NoticeClaim {
+    pub account_id: AccountId,
+    pub id: ApiKeyId,
+    pub name: String,
+    pub key_hint: String,
+    pub created_at: OffsetDateTime,
+    pub last_used_at: Option<OffsetDateTime>,
+    pub expires_at: Option<OffsetDateTime>,
+    pub expiry_notice: ExpiryNotice,
+    pub unused_notified_at: Option<OffsetDateTime>,
+    /// End of the lease, which also is its fencing token.
+    pub lease_until: OffsetDateTime,
+}
+
+redacted_debug!(NoticeClaim {
+    account_id,
+    id,
+    expires_at,
+    expiry_notice
+});
+
+/// The decision on a claimed key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoticeDecision {
+    pub claim: NoticeClaim,
+    pub expiry_notice: ExpiryNotice,
+    pub unused_notified_at: Option<OffsetDateTime>,
+    pub events: Vec<Event>,
 }
 
 /// Error of authentication by API key or of an API key use case.
 #[derive(Debug, Error)]
 pub enum ApiKeyError {
-    /// The presented key does not exist.
+    /// The presented key does not exist, has expired, or may not be used from the caller's address. One error for all,
+    /// so that a caller cannot find out which.
     #[error("the API key is not valid")]
     Unknown,
     /// The key's account is suspended.
@@ -79,8 +207,13 @@ pub enum ApiKeyError {
     /// The account has no key with this id.
     #[error("no such API key")]
     NotFound,
+    /// An expired key gets no new secret.
+    #[error("The API key has expired; change its expires_at first, or create a new key")]
+    Expired,
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,16 +1,21 @@
-//! Use cases of API keys: authenticate, list, create, delete.
+//! Use cases of API keys: authenticate, list, create, change, rotate, delete.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 
-use super::{ApiKey, ApiKeyError, ApiKeyStore, KEY_PREFIX, KeyRecord, NewApiKey};
+use super::input::{KeyFields, check, differences};
+use super::{
+    ApiKey, ApiKeyError, ApiKeyInput, ApiKeyStore, KEY_PREFIX, KeyGrant, KeyRecord, KeyUse, NewApiKey, StoredApiKey,
+    networks,
+};
 use crate::accounts::AccountStatus;
 use crate::shared::{
-    Actor, ApiKeyId, AuditAction, Clock, Event, FieldErrors, Ids, InsertOutcome, Role, Secrets, Tenant, secret_hash,
-    text,
+    Actor, ApiKeyId, AuditAction, CallingKey, Clock, Creation, Event, FieldErrors, Ids, InsertOutcome, Role, Secrets,
+    Tenant, WRITE_ATTEMPTS, retry_on_conflict, secret_hash,
 };
 
 /// Minimum interval between two writes of `last_used_at`.
@@ -22,11 +27,12 @@ const KEY_BYTES: usize = 24;
 /// Number of final characters of a key that are shown.
 const HINT_CHARS: usize = 4;
 
-/// Maximum length of a name, in characters.
-const NAME_CHARS: usize = 100;
-
 /// Maximum number of keys of an account. The list has no pages.
 const MAX_KEYS: i64 = 100;
+
+/// How many hours the old secret works after a rotation, without a wish of the caller and at most.
+const GRACE_HOURS: i64 = 24;
+const MAX_GRACE_HOURS: i64 = 168;
 
 /// Entity type of audit entries about keys.
 const ENTITY: &str = "api_key";
@@ -37,6 +43,8 @@ pub struct ApiKeys {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     secrets: Arc<dyn Secrets>,
+    /// The operator's limit on the lifetime of keys.
+    longest: Option<Duration>,
 }
 
 impl ApiKeys {
@@ -51,7 +59,14 @@ impl ApiKeys {
             clock,
             ids,
             secrets,
+            longest: None,
         }
+    }
+
+    /// Limits the lifetime of keys from now on.
+    #[must_use]
+    pub fn longest(self, longest: Option<Duration>) -> Self {
+        Self { longest, ..self }
     }
 
     /// Whether a credential has the prefix of an API key.
@@ -60,62 +75,142 @@ impl ApiKeys {
     }
 
     /// Returns the tenant context of a key: role `member`, with the key's creator as actor.
-    pub async fn authenticate(&self, key: &SecretString, ip_address: Option<String>) -> Result<Tenant, ApiKeyError> {
+    pub async fn authenticate(&self, key: &SecretString, address: Option<IpAddr>) -> Result<Tenant, ApiKeyError> {
         if !Self::looks_like_key(key.expose_secret()) {
             return Err(ApiKeyError::Unknown);
         }
-        let grant = self.store.find(&secret_hash(key)).await?.ok_or(ApiKeyError::Unknown)?;
+        let grant = self.store.find(&secret_hash(key)).await?;
+        let now = self.clock.now();
+        let grant = grant.filter(|grant| may_be_used(grant, now, address));
+        let grant = grant.ok_or(ApiKeyError::Unknown)?;
         if grant.status == AccountStatus::Suspended {
             return Err(ApiKeyError::Suspended);
         }
-        let now = self.clock.now();
+        let ip_address = address.map(|address| address.to_string());
         if grant.last_used_at.is_none_or(|last| now - last >= TOUCH_EVERY) {
-            self.store.touch(grant.account_id, grant.id, now).await?;
+            let key_use = KeyUse {
+                at: now,
+                ip_address: ip_address.clone(),
+            };
+            self.store.touch(grant.account_id, grant.id, &key_use).await?;
         }
         let actor = Actor {
             user_id: grant.created_by,
             ip_address,
             support_admin: None,
         };
-        Ok(Tenant::new(grant.account_id, actor, Role::Member))
+        let calling_key = CallingKey {
+            id: grant.id,
+            scopes: grant.terms.scopes.clone(),
+        };
+        let name = format!("API key {} (...{})", grant.terms.name, grant.terms.key_hint);
+        Ok(Tenant::new(
+            grant.account_id,
+            actor,
+            Role::Member,
+            name,
+            Some(calling_key),
+        ))
     }
 
-    /// Returns every key of the account, newest first.
+    /// Returns every key of the account, newest first. Only owners and admins see addresses.
     pub async fn list(&self, tenant: &Tenant) -> Result<Vec<ApiKey>, ApiKeyError> {
-        Ok(self.store.list(tenant.account_id).await?)
+        let mut keys = self.store.list(tenant.account_id).await?;
+        if !tenant.role.manages() {
+            keys.iter_mut().for_each(|key| key.last_used_ip = None);
+        }
+        Ok(keys)
     }
 
     /// Creates a key. Only the returned value contains the full key.
-    pub async fn create(&self, tenant: &Tenant, name: &str) -> Result<NewApiKey, ApiKeyError> {
-        let name = text::sanitize(name);
-        if name.is_empty() || name.chars().count() > NAME_CHARS {
-            return Err(FieldErrors::one("name", "must have 1 to 100 characters").into());
-        }
-        let random = self.secrets.token(KEY_BYTES);
-        let full_key = SecretString::from(format!("{KEY_PREFIX}{}", random.expose_secret()));
+    pub async fn create(&self, tenant: &Tenant, input: ApiKeyInput) -> Result<NewApiKey, ApiKeyError> {
+        let input = ApiKeyInput {
+            name: Some(input.name.unwrap_or_default()),
+            expires_at: Some(input.expires_at.flatten()),
+            ..input
+        };
+        let fields = self.checked(tenant, input).await?;
+        let full_key = self.new_secret();
         let key = ApiKey {
             id: self.ids.next().into(),
-            name,
+            name: fields.name.unwrap_or_default(),
             key_prefix: KEY_PREFIX.to_owned(),
             key_hint: hint(&full_key),
+            scopes: fields.scopes.unwrap_or_default(),
+            expires_at: fields.expires_at.flatten(),
+            allowed_cidrs: fields.allowed_cidrs.unwrap_or_default(),
+            created_by: tenant.actor.user_id,
             last_used_at: None,
+            last_used_ip: None,
+            rotated_at: None,
+            previous_valid_until: None,
             created_at: self.clock.now(),
         };
-        let changes = json!({ "name": key.name });
-        let audit = tenant.audit(AuditAction::Create, ENTITY, key.id).with_changes(changes);
+        let events = creation_events(tenant, &key);
         let record = KeyRecord {
             account_id: tenant.account_id,
-            created_by: tenant.actor.user_id,
             key,
             hash: secret_hash(&full_key),
         };
-        match self.store.insert(&record, MAX_KEYS, &[Event::Audit(audit)]).await? {
+        match self.store.insert(&record, MAX_KEYS, &events).await? {
             InsertOutcome::Done => Ok(NewApiKey {
                 key: record.key,
                 full_key,
             }),
             InsertOutcome::Full => Err(FieldErrors::one("api_keys", limit_reached()).into()),
         }
+    }
+
+    /// Changes the given fields of a key. Optimistic locking preserves concurrent changes of other fields.
+    pub async fn update(&self, tenant: &Tenant, id: ApiKeyId, input: ApiKeyInput) -> Result<ApiKey, ApiKeyError> {
+        let fields = self.checked(tenant, input).await?;
+        retry_on_conflict(WRITE_ATTEMPTS, async || {
+            let stored = self.stored(tenant, id).await?;
+            let changed = StoredApiKey {
+                key: with_fields(stored.key.clone(), fields.clone()),
+                ..stored
+            };
+            let changes = differences(&stored.key, &changed.key);
+            let audit = tenant.audit(AuditAction::Update, ENTITY, id).with_changes(changes);
+            let events = [Event::Audit(audit)];
+            let written = self.store.update(tenant.account_id, &changed, &events).await?;
+            Ok(written.or_missing(ApiKeyError::NotFound)?.map(|()| changed.key))
+        })
+        .await
+    }
+
+    /// Gives a key a new secret. The current one works for `grace_hours` more, and never after the key's expiry; any
+    /// older one ends at once.
+    pub async fn rotate(
+        &self,
+        tenant: &Tenant,
+        id: ApiKeyId,
+        grace_hours: Option<i64>,
+    ) -> Result<NewApiKey, ApiKeyError> {
+        let grace_hours = grace_hours.unwrap_or(GRACE_HOURS);
+        if !(0..=MAX_GRACE_HOURS).contains(&grace_hours) {
+            return Err(FieldErrors::one("grace_hours", "must be 0 to 168").into());
+        }
+        let full_key = self.new_secret();
+        let hash = secret_hash(&full_key);
+        let rotated = retry_on_conflict(WRITE_ATTEMPTS, async || {
+            let mut stored = self.stored(tenant, id).await?;
+            let now = self.clock.now();
+            if stored.key.expires_at.is_some_and(|at| at <= now) {
+                return Err(ApiKeyError::Expired);
+            }
+            let grace_end = now + Duration::hours(grace_hours);
+            stored.key.key_hint = hint(&full_key);
+            stored.key.rotated_at = Some(now);
+            stored.key.previous_valid_until = Some(stored.key.expires_at.map_or(grace_end, |at| at.min(grace_end)));
+            let changes = json!({ "rotated": true, "key_hint": stored.key.key_hint });
+            let audit = tenant.audit(AuditAction::Update, ENTITY, id).with_changes(changes);
+            let events = [Event::Audit(audit)];
+            let written = self.store.rotate(tenant.account_id, &stored, &hash, &events).await?;
+            Ok(written.or_missing(ApiKeyError::NotFound)?.map(|()| stored.key))
+        });
+        let key = rotated.await?;
+        Ok(NewApiKey { key, full_key })
     }
 
     /// Deletes a key permanently. It is refused from the time this returns.
@@ -126,6 +221,68 @@ impl ApiKeys {
             false => Err(ApiKeyError::NotFound),
         }
     }
+
+    async fn stored(&self, tenant: &Tenant, id: ApiKeyId) -> Result<StoredApiKey, ApiKeyError> {
+        let found = self.store.get(tenant.account_id, id).await?;
+        found.ok_or(ApiKeyError::NotFound)
+    }
+
+    /// Checks every field, and that the account has the templates that scopes name.
+    async fn checked(&self, tenant: &Tenant, input: ApiKeyInput) -> Result<KeyFields, ApiKeyError> {
+        let fields = check(input, self.clock.now(), self.longest)?;
+        if fields.templates.is_empty() {
+            return Ok(fields);
+        }
+        let templates: Vec<_> = fields.templates.iter().map(|(_, template)| *template).collect();
+        let missing = self.store.missing_templates(tenant.account_id, &templates).await?;
+        let mut errors = FieldErrors::default();
+        for (position, template) in &fields.templates {
+            if missing.contains(template) {
+                errors.add(format!("scopes[{position}]"), "names a template that does not exist");
+            }
+        }
+        errors.into_result()?;
+        Ok(fields)
+    }
+
+    fn new_secret(&self) -> SecretString {
+        let random = self.secrets.token(KEY_BYTES);
+        SecretString::from(format!("{KEY_PREFIX}{}", random.expose_secret()))
+    }
+}
+
+/// Whether key and secret have not ended, and the caller's address is in an allowed network.
+fn may_be_used(grant: &KeyGrant, now: OffsetDateTime, address: Option<IpAddr>) -> bool {
+    let has_ended = |end: Option<OffsetDateTime>| end.is_some_and(|end| end <= now);
+    !has_ended(grant.expires_at)
+        && !has_ended(grant.secret_valid_until)
+        && networks::permit(&grant.terms.allowed_cidrs, address)
+}
+
+fn with_fields(key: ApiKey, fields: KeyFields) -> ApiKey {
+    ApiKey {
+        name: fields.name.unwrap_or(key.name),
+        scopes: fields.scopes.unwrap_or(key.scopes),
+        expires_at: fields.expires_at.unwrap_or(key.expires_at),
+        allowed_cidrs: fields.allowed_cidrs.unwrap_or(key.allowed_cidrs),
+        ..key
+    }
+}
+
+fn creation_events(tenant: &Tenant, key: &ApiKey) -> [Event; 2] {
+    let mut changes = json!({ "name": key.name, "scopes": key.scopes, "allowed_cidrs": key.allowed_cidrs });
+    if let (Some(fields), Some(at)) = (changes.as_object_mut(), key.expires_at) {
+        fields.insert("expires_at".to_owned(), json!(crate::shared::timestamp::format(at)));
+    }
+    let audit = tenant.audit(AuditAction::Create, ENTITY, key.id).with_changes(changes);
+    let notice = tenant.creation_notice(&Creation {
+        title: "API key created",
+        action: "created the API key",
+        name: &key.name,
+        id_field: "api_key_id",
+        id: key.id.0,
+    });
+    [Event::Audit(audit), notice]
 }
 
 /// Returns the last characters of a key.
@@ -138,171 +295,4 @@ fn hint(key: &SecretString) -> String {
 
 fn limit_reached() -> String {
     format!("limit of {MAX_KEYS} reached; delete an API key first")
-}
-
-#[cfg(test)]
-mod tests {
-    use time::OffsetDateTime;
-    use time::macros::datetime;
-    use uuid::Uuid;
-
-    use super::super::{KeyGrant, MockApiKeyStore};
-    use super::*;
-    use crate::shared::{AccountId, MockClock, MockIds, MockSecrets, UserId};
-
-    const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
-    const RANDOM: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAwxyz";
-
-    fn keys(store: MockApiKeyStore) -> ApiKeys {
-        let mut clock = MockClock::new();
-        clock.expect_now().return_const(NOW);
-        let mut ids = MockIds::new();
-        ids.expect_next().returning(|| Uuid::from_u128(1));
-        let mut secrets = MockSecrets::new();
-        secrets
-            .expect_token()
-            .withf(|bytes| *bytes == 24)
-            .returning(|_| RANDOM.into());
-        ApiKeys::new(Arc::new(store), Arc::new(clock), Arc::new(ids), Arc::new(secrets))
-    }
-
-    fn keys_with_one(status: AccountStatus, last_used_at: Option<OffsetDateTime>, touches: usize) -> ApiKeys {
-        let mut store = MockApiKeyStore::new();
-        store.expect_find().returning(move |hash| {
-            let exists = hash == secret_hash(&SecretString::from("svc_live_sk_good"));
-            Ok(exists.then(|| KeyGrant {
-                id: ApiKeyId(Uuid::from_u128(1)),
-                account_id: AccountId(Uuid::from_u128(2)),
-                created_by: UserId(Uuid::from_u128(3)),
-                status,
-                last_used_at,
-            }))
-        });
-        store.expect_touch().times(touches).returning(|_, _, _| Ok(()));
-        keys(store)
-    }
-
-    async fn present(keys: &ApiKeys, key: &str) -> Result<Tenant, ApiKeyError> {
-        keys.authenticate(&SecretString::from(key), None).await
-    }
-
-    fn owner() -> Tenant {
-        Tenant::for_tests(AccountId(Uuid::from_u128(2)), UserId(Uuid::from_u128(3)), Role::Owner)
-    }
-
-    #[tokio::test]
-    async fn api_key_acts_as_member_in_its_creators_name() {
-        let tenant = present(&keys_with_one(AccountStatus::Active, None, 1), "svc_live_sk_good")
-            .await
-            .unwrap();
-        assert_eq!(tenant.role, Role::Member);
-        assert_eq!(tenant.actor.user_id, UserId(Uuid::from_u128(3)));
-    }
-
-    #[tokio::test]
-    async fn api_key_last_used_at_is_written_once_a_minute() {
-        let recently = Some(NOW - Duration::seconds(59));
-        present(&keys_with_one(AccountStatus::Active, recently, 0), "svc_live_sk_good")
-            .await
-            .unwrap();
-        let earlier = Some(NOW - Duration::seconds(60));
-        present(&keys_with_one(AccountStatus::Active, earlier, 1), "svc_live_sk_good")
-            .await
-            .unwrap();
-    }
-
-    #[tokio::test]
-    async fn api_key_unknown_or_of_suspended_account_is_refused() {
-        let active = keys_with_one(AccountStatus::Active, None, 0);
-        assert!(matches!(
-            present(&active, "svc_live_sk_bad").await,
-            Err(ApiKeyError::Unknown)
-        ));
-        assert!(matches!(present(&active, "good").await, Err(ApiKeyError::Unknown)));
-        let suspended = keys_with_one(AccountStatus::Suspended, None, 0);
-        assert!(matches!(
-            present(&suspended, "svc_live_sk_good").await,
-            Err(ApiKeyError::Suspended)
-        ));
-    }
-
-    #[tokio::test]
-    async fn new_api_key_is_stored_as_hash_and_hint_and_audited() {
-        let mut store = MockApiKeyStore::new();
-        store
-            .expect_insert()
-            .withf(|record, at_most, events| {
-                let full_key = SecretString::from(format!("svc_live_sk_{RANDOM}"));
-                let [Event::Audit(audit)] = events else {
-                    return false;
-                };
-                assert_eq!(
-                    (audit.action, audit.entity_type.as_str()),
-                    (AuditAction::Create, "api_key")
-                );
-                assert_eq!(audit.entity_id, Some(Uuid::from_u128(1)));
-                assert_eq!(audit.changes, Some(json!({ "name": "Loja CI" })));
-                assert_eq!(audit.user_id, Some(owner().actor.user_id));
-                assert_eq!(record.hash, secret_hash(&full_key));
-                assert!(!format!("{record:?}{events:?}").contains("AAAAAAAA"), "{record:?}");
-                *at_most == 100 && record.account_id == owner().account_id && record.created_by.0.as_u128() == 3
-            })
-            .times(1)
-            .returning(|_, _, _| Ok(InsertOutcome::Done));
-        let created = keys(store).create(&owner(), " Loja <b>CI</b> ").await.unwrap();
-        assert_eq!(created.full_key.expose_secret(), format!("svc_live_sk_{RANDOM}"));
-        assert!(
-            !format!("{created:?}").contains(RANDOM),
-            "Debug must not contain the full key"
-        );
-        let key = created.key;
-        let parts = (key.name.as_str(), key.key_prefix.as_str(), key.key_hint.as_str());
-        assert_eq!(parts, ("Loja CI", "svc_live_sk_", "wxyz"));
-        assert_eq!((key.last_used_at, key.created_at), (None, NOW));
-    }
-
-    #[tokio::test]
-    async fn api_key_name_empty_or_too_long_is_refused() {
-        for name in ["", " \t ", "<b></b>", "\u{7}", &"é".repeat(101)] {
-            let refused = keys(MockApiKeyStore::new()).create(&owner(), name).await;
-            let Err(ApiKeyError::Invalid(errors)) = refused else {
-                panic!("{name}")
-            };
-            assert_eq!(errors.0.keys().collect::<Vec<_>>(), ["name"]);
-        }
-        let mut store = MockApiKeyStore::new();
-        store.expect_insert().returning(|_, _, _| Ok(InsertOutcome::Done));
-        let longest = "é".repeat(100);
-        let created = keys(store).create(&owner(), &longest).await.unwrap();
-        assert_eq!(created.key.name, longest);
-    }
-
-    #[tokio::test]
-    async fn api_key_beyond_the_limit_is_refused() {
-        let mut store = MockApiKeyStore::new();
-        store.expect_insert().returning(|_, _, _| Ok(InsertOutcome::Full));
-        let Err(ApiKeyError::Invalid(errors)) = keys(store).create(&owner(), "CI").await else {
-            panic!()
-        };
-        assert!(errors.0["api_keys"][0].contains("limit of 100"), "{errors:?}");
-    }
-
-    #[tokio::test]
-    async fn api_key_deletion_is_audited_and_unknown_key_is_not_found() {
-        for (exists, id) in [(true, 5), (false, 6)] {
-            let mut store = MockApiKeyStore::new();
-            store
-                .expect_delete()
-                .withf(move |account, key, events| {
-                    let audited = matches!(events, [Event::Audit(audit)] if audit.action == AuditAction::Delete
-                        && audit.entity_type == "api_key" && audit.entity_id == Some(Uuid::from_u128(id)));
-                    audited && *account == owner().account_id && key.0.as_u128() == id
-                })
-                .times(1)
-                .returning(move |_, _, _| Ok(exists));
-            let deleted = keys(store).delete(&owner(), ApiKeyId(Uuid::from_u128(id))).await;
-            assert_eq!(deleted.is_ok(), exists);
-            assert!(exists || matches!(deleted, Err(ApiKeyError::NotFound)));
-        }
-    }
 }

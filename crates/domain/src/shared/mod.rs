@@ -10,6 +10,7 @@ mod pages;
 mod ports;
 mod redacted;
 pub mod schema;
+mod scope;
 mod sealing;
 mod strict;
 pub(crate) mod string_enum;
@@ -28,8 +29,9 @@ pub use network::Network;
 pub use pages::{CursorPage, CursorQuery, InvalidCursor, Page, PageQuery, TimeCursor};
 pub use ports::*;
 pub(crate) use redacted::redacted_debug;
+pub use scope::{KeyScope, KeyScopes, RouteScope, ScopeArea, ScopeVerb};
 pub use sealing::*;
 pub use strict::Strict;
 pub(crate) use string_enum::string_enum;
 
-pub use tenant::{Actor, Role, Tenant};
+pub use tenant::{Actor, CallingKey, Creation, Role, Tenant};

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::egress::AllowList;
 use crate::shared::{
-    AuditAction, Cipher, Clock, CursorPage, Event, FieldErrors, Ids, InsertOutcome, Page, PageQuery, SealContext,
+    AuditAction, Cipher, Clock, Creation, CursorPage, Event, FieldErrors, Ids, InsertOutcome, Page, PageQuery, SealContext,
     Secrets, Tenant, WRITE_ATTEMPTS, WebhookEventId, WebhookId, WebhookKind, WebhookLogId, retry_on_conflict,
 };
 
@@ -93,6 +93,13 @@ impl Webhooks {
         let audit = tenant
             .audit(AuditAction::Create, ENTITY, webhook.id)
             .with_changes(changes);
+        let notice = tenant.creation_notice(&Creation {
+            title: "Webhook created",
+            action: "created the webhook",
+            name: &webhook.name,
+            id_field: "webhook_id",
+            id: webhook.id.0,
+        });
         let secrets = SealedSecrets {
             current: self.cipher.seal(
                 &secret.hex(),
@@ -105,7 +112,7 @@ impl Webhooks {
             secrets,
             version: 1,
         };
-        let events = [Event::Audit(audit)];
+        let events = [Event::Audit(audit), notice];
         match self
             .store
             .insert(tenant.account_id, &stored, MAX_WEBHOOKS, &events)

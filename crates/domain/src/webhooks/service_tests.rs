@@ -90,9 +90,11 @@ fn store_with(found: StoredWebhook) -> MockWebhookStore {
 async fn webhook_secret_is_shown_once_and_stored_sealed() {
     let mut store = MockWebhookStore::new();
     store.expect_insert().times(1).returning(|_, stored, at_most, events| {
-        let [Event::Audit(audit)] = events else {
+        let [Event::Audit(audit), Event::Notification(notice)] = events else {
             panic!("{events:?}")
         };
+        assert_eq!(notice.title, format!("Webhook created: {}", stored.webhook.name));
+        assert!(notice.message.starts_with("ana@example.com created the webhook"));
         assert_eq!(
             (audit.action.as_str(), audit.entity_type.as_str(), at_most),
             ("create", "webhook", 200)

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::verification::{NumberFacts, VerificationRecord};
 use super::{Profile, ProfileError, ProfileInput, ProfileStore, StoredProfile, WhatsappCredentials};
 use crate::shared::{
-    AccountId, AuditAction, Cipher, Clock, CursorPage, CursorQuery, Event, FieldErrors, Ids, ProfileId, SealContext, Sealed, Tenant,
+    AccountId, AuditAction, Cipher, Clock, Creation, CursorPage, CursorQuery, Event, FieldErrors, Ids, ProfileId, SealContext, Sealed, Tenant,
     WRITE_ATTEMPTS, retry_on_conflict, text,
 };
 
@@ -83,9 +83,8 @@ impl Profiles {
             history: record.history,
         };
         let audit = tenant.audit(AuditAction::Create, AUDITED, stored.profile.id);
-        self.store
-            .insert(tenant.account_id, &stored, &[Event::Audit(audit)])
-            .await?;
+        let events = [Event::Audit(audit), connection_notice(tenant, &stored.profile)];
+        self.store.insert(tenant.account_id, &stored, &events).await?;
         Ok(stored.profile)
     }
 
@@ -156,6 +155,17 @@ impl Profiles {
             false => Err(ProfileError::NotFound),
         }
     }
+}
+
+/// The notification that names who connected a number.
+fn connection_notice(tenant: &Tenant, profile: &Profile) -> Event {
+    tenant.creation_notice(&Creation {
+        title: "WhatsApp number connected",
+        action: "connected the WhatsApp number",
+        name: &profile.name,
+        id_field: "profile_id",
+        id: profile.id.0,
+    })
 }
 
 impl StoredProfile {
@@ -288,7 +298,14 @@ mod tests {
         let mut store = MockProfileStore::new();
         store
             .expect_insert()
-            .withf(|_, stored, _| stored.token == Sealed(b"cba".to_vec()))
+            .withf(|_, stored, events| {
+                let [Event::Audit(_), Event::Notification(notice)] = events else {
+                    panic!("{events:?}")
+                };
+                assert_eq!(notice.message, "ana@example.com connected the WhatsApp number Loja.");
+                stored.token == Sealed(b"cba".to_vec())
+            })
+            .times(1)
             .returning(|_, _, _| Ok(()));
         let profile = profiles(store).create(&tenant(), input()).await.unwrap();
         assert_eq!((profile.name.as_str(), profile.messages_per_second), ("Loja", Some(80)));

@@ -4,23 +4,36 @@ use std::time::Instant;
 
 use futures_util::future::join_all;
 use recado_domain::accounts::AccountStatus;
-use recado_domain::api_keys::{ApiKey, ApiKeyDirectory, ApiKeyStore, KeyRecord};
-use recado_domain::shared::{AccountId, ApiKeyId, InsertOutcome};
+use recado_domain::api_keys::{ApiKey, ApiKeyDirectory, ApiKeyStore, KeyRecord, KeyUse, StoredApiKey, parse_network};
+use recado_domain::shared::{AccountId, ApiKeyId, InsertOutcome, KeyScopes, UpdateOutcome};
 use recado_postgres::PgApiKeys;
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 
 use crate::support::{DbFixture, NOW, event, id};
 
-fn record(fixture: &DbFixture, account_id: AccountId, name: &str, hash: &[u8]) -> KeyRecord {
+fn key_use(at: OffsetDateTime, address: &str) -> KeyUse {
+    KeyUse {
+        at,
+        ip_address: Some(address.into()),
+    }
+}
+
+pub(crate) fn record(fixture: &DbFixture, account_id: AccountId, name: &str, hash: &[u8]) -> KeyRecord {
     KeyRecord {
         account_id,
-        created_by: fixture.user,
         key: ApiKey {
             id: ApiKeyId(id()),
             name: name.into(),
             key_prefix: "svc_live_sk_".into(),
             key_hint: "abcd".into(),
+            scopes: KeyScopes::default(),
+            expires_at: None,
+            allowed_cidrs: vec![],
+            created_by: fixture.user,
             last_used_at: None,
+            last_used_ip: None,
+            rotated_at: None,
+            previous_valid_until: None,
             created_at: NOW,
         },
         hash: hash.to_vec(),
@@ -45,11 +58,15 @@ async fn api_key_is_found_by_hash_and_its_use_is_stored() {
     assert_eq!((grant.status, grant.last_used_at), (AccountStatus::Active, None));
     assert_eq!(keys.find(&[1, 3]).await.unwrap(), None);
 
-    keys.touch(account, key, NOW).await.unwrap();
-    keys.touch(account, key, NOW - Duration::SECOND).await.unwrap();
+    keys.touch(account, key, &key_use(NOW, "203.0.113.7")).await.unwrap();
+    let earlier = key_use(NOW - Duration::SECOND, "203.0.113.8");
+    keys.touch(account, key, &earlier).await.unwrap();
+    let listed = keys.list(account).await.unwrap().remove(0);
+    assert_eq!(listed.last_used_ip.as_deref(), Some("203.0.113.7"));
     assert_eq!(keys.find(&[1, 2]).await.unwrap().unwrap().last_used_at, Some(NOW));
     let other_account = fixture.another_account().await;
-    keys.touch(other_account, key, NOW + Duration::SECOND).await.unwrap();
+    let later = key_use(NOW + Duration::SECOND, "203.0.113.9");
+    keys.touch(other_account, key, &later).await.unwrap();
     assert_eq!(keys.find(&[1, 2]).await.unwrap().unwrap().last_used_at, Some(NOW));
 
     fixture
@@ -208,4 +225,167 @@ async fn api_key_lookup_reads_one_row_by_index() {
         "SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN ('api_key_hashes', 'api_keys')";
     assert_eq!(fixture.number(sequential_scans).await, 0);
     assert_eq!(fixture.number(&read("idx_tup_fetch")).await, 10, "one row per lookup");
+}
+
+#[tokio::test]
+async fn api_key_limits_are_stored_and_read_by_authentication() {
+    let fixture = DbFixture::new().await;
+    let keys = PgApiKeys::new(fixture.owner.clone());
+    let mut record = record(&fixture, fixture.account, "narrow", &[1; 32]);
+    record.key.scopes = KeyScopes::from_stored(&["links:read".into(), format!("trigger:{}", id())]);
+    record.key.expires_at = Some(NOW + Duration::DAY);
+    record.key.allowed_cidrs = ["10.0.0.0/8", "2001:db8::/32"]
+        .into_iter()
+        .filter_map(parse_network)
+        .collect();
+    keys.insert(&record, 100, &[]).await.unwrap();
+    assert_eq!(
+        keys.list(fixture.account).await.unwrap(),
+        std::slice::from_ref(&record.key)
+    );
+    let grant = keys.find(&[1; 32]).await.unwrap().unwrap();
+    assert_eq!(
+        (grant.expires_at, grant.secret_valid_until),
+        (record.key.expires_at, None)
+    );
+    assert_eq!(
+        (&*grant.terms.scopes, &grant.terms.allowed_cidrs),
+        (&record.key.scopes, &record.key.allowed_cidrs)
+    );
+    // A network that cannot be read must not open the key to every address.
+    fixture.sql("UPDATE api_keys SET allowed_cidrs = '{everywhere}'").await;
+    assert!(keys.find(&[1; 32]).await.is_err());
+}
+
+#[tokio::test]
+async fn api_key_update_is_guarded_by_account_and_version() {
+    let fixture = DbFixture::new().await;
+    let other_account = fixture.another_account().await;
+    let keys = PgApiKeys::new(fixture.owner.clone());
+    let record = record(&fixture, fixture.account, "old", &[1; 32]);
+    keys.insert(&record, 100, &[]).await.unwrap();
+    let stored = keys.get(fixture.account, record.key.id).await.unwrap().unwrap();
+    assert_eq!(stored.key, record.key);
+    assert_eq!(keys.get(other_account, record.key.id).await.unwrap(), None);
+    let changed = StoredApiKey {
+        key: ApiKey {
+            name: "new".into(),
+            expires_at: Some(NOW),
+            ..stored.key.clone()
+        },
+        ..stored
+    };
+    let events = [event(record.key.id.0)];
+    let foreign = keys.update(other_account, &changed, &events).await.unwrap();
+    assert_eq!(foreign, UpdateOutcome::Missing);
+    for outcome in [UpdateOutcome::Done(()), UpdateOutcome::Stale] {
+        assert_eq!(keys.update(fixture.account, &changed, &events).await.unwrap(), outcome);
+    }
+    assert_eq!(fixture.relay().await, 1);
+    assert_eq!(keys.list(fixture.account).await.unwrap(), [changed.key]);
+}
+
+#[tokio::test]
+async fn rotation_keeps_two_secrets_at_most() {
+    let fixture = DbFixture::new().await;
+    let keys = PgApiKeys::new(fixture.owner.clone());
+    let record = record(&fixture, fixture.account, "k", &[0; 32]);
+    keys.insert(&record, 100, &[]).await.unwrap();
+    let rotate = async |hash: u8, until: OffsetDateTime| {
+        let mut stored = keys.get(fixture.account, record.key.id).await.unwrap().unwrap();
+        stored.key.key_hint = format!("hin{hash}");
+        stored.key.rotated_at = Some(NOW);
+        stored.key.previous_valid_until = Some(until);
+        let outcome = keys
+            .rotate(fixture.account, &stored, &[hash; 32], &[event(record.key.id.0)])
+            .await;
+        assert_eq!(outcome.unwrap(), UpdateOutcome::Done(()));
+        stored
+    };
+    let ends = async |hash: u8| {
+        keys.find(&[hash; 32])
+            .await
+            .unwrap()
+            .map(|grant| grant.secret_valid_until)
+    };
+    let stale = rotate(1, NOW + Duration::DAY).await;
+    assert_eq!(
+        (ends(0).await, ends(1).await),
+        (Some(Some(NOW + Duration::DAY)), Some(None))
+    );
+    rotate(2, NOW + Duration::HOUR).await;
+    assert_eq!(ends(0).await, None, "the oldest secret ends at once");
+    assert_eq!(
+        (ends(1).await, ends(2).await),
+        (Some(Some(NOW + Duration::HOUR)), Some(None))
+    );
+    assert_eq!(fixture.relay().await, 2);
+    assert_eq!(keys.list(fixture.account).await.unwrap()[0].key_hint, "hin2");
+    // A rotation that lost against another one changes nothing.
+    let outcome = keys
+        .rotate(fixture.account, &stale, &[3; 32], &[event(record.key.id.0)])
+        .await;
+    assert_eq!(outcome.unwrap(), UpdateOutcome::Stale);
+    assert_eq!((ends(1).await, ends(3).await), (Some(Some(NOW + Duration::HOUR)), None));
+    assert_eq!(fixture.relay().await, 0);
+    // A failed rotation leaves both secrets as they were.
+    let stored = keys.get(fixture.account, record.key.id).await.unwrap().unwrap();
+    assert!(keys.rotate(fixture.account, &stored, &[2; 32], &[]).await.is_err());
+    assert_eq!(
+        (ends(1).await, ends(2).await),
+        (Some(Some(NOW + Duration::HOUR)), Some(None))
+    );
+    assert!(keys.delete(fixture.account, record.key.id, &[]).await.unwrap());
+    assert_eq!(fixture.number("SELECT count(*) FROM api_key_hashes").await, 0);
+}
+
+#[tokio::test]
+async fn concurrent_rotations_leave_two_secrets() {
+    let fixture = DbFixture::new().await;
+    let keys = PgApiKeys::new(fixture.owner.clone());
+    let record = record(&fixture, fixture.account, "k", &[0; 32]);
+    keys.insert(&record, 100, &[]).await.unwrap();
+    let mut stored = keys.get(fixture.account, record.key.id).await.unwrap().unwrap();
+    stored.key.previous_valid_until = Some(NOW + Duration::DAY);
+    let hashes: Vec<[u8; 32]> = (1..=8).map(|n| [n; 32]).collect();
+    let outcomes = join_all(
+        hashes
+            .iter()
+            .map(|hash| keys.rotate(fixture.account, &stored, hash, &[])),
+    )
+    .await;
+    let done = outcomes
+        .iter()
+        .filter(|outcome| matches!(outcome, Ok(UpdateOutcome::Done(()))));
+    assert_eq!(done.count(), 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM api_key_hashes").await, 2);
+    assert_eq!(
+        fixture
+            .number("SELECT count(*) FROM api_key_hashes WHERE valid_until IS NULL")
+            .await,
+        1
+    );
+}
+
+#[tokio::test]
+async fn missing_templates_are_those_of_other_accounts_too() {
+    let fixture = DbFixture::new().await;
+    let other_account = fixture.another_account().await;
+    let keys = PgApiKeys::new(fixture.owner.clone());
+    let [own, deleted, foreign, unknown] = [(); 4].map(|()| id());
+    for (template, account, deleted_at) in [
+        (own, fixture.account, "NULL"),
+        (deleted, fixture.account, "now()"),
+        (foreign, other_account, "NULL"),
+    ] {
+        fixture
+            .sql(&format!(
+                "INSERT INTO message_templates (account_id, id, name, category, language, template_type, deleted_at)
+                 VALUES ('{account}', '{template}', 't{template}', 'UTILITY', 'pt_BR', 'standard', {deleted_at})"
+            ))
+            .await;
+    }
+    let asked: Vec<_> = [own, deleted, foreign, unknown].into_iter().map(Into::into).collect();
+    let missing = keys.missing_templates(fixture.account, &asked).await.unwrap();
+    assert_eq!(missing, [deleted.into(), foreign.into(), unknown.into()]);
 }

@@ -29,6 +29,7 @@ mod ingestion;
 mod insights;
 mod invites;
 mod isolation;
+mod key_notices;
 mod mail;
 mod members;
 mod migrations;

@@ -34,8 +34,9 @@ pub(super) fn security_schemes() -> Value {
         },
         "apiKey": {
             "type": "http", "scheme": "bearer", "bearerFormat": "svc_live_sk_...",
-            "description": "An API key in `Authorization: Bearer`. It acts in its account with the role `member`. \
-                Operations that require a session, an owner or an admin reject it with 401.",
+            "description": "An API key in `Authorization: Bearer`. It acts in its account with the role `member`, as \
+                far as its scopes permit. Operations that require a session, an owner or an admin reject it with 401, \
+                and an operation whose `x-scope` it lacks with 403.",
         },
         "apiKeyHeader": {
             "type": "apiKey", "in": "header", "name": "X-API-Key",
@@ -102,7 +103,10 @@ pub(super) fn description(spec: &RouteSpec, text: &str) -> String {
         .rate
         .map(|rule| format!(" At most {}.", rate(rule)))
         .unwrap_or_default();
-    format!("{text}\n\n{}{rate}", callers(spec.access))
+    let scope = spec
+        .scope
+        .map(|scope| format!(" An API key needs the scope `{scope}`."));
+    format!("{text}\n\n{}{}{rate}", callers(spec.access), scope.unwrap_or_default())
 }
 
 /// The description of an error code for one operation: the general text, followed by its specific causes.

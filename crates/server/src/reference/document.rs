@@ -62,6 +62,9 @@ fn operation(spec: &RouteSpec, described: &OperationDoc, schemas: &mut Schemas) 
     if let Some(body) = &documented.body {
         put(&mut operation, "requestBody", request_body(body, schemas));
     }
+    if let Some(scope) = spec.scope {
+        put(&mut operation, "x-scope", json!(scope.to_string()));
+    }
     if let Some(rule) = spec.rate {
         put(
             &mut operation,
@@ -196,7 +199,7 @@ fn derived_errors(spec: &RouteSpec, operation: &Operation) -> Vec<ErrorCode> {
     let has_id = spec.path.contains("{id}");
     let cases = [
         (ErrorCode::Auth, !open),
-        (ErrorCode::Forbidden, !open && changes),
+        (ErrorCode::Forbidden, !open && (changes || spec.scope.is_some())),
         (ErrorCode::NotFound, spec.path.contains('{')),
         (ErrorCode::SlowBody, has_body),
         (ErrorCode::Conflict, accepts_idempotency_key(spec)),

@@ -113,7 +113,10 @@ impl ErrorCode {
                 "The session or API key is missing, expired, revoked or invalid; the caller is not a member of the \
                  account; the account is suspended; or the caller's role does not permit this operation."
             }
-            Self::Forbidden => "A browser sent the request from another site with a session cookie.",
+            Self::Forbidden => {
+                "The API key lacks the operation's scope, which `details.required_scope` names; or a browser sent the \
+                 request from another site with a session cookie."
+            }
             Self::NotFound => "The resource does not exist or belongs to another account.",
             Self::MethodNotAllowed => "The path does not accept this method. `Allow` lists the accepted methods.",
             Self::SlowBody => {
@@ -240,8 +243,9 @@ pub(super) fn error_schema() -> Value {
                 "details": {
                     "type": "object", "examples": [{ "fields": { "name": ["must not be empty"] } }],
                     "description": "Details of the error; empty for most errors. For a 422, `fields` maps the path of \
-                        each invalid field (`segment_config.tag_ids[1]`) to its errors. For an error of WhatsApp, \
-                        `code` and `message` are those that WhatsApp returned.",
+                        each invalid field (`segment_config.tag_ids[1]`) to its errors. For a 403, `required_scope` is \
+                        the scope that the API key lacks. For an error of WhatsApp, `code` and `message` are those \
+                        that WhatsApp returned.",
                     "properties": { "fields": {
                         "type": "object",
                         "description": "The errors of each field by its path. Long lists are truncated.",

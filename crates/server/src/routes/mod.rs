@@ -1,9 +1,10 @@
-//! The route table: every route with its access level and rate limit. The access check, the 405 responses and the
+//! The route table: every route with its access level, API key scope and rate limit. The access check, the 405 responses and the
 //! authorization matrix of the tests are derived from it.
 
 use actix_web::http::Method;
 use actix_web::{Route, web};
 use recado_domain::limits::Limit;
+use recado_domain::shared::RouteScope;
 
 use self::analytics::{exports, insights};
 use crate::reference::{self, OperationDoc};
@@ -26,6 +27,7 @@ pub(crate) mod ingestion;
 pub(crate) mod links;
 mod media;
 mod notifications;
+mod scope;
 pub(crate) mod segments;
 pub(crate) mod service;
 pub(crate) mod tags;
@@ -56,6 +58,8 @@ pub struct RouteSpec {
     /// The path template; `{id}` is a UUID.
     pub path: &'static str,
     pub access: Access,
+    /// The scope that an API key needs. `None`: no API key opens the route, or the route is public.
+    pub scope: Option<RouteScope>,
     /// The rate limit and the key that its counter uses.
     pub rate: Option<RateRule>,
     pub handler: fn() -> Route,
@@ -69,6 +73,7 @@ macro_rules! route {
             method: Method::$method,
             path: $path,
             access: Access::$access,
+            scope: scope::of($path, Access::$access),
             rate: None,
             handler: || web::to($context::$handler),
             described: OperationDoc {
@@ -81,6 +86,12 @@ macro_rules! route {
 }
 
 impl RouteSpec {
+    /// For a route that sends a campaign's messages, which no other scope of campaigns opens.
+    const fn sends(mut self) -> Self {
+        self.scope = Some(RouteScope::CAMPAIGNS_SEND);
+        self
+    }
+
     const fn at_most(mut self, limit: Limit, key: &'static str) -> Self {
         self.rate = Some(RateRule {
             limit,
@@ -132,7 +143,9 @@ pub static TABLE: &[RouteSpec] = &[
     route!(DELETE, "/api/team/invites/{id}", Manage, team::revoke),
     route!(GET, "/api/api-keys", Read, api_keys::list),
     route!(POST, "/api/api-keys", Manage, api_keys::create).at_most(Limit::API, "api-keys"),
+    route!(PUT, "/api/api-keys/{id}", Manage, api_keys::update).at_most(Limit::API, "api-keys"),
     route!(DELETE, "/api/api-keys/{id}", Manage, api_keys::delete),
+    route!(POST, "/api/api-keys/{id}/rotate", Manage, api_keys::rotate).at_most(Limit::API, "api-keys"),
     route!(GET, "/api/audit-logs", Read, audit::list).at_most(Limit::API, "audit-logs"),
     route!(GET, "/api/billing/plans", Public, billing::plans),
     route!(POST, "/api/billing/subscribe", Manage, billing::subscribe).at_most(Limit::API, "billing-subscribe"),
@@ -206,17 +219,27 @@ pub static TABLE: &[RouteSpec] = &[
     route!(PUT, "/api/campaigns/{id}", Write, campaigns::update).at_most(Limit::API, "camp-mut"),
     route!(DELETE, "/api/campaigns/{id}", Write, campaigns::delete).at_most(Limit::API, "camp-mut"),
     route!(POST, "/api/campaigns/{id}/execute", Write, campaigns::execute)
+        .sends()
         .at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
-    route!(POST, "/api/campaigns/{id}/send", Write, campaigns::send).at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
-    route!(POST, "/api/campaigns/{id}/schedule", Write, campaigns::schedule).at_most(Limit::API, "camp-mut"),
+    route!(POST, "/api/campaigns/{id}/send", Write, campaigns::send)
+        .sends()
+        .at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
+    route!(POST, "/api/campaigns/{id}/schedule", Write, campaigns::schedule)
+        .sends()
+        .at_most(Limit::API, "camp-mut"),
     route!(POST, "/api/campaigns/{id}/unschedule", Write, campaigns::unschedule).at_most(Limit::API, "camp-mut"),
     route!(POST, "/api/campaigns/{id}/pause", Write, campaigns::pause).at_most(Limit::API, "camp-mut"),
-    route!(POST, "/api/campaigns/{id}/resume", Write, campaigns::resume).at_most(Limit::API, "camp-mut"),
+    route!(POST, "/api/campaigns/{id}/resume", Write, campaigns::resume)
+        .sends()
+        .at_most(Limit::API, "camp-mut"),
     route!(POST, "/api/campaigns/{id}/retry-failed", Write, campaigns::retry_failed)
+        .sends()
         .at_most(Limit::CAMPAIGN_SEND, "campaign-retry"),
     route!(POST, "/api/campaigns/{id}/cancel", Write, campaigns::cancel).at_most(Limit::API, "camp-mut"),
     route!(POST, "/api/campaigns/{id}/preview", Read, campaigns::preview),
-    route!(POST, "/api/campaigns/{id}/test", Write, campaigns::test).at_most(Limit::CAMPAIGN_SEND, "campaign-test"),
+    route!(POST, "/api/campaigns/{id}/test", Write, campaigns::test)
+        .sends()
+        .at_most(Limit::CAMPAIGN_SEND, "campaign-test"),
     route!(GET, "/api/campaigns/{id}/stats", Read, campaigns::stats),
     route!(GET, "/api/campaigns/{id}/sends", Read, campaigns::sends),
     route!(POST, "/api/events", Write, ingestion::events),

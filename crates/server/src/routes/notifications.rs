@@ -10,7 +10,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream;
 use recado_domain::notifications::{Notification, NotificationFeed as _, NotificationQuery};
-use recado_domain::shared::{AccountId, NotificationId, StoreError};
+use recado_domain::shared::{AccountId, NotificationId, RouteScope, StoreError};
 use recado_postgres::PgNotificationFeed;
 use tokio::time::{Instant, Interval, interval_at};
 use uuid::Uuid;
@@ -30,6 +30,9 @@ const REPLAY_BATCH: i64 = 500;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The interval at which a stream checks whether its caller still has access.
 const ACCESS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The scope that an API key needs as long as its stream is open.
+const SCOPE: RouteScope = RouteScope::NOTIFICATIONS_READ;
 
 /// The start of every stream: it sets the client's reconnection delay to a second and shows that the stream is open.
 const GREETING: &str = "retry: 1000\n: welcome\n\n";
@@ -226,7 +229,7 @@ async fn access_lost(services: Data<Services>, request: HttpRequest, account: Ac
         let check = services.authenticator.tenant(&request).await;
         drop(permit);
         match check {
-            Ok(caller) if caller.identity.account_id == account => {}
+            Ok(caller) if caller.identity.account_id == account && caller.identity.has_scope(SCOPE) => {}
             Err(ApiError::Unavailable(_) | ApiError::Internal(_)) => {}
             Ok(_) | Err(_) => return,
         }

@@ -1,4 +1,4 @@
-//! The access check of every route: session, account, role, request origin, rate limit and idempotency key, before the
+//! The access check of every route: session, account, role, scope, request origin, rate limit and idempotency key, before the
 //! body is read.
 
 use std::panic::AssertUnwindSafe;
@@ -94,7 +94,7 @@ async fn call<B: MessageBody + 'static>(request: ServiceRequest, next: Next<B>) 
     }
 }
 
-/// Authenticates the caller and checks the role and the request origin.
+/// Authenticates the caller and checks the role, the scope and the request origin.
 async fn authorize(spec: &RouteSpec, services: &Services, request: &ServiceRequest) -> Result<Principal, ApiError> {
     let authenticator = &services.authenticator;
     let (principal, by_cookie) = match spec.access {
@@ -110,6 +110,7 @@ async fn authorize(spec: &RouteSpec, services: &Services, request: &ServiceReque
         Access::Read | Access::Write | Access::Manage => {
             let caller = authenticator.tenant(request.request()).await?;
             check_role(spec.access, &caller.identity)?;
+            check_scope(spec, &caller.identity)?;
             (Principal::Member(caller.identity), caller.by_cookie)
         }
     };
@@ -134,6 +135,17 @@ fn check_role(access: Access, tenant: &Tenant) -> Result<(), ApiError> {
         }
     };
     Err(ApiError::Auth(refusal.to_owned()))
+}
+
+/// Requires the route's scope of an API key. Runs before the rate limit is counted, so that a key without the scope
+/// cannot use up the account's limit.
+fn check_scope(spec: &RouteSpec, tenant: &Tenant) -> Result<(), ApiError> {
+    match spec.scope {
+        Some(scope) if !tenant.has_scope(scope) => Err(ApiError::MissingScope(scope)),
+        Some(_) => Ok(()),
+        None if tenant.api_key.is_none() => Ok(()),
+        None => Err(ApiError::Auth("API keys are not accepted here".to_owned())),
+    }
 }
 
 /// Counts the request if its route has a rate limit. Fails open: if the rate limiter is unavailable, the request

@@ -63,7 +63,7 @@ impl Authenticator {
 
     /// Authenticates by an API key, or by a session token and the active account.
     pub async fn tenant(&self, request: &HttpRequest) -> Result<VerifiedCaller<Tenant>, ApiError> {
-        let address = self.address(request);
+        let address = client_ip::address(request, &self.trusted_proxies);
         match self.credential(request) {
             Credential::ApiKey(key) => Ok(VerifiedCaller {
                 identity: self.api_keys.authenticate(&key, address).await?,
@@ -73,6 +73,7 @@ impl Authenticator {
                 let session = self.verify(token).await?;
                 let hint: AccountHint = cookies::account_hint(request);
                 let supported = self.support_mode(request, &session).map(|mode| mode.account_id);
+                let address = address.map(|address| address.to_string());
                 Ok(VerifiedCaller {
                     identity: self.accounts.context(&session, hint, supported, address).await?,
                     by_cookie,

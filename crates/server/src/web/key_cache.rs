@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use moka::sync;
-use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyRecord};
-use recado_domain::shared::{AccountId, ApiKeyId, Event, InsertOutcome, StoreError};
-use time::OffsetDateTime;
+use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyRecord, KeyUse, StoredApiKey};
+use recado_domain::shared::{AccountId, ApiKeyId, Event, InsertOutcome, StoreError, TemplateId, UpdateOutcome};
 
 use super::auth_cache::{AuthCache, BYPASS_AFTER_CHANGE, FRESHNESS, MAX_ENTRIES, cache_with_ttl};
 use super::key_lookups::KeyLookups;
@@ -31,6 +30,8 @@ pub struct KeyCache {
     recognized: sync::Cache<Vec<u8>, ()>,
     unknown: sync::Cache<Vec<u8>, ()>,
     removed: sync::Cache<ApiKeyId, ()>,
+    /// Keys that this process changed or rotated.
+    changed: sync::Cache<ApiKeyId, ()>,
     touched: sync::Cache<ApiKeyId, ()>,
 }
 
@@ -41,12 +42,14 @@ impl Default for KeyCache {
             recognized: cache_with_ttl(RECOGNIZED_FOR),
             unknown: cache_with_ttl(UNKNOWN_FOR),
             removed: cache_with_ttl(BYPASS_AFTER_CHANGE),
+            changed: cache_with_ttl(BYPASS_AFTER_CHANGE),
             touched: cache_with_ttl(TOUCHED_FOR),
         }
     }
 }
 
-/// A key store with cached grants. A key that this process deletes is invalid before the deletion is answered.
+/// A key store with cached grants. A key that this process deletes, changes or rotates has its new state before the
+/// change is answered.
 #[derive(Clone)]
 pub struct CachedKeys {
     /// Looks up keys that were valid before, and serves all other calls.
@@ -59,6 +62,11 @@ pub struct CachedKeys {
 }
 
 impl CachedKeys {
+    /// Whether this process changed the key or its account less than `BYPASS_AFTER_CHANGE` ago.
+    fn was_changed(&self, grant: &KeyGrant) -> bool {
+        self.cache.changed.contains_key(&grant.id) || self.auth_cache.account_was_changed(grant.account_id)
+    }
+
     async fn load(&self, hash: &[u8]) -> Result<Option<KeyGrant>, StoreError> {
         if self.cache.unknown.contains_key(hash) {
             return Ok(None);
@@ -88,17 +96,17 @@ impl ApiKeyStore for CachedKeys {
         };
         match self.cache.grants.get(hash.to_owned(), load).await? {
             Some(grant) if self.cache.removed.contains_key(&grant.id) => Ok(None),
-            Some(grant) if self.auth_cache.account_was_changed(grant.account_id) => self.store.find(hash).await,
+            Some(grant) if self.was_changed(&grant) => self.store.find(hash).await,
             grant => Ok(grant),
         }
     }
 
-    async fn touch(&self, account: AccountId, key: ApiKeyId, now: OffsetDateTime) -> Result<(), StoreError> {
+    async fn touch(&self, account: AccountId, key: ApiKeyId, key_use: &KeyUse) -> Result<(), StoreError> {
         if self.cache.touched.contains_key(&key) {
             return Ok(());
         }
         self.cache.touched.insert(key, ());
-        let touched = self.store.touch(account, key, now).await;
+        let touched = self.store.touch(account, key, key_use).await;
         if touched.is_err() {
             self.cache.touched.invalidate(&key);
         }
@@ -111,6 +119,41 @@ impl ApiKeyStore for CachedKeys {
 
     async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<InsertOutcome, StoreError> {
         self.store.insert(record, at_most, events).await
+    }
+
+    async fn get(&self, account: AccountId, key: ApiKeyId) -> Result<Option<StoredApiKey>, StoreError> {
+        self.store.get(account, key).await
+    }
+
+    async fn update(
+        &self,
+        account: AccountId,
+        stored: &StoredApiKey,
+        events: &[Event],
+    ) -> Result<UpdateOutcome<()>, StoreError> {
+        let updated = self.store.update(account, stored, events).await?;
+        self.cache.changed.insert(stored.key.id, ());
+        Ok(updated)
+    }
+
+    async fn rotate(
+        &self,
+        account: AccountId,
+        stored: &StoredApiKey,
+        hash: &[u8],
+        events: &[Event],
+    ) -> Result<UpdateOutcome<()>, StoreError> {
+        let rotated = self.store.rotate(account, stored, hash, events).await?;
+        self.cache.changed.insert(stored.key.id, ());
+        Ok(rotated)
+    }
+
+    async fn missing_templates(
+        &self,
+        account: AccountId,
+        templates: &[TemplateId],
+    ) -> Result<Vec<TemplateId>, StoreError> {
+        self.store.missing_templates(account, templates).await
     }
 
     async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<bool, StoreError> {
@@ -127,12 +170,13 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use recado_domain::accounts::AccountStatus;
     use recado_domain::api_keys::ApiKeyDirectory;
-    use recado_domain::shared::UserId;
+    use recado_domain::shared::KeyScopes;
+    use time::OffsetDateTime;
     use uuid::Uuid;
 
     use super::*;
+    use crate::web::key_lookups::grant_for_tests;
 
     const ACCOUNT: AccountId = AccountId(Uuid::from_u128(1));
     const KEY: ApiKeyId = ApiKeyId(Uuid::from_u128(2));
@@ -169,16 +213,10 @@ mod tests {
         async fn find(&self, hash: &[u8]) -> Result<Option<KeyGrant>, StoreError> {
             self.finds.fetch_add(1, Ordering::SeqCst);
             let exists = hash == HASH && !*self.is_deleted.lock().unwrap();
-            Ok(exists.then_some(KeyGrant {
-                id: KEY,
-                account_id: ACCOUNT,
-                created_by: UserId(Uuid::nil()),
-                status: AccountStatus::Active,
-                last_used_at: None,
-            }))
+            Ok(exists.then(|| grant_for_tests(KEY, ACCOUNT)))
         }
 
-        async fn touch(&self, _: AccountId, _: ApiKeyId, _: OffsetDateTime) -> Result<(), StoreError> {
+        async fn touch(&self, _: AccountId, _: ApiKeyId, _: &KeyUse) -> Result<(), StoreError> {
             self.touches.fetch_add(1, Ordering::SeqCst);
             Ok(())
         }
@@ -188,6 +226,28 @@ mod tests {
         }
 
         async fn insert(&self, _: &KeyRecord, _: i64, _: &[Event]) -> Result<InsertOutcome, StoreError> {
+            unreachable!()
+        }
+
+        async fn get(&self, _: AccountId, _: ApiKeyId) -> Result<Option<StoredApiKey>, StoreError> {
+            unreachable!()
+        }
+
+        async fn update(&self, _: AccountId, _: &StoredApiKey, _: &[Event]) -> Result<UpdateOutcome<()>, StoreError> {
+            Ok(UpdateOutcome::Done(()))
+        }
+
+        async fn rotate(
+            &self,
+            _: AccountId,
+            _: &StoredApiKey,
+            _: &[u8],
+            _: &[Event],
+        ) -> Result<UpdateOutcome<()>, StoreError> {
+            Ok(UpdateOutcome::Done(()))
+        }
+
+        async fn missing_templates(&self, _: AccountId, _: &[TemplateId]) -> Result<Vec<TemplateId>, StoreError> {
             unreachable!()
         }
 
@@ -215,10 +275,14 @@ mod tests {
     #[tokio::test]
     async fn repeated_key_is_loaded_and_touched_once() {
         let (cached, direct, batched) = cached();
+        let key_use = KeyUse {
+            at: OffsetDateTime::UNIX_EPOCH,
+            ip_address: None,
+        };
         for _ in 0..50 {
             assert!(is_valid(&cached, HASH).await);
             assert!(!is_valid(&cached, b"unknown").await);
-            cached.touch(ACCOUNT, KEY, OffsetDateTime::UNIX_EPOCH).await.unwrap();
+            cached.touch(ACCOUNT, KEY, &key_use).await.unwrap();
         }
         assert_eq!((direct.counts(), batched.counts()), ((0, 1), (2, 0)));
     }
@@ -253,5 +317,35 @@ mod tests {
         cached.auth_cache.mark_account_changed(ACCOUNT);
         assert!(is_valid(&cached, HASH).await);
         assert_eq!(direct.counts().0, 1);
+    }
+
+    #[tokio::test]
+    async fn changed_or_rotated_key_bypasses_the_cache() {
+        let key = ApiKey {
+            id: KEY,
+            name: "k".into(),
+            key_prefix: "svc_live_sk_".into(),
+            key_hint: "abcd".into(),
+            scopes: KeyScopes::default(),
+            expires_at: None,
+            allowed_cidrs: vec![],
+            created_by: Uuid::nil().into(),
+            last_used_at: None,
+            last_used_ip: None,
+            rotated_at: None,
+            previous_valid_until: None,
+            created_at: OffsetDateTime::UNIX_EPOCH,
+        };
+        let stored = StoredApiKey { key, version: 1 };
+        for is_rotation in [false, true] {
+            let (cached, direct, _) = cached();
+            assert!(is_valid(&cached, HASH).await);
+            match is_rotation {
+                true => cached.rotate(ACCOUNT, &stored, b"new", &[]).await.unwrap(),
+                false => cached.update(ACCOUNT, &stored, &[]).await.unwrap(),
+            };
+            assert!(is_valid(&cached, HASH).await);
+            assert_eq!(direct.counts().0, 1);
+        }
     }
 }

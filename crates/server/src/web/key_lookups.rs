@@ -119,14 +119,37 @@ impl KeyLookups {
     }
 }
 
+/// The grant of a key without limits.
+#[cfg(test)]
+pub(super) fn grant_for_tests(
+    id: recado_domain::shared::ApiKeyId,
+    account_id: recado_domain::shared::AccountId,
+) -> KeyGrant {
+    let terms = recado_domain::api_keys::KeyTerms {
+        name: "k".into(),
+        key_hint: "abcd".into(),
+        scopes: Arc::default(),
+        allowed_cidrs: vec![],
+    };
+    KeyGrant {
+        id,
+        account_id,
+        created_by: uuid::Uuid::nil().into(),
+        status: recado_domain::accounts::AccountStatus::Active,
+        last_used_at: None,
+        expires_at: None,
+        secret_valid_until: None,
+        terms: Arc::new(terms),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use async_trait::async_trait;
     use futures_util::future::join_all;
-    use recado_domain::accounts::AccountStatus;
-    use recado_domain::shared::{AccountId, ApiKeyId, UserId};
+    use recado_domain::shared::{AccountId, ApiKeyId};
     use uuid::Uuid;
 
     use super::*;
@@ -158,13 +181,7 @@ mod tests {
             if is_due(&self.failures) {
                 return Err(StoreError::Unavailable("away".into()));
             }
-            let grant = KeyGrant {
-                id: ApiKeyId(Uuid::nil()),
-                account_id: AccountId(Uuid::nil()),
-                created_by: UserId(Uuid::nil()),
-                status: AccountStatus::Active,
-                last_used_at: None,
-            };
+            let grant = grant_for_tests(ApiKeyId(Uuid::nil()), AccountId(Uuid::nil()));
             let is_requested = hashes.contains(&KNOWN);
             Ok(is_requested.then(|| (KNOWN.to_vec(), grant)).into_iter().collect())
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use recado_domain::accounts::{AccountStore, Accounts, Administrators, Sessions};
-use recado_domain::api_keys::ApiKeys;
+use recado_domain::api_keys::{ApiKeys, KeyNotices};
 use recado_domain::team::Invites;
 use recado_postgres::{OwnerPool, PgAccounts, PgApiKeys, PgInvites, PgSessions};
 
@@ -67,7 +67,14 @@ pub(super) fn api_keys(shared: &Shared, stores: &Stores, unseen: &OwnerPool) -> 
         auth_cache: shared.auth_cache.clone(),
     });
     let (clock, ids, secrets) = (shared.clock.clone(), shared.ids.clone(), shared.secrets.clone());
-    Arc::new(ApiKeys::new(store, clock, ids, secrets))
+    Arc::new(ApiKeys::new(store, clock, ids, secrets).longest(shared.config.api_key_longest))
+}
+
+impl Stores {
+    /// Notifies accounts about their keys.
+    pub fn key_notices(&self, shared: &Shared) -> KeyNotices {
+        KeyNotices::new(Arc::new(PgApiKeys::new(self.owner.clone())), shared.clock.clone())
+    }
 }
 
 pub(super) fn authenticator(

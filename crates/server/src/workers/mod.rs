@@ -2,6 +2,7 @@
 //! failing iteration and backs off. All loops end when the server stops.
 
 mod administration;
+mod api_keys;
 mod billing;
 mod clicks;
 mod mail;
@@ -118,6 +119,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     });
     billing::start(shared, &stores, stop, tasks)?;
     administration::start(shared, &stores, stop, tasks)?;
+    api_keys::start(shared, &stores, stop, tasks);
     mail::start(shared, &stores, stop, tasks);
     relays::start(&shared.relays, &stores, stop, tasks);
     rfm::start(shared, stop, tasks)?;

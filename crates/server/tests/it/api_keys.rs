@@ -11,6 +11,23 @@ use crate::harness::client::Reply;
 use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text};
 
+/// The published fields of a key.
+const FIELDS: [&str; 13] = [
+    "id",
+    "name",
+    "key_prefix",
+    "key_hint",
+    "scopes",
+    "expires_at",
+    "allowed_cidrs",
+    "created_by",
+    "last_used_at",
+    "last_used_ip",
+    "rotated_at",
+    "previous_valid_until",
+    "created_at",
+];
+
 /// Creates an API key and returns the full key.
 #[track_caller]
 pub fn create_key(owner: &User<'_>) -> String {
@@ -37,8 +54,14 @@ fn api_key_is_created_listed_used_and_deleted() {
     let ana = server.owner();
     assert_eq!(ana.get("/api/api-keys").ok(), json!([]));
     let first = create_key_response(&ana, "  Loja <b>CI</b> ");
-    let names = ["id", "name", "key_prefix", "key_hint", "full_key", "created_at"];
-    assert_eq!(field_names(&first), BTreeSet::from(names));
+    let mut names = BTreeSet::from(FIELDS);
+    names.insert("full_key");
+    assert_eq!(field_names(&first), names);
+    assert_eq!((&first["scopes"], &first["allowed_cidrs"]), (&json!(["*"]), &json!([])));
+    assert_eq!(
+        (&first["expires_at"], &first["created_by"]),
+        (&Value::Null, &json!(ana.id))
+    );
     let full = text(&first["full_key"]);
     assert_eq!((full.len(), &full[..12]), (44, "svc_live_sk_"));
     let random = &full[12..];
@@ -65,8 +88,7 @@ fn api_key_is_created_listed_used_and_deleted() {
         (&second["id"], &first["id"]),
         "newest first"
     );
-    let names = ["id", "name", "key_prefix", "key_hint", "last_used_at", "created_at"];
-    assert_eq!(field_names(&list[1]), BTreeSet::from(names));
+    assert_eq!(field_names(&list[1]), BTreeSet::from(FIELDS));
     assert_eq!(list[1]["last_used_at"], Value::Null);
     for field in ["name", "key_prefix", "key_hint", "created_at"] {
         assert_eq!(list[1][field], first[field]);
@@ -255,6 +277,15 @@ fn full_api_key_appears_only_in_creation_response() {
     assert_eq!(text(&again()["full_key"]), replayed);
     assert_eq!(server.db.count("FROM api_keys"), 1);
     assert_eq!(server.db.count("FROM idempotency_keys"), 1);
+    let id = server.db.text("SELECT id FROM api_keys");
+    let rotated = text(&ana.post(&format!("/api/api-keys/{id}/rotate"), json!({})).ok()["full_key"]);
+    request_with_key(&server, &rotated).ok();
+    let changed = ana.put(&format!("/api/api-keys/{id}"), json!({ "name": "New" }));
+    assert!(changed.json()["data"].get("full_key").is_none(), "{}", changed.text);
+    let notified = ana.get("/api/notifications?limit=100").text;
+    assert!(notified.contains("API key created"), "{notified}");
+    let audited = ana.get("/api/audit-logs?limit=100").text;
+    assert!(audited.contains("\"rotated\":true"), "{audited}");
     server.db.wait_for_outbox();
 
     // The dump writes bytes in hexadecimal.
@@ -263,12 +294,14 @@ fn full_api_key_appears_only_in_creation_response() {
     assert!(stored.contains(&digest), "the database stores the key's hash");
     let logged = server.log();
     assert!(logged.contains("\"TRACE\""), "the log contains TRACE lines");
-    for key in [&full, &replayed] {
+    for key in [&full, &replayed, &rotated] {
         let random = &key[12..];
         for (source, content) in [
             ("the list", &listed),
             ("the audit log", &audited),
             ("the audit log", &removed),
+            ("the notifications", &notified),
+            ("the response to a change", &changed.text),
             ("the database", &stored),
             ("the log", &logged),
         ] {

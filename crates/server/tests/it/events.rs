@@ -26,7 +26,8 @@ fn wait_for_audit_entry(ana: &User<'_>, action: &str, id: &str) -> Value {
 }
 
 fn list_notifications(ana: &User<'_>) -> Vec<(String, Value)> {
-    let rows = ana.server.db.rows("SELECT type, data FROM notifications ORDER BY id");
+    let sql = "SELECT type, data FROM notifications WHERE data ->> 'campaign_id' IS NOT NULL ORDER BY id";
+    let rows = ana.server.db.rows(sql);
     rows.into_iter()
         .map(|row| {
             (

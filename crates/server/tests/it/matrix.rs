@@ -57,7 +57,9 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
     ("DELETE", "/api/team/invites/{id}", Nothing),
     ("GET", "/api/api-keys", Nothing),
     ("POST", "/api/api-keys", Json(r#"{"name":"CI"}"#)),
+    ("PUT", "/api/api-keys/{id}", Json(r#"{"name":"Changed"}"#)),
     ("DELETE", "/api/api-keys/{id}", Nothing),
+    ("POST", "/api/api-keys/{id}/rotate", Json("{}")),
     ("GET", "/api/audit-logs", Nothing),
     ("GET", "/api/billing/plans", Public(200)),
     (
@@ -292,7 +294,11 @@ const FIELDS: &[(&str, &[&str])] = &[
     ("/api/brand-context/scrape", &["url"]),
     ("/api/segments", &["name", "description", "filters"]),
     ("/api/folders", &["name", "kind"]),
-    ("/api/api-keys", &["name"]),
+    ("/api/api-keys", &["name", "scopes", "expires_at", "allowed_cidrs"]),
+    (
+        "/api/api-keys/0190a1b2-0000-7000-8000-000000000000/rotate",
+        &["grace_hours"],
+    ),
     (
         "/api/conversations/0190a1b2-0000-7000-8000-000000000000/messages",
         &["text"],
@@ -505,7 +511,7 @@ pub fn dump(owner: &User<'_>) -> BTreeMap<String, String> {
 }
 
 /// Whether the request passed the access check.
-fn is_admitted(spec: &RouteSpec, reply: &Reply) -> bool {
+pub fn is_admitted(spec: &RouteSpec, reply: &Reply) -> bool {
     match row(spec) {
         Unfetched(_) => reply.status == 422,
         _ => [200, 201, 204, 404].contains(&reply.status),
@@ -663,7 +669,7 @@ fn another_accounts_id_is_not_found() {
         unknown.refused(404, "NOT_FOUND");
         seen += 1;
     }
-    assert_eq!(seen, 49);
+    assert_eq!(seen, 51);
     assert_eq!(dump(&bia), before);
 }
 

@@ -210,12 +210,14 @@ fn stream_ends_when_its_caller_loses_access() {
     let server = Server::new();
     let ana = server.owner();
     let member = server.member(&ana.account, "member");
+    let key = api_keys::create_key(&ana);
+    // The notification about the key comes before the streams.
+    server.db.wait_for_outbox();
     let mut removed = stream(&member);
     let claims = json!({ "sub": ana.id, "email": ana.email, "exp": now() + 3 });
     let short = server.get("/api/notifications/stream").bearer(&sign(&claims));
     let mut expired = Stream::open(&short);
     assert_eq!(expired.status, 200);
-    let key = api_keys::create_key(&ana);
     let mut keyed = Stream::open(&server.get("/api/notifications/stream").bearer(&key));
     let mut open = stream(&ana);
     server

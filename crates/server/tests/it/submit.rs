@@ -68,7 +68,10 @@ fn signed_callback_approves_a_submitted_template() {
     assert_eq!(kinds, ["HEADER", "BODY", "FOOTER", "BUTTONS"]);
     assert_eq!(components[1]["example"]["body_text"], json!([["Ana", "PROMO10"]]));
     until("the notification", || {
-        server.db.count("FROM notifications WHERE type = 'info'") == 1
+        server
+            .db
+            .count("FROM notifications WHERE type = 'info' AND title LIKE 'Template%'")
+            == 1
     });
     assert_eq!(submit(&ana, &id).invalid(), ["meta_status"]);
 }

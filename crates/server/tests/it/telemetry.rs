@@ -177,6 +177,7 @@ fn every_worker_reports_its_last_success() {
     let workers = metrics.labels("worker");
     for worker in [
         "account_removals",
+        "api_key_notices",
         "audit",
         "billing_checks",
         "billing_intents",

@@ -1,0 +1,11 @@
+ALTER TABLE api_keys
+  DROP COLUMN scopes,
+  DROP COLUMN expires_at,
+  DROP COLUMN allowed_cidrs,
+  DROP COLUMN last_used_ip,
+  DROP COLUMN rotated_at,
+  DROP COLUMN previous_valid_until,
+  DROP COLUMN expiry_notice,
+  DROP COLUMN unused_notified_at,
+  DROP COLUMN notice_lease_until,
+  DROP COLUMN version;

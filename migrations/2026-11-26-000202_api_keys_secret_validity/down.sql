@@ -1,0 +1,1 @@
+ALTER TABLE api_key_hashes DROP COLUMN valid_until;
