@@ -5,7 +5,6 @@
 use std::error::Error;
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -31,6 +30,7 @@ use thiserror::Error;
 use tracing::Instrument as _;
 
 use crate::meter::{CallOutcome, Meter};
+use crate::tls;
 
 /// Default time limit of a call.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -228,7 +228,7 @@ pub struct Http {
     meter: Option<Meter>,
 }
 
-/// A client with its own connection pool, for http and https. It trusts the public certificate authorities.
+/// A client with its own connection pool, for http and https. It trusts the authorities of the process.
 pub(crate) fn pooled_client<B>() -> Result<Client<HttpsConnector<HttpConnector>, B>, String>
 where
     B: Body + Send,
@@ -239,8 +239,7 @@ where
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     let connector = HttpsConnectorBuilder::new()
-        .with_provider_and_webpki_roots(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-        .map_err(|error| format!("TLS cannot be set up: {error}"))?
+        .with_tls_config(tls::authorities().client_config()?)
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp);
@@ -256,7 +255,7 @@ impl fmt::Debug for Http {
 }
 
 impl Http {
-    /// A client for http and https that trusts the public certificate authorities. Fails if TLS cannot be set up.
+    /// A client for http and https that trusts the authorities of the process. Fails if TLS cannot be set up.
     pub fn new() -> Result<Self, String> {
         Ok(Self {
             client: pooled_client()?,

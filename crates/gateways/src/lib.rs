@@ -11,6 +11,7 @@ pub mod media;
 mod meter;
 pub mod payment;
 pub mod sessions;
+pub mod tls;
 pub mod webhooks;
 pub mod whatsapp;
 

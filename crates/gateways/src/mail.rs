@@ -1,4 +1,6 @@
-//! `Mailer` over SMTP: one connection per mail, with TLS if the configured URL requires it.
+//! `Mailer` over SMTP: one connection per mail, with TLS unless the configured URL says otherwise.
+
+mod url;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,7 +18,9 @@ use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error as ThisError;
 use tracing::Instrument as _;
 
+pub use self::url::{SmtpServer, SmtpTls};
 use crate::meter::{CallOutcome, Meter};
+use crate::tls;
 
 /// Time limit of connecting, and default time limit of a whole mail.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,8 +28,12 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Why the configuration is invalid. The text contains no value: the URL may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ThisError)]
 pub enum SmtpConfigError {
-    #[error("must be smtp://user:password@host:port, with ?tls=required or ?tls=opportunistic, or smtps://")]
+    #[error("must be smtp://user:password@host:port, with ?tls=required, ?tls=opportunistic or ?tls=none, or smtps://")]
     Url,
+    #[error("has a password and ?tls=none: it would be sent in clear text; use ?tls=required or smtps://")]
+    PlaintextPassword,
+    #[error("cannot be used: TLS cannot be set up")]
+    Tls,
     #[error("must be an address like no-reply@example.com or Name <no-reply@example.com>")]
     From,
 }
@@ -38,11 +46,12 @@ pub struct SmtpMailer {
 }
 
 impl SmtpMailer {
-    /// `url` is the server, `from` the sender. Does not connect before the first mail.
+    /// `url` is the server, `from` the sender. Trusts the authorities of the process. Does not connect before the first
+    /// mail.
     pub fn new(url: &SecretString, from: &str) -> Result<Self, SmtpConfigError> {
         let from: Mailbox = from.trim().parse().map_err(|_| SmtpConfigError::From)?;
+        let mut builder = url::transport(url, tls::authorities())?;
         let url = url.expose_secret().trim();
-        let mut builder = AsyncSmtpTransport::<Tokio1Executor>::from_url(url).map_err(|_| SmtpConfigError::Url)?;
         // A path in the URL is the name for EHLO.
         if !url.parse::<Uri>().is_ok_and(|uri| uri.path().len() > 1) {
             builder = builder.hello_name(ehlo_name(from.email.domain()));
@@ -149,6 +158,7 @@ mod tests {
             "smtp://mail.example",
             "smtp://user:p%40ss@mail.example:587?tls=required",
             "smtp://user:pass@mail.example:587/me.example?tls=opportunistic",
+            "smtp://mail.example?tls=none",
             "smtps://user:pass@mail.example:465",
             "smtp://[::1]:2525",
         ] {

@@ -13,13 +13,13 @@ use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use recado_domain::shared::StoreError;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use thiserror::Error;
-use tokio_postgres::Config;
 
 use crate::pool::OwnerPool;
 use crate::sql::{FlagRow, NumberRow, sql};
 use crate::sqlstate::{self, Transient, bad_connection};
+use crate::tls::{DatabaseTls, parse_url};
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations");
 
@@ -83,10 +83,15 @@ impl Default for LockRetryPolicy {
     }
 }
 
+/// Like [`migrate_over`], without TLS, for a database on a loopback host or a socket only.
+pub async fn migrate(url: &SecretString) -> Result<Vec<String>, MigrateError> {
+    migrate_over(url, &DatabaseTls::default()).await
+}
+
 /// Runs every migration that the database lacks, and returns their versions. If another process is migrating, it
 /// waits for that process and then finds nothing to do. Works on every kind of runtime.
-pub async fn migrate(url: &SecretString) -> Result<Vec<String>, MigrateError> {
-    run(url, MIGRATIONS, LockRetryPolicy::default()).await
+pub async fn migrate_over(url: &SecretString, tls: &DatabaseTls) -> Result<Vec<String>, MigrateError> {
+    run_over(url, tls, MIGRATIONS, LockRetryPolicy::default()).await
 }
 
 /// Like [`migrate`], with the given migrations and policy.
@@ -95,9 +100,17 @@ pub async fn run(
     migrations: impl MigrationSource<Pg> + Send + 'static,
     policy: LockRetryPolicy,
 ) -> Result<Vec<String>, MigrateError> {
-    let config = url.expose_secret().parse::<Config>();
-    let config = config.map_err(|error| MigrateError::Connect(bad_connection(error)))?;
-    let mut conn = sqlstate::connect(&config).await.map_err(MigrateError::Connect)?;
+    run_over(url, &DatabaseTls::default(), migrations, policy).await
+}
+
+async fn run_over(
+    url: &SecretString,
+    tls: &DatabaseTls,
+    migrations: impl MigrationSource<Pg> + Send + 'static,
+    policy: LockRetryPolicy,
+) -> Result<Vec<String>, MigrateError> {
+    let config = parse_url(url).map_err(|error| MigrateError::Connect(bad_connection(error)))?;
+    let mut conn = sqlstate::connect(&config, tls).await.map_err(MigrateError::Connect)?;
     lock(&mut conn, policy).await.map_err(MigrateError::Lock)?;
     let run = tokio::task::spawn_blocking(move || {
         let mut harness = AsyncConnectionWrapper::<AsyncPgConnection>::from(conn);

@@ -15,12 +15,13 @@ use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfi
 use diesel_async::{AnsiTransactionManager, AsyncPgConnection, RunQueryDsl, TransactionManager};
 use futures_util::FutureExt;
 use recado_domain::shared::{AccountId, StoreError};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use thiserror::Error;
 
 use crate::errors::{DbError, failed};
 use crate::pool_registry::PoolRegistry;
 use crate::sqlstate::{self, bad_connection};
+use crate::tls::{DatabaseTls, parse_url};
 
 /// Interval in which the server checks that its client is still connected. A cancelled request closes its connection
 /// at once, and the pool may open another one. Without this check, the old statement would run until its timeout, in
@@ -56,6 +57,8 @@ const INDEX_ORDER: &str = "SET LOCAL enable_sort = off; ";
 pub struct PoolConfig {
     /// The owner's URL, `postgres://...`, for tenant pools and owner pools.
     pub url: SecretString,
+    /// How the connections are encrypted. Default: not at all, and loopback hosts only.
+    pub tls: DatabaseTls,
     /// Maximum number of connections.
     pub size: usize,
     /// Maximum wait for a free connection.
@@ -77,6 +80,7 @@ impl PoolConfig {
     pub fn new(url: SecretString, size: usize) -> Self {
         Self {
             url,
+            tls: DatabaseTls::default(),
             size,
             wait_timeout: Duration::from_secs(2),
             statement_timeout: Duration::from_secs(10),
@@ -85,6 +89,12 @@ impl PoolConfig {
             connect_timeout: Duration::from_secs(5),
             pool_registry: None,
         }
+    }
+
+    /// Sets how the connections are encrypted.
+    #[must_use]
+    pub fn tls(self, tls: DatabaseTls) -> Self {
+        Self { tls, ..self }
     }
 
     /// Registers the pool's metrics under a purpose. Pools with the same purpose are added up.
@@ -97,7 +107,7 @@ impl PoolConfig {
     /// The settings are sent in the startup message, as the defaults of the session, so no statement or RESET can
     /// lose them.
     fn connection(&self, role: Option<&str>) -> Result<tokio_postgres::Config, StoreError> {
-        let mut config: tokio_postgres::Config = self.url.expose_secret().parse().map_err(failed)?;
+        let mut config = parse_url(&self.url)?;
         let mut options = config.get_options().unwrap_or_default().to_owned();
         for (setting, time) in [
             ("statement_timeout", self.statement_timeout),
@@ -131,14 +141,14 @@ impl PoolConfig {
     }
 
     fn pool(&self, role: Option<&str>) -> Result<Connections, StoreError> {
-        let config = Arc::new(self.connection(role)?);
+        let config = Arc::new((self.connection(role)?, self.tls.clone()));
         let is_bound = role.is_some();
         let mut manager = ManagerConfig::default();
         manager.recycling_method = RecyclingMethod::Fast;
         manager.custom_setup = Box::new(move |_| {
             let config = config.clone();
             async move {
-                let mut opened = sqlstate::connect(&config).await?;
+                let mut opened = sqlstate::connect(&config.0, &config.1).await?;
                 if is_bound {
                     assert_bound(&mut opened).await?;
                 }

@@ -9,14 +9,19 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{LazyLock, PoisonError, RwLock};
 use std::task::{Context, Poll};
-use std::{convert, future, io};
+use std::{convert, io};
 
 use diesel::ConnectionError;
 use diesel_async::AsyncPgConnection;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::config::{Host, SslMode, SslNegotiation};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_postgres::{Config, NoTls, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::tls::DatabaseTls;
 
 /// What a transient error means for its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,21 +78,26 @@ fn by_sqlstate(code: &str) -> Option<Transient> {
 
 /// Connects, and observes the errors of the connection.
 ///
-/// With direct TLS negotiation the driver calls the TLS connector with the bare socket, so the observer is installed
-/// as the TLS connector. A connection that requires TLS, or that uses a Unix socket (which has no TLS), is left to
-/// the driver.
-pub(crate) async fn connect(config: &Config) -> Result<AsyncPgConnection, ConnectionError> {
-    let is_unix = config.get_hosts().iter().any(|host| matches!(host, Host::Unix(_)));
-    let has_names = !config.get_hosts().is_empty();
-    if is_unix || !has_names || config.get_ssl_mode() == SslMode::Require {
+/// The observer is installed as the TLS connector. Without TLS it is called with the bare socket, by direct negotiation;
+/// with TLS it observes the decrypted stream. A connection over a Unix socket, which has no TLS, is left to the driver.
+pub(crate) async fn connect(config: &Config, tls: &DatabaseTls) -> Result<AsyncPgConnection, ConnectionError> {
+    let connector = tls.connector(config).map_err(bad_connection)?;
+    let is_unix = |host: &Host| matches!(host, Host::Unix(_));
+    let hosts = config.get_hosts();
+    let is_left_to_driver = match connector {
+        Some(_) => hosts.iter().all(is_unix),
+        None => hosts.iter().any(is_unix) || hosts.is_empty(),
+    };
+    if is_left_to_driver {
         let (client, connection) = config.connect(NoTls).await.map_err(bad_connection)?;
         return AsyncPgConnection::try_from_client_and_connection(client, connection).await;
     }
     let mut config = config.clone();
-    config
-        .ssl_mode(SslMode::Require)
-        .ssl_negotiation(SslNegotiation::Direct);
-    let (client, connection) = config.connect(Observe).await.map_err(bad_connection)?;
+    config.ssl_mode(SslMode::Require);
+    if connector.is_none() {
+        config.ssl_negotiation(SslNegotiation::Direct);
+    }
+    let (client, connection) = config.connect(Observe(connector)).await.map_err(bad_connection)?;
     AsyncPgConnection::try_from_client_and_connection(client, connection).await
 }
 
@@ -95,46 +105,75 @@ pub(crate) fn bad_connection(error: impl std::fmt::Display) -> ConnectionError {
     ConnectionError::BadConnection(error.to_string())
 }
 
-#[derive(Clone, Copy)]
-struct Observe;
+/// The connector of an observed connection, with or without TLS.
+struct Observe<T>(Option<T>);
 
-impl MakeTlsConnect<Socket> for Observe {
+type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl MakeTlsConnect<Socket> for Observe<MakeRustlsConnect> {
     type Stream = Observed;
-    type TlsConnect = Self;
+    type TlsConnect = Observe<<MakeRustlsConnect as MakeTlsConnect<Socket>>::TlsConnect>;
     type Error = convert::Infallible;
 
-    fn make_tls_connect(&mut self, _: &str) -> Result<Self, Self::Error> {
-        Ok(*self)
+    fn make_tls_connect(&mut self, host: &str) -> Result<Self::TlsConnect, Self::Error> {
+        let connector = self.0.as_mut();
+        connector
+            .map(|connector| MakeTlsConnect::<Socket>::make_tls_connect(connector, host))
+            .transpose()
+            .map(Observe)
     }
 }
 
-impl TlsConnect<Socket> for Observe {
+impl<T> TlsConnect<Socket> for Observe<T>
+where
+    T: TlsConnect<Socket, Stream = Encrypted> + Send + 'static,
+    T::Future: Send,
+{
     type Stream = Observed;
-    type Error = convert::Infallible;
-    type Future = future::Ready<Result<Observed, Self::Error>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Observed, BoxError>>;
 
     fn connect(self, socket: Socket) -> Self::Future {
-        let parser = ErrorParser::default();
-        future::ready(Ok(Observed { socket, parser }))
+        async move {
+            let stream = match self.0 {
+                None => Stream::Plain(socket),
+                Some(connector) => Stream::Encrypted(Box::new(connector.connect(socket).await.map_err(Into::into)?)),
+            };
+            let parser = ErrorParser::default();
+            Ok(Observed { stream, parser })
+        }
+        .boxed()
     }
 }
 
-/// A plain connection whose incoming messages are observed.
+enum Stream {
+    Plain(Socket),
+    Encrypted(Box<Encrypted>),
+}
+
+/// A connection whose incoming messages are observed.
 struct Observed {
-    socket: Socket,
+    stream: Stream,
     parser: ErrorParser,
 }
 
 impl TlsStream for Observed {
     fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
+        match &self.stream {
+            Stream::Plain(_) => ChannelBinding::none(),
+            Stream::Encrypted(stream) => stream.channel_binding(),
+        }
     }
 }
 
 impl AsyncRead for Observed {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.socket).poll_read(cx, buffer);
+        let polled = match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Stream::Encrypted(stream) => Pin::new(stream).poll_read(cx, buffer),
+        };
         if let Some(bytes) = buffer.filled().get(before..) {
             self.parser.read(bytes);
         }
@@ -144,15 +183,24 @@ impl AsyncRead for Observed {
 
 impl AsyncWrite for Observed {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(cx, bytes)
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Encrypted(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(cx)
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Encrypted(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
     }
 }
 

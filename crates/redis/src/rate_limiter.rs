@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use recado_domain::limits::{Limit, RateLimitDecision, RateLimiter, RateLimiterUnavailable};
 use redis::aio::ConnectionManager;
-use redis::{Client, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind};
+use redis::{Client, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, TlsCertificates};
 
 use crate::connection::SharedConnection;
 use crate::log_throttle::LogThrottle;
@@ -49,10 +49,30 @@ pub struct RedisRateLimiter {
 }
 
 impl RedisRateLimiter {
-    /// Accepts `redis://[[user]:password@]host[:port][/database]` or `unix://`. Does not connect. Fails only if the URL
-    /// is malformed; the error does not quote it, because it may hold a password.
+    /// Accepts `redis://[[user]:password@]host[:port][/database]` or `unix://`. `rediss://` trusts Mozilla's
+    /// authorities, see [`Self::trusting`]. Does not connect. Fails only if the URL is malformed; the error does not
+    /// quote it, because it may hold a password.
     pub fn new(url: &str) -> Result<Self, String> {
-        let client = Client::open(url).map_err(|error| format!("the Redis URL is malformed: {error}"))?;
+        Self::open(url, None)
+    }
+
+    /// Like [`Self::new`]; `rediss://` trusts the authorities of this PEM text instead.
+    pub fn trusting(url: &str, authorities: String) -> Result<Self, String> {
+        Self::open(url, Some(authorities.into_bytes()))
+    }
+
+    fn open(url: &str, root_cert: Option<Vec<u8>>) -> Result<Self, String> {
+        if url.contains('#') {
+            return Err("the Redis URL has a fragment: the certificate of Redis is always verified".to_owned());
+        }
+        let client = match root_cert.is_some() && url.starts_with("rediss://") {
+            true => {
+                let client_tls = None;
+                Client::build_with_tls(url, TlsCertificates { client_tls, root_cert })
+            }
+            false => Client::open(url),
+        };
+        let client = client.map_err(|error| format!("the Redis URL is malformed: {error}"))?;
         Ok(Self {
             connection: Arc::new(SharedConnection::new(client)),
             log_throttle: LogThrottle::new(WARNING_INTERVAL),

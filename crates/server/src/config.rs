@@ -8,6 +8,7 @@ use recado_domain::egress::AllowList;
 use recado_domain::redacted_debug;
 use recado_domain::shared::Network;
 use recado_domain::webhooks::Schedule;
+use recado_postgres::DatabaseTls;
 use secrecy::SecretString;
 use thiserror::Error;
 use time::Duration;
@@ -17,11 +18,15 @@ use crate::web::origin::Origin;
 pub use app_secret::{AppSecret, AppSecrets};
 pub use identity::IdentityRules;
 pub use limits::Limits;
+pub use tls::OutgoingTls;
+pub(crate) use tls::check_databases;
 
 mod api_keys;
 mod app_secret;
 mod identity;
 mod limits;
+mod plaintext;
+mod tls;
 
 /// The minimum length of an HS256 secret in bytes (RFC 7518, section 3.2).
 const MIN_SESSION_SECRET_BYTES: usize = 32;
@@ -64,7 +69,7 @@ redacted_debug!(AiAccess { model });
 impl AiAccess {
     fn read(source: Source<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
-            url: http_url(source, "AI_API_URL")?,
+            url: plaintext::secret_url(source, "AI_API_URL")?,
             key: source("AI_API_KEY").map(|key| SecretString::from(key.trim())),
             model: source("AI_MODEL").map(|model| model.trim().to_owned()),
         })
@@ -135,6 +140,7 @@ pub struct Config {
     pub metrics_bind: Option<SocketAddr>,
     /// `OTEL_EXPORTER_OTLP_ENDPOINT`. None: the process records no traces.
     pub otlp_endpoint: Option<String>,
+    pub tls: OutgoingTls,
 }
 
 redacted_debug!(Config {
@@ -194,11 +200,11 @@ impl Config {
             identity: IdentityRules::read(get)?,
             smtp_url: smtp_url_from(get)?,
             mail_from,
-            payment_gateway_url: http_url(get, "PAYMENT_GATEWAY_URL")?,
+            payment_gateway_url: plaintext::secret_url(get, "PAYMENT_GATEWAY_URL")?,
             payment_gateway_api_key: get("PAYMENT_GATEWAY_API_KEY").map(SecretString::from),
             payment_gateway_webhook_token: get("PAYMENT_GATEWAY_WEBHOOK_TOKEN")
                 .map(|token| SecretString::from(token.trim())),
-            whatsapp_api_url: http_url(get, "WHATSAPP_API_URL")?,
+            whatsapp_api_url: plaintext::secret_url(get, "WHATSAPP_API_URL")?,
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
             whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
             whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
@@ -220,6 +226,7 @@ impl Config {
             log_format: parsed(get, "LOG_FORMAT", logging::Format::Pretty, |_| true, "pretty or json")?,
             metrics_bind: Self::metrics_bind(get)?,
             otlp_endpoint: http_url(get, "OTEL_EXPORTER_OTLP_ENDPOINT")?,
+            tls: OutgoingTls::read(get)?,
         })
     }
 
@@ -243,6 +250,11 @@ impl Config {
         } else {
             Err(invalid("DATABASE_URL", "must begin with postgres://"))
         }
+    }
+
+    /// `DATABASE_TLS`, `DATABASE_TLS_CA` and `SSL_CERT_FILE`, for commands that need the database alone.
+    pub fn database_tls(source: Source<'_>) -> Result<DatabaseTls, ConfigError> {
+        tls::database_tls(source)
     }
 }
 

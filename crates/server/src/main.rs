@@ -91,14 +91,16 @@ fn print_openapi() -> anyhow::Result<()> {
 }
 
 fn migrate() -> anyhow::Result<()> {
-    let url = Config::database_url(&|name| std::env::var(name).ok())?;
+    let source = |name: &str| std::env::var(name).ok();
+    let (url, tls) = (Config::database_url(&source)?, Config::database_tls(&source)?);
     let _log_guard = logging::start(logging::Format::from_env())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(1)
         .build()?;
+    runtime.block_on(recado_postgres::check_tls(&url, &tls))?;
     let applied = runtime
-        .block_on(recado_postgres::migrate(&url))
+        .block_on(recado_postgres::migrate_over(&url, &tls))
         .context("migrating the database failed")?;
     tracing::info!(count = applied.len(), ?applied, "migrated the database");
     Ok(())

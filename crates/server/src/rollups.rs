@@ -24,7 +24,8 @@ pub enum Task {
 
 /// Runs the task for one account (`--account ID`) or for all accounts. Returns false if `Verify` finds a difference.
 pub fn run(task: Task, account: Option<&str>) -> anyhow::Result<bool> {
-    let url = Config::database_url(&|name| std::env::var(name).ok())?;
+    let source = |name: &str| std::env::var(name).ok();
+    let (url, tls) = (Config::database_url(&source)?, Config::database_tls(&source)?);
     let account = account
         .map(Uuid::parse_str)
         .transpose()
@@ -33,9 +34,10 @@ pub fn run(task: Task, account: Option<&str>) -> anyhow::Result<bool> {
     let config = PoolConfig {
         statement_timeout: STATEMENT_TIMEOUT,
         idle_in_transaction_timeout: STATEMENT_TIMEOUT,
-        ..PoolConfig::new(url, 1)
+        ..PoolConfig::new(url.clone(), 1).tls(tls.clone())
     };
     runtime.block_on(async {
+        recado_postgres::check_tls(&url, &tls).await?;
         let store = PgRollups::new(OwnerPool::new(&config)?);
         let accounts = match account {
             Some(account) => vec![account.into()],

@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::Config;
+use crate::config::{Config, check_databases};
 use crate::streams::Streams;
 use crate::telemetry;
 use crate::telemetry::traces::Traces;
@@ -48,6 +48,8 @@ pub enum ProcessRole {
 /// Serves until SIGTERM or SIGINT.
 pub fn run(role: ProcessRole) -> anyhow::Result<()> {
     let config = Config::from_env()?;
+    // Before the first client of another system.
+    recado_gateways::tls::install(config.tls.authorities.clone());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(2)
@@ -73,6 +75,8 @@ async fn run_until_stopped(
     // From here on a signal stops the process gracefully.
     let signals = StopSignals::register()?;
     let tasks = TaskTracker::new();
+    config.tls.log_warnings();
+    check_databases(&[&config.database_url], &config.tls.database).await?;
     let run_submitter = RunSubmitter::new(role != ProcessRole::Routes, stop.clone());
     let shared = Shared::new(config, run_submitter, Streams::new(stop.clone()))?;
     let metrics = recorder

@@ -177,8 +177,13 @@ impl Shared {
 
     /// The store of uploaded files, with its own connections.
     fn media_store(&self) -> anyhow::Result<ObjectMedia> {
-        ObjectMedia::open(self.config.media_store_url.as_deref(), std::env::vars())
-            .map_err(|error| anyhow::anyhow!("configuration: MEDIA_STORE_URL {error}"))
+        // The configuration has checked that a plain HTTP address is one of a loopback or listed host.
+        let allow_http = [("AWS_ALLOW_HTTP".to_owned(), "true".to_owned())];
+        ObjectMedia::open(
+            self.config.media_store_url.as_deref(),
+            std::env::vars().chain(allow_http),
+        )
+        .map_err(|error| anyhow::anyhow!("configuration: MEDIA_STORE_URL {error}"))
     }
 
     /// The uploaded files of templates.
@@ -192,7 +197,8 @@ impl Shared {
         match &self.config.redis_url {
             None => Ok(self.in_process.clone()),
             Some(url) => {
-                let rate_limiter = RedisRateLimiter::new(url.expose_secret());
+                let rate_limiter =
+                    RedisRateLimiter::trusting(url.expose_secret(), self.config.tls.authorities.to_pem());
                 Ok(Arc::new(rate_limiter.map_err(|error| {
                     anyhow::anyhow!("configuration: REDIS_URL: {error}")
                 })?))

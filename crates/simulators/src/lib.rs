@@ -7,6 +7,7 @@
 
 pub mod ai;
 mod callback_sender;
+pub mod certificates;
 mod control;
 pub mod fault;
 mod host;

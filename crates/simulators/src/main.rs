@@ -51,6 +51,7 @@ fn settings() -> Result<Settings, Vec<&'static str>> {
         smtp: smtp::SmtpOptions {
             bind: read("SIM_SMTP_BIND"),
             prints: true,
+            ..smtp::SmtpOptions::default()
         },
         receiver: receiver::ReceiverOptions {
             bind: read("SIM_RECEIVER_BIND"),

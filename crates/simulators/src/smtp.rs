@@ -1,19 +1,34 @@
-//! The mail server simulator: stores every mail, or refuses it, or hangs, as its `SmtpBehavior` says.
+//! The mail server simulator: stores every mail, or refuses it, or hangs, as its `SmtpBehavior` says. It speaks plain
+//! SMTP, STARTTLS, or TLS from the first byte.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::locked;
 use crate::raw::Acceptor;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The TLS of the server.
+#[derive(Clone, Debug, Default)]
+pub enum SmtpTls {
+    #[default]
+    None,
+    /// Offers STARTTLS.
+    StartTls(Arc<ServerConfig>),
+    /// TLS from the first byte.
+    Implicit(Arc<ServerConfig>),
+}
+
+#[derive(Clone, Debug)]
 pub struct SmtpOptions {
     /// The address to listen on.
     pub bind: String,
     /// Whether to print every mail to standard output.
     pub prints: bool,
+    pub tls: SmtpTls,
 }
 
 impl Default for SmtpOptions {
@@ -21,6 +36,7 @@ impl Default for SmtpOptions {
         Self {
             bind: "127.0.0.1:0".into(),
             prints: false,
+            tls: SmtpTls::None,
         }
     }
 }
@@ -48,6 +64,8 @@ pub struct ReceivedMail {
     pub to: Vec<String>,
     /// Headers and body, with LF as line end.
     pub message: String,
+    /// Whether it was sent over TLS.
+    pub encrypted: bool,
 }
 
 impl ReceivedMail {
@@ -106,6 +124,9 @@ struct Core {
     mails: Mutex<Vec<ReceivedMail>>,
     behavior: Mutex<SmtpBehavior>,
     prints: bool,
+    tls: SmtpTls,
+    /// The commands before TLS, or of a connection without TLS.
+    plaintext: Mutex<Vec<String>>,
 }
 
 /// The running simulator; it stops when dropped.
@@ -119,6 +140,7 @@ impl Smtp {
     pub fn start(options: SmtpOptions) -> io::Result<Self> {
         let core = Arc::new(Core {
             prints: options.prints,
+            tls: options.tls,
             ..Core::default()
         });
         let served = Arc::clone(&core);
@@ -139,6 +161,15 @@ impl Smtp {
         locked(&self.core.mails).clone()
     }
 
+    pub fn port(&self) -> u16 {
+        self.acceptor.address().port()
+    }
+
+    /// All commands that arrived without TLS, such as the credentials of a client.
+    pub fn plaintext(&self) -> Vec<String> {
+        locked(&self.core.plaintext).clone()
+    }
+
     /// The number of accepted connections.
     pub fn attempts(&self) -> usize {
         self.acceptor.connections()
@@ -150,54 +181,96 @@ impl Smtp {
     }
 }
 
+/// How a conversation ended.
+enum End {
+    Closed,
+    /// The client asks for TLS.
+    StartTls,
+}
+
 /// Serves one connection.
 fn serve(stream: &TcpStream, core: &Core) -> io::Result<()> {
-    let behavior = *locked(&core.behavior);
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    let config = match &core.tls {
+        SmtpTls::None => return converse(stream, core, false).map(|_| ()),
+        SmtpTls::StartTls(config) => match converse(stream, core, false)? {
+            End::Closed => return Ok(()),
+            End::StartTls => config,
+        },
+        SmtpTls::Implicit(config) => config,
+    };
+    let connection = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+    converse(StreamOwned::new(connection, stream), core, true).map(|_| ())
+}
+
+fn converse(stream: impl Read + Write, core: &Core, encrypted: bool) -> io::Result<End> {
+    let behavior = *locked(&core.behavior);
+    let offers_tls = matches!(core.tls, SmtpTls::StartTls(_)) && !encrypted;
+    // After STARTTLS there is no second greeting.
+    let greets = !(encrypted && matches!(core.tls, SmtpTls::StartTls(_)));
     let mut lines = BufReader::new(stream);
-    let reply = |line: &str| (&*stream).write_all(format!("{line}\r\n").as_bytes());
     if behavior == SmtpBehavior::Hangs {
         lines.read_line(&mut String::new())?;
-        return Ok(());
+        return Ok(End::Closed);
     }
-    reply("220 simulator ESMTP")?;
-    let mut mail = empty();
+    if greets {
+        reply(&mut lines, "220 simulator ESMTP")?;
+    }
+    let mut mail = empty(encrypted);
     loop {
         let mut line = String::new();
         if lines.read_line(&mut line)? == 0 {
-            return Ok(());
+            return Ok(End::Closed);
         }
         let line = line.trim_end();
+        if !encrypted {
+            locked(&core.plaintext).push(line.to_owned());
+        }
         let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
-        match verb.as_str() {
-            "EHLO" => reply("250-simulator\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 AUTH PLAIN LOGIN")?,
-            "HELO" | "NOOP" | "RSET" => reply("250 OK")?,
-            "AUTH" => reply("235 OK")?,
+        let response = match verb.as_str() {
+            "EHLO" if offers_tls => "250-simulator\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 STARTTLS",
+            "EHLO" => "250-simulator\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 AUTH PLAIN LOGIN",
+            "STARTTLS" if offers_tls => {
+                reply(&mut lines, "220 go on")?;
+                return Ok(End::StartTls);
+            }
+            "HELO" | "NOOP" | "RSET" => "250 OK",
+            "AUTH" => "235 OK",
             "MAIL" => {
-                mail = empty();
+                mail = empty(encrypted);
                 mail.from = address(line);
-                reply("250 OK")?;
+                "250 OK"
             }
             "RCPT" => match behavior {
-                SmtpBehavior::Refuses(code) => reply(&format!("{code} {} is refused", address(line)))?,
+                SmtpBehavior::Refuses(code) => &format!("{code} {} is refused", address(line)),
                 SmtpBehavior::Takes | SmtpBehavior::Hangs | SmtpBehavior::StoresThenCloses => {
                     mail.to.push(address(line));
-                    reply("250 OK")?;
+                    "250 OK"
                 }
             },
             "DATA" => {
-                reply("354 go on")?;
+                reply(&mut lines, "354 go on")?;
                 mail.message = message(&mut lines)?;
                 core.store(mail.clone());
                 if behavior == SmtpBehavior::StoresThenCloses {
-                    return stream.shutdown(Shutdown::Both);
+                    return Ok(End::Closed);
                 }
-                reply("250 OK")?;
+                "250 OK"
             }
-            "QUIT" => return reply("221 bye"),
-            _ => reply("500 what?")?,
-        }
+            "QUIT" => {
+                reply(&mut lines, "221 bye")?;
+                return Ok(End::Closed);
+            }
+            _ => "500 what?",
+        };
+        reply(&mut lines, response)?;
     }
+}
+
+fn reply(stream: &mut BufReader<impl Read + Write>, line: &str) -> io::Result<()> {
+    let stream = stream.get_mut();
+    stream.write_all(format!("{line}\r\n").as_bytes())?;
+    stream.flush()
 }
 
 impl Core {
@@ -213,8 +286,9 @@ impl Core {
     }
 }
 
-fn empty() -> ReceivedMail {
+fn empty(encrypted: bool) -> ReceivedMail {
     ReceivedMail {
+        encrypted,
         from: String::new(),
         to: Vec::new(),
         message: String::new(),

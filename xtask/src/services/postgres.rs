@@ -1,11 +1,13 @@
 //! A private PostgreSQL cluster: a data directory, a random password, a free port of 127.0.0.1, no socket file.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 
+use postgres::config::Host;
 use postgres::{Client, Config, NoTls};
 
 use super::owner::Owner;
@@ -265,11 +267,22 @@ pub(crate) fn stop_left_over(home: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Opens a connection with a connect timeout.
+/// Opens a connection with a connect timeout. This program has no TLS, so it connects to this machine only.
 pub(crate) fn connect(url: &str) -> Result<Client> {
     let mut config = Config::from_str(url).context(|| "the database URL is malformed".to_owned())?;
+    if !is_local(&config) {
+        return fail("cargo xtask has no TLS: use a database on a loopback host or a socket");
+    }
     config
         .connect_timeout(Duration::from_secs(10))
         .connect(NoTls)
         .context(|| "cannot reach the database".to_owned())
+}
+
+fn is_local(config: &Config) -> bool {
+    let is_local_host = |host: &Host| match host {
+        Host::Tcp(name) => name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()),
+        Host::Unix(_) => true,
+    };
+    config.get_hosts().iter().all(is_local_host) && config.get_hostaddrs().iter().all(IpAddr::is_loopback)
 }

@@ -23,12 +23,13 @@ use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use recado_domain::egress::{AllowList, Target, TargetRefusal};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::RootCertStore;
 use thiserror::Error;
 
 use self::connector::{ConnectError, Connector};
 pub use self::resolver::{Resolver, SystemResolver};
 use crate::http::{causes, connected_within, error_chain};
+use crate::tls;
 
 /// Default time limit of resolving, connecting and the TLS handshake together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -84,20 +85,18 @@ pub struct EgressConfig {
     pub allow: AllowList,
     pub resolver: Arc<dyn Resolver>,
     /// The trusted certificate authorities.
-    pub authorities: RootCertStore,
+    pub authorities: Arc<RootCertStore>,
     /// Time limit of resolving, connecting and the TLS handshake together.
     pub connect_timeout: Duration,
 }
 
 impl EgressConfig {
-    /// Uses the system's resolver and the public certificate authorities.
+    /// Uses the system's resolver and the authorities of the process.
     pub fn new(allow: AllowList) -> Self {
         Self {
             allow,
             resolver: Arc::new(SystemResolver::default()),
-            authorities: RootCertStore {
-                roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-            },
+            authorities: tls::authorities().roots(),
             connect_timeout: CONNECT_TIMEOUT,
         }
     }
@@ -106,15 +105,9 @@ impl EgressConfig {
 impl Egress {
     /// A client with its own connection pool. Fails if TLS cannot be set up.
     pub fn new(config: EgressConfig) -> Result<Self, String> {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let tls = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS cannot be set up: {error}"))?
-            .with_root_certificates(config.authorities)
-            .with_no_client_auth();
         let connector = Connector::new(config.allow.clone(), config.resolver, config.connect_timeout);
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
+            .with_tls_config(tls::client_config(config.authorities)?)
             .https_or_http()
             .enable_http1()
             .wrap_connector(connector);

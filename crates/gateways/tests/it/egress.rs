@@ -286,7 +286,7 @@ async fn pooled_connection_serves_only_its_own_host() {
 }
 
 /// Starts a TLS server with a self-signed certificate for one name, and returns a root store that trusts it.
-fn secure_server(name: &str) -> (Acceptor, RootCertStore) {
+fn secure_server(name: &str) -> (Acceptor, Arc<RootCertStore>) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec![name.to_owned()]).unwrap();
     let mut authorities = RootCertStore::empty();
     authorities.add(cert.der().clone()).unwrap();
@@ -309,7 +309,7 @@ fn secure_server(name: &str) -> (Acceptor, RootCertStore) {
             let _ = tls.write_all(response.as_bytes());
         }
     });
-    (server.unwrap(), authorities)
+    (server.unwrap(), Arc::new(authorities))
 }
 
 #[tokio::test]

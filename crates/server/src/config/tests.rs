@@ -39,7 +39,7 @@ fn config_debug_shows_no_secret_and_no_url() {
     let planted = [
         ("PLATFORM_ADMIN_EMAILS", "planted@example.com"),
         ("APP_SECRET_PREVIOUS", "bGxsbGxsbGxsbGxsbGxsbGxsbGxsbGxsbGxsbGxsbGw="),
-        ("AI_API_URL", "http://planted@ai.example/v1"),
+        ("AI_API_URL", "https://planted@ai.example/v1"),
         ("AI_API_KEY", "planted"),
     ];
     let config = read(&planted).unwrap();

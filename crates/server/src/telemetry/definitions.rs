@@ -129,6 +129,10 @@ pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
     ),
     gauge("recado_notification_streams", "Open notification streams"),
     gauge(
+        "recado_tls",
+        "1 if connections to a configured system are always encrypted, else 0, by target",
+    ),
+    gauge(
         "recado_pool_connections_max",
         "Maximum number of database connections, by pool and role",
     ),

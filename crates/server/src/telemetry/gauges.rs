@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use recado_postgres::{OwnerPool, PgQueues, PoolConfig, PoolLabels, PoolRegistry, PoolStats, Queue};
+use recado_postgres::{DatabaseTls, OwnerPool, PgQueues, PoolConfig, PoolLabels, PoolRegistry, PoolStats, Queue};
 use secrecy::SecretString;
 use tokio::sync::Mutex;
 
@@ -29,14 +29,16 @@ pub struct ProcessStats {
     pub gateway_events: (usize, u64),
     /// Open notification streams.
     pub streams: usize,
+    /// The configured systems, and whether connections to them are always encrypted.
+    pub tls: Vec<(&'static str, bool)>,
 }
 
 /// Provides the state of the process and the address of its database.
 pub trait ProcessStatsSource: Send + Sync {
     fn process_stats(&self) -> ProcessStats;
 
-    /// The URL of the database, and the registry in which a new pool is counted.
-    fn database(&self) -> (SecretString, PoolRegistry);
+    /// The URL of the database, its encryption, and the registry in which a new pool is counted.
+    fn database(&self) -> (SecretString, DatabaseTls, PoolRegistry);
 
     /// The first bytes of the values that are sealed under the current key.
     fn sealing_marker(&self) -> Vec<u8>;
@@ -51,12 +53,12 @@ pub(super) struct Queues {
 
 impl Queues {
     /// Creates a pool of one connection, which belongs to the current runtime.
-    pub(super) fn new(url: SecretString, pool_registry: &PoolRegistry) -> anyhow::Result<Self> {
+    pub(super) fn new(url: SecretString, tls: DatabaseTls, pool_registry: &PoolRegistry) -> anyhow::Result<Self> {
         let config = PoolConfig {
             wait_timeout: STATEMENT_TIMEOUT,
             statement_timeout: STATEMENT_TIMEOUT,
             lock_timeout: LOCK_TIMEOUT,
-            ..PoolConfig::new(url, 1)
+            ..PoolConfig::new(url, 1).tls(tls)
         };
         let pool = OwnerPool::new(&config.counted(pool_registry, "metrics"))
             .context("DATABASE_URL is not a valid PostgreSQL URL")?;
@@ -109,6 +111,9 @@ pub(super) async fn render_gauges(source: &dyn ProcessStatsSource, queues: &Queu
     text.put("recado_gateway_events_in_memory", &[], whole(waiting));
     text.put("recado_gateway_events_dropped_total", &[], whole(dropped));
     text.put("recado_notification_streams", &[], whole(stats.streams));
+    for (target, encrypted) in &stats.tls {
+        text.put("recado_tls", &[("target", target)], if *encrypted { 1.0 } else { 0.0 });
+    }
     render_pools(&mut text, &stats.pools);
     for (name, value) in machine::read() {
         text.put(name, &[], value);

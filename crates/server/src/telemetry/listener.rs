@@ -50,8 +50,8 @@ impl MetricsListener {
         let sealed = Arc::new(SealedValues::default());
         let counting = count_sealed_values(sealed.clone(), source.as_ref());
         let server = HttpServer::new(move || {
-            let (url, pool_registry) = source.database();
-            let metrics = Queues::new(url, &pool_registry).map(|queues| Metrics {
+            let (url, tls, pool_registry) = source.database();
+            let metrics = Queues::new(url, tls, &pool_registry).map(|queues| Metrics {
                 recorder: recorder.clone(),
                 source: source.clone(),
                 queues,

@@ -47,7 +47,8 @@ fn with_request_timeouts(config: &Config, pool: PoolConfig) -> PoolConfig {
 
 /// The readiness check has its own connection, so that busy request pools do not make the server look unready.
 pub(super) fn readiness(config: &Config, pool_registry: &PoolRegistry) -> anyhow::Result<Readiness> {
-    let pool = PoolConfig::new(config.database_url.clone(), 1).counted(pool_registry, "readiness");
+    let pool = PoolConfig::new(config.database_url.clone(), 1).tls(config.tls.database.clone());
+    let pool = pool.counted(pool_registry, "readiness");
     let pool =
         OwnerPool::new(&with_request_timeouts(config, pool)).context("DATABASE_URL is not a valid PostgreSQL URL")?;
     Ok(Readiness::new(pool))
@@ -56,7 +57,9 @@ pub(super) fn readiness(config: &Config, pool_registry: &PoolRegistry) -> anyhow
 impl Shared {
     /// The configuration of a pool that is counted under `purpose`.
     pub(super) fn pool(&self, purpose: &'static str, size: usize) -> PoolConfig {
-        PoolConfig::new(self.config.database_url.clone(), size).counted(&self.pool_registry, purpose)
+        PoolConfig::new(self.config.database_url.clone(), size)
+            .tls(self.config.tls.database.clone())
+            .counted(&self.pool_registry, purpose)
     }
 
     /// Stores with their own connections, for background work.

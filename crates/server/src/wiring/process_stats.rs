@@ -1,6 +1,6 @@
 //! The state of the process for the metrics.
 
-use recado_postgres::PoolRegistry;
+use recado_postgres::{DatabaseTls, PoolRegistry};
 use secrecy::SecretString;
 
 use super::Shared;
@@ -12,11 +12,17 @@ impl ProcessStatsSource for Shared {
             pools: self.pool_registry.stats(),
             gateway_events: self.payment_event_buffer.stats(),
             streams: self.streams.open(),
+            tls: self.config.tls.targets.clone(),
         }
     }
 
-    fn database(&self) -> (SecretString, PoolRegistry) {
-        (self.config.database_url.clone(), self.pool_registry.clone())
+    fn database(&self) -> (SecretString, DatabaseTls, PoolRegistry) {
+        let config = &self.config;
+        (
+            config.database_url.clone(),
+            config.tls.database.clone(),
+            self.pool_registry.clone(),
+        )
     }
 
     fn sealing_marker(&self) -> Vec<u8> {

@@ -15,8 +15,10 @@ use crate::config::{Config, SessionVerification};
 pub(super) fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
     let Some(url) = &config.smtp_url else { return Ok(None) };
     let mailer = SmtpMailer::new(url, &config.mail_from).map_err(|error| match error {
-        SmtpConfigError::Url => anyhow::anyhow!("configuration: SMTP_URL {error}"),
         SmtpConfigError::From => anyhow::anyhow!("configuration: MAIL_FROM {error}"),
+        SmtpConfigError::Url | SmtpConfigError::PlaintextPassword | SmtpConfigError::Tls => {
+            anyhow::anyhow!("configuration: SMTP_URL {error}")
+        }
     })?;
     Ok(Some(Arc::new(mailer)))
 }

@@ -89,7 +89,7 @@ fn send_burst(ports: &[u16], user: &User<'_>, requests: usize) -> (Vec<i64>, usi
 
 /// Sends bursts of 200 requests until every request of one is counted. Checks that at most 30 pass, and exactly 30 of
 /// that burst.
-fn assert_thirty_pass(server: &Server, ports: &[u16]) {
+pub(super) fn assert_thirty_pass(server: &Server, ports: &[u16]) {
     until("every request of a burst is counted", || {
         let ana = server.owner();
         let (left, uncounted) = send_burst(ports, &ana, 200);

@@ -96,6 +96,8 @@ mod template_parameters;
 mod templates;
 mod tenants;
 mod test_send;
+mod tls_clients;
+mod tls_database;
 mod traces;
 mod webhook_payloads;
 mod webhooks;

@@ -1,10 +1,14 @@
 //! A PostgreSQL cluster for one test, for failures that must not affect the cluster that all tests share.
 
+use std::fs::Permissions;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use recado_simulators::certificates::Identity;
 
 use super::database::Database;
 use super::process::{command, environment, free_port};
@@ -66,6 +70,56 @@ impl Cluster {
         let output = command(&["migrate"], &environment(&url, "http://127.0.0.1:9/v25.0")).output();
         assert!(output.as_ref().unwrap().status.success(), "{output:?}");
         Database::at(&url)
+    }
+
+    /// From now on a new connection needs TLS and the password of its role (`hostssl` with SCRAM alone). Connections that
+    /// are open stay open.
+    pub fn require_tls(&self, identity: &Identity) {
+        self.present(identity);
+        let settings = self.data().join("postgresql.conf");
+        let text = std::fs::read_to_string(&settings).unwrap();
+        std::fs::write(&settings, format!("{text}\nssl = on\n")).unwrap();
+        let rule = "hostssl all all 127.0.0.1/32 scram-sha-256\n";
+        std::fs::write(self.data().join("pg_hba.conf"), rule).unwrap();
+        self.control(&["reload"]);
+        until("PostgreSQL offers TLS", || self.offers_tls());
+    }
+
+    /// Restarts the cluster with another certificate.
+    pub fn replace_certificate(&self, identity: &Identity) {
+        self.present(identity);
+        self.control(&["-m", "fast", "-t", "30", "restart"]);
+        until("PostgreSQL offers TLS", || self.offers_tls());
+    }
+
+    fn present(&self, identity: &Identity) {
+        for (name, text) in [
+            ("server.crt", &identity.certificate_pem),
+            ("server.key", &identity.key_pem),
+        ] {
+            let file = self.data().join(name);
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+            if let Some((user, group)) = owner() {
+                chown(&file, Some(user), Some(group)).unwrap();
+            }
+        }
+    }
+
+    /// Whether the response to an `SSLRequest` is `S`.
+    fn offers_tls(&self) -> bool {
+        let response = || -> std::io::Result<u8> {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            stream.write_all(&[0, 0, 0, 8, 4, 210, 22, 47])?;
+            let mut byte = [0];
+            stream.read_exact(&mut byte)?;
+            Ok(byte[0])
+        };
+        response().is_ok_and(|byte| byte == b'S')
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Stops the cluster without a shutdown checkpoint, as a crash does.

@@ -13,6 +13,7 @@ pub mod rng;
 pub mod runs;
 pub mod scrape;
 pub mod stream;
+pub mod tls;
 pub mod users;
 pub mod wait;
 
