@@ -40,7 +40,7 @@ pub fn rotate() -> anyhow::Result<bool> {
     let cipher = AppCipher::new(&AppSecrets::read(source)?)?;
     let config = PoolConfig {
         statement_timeout: STATEMENT_TIMEOUT,
-        ..PoolConfig::new(Config::database_url(source)?, 1)
+        ..PoolConfig::new(Config::database_url(source)?, 1).tls(Config::database_tls(source)?)
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

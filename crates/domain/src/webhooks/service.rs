@@ -14,8 +14,9 @@ use super::{
 };
 use crate::egress::AllowList;
 use crate::shared::{
-    AuditAction, Cipher, Clock, Creation, CursorPage, Event, FieldErrors, Ids, InsertOutcome, Page, PageQuery, SealContext,
-    Secrets, Tenant, WRITE_ATTEMPTS, WebhookEventId, WebhookId, WebhookKind, WebhookLogId, retry_on_conflict,
+    AuditAction, Cipher, Clock, Creation, CursorPage, Event, FieldErrors, Ids, InsertOutcome, Page, PageQuery,
+    SealContext, Secrets, Tenant, WRITE_ATTEMPTS, WebhookEventId, WebhookId, WebhookKind, WebhookLogId,
+    retry_on_conflict,
 };
 
 /// The most endpoints of an account. The limit bounds the deliveries of one event.

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::verification::{NumberFacts, VerificationRecord};
 use super::{Profile, ProfileError, ProfileInput, ProfileStore, StoredProfile, WhatsappCredentials};
 use crate::shared::{
-    AccountId, AuditAction, Cipher, Clock, Creation, CursorPage, CursorQuery, Event, FieldErrors, Ids, ProfileId, SealContext, Sealed, Tenant,
-    WRITE_ATTEMPTS, retry_on_conflict, text,
+    AccountId, AuditAction, Cipher, Clock, Creation, CursorPage, CursorQuery, Event, FieldErrors, Ids, ProfileId,
+    SealContext, Sealed, Tenant, WRITE_ATTEMPTS, retry_on_conflict, text,
 };
 
 /// The longest name of a number, WhatsApp id and access token, in characters.

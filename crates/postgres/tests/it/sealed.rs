@@ -190,7 +190,7 @@ async fn rotation_raises_the_version_of_profiles_and_endpoints() {
     let read = profiles.find(account, profile.into()).await.unwrap().unwrap();
     let hook = webhooks.find(account, endpoint.into()).await.unwrap().unwrap();
     reseal_all(&PgSealedValues::new(fixture.owner.clone())).await;
-    let stale = profiles.update(account, &read).await.unwrap();
+    let stale = profiles.update(account, &read, &[]).await.unwrap();
     assert!(matches!(stale, UpdateOutcome::Stale), "{stale:?}");
     let stale = webhooks.update(account, &hook, &[]).await.unwrap();
     assert!(matches!(stale, UpdateOutcome::Stale), "{stale:?}");

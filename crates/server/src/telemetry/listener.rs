@@ -11,6 +11,7 @@ use actix_web::web::{self, Data};
 use actix_web::{App, HttpResponse, HttpServer};
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
+use recado_postgres::PoolConfig;
 
 use super::gauges::{ProcessStatsSource, Queues, render_gauges};
 use super::sealed_values::SealedValues;
@@ -94,8 +95,9 @@ impl MetricsListener {
 }
 
 fn count_sealed_values(sealed: Arc<SealedValues>, source: &dyn ProcessStatsSource) -> tokio::task::JoinHandle<()> {
-    let ((url, pool_registry), marker) = (source.database(), source.sealing_marker());
-    tokio::spawn(async move { sealed.count_forever(url, &pool_registry, &marker).await })
+    let ((url, tls, pool_registry), marker) = (source.database(), source.sealing_marker());
+    let config = PoolConfig::new(url, 1).tls(tls).counted(&pool_registry, "metrics");
+    tokio::spawn(async move { sealed.count_forever(config, &marker).await })
 }
 
 async fn render_metrics(metrics: Data<Metrics>) -> HttpResponse {

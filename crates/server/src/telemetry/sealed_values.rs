@@ -6,8 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use recado_postgres::{OwnerPool, PgSealedValues, PoolConfig, PoolRegistry};
-use secrecy::SecretString;
+use recado_postgres::{OwnerPool, PgSealedValues, PoolConfig};
 
 const MIN_PAUSE: Duration = Duration::from_secs(10);
 const PAUSE_FACTOR: u32 = 99;
@@ -26,13 +25,13 @@ impl SealedValues {
     }
 
     /// Counts again and again, until the task is aborted.
-    pub(super) async fn count_forever(&self, url: SecretString, pool_registry: &PoolRegistry, marker: &[u8]) {
+    pub(super) async fn count_forever(&self, config: PoolConfig, marker: &[u8]) {
         let config = PoolConfig {
             statement_timeout: STATEMENT_TIMEOUT,
-            ..PoolConfig::new(url, 1)
+            ..config
         };
         // The listener has reported an invalid URL.
-        let Ok(pool) = OwnerPool::new(&config.counted(pool_registry, "metrics")) else {
+        let Ok(pool) = OwnerPool::new(&config) else {
             return;
         };
         let values = PgSealedValues::new(pool);
