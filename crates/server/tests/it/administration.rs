@@ -49,7 +49,7 @@ fn admin_routes_refuse_all_but_platform_administrators() {
         }
         seen += 1;
     }
-    assert_eq!(seen, 12);
+    assert_eq!(seen, 14);
     assert_eq!(
         server
             .db

@@ -26,14 +26,14 @@ const ISSUER: &str = "https://id.example/auth/v1";
 const AUDIENCE: &str = "authenticated";
 
 /// An identity provider with an EC key, an RSA key and a server that publishes both.
-struct Provider {
+pub struct Provider {
     server: RawServer,
     ec: EcdsaKeyPair,
     rsa: RsaKeyPair,
 }
 
 impl Provider {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let ec = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
         let rsa = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
         let server = RawServer::replying(vec![]).unwrap();
@@ -48,7 +48,7 @@ impl Provider {
         self.server.answer(Reply::http_last("500 Down", ""));
     }
 
-    fn key_set(&self) -> String {
+    pub fn key_set(&self) -> String {
         format!("{}/jwks.json", self.server.origin())
     }
 
@@ -66,7 +66,7 @@ impl Provider {
                 "n": URL_SAFE_NO_PAD.encode(&der[9..265]) })
     }
 
-    fn es256(&self, head: &Value, claims: &Value) -> String {
+    pub fn es256(&self, head: &Value, claims: &Value) -> String {
         let text = unsigned(head, claims);
         let signature = self.ec.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
@@ -90,7 +90,7 @@ impl Provider {
         self.server.requests().len()
     }
 
-    fn options(&self) -> Options {
+    pub fn options(&self) -> Options {
         Options::default()
             .with("SESSION_JWT_SECRET", "")
             .with("SESSION_JWKS_URL", self.key_set())
@@ -111,7 +111,7 @@ fn hs256(head: &Value, claims: &Value, secret: &[u8]) -> String {
 }
 
 /// Valid claims of a new user with these changes; `null` removes a claim.
-fn claims(changes: Value) -> Value {
+pub fn claims(changes: Value) -> Value {
     let id = Uuid::new_v4();
     let mut claims = json!({ "sub": id, "email": format!("{}@example.com", id.simple()), "iss": ISSUER,
                              "aud": AUDIENCE, "exp": now() + 3600, "iat": now() });

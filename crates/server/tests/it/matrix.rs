@@ -45,6 +45,7 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
         Json(r#"{"account_id":"0190a1b2-0000-7000-8000-000000000000"}"#),
     ),
     ("POST", "/api/auth/accept-invite", Json(r#"{"token":"t"}"#)),
+    ("POST", "/api/auth/sign-out-everywhere", Nothing),
     ("GET", "/api/team/members", Nothing),
     ("PUT", "/api/team/members/{id}", Json(r#"{"role":"viewer"}"#)),
     ("DELETE", "/api/team/members/{id}", Nothing),
@@ -258,6 +259,8 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
     ("GET", "/api/admin/revenue", Nothing),
     ("GET", "/api/admin/revenue/daily", Nothing),
     ("GET", "/api/admin/churn", Nothing),
+    ("POST", "/api/admin/users/{id}/sign-out", Nothing),
+    ("GET", "/api/admin/audit-logs", Nothing),
 ];
 
 /// The body fields of POST routes.
