@@ -54,13 +54,13 @@ impl Claims {
             None => true,
         };
         let issued_at = optional_time(self.iat.as_ref());
-        let last_valid_at = match expected.max_age {
-            Some(max_age) => issued_at?.checked_add(max_age)?,
-            None => expires_at,
+        let too_old_after = match expected.max_age {
+            Some(max_age) => Some(issued_at?.checked_add(max_age)?),
+            None => None,
         };
         let is_valid = has_started
             && now - LEEWAY < expires_at
-            && now <= last_valid_at
+            && too_old_after.is_none_or(|last| now <= last)
             && self.matches(expected)
             && self.belongs_to_a_user();
         let email = self.email.trim();
@@ -73,7 +73,7 @@ impl Claims {
             issued_at,
             authenticated_at: optional_time(self.auth_time.as_ref()),
             signed_out_at: None,
-            expires_at: expires_at.min(last_valid_at),
+            expires_at: too_old_after.map_or(expires_at, |last| expires_at.min(last)),
         })
     }
 

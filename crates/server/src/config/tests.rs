@@ -76,7 +76,7 @@ fn config_error_names_the_variable_without_its_value() {
         ("COOKIE_SECURE", "yes"),
         ("PLATFORM_ADMIN_IDS", "root@example.com"),
         ("PLATFORM_ADMIN_MAX_AGE", "0s"),
-        ("PLATFORM_ADMIN_MAX_AGE", "12"),
+        ("PLATFORM_ADMIN_MAX_AGE", "twelve"),
         ("SESSION_MAX_AGE", "0h"),
         ("SESSION_TRUST_EMAIL", "yes"),
         ("CAMPAIGN_MESSAGE_DELAY_MS", "-1"),
