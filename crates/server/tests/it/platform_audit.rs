@@ -114,7 +114,7 @@ fn plan_of_a_paid_subscription_is_recorded_once() {
     let act = format!("/api/admin/accounts/{}/action", ana.account);
     root.post(&act, json!({ "action": "change_plan", "plan": "scale" }))
         .ok();
-    assert_eq!(ana.get("/api/billing/subscription").ok()["plan"], "scale");
+    assert_eq!(ana.get("/api/billing/subscription").ok()["plan"]["id"], "scale");
     let found = entries(&root, &ana.account);
     assert_eq!(names(&found), ["update account_action"]);
     assert_eq!(found[0].2["plan"]["to"], "scale");
