@@ -5,6 +5,7 @@ ALTER TABLE api_keys
   DROP COLUMN last_used_ip,
   DROP COLUMN rotated_at,
   DROP COLUMN previous_valid_until,
+  DROP COLUMN rotation_request,
   DROP COLUMN expiry_notice,
   DROP COLUMN unused_notified_at,
   DROP COLUMN notice_lease_until,

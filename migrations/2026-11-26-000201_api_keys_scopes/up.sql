@@ -7,6 +7,8 @@ ALTER TABLE api_keys
   ADD COLUMN last_used_ip text,
   ADD COLUMN rotated_at timestamptz,
   ADD COLUMN previous_valid_until timestamptz,
+  -- SHA-256 of the idempotency key of the last rotation.
+  ADD COLUMN rotation_request bytea,
   -- The latest notification about `expires_at`: none, week, day or expired.
   ADD COLUMN expiry_notice text NOT NULL DEFAULT 'none',
   ADD COLUMN unused_notified_at timestamptz,

@@ -10,7 +10,7 @@ use diesel::sql_types::{Array, BigInt, Binary, Nullable, Text, Timestamptz, Uuid
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use ipnet::IpNet;
 use recado_domain::api_keys::{
-    ApiKey, ApiKeyDirectory, ApiKeyStore, KeyGrant, KeyRecord, KeyTerms, KeyUse, StoredApiKey, parse_network,
+    ApiKey, ApiKeyDirectory, ApiKeyStore, KeyGrant, KeyRecord, KeyTerms, KeyUse, Rotation, StoredApiKey, parse_network,
 };
 use recado_domain::shared::{
     AccountId, ApiKeyId, Event, InsertOutcome, KeyScopes, StoreError, TemplateId, UpdateOutcome,
@@ -28,7 +28,7 @@ mod notices;
 
 /// The columns of [`KeyRow`].
 const COLUMNS: &str = "id, name, key_prefix, key_hint, scopes, expires_at, allowed_cidrs, created_by, last_used_at,
-    last_used_ip, rotated_at, previous_valid_until, created_at, version";
+    last_used_ip, rotated_at, previous_valid_until, created_at, version, rotation_request";
 
 #[derive(Clone, Debug)]
 pub struct PgApiKeys(OwnerPool);
@@ -125,6 +125,8 @@ struct KeyRow {
     created_at: OffsetDateTime,
     #[diesel(sql_type = BigInt)]
     version: i64,
+    #[diesel(sql_type = Nullable<Binary>)]
+    rotation_request: Option<Vec<u8>>,
 }
 
 impl TryFrom<KeyRow> for StoredApiKey {
@@ -149,6 +151,7 @@ impl TryFrom<KeyRow> for StoredApiKey {
         Ok(Self {
             key,
             version: row.version,
+            rotation_request: row.rotation_request,
         })
     }
 }
@@ -222,7 +225,7 @@ async fn unchanged(conn: &mut AsyncPgConnection, account: AccountId, key: ApiKey
 async fn update(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    StoredApiKey { key, version }: &StoredApiKey,
+    StoredApiKey { key, version, .. }: &StoredApiKey,
     events: &[Event],
 ) -> DbResult<UpdateOutcome<()>> {
     let updated = sql(
@@ -250,28 +253,33 @@ async fn update(
 async fn rotate(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    StoredApiKey { key, version }: &StoredApiKey,
-    hash: &[u8],
+    stored: &StoredApiKey,
+    rotation: &Rotation,
     events: &[Event],
 ) -> DbResult<UpdateOutcome<()>> {
+    let key = &stored.key;
     let updated = sql(
-        "UPDATE api_keys SET key_hint = $4, rotated_at = $5, previous_valid_until = $6, version = version + 1
+        "UPDATE api_keys SET key_hint = $4, rotated_at = $5, previous_valid_until = $6, rotation_request = $7,
+           version = version + 1
          WHERE account_id = $1 AND id = $2 AND version = $3",
     )
     .bind(account)
     .bind(key.id)
-    .bind(*version)
+    .bind(stored.version)
     .bind(key.key_hint.as_str())
     .bind(key.rotated_at)
     .bind(key.previous_valid_until)
+    .bind(stored.rotation_request.as_deref())
     .execute(&mut *conn)
     .await?;
     if updated == 0 {
         return unchanged(conn, account, key.id).await;
     }
-    sql("DELETE FROM api_key_hashes WHERE account_id = $1 AND key_id = $2 AND valid_until IS NOT NULL")
+    // Either the secret that was never answered ends, or the one before the current one.
+    sql("DELETE FROM api_key_hashes WHERE account_id = $1 AND key_id = $2 AND (valid_until IS NULL) = $3")
         .bind(account)
         .bind(key.id)
+        .bind(rotation.is_repeated)
         .execute(&mut *conn)
         .await?;
     sql("UPDATE api_key_hashes SET valid_until = $3 WHERE account_id = $1 AND key_id = $2")
@@ -280,7 +288,7 @@ async fn rotate(
         .bind(key.previous_valid_until)
         .execute(&mut *conn)
         .await?;
-    insert_hash(conn, account, key, hash).await?;
+    insert_hash(conn, account, key, &rotation.hash).await?;
     outbox::append(conn, account, events).await?;
     Ok(UpdateOutcome::Done(()))
 }
@@ -371,10 +379,10 @@ impl ApiKeyStore for PgApiKeys {
         &self,
         account: AccountId,
         stored: &StoredApiKey,
-        hash: &[u8],
+        rotation: &Rotation,
         events: &[Event],
     ) -> Result<UpdateOutcome<()>, StoreError> {
-        in_owner!(self.0, |conn| rotate(conn, account, stored, hash, events))
+        in_owner!(self.0, |conn| rotate(conn, account, stored, rotation, events))
     }
 
     async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<bool, StoreError> {

@@ -78,6 +78,17 @@ redacted_debug!(ApiKey {
 pub struct StoredApiKey {
     pub key: ApiKey,
     pub version: i64,
+    /// SHA-256 of the idempotency key of the last rotation.
+    pub rotation_request: Option<Vec<u8>>,
+}
+
+/// The new secret of a rotation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// SHA-256 of the new full key.
+    pub hash: Vec<u8>,
+    /// Whether the current secret was never answered and is replaced. The secret before it keeps its end.
+    pub is_repeated: bool,
 }
 
 /// A key with a new secret. Only this value contains the full key.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{ApiKey, KeyGrant, KeyRecord, KeyUse, NoticeClaim, NoticeDecision, NoticeTimes, StoredApiKey};
+use super::{ApiKey, KeyGrant, KeyRecord, KeyUse, NoticeClaim, NoticeDecision, NoticeTimes, Rotation, StoredApiKey};
 use crate::shared::{AccountId, ApiKeyId, Event, InsertOutcome, StoreError, TemplateId, UpdateOutcome};
 
 /// Looks up many keys by the SHA-256 of the full key with one statement. See [`ApiKeyStore::find`].
@@ -43,13 +43,14 @@ pub trait ApiKeyStore: Send + Sync {
         events: &[Event],
     ) -> Result<UpdateOutcome<()>, StoreError>;
 
-    /// Writes hint and times of a rotation if the row has `stored.version`. `hash` becomes the current secret, the
-    /// current one is valid until `previous_valid_until`, and every older one MUST end. One transaction with the events.
+    /// Writes hint, times and request of a rotation if the row has `stored.version`. `rotation.hash` becomes the current
+    /// secret, the current one is valid until `previous_valid_until`, and every older one MUST end. A repeated rotation
+    /// only replaces the current secret. One transaction with the events.
     async fn rotate(
         &self,
         account: AccountId,
         stored: &StoredApiKey,
-        hash: &[u8],
+        rotation: &Rotation,
         events: &[Event],
     ) -> Result<UpdateOutcome<()>, StoreError>;
 

@@ -9,8 +9,8 @@ use time::{Duration, OffsetDateTime};
 
 use super::input::{KeyFields, check, differences};
 use super::{
-    ApiKey, ApiKeyError, ApiKeyInput, ApiKeyStore, KEY_PREFIX, KeyGrant, KeyRecord, KeyUse, NewApiKey, StoredApiKey,
-    networks,
+    ApiKey, ApiKeyError, ApiKeyInput, ApiKeyStore, KEY_PREFIX, KeyGrant, KeyRecord, KeyUse, NewApiKey, Rotation,
+    StoredApiKey, networks,
 };
 use crate::accounts::AccountStatus;
 use crate::shared::{
@@ -33,6 +33,9 @@ const MAX_KEYS: i64 = 100;
 /// How many hours the old secret works after a rotation, without a wish of the caller and at most.
 const GRACE_HOURS: i64 = 24;
 const MAX_GRACE_HOURS: i64 = 168;
+
+/// How long a repeated request is the same request.
+const REPEATED_WITHIN: Duration = Duration::hours(24);
 
 /// Entity type of audit entries about keys.
 const ENTITY: &str = "api_key";
@@ -180,34 +183,43 @@ impl ApiKeys {
     }
 
     /// Gives a key a new secret. The current one works for `grace_hours` more, and never after the key's expiry; any
-    /// older one ends at once.
+    /// older one ends at once. `request` is the hash of the idempotency key: if a server crashed before it stored its
+    /// response, the same request rotates again, and only the secret that was never answered is replaced.
     pub async fn rotate(
         &self,
         tenant: &Tenant,
         id: ApiKeyId,
         grace_hours: Option<i64>,
+        request: Option<Vec<u8>>,
     ) -> Result<NewApiKey, ApiKeyError> {
         let grace_hours = grace_hours.unwrap_or(GRACE_HOURS);
         if !(0..=MAX_GRACE_HOURS).contains(&grace_hours) {
             return Err(FieldErrors::one("grace_hours", "must be 0 to 168").into());
         }
         let full_key = self.new_secret();
-        let hash = secret_hash(&full_key);
         let rotated = retry_on_conflict(WRITE_ATTEMPTS, async || {
-            let mut stored = self.stored(tenant, id).await?;
+            let stored = self.stored(tenant, id).await?;
             let now = self.clock.now();
             if stored.key.expires_at.is_some_and(|at| at <= now) {
                 return Err(ApiKeyError::Expired);
             }
-            let grace_end = now + Duration::hours(grace_hours);
-            stored.key.key_hint = hint(&full_key);
-            stored.key.rotated_at = Some(now);
-            stored.key.previous_valid_until = Some(stored.key.expires_at.map_or(grace_end, |at| at.min(grace_end)));
-            let changes = json!({ "rotated": true, "key_hint": stored.key.key_hint });
+            let rotation = Rotation {
+                hash: secret_hash(&full_key),
+                is_repeated: is_repeated(&stored, request.as_deref(), now),
+            };
+            let rotated = StoredApiKey {
+                key: with_secret(stored.key, &full_key, &rotation, now, grace_hours),
+                rotation_request: request.clone(),
+                ..stored
+            };
+            let changes = json!({ "rotated": true, "key_hint": rotated.key.key_hint });
             let audit = tenant.audit(AuditAction::Update, ENTITY, id).with_changes(changes);
             let events = [Event::Audit(audit)];
-            let written = self.store.rotate(tenant.account_id, &stored, &hash, &events).await?;
-            Ok(written.or_missing(ApiKeyError::NotFound)?.map(|()| stored.key))
+            let written = self
+                .store
+                .rotate(tenant.account_id, &rotated, &rotation, &events)
+                .await?;
+            Ok(written.or_missing(ApiKeyError::NotFound)?.map(|()| rotated.key))
         });
         let key = rotated.await?;
         Ok(NewApiKey { key, full_key })
@@ -257,6 +269,32 @@ fn may_be_used(grant: &KeyGrant, now: OffsetDateTime, address: Option<IpAddr>) -
     !has_ended(grant.expires_at)
         && !has_ended(grant.secret_valid_until)
         && networks::permit(&grant.terms.allowed_cidrs, address)
+}
+
+/// Whether the last rotation of the key was this request, which counts as the same for as long as idempotency keys.
+fn is_repeated(stored: &StoredApiKey, request: Option<&[u8]>, now: OffsetDateTime) -> bool {
+    let is_recent = stored.key.rotated_at.is_some_and(|at| now - at < REPEATED_WITHIN);
+    is_recent && request.is_some() && stored.rotation_request.as_deref() == request
+}
+
+fn with_secret(
+    key: ApiKey,
+    full_key: &SecretString,
+    rotation: &Rotation,
+    now: OffsetDateTime,
+    grace_hours: i64,
+) -> ApiKey {
+    let grace_end = now + Duration::hours(grace_hours);
+    let grace_end = key.expires_at.map_or(grace_end, |at| at.min(grace_end));
+    ApiKey {
+        key_hint: hint(full_key),
+        rotated_at: Some(now),
+        previous_valid_until: key
+            .previous_valid_until
+            .filter(|_| rotation.is_repeated)
+            .or(Some(grace_end)),
+        ..key
+    }
 }
 
 fn with_fields(key: ApiKey, fields: KeyFields) -> ApiKey {

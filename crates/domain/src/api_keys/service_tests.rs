@@ -100,6 +100,7 @@ fn stored(expires_at: Option<OffsetDateTime>) -> StoredApiKey {
             created_at: NOW - Duration::DAY,
         },
         version: 4,
+        rotation_request: None,
     }
 }
 
@@ -396,15 +397,21 @@ async fn api_key_update_retries_after_a_concurrent_change() {
 async fn rotate(key: StoredApiKey, grace_hours: Option<i64>) -> Result<NewApiKey, ApiKeyError> {
     let mut store = MockApiKeyStore::new();
     store.expect_get().returning(move |_, _| Ok(Some(key.clone())));
-    store.expect_rotate().returning(|_, rotated, hash, events| {
+    store.expect_rotate().returning(|_, rotated, rotation, events| {
         let full_key = SecretString::from(format!("svc_live_sk_{RANDOM}"));
-        assert_eq!(hash, secret_hash(&full_key));
+        assert_eq!(rotation.hash, secret_hash(&full_key));
+        assert_eq!(rotated.rotation_request.as_deref(), Some(&b"request"[..]));
         assert_eq!(audit_changes(events, AuditAction::Update)["rotated"], true);
         assert!(!format!("{rotated:?}{events:?}").contains("AAAAAAAA"));
         Ok(UpdateOutcome::Done(()))
     });
     keys(store)
-        .rotate(&owner(), ApiKeyId(Uuid::from_u128(5)), grace_hours)
+        .rotate(
+            &owner(),
+            ApiKeyId(Uuid::from_u128(5)),
+            grace_hours,
+            Some(b"request".to_vec()),
+        )
         .await
 }
 
@@ -455,5 +462,34 @@ async fn api_key_deletion_is_audited_and_unknown_key_is_not_found() {
         let deleted = keys(store).delete(&owner(), ApiKeyId(Uuid::from_u128(id))).await;
         assert_eq!(deleted.is_ok(), exists);
         assert!(exists || matches!(deleted, Err(ApiKeyError::NotFound)));
+    }
+}
+
+#[tokio::test]
+async fn repeated_rotation_replaces_the_unanswered_secret_only() {
+    let end = NOW + Duration::hours(5);
+    for (request, age, is_repeated) in [
+        (Some(b"request".to_vec()), Duration::hours(23), true),
+        (Some(b"request".to_vec()), Duration::hours(24), false),
+        (Some(b"another".to_vec()), Duration::HOUR, false),
+        (None, Duration::HOUR, false),
+    ] {
+        let mut rotated_before = stored(None);
+        rotated_before.rotation_request = Some(b"request".to_vec());
+        rotated_before.key.rotated_at = Some(NOW - age);
+        rotated_before.key.previous_valid_until = Some(end);
+        let mut store = MockApiKeyStore::new();
+        store
+            .expect_get()
+            .returning(move |_, _| Ok(Some(rotated_before.clone())));
+        store
+            .expect_rotate()
+            .withf(move |_, _, rotation, _| rotation.is_repeated == is_repeated)
+            .times(1)
+            .returning(|_, _, _, _| Ok(UpdateOutcome::Done(())));
+        let id = ApiKeyId(Uuid::from_u128(5));
+        let rotated = keys(store).rotate(&owner(), id, None, request).await.unwrap();
+        let expected = if is_repeated { end } else { NOW + Duration::hours(24) };
+        assert_eq!(rotated.key.previous_valid_until, Some(expected), "{age}");
     }
 }

@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use futures_util::future::join_all;
 use recado_domain::accounts::AccountStatus;
-use recado_domain::api_keys::{ApiKey, ApiKeyDirectory, ApiKeyStore, KeyRecord, KeyUse, StoredApiKey, parse_network};
+use recado_domain::api_keys::{
+    ApiKey, ApiKeyDirectory, ApiKeyStore, KeyRecord, KeyUse, Rotation, StoredApiKey, parse_network,
+};
 use recado_domain::shared::{AccountId, ApiKeyId, InsertOutcome, KeyScopes, UpdateOutcome};
 use recado_postgres::PgApiKeys;
 use time::{Duration, OffsetDateTime};
@@ -15,6 +17,13 @@ fn key_use(at: OffsetDateTime, address: &str) -> KeyUse {
     KeyUse {
         at,
         ip_address: Some(address.into()),
+    }
+}
+
+fn rotation(hash: u8) -> Rotation {
+    Rotation {
+        hash: vec![hash; 32],
+        is_repeated: false,
     }
 }
 
@@ -297,7 +306,7 @@ async fn rotation_keeps_two_secrets_at_most() {
         stored.key.rotated_at = Some(NOW);
         stored.key.previous_valid_until = Some(until);
         let outcome = keys
-            .rotate(fixture.account, &stored, &[hash; 32], &[event(record.key.id.0)])
+            .rotate(fixture.account, &stored, &rotation(hash), &[event(record.key.id.0)])
             .await;
         assert_eq!(outcome.unwrap(), UpdateOutcome::Done(()));
         stored
@@ -323,18 +332,27 @@ async fn rotation_keeps_two_secrets_at_most() {
     assert_eq!(keys.list(fixture.account).await.unwrap()[0].key_hint, "hin2");
     // A rotation that lost against another one changes nothing.
     let outcome = keys
-        .rotate(fixture.account, &stale, &[3; 32], &[event(record.key.id.0)])
+        .rotate(fixture.account, &stale, &rotation(3), &[event(record.key.id.0)])
         .await;
     assert_eq!(outcome.unwrap(), UpdateOutcome::Stale);
     assert_eq!((ends(1).await, ends(3).await), (Some(Some(NOW + Duration::HOUR)), None));
     assert_eq!(fixture.relay().await, 0);
     // A failed rotation leaves both secrets as they were.
     let stored = keys.get(fixture.account, record.key.id).await.unwrap().unwrap();
-    assert!(keys.rotate(fixture.account, &stored, &[2; 32], &[]).await.is_err());
+    assert!(keys.rotate(fixture.account, &stored, &rotation(2), &[]).await.is_err());
     assert_eq!(
         (ends(1).await, ends(2).await),
         (Some(Some(NOW + Duration::HOUR)), Some(None))
     );
+    // A repeated rotation replaces the current secret only.
+    let repeated = Rotation {
+        is_repeated: true,
+        ..rotation(4)
+    };
+    let outcome = keys.rotate(fixture.account, &stored, &repeated, &[]).await;
+    assert_eq!(outcome.unwrap(), UpdateOutcome::Done(()));
+    assert_eq!((ends(1).await, ends(2).await), (Some(Some(NOW + Duration::HOUR)), None));
+    assert_eq!(ends(4).await, Some(None));
     assert!(keys.delete(fixture.account, record.key.id, &[]).await.unwrap());
     assert_eq!(fixture.number("SELECT count(*) FROM api_key_hashes").await, 0);
 }
@@ -347,11 +365,11 @@ async fn concurrent_rotations_leave_two_secrets() {
     keys.insert(&record, 100, &[]).await.unwrap();
     let mut stored = keys.get(fixture.account, record.key.id).await.unwrap().unwrap();
     stored.key.previous_valid_until = Some(NOW + Duration::DAY);
-    let hashes: Vec<[u8; 32]> = (1..=8).map(|n| [n; 32]).collect();
+    let rotations: Vec<Rotation> = (1..=8).map(rotation).collect();
     let outcomes = join_all(
-        hashes
+        rotations
             .iter()
-            .map(|hash| keys.rotate(fixture.account, &stored, hash, &[])),
+            .map(|rotation| keys.rotate(fixture.account, &stored, rotation, &[])),
     )
     .await;
     let done = outcomes

@@ -1,7 +1,7 @@
 //! API keys.
 
-use actix_web::HttpResponse;
 use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::api_keys::{ApiKey, ApiKeyInput, NewApiKey};
 use recado_domain::shared::ApiKeyId;
@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use crate::error::ApiError;
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext};
-use crate::web::responses;
+use crate::web::{idempotency, responses};
 use crate::wiring::Services;
 
 /// The fields of an API key that a caller sets.
@@ -122,8 +122,13 @@ pub(super) async fn rotate(
     Authenticated(tenant): TenantContext,
     Id(id): Id<ApiKeyId>,
     MaybeJson(body): MaybeJson<RotateBody>,
+    request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let rotated = services.api_keys.rotate(&tenant, id, body.grace_hours).await?;
+    let repeated = idempotency::key_hash(&request);
+    let rotated = services
+        .api_keys
+        .rotate(&tenant, id, body.grace_hours, repeated)
+        .await?;
     Ok(responses::ok(CreatedApiKey::from(rotated)))
 }
 

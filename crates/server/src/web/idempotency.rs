@@ -14,7 +14,7 @@ use actix_web::error::PayloadError;
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::middleware::Next;
 use actix_web::web::{Bytes, Data};
-use actix_web::{HttpMessage as _, HttpResponse, ResponseError as _};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, ResponseError as _};
 use aws_lc_rs::hmac;
 use futures_util::{Stream, StreamExt as _};
 use recado_domain::idempotency::{
@@ -23,6 +23,7 @@ use recado_domain::idempotency::{
 use recado_domain::shared::{Cipher, FieldErrors, SealContext, SealPurpose, Sealed};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::config::AppSecrets;
 use crate::error::ApiError;
@@ -52,6 +53,13 @@ pub fn key_of(request: &ServiceRequest) -> Result<Option<IdempotencyKey>, ApiErr
     }
     let text = std::str::from_utf8(key.as_bytes()).unwrap_or_default();
     Ok(Some(IdempotencyKey::parse(text)?))
+}
+
+/// The SHA-256 of a request's idempotency key, for a use case that recognizes its own repetition after a crash. The
+/// access check has checked the key.
+pub fn key_hash(request: &HttpRequest) -> Option<Vec<u8>> {
+    let key = request.headers().get(KEY)?;
+    Some(Sha256::digest(key.as_bytes()).to_vec())
 }
 
 /// Calls the handler for the first request with this key. Every other request gets the stored response or a conflict.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use moka::sync;
-use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyRecord, KeyUse, StoredApiKey};
+use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyRecord, KeyUse, Rotation, StoredApiKey};
 use recado_domain::shared::{AccountId, ApiKeyId, Event, InsertOutcome, StoreError, TemplateId, UpdateOutcome};
 
 use super::auth_cache::{AuthCache, BYPASS_AFTER_CHANGE, FRESHNESS, MAX_ENTRIES, cache_with_ttl};
@@ -140,10 +140,10 @@ impl ApiKeyStore for CachedKeys {
         &self,
         account: AccountId,
         stored: &StoredApiKey,
-        hash: &[u8],
+        rotation: &Rotation,
         events: &[Event],
     ) -> Result<UpdateOutcome<()>, StoreError> {
-        let rotated = self.store.rotate(account, stored, hash, events).await?;
+        let rotated = self.store.rotate(account, stored, rotation, events).await?;
         self.cache.changed.insert(stored.key.id, ());
         Ok(rotated)
     }
@@ -241,7 +241,7 @@ mod tests {
             &self,
             _: AccountId,
             _: &StoredApiKey,
-            _: &[u8],
+            _: &Rotation,
             _: &[Event],
         ) -> Result<UpdateOutcome<()>, StoreError> {
             Ok(UpdateOutcome::Done(()))
@@ -336,12 +336,20 @@ mod tests {
             previous_valid_until: None,
             created_at: OffsetDateTime::UNIX_EPOCH,
         };
-        let stored = StoredApiKey { key, version: 1 };
+        let stored = StoredApiKey {
+            key,
+            version: 1,
+            rotation_request: None,
+        };
+        let rotation = Rotation {
+            hash: b"new".to_vec(),
+            is_repeated: false,
+        };
         for is_rotation in [false, true] {
             let (cached, direct, _) = cached();
             assert!(is_valid(&cached, HASH).await);
             match is_rotation {
-                true => cached.rotate(ACCOUNT, &stored, b"new", &[]).await.unwrap(),
+                true => cached.rotate(ACCOUNT, &stored, &rotation, &[]).await.unwrap(),
                 false => cached.update(ACCOUNT, &stored, &[]).await.unwrap(),
             };
             assert!(is_valid(&cached, HASH).await);

@@ -242,12 +242,9 @@ fn expired_key_is_refused_on_every_server_within_a_second() {
         .run("UPDATE api_keys SET expires_at = now() + interval '1500 milliseconds'");
     let expires_at = Instant::now() + Duration::from_millis(1500);
     until("the key expires", || {
-        let before = Instant::now();
         let statuses: Vec<u16> = requests.iter().map(|request| request.clone().send().status).collect();
-        assert!(
-            before >= expires_at || statuses != [401, 401] || Instant::now() >= expires_at,
-            "too early"
-        );
+        let is_early = Instant::now() + Duration::from_millis(200) < expires_at;
+        assert!(!is_early || statuses == [200, 200], "{statuses:?}");
         Instant::now() >= expires_at
     });
     requests
@@ -450,4 +447,46 @@ fn refused_scope_counts_towards_no_rate_limit() {
     // The body is not read either: the scope is decided with the role.
     let request = server.post("/api/campaigns").bearer(&secret);
     request.body("text/plain", "junk").send().refused(403, "FORBIDDEN");
+}
+
+/// A crash leaves the old secret valid alone, or both secrets; never none.
+#[test]
+fn rotation_of_killed_server_leaves_a_working_secret() {
+    let server = Server::new();
+    let ana = server.owner();
+    let made = create(&ana, json!({}));
+    let mut secret = text(&made["full_key"]);
+    for round in 0..4 {
+        let request = ana.request("POST", &format!("{}/rotate", path(&made))).json(&json!({}));
+        let rotation = std::thread::spawn(move || request.try_send());
+        std::thread::sleep(Duration::from_millis(3 * round));
+        server.kill();
+        let rotated = rotation.join().unwrap().ok().filter(|reply| reply.status == 200);
+        server.run(&["serve"]);
+        contacts(server.port(), &secret).send().ok();
+        assert!((1..=2).contains(&server.db.count("FROM api_key_hashes")));
+        assert_eq!(server.db.count("FROM api_key_hashes WHERE valid_until IS NULL"), 1);
+        if let Some(rotated) = rotated {
+            secret = text(&rotated.ok()["full_key"]);
+            contacts(server.port(), &secret).send().ok();
+        }
+    }
+}
+
+/// A process that is killed between its commit and the storing of its response leaves no stored response.
+#[test]
+fn rotation_repeated_after_a_crash_keeps_the_old_secret() {
+    let server = Server::new();
+    let ana = server.owner();
+    let made = create(&ana, json!({}));
+    let request = ana
+        .request("POST", &format!("{}/rotate", path(&made)))
+        .header("Idempotency-Key", "once")
+        .json(&json!({ "grace_hours": 5 }));
+    let unanswered = request.clone().send().ok();
+    server.db.run("DELETE FROM idempotency_keys");
+    let answered = request.send().ok();
+    assert_eq!(answered["previous_valid_until"], unanswered["previous_valid_until"]);
+    let status = |key: &Value| contacts(server.port(), &text(&key["full_key"])).send().status;
+    assert_eq!((status(&made), status(&unanswered), status(&answered)), (200, 401, 200));
 }

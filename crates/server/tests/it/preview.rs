@@ -25,6 +25,8 @@ fn reasons(preview: &Value) -> Vec<String> {
 
 /// All tables but `users`, which every authenticated request may change.
 fn dump_tables(server: &Server) -> BTreeMap<String, String> {
+    // The notification about a new number is moved later.
+    server.db.wait_for_outbox();
     let mut tables = server.db.dump();
     tables.remove("users");
     tables

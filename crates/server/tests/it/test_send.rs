@@ -31,6 +31,8 @@ fn count_audit_entries(server: &Server) -> i64 {
 
 /// The rows of the tables that a test send must not change.
 fn dump_statistics(server: &Server) -> Vec<String> {
+    // The notification about a new number is moved later.
+    server.db.wait_for_outbox();
     let tables = [
         "campaigns",
         "campaign_sends",
