@@ -11,6 +11,7 @@ mod manifests;
 mod migrations;
 mod names;
 mod scanner;
+mod secrets;
 mod sources;
 pub(crate) mod versions;
 
@@ -64,6 +65,7 @@ pub(crate) fn run() -> Result<()> {
         };
         if file.ends_with(".rs") {
             findings.extend(sources::check(file, &text));
+            findings.extend(secrets::check(file, &text));
             type_names.add(file, &text);
         } else if file.ends_with(".md") {
             findings.extend(links::check(&root, file, &text));

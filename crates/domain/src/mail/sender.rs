@@ -96,7 +96,8 @@ impl MailSender {
 
     async fn send(&self, claimed: &ClaimedMail) -> Result<(), MailError> {
         let Some(mail) = claimed.open(self.cipher.as_ref()) else {
-            return Err(MailError::Unsendable("its sealed content cannot be opened"));
+            // A process with the missing secret may open it.
+            return Err(MailError::Failed("its sealed content cannot be opened".to_owned()));
         };
         self.mailer.send(claimed.mail.id, &mail).await
     }
@@ -218,17 +219,25 @@ mod tests {
             matches!(outcome, MailOutcome::GivenUp { attempts: 1, .. }),
             "{outcome:?}"
         );
+    }
 
-        let foreign = ClaimedMail {
+    /// While a secret is rotated, another process may have the secret that this one lacks.
+    #[tokio::test]
+    async fn unreadable_mail_is_deferred_and_finally_abandoned() {
+        let foreign = |attempts| ClaimedMail {
             mail: OutgoingMail {
                 id: ID,
                 content: Sealed(b"sealed with another key".to_vec()),
             },
-            ..claimed(1)
+            ..claimed(attempts)
         };
-        let mut unreadable = queue(Some(foreign));
-        unreadable.expect_delete().times(1).returning(|_| Ok(()));
-        let outcome = deliver(unreadable, MockMailer::new()).await;
+        let mut first = queue(Some(foreign(1)));
+        first.expect_defer().times(1).returning(|_, _, _| Ok(()));
+        let outcome = deliver(first, MockMailer::new()).await;
+        assert!(matches!(outcome, MailOutcome::Deferred { .. }), "{outcome:?}");
+        let mut last = queue(Some(foreign(8)));
+        last.expect_delete().times(1).returning(|_| Ok(()));
+        let outcome = deliver(last, MockMailer::new()).await;
         assert!(matches!(outcome, MailOutcome::GivenUp { .. }), "{outcome:?}");
     }
 

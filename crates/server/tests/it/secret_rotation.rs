@@ -187,10 +187,10 @@ struct Before {
     /// A request that creates a webhook, and its response with the secret.
     webhook: String,
     webhook_response: String,
+    /// A request that creates a contact, and its response, which an earlier version stored.
     contact: String,
+    contact_response: String,
 }
-
-const EARLIER_RESPONSE: &str = r#"{"data":{"id":"earlier"}}"#;
 
 fn fill(server: &Server, ana: &User<'_>) -> Before {
     ana.profile_at("106500000092");
@@ -211,8 +211,10 @@ fn fill(server: &Server, ana: &User<'_>) -> Before {
     let webhook = json!({ "name": "CI", "url": "https://e.example", "events": ["*"] }).to_string();
     let webhook_response = with_key(ana, "/api/webhooks", "webhook", &webhook).send();
     assert_eq!(webhook_response.status, 201);
-    let contact = json!({ "name": "Bia", "phone": phone(1) }).to_string();
-    store_earlier_response(server, ana, &contact);
+    let contact = json!({ "name": "Bia", "phone": phone(1) });
+    let contact_response = ana.post("/api/contacts", contact.clone()).text;
+    let contact = contact.to_string();
+    store_earlier_response(server, ana, &contact, &contact_response);
     insert_responses(server, ana);
     Before {
         inbound,
@@ -220,15 +222,16 @@ fn fill(server: &Server, ana: &User<'_>) -> Before {
         webhook,
         webhook_response: webhook_response.text,
         contact,
+        contact_response,
     }
 }
 
 /// A stored response in the format of earlier versions, and the hash of its request.
-fn store_earlier_response(server: &Server, ana: &User<'_>, body: &str) {
+fn store_earlier_response(server: &Server, ana: &User<'_>, body: &str, response: &str) {
     let key = [[OLD; 32].as_slice(), b"idempotency: what a request asks"].concat();
     let mut hash = Hmac::<Sha256>::new_from_slice(&key).unwrap();
     hash.update(format!("POST /api/contacts\n{body}").as_bytes());
-    let stored = json!({ "status": 201, "headers": [["content-type", "application/json"]], "body": EARLIER_RESPONSE });
+    let stored = json!({ "status": 201, "headers": [["content-type", "application/json"]], "body": response });
     server.db.run(&format!(
         "INSERT INTO idempotency_keys (scope, key, holder, leased_until, request_hash, response)
          VALUES ('{0}', 'earlier', '{0}', now(), {1}, {2})",
@@ -243,7 +246,8 @@ fn assert_complete(server: &Server, ana: &User<'_>, before: &Before) {
     assert_eq!(replay.header("idempotent-replayed"), Some("true"));
     assert_eq!((replay.status, &replay.text), (201, &before.webhook_response));
     let replay = with_key(ana, "/api/contacts", "earlier", &before.contact).send();
-    assert_eq!((replay.status, replay.text.as_str()), (201, EARLIER_RESPONSE));
+    assert_eq!(replay.header("idempotent-replayed"), Some("true"));
+    assert_eq!((replay.status, &replay.text), (201, &before.contact_response));
     with_key(ana, "/api/contacts", "earlier", "{}")
         .send()
         .refused(409, "CONFLICT");
