@@ -70,6 +70,16 @@ impl SmtpMailer {
         Self { timeout, ..self }
     }
 
+    /// Connects, negotiates TLS and authenticates as for a mail, and sends none.
+    pub async fn test_connection(&self) -> Result<(), String> {
+        match tokio::time::timeout(self.timeout, self.transport.test_connection()).await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => Err("the mail server closed the connection".to_owned()),
+            Ok(Err(error)) => Err(failure_reason(&error)),
+            Err(_) => Err(format!("the mail server did not respond within {:?}", self.timeout)),
+        }
+    }
+
     fn message(&self, id: MailId, mail: &Mail) -> Result<Message, MailError> {
         let to: Address = mail
             .to

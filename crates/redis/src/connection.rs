@@ -69,7 +69,7 @@ impl SharedConnection {
     }
 
     /// Creates a lazy connection, which connects at its first command.
-    fn connect(&self) -> RedisResult<ConnectionManager> {
+    pub(crate) fn connect(&self) -> RedisResult<ConnectionManager> {
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(CONNECT_TIMEOUT))

@@ -86,6 +86,13 @@ impl RedisRateLimiter {
         Self { timeout, ..self }
     }
 
+    /// Checks with a new connection that Redis runs the script of a hit, without counting one. The limit is that of a
+    /// connection, because a check may be slower than a hit.
+    pub async fn test_connection(&self) -> Result<(), String> {
+        let mut connection = self.connection.connect().map_err(|error| error.to_string())?;
+        probe(&mut connection).await.map_err(|error| error.to_string())
+    }
+
     async fn count_hit(&self, key: &str, limit: Limit) -> Result<RateLimitDecision, String> {
         let shared = self.connection.connection().map_err(|error| error.to_string())?;
         let Some((mut connection, generation)) = shared else {

@@ -3,6 +3,7 @@
 
 pub mod app;
 pub mod config;
+pub mod doctor;
 pub mod error;
 pub mod health;
 pub mod logging;

@@ -1,10 +1,11 @@
-//! `recado`: `serve` (the default), `worker`, `migrate`, `rollups`, `secrets`, `health`, `openapi`.
+//! `recado`: `serve` (the default), `worker`, `migrate`, `rollups`, `secrets`, `doctor`, `health`, `openapi`.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use recado_server::config::Config;
+use recado_server::doctor::{self, DoctorOptions};
 use recado_server::rollups::{self, Task};
 use recado_server::{health, logging, secrets, serve};
 
@@ -12,7 +13,8 @@ use recado_server::{health, logging, secrets, serve};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "usage: recado [serve [--no-workers] | worker | migrate | \
-    rollups (verify | rebuild) [--account ID] | secrets rotate | health [--worker] | openapi]";
+    rollups (verify | rebuild) [--account ID] | secrets rotate | doctor [--json] [--account ID] | health [--worker] | \
+    openapi]";
 
 fn main() -> ExitCode {
     // A `.env` file is for development. Variables that are already set take precedence.
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         ["rollups", "rebuild"] => run_rollups(Task::Rebuild, None),
         ["rollups", "rebuild", "--account", id] => run_rollups(Task::Rebuild, Some(id)),
         ["secrets", "rotate"] => rotate_secrets(),
+        ["doctor", options @ ..] => return run_doctor(options),
         ["health"] => health::check(health::Process::Server),
         ["health", "--worker"] => health::check(health::Process::Worker),
         ["openapi"] => print_openapi(),
@@ -79,6 +82,17 @@ fn rotate_secrets() -> anyhow::Result<()> {
              every server has the new APP_SECRET"
         ),
     }
+}
+
+fn run_doctor(arguments: &[&str]) -> ExitCode {
+    let Some(options) = DoctorOptions::parse(arguments) else {
+        print_error(USAGE);
+        return ExitCode::from(2);
+    };
+    doctor::run(&options).unwrap_or_else(|error| {
+        print_error(&format!("recado: {error:#}"));
+        ExitCode::FAILURE
+    })
 }
 
 /// Writes the OpenAPI document to standard output. A reader that closes the pipe early is not an error.

@@ -49,6 +49,8 @@ pub enum SmtpBehavior {
     Takes,
     /// Refuses the recipient with this code.
     Refuses(u16),
+    /// Refuses every user name and password.
+    RefusesLogin,
     /// Never sends the greeting.
     Hangs,
     /// Stores the mail, then closes the connection before the confirmation.
@@ -235,6 +237,7 @@ fn converse(stream: impl Read + Write, core: &Core, encrypted: bool) -> io::Resu
                 return Ok(End::StartTls);
             }
             "HELO" | "NOOP" | "RSET" => "250 OK",
+            "AUTH" if behavior == SmtpBehavior::RefusesLogin => "535 the login is refused",
             "AUTH" => "235 OK",
             "MAIL" => {
                 mail = empty(encrypted);
@@ -243,7 +246,10 @@ fn converse(stream: impl Read + Write, core: &Core, encrypted: bool) -> io::Resu
             }
             "RCPT" => match behavior {
                 SmtpBehavior::Refuses(code) => &format!("{code} {} is refused", address(line)),
-                SmtpBehavior::Takes | SmtpBehavior::Hangs | SmtpBehavior::StoresThenCloses => {
+                SmtpBehavior::Takes
+                | SmtpBehavior::RefusesLogin
+                | SmtpBehavior::Hangs
+                | SmtpBehavior::StoresThenCloses => {
                     mail.to.push(address(line));
                     "250 OK"
                 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use recado_domain::brand::{BrandExtractor, ExtractError, Extraction, PageText};
 use secrecy::SecretString;
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -22,6 +23,9 @@ use crate::http::{CallError, GatewayRequest, GatewayResponse, Http, retry_after}
 
 /// Default time limit of an extraction, retries included.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time limit of a test of the access.
+const TEST_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Concurrent extractions.
 const MAX_EXTRACTIONS: usize = 4;
@@ -41,6 +45,7 @@ pub struct AiApi {
 }
 
 struct Access {
+    base: String,
     url: String,
     key: Option<SecretString>,
     model: String,
@@ -54,6 +59,7 @@ impl AiApi {
     pub fn new(http: Http, base_url: Option<&str>, key: Option<&SecretString>, model: Option<&str>) -> Self {
         let access = base_url.zip(model).map(|(base, model)| {
             Arc::new(Access {
+                base: base.trim_end_matches('/').to_owned(),
                 url: format!("{}/chat/completions", base.trim_end_matches('/')),
                 key: key.cloned(),
                 model: model.to_owned(),
@@ -72,6 +78,24 @@ impl AiApi {
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
+    }
+
+    /// Checks URL, key and model with the list of models, which costs nothing. Without a URL and a model it is not
+    /// configured.
+    pub async fn test_access(&self) -> Result<AiAccessTest, ExtractError> {
+        let access = self.access.as_ref().ok_or(ExtractError::NotConfigured)?;
+        let request = GatewayRequest::get(format!("{}/models", access.base)).timeout(TEST_TIMEOUT);
+        let response = self.http.call(access.authorized(request)?).await;
+        match response {
+            Ok(response) if response.is_success() => Ok(match response.json::<ModelList>() {
+                Some(list) if list.has(&access.model) => AiAccessTest::ModelFound,
+                Some(_) => AiAccessTest::ModelMissing,
+                None => AiAccessTest::Reachable,
+            }),
+            // Not every compatible service lists its models.
+            Ok(response) if matches!(response.status, 404 | 405 | 501) => Ok(AiAccessTest::Reachable),
+            other => Err(extract_error(other)),
+        }
     }
 
     /// Extracts facts. Retries once if the response is unreadable or cut off; in the second case with half the page.
@@ -104,11 +128,7 @@ impl AiApi {
         loop {
             let request = GatewayRequest::post(&access.url, &access.dialect.request_body(&access.model, text))
                 .timeout(self.timeout);
-            let request = match &access.key {
-                Some(key) => request.bearer(key).map_err(|error| failed(&error.to_string()))?,
-                None => request,
-            };
-            let result = self.http.call(request).await;
+            let result = self.http.call(access.authorized(request)?).await;
             if let Ok(response) = &result {
                 if response.is_success() {
                     return response.json().ok_or_else(|| failed("the response is not JSON"));
@@ -124,6 +144,43 @@ impl AiApi {
             retries += 1;
             sleep(delay).await;
         }
+    }
+}
+
+impl Access {
+    fn authorized(&self, request: GatewayRequest) -> Result<GatewayRequest, ExtractError> {
+        match &self.key {
+            Some(key) => request.bearer(key).map_err(|error| failed(&error.to_string())),
+            None => Ok(request),
+        }
+    }
+}
+
+/// The result of [`AiApi::test_access`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AiAccessTest {
+    /// The service lists the configured model.
+    ModelFound,
+    /// The service lists its models, and the configured one is not among them.
+    ModelMissing,
+    /// The service answers, but does not list its models.
+    Reachable,
+}
+
+/// The list of models of the service.
+#[derive(Deserialize)]
+struct ModelList {
+    data: Vec<ListedModel>,
+}
+
+#[derive(Deserialize)]
+struct ListedModel {
+    id: String,
+}
+
+impl ModelList {
+    fn has(&self, model: &str) -> bool {
+        self.data.iter().any(|listed| listed.id == model)
     }
 }
 

@@ -76,6 +76,13 @@ impl PaymentApi {
         }
     }
 
+    /// Checks URL and key with a search that finds nothing.
+    pub async fn test_access(&self) -> Result<(), PaymentGatewayError> {
+        self.get("/customers?externalReference=recado-doctor&limit=1")
+            .await
+            .map(drop)
+    }
+
     fn access(&self) -> Result<&Access, PaymentGatewayError> {
         self.access.as_ref().ok_or(PaymentGatewayError::NotConfigured)
     }

@@ -103,6 +103,13 @@ impl JwksVerifier {
     }
 }
 
+impl JwksVerifier {
+    /// Fetches the key set, whatever is cached, and returns how many of its keys can verify a token.
+    pub async fn fetch_key_count(&self) -> Result<usize, String> {
+        Ok(self.cache.fetch().await?.len())
+    }
+}
+
 fn is_loopback(host: &str) -> bool {
     let address = host
         .trim_start_matches('[')

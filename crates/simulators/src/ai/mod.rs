@@ -97,6 +97,7 @@ impl Service for Core {
     fn respond(&self, call: &Call) -> Response {
         match (call.method.as_str(), call.segments().as_slice()) {
             ("POST", ["v1", "chat", "completions"]) => self.faults.run(call, |call| self.complete(call)),
+            ("GET", ["v1", "models"]) => self.faults.run(call, |call| self.list_models(call)),
             _ => error(404, "not_found", "unknown path"),
         }
     }
@@ -111,12 +112,23 @@ impl Service for Core {
 }
 
 impl Core {
-    fn complete(&self, call: &Call) -> Response {
+    fn is_authorized(&self, call: &Call) -> bool {
         let token = call
             .header("authorization")
             .and_then(|header| header.strip_prefix("Bearer "));
-        let authorized = token.is_some_and(|token| self.api_key.as_deref().is_none_or(|key| key == token));
-        if !authorized {
+        token.is_some_and(|token| self.api_key.as_deref().is_none_or(|key| key == token))
+    }
+
+    fn list_models(&self, call: &Call) -> Response {
+        if !self.is_authorized(call) {
+            return error(401, "invalid_api_key", "Incorrect API key provided");
+        }
+        let model = json!({ "id": "simulated", "object": "model", "owned_by": "recado" });
+        Response::ok(&json!({ "object": "list", "data": [model] }))
+    }
+
+    fn complete(&self, call: &Call) -> Response {
+        if !self.is_authorized(call) {
             return error(401, "invalid_api_key", "Incorrect API key provided");
         }
         let body = call.json();

@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+/// Number of keys from which on those that no longer delay anything are removed.
+const MAX_KEYS: usize = 100_000;
+
 /// GCRA rate limiter: stores the theoretical arrival time per key. Allows one message per interval, and bursts.
 #[derive(Debug, Default)]
 pub(super) struct BurstLimiter(HashMap<String, Instant>);
@@ -13,6 +16,10 @@ impl BurstLimiter {
         let next = self.0.get(key).copied().unwrap_or(now).max(now);
         if next.duration_since(now) > interval * burst.saturating_sub(1) {
             return false;
+        }
+        if self.0.len() >= MAX_KEYS {
+            // A key whose time has passed is like one that was never counted.
+            self.0.retain(|_, next| *next > now);
         }
         self.0.insert(key.to_owned(), next + interval);
         true

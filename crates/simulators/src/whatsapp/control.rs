@@ -1,7 +1,9 @@
-//! The control routes of the WhatsApp simulator: counters, templates, inbound messages, preferences, options.
+//! The control routes of the WhatsApp simulator: counters, templates, numbers, inbound messages, preferences, news,
+//! options.
 
 use std::time::Instant;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -55,6 +57,11 @@ pub struct Counters {
 }
 
 #[derive(Deserialize)]
+struct AccountBody {
+    other_numbers: u32,
+}
+
+#[derive(Deserialize)]
 struct StatusBody {
     event: String,
     #[serde(default)]
@@ -79,9 +86,32 @@ impl Core {
                 self.preference(&call.read()?);
                 json!({})
             }
+            ("POST", ["news"]) => {
+                self.news(&call.read()?);
+                json!({})
+            }
+            ("GET", ["subscriptions"]) => json!(locked(&self.state).accounts.subscribed()),
+            (_, ["numbers", id]) => return self.number_route(call, id),
+            ("POST", ["accounts", waba]) => {
+                let body: AccountBody = call.read()?;
+                locked(&self.state).accounts.set_other_numbers(waba, body.other_numbers);
+                json!({})
+            }
             _ => return Err(no_route()),
         };
         Ok(Response::ok(&body))
+    }
+
+    /// Returns, changes or removes the settings of a number.
+    fn number_route(&self, call: &Call, id: &str) -> Result<Response, Response> {
+        let numbers = &mut locked(&self.state).accounts;
+        match call.method.as_str() {
+            "GET" => {}
+            "POST" => numbers.set_settings(id, merged(&numbers.settings(id), call.json())?),
+            "DELETE" => return done(numbers.remove_settings(id), "the number has no settings"),
+            _ => return Err(no_route()),
+        }
+        Ok(Response::ok(&json!(numbers.settings(id))))
     }
 
     pub(super) fn received(&self) -> Vec<ReceivedRequest> {
@@ -99,7 +129,7 @@ impl Core {
         }
     }
 
-    /// Clears templates, files and counters. Template ids are never reused.
+    /// Clears templates, files, numbers and counters. Template ids are never reused.
     pub(super) fn reset_state(&self) {
         let mut state = locked(&self.state);
         let mut templates = std::mem::take(&mut state.templates);
@@ -156,16 +186,21 @@ impl Core {
 
     fn change_options(&self, changes: Value) -> Result<Value, Response> {
         let mut options = locked(&self.options);
-        let mut merged = json!(*options);
-        let (Value::Object(fields), Value::Object(changes)) = (&mut merged, changes) else {
-            return Err(Response::refuse(400, "the body must be an object of options"));
-        };
-        fields.extend(changes);
-        let changed: WhatsappOptions = serde_json::from_value(merged).map_err(|error| Response::refuse(400, error))?;
+        let changed: WhatsappOptions = merged(&*options, changes)?;
         *options = WhatsappOptions {
             bind: options.bind.clone(),
             ..changed
         };
         Ok(json!(*options))
     }
+}
+
+/// Replaces the named fields of a value. 400 for a field that does not exist or has the wrong type.
+fn merged<T: Serialize + DeserializeOwned>(current: &T, changes: Value) -> Result<T, Response> {
+    let mut merged = json!(current);
+    let (Value::Object(fields), Value::Object(changes)) = (&mut merged, changes) else {
+        return Err(Response::refuse(400, "the body must be an object of fields to change"));
+    };
+    fields.extend(changes);
+    serde_json::from_value(merged).map_err(|error| Response::refuse(400, error))
 }

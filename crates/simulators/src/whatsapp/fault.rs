@@ -1,11 +1,13 @@
-//! The scripted faults of WhatsApp: in the response to a send, template, upload, file or list, and in the callbacks of
-//! a send.
+//! The scripted faults of WhatsApp: in the response to a send, template, upload, file, list or call about a number and
+//! its account, and in the callbacks of a send.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::bearer;
 use super::definition::text;
 use super::graph::GraphError;
+use super::numbers::names_field;
 use super::phone::wa_id;
 use crate::fault::{Effect, Scripted};
 use crate::host::{Call, Response};
@@ -26,6 +28,8 @@ pub enum WhatsappFaultKind {
     Throttle,
     /// Rejects with HTTP 429 and `Retry-After`.
     RateLimited { retry_after_s: u32 },
+    /// Rejects with this status and an empty body.
+    EmptyStatus { http_status: u16 },
     /// Accepts and responds late.
     Hang { ms: u64 },
     /// Accepts, then closes the connection without a response.
@@ -73,9 +77,23 @@ pub enum On {
     Media,
     /// A page of the list of templates.
     List,
+    /// The fields of a phone number.
+    Number,
+    /// A page of the phone numbers of a business account.
+    PhoneNumbers,
+    /// The subscription of the app to a business account.
+    Subscription,
+    /// The registration of a phone number.
+    Registration,
+    /// The health of a phone number.
+    Health,
+    /// Any of the calls about a number and its account: `number` to `health`.
+    Account,
+    /// Every request.
+    Any,
 }
 
-/// A fault. The first matching request consumes it.
+/// A fault. The first matching request consumes it, unless it stays.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhatsappFault {
     #[serde(flatten)]
@@ -86,39 +104,66 @@ pub struct WhatsappFault {
     /// id.
     #[serde(default)]
     pub to: Option<String>,
+    /// Restricts the fault to requests with this access token.
+    #[serde(default)]
+    pub token: Option<String>,
+    /// Restricts the fault to requests to this object: a phone number ID, or the id of a business account.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// A permanent fault affects every matching request until the faults are cleared.
+    #[serde(default)]
+    pub stays: bool,
 }
 
 impl WhatsappFault {
     /// A fault of the next send.
     pub fn send(kind: WhatsappFaultKind) -> Self {
-        Self {
-            kind,
-            on: On::Send,
-            to: None,
-        }
+        Self::of(On::Send, kind)
     }
 
     /// A fault of the next send to one recipient.
     pub fn send_to(to: &str, kind: WhatsappFaultKind) -> Self {
         Self {
-            kind,
-            on: On::Send,
             to: Some(to.to_owned()),
+            ..Self::send(kind)
         }
     }
 
     /// A fault of the next creation of a template.
     pub fn template(kind: WhatsappFaultKind) -> Self {
-        Self {
-            kind,
-            on: On::Template,
-            to: None,
-        }
+        Self::of(On::Template, kind)
     }
 
     /// A fault of the next request of a kind.
     pub fn of(on: On, kind: WhatsappFaultKind) -> Self {
-        Self { kind, on, to: None }
+        Self {
+            kind,
+            on,
+            to: None,
+            token: None,
+            id: None,
+            stays: false,
+        }
+    }
+
+    /// Restricts the fault to requests with this access token.
+    #[must_use]
+    pub fn for_token(self, token: &str) -> Self {
+        let token = Some(token.to_owned());
+        Self { token, ..self }
+    }
+
+    /// Restricts the fault to requests to this phone number or business account.
+    #[must_use]
+    pub fn for_id(self, id: &str) -> Self {
+        let id = Some(id.to_owned());
+        Self { id, ..self }
+    }
+
+    /// Makes the fault permanent.
+    #[must_use]
+    pub fn for_good(self) -> Self {
+        Self { stays: true, ..self }
     }
 
     /// Whether the fault matches sends to this recipient (a `wa_id` or user id).
@@ -144,7 +189,23 @@ impl On {
             ("POST", [.., "message_templates"]) => Some(Self::Template),
             ("GET", [.., "message_templates"]) => Some(Self::List),
             ("POST", [.., upload]) if upload.starts_with("upload:") => Some(Self::Upload),
+            ("GET", [.., "phone_numbers"]) => Some(Self::PhoneNumbers),
+            (_, [.., "subscribed_apps"]) => Some(Self::Subscription),
+            ("POST", [.., "register"]) => Some(Self::Registration),
+            ("GET", [_, _]) if names_field(call.param("fields"), "health_status") => Some(Self::Health),
+            ("GET", [_, _]) => Some(Self::Number),
             _ => None,
+        }
+    }
+
+    fn covers(self, request: Option<Self>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Account => matches!(
+                request,
+                Some(Self::Number | Self::PhoneNumbers | Self::Subscription | Self::Registration | Self::Health)
+            ),
+            kind => request == Some(kind),
         }
     }
 }
@@ -152,8 +213,14 @@ impl On {
 impl Scripted for WhatsappFault {
     fn matches(&self, call: &Call) -> bool {
         !self.affects_callbacks()
-            && On::of(call) == Some(self.on)
+            && self.on.covers(On::of(call))
             && (self.to.is_none() || self.is_for(&recipient(&call.json())))
+            && self.token.as_deref().is_none_or(|token| bearer(call) == token)
+            && self.id.as_deref().is_none_or(|id| call.segments().get(1) == Some(&id))
+    }
+
+    fn is_permanent(&self) -> bool {
+        self.stays
     }
 
     fn effect(self) -> Effect {
@@ -168,6 +235,7 @@ impl Scripted for WhatsappFault {
                 let error = GraphError::new(80007, "The account has reached its rate limit.").with_status(429);
                 Effect::Instead(error.to_response().with_header("Retry-After", retry_after_s))
             }
+            WhatsappFaultKind::EmptyStatus { http_status } => Effect::Instead(Response::raw(http_status, "")),
             WhatsappFaultKind::Hang { ms } => Effect::late(ms),
             WhatsappFaultKind::AcceptThenReset => Effect::replace(Response::close()),
             WhatsappFaultKind::AcceptThenStatus500 => {

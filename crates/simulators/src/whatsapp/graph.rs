@@ -65,9 +65,12 @@ pub(super) fn in_status(code: u32, details: &str) -> Value {
 
 fn title(code: u32) -> &'static str {
     match code {
+        4 => "API too many calls",
+        10 => "API permission denied",
         100 => "Invalid parameter",
         190 => "Error validating access token",
-        80007 => "Rate limit issues",
+        200 => "API permission",
+        80007 | 80008 => "Rate limit issues",
         130429 => "Rate limit hit",
         131000 => "Something went wrong",
         131008 => "Required parameter is missing",
@@ -82,6 +85,12 @@ fn title(code: u32) -> &'static str {
         132012 => "Parameter format does not match format in the created template",
         132015 => "Template is paused",
         132016 => "Template is disabled",
+        133005 => "Two step verification PIN mismatch",
+        133006 => "Phone number re-verification needed",
+        133009 => "Two step verification PIN guessed too fast",
+        133010 => "Phone number not registered",
+        133015 => "Please wait a few minutes before attempting to register this phone number",
+        133016 => "Account register deregister rate limit exceeded",
         2388039 | 2388040 => "Character limit exceeded",
         2388047 => "Message header format is incorrect",
         2388072 => "Message body format is incorrect",

@@ -1,6 +1,7 @@
 //! The WhatsApp simulator: sends, templates, uploads and media with the responses of the Cloud API, signed callbacks,
 //! and scripted faults.
 
+mod bounded;
 mod burst_limiter;
 mod callback;
 mod control;
@@ -9,6 +10,8 @@ mod fault;
 mod graph;
 mod inbound;
 mod media;
+mod news;
+mod numbers;
 mod options;
 mod phone;
 mod registry;
@@ -25,12 +28,15 @@ pub use callback::signature;
 pub use control::{Counters, ReceivedRequest};
 pub use fault::{On, WhatsappFault, WhatsappFaultKind};
 pub use inbound::{Inbound, InboundBatch, Preference};
+pub use news::AccountNews;
+pub use numbers::NumberSettings;
 pub use options::{Approval, WhatsappOptions};
 pub use phone::wa_id;
 
 use burst_limiter::BurstLimiter;
 use callback::Job;
 use graph::GraphError;
+use numbers::Numbers;
 use registry::{Query, Registry, Template};
 
 use crate::callback_sender::Queue;
@@ -125,6 +131,34 @@ impl Whatsapp {
         self.core.preference(preference);
     }
 
+    /// Sends the callback of news about a business account or one of its numbers.
+    pub fn news(&self, news: &AccountNews) {
+        self.core.news(news);
+    }
+
+    /// Changes what the platform knows about a phone number.
+    pub fn set_number(&self, id: &str, change: impl FnOnce(&mut NumberSettings)) {
+        let numbers = &mut locked(&self.core.state).accounts;
+        let mut settings = numbers.settings(id);
+        change(&mut settings);
+        numbers.set_settings(id, settings);
+    }
+
+    /// Sets how many other numbers a business account lists before those that were asked for.
+    pub fn set_other_numbers(&self, waba: &str, count: u32) {
+        locked(&self.core.state).accounts.set_other_numbers(waba, count);
+    }
+
+    /// The business accounts to which the app is subscribed, oldest first.
+    pub fn subscriptions(&self) -> Vec<String> {
+        locked(&self.core.state).accounts.subscribed()
+    }
+
+    /// Removes all faults.
+    pub fn clear_faults(&self) {
+        self.core.faults.clear();
+    }
+
     /// Changes the options at run time. A changed `bind` has no effect.
     pub fn set_options(&self, change: impl FnOnce(&mut WhatsappOptions)) {
         change(&mut locked(&self.core.options));
@@ -135,7 +169,7 @@ impl Whatsapp {
         self.core.queue.wait_idle(at_most)
     }
 
-    /// Clears templates, faults, ledger and counters.
+    /// Clears templates, numbers, faults, ledger and counters.
     pub fn reset(&self) {
         crate::control::reset(&*self.core);
     }
@@ -154,6 +188,7 @@ struct Core {
 struct State {
     templates: Registry,
     uploads: media::Uploads,
+    accounts: Numbers,
     numbers: BurstLimiter,
     pairs: BurstLimiter,
     accepted: u64,
@@ -212,6 +247,12 @@ impl Core {
             ("POST", [_, "uploads"]) => locked(&self.state).uploads.open(call),
             ("POST", [upload]) if upload.starts_with("upload:") => locked(&self.state).uploads.receive(upload, call),
             ("GET", [upload]) if upload.starts_with("upload:") => locked(&self.state).uploads.show(upload),
+            ("GET", [waba, "phone_numbers"]) => Ok(self.list_numbers(waba, call)),
+            ("POST", [waba, "subscribed_apps"]) => Ok(self.set_subscription(waba, true)),
+            ("DELETE", [waba, "subscribed_apps"]) => Ok(self.set_subscription(waba, false)),
+            ("GET", [waba, "subscribed_apps"]) => Ok(self.list_subscriptions(waba)),
+            ("POST", [number, "register"]) => self.register_number(number, call),
+            ("GET", ["debug_token"]) => self.debug_token(call),
             ("POST", [waba, "message_templates"]) => self.create_template(waba, call),
             ("GET", [waba, "message_templates"]) => Ok(self.list_templates(waba, call)),
             ("DELETE", [waba, "message_templates"]) => self.delete_templates(waba, call),
@@ -282,10 +323,10 @@ impl Core {
         Ok(Response::ok(&json!({ "success": true })))
     }
 
-    /// `GET /{id}`: the template with this id, or else a phone number.
+    /// `GET /{id}`: the template with this id, or else a phone number or business account.
     fn show(&self, id: &str, call: &Call) -> Result<Response, GraphError> {
-        let (state, options) = (locked(&self.state), self.options());
         let number = id.parse().unwrap_or(0);
+        let state = locked(&self.state);
         if let Some(template) = state.templates.get(number) {
             return Ok(Response::ok(&template.to_json(call.param("fields"))));
         }
@@ -295,18 +336,8 @@ impl Core {
                 "Unsupported get request: the object does not exist.",
             ));
         }
-        let mut shown = json!({
-            "id": id,
-            "display_phone_number": DISPLAY_NUMBER,
-            "verified_name": "Empresa de Teste",
-            "quality_rating": "GREEN",
-            "throughput": { "level": "STANDARD" },
-            "whatsapp_business_manager_messaging_limit": options.messaging_limit,
-        });
-        if let (Some(selection), Some(fields)) = (call.param("fields"), shown.as_object_mut()) {
-            fields.retain(|field, _| field == "id" || selection.split(',').any(|name| name == field));
-        }
-        Ok(Response::ok(&shown))
+        drop(state);
+        self.show_number(id, call)
     }
 }
 
@@ -319,10 +350,15 @@ fn is_version(segment: &str) -> bool {
 
 /// Accepts every token except those that begin with `expired`.
 fn authorized(call: &Call) -> bool {
+    let token = bearer(call);
+    !token.is_empty() && !token.starts_with("expired")
+}
+
+/// The access token of a request; empty if there is none.
+fn bearer(call: &Call) -> &str {
     let header = call.header("authorization").unwrap_or_default();
-    let token = header
+    header
         .strip_prefix("Bearer ")
         .or_else(|| header.strip_prefix("OAuth "))
-        .unwrap_or_default();
-    !token.is_empty() && !token.starts_with("expired")
+        .unwrap_or_default()
 }

@@ -10,6 +10,7 @@ mod ai;
 mod callbacks;
 mod command;
 mod faults;
+mod numbers;
 mod payment;
 mod receiver;
 mod templates;

@@ -6,6 +6,7 @@ pub mod client;
 pub mod cluster;
 pub mod database;
 pub mod media;
+pub mod numbers;
 pub mod process;
 pub mod raw_whatsapp;
 pub mod reference;
@@ -108,7 +109,8 @@ impl Server {
         server
     }
 
-    fn prepare_on(db: Database, options: &Options) -> Self {
+    /// Creates simulators and directories for an existing database, but starts no process.
+    pub fn prepare_on(db: Database, options: &Options) -> Self {
         let port = free_port();
         let whatsapp = Whatsapp::start(whatsapp::WhatsappOptions {
             callback_url: Some(format!("http://127.0.0.1:{port}/api/whatsapp/webhook")),
