@@ -25,12 +25,14 @@ const TENANT_ROLE: &str = "WITH tables AS (
          ORDER BY 1 LIMIT 10) AS inherited
      FROM pg_roles r WHERE r.rolname = current_user";
 
-/// Tables and views that a tenant transaction may use without row-level security, or whose rows no policy selects.
+/// Tables and views that a tenant transaction may use without row-level security, or whose rows no policy selects. A
+/// tenant role that may become the owner may use all tables; [`TENANT_ROLE`] reports that.
 const UNPROTECTED: &str = "SELECT c.relname::text AS text FROM pg_class c
        JOIN pg_roles t ON t.rolname = 'recado_tenant'
      WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')
        AND CASE WHEN c.relrowsecurity THEN NOT EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid)
-         ELSE NOT t.rolsuper AND has_table_privilege(t.oid, c.oid, 'SELECT, UPDATE, DELETE, TRUNCATE')
+         ELSE (t.oid = c.relowner OR NOT pg_has_role(t.oid, c.relowner, 'MEMBER'))
+           AND has_table_privilege(t.oid, c.oid, 'SELECT, UPDATE, DELETE, TRUNCATE')
            AND NOT (c.relkind = 'v' AND 'security_invoker=true' = ANY (coalesce(c.reloptions, '{}'))) END
      ORDER BY 1 LIMIT 20";
 

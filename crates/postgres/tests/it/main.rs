@@ -19,6 +19,7 @@ mod contact_updates;
 mod contacts;
 mod conversations;
 mod deletion;
+mod diagnostics;
 mod exports;
 mod folders;
 mod foreign_keys;
