@@ -67,8 +67,9 @@ usage: cargo xtask <command>
 
 environment:
   DATABASE_URL, REDIS_URL            dev: use these instead of private servers
+  TENANT_DATABASE_URL                dev, migrate: the tenants' login to that DATABASE_URL
   TEST_DATABASE_URL, TEST_REDIS_URL  test: the same (a superuser's URL, and Redis)
-  PG_BIN, REDIS_BIN                  directory of PostgreSQL's programs, path of redis-server
+  PG_BIN, REDIS_BIN, PGBOUNCER_BIN   directory of PostgreSQL's programs, paths of redis-server and pgbouncer
   CHROMIUM_BIN                       browser: the program to use
   RECADO_DEV_BIND                    dev: where the server listens (127.0.0.1:8080, or a free port if that is taken)
   RECADO_BENCH_MESSAGES              bench analytics: messages of the large account (1 million)

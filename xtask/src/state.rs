@@ -104,6 +104,7 @@ pub(crate) fn dev_secrets(dir: &Path) -> Result<Env> {
         "WHATSAPP_ACCESS_TOKEN",
         "PAYMENT_GATEWAY_API_KEY",
         "PAYMENT_GATEWAY_WEBHOOK_TOKEN",
+        "TENANT_DATABASE_PASSWORD",
     ] {
         if !env.contains_key(name) {
             env.insert(name.to_owned(), secrets::password()?);

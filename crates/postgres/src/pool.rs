@@ -7,12 +7,9 @@ use std::time::Duration;
 
 use deadpool::Runtime;
 use deadpool::managed::{PoolError, QueueMode, TimeoutType};
-use diesel::ConnectionError;
-use diesel::dsl::sql;
-use diesel::sql_types::{Bool, Nullable};
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
-use diesel_async::{AnsiTransactionManager, AsyncPgConnection, RunQueryDsl, TransactionManager};
+use diesel_async::{AnsiTransactionManager, AsyncPgConnection, TransactionManager};
 use futures_util::FutureExt;
 use recado_domain::shared::{AccountId, StoreError};
 use secrecy::SecretString;
@@ -20,13 +17,8 @@ use thiserror::Error;
 
 use crate::errors::{DbError, failed};
 use crate::pool_registry::PoolRegistry;
-use crate::sqlstate::{self, bad_connection};
+use crate::session::{Identity, Sessions, Timeouts};
 use crate::tls::{DatabaseTls, parse_url};
-
-/// Interval in which the server checks that its client is still connected. A cancelled request closes its connection
-/// at once, and the pool may open another one. Without this check, the old statement would run until its timeout, in
-/// excess of the pool's maximum size.
-const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// TCP keepalive: idle time before the first probe, interval and number of probes, and the timeout for unacknowledged
 /// data. Firewalls and NAT devices drop idle connections without notice.
@@ -34,13 +26,6 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;
 const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// The role of tenant connections. It owns no table, so row-level security applies to it.
-const TENANT_ROLE: &str = "recado_tenant";
-
-/// `app.account_id` of a tenant connection outside a transaction. No policy can parse it, so a statement there fails.
-/// An empty setting would return no rows, which looks like a valid result.
-pub(crate) const NO_ACCOUNT: &str = "none";
 
 /// Plan settings of a tenant's statements. By default a statement has one generic plan for all accounts, keys and
 /// pages. A custom plan for an account without statistics would scan all of its rows, because the planner expects a
@@ -55,10 +40,12 @@ const INDEX_ORDER: &str = "SET LOCAL enable_sort = off; ";
 /// How a pool connects, and its timeouts.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
-    /// The owner's URL, `postgres://...`, for tenant pools and owner pools.
+    /// The owner's URL, `postgres://...`.
     pub url: SecretString,
     /// How the connections are encrypted. Default: not at all, and loopback hosts only.
     pub tls: DatabaseTls,
+    /// The URL as which tenant pools log in. None: they log in as the owner and assume the tenant role.
+    pub tenant_url: Option<SecretString>,
     /// Maximum number of connections.
     pub size: usize,
     /// Maximum wait for a free connection.
@@ -81,6 +68,7 @@ impl PoolConfig {
         Self {
             url,
             tls: DatabaseTls::default(),
+            tenant_url: None,
             size,
             wait_timeout: Duration::from_secs(2),
             statement_timeout: Duration::from_secs(10),
@@ -104,57 +92,40 @@ impl PoolConfig {
         Self { pool_registry, ..self }
     }
 
-    /// The settings are sent in the startup message, as the defaults of the session, so no statement or RESET can
-    /// lose them.
-    fn connection(&self, role: Option<&str>) -> Result<tokio_postgres::Config, StoreError> {
-        let mut config = parse_url(&self.url)?;
-        let mut options = config.get_options().unwrap_or_default().to_owned();
-        for (setting, time) in [
-            ("statement_timeout", self.statement_timeout),
-            ("lock_timeout", self.lock_timeout),
-            ("idle_in_transaction_session_timeout", self.idle_in_transaction_timeout),
-            ("client_connection_check_interval", CLIENT_CHECK_INTERVAL),
-        ] {
-            options.push_str(&format!(" -c {setting}={}", time.as_millis()));
-        }
-        // Statements are short: JIT compilation takes longer than their execution.
-        options.push_str(" -c jit=off");
-        if let Some(role) = role {
-            // Starting parallel workers also takes longer than the queries, and they take CPU time from other sessions.
-            options.push_str(&format!(" -c max_parallel_workers_per_gather=0 -c role={role}"));
-            options.push_str(&format!(
-                " -c app.account_id={NO_ACCOUNT} -c plan_cache_mode=force_generic_plan"
-            ));
-        }
-        config.options(options.trim_start());
-        config.application_name(if role.is_some() {
-            "recado tenant"
-        } else {
+    /// Tenant pools log in with this URL.
+    #[must_use]
+    pub fn tenant_login(self, tenant_url: Option<SecretString>) -> Self {
+        Self { tenant_url, ..self }
+    }
+
+    fn sessions(&self, identity: Identity, url: &SecretString) -> Result<Sessions, StoreError> {
+        let mut config = parse_url(url)?;
+        config.application_name(if identity == Identity::Owner {
             "recado owner"
+        } else {
+            "recado tenant"
         });
         config.connect_timeout(self.connect_timeout);
         config.keepalives_idle(KEEPALIVE_IDLE);
         config.keepalives_interval(KEEPALIVE_INTERVAL);
         config.keepalives_retries(KEEPALIVE_RETRIES);
         config.tcp_user_timeout(UNACKNOWLEDGED_TIMEOUT);
-        Ok(config)
+        let timeouts = Timeouts {
+            statement: self.statement_timeout,
+            lock: self.lock_timeout,
+            idle_in_transaction: self.idle_in_transaction_timeout,
+        };
+        Ok(Sessions::new(config, self.tls.clone(), identity, timeouts))
     }
 
-    fn pool(&self, role: Option<&str>) -> Result<Connections, StoreError> {
-        let config = Arc::new((self.connection(role)?, self.tls.clone()));
-        let is_bound = role.is_some();
+    fn pool(&self, identity: Identity, url: &SecretString) -> Result<Connections, StoreError> {
+        let sessions = Arc::new(self.sessions(identity, url)?);
+        let opener = sessions.clone();
         let mut manager = ManagerConfig::default();
         manager.recycling_method = RecyclingMethod::Fast;
         manager.custom_setup = Box::new(move |_| {
-            let config = config.clone();
-            async move {
-                let mut opened = sqlstate::connect(&config.0, &config.1).await?;
-                if is_bound {
-                    assert_bound(&mut opened).await?;
-                }
-                Ok(opened)
-            }
-            .boxed()
+            let opener = opener.clone();
+            async move { opener.open().await }.boxed()
         });
         let pool = Pool::builder(AsyncDieselConnectionManager::new_with_config(String::new(), manager))
             .max_size(self.size)
@@ -166,26 +137,14 @@ impl PoolConfig {
             .build()
             .map_err(failed)?;
         let acquire_timeouts = match &self.pool_registry {
-            Some((pool_registry, purpose)) => {
-                pool_registry.register(purpose, role.map_or("owner", |_| "tenant"), &pool)
-            }
+            Some((pool_registry, purpose)) => pool_registry.register(purpose, identity.label(), &pool),
             None => Arc::default(),
         };
-        Ok(Connections { pool, acquire_timeouts })
-    }
-}
-
-/// Rejects a connection that row-level security does not bind. A connection proxy may drop the startup options, and
-/// the session would then run as the owner.
-async fn assert_bound(opened: &mut AsyncPgConnection) -> Result<(), ConnectionError> {
-    let bound = format!("current_user = '{TENANT_ROLE}' AND current_setting('app.account_id', true) = '{NO_ACCOUNT}'");
-    let is_bound = diesel::select(sql::<Nullable<Bool>>(&bound)).get_result::<Option<bool>>(opened);
-    match is_bound.await {
-        Ok(Some(true)) => Ok(()),
-        Ok(_) => Err(bad_connection(
-            "the role or the options were lost on the way to the database; check the connection proxy",
-        )),
-        Err(error) => Err(bad_connection(error)),
+        Ok(Connections {
+            pool,
+            sessions,
+            acquire_timeouts,
+        })
     }
 }
 
@@ -193,6 +152,7 @@ async fn assert_bound(opened: &mut AsyncPgConnection) -> Result<(), ConnectionEr
 #[derive(Clone)]
 pub(crate) struct Connections {
     pool: Pool<AsyncPgConnection>,
+    pub(crate) sessions: Arc<Sessions>,
     acquire_timeouts: Arc<AtomicU64>,
 }
 
@@ -222,7 +182,10 @@ pub struct OwnerPool(Connections);
 impl TenantPool {
     /// A pool that connects on first use. It belongs to the runtime that uses it.
     pub fn new(config: &PoolConfig) -> Result<Self, StoreError> {
-        let connections = config.pool(Some(TENANT_ROLE))?;
+        let connections = match &config.tenant_url {
+            Some(url) => config.pool(Identity::Tenant, url)?,
+            None => config.pool(Identity::AssumedTenant, &config.url)?,
+        };
         Ok(Self {
             connections,
             planning: GENERIC_PLANS,
@@ -255,15 +218,15 @@ impl TenantPool {
 
     /// Begins a transaction that sees this account only, in one round trip.
     pub(crate) async fn begin(&self, account: AccountId) -> Result<Transaction, StoreError> {
-        Transaction::begin(&self.connections, &format!("BEGIN; {}", self.settings(account))).await
+        Transaction::begin(&self.connections, &self.settings(account)).await
     }
 
     /// Begins a transaction with asynchronous commit: the commit does not wait for the disk. Only for idempotent work
     /// that is repeated until a later transaction records it as done. A database crash that loses this commit also
     /// loses that record.
     pub(crate) async fn begin_async_commit(&self, account: AccountId) -> Result<Transaction, StoreError> {
-        let begin = format!("BEGIN; SET LOCAL synchronous_commit = off; {}", self.settings(account));
-        Transaction::begin(&self.connections, &begin).await
+        let settings = format!("SET LOCAL synchronous_commit = off; {}", self.settings(account));
+        Transaction::begin(&self.connections, &settings).await
     }
 
     pub fn usage(&self) -> PoolUsage {
@@ -274,22 +237,27 @@ impl TenantPool {
 impl OwnerPool {
     /// A pool that connects on first use. It belongs to the runtime that uses it.
     pub fn new(config: &PoolConfig) -> Result<Self, StoreError> {
-        config.pool(None).map(Self)
+        config.pool(Identity::Owner, &config.url).map(Self)
     }
 
     /// Takes a connection for a single statement.
-    pub(crate) async fn get(&self) -> Result<PooledConnection, StoreError> {
-        PooledConnection::get(&self.0).await
+    pub(crate) async fn get(&self) -> Result<SingleStatement, StoreError> {
+        let connection = PooledConnection::get(&self.0).await?;
+        if self.0.sessions.is_pooled() {
+            let transaction = Transaction::begin_on(connection, &self.0.sessions, "").await?;
+            return Ok(SingleStatement::Transaction(transaction));
+        }
+        Ok(SingleStatement::Session(connection))
     }
 
     pub(crate) async fn begin(&self) -> Result<Transaction, StoreError> {
-        Transaction::begin(&self.0, "BEGIN").await
+        Transaction::begin(&self.0, "").await
     }
 
     /// Begins a transaction with its own `lock_timeout`.
     pub(crate) async fn begin_within(&self, lock_timeout: Duration) -> Result<Transaction, StoreError> {
-        let begin = format!("BEGIN; SET LOCAL lock_timeout = {}", lock_timeout.as_millis());
-        Transaction::begin(&self.0, &begin).await
+        let settings = format!("SET LOCAL lock_timeout = {}", lock_timeout.as_millis());
+        Transaction::begin(&self.0, &settings).await
     }
 
     pub fn usage(&self) -> PoolUsage {
@@ -371,14 +339,46 @@ impl Drop for PooledConnection {
     }
 }
 
+/// A connection for one statement. Behind a transaction pooler the statement has a transaction of its own, because
+/// only a transaction keeps the server session that prepared it.
+pub(crate) enum SingleStatement {
+    Session(PooledConnection),
+    Transaction(Transaction),
+}
+
+impl SingleStatement {
+    pub(crate) fn conn(&mut self) -> Result<&mut AsyncPgConnection, StoreError> {
+        match self {
+            Self::Session(connection) => connection.conn(),
+            Self::Transaction(transaction) => transaction.conn(),
+        }
+    }
+
+    pub(crate) async fn end<T>(self, result: Result<T, impl Into<DbError>>) -> Result<T, StoreError> {
+        match self {
+            Self::Session(connection) => connection.end(result),
+            Self::Transaction(transaction) => transaction.end(result).await,
+        }
+    }
+}
+
 /// A transaction. If it is dropped before its end, its connection is closed: neither an open transaction nor a
 /// tenant's setting ever returns to the pool.
 pub(crate) struct Transaction(PooledConnection);
 
 impl Transaction {
-    async fn begin(connections: &Connections, statement: &str) -> Result<Self, StoreError> {
-        let mut connection = PooledConnection::get(connections).await?;
-        AnsiTransactionManager::begin_transaction_sql(connection.conn()?, statement)
+    /// Begins a transaction with these settings, in one round trip.
+    async fn begin(connections: &Connections, settings: &str) -> Result<Self, StoreError> {
+        let connection = PooledConnection::get(connections).await?;
+        Self::begin_on(connection, &connections.sessions, settings).await
+    }
+
+    async fn begin_on(
+        mut connection: PooledConnection,
+        sessions: &Sessions,
+        settings: &str,
+    ) -> Result<Self, StoreError> {
+        AnsiTransactionManager::begin_transaction_sql(connection.conn()?, &sessions.begin("BEGIN", settings))
             .await
             .map_err(DbError::from)?;
         Ok(Self(connection))

@@ -15,7 +15,7 @@
 //!   refused to a task that has worked for a while, and its query would not have been sent yet.
 //!
 //! If `COMMIT` overtakes a query anyway, the database rejects that query: outside a transaction, the account setting
-//! of a tenant connection is a word that no policy can parse ([`NO_ACCOUNT`](crate::pool::NO_ACCOUNT)).
+//! of a tenant connection is a word that no policy can parse ([`NO_ACCOUNT`](crate::tenant_role::NO_ACCOUNT)).
 //!
 //! A cancelled caller and every error close the connection, because what was sent may still run on it.
 
@@ -164,16 +164,20 @@ impl TenantPool {
         for query in &queries {
             all_cacheable &= query.is_cacheable().map_err(DbError::from)?;
         }
-        let begin = format!("BEGIN READ ONLY; {}", self.settings(account));
         let mut retries_left = RETRIES;
         loop {
             let mut connection = PooledConnection::get(&self.connections).await?;
+            let sessions = &self.connections.sessions;
+            let begin = sessions.begin("BEGIN READ ONLY", &self.settings(account));
+            let commit = sessions.commit_read();
+            // Behind a transaction pooler no connection keeps a prepared statement.
+            let all_cacheable = all_cacheable && !sessions.is_pooled();
             let preparing = Preparing::default();
             connection.conn()?.set_instrumentation(preparing.clone());
             let conn: &AsyncPgConnection = connection.conn()?;
             let results = join_results(queries.iter().map(|query| collect_rows(query.start(conn))).collect());
             let may_commit = || all_cacheable && !preparing.0.load(Ordering::Relaxed);
-            let read = unconstrained(transaction(conn, &begin, results, may_commit)).await;
+            let read = unconstrained(transaction(conn, (&begin, commit), results, may_commit)).await;
             match read.map_err(StoreError::from) {
                 Ok(rows) => {
                     connection.return_to_pool();
@@ -199,7 +203,7 @@ async fn collect_rows(results: RunningQuery<'_>) -> QueryResult<Vec<Row>> {
 /// `may_commit` is called after every poll of the queries: whether `COMMIT` may be sent before their results arrive.
 async fn transaction<T>(
     conn: &AsyncPgConnection,
-    begin: &str,
+    (begin, commit): (&str, &str),
     results: impl Future<Output = QueryResult<T>>,
     may_commit: impl Fn() -> bool,
 ) -> DbResult<T> {
@@ -219,7 +223,7 @@ async fn transaction<T>(
             false => Poll::Pending,
         })
         .await;
-        last.batch_execute("COMMIT").await.map_err(DbError::from)
+        last.batch_execute(commit).await.map_err(DbError::from)
     };
     // Polled in this order, so that they are sent in this order.
     let ((), rows, ()) = try_join3(begin_sent, results, commit_sent).await?;

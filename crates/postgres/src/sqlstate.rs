@@ -6,19 +6,19 @@
 //! it, so the lookup by message finds the class that this server meant.
 
 use std::collections::HashMap;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{LazyLock, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::{convert, io};
 
 use diesel::ConnectionError;
-use diesel_async::AsyncPgConnection;
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use futures_util::future::{BoxFuture, Either, select};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::config::{Host, SslMode, SslNegotiation};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
-use tokio_postgres::{Config, NoTls, Socket};
+use tokio_postgres::{Client, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::tls::DatabaseTls;
@@ -77,10 +77,21 @@ fn by_sqlstate(code: &str) -> Option<Transient> {
 }
 
 /// Connects, and observes the errors of the connection.
+pub(crate) async fn connect(config: &Config, tls: &DatabaseTls) -> Result<AsyncPgConnection, ConnectionError> {
+    let mut conn = connect_in_transaction(config, tls).await?;
+    conn.batch_execute("COMMIT").await.map_err(bad_connection)?;
+    Ok(conn)
+}
+
+/// Connects like [`connect`], and leaves a transaction open. Diesel prepares and executes statements at the start of a
+/// connection; without a transaction, a pooler could execute them on another session than the one that prepared them.
 ///
 /// The observer is installed as the TLS connector. Without TLS it is called with the bare socket, by direct negotiation;
 /// with TLS it observes the decrypted stream. A connection over a Unix socket, which has no TLS, is left to the driver.
-pub(crate) async fn connect(config: &Config, tls: &DatabaseTls) -> Result<AsyncPgConnection, ConnectionError> {
+pub(crate) async fn connect_in_transaction(
+    config: &Config,
+    tls: &DatabaseTls,
+) -> Result<AsyncPgConnection, ConnectionError> {
     let connector = tls.connector(config).map_err(bad_connection)?;
     let is_unix = |host: &Host| matches!(host, Host::Unix(_));
     let hosts = config.get_hosts();
@@ -89,16 +100,45 @@ pub(crate) async fn connect(config: &Config, tls: &DatabaseTls) -> Result<AsyncP
         None => hosts.iter().any(is_unix) || hosts.is_empty(),
     };
     if is_left_to_driver {
-        let (client, connection) = config.connect(NoTls).await.map_err(bad_connection)?;
-        return AsyncPgConnection::try_from_client_and_connection(client, connection).await;
+        let (client, connection) = config.connect(NoTls).await.map_err(refused)?;
+        return begin(client, connection).await;
     }
     let mut config = config.clone();
     config.ssl_mode(SslMode::Require);
     if connector.is_none() {
         config.ssl_negotiation(SslNegotiation::Direct);
     }
-    let (client, connection) = config.connect(Observe(connector)).await.map_err(bad_connection)?;
+    let (client, connection) = config.connect(Observe(connector)).await.map_err(refused)?;
+    begin(client, connection).await
+}
+
+async fn begin<S>(client: Client, mut connection: Connection<Socket, S>) -> Result<AsyncPgConnection, ConnectionError>
+where
+    S: TlsStream + Unpin + Send + 'static,
+{
+    {
+        // Drives the connection until the server has replied; diesel drives it afterwards.
+        let mut messages = stream::poll_fn(|cx| connection.poll_message(cx));
+        let mut begun = pin!(client.batch_execute("BEGIN"));
+        loop {
+            match select(begun.as_mut(), messages.next()).await {
+                Either::Left((result, _)) => break result,
+                Either::Right((Some(Ok(_)), _)) => {}
+                Either::Right((Some(Err(error)), _)) => break Err(error),
+                Either::Right((None, _)) => break begun.await,
+            }
+        }
+        .map_err(refused)?;
+    }
     AsyncPgConnection::try_from_client_and_connection(client, connection).await
+}
+
+/// The driver's own text of a refused connection is only "db error".
+fn refused(error: tokio_postgres::Error) -> ConnectionError {
+    match error.as_db_error() {
+        Some(refusal) => bad_connection(refusal),
+        None => bad_connection(error),
+    }
 }
 
 pub(crate) fn bad_connection(error: impl std::fmt::Display) -> ConnectionError {

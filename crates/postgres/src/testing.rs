@@ -1,9 +1,12 @@
-//! A separate database for every test, and pipelined reads of any SQL text.
+//! A separate database for every test, a connection pooler, and pipelined reads of any SQL text.
 #![allow(
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stderr,
     reason = "a test without its database can only fail"
 )]
+
+mod pgbouncer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -12,14 +15,20 @@ use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::Untyped;
 use recado_domain::shared::{AccountId, StoreError};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio_postgres::{Client, Config, NoTls};
 
 use crate::sql::{Sql, TextRow, sql};
-use crate::{OwnerPool, PoolConfig, TenantPool, migrate};
+use crate::tenant_role::TENANT_ROLE;
+use crate::{DatabaseTls, OwnerPool, PoolConfig, TenantPool, migrate, prepare_tenant_role};
+
+pub use pgbouncer::PgBouncer;
 
 /// Hash of the migrations: changed migrations get a new template database.
 const MIGRATIONS_HASH: &str = env!("RECADO_MIGRATIONS_HASH");
+
+/// The tenant role's password on a cluster whose owner has none.
+const TENANT_PASSWORD: &str = "recado-tests";
 
 /// Connections of each test pool.
 const POOL_SIZE: usize = 4;
@@ -66,9 +75,14 @@ impl TestDatabase {
         OwnerPool::new(&self.config()).expect("the URL of the test database is valid")
     }
 
-    /// Configuration of the pools, for a test that needs other sizes or timeouts.
+    /// The URL with which tenants log in.
+    pub fn tenant_url(&self) -> SecretString {
+        tenant_url(self.url.expose_secret()).into()
+    }
+
+    /// Configuration of the pools, for a test that needs other sizes or timeouts. Tenants log in as the tenant role.
     pub fn config(&self) -> PoolConfig {
-        PoolConfig::new(self.url(), POOL_SIZE)
+        PoolConfig::new(self.url(), POOL_SIZE).tenant_login(Some(self.tenant_url()))
     }
 
     /// A plain owner connection, for assertions in SQL.
@@ -128,7 +142,11 @@ async fn template(admin: &Client, url: &str) -> String {
         // Remains of a process that was interrupted while it created the template.
         run(admin, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
         run(admin, &format!("CREATE DATABASE {name}")).await;
-        migrate(&with_database(url, &name)).await.expect("the migrations run");
+        let owner_url = with_database(url, &name);
+        migrate(&owner_url).await.expect("the migrations run");
+        prepare_tenant_role(&owner_url, Some(&tenant_url(owner_url.expose_secret()).into()), &DatabaseTls::default())
+            .await
+            .expect("the tenant role can log in");
         run(
             admin,
             &format!("ALTER DATABASE {name} IS_TEMPLATE true ALLOW_CONNECTIONS false"),
@@ -168,6 +186,17 @@ fn with_database(url: &str, database: &str) -> SecretString {
     let authority = rest.split_once('/').map_or(rest, |(authority, _)| authority);
     let query = query.map_or(String::new(), |query| format!("?{query}"));
     format!("{scheme}://{authority}/{database}{query}").into()
+}
+
+/// Returns the owner's URL with the tenant role and its password. Roles belong to the cluster, so all tests of a
+/// cluster have one password: the owner's.
+pub fn tenant_url(owner_url: &str) -> String {
+    let (scheme, rest) = owner_url.split_once("://").unwrap_or(("postgres", owner_url));
+    let (credentials, server) = rest.split_once('@').unwrap_or(("", rest));
+    let password = credentials
+        .split_once(':')
+        .map_or(TENANT_PASSWORD, |(_, password)| password);
+    format!("{scheme}://{TENANT_ROLE}:{password}@{server}")
 }
 
 /// How a connection caches a statement.

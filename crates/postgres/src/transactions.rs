@@ -60,14 +60,14 @@ macro_rules! in_owner {
 }
 
 /// `on_owner!(pool, |conn| work)`: on the owner pool without a transaction, for one statement or for several
-/// independent ones.
+/// independent ones. Behind a transaction pooler they have one transaction.
 macro_rules! on_owner {
     ($pool:expr, |$conn:ident| $work:expr) => {
         $crate::errors::retry(|| async {
             let mut connection = $pool.get().await?;
             let $conn = connection.conn()?;
             let done = $work.await;
-            connection.end(done)
+            connection.end(done).await
         })
         .await
     };

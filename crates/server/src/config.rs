@@ -80,6 +80,9 @@ impl AiAccess {
 #[derive(Clone)]
 pub struct Config {
     pub database_url: SecretString,
+    /// `TENANT_DATABASE_URL`: tenant queries log in with it. None: they log in with `DATABASE_URL` and assume the
+    /// tenant role.
+    pub tenant_database_url: Option<SecretString>,
     /// `DATABASE_POOL_SIZE`: connections for the tenant queries of requests.
     pub database_pool_size: usize,
     /// `REDIS_URL`. None: this process counts rate limits for itself.
@@ -169,6 +172,7 @@ impl Config {
         let mail_from = get("MAIL_FROM").unwrap_or_else(|| default_sender(&public_url));
         Ok(Self {
             database_url: Self::database_url(get)?,
+            tenant_database_url: Self::tenant_database_url(get)?,
             database_pool_size: parsed(
                 get,
                 "DATABASE_POOL_SIZE",
@@ -243,13 +247,23 @@ impl Config {
 
     /// `DATABASE_URL`: the only variable that `recado migrate` needs.
     pub fn database_url(source: Source<'_>) -> Result<SecretString, ConfigError> {
-        let url = required(source, "DATABASE_URL")?;
-        let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
-        if is_postgres {
-            Ok(SecretString::from(url))
-        } else {
-            Err(invalid("DATABASE_URL", "must begin with postgres://"))
-        }
+        postgres_url("DATABASE_URL", required(source, "DATABASE_URL")?)
+    }
+
+    /// `TENANT_DATABASE_URL`: `recado migrate` makes its role.
+    pub fn tenant_database_url(source: Source<'_>) -> Result<Option<SecretString>, ConfigError> {
+        let name = "TENANT_DATABASE_URL";
+        let url = source(name).filter(|value| !value.trim().is_empty());
+        url.map(|url| postgres_url(name, url)).transpose()
+    }
+}
+
+/// The error omits the value, because a URL may contain a password.
+fn postgres_url(name: &'static str, url: String) -> Result<SecretString, ConfigError> {
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        Ok(SecretString::from(url))
+    } else {
+        Err(invalid(name, "must begin with postgres://"))
     }
 
     /// `DATABASE_TLS`, `DATABASE_TLS_CA` and `SSL_CERT_FILE`, for commands that need the database alone.

@@ -18,6 +18,7 @@ pub mod serve;
 pub mod streams;
 pub mod system;
 pub mod telemetry;
+mod tenant_role;
 pub mod web;
 pub mod wiring;
 pub mod workers;

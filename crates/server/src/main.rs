@@ -107,6 +107,7 @@ fn print_openapi() -> anyhow::Result<()> {
 fn migrate() -> anyhow::Result<()> {
     let source = |name: &str| std::env::var(name).ok();
     let (url, tls) = (Config::database_url(&source)?, Config::database_tls(&source)?);
+    let tenant_url = Config::tenant_database_url(&source)?;
     let _log_guard = logging::start(logging::Format::from_env())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -116,6 +117,9 @@ fn migrate() -> anyhow::Result<()> {
     let applied = runtime
         .block_on(recado_postgres::migrate_over(&url, &tls))
         .context("migrating the database failed")?;
+    runtime
+        .block_on(recado_postgres::prepare_tenant_role(&url, tenant_url.as_ref(), &tls))
+        .context("TENANT_DATABASE_URL: the tenant role cannot be made")?;
     tracing::info!(count = applied.len(), ?applied, "migrated the database");
     Ok(())
 }

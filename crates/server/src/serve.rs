@@ -19,7 +19,7 @@ use crate::web::cors::cors;
 use crate::web::request::request_context;
 use crate::wiring::{Services, Shared};
 use crate::workers::{self, RunSubmitter};
-use crate::{app, logging, reference};
+use crate::{app, logging, reference, tenant_role};
 
 /// How long a client may take to send a request head.
 const HEAD_TIME: Duration = Duration::from_secs(5);
@@ -76,7 +76,9 @@ async fn run_until_stopped(
     let signals = StopSignals::register()?;
     let tasks = TaskTracker::new();
     config.tls.log_warnings();
-    check_databases(&[&config.database_url], &config.tls.database).await?;
+    let urls: Vec<_> = [Some(&config.database_url), config.tenant_database_url.as_ref()].into_iter().flatten().collect();
+    check_databases(&urls, &config.tls.database).await?;
+    tenant_role::check(&config).await?;
     let run_submitter = RunSubmitter::new(role != ProcessRole::Routes, stop.clone());
     let shared = Shared::new(config, run_submitter, Streams::new(stop.clone()))?;
     let metrics = recorder

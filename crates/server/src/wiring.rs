@@ -218,7 +218,8 @@ pub struct Stores {
 
 impl Stores {
     fn new(tenant: &PoolConfig, owner: &PoolConfig) -> anyhow::Result<Self> {
-        let tenant = TenantPool::new(tenant).context("DATABASE_URL is not a valid PostgreSQL URL")?;
+        let tenant =
+            TenantPool::new(tenant).context("DATABASE_URL or TENANT_DATABASE_URL is not a valid PostgreSQL URL")?;
         let owner = OwnerPool::new(owner).context("DATABASE_URL is not a valid PostgreSQL URL")?;
         Ok(Self { tenant, owner })
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::product::DatabaseUrls;
 use crate::error::{Context, Result};
 use crate::seed;
 use crate::state::{Env, value};
@@ -26,7 +27,7 @@ impl Addresses {
 /// The environment of the server, with a simulator for every external system.
 pub(crate) fn server(
     at: &Addresses,
-    database_url: &str,
+    database: &DatabaseUrls,
     redis_url: Option<&str>,
     secrets: &Env,
     dir: &Path,
@@ -35,7 +36,7 @@ pub(crate) fn server(
     let media = dir.join("media");
     std::fs::create_dir_all(&media).context(|| format!("cannot create {}", media.display()))?;
     let mut env = named(&[
-        ("DATABASE_URL", database_url),
+        ("DATABASE_URL", &database.owner),
         ("BIND", &at.server),
         ("METRICS_BIND", &at.metrics),
         ("PUBLIC_URL", &base),
@@ -55,6 +56,9 @@ pub(crate) fn server(
         ("EGRESS_ALLOW_CIDRS", "127.0.0.0/8"),
         ("LOG_FORMAT", "pretty"),
     ]);
+    if let Some(url) = &database.tenant {
+        env.insert("TENANT_DATABASE_URL".to_owned(), url.clone());
+    }
     if let Some(url) = redis_url {
         env.insert("REDIS_URL".to_owned(), url.to_owned());
     }

@@ -15,7 +15,7 @@ use crate::scratch::{SERVER_LOG, SIMULATORS_LOG};
 use crate::services::free_port;
 use crate::services::postgres::{Cluster, Purpose};
 use crate::services::redis::Redis;
-use crate::state::{self, Env};
+use crate::state::{self, Env, value};
 use crate::{paths, seed};
 
 const READY: Duration = Duration::from_secs(30);
@@ -35,18 +35,25 @@ struct Foundation {
     redis: Option<Redis>,
     cluster: Option<Cluster>,
     redis_url: Option<String>,
-    database_url: String,
+    database: DatabaseUrls,
+}
+
+/// The owner's URL, and the one with which tenants log in.
+pub(super) struct DatabaseUrls {
+    pub(super) owner: String,
+    /// None for a database of the developer without `TENANT_DATABASE_URL`.
+    pub(super) tenant: Option<String>,
 }
 
 impl Product {
     /// Builds and starts everything, and inserts the demo data.
     pub(crate) fn start(dir: &Path, purpose: Purpose, bind: String) -> Result<Self> {
         let secrets = state::dev_secrets(dir)?;
-        let foundation = foundation(dir, purpose)?;
-        migrate::migrate(&foundation.database_url)?;
+        let foundation = foundation(dir, purpose, value(&secrets, "TENANT_DATABASE_PASSWORD")?)?;
+        migrate::migrate(&foundation.database.owner, foundation.database.tenant.as_deref())?;
         let addresses = addresses(bind)?;
         let redis = foundation.redis_url.as_deref();
-        let mut env = environment::server(&addresses, &foundation.database_url, redis, &secrets, dir)?;
+        let mut env = environment::server(&addresses, &foundation.database, redis, &secrets, dir)?;
         let simulators = start_simulators(&environment::simulators(&addresses, &secrets)?, dir)?;
         let server = start_server(&env, &addresses, dir)?;
         env.extend(secrets);
@@ -91,9 +98,9 @@ impl Product {
 }
 
 /// Starts the services and builds the programs concurrently.
-fn foundation(dir: &Path, purpose: Purpose) -> Result<Foundation> {
+fn foundation(dir: &Path, purpose: Purpose, tenant_password: &str) -> Result<Foundation> {
     let (database, redis, built) = thread::scope(|scope| {
-        let database = scope.spawn(|| start_database(dir, purpose));
+        let database = scope.spawn(|| start_database(dir, purpose, tenant_password));
         let redis = scope.spawn(|| start_redis(dir, purpose));
         let mut build = paths::cargo();
         build.args(["build", "--bin", "recado", "--bin", "recado-simulators"]);
@@ -101,14 +108,14 @@ fn foundation(dir: &Path, purpose: Purpose) -> Result<Foundation> {
         (database.join(), redis.join(), built)
     });
     let panicked = |_| "the thread panicked";
-    let (cluster, database_url) = database.map_err(panicked).context(|| "database".to_owned())??;
+    let (cluster, database) = database.map_err(panicked).context(|| "database".to_owned())??;
     let (redis, redis_url) = redis.map_err(panicked).context(|| "Redis".to_owned())?;
     built?;
     Ok(Foundation {
         redis,
         cluster,
         redis_url,
-        database_url,
+        database,
     })
 }
 
@@ -120,14 +127,16 @@ fn existing_service(variable: &str, purpose: Purpose) -> Option<String> {
     }
 }
 
-fn start_database(dir: &Path, purpose: Purpose) -> Result<(Option<Cluster>, String)> {
-    if let Some(url) = existing_service("DATABASE_URL", purpose) {
-        return Ok((None, url));
+fn start_database(dir: &Path, purpose: Purpose, tenant_password: &str) -> Result<(Option<Cluster>, DatabaseUrls)> {
+    if let Some(owner) = existing_service("DATABASE_URL", purpose) {
+        let tenant = existing_service("TENANT_DATABASE_URL", purpose);
+        return Ok((None, DatabaseUrls { owner, tenant }));
     }
     let cluster = Cluster::start(&dir.join("postgres"), purpose)?;
     cluster.ensure_database(DATABASE)?;
-    let url = cluster.url(DATABASE);
-    Ok((Some(cluster), url))
+    let (owner, tenant) = (cluster.url(DATABASE), cluster.tenant_url(DATABASE, tenant_password));
+    let tenant = Some(tenant);
+    Ok((Some(cluster), DatabaseUrls { owner, tenant }))
 }
 
 /// Starts Redis, or continues without it: the product runs without Redis too.
@@ -179,6 +188,7 @@ fn start_server(env: &Env, addresses: &Addresses, dir: &Path) -> Result<Process>
     command
         .arg("serve")
         .env_remove("REDIS_URL")
+        .env_remove("TENANT_DATABASE_URL")
         .envs(env)
         .current_dir(paths::root());
     let mut server = Process::spawn("recado", &mut command, dir.join(SERVER_LOG))?;

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::install;
 use crate::error::{Result, fail};
+use crate::paths;
 
 /// Older versions lack `CREATE DATABASE ... STRATEGY` and views with the caller's rights.
 const OLDEST_POSTGRES: u32 = 15;
@@ -90,6 +91,28 @@ pub(crate) fn wrk_or_install() -> Result<PathBuf> {
         None => fail(format!(
             "wrk is needed: install the package wrk, or build it from its sources ({tried})"
         )),
+    }
+}
+
+/// The path of PgBouncer. Installs it if it is missing. None: only root could install it. The tests that need it are
+/// then skipped, but fail with `CI=true`.
+pub(crate) fn pgbouncer_or_install() -> Result<Option<PathBuf>> {
+    if let Some(file) = std::env::var_os("PGBOUNCER_BIN") {
+        return Ok(Some(file.into()));
+    }
+    // Debian installs it where only root's PATH leads.
+    let usual = || Some(PathBuf::from("/usr/sbin/pgbouncer")).filter(|file| file.is_file());
+    let found = || on_path("pgbouncer").or_else(usual);
+    if let Some(file) = found() {
+        return Ok(Some(file));
+    }
+    match install::apt(&["pgbouncer"]) {
+        Ok(()) => Ok(found()),
+        Err(failure) if paths::is_root()? => Err(failure),
+        Err(failure) => {
+            println!("PgBouncer is missing, so its tests are skipped: {failure}");
+            Ok(None)
+        }
     }
 }
 

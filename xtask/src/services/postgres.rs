@@ -74,6 +74,11 @@ impl Cluster {
         )
     }
 
+    /// The URL with which tenants log in. `recado migrate` gives the role this password.
+    pub(crate) fn tenant_url(&self, database: &str, password: &str) -> String {
+        format!("postgres://recado_tenant:{password}@127.0.0.1:{}/{database}", self.port)
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }

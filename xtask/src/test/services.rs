@@ -44,6 +44,11 @@ impl TestServices {
             ("REDIS_BIN", binary),
             ("PG_BIN", programs),
         ];
+        if let Some(pooler) = find::pgbouncer_or_install()? {
+            services
+                .environment
+                .push(("PGBOUNCER_BIN", pooler.display().to_string()));
+        }
         Ok(services)
     }
 

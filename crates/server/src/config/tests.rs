@@ -55,6 +55,7 @@ fn config_error_names_the_variable_without_its_value() {
     let cases = [
         ("DATABASE_URL", ""),
         ("DATABASE_URL", "mysql://secret"),
+        ("TENANT_DATABASE_URL", "mysql://secret"),
         ("DATABASE_POOL_SIZE", "3"),
         ("BIND", "localhost"),
         ("TRUSTED_PROXIES", "10.0.0.0/33"),

@@ -59,6 +59,7 @@ impl Shared {
     pub(super) fn pool(&self, purpose: &'static str, size: usize) -> PoolConfig {
         PoolConfig::new(self.config.database_url.clone(), size)
             .tls(self.config.tls.database.clone())
+            .tenant_login(self.config.tenant_database_url.clone())
             .counted(&self.pool_registry, purpose)
     }
 

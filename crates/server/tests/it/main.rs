@@ -77,6 +77,7 @@ mod number_faults;
 mod owners;
 mod pagination;
 mod platform_audit;
+mod pooler;
 mod preview;
 mod process;
 mod profiles;

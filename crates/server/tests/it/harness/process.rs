@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use recado_postgres::testing::tenant_url;
 use recado_redis::testing::OwnRedis;
 
 use super::{VERIFY_TOKEN, WHATSAPP_APP_SECRET, eventually};
@@ -113,6 +114,17 @@ pub fn command(arguments: &[&str], env: &[(&str, String)]) -> Command {
     command.args(arguments).env_clear().stdin(Stdio::null());
     // In a directory without an `.env` file.
     command.current_dir(std::env::temp_dir());
+    let last = |variable: &str| {
+        env.iter()
+            .rfind(|(name, _)| *name == variable)
+            .map(|(_, value)| value.as_str())
+    };
+    // Tenants log in to the same database, unless the test says something else.
+    if let (Some(url), None) = (last("DATABASE_URL"), last("TENANT_DATABASE_URL"))
+        && url.starts_with("postgres://")
+    {
+        command.env("TENANT_DATABASE_URL", tenant_url(url));
+    }
     for (name, value) in env {
         if value.is_empty() {
             command.env_remove(name);

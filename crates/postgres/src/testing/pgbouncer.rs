@@ -1,0 +1,141 @@
+//! A real PgBouncer in transaction mode, for one test.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio_postgres::Config;
+
+/// How long PgBouncer may take to listen.
+const STARTUP: Duration = Duration::from_secs(10);
+
+/// A running PgBouncer, killed when dropped.
+#[derive(Debug)]
+pub struct PgBouncer {
+    process: Child,
+    home: PathBuf,
+    port: u16,
+}
+
+impl PgBouncer {
+    /// Starts PgBouncer before the servers of these URLs, with this many server connections for each user and
+    /// database. None: it is not installed, and the run is not the gate's (`CI=true`), which must not leave it out.
+    pub fn start(urls: &[&str], server_connections: usize) -> Option<Self> {
+        let Some(program) = program() else {
+            let is_gate = std::env::var("CI").is_ok_and(|ci| ci == "true");
+            assert!(!is_gate, "pgbouncer is missing: install it, or set PGBOUNCER_BIN");
+            eprintln!("skipped: pgbouncer is not installed");
+            return None;
+        };
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = port.expect("a port is free").port();
+        let home = std::env::temp_dir().join(format!("recado-pgbouncer-{}-{port}", std::process::id()));
+        fs::create_dir_all(&home).expect("the directory of PgBouncer can be created");
+        write_configuration(&home, urls, port, server_connections);
+        let mut command = Command::new(program);
+        command
+            .arg(home.join("pgbouncer.ini"))
+            .current_dir("/")
+            .stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        if let Some((user, group)) = unprivileged() {
+            for path in [home.clone(), home.join("pgbouncer.ini"), home.join("users.txt")] {
+                chown(path, Some(user), Some(group)).expect("root may give files away");
+            }
+            command.uid(user).gid(group);
+        }
+        let process = command.spawn().expect("PgBouncer starts");
+        let pooler = Self { process, home, port };
+        pooler.wait();
+        Some(pooler)
+    }
+
+    /// The URL of the same database through PgBouncer.
+    pub fn through(&self, url: &str) -> String {
+        let config: Config = url.parse().expect("a PostgreSQL URL");
+        let server = config.get_ports().first().copied().unwrap_or(5432);
+        url.replacen(&format!(":{server}/"), &format!(":{}/", self.port), 1)
+    }
+
+    /// What PgBouncer has logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.home.join("log")).unwrap_or_default()
+    }
+
+    fn wait(&self) {
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(began.elapsed() < STARTUP, "PgBouncer does not listen: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_dir_all(&self.home);
+    }
+}
+
+fn write_configuration(home: &Path, urls: &[&str], port: u16, server_connections: usize) {
+    let configs: Vec<Config> = urls.iter().map(|url| url.parse().expect("a PostgreSQL URL")).collect();
+    let server = configs.first().and_then(|config| config.get_ports().first()).copied();
+    let users: String = configs
+        .iter()
+        .map(|config| {
+            let password = String::from_utf8_lossy(config.get_password().unwrap_or_default()).into_owned();
+            format!("\"{}\" \"{password}\"\n", config.get_user().unwrap_or_default())
+        })
+        .collect();
+    let home_path = home.display();
+    // The default of a new installation, but for the addresses and the pool: nothing is tuned for Recado.
+    let text = format!(
+        "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
+         unix_socket_dir =\nauth_type = scram-sha-256\nauth_file = {home_path}/users.txt\npool_mode = transaction\n\
+         default_pool_size = {server_connections}\nmax_client_conn = 1000\nlogfile = {home_path}/log\n\
+         pidfile = {home_path}/pid\n",
+        server.unwrap_or(5432)
+    );
+    let write = |name: &str, text: &str| {
+        let path = home.join(name);
+        fs::write(&path, text)
+            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o600)))
+            .expect("the configuration can be written");
+    };
+    write("users.txt", &users);
+    write("pgbouncer.ini", &text);
+}
+
+/// `PGBOUNCER_BIN`, or the program in the PATH or where Debian installs it.
+fn program() -> Option<PathBuf> {
+    if let Some(file) = std::env::var_os("PGBOUNCER_BIN") {
+        return Some(file.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    directories
+        .map(|directory| directory.join("pgbouncer"))
+        .find(|file| file.is_file())
+}
+
+/// PgBouncer refuses to run as root. As root, this returns the user and group to run it as.
+fn unprivileged() -> Option<(u32, u32)> {
+    if fs::metadata("/proc/self").is_ok_and(|own| own.uid() != 0) {
+        return None;
+    }
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let ids = |name: &str| {
+        let mut fields = users
+            .lines()
+            .map(|line| line.split(':'))
+            .find(|fields| fields.clone().next() == Some(name))?;
+        Some((fields.nth(2)?.parse().ok()?, fields.next()?.parse().ok()?))
+    };
+    ids("postgres").or_else(|| ids("nobody"))
+}

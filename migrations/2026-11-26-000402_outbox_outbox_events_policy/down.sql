@@ -1,0 +1,2 @@
+DROP POLICY tenant_isolation ON outbox_events;
+ALTER TABLE outbox_events DISABLE ROW LEVEL SECURITY;

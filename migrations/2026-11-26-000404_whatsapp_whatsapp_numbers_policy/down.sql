@@ -1,0 +1,2 @@
+DROP POLICY tenant_isolation ON whatsapp_numbers;
+ALTER TABLE whatsapp_numbers DISABLE ROW LEVEL SECURITY;
