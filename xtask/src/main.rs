@@ -11,6 +11,7 @@
 
 mod bench;
 mod browser;
+mod deny;
 mod dev;
 mod error;
 mod guides;
@@ -19,6 +20,7 @@ mod migrate;
 mod paths;
 mod process;
 mod progress;
+mod sbom;
 mod schemathesis;
 mod scratch;
 mod secrets;
@@ -53,6 +55,9 @@ usage: cargo xtask <command>
                        {steps}
   guides [page ...]    run every command of README.md and docs/guides, or of these pages, against the whole product
   tidy                 check the rules about the structure of the code
+  deny [--online]      check the dependencies against .deny.toml: advisories, licences, banned crates, sources; --online
+                       uses the current advisory database instead of the snapshot in the repository
+  sbom                 write the software bill of materials of the server (CycloneDX) to target/recado.cdx.json
   stress [name [--runs N] [--seed S]]
                        repeat the tests of reliability and security (docs/faults.md); without a name, list the suites
   browser              check the API reference (/docs) in Chromium, which is installed if missing
@@ -131,6 +136,8 @@ fn run(args: &[String]) -> Result<()> {
         "stress" => stress::run(rest),
         "browser" => reject_arguments(rest).and_then(|()| browser::run()),
         "schemathesis" => schemathesis::run(rest),
+        "deny" => deny::run(rest),
+        "sbom" => reject_arguments(rest).and_then(|()| sbom::run()),
         "tidy" => reject_arguments(rest).and_then(|()| tidy::run()),
         unknown => {
             eprint!("{}", usage());

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::OwnerPool;
-use crate::sql::{TextRow, key_rows, sql};
+use crate::sql::{FlagRow, TextRow, key_rows, sql};
 use crate::transactions::in_owner;
 
 /// Attempts to reserve a free slug when concurrent requests reserve the candidates first.
@@ -137,13 +137,20 @@ impl TryFrom<MembershipRow> for Membership {
 #[async_trait]
 impl AccountStore for PgAccounts {
     async fn record_user(&self, session: &Session) -> Result<(), StoreError> {
-        let query = sql("INSERT INTO users (id, email, name) VALUES ($1, $2, $3)
+        let query = sql(
+            "INSERT INTO users (id, email, name, name_is_verified) VALUES ($1, $2, $3, $4)
              ON CONFLICT (id) DO UPDATE
-               SET email = excluded.email, name = coalesce(excluded.name, users.name), updated_at = now()
-               WHERE users.email <> excluded.email OR users.name IS DISTINCT FROM coalesce(excluded.name, users.name)")
+               SET email = excluded.email, name = coalesce(excluded.name, users.name),
+                 name_is_verified = CASE WHEN excluded.name IS NULL THEN users.name_is_verified
+                   ELSE excluded.name_is_verified END,
+                 updated_at = now()
+               WHERE users.email <> excluded.email OR users.name IS DISTINCT FROM coalesce(excluded.name, users.name)
+                 OR (excluded.name IS NOT NULL AND users.name_is_verified <> excluded.name_is_verified)",
+        )
         .bind(session.user_id)
         .bind(session.email.as_str())
-        .bind(session.name.as_deref());
+        .bind(session.name.as_deref())
+        .bind(session.name.is_some() && session.email_verified == Some(true));
         self.0.run(query).await?;
         Ok(())
     }
@@ -177,8 +184,8 @@ impl AccountStore for PgAccounts {
         self.one_membership_access(user, None).await
     }
 
-    async fn create(&self, account: &Account, owner: UserId) -> Result<Account, StoreError> {
-        in_owner!(self.0, |conn| create(conn, account, owner))
+    async fn create(&self, account: &Account, owner: UserId, at_most: i64) -> Result<Option<Account>, StoreError> {
+        in_owner!(self.0, |conn| create_limited(conn, account, owner, at_most))
     }
 
     async fn switch(
@@ -203,11 +210,35 @@ impl AccountStore for PgAccounts {
     }
 }
 
+/// The lock on the user serializes their concurrent requests, so that the count is exact.
+async fn create_limited(
+    conn: &mut AsyncPgConnection,
+    account: &Account,
+    owner: UserId,
+    at_most: i64,
+) -> DbResult<Option<Account>> {
+    sql("SELECT FROM users WHERE id = $1 FOR NO KEY UPDATE")
+        .bind(owner)
+        .execute(&mut *conn)
+        .await?;
+    let is_full: FlagRow = sql("SELECT count(*) >= $2 AS yes FROM accounts a
+         JOIN account_users m ON m.account_id = a.id AND m.user_id = $1 AND m.role = 'owner' AND NOT m.is_support
+         WHERE a.created_by = $1 AND a.deleting_at IS NULL")
+    .bind(owner)
+    .bind(at_most)
+    .get_result(&mut *conn)
+    .await?;
+    if is_full.yes {
+        return Ok(None);
+    }
+    create(conn, account, owner).await.map(Some)
+}
+
 async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) -> DbResult<Account> {
     let slug = reserve_free_slug(conn, account).await?;
     let row: MembershipRow = sql(
-        "INSERT INTO accounts (id, name, slug, logo_url, plan, status, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+        "INSERT INTO accounts (id, name, slug, logo_url, plan, status, created_at, updated_at, created_by)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8)
          RETURNING id, name, slug, logo_url, plan, status, created_at, 'owner' AS role,
            NULL::timestamptz AS expires_at",
     )
@@ -218,6 +249,7 @@ async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) 
     .bind(account.plan.as_str())
     .bind(account.status.as_str())
     .bind(account.created_at)
+    .bind(owner)
     .get_result(&mut *conn)
     .await?;
     sql("INSERT INTO account_users (account_id, user_id, role, created_at) VALUES ($1, $2, 'owner', $3)")

@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Binary, Nullable};
+use diesel::sql_types::{Binary, Bool, Nullable};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::idempotency::{
-    IdempotencyStore, KeyClaim, KeyState, RESPONSE_RETENTION, RequestHash, StoredResponse,
+    IdempotencyStore, KeyClaim, KeyState, MAX_KEYS_PER_DAY, RESPONSE_RETENTION, RequestHash, StoredResponse,
 };
 use recado_domain::shared::{Sealed, StoreError};
 use time::Duration;
@@ -23,6 +23,17 @@ impl PgIdempotency {
     pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
+}
+
+/// Number of rows over which the count of a scope is spread.
+const COUNT_SLOTS: u128 = 8;
+
+#[derive(QueryableByName)]
+struct ClaimRow {
+    #[diesel(sql_type = Bool)]
+    is_claimed: bool,
+    #[diesel(sql_type = Bool)]
+    is_full: bool,
 }
 
 #[derive(QueryableByName)]
@@ -45,32 +56,64 @@ impl From<KeyRow> for KeyState {
     }
 }
 
+/// The slot in which a claim is counted.
+fn slot(claim: &KeyClaim) -> i32 {
+    i32::try_from(claim.holder.as_u128() % COUNT_SLOTS).unwrap_or_default()
+}
+
+/// Claims the key and counts it in one statement. The count is read before, so concurrent claims may exceed the limit
+/// by their number.
 async fn claim(conn: &mut AsyncPgConnection, claim: &KeyClaim, lease: Duration) -> DbResult<KeyState> {
-    let claimed = sql("INSERT INTO idempotency_keys AS k (scope, key, holder, leased_until)
-         VALUES ($1, $2, $3, now() + $4 * interval '1 microsecond')
-         ON CONFLICT (scope, key) DO UPDATE
-           SET holder = excluded.holder, leased_until = excluded.leased_until, request_hash = NULL, response = NULL,
-               created_at = now()
-           WHERE (k.response IS NULL AND k.leased_until <= now())
-              OR (k.response IS NOT NULL AND k.created_at <= now() - $5 * interval '1 microsecond')")
+    let row: ClaimRow = sql("WITH used AS (
+           SELECT coalesce(sum(keys), 0) >= $6 AS is_full FROM idempotency_key_counts
+           WHERE scope = $1 AND day = (now() AT TIME ZONE 'UTC')::date),
+         claimed AS (
+           INSERT INTO idempotency_keys AS k (scope, key, holder, leased_until)
+           SELECT $1, $2, $3, now() + $4 * interval '1 microsecond' FROM used WHERE NOT is_full
+           ON CONFLICT (scope, key) DO UPDATE
+             SET holder = excluded.holder, leased_until = excluded.leased_until, request_hash = NULL, response = NULL,
+                 created_at = now()
+             WHERE (k.response IS NULL AND k.leased_until <= now())
+                OR (k.response IS NOT NULL AND k.created_at <= now() - $5 * interval '1 microsecond')
+           RETURNING scope),
+         counted AS (
+           INSERT INTO idempotency_key_counts AS c (scope, day, slot, keys)
+           SELECT scope, (now() AT TIME ZONE 'UTC')::date, $7, 1 FROM claimed
+           ON CONFLICT (scope, day, slot) DO UPDATE SET keys = c.keys + 1)
+         SELECT EXISTS (SELECT FROM claimed) AS is_claimed, is_full FROM used")
     .bind(claim.scope.0)
     .bind(claim.key.as_str())
     .bind(claim.holder)
     .bind(lease)
     .bind(RESPONSE_RETENTION)
-    .execute(&mut *conn)
+    .bind(MAX_KEYS_PER_DAY)
+    .bind(slot(claim))
+    .get_result(&mut *conn)
     .await?;
-    if claimed > 0 {
+    if row.is_claimed {
         return Ok(KeyState::Free);
     }
-    let row: Option<KeyRow> = sql("SELECT request_hash, response FROM idempotency_keys WHERE scope = $1 AND key = $2")
-        .bind(claim.scope.0)
-        .bind(claim.key.as_str())
-        .get_result(conn)
-        .await
-        .optional()?;
-    // If the row was deleted in between, its holder has just released it: the caller may retry.
-    Ok(row.map_or(KeyState::Running, KeyState::from))
+    let state = current(conn, claim).await?;
+    Ok(match (state, row.is_full) {
+        (Some(state), _) => state,
+        (None, true) => KeyState::Exhausted,
+        // The row was deleted in between, so its holder has just released it: the caller may retry.
+        (None, false) => KeyState::Running,
+    })
+}
+
+/// The state of a key that is in use. `None`: the key is free.
+async fn current(conn: &mut AsyncPgConnection, claim: &KeyClaim) -> DbResult<Option<KeyState>> {
+    let row: Option<KeyRow> = sql("SELECT request_hash, response FROM idempotency_keys
+         WHERE scope = $1 AND key = $2 AND CASE WHEN response IS NULL THEN leased_until > now()
+           ELSE created_at > now() - $3 * interval '1 microsecond' END")
+    .bind(claim.scope.0)
+    .bind(claim.key.as_str())
+    .bind(RESPONSE_RETENTION)
+    .get_result(conn)
+    .await
+    .optional()?;
+    Ok(row.map(KeyState::from))
 }
 
 #[async_trait]
@@ -103,15 +146,24 @@ impl IdempotencyStore for PgIdempotency {
     }
 
     async fn release(&self, claim: &KeyClaim) -> Result<(), StoreError> {
-        let query =
-            sql("DELETE FROM idempotency_keys WHERE scope = $1 AND key = $2 AND holder = $3 AND response IS NULL")
-                .bind(claim.scope.0)
-                .bind(claim.key.as_str())
-                .bind(claim.holder);
+        let query = sql("WITH released AS (
+               DELETE FROM idempotency_keys WHERE scope = $1 AND key = $2 AND holder = $3 AND response IS NULL
+               RETURNING scope, (created_at AT TIME ZONE 'UTC')::date AS day)
+             UPDATE idempotency_key_counts c SET keys = c.keys - 1 FROM released r
+             WHERE c.scope = r.scope AND c.day = r.day AND c.slot = $4")
+        .bind(claim.scope.0)
+        .bind(claim.key.as_str())
+        .bind(claim.holder)
+        .bind(slot(claim));
         self.0.run(query).await.map(drop)
     }
 
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError> {
+        let counts = sql("DELETE FROM idempotency_key_counts WHERE (scope, day, slot) IN (
+               SELECT scope, day, slot FROM idempotency_key_counts WHERE day < (now() AT TIME ZONE 'UTC')::date
+               ORDER BY day LIMIT $1 FOR UPDATE SKIP LOCKED)")
+        .bind(limit);
+        self.0.run(counts).await?;
         let query = sql("DELETE FROM idempotency_keys WHERE (scope, key) IN (
                SELECT scope, key FROM idempotency_keys
                WHERE created_at <= now() - $1 * interval '1 microsecond'

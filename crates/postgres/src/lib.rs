@@ -26,6 +26,7 @@ mod idempotency;
 mod ingestion;
 mod links;
 mod mail;
+mod mail_recipients;
 mod migrate;
 mod notifications;
 mod outbox;

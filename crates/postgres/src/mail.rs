@@ -34,6 +34,26 @@ impl PgMailQueue {
     }
 }
 
+impl PgMailQueue {
+    /// Claims the first due mail of the accounts that match a condition on `account_id` and `$2`, in index order.
+    async fn claim_where(
+        &self,
+        accounts: &'static str,
+        lease: Duration,
+        previous: Option<AccountId>,
+    ) -> Result<Option<ClaimedMail>, StoreError> {
+        let query = sql(format!(
+            "UPDATE outgoing_mail SET due_at = now() + $1 * interval '1 microsecond', attempts = attempts + 1
+             WHERE id = (SELECT id FROM outgoing_mail WHERE due_at <= now() AND {accounts}
+               ORDER BY account_id, due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
+             RETURNING id, account_id, content, attempts",
+        ))
+        .bind(lease)
+        .bind(previous);
+        Ok(self.0.row_if_any::<MailRow>(query).await?.map(ClaimedMail::from))
+    }
+}
+
 #[derive(QueryableByName)]
 struct MailRow {
     #[diesel(sql_type = SqlUuid)]
@@ -61,15 +81,15 @@ impl From<MailRow> for ClaimedMail {
 
 #[async_trait]
 impl MailQueue for PgMailQueue {
-    async fn claim(&self, lease: Duration) -> Result<Option<ClaimedMail>, StoreError> {
-        let query = sql(
-            "UPDATE outgoing_mail SET due_at = now() + $1 * interval '1 microsecond', attempts = attempts + 1
-             WHERE id = (SELECT id FROM outgoing_mail WHERE due_at <= now()
-               ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
-             RETURNING id, account_id, content, attempts",
-        )
-        .bind(lease);
-        Ok(self.0.row_if_any::<MailRow>(query).await?.map(ClaimedMail::from))
+    async fn claim(&self, lease: Duration, previous: Option<AccountId>) -> Result<Option<ClaimedMail>, StoreError> {
+        if previous.is_some() {
+            let behind = self.claim_where("account_id > $2", lease, previous).await?;
+            if behind.is_some() {
+                return Ok(behind);
+            }
+        }
+        self.claim_where("($2 IS NULL OR account_id <= $2)", lease, previous)
+            .await
     }
 
     async fn delete(&self, id: MailId) -> Result<(), StoreError> {

@@ -14,7 +14,6 @@ use recado_domain::campaigns::{CampaignError, CampaignRefusal, TestSendError};
 use recado_domain::contacts::ContactError;
 use recado_domain::conversations::ConversationError;
 use recado_domain::folders::FolderError;
-use recado_domain::idempotency::IdempotencyError;
 use recado_domain::limits::RateLimitDecision;
 use recado_domain::media::{MediaError, MediaStoreError};
 use recado_domain::notifications::NotificationError;
@@ -30,18 +29,25 @@ use crate::streams::ListenError;
 mod administration;
 mod billing;
 mod brand;
+mod limits;
 mod recorded;
+mod refusal;
 mod webhooks;
+
+pub use limits::ReachedLimit;
+pub use refusal::RefusalReason;
 
 /// The error of a request. Each variant is one response.
 #[derive(Debug)]
 pub enum ApiError {
     /// 401 `AUTH_ERROR`: the caller is not authenticated or not permitted.
-    Auth(String),
+    Auth(RefusalReason, String),
     /// 403 `FORBIDDEN`.
     Forbidden(&'static str),
     /// 403 `FORBIDDEN`: the API key lacks this scope.
     MissingScope(RouteScope),
+    /// 403 `FORBIDDEN`, as a security event.
+    Denied(RefusalReason, &'static str),
     /// 404 `NOT_FOUND`.
     NotFound,
     /// 405 `METHOD_NOT_ALLOWED`, with the value of the `Allow` header.
@@ -64,8 +70,8 @@ pub enum ApiError {
     Refused(CampaignRefusal),
     /// 429 `RATE_LIMIT`.
     RateLimited(RateLimitDecision),
-    /// 429 `RATE_LIMIT`: the account's concurrency limit is reached.
-    TooManyAtOnce(&'static str),
+    /// 429 `RATE_LIMIT`: a limit that counts things is reached.
+    LimitReached(ReachedLimit),
     /// 502 `WHATSAPP_ERROR`.
     Whatsapp(GatewayError),
     /// 502 `WHATSAPP_ERROR`: the outcome of the call to WhatsApp is unknown; it may have succeeded.
@@ -110,8 +116,8 @@ impl Cause {
 impl ApiError {
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Auth(_) => "AUTH_ERROR",
-            Self::Forbidden(_) | Self::MissingScope(_) => "FORBIDDEN",
+            Self::Auth(..) => "AUTH_ERROR",
+            Self::Forbidden(_) | Self::MissingScope(_) | Self::Denied(..) => "FORBIDDEN",
             Self::NotFound => "NOT_FOUND",
             Self::MethodNotAllowed(_) => "METHOD_NOT_ALLOWED",
             Self::Conflict(_) => "CONFLICT",
@@ -124,7 +130,7 @@ impl ApiError {
             | Self::Refused(_)
             | Self::RefusedPayment(_) => "VALIDATION_ERROR",
             Self::Payment(_) => "PAYMENT_ERROR",
-            Self::RateLimited(_) | Self::TooManyAtOnce(_) => "RATE_LIMIT",
+            Self::RateLimited(_) | Self::LimitReached(_) => "RATE_LIMIT",
             Self::Whatsapp(_) | Self::Unconfirmed(_) => "WHATSAPP_ERROR",
             Self::Extraction(_) => "VPS_ERROR",
             Self::Storage(_) => "STORAGE_ERROR",
@@ -135,14 +141,15 @@ impl ApiError {
 
     fn message(&self) -> String {
         match self {
-            Self::Auth(message)
+            Self::Auth(_, message)
             | Self::Precondition(message)
             | Self::Conflict(message)
             | Self::StateRefused(message, _)
             | Self::Unconfirmed(message) => message.clone(),
             Self::MissingScope(scope) => format!("The API key does not have the scope {scope}"),
             Self::Refused(refusal) => refusal.to_string(),
-            Self::Forbidden(message) | Self::TooManyAtOnce(message) => (*message).to_owned(),
+            Self::Forbidden(message) | Self::Denied(_, message) => (*message).to_owned(),
+            Self::LimitReached(reached) => reached.message.clone(),
             Self::NotFound => "Not found".to_owned(),
             Self::MethodNotAllowed(allowed) => format!("Method not allowed; this path accepts {allowed}"),
             Self::SlowBody => "The request body did not arrive in time".to_owned(),
@@ -177,8 +184,9 @@ impl ApiError {
             Self::MissingScope(scope) => json!({ "required_scope": scope.to_string() }),
             Self::Whatsapp(GatewayError::Refused { code, message }) => json!({ "code": code, "message": message }),
             Self::RefusedPayment(texts) => json!({ "fields": billing::messages_by_field(texts), "errors": texts }),
-            Self::Auth(_)
+            Self::Auth(..)
             | Self::Forbidden(_)
+            | Self::Denied(..)
             | Self::NotFound
             | Self::MethodNotAllowed(_)
             | Self::Conflict(_)
@@ -187,7 +195,7 @@ impl ApiError {
             | Self::MediaType(_)
             | Self::Precondition(_)
             | Self::RateLimited(_)
-            | Self::TooManyAtOnce(_)
+            | Self::LimitReached(_)
             | Self::Whatsapp(GatewayError::Unavailable(_) | GatewayError::NotConfigured(_))
             | Self::Unconfirmed(_)
             | Self::Payment(_)
@@ -195,6 +203,15 @@ impl ApiError {
             | Self::Storage(_)
             | Self::Unavailable(_)
             | Self::Internal(_) => json!({}),
+        }
+    }
+
+    /// Why the caller was refused, if this is a security event.
+    pub fn refusal(&self) -> Option<RefusalReason> {
+        match self {
+            Self::Auth(reason, _) | Self::Denied(reason, _) => Some(*reason),
+            Self::MissingScope(_) => Some(RefusalReason::Scope),
+            _ => None,
         }
     }
 
@@ -220,8 +237,8 @@ impl fmt::Display for ApiError {
 impl ResponseError for ApiError {
     fn status_code(&self) -> StatusCode {
         match self {
-            Self::Auth(_) => StatusCode::UNAUTHORIZED,
-            Self::Forbidden(_) | Self::MissingScope(_) => StatusCode::FORBIDDEN,
+            Self::Auth(..) => StatusCode::UNAUTHORIZED,
+            Self::Forbidden(_) | Self::MissingScope(_) | Self::Denied(..) => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Conflict(_) => StatusCode::CONFLICT,
@@ -230,7 +247,7 @@ impl ResponseError for ApiError {
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Invalid(_) | Self::RefusedPayment(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Precondition(_) | Self::StateRefused(..) | Self::Refused(_) => StatusCode::BAD_REQUEST,
-            Self::RateLimited(_) | Self::TooManyAtOnce(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::RateLimited(_) | Self::LimitReached(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::Payment(_) | Self::Storage(_) => StatusCode::BAD_GATEWAY,
             Self::Extraction(_) => StatusCode::BAD_GATEWAY,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -248,10 +265,15 @@ impl ResponseError for ApiError {
             Self::RateLimited(decision) => {
                 response.insert_header((header::RETRY_AFTER, (decision.wait_ms.max(1) + 999) / 1000));
             }
-            Self::Unavailable(_) | Self::TooManyAtOnce(_) => {
+            Self::LimitReached(reached) => reached.write_headers(&mut response),
+            Self::Unavailable(_) => {
                 response.insert_header((header::RETRY_AFTER, 1));
             }
             _ => {}
+        }
+        if let Some(reason) = self.refusal() {
+            // The outermost middleware counts and logs it with the caller and the route.
+            response.extensions_mut().insert(reason);
         }
         let error = json!({ "code": self.code(), "message": self.message(), "details": self.details() });
         response.json(json!({ "error": error }))
@@ -280,14 +302,22 @@ impl From<StoreError> for ApiError {
 impl From<AccountError> for ApiError {
     fn from(error: AccountError) -> Self {
         match error {
-            AccountError::NotMember | AccountError::NoAccount | AccountError::Suspended => {
-                Self::Auth(error.to_string())
+            AccountError::NotMember | AccountError::NoAccount => {
+                Self::Auth(RefusalReason::NotMember, error.to_string())
             }
-            AccountError::SessionEnded => Self::Auth("The session has ended; sign in again".to_owned()),
-            AccountError::NotAdministrator => Self::Auth("Requires a platform administrator".to_owned()),
-            AccountError::SignInTooOld => {
-                Self::Auth("The sign-in is too long ago for this operation; sign in again".to_owned())
-            }
+            AccountError::SessionEnded => Self::Auth(
+                RefusalReason::InvalidSession,
+                "The session has ended; sign in again".to_owned(),
+            ),
+            AccountError::NotAdministrator => Self::Auth(
+                RefusalReason::Administrator,
+                "Requires a platform administrator".to_owned(),
+            ),
+            AccountError::SignInTooOld => Self::Auth(
+                RefusalReason::Administrator,
+                "The sign-in is too long ago for this operation; sign in again".to_owned(),
+            ),
+            AccountError::Suspended => Self::Auth(RefusalReason::Suspended, error.to_string()),
             AccountError::Invalid(errors) => errors.into(),
             AccountError::Store(error) => error.into(),
         }
@@ -297,7 +327,10 @@ impl From<AccountError> for ApiError {
 impl From<SessionError> for ApiError {
     fn from(error: SessionError) -> Self {
         match error {
-            SessionError::Invalid => Self::Auth("The session is missing, expired or invalid".to_owned()),
+            SessionError::Invalid => Self::Auth(
+                RefusalReason::InvalidSession,
+                "The session is missing, expired or invalid".to_owned(),
+            ),
             SessionError::Unavailable(_) => Self::Unavailable(error.into()),
         }
     }
@@ -306,21 +339,13 @@ impl From<SessionError> for ApiError {
 impl From<ApiKeyError> for ApiError {
     fn from(error: ApiKeyError) -> Self {
         match error {
-            ApiKeyError::Unknown | ApiKeyError::Suspended => Self::Auth(error.to_string()),
+            ApiKeyError::Unknown => Self::Auth(RefusalReason::UnknownKey, error.to_string()),
+            ApiKeyError::Suspended => Self::Auth(RefusalReason::Suspended, error.to_string()),
             ApiKeyError::NotFound => Self::NotFound,
             ApiKeyError::Expired => Self::StateRefused(error.to_string(), "expired"),
             ApiKeyError::Conflict(conflict) => conflict.into(),
             ApiKeyError::Invalid(errors) => errors.into(),
             ApiKeyError::Store(error) => error.into(),
-        }
-    }
-}
-
-impl From<IdempotencyError> for ApiError {
-    fn from(error: IdempotencyError) -> Self {
-        match error {
-            IdempotencyError::Running | IdempotencyError::Mismatch => Self::Conflict(error.to_string()),
-            IdempotencyError::Store(error) => error.into(),
         }
     }
 }
@@ -438,7 +463,7 @@ impl From<TeamError> for ApiError {
     fn from(error: TeamError) -> Self {
         match error {
             TeamError::NotFound => Self::NotFound,
-            TeamError::NotPermitted => Self::Auth(error.to_string()),
+            TeamError::NotPermitted => Self::Auth(RefusalReason::Role, error.to_string()),
             TeamError::OtherAddress => Self::Forbidden("This invite was sent to another e-mail address"),
             TeamError::Invalid(errors) => errors.into(),
             TeamError::Conflict(conflict) => conflict.into(),

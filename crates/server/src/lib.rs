@@ -9,6 +9,7 @@ pub mod health;
 pub mod logging;
 pub mod payment_event_buffer;
 pub mod readiness;
+pub mod recipient_hash;
 pub mod reference;
 pub mod rollups;
 pub mod routes;

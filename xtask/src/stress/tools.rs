@@ -2,14 +2,9 @@
 
 use std::process::{Command, Stdio};
 
+use crate::deny::Advisories;
 use crate::error::{Result, fail};
-use crate::{paths, process, tidy};
-
-/// Tools that check `Cargo.lock`, with their arguments.
-const READERS: &[(&str, &[&str])] = &[
-    ("cargo-audit", &["audit"]),
-    ("cargo-deny", &["deny", "check", "advisories", "bans", "sources"]),
-];
+use crate::{deny, paths, process, tidy};
 
 /// Sources of permissions, limits and state transitions: the tests must detect every mutation of them.
 const GUARDS: &[&str] = &[
@@ -30,34 +25,15 @@ fn is_installed(program: &str) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Checks our own minimum versions, then runs every installed tool.
+/// Checks our own minimum versions, then the rules of `.deny.toml` with the current advisories. Fails if the advisory
+/// database is not reachable.
 pub(super) fn supply() -> Result<()> {
     let below = tidy::versions::check(&paths::root());
     if let Some(finding) = below.first() {
         return fail(finding.to_string());
     }
     println!("no dependency is below its floor");
-    let mut missing = Vec::new();
-    for (program, arguments) in READERS {
-        if is_installed(program) {
-            process::run(paths::cargo().args(*arguments), program)?;
-        } else {
-            missing.push(format!("cargo install {program} --locked"));
-        }
-    }
-    if is_installed("osv-scanner") {
-        let mut scanner = Command::new("osv-scanner");
-        scanner
-            .current_dir(paths::root())
-            .args(["scan", "--lockfile", "Cargo.lock"]);
-        process::run(&mut scanner, "osv-scanner")?;
-    } else {
-        missing.push("go install github.com/google/osv-scanner/v2/cmd/osv-scanner@latest".to_owned());
-    }
-    for install in missing {
-        println!("skipped, not installed: {install}");
-    }
-    Ok(())
+    deny::check(Advisories::Online)
 }
 
 /// Mutates the guards one by one. Fails if the tests do not detect a mutation.

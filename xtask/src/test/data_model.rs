@@ -113,12 +113,14 @@ const SECTIONS: &[(&str, &str, &[&str])] = &[
         &[
             "outbox_events",
             "outgoing_mail",
+            "mail_recipients",
             "webhook_endpoints",
             "webhook_endpoint_ids",
             "webhook_events",
             "webhook_deliveries",
             "webhook_logs",
             "idempotency_keys",
+            "idempotency_key_counts",
         ],
     ),
     (

@@ -14,8 +14,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::deny::Advisories;
 use crate::error::{Context, Result, fail};
-use crate::{guides, paths, process, signals, tidy};
+use crate::{deny, guides, paths, process, sbom, signals, tidy};
 use counts::Counts;
 use services::TestServices;
 
@@ -53,6 +54,16 @@ const STEPS: &[Step] = &[
     Step {
         name: "tidy",
         run: |_| tidy::run(),
+        services: false,
+    },
+    Step {
+        name: "deny",
+        run: |_| deny::check(Advisories::Snapshot),
+        services: false,
+    },
+    Step {
+        name: "sbom",
+        run: |_| sbom::check(),
         services: false,
     },
     Step {

@@ -12,5 +12,5 @@ mod sessions;
 pub use administrators::Administrators;
 pub use model::*;
 pub use ports::*;
-pub use service::{AccountHint, Accounts};
+pub use service::{ACCOUNTS_PER_USER, AccountHint, Accounts};
 pub use sessions::Sessions;

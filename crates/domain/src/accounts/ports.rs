@@ -18,7 +18,8 @@ pub trait SessionVerifier: Send + Sync {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait AccountStore: Send + Sync {
-    /// Inserts the user or updates their e-mail address and name. A missing name leaves the stored one unchanged.
+    /// Inserts the user or updates their e-mail address and name, and whether the token proved the address. A missing
+    /// name leaves the stored one unchanged.
     async fn record_user(&self, session: &Session) -> Result<(), StoreError>;
 
     /// Returns every membership of the user, oldest first. Expired memberships of support mode are excluded.
@@ -34,7 +35,10 @@ pub trait AccountStore: Send + Sync {
 
     /// Inserts the account with its owner in one transaction and returns the stored account. `account.slug` is the
     /// preferred slug: the store MUST number it (`text::slugs`) until it is unique, also against concurrent inserts.
-    async fn create(&self, account: &Account, owner: UserId) -> Result<Account, StoreError>;
+    ///
+    /// Returns `None`, and inserts nothing, if the user owns `at_most` accounts that this method inserted for them. MUST
+    /// be exact for concurrent calls.
+    async fn create(&self, account: &Account, owner: UserId, at_most: i64) -> Result<Option<Account>, StoreError>;
 
     /// Sets `last_active_at` and returns the membership. Returns `None` if the user is no member. Also `None` if the
     /// account is suspended and the membership is not one of support mode.

@@ -8,6 +8,9 @@ use crate::shared::{AccountId, Actor, Clock, FieldErrors, Ids, Tenant, text};
 /// Maximum length of an account name, in characters.
 const NAME_CHARS: usize = 200;
 
+/// How many accounts that they made a user may own, unless [`Accounts::at_most`] says otherwise.
+pub const ACCOUNTS_PER_USER: u32 = 100;
+
 /// The account that a request names, before the membership is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountHint {
@@ -24,6 +27,7 @@ pub struct Accounts {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     administrators: Administrators,
+    accounts_per_user: u32,
 }
 
 impl Accounts {
@@ -38,7 +42,14 @@ impl Accounts {
             clock,
             ids,
             administrators,
+            accounts_per_user: ACCOUNTS_PER_USER,
         }
+    }
+
+    /// Limits how many accounts that they made a user may own.
+    pub fn at_most(mut self, accounts_per_user: u32) -> Self {
+        self.accounts_per_user = accounts_per_user;
+        self
     }
 
     /// Whether the user is a platform administrator.
@@ -90,7 +101,9 @@ impl Accounts {
             status: AccountStatus::Active,
             created_at: self.clock.now(),
         };
-        Ok(self.store.create(&account, session.user_id).await?)
+        let at_most = i64::from(self.accounts_per_user);
+        let created = self.store.create(&account, session.user_id, at_most).await?;
+        created.ok_or_else(|| FieldErrors::one("name", accounts_limit_reached(at_most)).into())
     }
 
     /// Makes an account the user's last used one. Requires a membership, and an active account unless in support mode.
@@ -161,6 +174,10 @@ impl Accounts {
         let regular = membership_access.filter(|access| access.support_until.is_none());
         Ok(regular.map(|access| access.account_id))
     }
+}
+
+fn accounts_limit_reached(at_most: i64) -> String {
+    format!("cannot be given to another account: you own {at_most} accounts, which is the limit")
 }
 
 #[cfg(test)]
@@ -247,8 +264,8 @@ mod tests {
         let mut store = MockAccountStore::new();
         store
             .expect_create()
-            .withf(|_, owner| *owner == session().user_id)
-            .returning(|account, _| Ok(account.clone()));
+            .withf(|_, owner, at_most| *owner == session().user_id && *at_most == 100)
+            .returning(|account, _, _| Ok(Some(account.clone())));
         let account = accounts(store)
             .create(&session(), "  Loja <b>da</b> Ana ")
             .await
@@ -258,6 +275,20 @@ mod tests {
             ("Loja da Ana", "loja-da-ana")
         );
         assert_eq!((account.plan.as_str(), account.status), ("free", AccountStatus::Active));
+    }
+
+    #[tokio::test]
+    async fn account_beyond_the_limit_of_its_owner_is_refused() {
+        let mut store = MockAccountStore::new();
+        store
+            .expect_create()
+            .withf(|_, _, at_most| *at_most == 3)
+            .returning(|_, _, _| Ok(None));
+        let refused = accounts(store).at_most(3).create(&session(), "Loja").await;
+        let Err(AccountError::Invalid(errors)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(errors.0["name"][0].contains("you own 3 accounts"), "{errors:?}");
     }
 
     #[tokio::test]

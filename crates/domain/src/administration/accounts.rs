@@ -142,8 +142,9 @@ impl Administration {
         let entry = admin.platform_entry(AuditAction::Create, PlatformEntity::Account, account.id);
         let entry = entry.with_changes(json!({ "name": account.name, "plan": account.plan,
                                                "owner_invited": insert.is_some() }));
-        let account = duplicate_to_field_error(self.store.create(&account, is_given, insert, entry).await)?;
-        Ok(Administered { account, owner_invite })
+        let created = self.store.create(&account, is_given, insert, entry).await;
+        let (account, mailed) = duplicate_to_field_error(created)?;
+        Ok(administered(account, owner_invite, mailed))
     }
 
     /// Updates an account, and invites its first owner if an address is given.
@@ -168,7 +169,7 @@ impl Administration {
         }
         let refused = |message: &str| Err(FieldErrors::one("owner_email", message).into());
         match duplicate_to_field_error(self.store.update(id, &change, insert, entry).await)? {
-            AccountUpdate::Done(account) => Ok(Administered { account, owner_invite }),
+            AccountUpdate::Done(account, mailed) => Ok(administered(account, owner_invite, mailed)),
             AccountUpdate::Missing => Err(AdministrationError::NotFound),
             AccountUpdate::Owned => refused("must be absent: the account has an owner, who can invite other owners"),
             AccountUpdate::Member => refused("is already a member of this account; remove the member first"),
@@ -308,6 +309,13 @@ impl Administration {
         let days = Days::until(self.clock.now(), days);
         let churn = self.store.churn(days).await?;
         Ok(churn.into_iter().map(ChurnDay::from).collect())
+    }
+}
+
+fn administered(account: Account, invite: Option<NewInvite>, mailed: bool) -> Administered {
+    Administered {
+        account,
+        owner_invite: invite.map(|invite| NewInvite { mailed, ..invite }),
     }
 }
 

@@ -15,8 +15,8 @@ use crate::team::InviteInsert;
 /// Outcome of updating an account.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AccountUpdate {
-    /// The updated account.
-    Done(Account),
+    /// The updated account, and whether a mail to its invited owner was queued.
+    Done(Account, bool),
     /// The account does not exist.
     Missing,
     /// Not updated: the account already has an owner, so an administrator cannot invite one.
@@ -44,14 +44,15 @@ pub trait AdministrationStore: Send + Sync {
     async fn detail(&self, id: AccountId) -> Result<Option<AccountDetail>, StoreError>;
 
     /// Inserts an account without members, and the owner's invite in the same transaction. If `is_given`, a taken slug
-    /// is [`StoreError::Duplicate`]. Otherwise a number is appended until the slug is free.
+    /// is [`StoreError::Duplicate`]. Otherwise a number is appended until the slug is free. Also returns whether a mail
+    /// to the owner was queued.
     async fn create(
         &self,
         account: &Account,
         is_given: bool,
         owner: Option<InviteInsert>,
         entry: PlatformEntry,
-    ) -> Result<Account, StoreError>;
+    ) -> Result<(Account, bool), StoreError>;
 
     /// Updates an account. A taken slug is [`StoreError::Duplicate`]. An invite for an owner revokes all other owner
     /// invites of the account. MUST change nothing and return `Owned` if the account has an owner. MUST add

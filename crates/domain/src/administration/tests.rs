@@ -16,6 +16,7 @@ use crate::billing::{
     BillingType, Cents, ChangeOutcome, Cycle, GatewaySubscription, MockPaymentGateway, MockSubscriptionStore, Overview,
     PaymentGatewayError, Subscription, SubscriptionStatus, Usage,
 };
+use crate::mail::{MockRecipientHasher, RecipientHash};
 use crate::media::{MediaStoreError, MockMediaStore};
 use crate::shared::{
     AccountId, AuditAction, AuditLogId, Event, MockClock, MockErrorReport, MockIds, MockSecrets, Page, PageQuery,
@@ -108,8 +109,17 @@ fn invites() -> Invites {
     ids.expect_next().returning(|| Uuid::from_u128(7));
     let mut secrets = MockSecrets::new();
     secrets.expect_token().returning(|_| "t0k3n".into());
+    let mut recipients = MockRecipientHasher::new();
+    recipients.expect_hash().returning(|_| RecipientHash(vec![1]));
     let store = Arc::new(MockInviteStore::new());
-    Invites::new(store, Arc::new(secrets), Arc::new(ids), None, "https://recado.example")
+    Invites::new(
+        store,
+        Arc::new(secrets),
+        Arc::new(ids),
+        None,
+        Arc::new(recipients),
+        "https://recado.example",
+    )
 }
 
 fn administration(store: MockAdministrationStore, subscriptions: MockSubscriptionStore) -> Administration {
@@ -298,7 +308,7 @@ async fn account_create_validates_input_and_derives_slug() {
             assert_eq!((account.slug.as_str(), is_given), (expected, slug.is_some()));
             match is_given {
                 true => Err(StoreError::Duplicate { field: "slug" }),
-                false => Ok(account.clone()),
+                false => Ok((account.clone(), false)),
             }
         });
         let input = AccountInput {
@@ -352,7 +362,7 @@ async fn account_update_validates_every_field() {
         .withf(move |_, change, owner, _| *change == expected && owner.is_none())
         .returning(|_, _, _, entry| {
             assert_eq!(described(&entry), "update account, account true");
-            Ok(AccountUpdate::Done(account()))
+            Ok(AccountUpdate::Done(account(), false))
         });
     let patch = AccountPatch {
         logo_url: Some(None),

@@ -21,6 +21,9 @@ pub const RESPONSE_RETENTION: Duration = Duration::hours(24);
 /// Lease of a running request. If it is not renewed in time, its server has crashed and the key is free again.
 pub const LEASE: Duration = Duration::seconds(15);
 
+/// Maximum number of keys of a scope on one UTC day.
+pub const MAX_KEYS_PER_DAY: i64 = 50_000;
+
 /// The account within which a key is unique; the user on routes without an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope(pub Uuid);
@@ -87,6 +90,8 @@ pub enum KeyState {
     Running,
     /// A request with the key has a stored response.
     Answered(StoredResponse),
+    /// The key is free, but the scope has claimed [`MAX_KEYS_PER_DAY`] keys today.
+    Exhausted,
 }
 
 /// Decision about a request with a key.
@@ -105,6 +110,8 @@ pub enum IdempotencyError {
     Running,
     #[error("This idempotency key was used for a different request; use a new key")]
     Mismatch,
+    #[error("This account has used {MAX_KEYS_PER_DAY} idempotency keys today, which is the limit")]
+    Exhausted,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -115,6 +122,9 @@ pub enum IdempotencyError {
 pub trait IdempotencyStore: Send + Sync {
     /// Claims the key if it is free: never used, last used before [`RESPONSE_RETENTION`], or claimed with an expired
     /// lease. Of concurrent callers exactly one succeeds.
+    ///
+    /// Returns `Exhausted` instead of claiming it if the scope has claimed [`MAX_KEYS_PER_DAY`] keys on this UTC day.
+    /// Concurrent callers may exceed the limit by their number. A released key does not count.
     async fn claim(&self, claim: &KeyClaim, lease: Duration) -> Result<KeyState, StoreError>;
 
     /// Renews the lease if the claim is still current.
@@ -126,7 +136,8 @@ pub trait IdempotencyStore: Send + Sync {
     /// Frees the key if the claim is still current.
     async fn release(&self, claim: &KeyClaim) -> Result<(), StoreError>;
 
-    /// Deletes up to `limit` responses older than [`RESPONSE_RETENTION`]. Returns how many.
+    /// Deletes up to `limit` responses older than [`RESPONSE_RETENTION`], and the counts of earlier days. Returns how
+    /// many responses.
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError>;
 }
 
@@ -148,6 +159,7 @@ impl Idempotency {
         match self.store.claim(&claim, LEASE).await? {
             KeyState::Free => Ok(Admission::First(claim)),
             KeyState::Running => Err(IdempotencyError::Running),
+            KeyState::Exhausted => Err(IdempotencyError::Exhausted),
             KeyState::Answered(stored) => Ok(Admission::Again(stored)),
         }
     }
@@ -217,6 +229,7 @@ mod tests {
             Ok(match claim.key.as_str() {
                 "new" => KeyState::Free,
                 "running" => KeyState::Running,
+                "full" => KeyState::Exhausted,
                 _ => KeyState::Answered(stored_response()),
             })
         });
@@ -226,6 +239,8 @@ mod tests {
         assert!(matches!(first, Admission::First(claim) if claim.scope.0 == Uuid::from_u128(7)));
         let running = idempotency.admit(scope, key("running")).await;
         assert!(matches!(running, Err(IdempotencyError::Running)));
+        let full = idempotency.admit(scope, key("full")).await;
+        assert!(matches!(full, Err(IdempotencyError::Exhausted)));
         let again = idempotency.admit(scope, key("old")).await.unwrap();
         assert_eq!(again, Admission::Again(stored_response()));
     }

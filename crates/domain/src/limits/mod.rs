@@ -32,14 +32,17 @@ impl Limit {
         requests: 20,
         window: Duration::hours(1),
     };
-    /// The `send` preset: published, not yet used by a route.
+    /// The `send` preset: invites.
     pub const SEND: Self = Self::per_minute(60);
+    /// Requests with unknown API keys, from one address.
+    pub const UNKNOWN_KEYS: Self = Self::per_minute(60);
     /// Campaign starts.
     pub const CAMPAIGN_SEND: Self = Self::per_minute(5);
     /// Uploads of template media.
     pub const TEMPLATE_MEDIA: Self = Self::per_minute(5);
 
-    const fn per_minute(requests: u32) -> Self {
+    /// At most this many requests a minute.
+    pub const fn per_minute(requests: u32) -> Self {
         Self {
             requests,
             window: Duration::minutes(1),

@@ -3,6 +3,8 @@
 //! Owns the rules of the queue: mails are sealed, sent at least once, and abandoned after `RETRY_DELAYS`. The context
 //! that queues a mail writes its text. The gateways crate implements SMTP.
 
+mod names;
+mod recipients;
 mod sender;
 
 use async_trait::async_trait;
@@ -13,6 +15,8 @@ use time::Duration;
 
 use crate::shared::{AccountId, Cipher, MailId, SealContext, SealPurpose, Sealed, StoreError, redacted_debug};
 
+pub use names::name_in_mail;
+pub use recipients::*;
 pub use sender::{MailOutcome, MailSender, retry_after};
 
 /// A mail in plain text.
@@ -92,9 +96,12 @@ pub trait Mailer: Send + Sync {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait MailQueue: Send + Sync {
-    /// Claims the mail that has been due longest and counts the attempt. No other caller receives it until the lease
-    /// expires by the database's clock; then it is due again.
-    async fn claim(&self, lease: Duration) -> Result<Option<ClaimedMail>, StoreError>;
+    /// Claims a mail and counts the attempt. No other caller receives it until the lease expires by the database's
+    /// clock; then it is due again.
+    ///
+    /// MUST take the accounts in turn: the next account after `previous` that has a due mail, in the order of their ids
+    /// and from the beginning after the last one. Of its mails, the one that has been due longest.
+    async fn claim(&self, lease: Duration, previous: Option<AccountId>) -> Result<Option<ClaimedMail>, StoreError>;
 
     /// Deletes a mail that was sent or abandoned.
     async fn delete(&self, id: MailId) -> Result<(), StoreError>;

@@ -1,6 +1,6 @@
 //! Mail worker: claims, sends and deletes mails. A failed mail is retried with growing delays and finally abandoned.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use time::Duration;
 
@@ -53,16 +53,24 @@ pub struct MailSender {
     queue: Arc<dyn MailQueue>,
     mailer: Arc<dyn Mailer>,
     cipher: Arc<dyn Cipher>,
+    /// The account whose mail was claimed last. The next claim starts behind it (round robin).
+    previous: Mutex<Option<AccountId>>,
 }
 
 impl MailSender {
     pub fn new(queue: Arc<dyn MailQueue>, mailer: Arc<dyn Mailer>, cipher: Arc<dyn Cipher>) -> Self {
-        Self { queue, mailer, cipher }
+        Self {
+            queue,
+            mailer,
+            cipher,
+            previous: Mutex::default(),
+        }
     }
 
-    /// Sends the mail that has been due longest. At-least-once: a crash between sending and deleting sends it again.
+    /// Sends one mail of the account whose turn it is. At-least-once: a crash between sending and deleting sends it
+    /// again.
     pub async fn deliver_next(&self) -> Result<MailOutcome, StoreError> {
-        let Some(claimed) = self.queue.claim(LEASE).await? else {
+        let Some(claimed) = self.claim().await? else {
             return Ok(MailOutcome::Nothing);
         };
         let id = claimed.mail.id;
@@ -92,6 +100,15 @@ impl MailSender {
                 })
             }
         }
+    }
+
+    async fn claim(&self) -> Result<Option<ClaimedMail>, StoreError> {
+        let previous = *self.previous.lock().unwrap_or_else(PoisonError::into_inner);
+        let claimed = self.queue.claim(LEASE, previous).await?;
+        if let Some(claimed) = &claimed {
+            *self.previous.lock().unwrap_or_else(PoisonError::into_inner) = Some(claimed.account_id);
+        }
+        Ok(claimed)
     }
 
     async fn send(&self, claimed: &ClaimedMail) -> Result<(), MailError> {
@@ -147,7 +164,7 @@ mod tests {
 
     fn queue(claimed: Option<ClaimedMail>) -> MockMailQueue {
         let mut queue = MockMailQueue::new();
-        queue.expect_claim().return_once(|_| Ok(claimed));
+        queue.expect_claim().return_once(|_, _| Ok(claimed));
         queue
     }
 
@@ -181,6 +198,23 @@ mod tests {
         assert_eq!(deliver(queue, mailer(Ok(()))).await, MailOutcome::Sent);
         let empty = MockMailer::new();
         assert_eq!(deliver(self::queue(None), empty).await, MailOutcome::Nothing);
+    }
+
+    #[tokio::test]
+    async fn claim_starts_behind_the_account_of_the_last_mail() {
+        let mut queue = MockMailQueue::new();
+        let mut previous = vec![Some(ACCOUNT), None];
+        queue.expect_claim().times(2).returning(move |_, after| {
+            assert_eq!(after, previous.pop().unwrap());
+            Ok(Some(claimed(1)))
+        });
+        queue.expect_delete().returning(|_| Ok(()));
+        let mut mailer = MockMailer::new();
+        mailer.expect_send().returning(|_, _| Ok(()));
+        let sender = MailSender::new(Arc::new(queue), Arc::new(mailer), Arc::new(cipher()));
+        for _ in 0..2 {
+            assert_eq!(sender.deliver_next().await.unwrap(), MailOutcome::Sent);
+        }
     }
 
     #[tokio::test]

@@ -5,11 +5,11 @@ use time::macros::format_description;
 use time::{OffsetDateTime, UtcOffset};
 
 use super::{InvitationFacts, Invite};
-use crate::mail::Mail;
+use crate::mail::{Mail, name_in_mail};
 
 /// Writes the mail with an invite's link.
 pub(super) fn write(invite: &Invite, facts: &InvitationFacts, accept_url: &SecretString) -> Mail {
-    let (account, inviter) = (one_line(&facts.account), one_line(&facts.inviter));
+    let (account, inviter) = (name_in_mail(&facts.account), name_in_mail(&facts.inviter));
     Mail {
         to: invite.email.clone(),
         subject: format!("Join {account} on Recado"),
@@ -25,12 +25,6 @@ pub(super) fn write(invite: &Invite, facts: &InvitationFacts, accept_url: &Secre
             end = day_and_time(invite.expires_at),
         ),
     }
-}
-
-/// Removes line breaks and control characters from a name, to prevent mail header injection.
-fn one_line(name: &str) -> String {
-    let visible: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    visible.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn day_and_time(time: OffsetDateTime) -> String {
@@ -80,14 +74,11 @@ mod tests {
     }
 
     #[test]
-    fn invitation_mail_removes_line_breaks_from_names() {
+    fn invitation_mail_removes_addresses_and_line_breaks_from_names() {
         let mail = written("Loja\r\nBcc: all@example.com", "Ana\n\nClick https://evil.example\u{0}");
         assert_eq!(mail.subject, "Join Loja Bcc: all@example.com on Recado");
-        assert!(
-            mail.text.contains("\n\nAna Click https://evil.example invites you"),
-            "{}",
-            mail.text
-        );
+        assert!(mail.text.contains("\n\nAna Click … invites you"), "{}", mail.text);
+        assert!(!mail.text.contains("evil.example"), "{}", mail.text);
         assert!(!mail.text.contains('\r'));
     }
 }

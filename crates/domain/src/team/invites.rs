@@ -8,10 +8,10 @@ use time::Duration;
 use super::roles::{parse_role, permits};
 use super::status::{InviteCommand, transition};
 use super::{
-    FirstOwner, InvitationFacts, Invite, InviteInput, InviteInsert, InviteStatus, InviteStore, NewInvite, TeamError,
-    invitation,
+    FirstOwner, InvitationFacts, Invite, InviteInput, InviteInsert, InviteOutcome, InviteStatus, InviteStore,
+    NewInvite, TeamError, invitation,
 };
-use crate::mail::OutgoingMail;
+use crate::mail::{OutgoingMail, RecipientHasher};
 use crate::shared::{
     AccountId, Cipher, CursorPage, CursorQuery, FieldErrors, Ids, InviteId, Role, Secrets, Tenant, UserId,
     WriteOutcome, secret_hash, text,
@@ -27,6 +27,9 @@ const HOURS_MAX: i64 = 8760;
 /// A new invite revokes the pending invite to the same address.
 const SUPERSEDED: (InviteStatus, InviteStatus) = (InviteStatus::Pending, InviteStatus::Revoked);
 
+/// Maximum number of pending invites of an account that have not expired.
+const MAX_PENDING: i64 = 100;
+
 /// Random bytes of a token.
 const TOKEN_BYTES: usize = 32;
 
@@ -37,6 +40,7 @@ pub struct Invites {
     ids: Arc<dyn Ids>,
     /// Seals the mail. `None`: no mail is sent.
     cipher: Option<Arc<dyn Cipher>>,
+    recipients: Arc<dyn RecipientHasher>,
     public_url: String,
 }
 
@@ -47,6 +51,7 @@ impl Invites {
         secrets: Arc<dyn Secrets>,
         ids: Arc<dyn Ids>,
         cipher: Option<Arc<dyn Cipher>>,
+        recipients: Arc<dyn RecipientHasher>,
         public_url: &str,
     ) -> Self {
         Self {
@@ -54,6 +59,7 @@ impl Invites {
             secrets,
             ids,
             cipher,
+            recipients,
             public_url: public_url.to_owned(),
         }
     }
@@ -73,12 +79,15 @@ impl Invites {
         let (account_id, invited_by) = (tenant.account_id, tenant.actor.user_id);
         let facts = self.store.facts(account_id, invited_by).await?;
         let (insert, invite) = self.issue(account_id, invited_by, &facts, (email, role, lifetime));
-        self.store.insert(&insert).await?;
-        Ok(invite)
+        match self.store.insert(&insert, MAX_PENDING).await? {
+            InviteOutcome::Done { mailed } => Ok(NewInvite { mailed, ..invite }),
+            InviteOutcome::Full => Err(FieldErrors::one("email", limit_reached()).into()),
+        }
     }
 
     /// Builds the invite of an account's first owner, in the name of a platform administrator: the account has no owner
-    /// yet who could invite one. Errors of the address are reported as `owner_email`. Stores nothing.
+    /// yet who could invite one. Errors of the address are reported as `owner_email`. Stores nothing; the caller sets
+    /// `mailed` after storing it.
     pub fn first_owner(&self, owner: &FirstOwner<'_>) -> Result<(InviteInsert, NewInvite), FieldErrors> {
         let email = text::email(owner.email.trim());
         let email = email.ok_or_else(|| FieldErrors::one("owner_email", "is not a valid e-mail address"))?;
@@ -114,6 +123,7 @@ impl Invites {
             let mail = invitation::write(&invite, facts, &accept_url);
             OutgoingMail::seal(cipher.as_ref(), account_id, self.ids.next().into(), &mail)
         });
+        let recipient = self.recipients.hash(&invite.email);
         let insert = InviteInsert {
             account_id,
             invite: invite.clone(),
@@ -121,11 +131,13 @@ impl Invites {
             token_hash: secret_hash(&token),
             superseded: SUPERSEDED,
             mail,
+            recipient,
         };
         let new_invite = NewInvite {
             invite,
             token,
             accept_url,
+            mailed: false,
         };
         (insert, new_invite)
     }
@@ -146,6 +158,10 @@ impl Invites {
 fn revocation(from: InviteStatus) -> Result<(InviteStatus, InviteStatus), TeamError> {
     let to = transition(from, InviteCommand::Revoke).ok_or(TeamError::NotFound)?;
     Ok((from, to))
+}
+
+fn limit_reached() -> String {
+    format!("cannot be invited: {MAX_PENDING} invites are pending, which is the limit; revoke one first")
 }
 
 fn validated(input: InviteInput) -> Result<(String, Role, Duration), FieldErrors> {

@@ -95,6 +95,8 @@ pub struct NewInvite {
     pub token: SecretString,
     /// Link to the page that accepts the token.
     pub accept_url: SecretString,
+    /// Whether a mail with the link was queued.
+    pub mailed: bool,
 }
 
 /// Error of a team use case.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::{Invite, InviteStatus, Member, MemberFacts, MemberStep};
-use crate::mail::OutgoingMail;
+use crate::mail::{OutgoingMail, RecipientHash};
 use crate::shared::{
     AccountId, CursorPage, CursorQuery, Event, InviteId, Role, StoreError, TimeCursor, UserId, WriteOutcome,
 };
@@ -54,7 +54,8 @@ pub struct InvitationFacts {
     pub now: OffsetDateTime,
     /// Name of the account.
     pub account: String,
-    /// Name of the inviter; the e-mail address if the name is unknown.
+    /// Name of the inviter; the e-mail address if the name is unknown or comes from a token that does not prove the
+    /// address.
     pub inviter: String,
 }
 
@@ -70,6 +71,17 @@ pub struct InviteInsert {
     pub superseded: (InviteStatus, InviteStatus),
     /// The mail with the link; `None` if no mail is sent.
     pub mail: Option<OutgoingMail>,
+    /// Hash of the invited address, for the limits on mail to one address.
+    pub recipient: RecipientHash,
+}
+
+/// How storing an invite ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InviteOutcome {
+    /// Stored. `mailed`: its mail was queued.
+    Done { mailed: bool },
+    /// The account has the maximum number of pending invites. Nothing was written.
+    Full,
 }
 
 /// An invite found by its token, with the facts on which its acceptance is decided.
@@ -116,7 +128,10 @@ pub trait InviteStore: Send + Sync {
 
     /// Inserts an invite, its token's hash and its mail, and ends a pending invite to the same address (compared
     /// case-insensitively), all in one transaction.
-    async fn insert(&self, insert: &InviteInsert) -> Result<(), StoreError>;
+    ///
+    /// Returns `Full`, and writes nothing, if `at_most` other invites are pending and have not expired. Leaves out the
+    /// mail if [`may_be_mailed`](crate::mail::may_be_mailed) forbids it. MUST be exact for concurrent calls.
+    async fn insert(&self, insert: &InviteInsert, at_most: i64) -> Result<InviteOutcome, StoreError>;
 
     /// Changes the status of an invite from `from` to `to` and invalidates its token.
     async fn set_status(

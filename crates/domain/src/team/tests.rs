@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::accounts::Session;
+use crate::mail::{MockRecipientHasher, RecipientHash};
 use crate::shared::{
     AccountId, AuditAction, Cipher, Event, InviteId, MockCipher, MockIds, MockSecrets, Role, Sealed, Tenant, UserId,
     WriteOutcome, secret_hash,
@@ -202,8 +203,17 @@ fn invites(store: MockInviteStore, mails: bool) -> Invites {
         Arc::new(secrets),
         Arc::new(ids),
         cipher,
+        Arc::new(recipients()),
         "https://recado.example",
     )
+}
+
+fn recipients() -> MockRecipientHasher {
+    let mut recipients = MockRecipientHasher::new();
+    recipients
+        .expect_hash()
+        .returning(|address| RecipientHash(address.to_lowercase().into_bytes()));
+    recipients
 }
 
 fn input(email: &str, role: Role) -> InviteInput {
@@ -227,17 +237,22 @@ async fn invite_expires_in_a_week_and_stores_a_token_hash() {
     for mails in [false, true] {
         let mut store = MockInviteStore::new();
         store.expect_facts().returning(|_, _| Ok(invitation_facts()));
-        store.expect_insert().times(1).returning(move |insert| {
+        store.expect_insert().times(1).returning(move |insert, at_most| {
+            assert_eq!(at_most, 100);
+            assert_eq!(insert.recipient, RecipientHash(b"bia@example.com".to_vec()));
             assert_eq!(insert.token_hash, secret_hash(&SecretString::from("t0k3n")));
             assert_eq!(insert.superseded, (InviteStatus::Pending, InviteStatus::Revoked));
             assert_eq!((insert.invited_by, insert.mail.is_some()), (ANA, mails));
-            Ok(())
+            Ok(InviteOutcome::Done { mailed: mails })
         });
         let created = invites(store, mails)
             .create(&tenant(Role::Admin), input(" Bia@example.com ", Role::Admin))
             .await;
         let created = created.unwrap();
-        assert_eq!(created.invite.email, "Bia@example.com");
+        assert_eq!(
+            (created.invite.email.as_str(), created.mailed),
+            ("Bia@example.com", mails)
+        );
         assert_eq!(created.invite.expires_at, NOW + Duration::days(7));
         assert_eq!(
             (created.invite.status, created.invite.created_at),
@@ -259,7 +274,9 @@ async fn invite_of_an_owner_requires_an_owner() {
     }
     let mut store = MockInviteStore::new();
     store.expect_facts().returning(|_, _| Ok(invitation_facts()));
-    store.expect_insert().returning(|_| Ok(()));
+    store
+        .expect_insert()
+        .returning(|_, _| Ok(InviteOutcome::Done { mailed: false }));
     let created = invites(store, false)
         .create(&tenant(Role::Owner), input("b@e.example", Role::Owner))
         .await;
@@ -284,6 +301,17 @@ async fn invite_with_invalid_input_reads_nothing() {
         };
         assert_eq!(refused(wrong).await, ["expires_in_hours"], "{hours}");
     }
+}
+
+#[tokio::test]
+async fn invite_beyond_the_pending_limit_names_the_email() {
+    let mut store = MockInviteStore::new();
+    store.expect_facts().returning(|_, _| Ok(invitation_facts()));
+    store.expect_insert().returning(|_, _| Ok(InviteOutcome::Full));
+    let refused = invites(store, true)
+        .create(&tenant(Role::Admin), input("b@e.example", Role::Member))
+        .await;
+    assert_eq!(fields(refused), ["email"]);
 }
 
 fn invite(status: InviteStatus) -> Invite {

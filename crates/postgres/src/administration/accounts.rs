@@ -13,7 +13,7 @@ use super::platform_audit;
 use crate::accounts::{AccountColumns, reserve_free_slug};
 use crate::errors::DbResult;
 use crate::sql::{Sql, sql};
-use crate::team::{insert_first_owner, insert_invite};
+use crate::team::{FirstOwnerOutcome, insert_first_owner, insert_invite};
 use crate::{billing, outbox};
 
 pub(super) async fn find(conn: &mut AsyncPgConnection, id: AccountId) -> DbResult<Option<Account>> {
@@ -33,7 +33,7 @@ pub(super) async fn create(
     is_given: bool,
     owner: Option<&InviteInsert>,
     entry: &PlatformEntry,
-) -> DbResult<Account> {
+) -> DbResult<(Account, bool)> {
     let slug = if is_given {
         reserve_slug(conn, account.id, &account.slug).await?;
         account.slug.clone()
@@ -53,15 +53,17 @@ pub(super) async fn create(
     .bind(account.created_at)
     .execute(&mut *conn)
     .await?;
-    if let Some(owner) = owner {
-        insert_invite(conn, owner).await?;
-    }
+    let mailed = match owner {
+        Some(owner) => insert_invite(conn, owner).await?,
+        None => false,
+    };
     let entry = entry.clone().with_changes(json!({ "slug": slug }));
     platform_audit::insert(conn, &entry).await?;
-    Ok(Account {
+    let account = Account {
         slug,
         ..account.clone()
-    })
+    };
+    Ok((account, mailed))
 }
 
 /// Waits for a concurrent transaction that reserves the same slug.
@@ -89,12 +91,13 @@ pub(super) async fn update(
     let Some(before) = find_by(conn, locked.bind(id)).await? else {
         return Ok(AccountUpdate::Missing);
     };
+    let mut mailed = false;
     if let Some(owner) = owner {
-        match insert_first_owner(conn, owner).await? {
-            Some(true) => {}
-            Some(false) => return Ok(AccountUpdate::Member),
-            None => return Ok(AccountUpdate::Owned),
-        }
+        mailed = match insert_first_owner(conn, owner).await? {
+            FirstOwnerOutcome::Done { mailed } => mailed,
+            FirstOwnerOutcome::Member => return Ok(AccountUpdate::Member),
+            FirstOwnerOutcome::Owned => return Ok(AccountUpdate::Owned),
+        };
     }
     if let Some(slug) = change.slug.as_deref().filter(|slug| *slug != before.slug) {
         reserve_slug(conn, id, slug).await?;
@@ -121,7 +124,7 @@ pub(super) async fn update(
     let updated = find_by(conn, statement).await?;
     let entry = entry.clone().with_changes(change.differences(&before));
     platform_audit::insert(conn, &entry).await?;
-    Ok(updated.map_or(AccountUpdate::Missing, AccountUpdate::Done))
+    Ok(updated.map_or(AccountUpdate::Missing, |account| AccountUpdate::Done(account, mailed)))
 }
 
 pub(super) async fn set_status(

@@ -78,6 +78,7 @@ const DIRECTORIES: [&str; 10] = [
     "DELETE FROM invite_tokens WHERE account_id = $1",
     "DELETE FROM account_slugs WHERE account_id = $1",
     "DELETE FROM idempotency_keys WHERE scope = $1",
+    "DELETE FROM idempotency_key_counts WHERE scope = $1",
     "DELETE FROM account_users WHERE account_id = $1",
 ];
 

@@ -90,7 +90,7 @@ impl AdministrationStore for PgAdministration {
         is_given: bool,
         owner: Option<InviteInsert>,
         entry: PlatformEntry,
-    ) -> Result<Account, StoreError> {
+    ) -> Result<(Account, bool), StoreError> {
         in_owner!(self.0, |conn| accounts::create(
             conn,
             account,

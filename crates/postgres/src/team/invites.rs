@@ -7,7 +7,7 @@ use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, CursorPage, CursorQuery, InviteId, StoreError, UserId, WriteOutcome};
 use recado_domain::team::{
-    Acceptance, InvitationFacts, Invite, InviteInsert, InviteStatus, InviteStore, PresentedInvite,
+    Acceptance, InvitationFacts, Invite, InviteInsert, InviteOutcome, InviteStatus, InviteStore, PresentedInvite,
 };
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -17,7 +17,7 @@ use crate::errors::{DbResult, parse_enum};
 use crate::pool::OwnerPool;
 use crate::sql::{FlagRow, TextRow, sql};
 use crate::transactions::in_owner;
-use crate::{mail, outbox};
+use crate::{mail_recipients, outbox};
 
 #[derive(Clone, Debug)]
 pub struct PgInvites(OwnerPool);
@@ -133,10 +133,9 @@ impl InviteStore for PgInvites {
     }
 
     async fn facts(&self, account: AccountId, actor: UserId) -> Result<InvitationFacts, StoreError> {
-        let statement = sql(
-            "SELECT now() AS now, a.name AS account, coalesce(nullif(u.name, ''), u.email) AS inviter
-             FROM accounts a JOIN users u ON u.id = $2 WHERE a.id = $1",
-        )
+        let statement = sql("SELECT now() AS now, a.name AS account,
+               coalesce(CASE WHEN u.name_is_verified THEN nullif(u.name, '') END, u.email) AS inviter
+             FROM accounts a JOIN users u ON u.id = $2 WHERE a.id = $1")
         .bind(account)
         .bind(actor);
         let row = self.0.row::<FactsRow>(statement).await?;
@@ -147,8 +146,8 @@ impl InviteStore for PgInvites {
         })
     }
 
-    async fn insert(&self, invite: &InviteInsert) -> Result<(), StoreError> {
-        in_owner!(self.0, |conn| insert(conn, invite))
+    async fn insert(&self, invite: &InviteInsert, at_most: i64) -> Result<InviteOutcome, StoreError> {
+        in_owner!(self.0, |conn| insert_limited(conn, invite, at_most))
     }
 
     async fn set_status(
@@ -199,7 +198,27 @@ impl InviteStore for PgInvites {
     }
 }
 
-pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> DbResult<()> {
+async fn insert_limited(conn: &mut AsyncPgConnection, invite: &InviteInsert, at_most: i64) -> DbResult<InviteOutcome> {
+    let account = invite.account_id;
+    lock_team(conn, account).await?;
+    // A pending invite to the same address is superseded, so it does not count.
+    let is_full: FlagRow = sql("SELECT count(*) >= $4 AS yes FROM team_invites
+         WHERE account_id = $1 AND status = $3 AND expires_at > now() AND lower(email) <> lower($2)")
+    .bind(account)
+    .bind(invite.invite.email.as_str())
+    .bind(InviteStatus::Pending.as_str())
+    .bind(at_most)
+    .get_result(&mut *conn)
+    .await?;
+    if is_full.yes {
+        return Ok(InviteOutcome::Full);
+    }
+    let mailed = insert(conn, invite).await?;
+    Ok(InviteOutcome::Done { mailed })
+}
+
+/// Returns whether a mail was queued.
+pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> DbResult<bool> {
     let (account, invite) = (insert.account_id, &insert.invite);
     lock_team(conn, account).await?;
     let (from, to) = insert.superseded;
@@ -233,15 +252,29 @@ pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) 
         .bind(invite.id)
         .execute(&mut *conn)
         .await?;
-    if let Some(mail) = &insert.mail {
-        mail::append(conn, account, mail).await?;
+    match &insert.mail {
+        Some(mail) => mail_recipients::append_limited(conn, account, &insert.recipient, mail).await,
+        None => Ok(false),
     }
-    Ok(())
+}
+
+/// How inserting the invite of a first owner ended.
+pub(crate) enum FirstOwnerOutcome {
+    Done {
+        mailed: bool,
+    },
+    /// The account has an owner.
+    Owned,
+    /// The user is already a member.
+    Member,
 }
 
 /// Inserts the invite of an account's first owner and supersedes other owner invites. The team lock serializes it with
-/// other changes of the team. `None`: the account has an owner. `Some(false)`: the user is already a member.
-pub(crate) async fn insert_first_owner(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> DbResult<Option<bool>> {
+/// other changes of the team.
+pub(crate) async fn insert_first_owner(
+    conn: &mut AsyncPgConnection,
+    insert: &InviteInsert,
+) -> DbResult<FirstOwnerOutcome> {
     let account = insert.account_id;
     lock_team(conn, account).await?;
     let has_owner: FlagRow = sql("SELECT EXISTS (SELECT FROM account_users
@@ -250,7 +283,7 @@ pub(crate) async fn insert_first_owner(conn: &mut AsyncPgConnection, insert: &In
     .get_result(&mut *conn)
     .await?;
     if has_owner.yes {
-        return Ok(None);
+        return Ok(FirstOwnerOutcome::Owned);
     }
     let is_member: FlagRow = sql(
         "SELECT EXISTS (SELECT FROM account_users m JOIN users p ON p.id = m.user_id
@@ -261,7 +294,7 @@ pub(crate) async fn insert_first_owner(conn: &mut AsyncPgConnection, insert: &In
     .get_result(&mut *conn)
     .await?;
     if is_member.yes {
-        return Ok(Some(false));
+        return Ok(FirstOwnerOutcome::Member);
     }
     let (from, to) = insert.superseded;
     sql("WITH superseded AS (
@@ -273,7 +306,8 @@ pub(crate) async fn insert_first_owner(conn: &mut AsyncPgConnection, insert: &In
     .bind(to.as_str())
     .execute(&mut *conn)
     .await?;
-    self::insert(conn, insert).await.map(|()| Some(true))
+    let mailed = self::insert(conn, insert).await?;
+    Ok(FirstOwnerOutcome::Done { mailed })
 }
 
 async fn set_status(

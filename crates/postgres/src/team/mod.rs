@@ -8,7 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::AccountId;
 
 pub use invites::PgInvites;
-pub(crate) use invites::{insert as insert_invite, insert_first_owner};
+pub(crate) use invites::{FirstOwnerOutcome, insert as insert_invite, insert_first_owner};
 pub(crate) use members::MemberRow;
 pub use members::PgMembers;
 

@@ -10,6 +10,9 @@ use time::Duration;
 
 use crate::support::{DbFixture, NOW, account, id, session};
 
+/// More accounts than any test creates.
+const LIMIT: i64 = 1000;
+
 #[tokio::test]
 async fn user_without_a_name_keeps_the_stored_name() {
     let fixture = DbFixture::new().await;
@@ -32,7 +35,7 @@ async fn account_is_created_with_its_owner() {
     let fixture = DbFixture::new().await;
     let accounts = PgAccounts::new(fixture.owner.clone());
     let expected = account("ana");
-    let created = accounts.create(&expected, fixture.user).await.unwrap();
+    let created = accounts.create(&expected, fixture.user, LIMIT).await.unwrap().unwrap();
     assert_eq!(created, expected);
     let memberships = accounts.memberships(fixture.user).await.unwrap();
     assert_eq!(
@@ -47,7 +50,10 @@ async fn account_is_created_with_its_owner() {
 async fn account_without_a_stored_owner_is_not_created() {
     let fixture = DbFixture::new().await;
     let accounts = PgAccounts::new(fixture.owner.clone());
-    accounts.create(&account("padaria"), UserId(id())).await.unwrap_err();
+    accounts
+        .create(&account("padaria"), UserId(id()), LIMIT)
+        .await
+        .unwrap_err();
     assert_eq!(
         fixture
             .number("SELECT count(*) FROM account_slugs WHERE slug = 'padaria'")
@@ -58,12 +64,66 @@ async fn account_without_a_stored_owner_is_not_created() {
 }
 
 #[tokio::test]
+async fn accounts_of_an_owner_are_limited_under_concurrency() {
+    let fixture = DbFixture::new().await;
+    let accounts = PgAccounts::new(fixture.owner.clone());
+    // The fixture's account counts, too.
+    let creates = (0..12).map(|_| {
+        let (accounts, user) = (accounts.clone(), fixture.user);
+        async move { accounts.create(&account("loja"), user, 5).await.unwrap() }
+    });
+    let created: Vec<_> = join_all(creates).await.into_iter().flatten().collect();
+    assert_eq!(created.len(), 4);
+    // An account that the user only joined as an owner, and one that they no longer own, do not count.
+    fixture
+        .sql(&format!(
+            "UPDATE accounts SET created_by = NULL WHERE id = '{}';
+             UPDATE account_users SET role = 'admin' WHERE account_id = '{}'",
+            created[0].id, created[1].id
+        ))
+        .await;
+    for expected in [true, true, false] {
+        let again = accounts.create(&account("loja"), fixture.user, 5).await.unwrap();
+        assert_eq!(again.is_some(), expected);
+    }
+}
+
+#[tokio::test]
+async fn name_counts_as_verified_only_by_its_own_token() {
+    let fixture = DbFixture::new().await;
+    let accounts = PgAccounts::new(fixture.owner.clone());
+    for (name, email_verified, expected) in [
+        (Some("Ana"), Some(true), "Ana true"),
+        (None, Some(false), "Ana true"),
+        (Some("Ana"), None, "Ana false"),
+        (Some("Ana"), Some(true), "Ana true"),
+        (Some("Bia"), Some(false), "Bia false"),
+    ] {
+        let changed = Session {
+            name: name.map(str::to_owned),
+            email_verified,
+            ..session(fixture.user)
+        };
+        accounts.record_user(&changed).await.unwrap();
+        let stored = fixture.text("SELECT name || ' ' || name_is_verified FROM users").await;
+        assert_eq!(stored.unwrap(), expected);
+    }
+}
+
+#[tokio::test]
 async fn account_slugs_of_concurrent_creates_have_no_gap() {
     let fixture = DbFixture::new().await;
     let accounts = PgAccounts::new(fixture.owner.clone());
     let creates = (0..20).map(|_| {
         let (accounts, user) = (accounts.clone(), fixture.user);
-        async move { accounts.create(&account("loja"), user).await.unwrap().slug }
+        async move {
+            accounts
+                .create(&account("loja"), user, LIMIT)
+                .await
+                .unwrap()
+                .unwrap()
+                .slug
+        }
     });
     let slugs: BTreeSet<String> = join_all(creates).await.into_iter().collect();
     let expected: BTreeSet<String> = (2..=21).map(|n| format!("loja-{n}")).collect();
@@ -84,7 +144,11 @@ async fn account_slug_takes_the_first_free_number() {
         .await
         .unwrap();
     for expected in ["padaria-77", "padaria-250", "padaria-301"] {
-        let created = accounts.create(&account("padaria"), fixture.user).await.unwrap();
+        let created = accounts
+            .create(&account("padaria"), fixture.user, LIMIT)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(created.slug, expected);
     }
 }
@@ -96,7 +160,8 @@ async fn account_slug_is_shortened_for_its_number() {
     let (long, cut) = ("a".repeat(50), "a".repeat(48));
     let mut slugs = Vec::new();
     for _ in 0..3 {
-        slugs.push(accounts.create(&account(&long), fixture.user).await.unwrap().slug);
+        let created = accounts.create(&account(&long), fixture.user, LIMIT).await.unwrap();
+        slugs.push(created.unwrap().slug);
     }
     assert_eq!(slugs, [long.clone(), format!("{cut}-2"), format!("{cut}-3")]);
 }

@@ -4,6 +4,7 @@ use recado_domain::accounts::{Account, AccountStatus, AccountStore, Session};
 use recado_domain::administration::{
     AccountChange, AccountFilter, AccountRow, AccountUpdate, Admin, AdministrationStore, SupportStore,
 };
+use recado_domain::mail::RecipientHash;
 use recado_domain::shared::{AccountId, PageQuery, Role, StoreError, UserId};
 use recado_domain::team::{Invite, InviteInsert, InviteStatus};
 use recado_postgres::{PgAccounts, PgAdministration, PgSupport};
@@ -206,7 +207,7 @@ async fn administration_totals_exclude_deleted_contacts() {
 
 async fn update(store: &PgAdministration, id: AccountId, change: &AccountChange) -> Account {
     match store.update(id, change, None, platform_entry(id)).await.unwrap() {
-        AccountUpdate::Done(account) => account,
+        AccountUpdate::Done(account, _) => account,
         outcome => panic!("{outcome:?}"),
     }
 }
@@ -222,7 +223,7 @@ async fn account_slug_is_unique() {
         matches!(taken, Err(StoreError::Duplicate { field: "slug" })),
         "{taken:?}"
     );
-    let numbered = accounts
+    let (numbered, _) = accounts
         .create(&account("loja"), false, None, platform_entry(fixture.account))
         .await
         .unwrap();
@@ -246,6 +247,7 @@ async fn account_slug_is_unique() {
             .create(&account("loja-2"), true, None, platform_entry(fixture.account))
             .await
             .unwrap()
+            .0
             .slug,
         "loja-2"
     );
@@ -287,11 +289,13 @@ async fn account_slug_goes_to_one_of_two_concurrent_updates() {
         accounts
             .create(&account("a"), true, None, platform_entry(fixture.account))
             .await
-            .unwrap(),
+            .unwrap()
+            .0,
         accounts
             .create(&account("b"), true, None, platform_entry(fixture.account))
             .await
-            .unwrap(),
+            .unwrap()
+            .0,
     );
     for round in 0..20 {
         let change = AccountChange {
@@ -495,6 +499,7 @@ fn owners_invite(account: &Account, email: &str, token: u8) -> InviteInsert {
         token_hash: vec![token; 32],
         superseded: (InviteStatus::Pending, InviteStatus::Revoked),
         mail: None,
+        recipient: RecipientHash(email.to_lowercase().into_bytes()),
     }
 }
 
@@ -511,7 +516,8 @@ async fn owner_invite_by_administrator_requires_no_owner() {
             platform_entry(first.id),
         )
         .await;
-    let created = created.unwrap();
+    let (created, mailed) = created.unwrap();
+    assert!(!mailed);
     let change = AccountChange {
         name: Some("Outra".into()),
         ..AccountChange::default()
@@ -521,7 +527,7 @@ async fn owner_invite_by_administrator_requires_no_owner() {
         .update(created.id, &change, Some(second_invite), platform_entry(created.id))
         .await
         .unwrap();
-    assert!(matches!(done, AccountUpdate::Done(account) if account.name == "Outra"));
+    assert!(matches!(done, AccountUpdate::Done(account, false) if account.name == "Outra"));
     let invites =
         "SELECT string_agg(i.email || ' ' || i.status || ' ' || (t.token_hash IS NOT NULL), ', ' ORDER BY i.email)
          FROM team_invites i LEFT JOIN invite_tokens t ON t.invite_id = i.id";
@@ -569,7 +575,7 @@ async fn owner_invite_by_administrator_requires_no_owner() {
 async fn support_membership_is_no_owner() {
     let fixture = DbFixture::new().await;
     let accounts = store(&fixture);
-    let created = accounts
+    let (created, _) = accounts
         .create(&account("padaria"), true, None, platform_entry(fixture.account))
         .await
         .unwrap();
@@ -590,5 +596,5 @@ async fn support_membership_is_no_owner() {
         )
         .await
         .unwrap();
-    assert!(matches!(done, AccountUpdate::Done(_)));
+    assert!(matches!(done, AccountUpdate::Done(..)));
 }

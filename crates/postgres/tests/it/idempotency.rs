@@ -119,3 +119,53 @@ async fn idempotency_sweep_deletes_old_finished_keys() {
         .await;
     assert_eq!(remaining.unwrap(), "running young");
 }
+
+async fn set_claimed(fixture: &DbFixture, count: i64) {
+    fixture
+        .sql(&format!(
+            "INSERT INTO idempotency_key_counts (scope, day, slot, keys)
+             VALUES ('{}', (now() AT TIME ZONE 'UTC')::date, 99, {count})",
+            fixture.account
+        ))
+        .await;
+}
+
+const COUNT: &str = "SELECT coalesce(sum(keys), 0)::bigint FROM idempotency_key_counts";
+
+#[tokio::test]
+async fn idempotency_keys_of_a_day_are_limited() {
+    let fixture = DbFixture::new().await;
+    let keys = PgIdempotency::new(fixture.owner.clone());
+    set_claimed(&fixture, 49_998).await;
+    let first = claim(&fixture, "first");
+    assert_eq!(keys.claim(&first, LEASE).await.unwrap(), KeyState::Free);
+    keys.finish(&first, &stored_response(1)).await.unwrap();
+    let second = claim(&fixture, "second");
+    assert_eq!(keys.claim(&second, LEASE).await.unwrap(), KeyState::Free);
+    assert_eq!(fixture.number(COUNT).await, 50_000);
+    let third = claim(&fixture, "third");
+    assert_eq!(keys.claim(&third, LEASE).await.unwrap(), KeyState::Exhausted);
+    // Keys of before are repeated, and other scopes claim theirs.
+    assert_eq!(
+        keys.claim(&claim(&fixture, "first"), LEASE).await.unwrap(),
+        KeyState::Answered(stored_response(1))
+    );
+    assert_eq!(
+        keys.claim(&claim(&fixture, "second"), LEASE).await.unwrap(),
+        KeyState::Running
+    );
+    let other_scope = KeyClaim {
+        scope: fixture.another_account().await.into(),
+        ..claim(&fixture, "third")
+    };
+    assert_eq!(keys.claim(&other_scope, LEASE).await.unwrap(), KeyState::Free);
+    // A released key does not count, and the count begins anew every day.
+    keys.release(&second).await.unwrap();
+    assert_eq!(keys.claim(&third, LEASE).await.unwrap(), KeyState::Free);
+    let fourth = claim(&fixture, "fourth");
+    assert_eq!(keys.claim(&fourth, LEASE).await.unwrap(), KeyState::Exhausted);
+    fixture.sql("UPDATE idempotency_key_counts SET day = day - 1").await;
+    assert_eq!(keys.claim(&fourth, LEASE).await.unwrap(), KeyState::Free);
+    keys.sweep(100).await.unwrap();
+    assert_eq!(fixture.number(COUNT).await, 1);
+}

@@ -2,9 +2,9 @@
 
 use futures_util::future::join_all;
 use recado_domain::accounts::AccountStore;
-use recado_domain::mail::OutgoingMail;
+use recado_domain::mail::{OutgoingMail, RecipientHash};
 use recado_domain::shared::{AccountId, CursorQuery, Role, Sealed, UserId, WriteOutcome};
-use recado_domain::team::{Acceptance, Invite, InviteInsert, InviteStatus, InviteStore};
+use recado_domain::team::{Acceptance, Invite, InviteInsert, InviteOutcome, InviteStatus, InviteStore};
 use recado_postgres::{PgAccounts, PgInvites};
 use time::Duration;
 
@@ -33,12 +33,13 @@ impl DbFixture {
             token_hash: vec![token; 32],
             superseded: (Pending, Revoked),
             mail: None,
+            recipient: RecipientHash(email.to_lowercase().into_bytes()),
         }
     }
 
     async fn invited(&self, account: AccountId, email: &str, token: u8) -> Invite {
         let insert = self.invite_input(account, email, token).await;
-        self.invites().insert(&insert).await.unwrap();
+        self.invites().insert(&insert, 100).await.unwrap();
         insert.invite
     }
 
@@ -147,7 +148,7 @@ async fn invite_address_has_one_pending_invite_per_account() {
     join_all(
         inserts
             .iter()
-            .map(async |insert| fixture.invites().insert(insert).await.unwrap()),
+            .map(async |insert| fixture.invites().insert(insert, 100).await.unwrap()),
     )
     .await;
     let pending = "SELECT count(*) FROM team_invites WHERE status = 'pending'";
@@ -165,8 +166,9 @@ async fn invite_and_its_mail_are_stored_together() {
         id: id().into(),
         content: Sealed(vec![1]),
     });
-    fixture.invites().insert(&insert).await.unwrap();
-    for table in ["team_invites", "invite_tokens", "outgoing_mail"] {
+    let outcome = fixture.invites().insert(&insert, 100).await.unwrap();
+    assert_eq!(outcome, InviteOutcome::Done { mailed: true });
+    for table in ["team_invites", "invite_tokens", "outgoing_mail", "mail_recipients"] {
         let stored = fixture.number(&format!("SELECT count(*) FROM {table}")).await;
         assert_eq!(stored, 1, "{table}");
     }

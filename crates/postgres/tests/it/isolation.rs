@@ -7,12 +7,13 @@ use uuid::Uuid;
 use crate::support::{DbFixture, id};
 
 /// Tables with an `account_id` but without a policy: internal tables and directories.
-const SYSTEM: [&str; 7] = [
+const SYSTEM: [&str; 8] = [
     "account_deletions",
     "account_slugs",
     "api_key_hashes",
     "gateway_cancellations",
     "invite_tokens",
+    "mail_recipients",
     "outgoing_mail",
     "platform_audit",
 ];

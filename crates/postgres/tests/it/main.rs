@@ -32,6 +32,7 @@ mod invites;
 mod isolation;
 mod key_notices;
 mod mail;
+mod mail_recipients;
 mod members;
 mod migrations;
 mod model;

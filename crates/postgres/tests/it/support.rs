@@ -115,7 +115,7 @@ impl DbFixture {
         let user = UserId(id());
         let accounts = PgAccounts::new(owner.clone());
         accounts.record_user(&session(user)).await.unwrap();
-        let account = accounts.create(&account("loja"), user).await.unwrap().id;
+        let account = accounts.create(&account("loja"), user, 1000).await.unwrap().unwrap().id;
         Self {
             tenants,
             owner,
@@ -128,8 +128,9 @@ impl DbFixture {
 
     pub(crate) async fn another_account(&self) -> AccountId {
         PgAccounts::new(self.owner.clone())
-            .create(&account("loja"), self.user)
+            .create(&account("loja"), self.user, 1000)
             .await
+            .unwrap()
             .unwrap()
             .id
     }

@@ -1,4 +1,6 @@
-//! Limits on what one process holds for unauthenticated callers.
+//! Limits on what one process holds for its callers, and on what callers may do.
+
+use recado_domain::accounts::ACCOUNTS_PER_USER;
 
 use super::{ConfigError, Source, invalid, parsed};
 use crate::web::body::CALLBACK_BYTES;
@@ -14,6 +16,10 @@ pub struct Limits {
     pub max_connections: usize,
     /// `CALLBACK_MEMORY`: bytes of callback bodies that are in memory at the same time.
     pub callback_memory: usize,
+    /// `REQUESTS_PER_MINUTE`: requests of an account, or of an address on anonymous routes. `None`: no ceiling.
+    pub requests_per_minute: Option<u32>,
+    /// `ACCOUNTS_PER_USER`: accounts that a user made and owns.
+    pub accounts_per_user: u32,
 }
 
 impl Limits {
@@ -27,8 +33,26 @@ impl Limits {
                 "16 to 1000000",
             )?,
             callback_memory: callback_memory(source)?,
+            requests_per_minute: requests_per_minute(source)?,
+            accounts_per_user: parsed(
+                source,
+                "ACCOUNTS_PER_USER",
+                ACCOUNTS_PER_USER,
+                |accounts| *accounts <= 1_000_000,
+                "0 to 1000000",
+            )?,
         })
     }
+}
+
+/// The upper bound keeps the log of a window small: the rate limiter stores the time of every request.
+fn requests_per_minute(source: Source<'_>) -> Result<Option<u32>, ConfigError> {
+    let name = "REQUESTS_PER_MINUTE";
+    if source(name).is_none() {
+        return Ok(None);
+    }
+    let is_valid = |requests: &u32| (1..=100_000).contains(requests);
+    parsed(source, name, 0, is_valid, "1 to 100000").map(Some)
 }
 
 /// The lower bound is `CALLBACK_BYTES`, so that the largest callback fits.
@@ -52,6 +76,29 @@ fn parse_size(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn request_and_account_limits_have_bounds() {
+        let read = |name: &'static str, text: &'static str| {
+            Limits::read(&move |asked| (asked == name).then(|| text.to_owned()))
+        };
+        let unset = Limits::read(&|_| None).unwrap();
+        assert_eq!((unset.requests_per_minute, unset.accounts_per_user), (None, 100));
+        assert_eq!(
+            read("REQUESTS_PER_MINUTE", "600").unwrap().requests_per_minute,
+            Some(600)
+        );
+        assert_eq!(read("ACCOUNTS_PER_USER", "0").unwrap().accounts_per_user, 0);
+        for (name, text) in [
+            ("REQUESTS_PER_MINUTE", "0"),
+            ("REQUESTS_PER_MINUTE", "100001"),
+            ("REQUESTS_PER_MINUTE", "many"),
+            ("ACCOUNTS_PER_USER", "-1"),
+            ("ACCOUNTS_PER_USER", "1000001"),
+        ] {
+            assert_eq!(read(name, text).unwrap_err().variable, name, "{text}");
+        }
+    }
 
     #[test]
     fn callback_memory_parses_sizes_within_bounds() {

@@ -2,7 +2,7 @@
 
 use recado_domain::webhooks::{InboundCallError, WebhookError};
 
-use super::ApiError;
+use super::{ApiError, RefusalReason};
 
 impl From<WebhookError> for ApiError {
     fn from(error: WebhookError) -> Self {
@@ -20,7 +20,7 @@ impl From<InboundCallError> for ApiError {
     fn from(error: InboundCallError) -> Self {
         match error {
             InboundCallError::NotFound => Self::NotFound,
-            InboundCallError::Unverified(error) => Self::Auth(error.to_string()),
+            InboundCallError::Unverified(error) => Self::Auth(RefusalReason::CallbackSignature, error.to_string()),
             InboundCallError::Invalid(errors) => errors.into(),
             InboundCallError::Webhook(error) => error.into(),
         }

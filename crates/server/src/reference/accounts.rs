@@ -26,6 +26,10 @@ pub(crate) fn create() -> Operation {
                 account. If the slug is taken, a number is appended.";
     Operation::new("Create an account", description)
         .body(Body::json::<NewAccount>())
+        .refuses(
+            ErrorCode::Invalid,
+            "The caller owns as many accounts as the operator allows (100 by default).",
+        )
         .responds(with_cookie(created::<OwnAccount>("The new account.").example(json!({
             "role": "owner", "account": { "logo_url": null },
         }))))

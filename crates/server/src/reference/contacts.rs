@@ -113,7 +113,7 @@ pub(crate) fn import() -> Operation {
         )
         .refuses(
             ErrorCode::TooManyAtOnce,
-            "An account can run at most 2 imports at a time on one server.",
+            "An account can run at most 3 imports at a time on one server.",
         )
         .responds(data::<ImportReport>(
             "The numbers of created, updated and skipped rows.",

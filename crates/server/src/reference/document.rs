@@ -15,6 +15,7 @@ use super::operation::{
 use super::schemas::{Schemas, put};
 use super::{OpenApiTag, OperationDoc};
 use crate::routes::{Access, RouteSpec};
+use crate::web::ceiling::is_exempt;
 
 const RATE_HEADERS: [&str; 3] = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"];
 
@@ -209,7 +210,7 @@ fn derived_errors(spec: &RouteSpec, operation: &Operation) -> Vec<ErrorCode> {
             ErrorCode::Invalid,
             has_body || has_id || has_query || accepts_idempotency_key(spec),
         ),
-        (ErrorCode::RateLimited, spec.rate.is_some()),
+        (ErrorCode::RateLimited, spec.rate.is_some() || !is_exempt(spec)),
         (ErrorCode::Internal, true),
         (ErrorCode::Unavailable, true),
     ];
@@ -272,7 +273,7 @@ fn enveloped(schema: Value) -> Value {
 fn error_response(spec: &RouteSpec, errors: &[(ErrorCode, Vec<&str>)]) -> Value {
     if let [(error, causes)] = errors
         && causes.is_empty()
-        && *error != ErrorCode::RateLimited
+        && (*error != ErrorCode::RateLimited || spec.rate.is_none())
     {
         return json!({ "$ref": format!("#/components/responses/{}", error.name()) });
     }

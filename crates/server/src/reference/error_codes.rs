@@ -79,7 +79,7 @@ impl ErrorCode {
             Self::TooManyAtOnce => (
                 429,
                 "RATE_LIMIT",
-                "This account has 2 imports under way, which is the limit",
+                "This account has 3 imports under way, which is the limit",
             ),
             Self::Internal => (500, "INTERNAL_ERROR", "Internal error"),
             Self::Whatsapp => (502, "WHATSAPP_ERROR", "WhatsApp is unavailable; try again later"),
@@ -133,7 +133,11 @@ impl ErrorCode {
                 "A value in the path, query, headers or body is missing or invalid. `details.fields` lists the invalid \
                  fields with their errors."
             }
-            Self::RateLimited => "Too many requests. `Retry-After` gives the seconds to wait.",
+            Self::RateLimited => {
+                "Too many requests with unknown API keys from this address (60 a minute), more idempotency keys than an \
+                 account has for a UTC day (50,000), or more requests than the operator allows (`REQUESTS_PER_MINUTE`). \
+                 `Retry-After` gives the seconds to wait."
+            }
             Self::TooManyAtOnce => "The concurrency limit is reached. Try again after `Retry-After` seconds.",
             Self::Internal => "An internal server error. The server's log contains the cause under the request's id.",
             Self::Whatsapp => {
@@ -151,13 +155,13 @@ impl ErrorCode {
     pub(super) fn headers(self) -> Map<String, Value> {
         let names: &[&str] = match self {
             Self::MethodNotAllowed => &["Allow"],
-            Self::RateLimited => &[
+            Self::RateLimited | Self::TooManyAtOnce => &[
                 "X-RateLimit-Limit",
                 "X-RateLimit-Remaining",
                 "X-RateLimit-Reset",
                 "Retry-After",
             ],
-            Self::TooManyAtOnce | Self::Unavailable => &["Retry-After"],
+            Self::Unavailable => &["Retry-After"],
             _ => &[],
         };
         header_references(names.iter().copied())

@@ -38,7 +38,7 @@ pub(crate) fn upload() -> Operation {
         )
         .refuses(
             ErrorCode::TooManyAtOnce,
-            "An account can run at most 3 uploads at a time on one server.",
+            "An account can run at most 5 uploads at a time on one server.",
         )
         .refuses(ErrorCode::Storage, "")
 }

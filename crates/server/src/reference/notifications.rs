@@ -55,7 +55,7 @@ pub(crate) fn stream() -> Operation {
         )
         .refuses(
             ErrorCode::TooManyAtOnce,
-            "An account can have at most 10 open streams on one server, and a user at most 3.",
+            "An account can have at most 20 open streams on one server, and a person or an API key at most 5.",
         )
         .refuses(ErrorCode::Unavailable, "The server has too many open streams.")
 }

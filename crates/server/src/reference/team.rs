@@ -63,7 +63,10 @@ pub(crate) fn invite() -> Operation {
         .body(Body::json::<InviteBody>().example(json!({ "email": "bia@example.com", "role": "member" })))
         .responds(created::<CreatedInvite<'_>>("The invite with its token.").example(json!({ "role": "member" })))
         .refuses(ErrorCode::Auth, "An admin cannot grant the role `owner`.")
-        .refuses(ErrorCode::Invalid, "The person already is a member.")
+        .refuses(
+            ErrorCode::Invalid,
+            "The person already is a member, or the account has 100 pending invites.",
+        )
 }
 
 pub(crate) fn revoke() -> Operation {

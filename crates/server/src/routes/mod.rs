@@ -139,7 +139,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(PUT, "/api/team/members/{id}", Manage, team::change_role),
     route!(DELETE, "/api/team/members/{id}", Manage, team::remove),
     route!(GET, "/api/team/invites", Manage, team::invites),
-    route!(POST, "/api/team/invites", Manage, team::invite),
+    route!(POST, "/api/team/invites", Manage, team::invite).at_most(Limit::SEND, "team-invite"),
     route!(DELETE, "/api/team/invites/{id}", Manage, team::revoke),
     route!(GET, "/api/api-keys", Read, api_keys::list),
     route!(POST, "/api/api-keys", Manage, api_keys::create).at_most(Limit::API, "api-keys"),

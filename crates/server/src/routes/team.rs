@@ -126,6 +126,10 @@ pub(crate) struct CreatedInvite<'a> {
     /// The URL of the page that accepts the invite, with the token. Only this response contains it.
     #[schemars(example = &"https://app.example.com/accept-invite?token=3q2-7wEjRfWkZQm1c9oD8HkYxT5bVnLs")]
     accept_url: &'a str,
+    /// Whether a mail with the link was queued. `false` if the server sends no mail, or if the address was sent mail too
+    /// often: at most one an hour from one account, and 5 a day from all. The invite is valid in any case.
+    #[schemars(example = &true)]
+    mailed: bool,
 }
 
 impl<'a> From<&'a NewInvite> for CreatedInvite<'a> {
@@ -134,6 +138,7 @@ impl<'a> From<&'a NewInvite> for CreatedInvite<'a> {
             invite: &created.invite,
             token: created.token.expose_secret(),
             accept_url: created.accept_url.expose_secret(),
+            mailed: created.mailed,
         }
     }
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, RefusalReason};
 use crate::web::body::{Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
 use crate::web::query::{CursorParams, Params};
@@ -111,7 +111,10 @@ pub(super) async fn handshake(services: Data<Services>, params: Params) -> Resul
         Some(challenge) if matches && subscribes => Ok(HttpResponse::Ok()
             .insert_header(ContentType::plaintext())
             .body(challenge)),
-        _ => Err(ApiError::Forbidden("The verify token is not valid")),
+        _ => Err(ApiError::Denied(
+            RefusalReason::CallbackToken,
+            "The verify token is not valid",
+        )),
     }
 }
 
@@ -121,7 +124,12 @@ pub(super) async fn callback(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
-    let unsigned = || ApiError::Auth("The signature is missing or wrong".to_owned());
+    let unsigned = || {
+        ApiError::Auth(
+            RefusalReason::CallbackSignature,
+            "The signature is missing or wrong".to_owned(),
+        )
+    };
     let signature = signature(&request).ok_or_else(unsigned)?;
     let secret = services.shared.config.whatsapp_app_secret.as_ref();
     let secret = secret.ok_or_else(unsigned)?;

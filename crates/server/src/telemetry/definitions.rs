@@ -65,6 +65,10 @@ pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
         "Requests to rate-limited routes, by decision: allowed, refused or failed_open",
     ),
     counter(
+        "recado_refusals_total",
+        "Requests whose caller was refused, by reason: failed authentication, missing role, foreign origin, callback",
+    ),
+    counter(
         "recado_gateway_calls_total",
         "Calls to other systems, by gateway and outcome",
     ),

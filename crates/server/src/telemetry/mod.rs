@@ -9,6 +9,7 @@ mod exposition;
 mod gauges;
 mod listener;
 mod machine;
+mod refusals;
 mod reports;
 mod requests;
 mod sealed_values;
@@ -23,6 +24,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 pub use gauges::{ProcessStats, ProcessStatsSource};
 pub use listener::MetricsListener;
+pub use refusals::count_refusal;
 pub use reports::Reports;
 pub use requests::{InFlight, RateLimitOutcome, Route, count_rate_limit, counted_routes};
 pub use workers::WorkerMetrics;
@@ -40,6 +42,7 @@ pub fn start(bind: Option<SocketAddr>) -> anyhow::Result<Option<Recorder>> {
         .and_then(PrometheusBuilder::install_recorder)
         .context("the metrics recorder cannot be installed")?;
     definitions::describe();
+    refusals::register();
     count_panics();
     Ok(Some(Recorder { bind, handle }))
 }

@@ -8,22 +8,29 @@ use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::middleware::Next;
 use actix_web::web::Data;
-use actix_web::{Error, HttpMessage as _, ResponseError as _};
+use actix_web::{Error, HttpMessage as _, HttpResponse, ResponseError as _};
 use futures_util::FutureExt as _;
 use recado_domain::accounts::Session;
 use recado_domain::idempotency::{IdempotencyKey, Scope};
-use recado_domain::limits::RateLimitDecision;
+use recado_domain::limits::{Limit, RateLimitDecision};
 use recado_domain::shared::Tenant;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, RefusalReason};
 use crate::routes::{Access, RouteSpec};
 use crate::telemetry::{RateLimitOutcome, count_rate_limit};
+use crate::web::ceiling::ceiling;
 use crate::web::idempotency::{self, run_once};
-use crate::web::limit::{RateKey, RateRule, write_headers};
+use crate::web::limit::{RateKey, write_headers};
 use crate::wiring::Services;
 
+/// The prefix of the key under which requests with unknown API keys count.
+const UNKNOWN_KEYS: &str = "unknown-key";
+
+/// A limit and its decision about a request.
+type Decided = (Limit, RateLimitDecision);
+
 /// The caller of a request.
-enum Principal {
+pub(super) enum Principal {
     Anonymous,
     User(Session),
     Member(Tenant),
@@ -41,15 +48,14 @@ pub async fn check_access<B: MessageBody + 'static>(
     };
     let principal = match authorize(spec, &services, &request).await {
         Ok(principal) => principal,
-        Err(error) => return Ok(request.error_response(error)),
-    };
-    let decision = match check_rate_limit(spec, &services, &request, &principal).await {
-        Ok(decision) => decision,
-        Err((rule, decision)) => {
-            let mut refused = request.error_response(ApiError::RateLimited(decision));
-            write_headers(refused.headers_mut(), rule, decision);
-            return Ok(refused);
+        Err(error) => {
+            let refused = refuse(&services, &request, error).await;
+            return Ok(request.into_response(refused));
         }
+    };
+    let decided = match check_limits(spec, &services, &request, &principal).await {
+        Ok(decided) => decided,
+        Err(refused) => return Ok(request.into_response(too_many(refused))),
     };
     let mut response = match scoped_key(&request, principal) {
         Ok(None) => call(request, next).await,
@@ -59,10 +65,30 @@ pub async fn check_access<B: MessageBody + 'static>(
     if spec.access != Access::Read && spec.method != Method::GET {
         services.shared.relays.wake();
     }
-    if let Some((rule, decision)) = decision {
-        write_headers(response.headers_mut(), rule, decision);
+    if let Some((limit, decision)) = decided {
+        write_headers(response.headers_mut(), limit, decision);
     }
     Ok(response)
+}
+
+/// The response to a caller who is not admitted. Unknown API keys count against their address.
+async fn refuse(services: &Services, request: &ServiceRequest, error: ApiError) -> HttpResponse {
+    if error.refusal() == Some(RefusalReason::UnknownKey) {
+        let address = services.authenticator.limit_address(request.request());
+        let key = format!("{UNKNOWN_KEYS}:{address}");
+        if let Err(refused) = hit(services, &key, Limit::UNKNOWN_KEYS).await {
+            let mut response = too_many(refused);
+            response.extensions_mut().insert(RefusalReason::UnknownKey);
+            return response;
+        }
+    }
+    error.error_response()
+}
+
+fn too_many((limit, decision): Decided) -> HttpResponse {
+    let mut response = ApiError::RateLimited(decision).error_response();
+    write_headers(response.headers_mut(), limit, decision);
+    response
 }
 
 /// Stores the session or tenant in the request's extensions. Returns its idempotency key with the scope in which the
@@ -119,7 +145,8 @@ async fn authorize(spec: &RouteSpec, services: &Services, request: &ServiceReque
             .origins
             .is_cross_site_write(request.method(), request.headers())
     {
-        return Err(ApiError::Forbidden(
+        return Err(ApiError::Denied(
+            RefusalReason::Origin,
             "Cross-site requests with a session cookie are not allowed",
         ));
     }
@@ -134,7 +161,7 @@ fn check_role(access: Access, tenant: &Tenant) -> Result<(), ApiError> {
             return Ok(());
         }
     };
-    Err(ApiError::Auth(refusal.to_owned()))
+    Err(ApiError::Auth(RefusalReason::Role, refusal.to_owned()))
 }
 
 /// Requires the route's scope of an API key. Runs before the rate limit is counted, so that a key without the scope
@@ -144,20 +171,29 @@ fn check_scope(spec: &RouteSpec, tenant: &Tenant) -> Result<(), ApiError> {
         Some(scope) if !tenant.has_scope(scope) => Err(ApiError::MissingScope(scope)),
         Some(_) => Ok(()),
         None if tenant.api_key.is_none() => Ok(()),
-        None => Err(ApiError::Auth("API keys are not accepted here".to_owned())),
+        None => Err(ApiError::Auth(
+            RefusalReason::SessionRequired,
+            "API keys are not accepted here".to_owned(),
+        )),
     }
 }
 
-/// Counts the request if its route has a rate limit. Fails open: if the rate limiter is unavailable, the request
-/// passes.
-async fn check_rate_limit(
+/// Counts the request under the operator's ceiling and the limit of its route. Returns the decision that the response
+/// shows: the one of the route, if it has a limit.
+async fn check_limits(
     spec: &RouteSpec,
     services: &Services,
     request: &ServiceRequest,
     principal: &Principal,
-) -> Result<Option<(RateRule, RateLimitDecision)>, (RateRule, RateLimitDecision)> {
+) -> Result<Option<Decided>, Decided> {
+    let address = || services.authenticator.limit_address(request.request());
+    let mut decided = None;
+    let requests_per_minute = services.shared.config.limits.requests_per_minute;
+    if let Some((key, limit)) = ceiling(spec, requests_per_minute, principal, address) {
+        decided = hit(services, &key, limit).await?;
+    }
     let Some(rule) = spec.rate else {
-        return Ok(None);
+        return Ok(decided);
     };
     let key = match (rule.key, principal) {
         (RateKey::Account(name), Principal::Member(tenant)) => format!("{name}:{}", tenant.account_id),
@@ -165,18 +201,22 @@ async fn check_rate_limit(
         (RateKey::Person(name), Principal::Member(tenant)) => format!("{name}:{}", tenant.actor.user_id),
         // A rule whose account or user is not known counts by address.
         (RateKey::Account(name) | RateKey::Person(name) | RateKey::Address(name), _) => {
-            let address = services.authenticator.address(request.request());
-            format!("{name}:{}", address.unwrap_or_default())
+            format!("{name}:{}", address())
         }
     };
-    match services.rate_limiter.hit(&key, rule.limit).await {
+    hit(services, &key, rule.limit).await
+}
+
+/// Counts a request under a key. Fails open: if the rate limiter is unavailable, the request passes.
+async fn hit(services: &Services, key: &str, limit: Limit) -> Result<Option<Decided>, Decided> {
+    match services.rate_limiter.hit(key, limit).await {
         Ok(decision) if decision.allowed => {
             count_rate_limit(RateLimitOutcome::Allowed);
-            Ok(Some((rule, decision)))
+            Ok(Some((limit, decision)))
         }
         Ok(decision) => {
             count_rate_limit(RateLimitOutcome::Refused);
-            Err((rule, decision))
+            Err((limit, decision))
         }
         Err(error) => {
             count_rate_limit(RateLimitOutcome::FailedOpen);

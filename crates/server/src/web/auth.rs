@@ -10,8 +10,9 @@ use recado_domain::api_keys::ApiKeys;
 use recado_domain::shared::{Clock, Network, Tenant};
 use secrecy::SecretString;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, RefusalReason};
 use crate::web::auth_cache::AuthCache;
+use crate::web::caller::CallerIds;
 use crate::web::client_ip;
 use crate::web::cookies;
 use crate::web::support::{SupportCookies, SupportMode};
@@ -50,14 +51,19 @@ impl Authenticator {
     /// Authenticates a user by a session token. Rejects API keys.
     pub async fn session(&self, request: &HttpRequest) -> Result<VerifiedCaller<Session>, ApiError> {
         match self.credential(request) {
-            Credential::Token { token, by_cookie } => Ok(VerifiedCaller {
-                identity: self.verify(token).await?,
-                by_cookie,
-            }),
+            Credential::Token { token, by_cookie } => {
+                let identity = self.verify(token).await?;
+                CallerIds::from(&identity).remember(request);
+                Ok(VerifiedCaller { identity, by_cookie })
+            }
             Credential::ApiKey(_) => Err(ApiError::Auth(
+                RefusalReason::SessionRequired,
                 "This endpoint requires a session; API keys are not accepted".to_owned(),
             )),
-            Credential::Nothing => Err(ApiError::Auth("A session is required".to_owned())),
+            Credential::Nothing => Err(ApiError::Auth(
+                RefusalReason::NoCredential,
+                "A session is required".to_owned(),
+            )),
         }
     }
 
@@ -65,21 +71,28 @@ impl Authenticator {
     pub async fn tenant(&self, request: &HttpRequest) -> Result<VerifiedCaller<Tenant>, ApiError> {
         let address = client_ip::address(request, &self.trusted_proxies);
         match self.credential(request) {
-            Credential::ApiKey(key) => Ok(VerifiedCaller {
-                identity: self.api_keys.authenticate(&key, address).await?,
-                by_cookie: false,
-            }),
+            Credential::ApiKey(key) => {
+                let identity = self.api_keys.authenticate(&key, address).await?;
+                CallerIds::from(&identity).remember(request);
+                Ok(VerifiedCaller {
+                    identity,
+                    by_cookie: false,
+                })
+            }
             Credential::Token { token, by_cookie } => {
                 let session = self.verify(token).await?;
+                CallerIds::from(&session).remember(request);
                 let hint: AccountHint = cookies::account_hint(request);
                 let supported = self.support_mode(request, &session).map(|mode| mode.account_id);
                 let address = address.map(|address| address.to_string());
-                Ok(VerifiedCaller {
-                    identity: self.accounts.context(&session, hint, supported, address).await?,
-                    by_cookie,
-                })
+                let identity = self.accounts.context(&session, hint, supported, address).await?;
+                CallerIds::from(&identity).remember(request);
+                Ok(VerifiedCaller { identity, by_cookie })
             }
-            Credential::Nothing => Err(ApiError::Auth("A session or an API key is required".to_owned())),
+            Credential::Nothing => Err(ApiError::Auth(
+                RefusalReason::NoCredential,
+                "A session or an API key is required".to_owned(),
+            )),
         }
     }
 
@@ -104,6 +117,13 @@ impl Authenticator {
     /// The client's IP address.
     pub fn address(&self, request: &HttpRequest) -> Option<String> {
         client_ip::address(request, &self.trusted_proxies).map(|address| address.to_string())
+    }
+
+    /// The client's address for limits by address: an IPv6 address counts as its /64 network.
+    pub fn limit_address(&self, request: &HttpRequest) -> String {
+        client_ip::address(request, &self.trusted_proxies)
+            .map(client_ip::limit_key)
+            .unwrap_or_default()
     }
 
     async fn verify(&self, token: String) -> Result<Session, ApiError> {

@@ -149,8 +149,8 @@ impl AccountStore for CachedMemberships {
         self.store.latest_membership_access(user).await
     }
 
-    async fn create(&self, account: &Account, owner: UserId) -> Result<Account, StoreError> {
-        self.store.create(account, owner).await
+    async fn create(&self, account: &Account, owner: UserId, at_most: i64) -> Result<Option<Account>, StoreError> {
+        self.store.create(account, owner, at_most).await
     }
 
     async fn switch(
@@ -227,7 +227,7 @@ mod tests {
             unreachable!()
         }
 
-        async fn create(&self, _: &Account, _: UserId) -> Result<Account, StoreError> {
+        async fn create(&self, _: &Account, _: UserId, _: i64) -> Result<Option<Account>, StoreError> {
             unreachable!()
         }
 

@@ -1,6 +1,7 @@
 //! The client's IP address: the address of the peer, or the one that a trusted proxy reports.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderValue;
@@ -38,6 +39,35 @@ pub fn address(request: &HttpRequest, trusted: &[Network]) -> Option<IpAddr> {
         }
     }
     Some(address)
+}
+
+/// The part of an address under which limits count. One client usually has a whole IPv6 /64 network and can change its
+/// address within it for every request.
+pub fn limit_key(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            format!("{}/64", Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
+}
+
+/// Warns once if an untrusted peer sends `X-Forwarded-For`. It may be a proxy that is missing in `TRUSTED_PROXIES`:
+/// then all of its clients share one address, and its limits.
+pub fn warn_of_untrusted_proxy(request: &HttpRequest, trusted: &[Network]) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if !request.headers().contains_key(FORWARDED_FOR) || WARNED.load(Ordering::Relaxed) {
+        return;
+    }
+    let peer = request.peer_addr().map(|peer| peer.ip().to_canonical());
+    let is_trusted = peer.is_none_or(|peer| trusted.iter().any(|network| network.contains(peer)));
+    if !is_trusted && !WARNED.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            peer = peer.map(tracing::field::display),
+            "X-Forwarded-For is ignored: its sender is not in TRUSTED_PROXIES"
+        );
+    }
 }
 
 /// Parses `1.2.3.4`, `::1` or `[::1]`, also with a port, which some proxies add.
@@ -131,6 +161,16 @@ mod tests {
                 "{junk} is left of the first untrusted hop"
             );
         }
+    }
+
+    #[test]
+    fn limits_count_ipv6_networks_and_ipv4_addresses() {
+        let key = |text: &str| limit_key(text.parse().unwrap());
+        assert_eq!(key("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
+        assert_eq!(key("2001:db8:1:2::1"), key("2001:db8:1:2:ffff::"));
+        assert_ne!(key("2001:db8:1:2::1"), key("2001:db8:1:3::1"));
+        assert_eq!(key("192.0.2.7"), "192.0.2.7");
+        assert_eq!(key("::ffff:192.0.2.7"), "192.0.2.7");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use actix_web::dev::ServiceResponse;
 use actix_web::http::Method;
 use actix_web::middleware::Condition;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, RefusalReason};
 use crate::web::origin::Origin;
 
 /// How long a browser may cache a preflight response, in seconds.
@@ -48,7 +48,11 @@ pub fn wrap_cors_error(response: ServiceResponse<BoxBody>) -> ServiceResponse<Bo
         .and_then(|error| error.as_error::<CorsError>());
     match refused.is_some() {
         true => response.into_response(
-            ApiError::Forbidden("Cross-origin requests from this site are not allowed").error_response(),
+            ApiError::Denied(
+                RefusalReason::Origin,
+                "Cross-origin requests from this site are not allowed",
+            )
+            .error_response(),
         ),
         false => response,
     }

@@ -3,6 +3,9 @@
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use recado_domain::limits::{Limit, RateLimitDecision};
 
+/// The header that shows whether the others are there.
+const NAME: &str = "x-ratelimit-limit";
+
 /// The rate limit of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateRule {
@@ -21,10 +24,13 @@ pub enum RateKey {
     Address(&'static str),
 }
 
-/// Writes the `X-RateLimit-*` headers of a decision.
-pub fn write_headers(headers: &mut HeaderMap, rule: RateRule, decision: RateLimitDecision) {
+/// Writes the `X-RateLimit-*` headers of a decision, unless the response has those of another limit.
+pub fn write_headers(headers: &mut HeaderMap, limit: Limit, decision: RateLimitDecision) {
+    if headers.contains_key(NAME) {
+        return;
+    }
     let values = [
-        ("x-ratelimit-limit", i64::from(rule.limit.requests)),
+        (NAME, i64::from(limit.requests)),
         ("x-ratelimit-remaining", i64::from(decision.remaining)),
         ("x-ratelimit-reset", decision.reset_at_ms),
     ];

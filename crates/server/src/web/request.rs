@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::telemetry::{InFlight, Route, traces};
 use crate::web::cors::wrap_cors_error;
+use crate::web::request_log::RequestLog;
 
 /// The request's id, in its extensions.
 #[derive(Clone)]
@@ -22,7 +23,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES: usize = 128;
 
 pub async fn request_context<B: MessageBody + 'static>(
-    request: ServiceRequest,
+    mut request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let began = Instant::now();
@@ -34,7 +35,7 @@ pub async fn request_context<B: MessageBody + 'static>(
         traces::request(&request, id_text),
         tracing::info_span!("request", request_id = id_text),
     );
-    let line = format!("{} {}", request.method(), request.path());
+    let log = RequestLog::begin(&mut request);
     let handling = next.call(request).instrument(span.clone());
     let response = handling.instrument(trace.clone()).await?;
     let mut response = wrap_cors_error(response.map_into_boxed_body());
@@ -43,7 +44,6 @@ pub async fn request_context<B: MessageBody + 'static>(
     let duration = began.elapsed();
     route.record_response(status, duration);
     traces::record_response(&trace, response.request().method().as_str(), route, status);
-    let _entered = span.enter();
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
     headers.insert(
@@ -54,9 +54,7 @@ pub async fn request_context<B: MessageBody + 'static>(
     if !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
-    let duration_ms = duration.as_secs_f64() * 1000.0;
-    tracing::info!(status, duration_ms, "{line}");
-    Ok(response)
+    Ok(log.end(response, route, duration, &span))
 }
 
 /// The client's id if it is 1 to `REQUEST_ID_BYTES` visible ASCII characters, else a new one.

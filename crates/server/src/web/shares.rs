@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use recado_domain::shared::{AccountId, Tenant, UserId};
+use recado_domain::shared::{AccountId, ApiKeyId, Tenant, UserId};
 use tokio::sync::Notify;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ReachedLimit};
 
 /// A write reveals a stream whose client has disconnected. At the limit, the holder's streams are probed with writes up
 /// to `PROBES` times before a new stream is refused, so that reloading a page does not count as another stream.
@@ -20,6 +20,7 @@ const PROBE_PAUSE: Duration = Duration::from_millis(50);
 enum Holder {
     StreamsOfAccount(AccountId),
     StreamsOfUser(UserId),
+    StreamsOfKey(ApiKeyId),
     Imports(AccountId),
     Uploads(AccountId),
 }
@@ -27,18 +28,30 @@ enum Holder {
 impl Holder {
     fn limit(self) -> usize {
         match self {
-            Self::StreamsOfAccount(_) => 10,
-            Self::StreamsOfUser(_) | Self::Uploads(_) => 3,
-            Self::Imports(_) => 2,
+            Self::StreamsOfAccount(_) => 20,
+            Self::StreamsOfUser(_) | Self::StreamsOfKey(_) | Self::Uploads(_) => 5,
+            Self::Imports(_) => 3,
         }
     }
 
-    fn refusal(self) -> &'static str {
-        match self {
-            Self::StreamsOfAccount(_) => "This account has 10 streams open, which is the limit",
-            Self::StreamsOfUser(_) => "You have 3 streams open, which is the limit",
-            Self::Imports(_) => "This account has 2 imports under way, which is the limit",
-            Self::Uploads(_) => "This account has 3 uploads under way, which is the limit",
+    fn refusal(self) -> ApiError {
+        let limit = self.limit();
+        let held = match self {
+            Self::StreamsOfAccount(_) => "This account has {} streams open",
+            Self::StreamsOfUser(_) => "You have {} streams open",
+            Self::StreamsOfKey(_) => "This API key has {} streams open",
+            Self::Imports(_) => "This account has {} imports under way",
+            Self::Uploads(_) => "This account has {} uploads under way",
+        };
+        let message = format!("{}, which is the limit", held.replace("{}", &limit.to_string()));
+        ApiError::LimitReached(ReachedLimit::concurrency(limit, message))
+    }
+
+    /// Streams of a person, or of an API key: a key does not count against its creator.
+    fn streams_of_caller(tenant: &Tenant) -> Self {
+        match &tenant.api_key {
+            Some(key) => Self::StreamsOfKey(key.id),
+            None => Self::StreamsOfUser(tenant.actor.user_id),
         }
     }
 }
@@ -63,7 +76,7 @@ pub struct Share {
 /// The two permits of a stream.
 pub struct StreamShare {
     account_share: Share,
-    user_share: Share,
+    caller_share: Share,
 }
 
 impl StreamShare {
@@ -71,7 +84,7 @@ impl StreamShare {
     pub async fn probed(&self) {
         tokio::select! {
             () = self.account_share.probe.notified() => {}
-            () = self.user_share.probe.notified() => {}
+            () = self.caller_share.probe.notified() => {}
         }
     }
 }
@@ -79,15 +92,13 @@ impl StreamShare {
 impl Shares {
     /// Acquires the permits of a notification stream.
     pub async fn stream(&self, tenant: &Tenant) -> Result<StreamShare, ApiError> {
-        let user_share = self
-            .acquire_with_probes(Holder::StreamsOfUser(tenant.actor.user_id))
-            .await?;
+        let caller_share = self.acquire_with_probes(Holder::streams_of_caller(tenant)).await?;
         let account_share = self
             .acquire_with_probes(Holder::StreamsOfAccount(tenant.account_id))
             .await?;
         Ok(StreamShare {
             account_share,
-            user_share,
+            caller_share,
         })
     }
 
@@ -117,7 +128,7 @@ impl Shares {
         let mut held = self.held();
         let entry = held.entry(holder).or_default();
         if entry.count >= holder.limit() {
-            return Err(ApiError::TooManyAtOnce(holder.refusal()));
+            return Err(holder.refusal());
         }
         entry.count += 1;
         Ok(Share {
@@ -160,8 +171,8 @@ mod tests {
     #[test]
     fn share_is_released_and_leaves_no_entry() {
         let shares = Shares::default();
-        let held: Vec<_> = (0..2).map(|_| shares.import(&tenant(1, 1)).ok().unwrap()).collect();
-        assert!(matches!(shares.import(&tenant(1, 2)), Err(ApiError::TooManyAtOnce(_))));
+        let held: Vec<_> = (0..3).map(|_| shares.import(&tenant(1, 1)).ok().unwrap()).collect();
+        assert!(matches!(shares.import(&tenant(1, 2)), Err(ApiError::LimitReached(_))));
         assert!(shares.import(&tenant(2, 1)).is_ok() && shares.upload(&tenant(1, 1)).is_ok());
         drop(held);
         assert!(shares.import(&tenant(1, 2)).is_ok());
@@ -179,12 +190,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn refused_stream_holds_no_permit() {
         let shares = Shares::default();
-        let of_first_user = streams(&shares, [1; 3]).await;
+        let of_first_user = streams(&shares, [1; 5]).await;
         for _ in 0..20 {
             assert!(shares.stream(&tenant(1, 1)).await.is_err());
         }
-        let others = streams(&shares, 2..9).await;
-        assert!(shares.stream(&tenant(1, 9)).await.is_err() && shares.stream(&tenant(2, 9)).await.is_ok());
+        let others = streams(&shares, 2..17).await;
+        assert!(shares.stream(&tenant(1, 17)).await.is_err() && shares.stream(&tenant(2, 17)).await.is_ok());
         drop((of_first_user, others));
         assert!(shares.held().is_empty());
     }
@@ -192,7 +203,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn stream_of_a_disconnected_client_is_replaced() {
         let shares = Shares::default();
-        let mut open = streams(&shares, [1; 3]).await;
+        let mut open = streams(&shares, [1; 5]).await;
         let gone = open.pop().unwrap();
         tokio::spawn(async move { gone.probed().await });
         assert!(shares.stream(&tenant(1, 1)).await.is_ok());

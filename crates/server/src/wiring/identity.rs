@@ -9,6 +9,7 @@ use recado_postgres::{OwnerPool, PgAccounts, PgApiKeys, PgInvites, PgSessions};
 
 use super::{Shared, Stores};
 use crate::config::{Config, SessionVerification};
+use crate::recipient_hash::AppRecipientHasher;
 use crate::web::auth::Authenticator;
 use crate::web::auth_cache::CachedMemberships;
 use crate::web::key_cache::CachedKeys;
@@ -24,7 +25,8 @@ pub(super) fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
     });
     let administrators = administrators(&shared.config);
     let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
-    Arc::new(Accounts::new(store, clock, ids, administrators))
+    let accounts = Accounts::new(store, clock, ids, administrators);
+    Arc::new(accounts.at_most(shared.config.limits.accounts_per_user))
 }
 
 /// With published keys the identity provider may let users register any address, so its tokens have to say that the
@@ -54,6 +56,7 @@ pub(super) fn invites(shared: &Shared, stores: &Stores) -> Invites {
         shared.secrets.clone(),
         shared.ids.clone(),
         shared.mailer.is_some().then(|| shared.cipher.clone()),
+        Arc::new(AppRecipientHasher::new(&shared.config.app_secret)),
         &shared.config.public_url,
     )
 }

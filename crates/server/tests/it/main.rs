@@ -9,6 +9,7 @@
 )]
 #![allow(unreachable_pub, reason = "the harness is only for this binary")]
 
+mod abuse;
 mod accounts;
 mod administration;
 mod administration_deletion;
@@ -85,6 +86,7 @@ mod quota;
 mod reference;
 mod references;
 mod reports;
+mod request_log;
 mod retries;
 mod rfm;
 mod runs;

@@ -16,7 +16,7 @@ async fn account_create_invites_the_first_owner() {
             (owner.invite.role, owner.invite.status),
             (Role::Owner, InviteStatus::Pending)
         );
-        Ok(account.clone())
+        Ok((account.clone(), true))
     });
     let input = |email: &str| AccountInput {
         name: Some("Loja".into()),
@@ -25,7 +25,9 @@ async fn account_create_invites_the_first_owner() {
     };
     let all = administration(store, MockSubscriptionStore::new());
     let created = all.create(&admin(false), &input(" Dona@example.com ")).await.unwrap();
-    let invite = created.owner_invite.unwrap().invite;
+    let created = created.owner_invite.unwrap();
+    assert!(created.mailed);
+    let invite = created.invite;
     assert_eq!((invite.email.as_str(), invite.role), ("Dona@example.com", Role::Owner));
     let all = administration(MockAdministrationStore::new(), MockSubscriptionStore::new());
     let invalid = AccountInput {
@@ -43,7 +45,7 @@ async fn account_update_invites_an_owner_only_if_there_is_none() {
         ..AccountPatch::default()
     };
     for (outcome, invalid_field) in [
-        (AccountUpdate::Done(account()), None),
+        (AccountUpdate::Done(account(), false), None),
         (AccountUpdate::Owned, Some("owner_email")),
         (AccountUpdate::Member, Some("owner_email")),
     ] {

@@ -15,7 +15,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, RefusalReason};
 use crate::payment_event_buffer;
 use crate::web::body::JsonChange;
 use crate::web::extractors::{Authenticated, TenantContext};
@@ -136,6 +136,9 @@ fn verify_token(services: &Services, request: &HttpRequest) -> Result<(), ApiErr
     );
     match bool::from(given.as_slice().ct_eq(expected.as_slice())) {
         true => Ok(()),
-        false => Err(ApiError::Auth("The gateway's token is missing or wrong".to_owned())),
+        false => Err(ApiError::Auth(
+            RefusalReason::CallbackToken,
+            "The gateway's token is missing or wrong".to_owned(),
+        )),
     }
 }

@@ -201,7 +201,8 @@ fn repeated_anonymous_requests_cost_hardly_a_statement() {
         server.get("/r/nowhere").send().refused(404, "NOT_FOUND");
         server.get("/api/tags").bearer(&key).send().ok();
         let refused = server.get("/api/tags").bearer(&unknown).send();
-        refused.refused(401, "AUTH_ERROR");
+        // Unknown keys of one address are limited.
+        assert!([401, 429].contains(&refused.status), "{}", refused.text);
     }
     let took = began.elapsed().as_millis();
     assert_eq!(server.stop(), Some(0));

@@ -277,4 +277,13 @@ fn slow_import_body_times_out() {
         (stream.peek(&mut response).ok()? == 12).then_some(response)
     });
     assert_eq!(&response, b"HTTP/1.1 408");
+    // The connection is closed, and the account may import again.
+    stream.set_nonblocking(false).unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).ok();
+    let closed = eventually("the connection is closed", || stream.write_all(b"x").err());
+    assert!(closed.raw_os_error().is_some(), "{closed}");
+    for _ in 0..3 {
+        ana.import("name,phone\n").ok();
+    }
 }

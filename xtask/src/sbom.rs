@@ -1,0 +1,285 @@
+//! `cargo xtask sbom`: writes the software bill of materials of the server, in the format CycloneDX 1.6.
+//!
+//! It lists the packages that are compiled into the binary `recado`, with all features and for Linux: no packages of
+//! tests, build scripts or this tool. `cargo metadata` resolves them, and `Cargo.lock` has their hashes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+use crate::error::{Context, Result, fail};
+use crate::{paths, process};
+
+const ROOT: &str = "recado-server";
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// `cargo xtask sbom`.
+pub(crate) fn run() -> Result<()> {
+    let bom = generate()?;
+    let file = path();
+    let text = serde_json::to_string_pretty(&bom).context(|| "cannot serialize the bill of materials".to_owned())?;
+    fs::write(&file, text + "\n").context(|| format!("cannot write {}", file.display()))?;
+    println!("{} components: {}", components(&bom).len(), file.display());
+    Ok(())
+}
+
+/// Generates the bill of materials, and compares its packages with those of `cargo tree`.
+pub(crate) fn check() -> Result<()> {
+    run()?;
+    let text = fs::read_to_string(path()).context(|| "cannot read the bill of materials".to_owned())?;
+    let bom: Value = serde_json::from_str(&text).context(|| "the bill of materials is not JSON".to_owned())?;
+    let differences = differences(&components(&bom), &tree()?);
+    match differences.as_slice() {
+        [] => Ok(()),
+        differences => fail(format!(
+            "the bill of materials differs from cargo tree: {}",
+            differences.join(", ")
+        )),
+    }
+}
+
+fn path() -> PathBuf {
+    paths::target().join("recado.cdx.json")
+}
+
+fn generate() -> Result<Value> {
+    let mut metadata = paths::cargo();
+    metadata.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
+    let text = process::quietly(metadata.args(["--filter-platform", TARGET]), "cargo metadata")?;
+    let metadata: Value = serde_json::from_str(&text).context(|| "cannot read cargo metadata".to_owned())?;
+    let lock = paths::root().join("Cargo.lock");
+    let lock = fs::read_to_string(&lock).context(|| format!("cannot read {}", lock.display()))?;
+    bill(&metadata, &checksums(&lock))
+}
+
+/// The bill of materials of resolved dependencies. `checksums` are the hashes by name and version.
+fn bill(metadata: &Value, checksums: &BTreeMap<(String, String), String>) -> Result<Value> {
+    let nodes: BTreeMap<&str, &Value> = list(&metadata["resolve"]["nodes"])
+        .filter_map(|node| Some((node["id"].as_str()?, node)))
+        .collect();
+    let packages: BTreeMap<&str, &Value> = list(&metadata["packages"])
+        .filter_map(|package| Some((package["id"].as_str()?, package)))
+        .collect();
+    let root = packages.iter().find(|(_, package)| package["name"] == ROOT);
+    let Some((root, root_package)) = root else {
+        return fail(format!("cargo metadata has no package {ROOT}"));
+    };
+    let shipped = shipped(root, &nodes);
+    let parts = shipped
+        .iter()
+        .filter(|id| *id != root)
+        .filter_map(|id| packages.get(id));
+    let components: Vec<Value> = parts.map(|package| component(package, checksums)).collect();
+    let dependencies = shipped.iter().filter_map(|id| {
+        let depends_on: Vec<String> = normal_dependencies(nodes.get(id)?)
+            .filter_map(|id| Some(purl(packages.get(id)?)))
+            .collect();
+        Some(json!({ "ref": purl(packages.get(id)?), "dependsOn": depends_on }))
+    });
+    Ok(json!({
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": { "component": application(root_package) },
+        "components": components,
+        "dependencies": dependencies.collect::<Vec<_>>(),
+    }))
+}
+
+/// The package and everything that it needs at run time, directly or not.
+fn shipped<'m>(root: &'m str, nodes: &BTreeMap<&'m str, &'m Value>) -> BTreeSet<&'m str> {
+    let mut found = BTreeSet::from([root]);
+    let mut waiting = vec![root];
+    while let Some(id) = waiting.pop() {
+        let node = nodes.get(id).copied().into_iter();
+        for dependency in node.flat_map(normal_dependencies) {
+            if found.insert(dependency) {
+                waiting.push(dependency);
+            }
+        }
+    }
+    found
+}
+
+/// The dependencies that are neither for tests nor for build scripts only.
+fn normal_dependencies(node: &Value) -> impl Iterator<Item = &str> {
+    list(&node["deps"])
+        .filter(|dependency| list(&dependency["dep_kinds"]).any(|kind| kind["kind"].is_null()))
+        .filter_map(|dependency| dependency["pkg"].as_str())
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn application(package: &Value) -> Value {
+    json!({ "type": "application", "bom-ref": purl(package), "name": "recado", "version": package["version"],
+            "licenses": licenses(package) })
+}
+
+fn component(package: &Value, checksums: &BTreeMap<(String, String), String>) -> Value {
+    let mut component = Map::new();
+    component.insert("type".into(), json!("library"));
+    component.insert("bom-ref".into(), json!(purl(package)));
+    component.insert("name".into(), package["name"].clone());
+    component.insert("version".into(), package["version"].clone());
+    component.insert("purl".into(), json!(purl(package)));
+    component.insert("licenses".into(), licenses(package));
+    let key = (text(&package["name"]), text(&package["version"]));
+    if let Some(checksum) = checksums.get(&key) {
+        component.insert("hashes".into(), json!([{ "alg": "SHA-256", "content": checksum }]));
+    }
+    if let Some(repository) = package["repository"].as_str() {
+        let reference = json!([{ "type": "vcs", "url": repository }]);
+        component.insert("externalReferences".into(), reference);
+    }
+    Value::Object(component)
+}
+
+/// The SPDX expression. Old packages separate alternatives by a slash.
+fn licenses(package: &Value) -> Value {
+    match package["license"].as_str() {
+        Some(license) => {
+            let parts: Vec<&str> = license.split('/').map(str::trim).collect();
+            json!([{ "expression": parts.join(" OR ") }])
+        }
+        None => json!([]),
+    }
+}
+
+fn purl(package: &Value) -> String {
+    format!("pkg:cargo/{}@{}", text(&package["name"]), text(&package["version"]))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The hashes of the packages in `Cargo.lock`, by name and version.
+fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
+    let mut checksums = BTreeMap::new();
+    let (mut name, mut version) = (String::new(), String::new());
+    for line in lock.lines() {
+        let value = |key: &str| {
+            line.strip_prefix(key)?
+                .strip_prefix(" = \"")?
+                .strip_suffix('"')
+                .map(str::to_owned)
+        };
+        if let Some(found) = value("name") {
+            name = found;
+        } else if let Some(found) = value("version") {
+            version = found;
+        } else if let Some(checksum) = value("checksum") {
+            checksums.insert((name.clone(), version.clone()), checksum);
+        }
+    }
+    checksums
+}
+
+/// `name version` of every component.
+fn components(bom: &Value) -> BTreeSet<String> {
+    list(&bom["components"])
+        .map(|component| format!("{} {}", text(&component["name"]), text(&component["version"])))
+        .collect()
+}
+
+/// `name version` of the packages that `cargo tree` finds, without the server itself.
+fn tree() -> Result<BTreeSet<String>> {
+    let mut tree = paths::cargo();
+    tree.args([
+        "tree",
+        "--locked",
+        "--package",
+        ROOT,
+        "--all-features",
+        "--edges",
+        "normal",
+    ]);
+    tree.args(["--target", TARGET, "--prefix", "none", "--format", "{p}"]);
+    let text = process::quietly(&mut tree, "cargo tree")?;
+    Ok(tree_packages(&text))
+}
+
+fn tree_packages(text: &str) -> BTreeSet<String> {
+    let packages = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (name, version) = (words.next()?, words.next()?.strip_prefix('v')?);
+        Some(format!("{name} {version}"))
+    });
+    packages
+        .filter(|package| !package.starts_with(&format!("{ROOT} ")))
+        .collect()
+}
+
+fn differences(listed: &BTreeSet<String>, resolved: &BTreeSet<String>) -> Vec<String> {
+    let missing = resolved
+        .difference(listed)
+        .map(|package| format!("{package} is missing"));
+    let extra = listed
+        .difference(resolved)
+        .map(|package| format!("{package} is not shipped"));
+    missing.chain(extra).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOCK: &str = "[[package]]\nname = \"serde\"\nversion = \"1.0.1\"\nsource = \"r\"\nchecksum = \"ab12\"\n\n\
+                        [[package]]\nname = \"recado-server\"\nversion = \"0.1.0\"\n";
+
+    fn metadata() -> Value {
+        let package = |name: &str, version: &str| {
+            json!({ "id": name, "name": name, "version": version, "license": "MIT/Apache-2.0",
+                    "repository": null })
+        };
+        let dependency = |name: &str, kind: Value| json!({ "pkg": name, "dep_kinds": [{ "kind": kind }] });
+        json!({
+            "packages": [package(ROOT, "0.1.0"), package("serde", "1.0.1"), package("derive", "2.0.0"),
+                         package("proptest", "1.0.0"), package("cc", "1.0.0")],
+            "resolve": { "nodes": [
+                { "id": ROOT, "deps": [dependency("serde", Value::Null), dependency("proptest", json!("dev")),
+                                        dependency("cc", json!("build"))] },
+                { "id": "serde", "deps": [dependency("derive", Value::Null)] },
+                { "id": "derive", "deps": [] },
+                { "id": "proptest", "deps": [] },
+                { "id": "cc", "deps": [] },
+            ] },
+        })
+    }
+
+    #[test]
+    fn bill_names_what_is_shipped_with_hashes_and_licences() {
+        let bom = bill(&metadata(), &checksums(LOCK)).unwrap();
+        assert_eq!(
+            (&bom["bomFormat"], &bom["specVersion"]),
+            (&json!("CycloneDX"), &json!("1.6"))
+        );
+        let names: Vec<String> = components(&bom).into_iter().collect();
+        assert_eq!(names, ["derive 2.0.0", "serde 1.0.1"]);
+        let serde = list(&bom["components"])
+            .find(|component| component["name"] == "serde")
+            .unwrap();
+        assert_eq!(serde["hashes"], json!([{ "alg": "SHA-256", "content": "ab12" }]));
+        assert_eq!(serde["licenses"], json!([{ "expression": "MIT OR Apache-2.0" }]));
+        assert_eq!(serde["purl"], "pkg:cargo/serde@1.0.1");
+        let root = list(&bom["dependencies"]).find(|entry| entry["ref"] == "pkg:cargo/recado-server@0.1.0");
+        assert_eq!(root.unwrap()["dependsOn"], json!(["pkg:cargo/serde@1.0.1"]));
+        assert!(bill(&json!({ "packages": [] }), &BTreeMap::new()).is_err());
+    }
+
+    #[test]
+    fn difference_from_cargo_tree_is_named() {
+        let tree =
+            tree_packages("recado-server v0.1.0 (/x)\nserde v1.0.1 (proc-macro)\nserde v1.0.1 (*)\nlibc v0.2.0\n");
+        let listed = BTreeSet::from(["serde 1.0.1".to_owned(), "cc 1.0.0".to_owned()]);
+        assert_eq!(
+            differences(&listed, &tree),
+            ["libc 0.2.0 is missing", "cc 1.0.0 is not shipped"]
+        );
+        assert!(differences(&tree, &tree).is_empty());
+    }
+}
