@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use diesel::ConnectionError;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use thiserror::Error;
 use tokio_postgres::Config;
 

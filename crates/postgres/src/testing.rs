@@ -144,9 +144,13 @@ async fn template(admin: &Client, url: &str) -> String {
         run(admin, &format!("CREATE DATABASE {name}")).await;
         let owner_url = with_database(url, &name);
         migrate(&owner_url).await.expect("the migrations run");
-        prepare_tenant_role(&owner_url, Some(&tenant_url(owner_url.expose_secret()).into()), &DatabaseTls::default())
-            .await
-            .expect("the tenant role can log in");
+        prepare_tenant_role(
+            &owner_url,
+            Some(&tenant_url(owner_url.expose_secret()).into()),
+            &DatabaseTls::default(),
+        )
+        .await
+        .expect("the tenant role can log in");
         run(
             admin,
             &format!("ALTER DATABASE {name} IS_TEMPLATE true ALLOW_CONNECTIONS false"),

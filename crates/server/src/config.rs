@@ -256,6 +256,11 @@ impl Config {
         let url = source(name).filter(|value| !value.trim().is_empty());
         url.map(|url| postgres_url(name, url)).transpose()
     }
+
+    /// `DATABASE_TLS`, `DATABASE_TLS_CA` and `SSL_CERT_FILE`, for commands that need the database alone.
+    pub fn database_tls(source: Source<'_>) -> Result<DatabaseTls, ConfigError> {
+        tls::database_tls(source)
+    }
 }
 
 /// The error omits the value, because a URL may contain a password.
@@ -264,11 +269,6 @@ fn postgres_url(name: &'static str, url: String) -> Result<SecretString, ConfigE
         Ok(SecretString::from(url))
     } else {
         Err(invalid(name, "must begin with postgres://"))
-    }
-
-    /// `DATABASE_TLS`, `DATABASE_TLS_CA` and `SSL_CERT_FILE`, for commands that need the database alone.
-    pub fn database_tls(source: Source<'_>) -> Result<DatabaseTls, ConfigError> {
-        tls::database_tls(source)
     }
 }
 

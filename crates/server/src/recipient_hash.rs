@@ -36,7 +36,12 @@ mod tests {
         let hash = hasher.hash("Bia@Example.com");
         assert_eq!(hash, hasher.hash(" bia@example.COM "));
         assert_ne!(hash, hasher.hash("bia@example.co"));
-        assert_ne!(hash, AppRecipientHasher::new(&AppSecret::from([8; 32])).unwrap().hash("bia@example.com"));
+        assert_ne!(
+            hash,
+            AppRecipientHasher::new(&AppSecret::from([8; 32]))
+                .unwrap()
+                .hash("bia@example.com")
+        );
         assert_eq!(hash.0.len(), 32);
     }
 }

@@ -76,7 +76,10 @@ async fn run_until_stopped(
     let signals = StopSignals::register()?;
     let tasks = TaskTracker::new();
     config.tls.log_warnings();
-    let urls: Vec<_> = [Some(&config.database_url), config.tenant_database_url.as_ref()].into_iter().flatten().collect();
+    let urls: Vec<_> = [Some(&config.database_url), config.tenant_database_url.as_ref()]
+        .into_iter()
+        .flatten()
+        .collect();
     check_databases(&urls, &config.tls.database).await?;
     tenant_role::check(&config).await?;
     let run_submitter = RunSubmitter::new(role != ProcessRole::Routes, stop.clone());

@@ -428,7 +428,7 @@ impl Services {
             campaigns: stores.campaigns(shared),
             test_sends: stores.test_sends(shared)?,
             members: Members::new(Arc::new(PgMembers::new(stores.owner.clone()))),
-            invites: identity::invites(shared, &stores),
+            invites: identity::invites(shared, &stores)?,
             invitations: Invitations::new(Arc::new(PgInvites::new(stores.owner.clone()))),
             inbound: stores.inbound(shared, &anonymous),
             webhooks: stores.webhooks(shared),

@@ -90,14 +90,17 @@ mod tests {
         ] {
             assert_eq!(
                 lines(&format!("#[derive(Debug)]\nstruct A {{\n    {field},\n}}\n")),
-                [],
+                Vec::<usize>::new(),
                 "{field}"
             );
         }
-        assert_eq!(lines("#[derive(Clone)]\nstruct A {\n    token: String,\n}\n"), []);
+        assert_eq!(
+            lines("#[derive(Clone)]\nstruct A {\n    token: String,\n}\n"),
+            Vec::<usize>::new()
+        );
         assert_eq!(
             lines("#[derive(Debug)]\nstruct A;\nstruct B {\n    token: String,\n}\n"),
-            []
+            Vec::<usize>::new()
         );
     }
 }

@@ -61,7 +61,7 @@ struct ClosedRow {
 
 /// Rows by which requests find the account or its members. They are deleted first, so that no request reaches data
 /// that is being deleted.
-const DIRECTORIES: [&str; 10] = [
+const DIRECTORIES: [&str; 11] = [
     "DELETE FROM gateway_events WHERE gateway_subscription_id IN
        (SELECT gateway_subscription_id FROM gateway_subscriptions WHERE account_id = $1)",
     "DELETE FROM gateway_subscriptions WHERE account_id = $1",

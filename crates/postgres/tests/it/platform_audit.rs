@@ -37,14 +37,14 @@ async fn account_changes_insert_one_entry_each() {
     let fixture = DbFixture::new().await;
     let (store, entry) = (administration(&fixture), platform_entry(fixture.account));
     let created = store.create(&account("padaria"), false, None, entry.clone()).await;
-    assert_eq!(created.unwrap().slug, "padaria");
+    assert_eq!(created.unwrap().0.slug, "padaria");
     let change = AccountChange {
         name: Some("Nova".into()),
         plan: Some("free".into()),
         ..AccountChange::default()
     };
     let updated = store.update(fixture.account, &change, None, platform_entry(fixture.account));
-    assert!(matches!(updated.await.unwrap(), AccountUpdate::Done(_)));
+    assert!(matches!(updated.await.unwrap(), AccountUpdate::Done(..)));
     let (status, events) = (AccountStatus::Suspended, [event(fixture.account.0)]);
     let entry_of_status = platform_entry(fixture.account);
     let suspended = store.set_status(fixture.account, status, &events, entry_of_status);

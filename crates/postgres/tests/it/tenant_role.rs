@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use recado_domain::campaigns::CampaignStore as _;
 use recado_domain::shared::StoreError;
-use recado_postgres::{DatabaseTls, PgCampaigns, PoolConfig, TenantPool, TenantRoleError, check_tenant_role, prepare_tenant_role};
+use recado_postgres::{
+    DatabaseTls, PgCampaigns, PoolConfig, TenantPool, TenantRoleError, check_tenant_role, prepare_tenant_role,
+};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio_postgres::{Client, NoTls};
 
@@ -176,9 +178,12 @@ async fn migrate_makes_the_login_and_keeps_a_working_password() {
     let fixture = DbFixture::new().await;
     let role = unique_role();
     let (owner_url, first) = (fixture.db.url(), as_user(&fixture, &role, "first"));
-    let prepare = async |url: &str| prepare_tenant_role(&owner_url, Some(&url.to_owned().into()), &DatabaseTls::default()).await;
+    let prepare =
+        async |url: &str| prepare_tenant_role(&owner_url, Some(&url.to_owned().into()), &DatabaseTls::default()).await;
     prepare(&first).await.unwrap();
-    check_tenant_role(&first.clone().into(), &DatabaseTls::default()).await.unwrap();
+    check_tenant_role(&first.clone().into(), &DatabaseTls::default())
+        .await
+        .unwrap();
     let stored = format!("SELECT rolpassword FROM pg_authid WHERE rolname = '{role}'");
     let hash = fixture.text(&stored).await.unwrap();
     assert!(hash.starts_with("SCRAM-SHA-256$"), "{hash}");
@@ -187,7 +192,9 @@ async fn migrate_makes_the_login_and_keeps_a_working_password() {
     assert_eq!(fixture.text(&stored).await.unwrap(), hash);
     let second = as_user(&fixture, &role, "second");
     prepare(&second).await.unwrap();
-    check_tenant_role(&second.clone().into(), &DatabaseTls::default()).await.unwrap();
+    check_tenant_role(&second.clone().into(), &DatabaseTls::default())
+        .await
+        .unwrap();
     assert!(login(&first).await.is_err());
 
     let config = PoolConfig {

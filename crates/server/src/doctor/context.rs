@@ -42,6 +42,8 @@ impl DoctorContext {
             wait_timeout: STATEMENT_TIMEOUT,
             statement_timeout: STATEMENT_TIMEOUT,
             ..PoolConfig::new(config.database_url.clone(), size)
+                .tls(config.tls.database.clone())
+                .tenant_login(config.tenant_database_url.clone())
         };
         let owner = config
             .as_ref()

@@ -20,8 +20,8 @@ pub(super) async fn check(context: &DoctorContext) -> AreaOutcome {
     };
     let tested = match SmtpMailer::new(url, &config.mail_from) {
         Ok(mailer) => mailer.timeout(TIMEOUT).test_connection().await,
-        Err(error @ SmtpConfigError::Url) => Err(format!("SMTP_URL {error}")),
         Err(error @ SmtpConfigError::From) => Err(format!("MAIL_FROM {error}")),
+        Err(error) => Err(format!("SMTP_URL {error}")),
     };
     Ok(vec![match tested {
         Ok(()) => Diagnosis::ok(NAME, "the mail server accepts connection and login"),

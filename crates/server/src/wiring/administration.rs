@@ -21,7 +21,7 @@ pub struct AdminServices {
 impl AdminServices {
     pub fn new(shared: &Shared, stores: &Stores) -> anyhow::Result<Self> {
         Ok(Self {
-            accounts: stores.administration(shared),
+            accounts: stores.administration(shared)?,
             deletions: stores.deletions(shared)?,
             support: stores.support(shared),
             audit: PlatformAudit::new(Arc::new(PgPlatformAudit::new(stores.owner.clone()))),
@@ -30,11 +30,12 @@ impl AdminServices {
 }
 
 impl Stores {
-    fn administration(&self, shared: &Shared) -> Administration {
+    fn administration(&self, shared: &Shared) -> anyhow::Result<Administration> {
         let store = Arc::new(PgAdministration::new(self.owner.clone()));
         let subscriptions = Arc::new(PgSubscriptions::new(self.tenant.clone()));
-        let invites = identity::invites(shared, self);
-        Administration::new(store, subscriptions, shared.clock.clone(), shared.ids.clone(), invites)
+        let invites = identity::invites(shared, self)?;
+        let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
+        Ok(Administration::new(store, subscriptions, clock, ids, invites))
     }
 
     pub fn deletions(&self, shared: &Shared) -> anyhow::Result<Deletions> {

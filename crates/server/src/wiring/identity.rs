@@ -50,15 +50,15 @@ pub(super) fn sessions(shared: &Shared, stores: &Stores) -> Sessions {
     Sessions::new(Arc::new(store), shared.clock.clone())
 }
 
-pub(super) fn invites(shared: &Shared, stores: &Stores) -> Invites {
-    Invites::new(
+pub(super) fn invites(shared: &Shared, stores: &Stores) -> anyhow::Result<Invites> {
+    Ok(Invites::new(
         Arc::new(PgInvites::new(stores.owner.clone())),
         shared.secrets.clone(),
         shared.ids.clone(),
         shared.mailer.is_some().then(|| shared.cipher.clone()),
-        Arc::new(AppRecipientHasher::new(&shared.config.app_secret)),
+        Arc::new(AppRecipientHasher::new(&shared.config.app_secrets.current)?),
         &shared.config.public_url,
-    )
+    ))
 }
 
 /// Looks up unseen keys on separate connections (`unseen`).
