@@ -12,7 +12,7 @@ use recado_domain::billing::{Description, PaymentGatewayError};
 use recado_domain::brand::ExtractError;
 use recado_domain::campaigns::{CampaignError, CampaignRefusal, TestSendError};
 use recado_domain::contacts::ContactError;
-use recado_domain::conversations::ConversationError;
+use recado_domain::conversations::{ConversationError, ReplyRefusal};
 use recado_domain::folders::FolderError;
 use recado_domain::limits::RateLimitDecision;
 use recado_domain::media::{MediaError, MediaStoreError};
@@ -384,6 +384,9 @@ impl From<ConversationError> for ApiError {
         match error {
             ConversationError::NotFound => Self::NotFound,
             ConversationError::Invalid(errors) => errors.into(),
+            ConversationError::Refused(refusal @ ReplyRefusal::NumberUnverified) => {
+                Self::StateRefused(refusal.to_string(), "number_unverified")
+            }
             ConversationError::Refused(refusal) => Self::Precondition(refusal.to_string()),
             ConversationError::Gateway(error) => Self::Whatsapp(error),
             ConversationError::Store(error) => error.into(),

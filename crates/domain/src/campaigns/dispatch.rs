@@ -16,7 +16,6 @@ use uuid::Uuid;
 
 use super::concurrent_commands::DECISION_ATTEMPTS;
 use super::in_flight::{CompletedCall, InFlightSends, SendBatch};
-use super::postponement::next_delay;
 use super::run::abort_notification;
 use super::run_context::{RunContext, file_sources};
 use super::{
@@ -69,13 +68,13 @@ pub struct Worker {
 
 #[derive(Clone)]
 pub struct Dispatcher {
-    runs: Arc<dyn RunStore>,
+    pub(super) runs: Arc<dyn RunStore>,
     templates: Arc<dyn TemplateStore>,
     gateway: Arc<dyn WhatsappGateway>,
     files: MessageFiles,
     cipher: Arc<dyn Cipher>,
     limiter: Arc<dyn SendRateLimiter>,
-    worker: Uuid,
+    pub(super) worker: Uuid,
     delay: Duration,
     lease: Duration,
 }
@@ -202,7 +201,7 @@ impl Dispatcher {
         Ok(RunEnd::HandedOver)
     }
 
-    async fn release_and_report(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
+    pub(super) async fn release_and_report(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
         self.runs.release(run, self.worker).await?;
         self.end_report(run).await
     }
@@ -251,6 +250,9 @@ impl Dispatcher {
                 files: HashMap::new(),
             }));
         }
+        if let Some(end) = self.check_number(run, &inputs).await? {
+            return Ok(Err(end));
+        }
         let credentials = inputs
             .profile
             .as_ref()
@@ -279,27 +281,6 @@ impl Dispatcher {
             Err(MessageFileError::Store(error)) => Err(error),
             Err(error) => self.postpone_or_pause(run, &inputs, &error).await.map(Err),
         }
-    }
-
-    /// Exponential backoff: postpones a run whose files are temporarily unavailable. Pauses the run if a file is
-    /// missing or rejected, or after the last delay.
-    async fn postpone_or_pause(
-        &self,
-        run: QueuedRun,
-        inputs: &RunInputs,
-        error: &MessageFileError,
-    ) -> Result<RunEnd, StoreError> {
-        let reason = error.to_string();
-        let delay = match error.is_temporary() {
-            true => next_delay(self.runs.postponements(run).await?),
-            false => None,
-        };
-        let Some(delay) = delay else {
-            self.pause(run, inputs, &reason).await?;
-            return self.release_and_report(run).await;
-        };
-        self.runs.postpone(run, self.worker, delay).await?;
-        Ok(RunEnd::Postponed { delay, reason })
     }
 
     /// Starts the next sends, and calls WhatsApp for them at the number's next send slot.
@@ -454,7 +435,7 @@ impl Dispatcher {
         }
     }
 
-    async fn pause(&self, run: QueuedRun, inputs: &RunInputs, reason: &str) -> Result<(), StoreError> {
+    pub(super) async fn pause(&self, run: QueuedRun, inputs: &RunInputs, reason: &str) -> Result<(), StoreError> {
         let notification = pause_notification(inputs.campaign.id, &inputs.campaign.name, reason);
         self.runs.pause(run, reason, &[Event::Notification(notification)]).await
     }

@@ -45,6 +45,7 @@ mod failure;
 mod finish;
 mod in_flight;
 mod model;
+mod number_state;
 mod outcome;
 mod ports;
 mod postponement;

@@ -99,7 +99,7 @@ pub enum ClaimOutcome {
     Wait(Duration),
     /// No send is left to try.
     Exhausted,
-    /// The run was cancelled, paused or suspended.
+    /// The run was cancelled, paused or suspended, or its number is not verified any more.
     Stopped,
     /// Another worker holds the run.
     Lost,

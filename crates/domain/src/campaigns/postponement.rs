@@ -2,6 +2,11 @@
 
 use time::Duration;
 
+use super::dispatch::{Dispatcher, RunEnd};
+use super::{QueuedRun, RunInputs};
+use crate::shared::StoreError;
+use crate::whatsapp::MessageFileError;
+
 const FIRST_DELAY: Duration = Duration::SECOND;
 const LONGEST_DELAY: Duration = Duration::minutes(5);
 
@@ -12,6 +17,29 @@ const MAX_DELAYS: u32 = 45;
 pub(super) fn next_delay(postponed: u32) -> Option<Duration> {
     let delay = FIRST_DELAY.checked_mul(2_i32.saturating_pow(postponed));
     (postponed < MAX_DELAYS).then(|| delay.map_or(LONGEST_DELAY, |delay| delay.min(LONGEST_DELAY)))
+}
+
+impl Dispatcher {
+    /// Exponential backoff: postpones a run whose files are temporarily unavailable. Pauses the run if a file is
+    /// missing or rejected, or after the last delay.
+    pub(super) async fn postpone_or_pause(
+        &self,
+        run: QueuedRun,
+        inputs: &RunInputs,
+        error: &MessageFileError,
+    ) -> Result<RunEnd, StoreError> {
+        let reason = error.to_string();
+        let delay = match error.is_temporary() {
+            true => next_delay(self.runs.postponements(run).await?),
+            false => None,
+        };
+        let Some(delay) = delay else {
+            self.pause(run, inputs, &reason).await?;
+            return self.release_and_report(run).await;
+        };
+        self.runs.postpone(run, self.worker, delay).await?;
+        Ok(RunEnd::Postponed { delay, reason })
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub fn failed_preconditions(facts: &RunFacts, command: Command) -> Vec<CampaignR
             found.push(CampaignRefusal::EmptyPlaceholder { placeholder });
         }
     }
+    found.extend(check_number(facts).err());
     if facts.billing.messages_per_month(facts.now).is_none() {
         found.push(CampaignRefusal::NoActivePlan);
     }
@@ -71,6 +72,14 @@ pub(super) fn failed_resume_precondition(facts: &ResumeFacts) -> Option<Campaign
     })
 }
 
+/// Refuses a number that WhatsApp has not confirmed.
+pub(super) fn check_number(facts: &RunFacts) -> Result<(), CampaignRefusal> {
+    match facts.number_unverified {
+        true => Err(CampaignRefusal::NumberUnverified),
+        false => Ok(()),
+    }
+}
+
 /// Refuses a template with components that Recado cannot send.
 fn check_sendable(template: &Template) -> Result<(), CampaignRefusal> {
     match template.unsendable_reasons() {
@@ -97,6 +106,16 @@ impl Campaigns {
             check_sendable(&template)?;
         }
         Ok(())
+    }
+
+    /// Refuses a campaign that cannot be sent now: its template can never be sent, or its number is not verified.
+    pub(super) async fn check_template_and_number(&self, campaign: &Campaign) -> Result<(), CampaignError> {
+        let facts = self.runs.facts(campaign.account_id, campaign.id).await?;
+        let Some(facts) = facts else { return Ok(()) };
+        if let Some(template) = &facts.template {
+            check_sendable(template)?;
+        }
+        Ok(check_number(&facts)?)
     }
 }
 

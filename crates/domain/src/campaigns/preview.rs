@@ -180,6 +180,7 @@ mod tests {
                 template: Some(template),
                 content_frozen: false,
                 profile_id: None,
+                number_unverified: false,
                 billing: PlanEntitlement {
                     plan: "free".into(),
                     granted: None,

@@ -60,6 +60,8 @@ pub struct RunFacts {
     pub content_frozen: bool,
     /// The sending number: the run's own, else the number that submitted the template, else the account's default.
     pub profile_id: Option<ProfileId>,
+    /// Whether the sending number is not verified. An account without any number sends simulated messages.
+    pub number_unverified: bool,
     pub billing: PlanEntitlement,
     /// The time of the store's clock.
     pub now: OffsetDateTime,

@@ -49,10 +49,10 @@ impl Campaigns {
     }
 
     /// Sets a campaign to `sending` at once and enqueues its start. Refuses only if the status does not allow it or the
-    /// template can never be sent; a worker checks the other preconditions.
+    /// template can never be sent, or if the number is not verified; a worker checks the other preconditions.
     pub async fn enqueue_start(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
         self.apply_command(tenant, id, Command::Start, async |stored, _| {
-            self.check_template(&stored).await?;
+            self.check_template_and_number(&stored).await?;
             let audit = tenant.audit(AuditAction::Create, "campaign_send", id);
             let actor = Some(tenant.actor.clone());
             let start_request = start_request(stored, Trigger::Send, actor, audit, self.clock.now())?;
@@ -292,6 +292,7 @@ mod tests {
             template: Some(template),
             content_frozen: false,
             profile_id: None,
+            number_unverified: false,
             billing: PlanEntitlement {
                 plan: "free".into(),
                 granted: None,

@@ -136,6 +136,9 @@ pub enum CampaignRefusal {
     /// The number of the run was disconnected.
     #[error("the WhatsApp number is not connected any more")]
     NumberNotConnected,
+    /// WhatsApp has not confirmed the sending number.
+    #[error("the WhatsApp number is not verified; read its checks, correct what they name, and verify it again")]
+    NumberUnverified,
     #[error("the account has no active plan")]
     NoActivePlan,
     #[error("the run needs {wanted} messages, and {left} of this month's {limit} are left")]
@@ -180,6 +183,7 @@ impl CampaignRefusal {
             Self::NoRecipients => "no_recipients",
             Self::EmptyPlaceholder { .. } => "empty_placeholder",
             Self::NumberNotConnected => "number_not_connected",
+            Self::NumberUnverified => "number_unverified",
             Self::NoActivePlan => "no_active_plan",
             Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::MonthUsedUp { .. } => "month_used_up",

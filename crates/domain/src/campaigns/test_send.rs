@@ -13,7 +13,7 @@ use serde_json::{Map, json};
 use thiserror::Error;
 use time::{Date, Duration};
 
-use super::preconditions::approved_template;
+use super::preconditions::{approved_template, check_number};
 use super::run_context::{RunContext, file_sources, values};
 use super::{Campaign, CampaignRefusal, Recipient, RunFacts, RunInputs, SendOutcome, SendRate, TestSendStore};
 use crate::contacts::Phone;
@@ -216,6 +216,7 @@ fn sent(wa_message_id: Option<String>) -> TestSendReport {
 fn prepare(facts: TestSendFacts, phone: &Phone) -> Result<TestSend, CampaignRefusal> {
     let run = facts.run;
     let template = approved_template(&run)?.clone();
+    check_number(&run)?;
     let monthly_limit = run
         .billing
         .messages_per_month(run.now)

@@ -70,6 +70,7 @@ fn facts() -> TestSendFacts {
             template: Some(template),
             content_frozen: false,
             profile_id: Some(ProfileId(Uuid::from_u128(4))),
+            number_unverified: false,
             billing: PlanEntitlement {
                 plan: "free".into(),
                 granted: None,

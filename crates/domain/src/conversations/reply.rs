@@ -46,6 +46,9 @@ pub enum ReplyRefusal {
     WindowClosed,
     #[error("No WhatsApp number is connected")]
     NoNumber,
+    /// WhatsApp has not confirmed the number.
+    #[error("The WhatsApp number is not verified; read its checks, correct what they name, and verify it again")]
+    NumberUnverified,
     #[error("The contact has neither a phone nor a WhatsApp user id")]
     NoAddress,
 }
@@ -59,6 +62,9 @@ pub fn prepare(
     let ends = facts.last_inbound_at.and_then(|at| at.checked_add(WINDOW));
     if ends.is_none_or(|ends| facts.now >= ends) {
         return Err(ReplyRefusal::WindowClosed);
+    }
+    if facts.profile.as_ref().is_some_and(|stored| !stored.is_verified()) {
+        return Err(ReplyRefusal::NumberUnverified);
     }
     let credentials = facts
         .profile

@@ -303,6 +303,10 @@ impl Templates {
             "is missing, and no WhatsApp number is connected"
         };
         let stored = stored.ok_or_else(|| FieldErrors::one("profile_id", message))?;
+        if !stored.is_verified() {
+            let message = "is not verified; read its checks, correct what they name, and verify it again";
+            return Err(FieldErrors::one("profile_id", message).into());
+        }
         let credentials = stored.credentials(tenant.account_id, self.cipher.as_ref());
         let credentials = credentials.ok_or_else(|| {
             FieldErrors::one(

@@ -22,7 +22,8 @@ pub trait ProfileStore: Send + Sync {
 
     async fn find(&self, account: AccountId, id: ProfileId) -> Result<Option<StoredProfile>, StoreError>;
 
-    /// The account's default number, which is the one that was connected first.
+    /// The account's default number: of the verified numbers the one that was connected first, or without any verified
+    /// number the first of all.
     async fn default_profile(&self, account: AccountId) -> Result<Option<StoredProfile>, StoreError>;
 
     /// Inserts the number, and an entry in the directory by which callbacks find the account, together with the

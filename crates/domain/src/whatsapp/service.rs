@@ -169,6 +169,11 @@ fn connection_notice(tenant: &Tenant, profile: &Profile) -> Event {
 }
 
 impl StoredProfile {
+    /// Whether WhatsApp has confirmed the number.
+    pub fn is_verified(&self) -> bool {
+        self.profile.verification.is_verified()
+    }
+
     /// The credentials of the account's call to WhatsApp, or none if the token cannot be opened.
     pub fn credentials(&self, account: AccountId, cipher: &dyn Cipher) -> Option<WhatsappCredentials> {
         Some(WhatsappCredentials {

@@ -293,7 +293,9 @@ async fn renew_lease(
     lease: Duration,
 ) -> DbResult<Option<bool>> {
     let may_continue: Option<FlagRow> = sql("WITH held AS (
-           SELECT c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active' AS yes,
+           SELECT c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active'
+               AND NOT EXISTS (SELECT FROM whatsapp_profiles p WHERE p.account_id = $1 AND p.id = c.profile_id
+                 AND p.verification_state <> 'verified' AND NOT c.simulated) AS yes,
              q.leased_until < now() + 0.9 * $4 * interval '1 microsecond' AS due
            FROM campaign_queue q, campaigns c, accounts a
            WHERE q.account_id = $1 AND q.campaign_id = $2 AND q.worker = $3

@@ -4,6 +4,8 @@ WITH held AS (
     JOIN accounts a ON a.id = q.account_id
   WHERE q.account_id = $1 AND q.campaign_id = $2 AND q.worker = $3
     AND c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active'
+    AND NOT EXISTS (SELECT FROM whatsapp_profiles p WHERE p.account_id = $1 AND p.id = c.profile_id
+      AND p.verification_state <> 'verified' AND NOT c.simulated)
   FOR SHARE OF q
 ), recorded AS (
   UPDATE campaign_sends s SET status = 'sent', sent_at = now(), unknown_at = NULL, wa_message_id = w.message_id

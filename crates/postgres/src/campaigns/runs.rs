@@ -372,12 +372,17 @@ pub(super) async fn facts(
         Some(profile) => Some(profile),
         None => default_profile(conn, account).await?,
     };
+    let number_unverified = match profile_id {
+        Some(profile) => is_unverified(conn, account, profile).await?,
+        None => false,
+    };
     let (billing, now) = billing::entitlement(conn, account).await?;
     Ok(Some(RunFacts {
         campaign,
         template,
         content_frozen,
         profile_id,
+        number_unverified,
         billing,
         now,
     }))
@@ -431,12 +436,25 @@ async fn resume_facts(
     }))
 }
 
+async fn is_unverified(conn: &mut AsyncPgConnection, account: AccountId, profile: ProfileId) -> DbResult<bool> {
+    let row: Option<FlagRow> =
+        sql("SELECT verification_state <> 'verified' AS yes FROM whatsapp_profiles WHERE account_id = $1 AND id = $2")
+            .bind(account)
+            .bind(profile)
+            .get_result(conn)
+            .await
+            .optional()?;
+    Ok(row.is_some_and(|row| row.yes))
+}
+
+/// The oldest verified number, or without one the oldest number.
 async fn default_profile(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<Option<ProfileId>> {
-    let first = sql("SELECT id FROM whatsapp_profiles WHERE account_id = $1 ORDER BY created_at, id LIMIT 1")
-        .bind(account)
-        .get_result::<IdRow>(conn)
-        .await
-        .optional()?;
+    let first = sql("SELECT id FROM whatsapp_profiles WHERE account_id = $1
+         ORDER BY verification_state <> 'verified', created_at, id LIMIT 1")
+    .bind(account)
+    .get_result::<IdRow>(conn)
+    .await
+    .optional()?;
     Ok(first.map(|row| row.id.into()))
 }
 

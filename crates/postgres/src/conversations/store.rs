@@ -200,7 +200,7 @@ async fn reply_facts(
     let query = sql(format!(
         "SELECT {CONVERSATION}, v.last_inbound_at, c.phone, c.wa_id, c.wa_user_id, now() AS now,
            coalesce(v.profile_id, (SELECT p.id FROM whatsapp_profiles p WHERE p.account_id = $1
-             ORDER BY p.created_at, p.id LIMIT 1)) AS profile_id
+             ORDER BY p.verification_state <> 'verified', p.created_at, p.id LIMIT 1)) AS profile_id
          FROM {LIVE} WHERE v.account_id = $1 AND v.id = $2"
     ))
     .bind(account)

@@ -276,7 +276,11 @@ impl ProfileStore for PgProfiles {
     async fn default_profile(&self, account: AccountId) -> Result<Option<StoredProfile>, StoreError> {
         let first = whatsapp_profiles::table
             .filter(whatsapp_profiles::account_id.eq(account.0))
-            .order((whatsapp_profiles::created_at, whatsapp_profiles::id))
+            .order((
+                whatsapp_profiles::verification_state.ne("verified"),
+                whatsapp_profiles::created_at,
+                whatsapp_profiles::id,
+            ))
             .limit(1)
             .select(ProfileRow::as_select());
         let row: Option<ProfileRow> = self.0.read_row_if_any(account, first).await?;

@@ -25,6 +25,7 @@ fn facts(status: CampaignStatus, meta_status: MetaStatus) -> RunFacts {
         template: Some(template),
         content_frozen: false,
         profile_id: None,
+        number_unverified: false,
         billing: PlanEntitlement {
             plan: "free".into(),
             granted: None,

@@ -333,6 +333,7 @@ impl RunStore for FakeRuns {
             template: Some(inputs.template),
             content_frozen: true,
             profile_id: None,
+            number_unverified: false,
             billing: PlanEntitlement {
                 plan: "free".into(),
                 granted: None,

@@ -25,6 +25,7 @@ pub(crate) fn facts() -> RunFacts {
         template: Some(template),
         content_frozen: false,
         profile_id: None,
+        number_unverified: false,
         billing,
         now: NOW,
     }
@@ -52,6 +53,7 @@ fn run_without_a_number_is_simulated() {
     assert_eq!(start.campaign.executed_at, Some(NOW));
     let connected = prepared(RunFacts {
         profile_id: Some(uuid::Uuid::nil().into()),
+        number_unverified: false,
         ..facts()
     })
     .unwrap();
