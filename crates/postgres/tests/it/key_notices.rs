@@ -73,10 +73,8 @@ async fn claim_returns_the_keys_with_a_due_notification() {
             ahead(1)
         ),
     ];
-    let mut number = 0;
-    for columns in due.iter().chain(&not_due) {
+    for (number, columns) in (0_u8..).zip(due.iter().chain(&not_due)) {
         insert_key(&fixture, number, columns).await;
-        number += 1;
     }
     let keys = PgApiKeys::new(fixture.owner.clone());
     let mut claimed = BTreeSet::new();

@@ -1,6 +1,11 @@
 //! The API key scope of a route, derived from its path and access when the route table is compiled. A route of an
 //! unknown area does not compile.
 
+#![allow(
+    clippy::panic,
+    reason = "evaluated while the table is compiled, where a panic is a compile error"
+)]
+
 use recado_domain::shared::{RouteScope, ScopeArea, ScopeVerb};
 
 use super::Access;
