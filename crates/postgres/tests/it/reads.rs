@@ -245,7 +245,10 @@ async fn read_that_loses_a_deadlock_is_retried() {
     assert_eq!(found.unwrap(), (people, vec![]));
     let (messages, _) = wire.take_messages();
     assert_eq!(
-        messages.iter().filter(|message| message.starts_with("BEGIN")).count(),
+        messages
+            .iter()
+            .filter(|message| message.starts_with("BEGIN READ ONLY"))
+            .count(),
         2
     );
 }
