@@ -17,8 +17,8 @@ pub struct SealedColumn {
     pub purpose: SealPurpose,
     pub table: &'static str,
     pub column: &'static str,
-    /// The column with the account.
-    account: &'static str,
+    /// The column with the account. `None`: the rows belong to no account, and the `SealContext` has the nil UUID.
+    account: Option<&'static str>,
     /// The column with the row's key within the account, its type, and its least value.
     key: (&'static str, &'static str, &'static str),
     /// Whether the primary key is (account, key), and not the key alone.
@@ -29,6 +29,8 @@ pub struct SealedColumn {
 
 const UUID_KEY: (&str, &str, &str) = ("id", "uuid", "00000000-0000-0000-0000-000000000000");
 
+const NO_ACCOUNT: &str = "'00000000-0000-0000-0000-000000000000'::uuid";
+
 /// Every column of sealed values. To rotate one more, add it here: the rotation, the metric and the doctor read this
 /// table. A test compares it with the binary columns of the schema.
 pub const SEALED_COLUMNS: &[SealedColumn] = &[
@@ -36,7 +38,7 @@ pub const SEALED_COLUMNS: &[SealedColumn] = &[
         purpose: SealPurpose::WhatsappToken,
         table: "whatsapp_profiles",
         column: "access_token",
-        account: "account_id",
+        account: Some("account_id"),
         key: UUID_KEY,
         keyed_by_account: true,
         versioned: true,
@@ -45,7 +47,7 @@ pub const SEALED_COLUMNS: &[SealedColumn] = &[
         purpose: SealPurpose::WebhookSecret,
         table: "webhook_endpoints",
         column: "secret",
-        account: "account_id",
+        account: Some("account_id"),
         key: UUID_KEY,
         keyed_by_account: true,
         versioned: true,
@@ -54,7 +56,7 @@ pub const SEALED_COLUMNS: &[SealedColumn] = &[
         purpose: SealPurpose::WebhookSecret,
         table: "webhook_endpoints",
         column: "previous_secret",
-        account: "account_id",
+        account: Some("account_id"),
         key: UUID_KEY,
         keyed_by_account: true,
         versioned: true,
@@ -63,7 +65,7 @@ pub const SEALED_COLUMNS: &[SealedColumn] = &[
         purpose: SealPurpose::StoredResponse,
         table: "idempotency_keys",
         column: "response",
-        account: "scope",
+        account: Some("scope"),
         key: ("key", "text", ""),
         keyed_by_account: true,
         versioned: false,
@@ -72,7 +74,7 @@ pub const SEALED_COLUMNS: &[SealedColumn] = &[
         purpose: SealPurpose::QueuedMail,
         table: "outgoing_mail",
         column: "content",
-        account: "account_id",
+        account: Some("account_id"),
         key: UUID_KEY,
         keyed_by_account: false,
         versioned: false,
@@ -145,13 +147,14 @@ impl SealedColumn {
             key: (key, key_type, _),
             ..
         } = self;
-        let (position, order) = match self.keyed_by_account {
-            true => (
+        let (position, order) = match account.filter(|_| self.keyed_by_account) {
+            Some(account) => (
                 format!("({account}, {key}) > ($2, $3::{key_type})"),
                 format!("{account}, {key}"),
             ),
-            false => (format!("$2 IS NOT NULL AND {key} > $3::{key_type}"), (*key).to_owned()),
+            None => (format!("$2 IS NOT NULL AND {key} > $3::{key_type}"), (*key).to_owned()),
         };
+        let account = account.unwrap_or(NO_ACCOUNT);
         format!(
             "SELECT {account} AS account, {key}::text AS key, {column} AS value FROM {table}
              WHERE {column} IS NOT NULL AND substring({column} FROM 1 FOR length($1)) <> $1 AND {position}
@@ -173,10 +176,11 @@ impl SealedColumn {
         } else {
             ""
         };
+        let account = account.map_or_else(|| NO_ACCOUNT.to_owned(), |account| format!("t.{account}"));
         format!(
             "UPDATE {table} AS t SET {column} = k.fresh{version}
              FROM unnest($1, $2, $3, $4) AS k (account, key, stored, fresh)
-             WHERE t.{account} = k.account AND t.{key} = k.key::{key_type} AND t.{column} = k.stored"
+             WHERE {account} = k.account AND t.{key} = k.key::{key_type} AND t.{column} = k.stored"
         )
     }
 
@@ -280,4 +284,33 @@ fn replace_statement<'a>(column: &SealedColumn, replaced: &[(&ValueRow, Sealed)]
         .bind(collect_column(replaced, |(row, _)| row.key.clone()))
         .bind(collect_column(replaced, |(row, _)| row.value.clone()))
         .bind(collect_column(replaced, |(_, fresh)| fresh.0.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_no_account_are_found_and_replaced_by_their_key() {
+        let column = SealedColumn {
+            purpose: SealPurpose::QueuedMail,
+            table: "t",
+            column: "c",
+            account: None,
+            key: UUID_KEY,
+            keyed_by_account: false,
+            versioned: false,
+        };
+        let next = column.next_rows();
+        assert!(next.contains("SELECT '00000000-0000-0000-0000-000000000000'::uuid AS account, id::text AS key"));
+        assert!(
+            next.contains("id > $3::uuid") && next.contains("ORDER BY id LIMIT"),
+            "{next}"
+        );
+        let replace = column.replace();
+        assert!(
+            replace.contains("-000000000000'::uuid = k.account AND t.id = k.key::uuid"),
+            "{replace}"
+        );
+    }
 }

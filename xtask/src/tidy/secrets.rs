@@ -88,19 +88,14 @@ mod tests {
             "secret_hint: String",
             "tokens_left: u32",
         ] {
-            assert_eq!(
-                lines(&format!("#[derive(Debug)]\nstruct A {{\n    {field},\n}}\n")),
-                Vec::<usize>::new(),
-                "{field}"
-            );
+            let source = format!("#[derive(Debug)]\nstruct A {{\n    {field},\n}}\n");
+            assert!(lines(&source).is_empty(), "{field}");
         }
-        assert_eq!(
-            lines("#[derive(Clone)]\nstruct A {\n    token: String,\n}\n"),
-            Vec::<usize>::new()
-        );
-        assert_eq!(
-            lines("#[derive(Debug)]\nstruct A;\nstruct B {\n    token: String,\n}\n"),
-            Vec::<usize>::new()
-        );
+        for source in [
+            "#[derive(Clone)]\nstruct A {\n    token: String,\n}\n",
+            "#[derive(Debug)]\nstruct A;\nstruct B {\n    token: String,\n}\n",
+        ] {
+            assert!(lines(source).is_empty(), "{source}");
+        }
     }
 }

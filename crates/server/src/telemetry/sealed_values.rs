@@ -35,6 +35,8 @@ impl SealedValues {
             return;
         };
         let values = PgSealedValues::new(pool);
+        // The first count also opens the connection, so its duration says little.
+        let mut is_connected = false;
         loop {
             let began = Instant::now();
             let counts = values.counts(marker).await;
@@ -46,7 +48,13 @@ impl SealedValues {
                 tracing::debug!(cause = ?error, "the sealed values cannot be counted");
             }
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sums.ok();
-            tokio::time::sleep(pause_after(began.elapsed())).await;
+            let pause = if is_connected {
+                pause_after(began.elapsed())
+            } else {
+                MIN_PAUSE
+            };
+            tokio::time::sleep(pause).await;
+            is_connected = true;
         }
     }
 }
