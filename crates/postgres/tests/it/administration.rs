@@ -5,7 +5,7 @@ use recado_domain::administration::{
     AccountChange, AccountFilter, AccountRow, AccountUpdate, Admin, AdministrationStore, SupportStore,
 };
 use recado_domain::mail::RecipientHash;
-use recado_domain::shared::{AccountId, PageQuery, Role, StoreError, UserId};
+use recado_domain::shared::{AccountId, Event, PageQuery, Role, StoreError, UserId};
 use recado_domain::team::{Invite, InviteInsert, InviteStatus};
 use recado_postgres::{PgAccounts, PgAdministration, PgSupport};
 use time::{Duration, OffsetDateTime};
@@ -342,76 +342,36 @@ async fn support_mode_adds_one_membership_and_removes_it() {
     let (support, root) = (PgSupport::new(fixture.owner.clone()), stored_admin(&fixture).await);
     let other_account = fixture.another_account().await;
     let end = OffsetDateTime::now_utc() + Duration::hours(4);
-    let events = [event(fixture.account.0)];
-    let start = |leaving: Option<AccountId>| {
-        support.start(
-            &root,
-            fixture.account,
-            leaving,
-            end,
-            &events,
-            platform_entry(fixture.account),
-        )
+    let (here, events) = (fixture.account, [event(fixture.account.0)]);
+    let start = async |admin: &Admin, account: AccountId, leaving: Option<AccountId>, events: &[Event]| {
+        let started = support.start(admin, account, leaving, end, events, platform_entry(account));
+        started.await.unwrap()
     };
-    let (a, b, c) = tokio::join!(start(None), start(None), start(Some(other_account)));
+    let stop = async |user: UserId, account: AccountId| {
+        let stopped = support.stop(user, account, platform_entry(account));
+        stopped.await.unwrap()
+    };
+    let (a, b, c) = tokio::join!(
+        start(&root, here, None, &events),
+        start(&root, here, None, &events),
+        start(&root, here, Some(other_account), &events)
+    );
     for name in [a, b, c] {
-        assert_eq!(name.unwrap().as_deref(), Some("Loja da Ana"));
+        assert_eq!(name.as_deref(), Some("Loja da Ana"));
     }
     assert_eq!(memberships(&fixture, root.user_id).await, "admin true");
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 3);
     // Entering another account leaves the first.
-    support
-        .start(
-            &root,
-            other_account,
-            Some(fixture.account),
-            end,
-            &[],
-            platform_entry(other_account),
-        )
-        .await
-        .unwrap();
+    start(&root, other_account, Some(here), &[]).await;
     assert_eq!(memberships(&fixture, root.user_id).await, "admin true");
-    assert!(
-        !support
-            .stop(root.user_id, fixture.account, platform_entry(fixture.account))
-            .await
-            .unwrap()
-    );
-    assert!(
-        support
-            .stop(root.user_id, other_account, platform_entry(other_account))
-            .await
-            .unwrap()
-    );
+    assert!(!stop(root.user_id, here).await);
+    assert!(stop(root.user_id, other_account).await);
     assert_eq!(memberships(&fixture, root.user_id).await, "");
     // Support mode neither changes nor removes a regular membership.
-    let owner = admin(fixture.user);
-    support
-        .start(
-            &owner,
-            fixture.account,
-            Some(other_account),
-            end,
-            &[],
-            platform_entry(fixture.account),
-        )
-        .await
-        .unwrap();
-    assert!(
-        !support
-            .stop(fixture.user, fixture.account, platform_entry(fixture.account))
-            .await
-            .unwrap()
-    );
+    start(&admin(fixture.user), here, Some(other_account), &[]).await;
+    assert!(!stop(fixture.user, here).await);
     assert_eq!(memberships(&fixture, fixture.user).await, "owner false, owner false");
-    assert_eq!(
-        support
-            .start(&root, id().into(), None, end, &events, platform_entry(fixture.account))
-            .await
-            .unwrap(),
-        None
-    );
+    assert_eq!(start(&root, id().into(), None, &events).await, None);
 }
 
 #[tokio::test]

@@ -342,10 +342,8 @@ pub(super) async fn stop_support(
     let mode = mode.ok_or_else(|| ApiError::Internal("there is no support mode to stop".into()))?;
     let admin = admin(&services, &session, &request);
     let stopped = services.admin.support.stop(&admin, mode.account_id).await;
-    services
-        .shared
-        .auth_cache
-        .mark_membership_changed(session.user_id, mode.account_id);
+    let cache = &services.shared.auth_cache;
+    cache.mark_membership_changed(session.user_id, mode.account_id);
     stopped?;
     let original = match mode.original_account_id.map(AccountHint::Named) {
         Some(named) => services.accounts.own_account(&session, named).await?,
@@ -356,8 +354,8 @@ pub(super) async fn stop_support(
         || cookies::no_active_account(secure),
         |account| cookies::active_account(account, secure),
     );
-    let response = responses::ok(SupportExit { account_id: original });
-    with_cookies(response, &[services.authenticator.support.remove(), active])
+    let cookies = [services.authenticator.support.remove(), active];
+    with_cookies(responses::ok(SupportExit { account_id: original }), &cookies)
 }
 
 /// `GET /api/admin/stats`
