@@ -270,7 +270,7 @@ fn security_and_statuses_match_the_route_table() {
     let account = "session sessionCookie apiKey apiKeyHeader".to_owned();
     assert_eq!(
         access_of("/api/campaigns", "get"),
-        (account.clone(), "200 401 403 422 500 503".to_owned())
+        (account.clone(), "200 401 403 422 429 500 503".to_owned())
     );
     let created = "201 401 403 408 409 413 415 422 429 500 503".to_owned();
     assert_eq!(access_of("/api/campaigns", "post"), (account.clone(), created));

@@ -124,12 +124,6 @@ pub(super) async fn callback(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
-    let unsigned = || {
-        ApiError::Auth(
-            RefusalReason::CallbackSignature,
-            "The signature is missing or wrong".to_owned(),
-        )
-    };
     let signature = signature(&request).ok_or_else(unsigned)?;
     let secret = services.shared.config.whatsapp_app_secret.as_ref();
     let secret = secret.ok_or_else(unsigned)?;
@@ -144,6 +138,13 @@ pub(super) async fn callback(
         tracing::warn!(cause = %error, "callback not applied, a worker will retry it");
     }
     Ok(HttpResponse::Ok().finish())
+}
+
+fn unsigned() -> ApiError {
+    ApiError::Auth(
+        RefusalReason::CallbackSignature,
+        "The signature is missing or wrong".to_owned(),
+    )
 }
 
 /// Parses `X-Hub-Signature-256: sha256=<hex HMAC-SHA256 of the raw body>`; `None` if the header is malformed.

@@ -8,6 +8,7 @@ use crate::harness::client::Request;
 use crate::harness::process::free_port;
 use crate::harness::scrape::scrape;
 use crate::harness::stream::Stream;
+use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text, until};
 
 /// Sends a request and returns its log lines.
@@ -102,141 +103,118 @@ fn line_of_a_streamed_response_is_written_at_its_end() {
     assert!(line["bytes"].as_u64().unwrap() > 0, "{line}");
 }
 
-#[test]
-fn refusals_are_counted_and_logged_with_what_is_known() {
-    let port = free_port();
-    let options = Options::default()
-        .with("METRICS_BIND", format!("127.0.0.1:{port}"))
-        .with("CORS_ORIGINS", "https://app.example.com");
-    let server = Server::start(options);
-    let ana = server.owner();
-    let viewer = server.member(&ana.account, "viewer");
-    let key = text(&create_key_response(&ana, "CI")["full_key"]);
-    let other = server.owner();
-    let hook = text(
-        &ana.post("/api/webhooks", json!({ "name": "in", "direction": "inbound" }))
-            .created()["id"],
-    );
-    let (account, user) = (json!(ana.account), json!(ana.id));
-    let none = Value::Null;
-    let post = |path: &str| server.post(path).json(&json!({ "name": "x" }));
-    let cases = [
-        (
-            "no_credential",
-            server.get("/api/contacts"),
-            "/api/contacts",
-            &none,
-            &none,
-        ),
-        (
-            "invalid_session",
-            server.get("/api/tags").bearer("x.y.z"),
-            "/api/tags",
-            &none,
-            &none,
-        ),
-        (
-            "unknown_key",
-            server.get("/api/tags").bearer("svc_live_sk_nobody"),
-            "/api/tags",
-            &none,
-            &none,
-        ),
-        (
-            "session_required",
-            server.get("/api/accounts").bearer(&key),
-            "/api/accounts",
-            &none,
-            &none,
-        ),
-        (
-            "not_member",
-            ana.request("GET", "/api/tags").header("X-Account-Id", &other.account),
-            "/api/tags",
-            &none,
-            &user,
-        ),
-        (
-            "role",
-            viewer.request("POST", "/api/tags").json(&json!({ "name": "x" })),
-            "/api/tags",
-            &account,
-            &json!(viewer.id),
-        ),
-        (
-            "administrator",
-            ana.request("GET", "/api/admin/stats"),
-            "/api/admin/stats",
-            &none,
-            &user,
-        ),
-        (
-            "origin",
-            post("/api/tags")
-                .cookie(&format!("svc-session={}", ana.token))
-                .header("Origin", "https://evil.example"),
-            "/api/tags",
-            &account,
-            &user,
-        ),
-        (
-            "callback_signature",
-            post("/api/whatsapp/webhook"),
-            "/api/whatsapp/webhook",
-            &none,
-            &none,
-        ),
-        (
-            "callback_signature",
-            post(&format!("/api/hooks/{hook}")),
-            "/api/hooks/{id}",
-            &none,
-            &none,
-        ),
-        (
-            "callback_token",
-            post("/api/billing/webhook"),
-            "/api/billing/webhook",
-            &none,
-            &none,
-        ),
-    ];
-    for (reason, request, route, account, user) in cases {
-        let before = refusals(port, reason);
-        let lines = lines_of(&server, request);
+/// A request that is refused for this reason, and what its event says of the caller.
+struct Refused {
+    reason: &'static str,
+    request: Request,
+    route: &'static str,
+    account: Value,
+    user: Value,
+}
+
+impl Refused {
+    /// A refusal of which no caller is known.
+    fn of(reason: &'static str, route: &'static str, request: Request) -> Self {
+        Self {
+            reason,
+            request,
+            route,
+            account: Value::Null,
+            user: Value::Null,
+        }
+    }
+
+    fn user(self, user: &User<'_>) -> Self {
+        Self {
+            user: json!(user.id),
+            ..self
+        }
+    }
+
+    fn account(self, user: &User<'_>) -> Self {
+        Self {
+            account: json!(user.account),
+            ..self
+        }
+    }
+
+    /// Sends the request, and checks its event and the counter.
+    fn check(self, server: &Server, metrics: u16) {
+        let before = refusals(metrics, self.reason);
+        let lines = lines_of(server, self.request);
         let events: Vec<&Value> = lines
             .iter()
             .filter(|line| line["message"] == "access refused")
             .collect();
-        assert_eq!((lines.len(), events.len()), (2, 1), "{reason}: {lines:?}");
+        assert_eq!((lines.len(), events.len()), (2, 1), "{}: {lines:?}", self.reason);
         let event = events[0];
+        let fields = ["reason", "route", "client", "level"].map(|name| event[name].as_str().unwrap());
+        assert_eq!(fields, [self.reason, self.route, "127.0.0.1", "WARN"], "{event}");
         assert_eq!(
-            [
-                &event["reason"],
-                &event["route"],
-                &event["client"],
-                &event["account"],
-                &event["user"],
-                &event["level"]
-            ],
-            [
-                &json!(reason),
-                &json!(route),
-                &json!("127.0.0.1"),
-                account,
-                user,
-                &json!("WARN")
-            ],
+            (&event["account"], &event["user"]),
+            (&self.account, &self.user),
             "{event}"
         );
-        assert_eq!(refusals(port, reason), before + 1.0, "{reason}");
+        assert_eq!(refusals(metrics, self.reason), before + 1.0, "{}", self.reason);
+    }
+}
+
+#[test]
+fn refusals_are_counted_and_logged_with_what_is_known() {
+    let port = free_port();
+    let server = Server::start(Options::default().with("METRICS_BIND", format!("127.0.0.1:{port}")));
+    let (ana, other) = (server.owner(), server.owner());
+    let viewer = server.member(&ana.account, "viewer");
+    let key = text(&create_key_response(&ana, "CI")["full_key"]);
+    let hook = json!({ "name": "in", "direction": "inbound" });
+    let hook = text(&ana.post("/api/webhooks", hook).created()["id"]);
+    let (tags, body) = ("/api/tags", json!({ "name": "x" }));
+    let post = |path: &str| server.post(path).json(&body);
+    let foreign = post(tags)
+        .cookie(&format!("svc-session={}", ana.token))
+        .header("Origin", "https://evil.example");
+    let elsewhere = ana.request("GET", tags).header("X-Account-Id", &other.account);
+    let cases = [
+        Refused::of("no_credential", tags, server.get(tags)),
+        Refused::of("invalid_session", tags, server.get(tags).bearer("x.y.z")),
+        Refused::of("unknown_key", tags, server.get(tags).bearer("svc_live_sk_nobody")),
+        Refused::of(
+            "session_required",
+            "/api/accounts",
+            server.get("/api/accounts").bearer(&key),
+        ),
+        Refused::of("not_member", tags, elsewhere).user(&ana),
+        Refused::of("role", tags, viewer.request("POST", tags).json(&body))
+            .user(&viewer)
+            .account(&ana),
+        Refused::of(
+            "administrator",
+            "/api/admin/stats",
+            ana.request("GET", "/api/admin/stats"),
+        )
+        .user(&ana),
+        Refused::of("origin", tags, foreign).user(&ana).account(&ana),
+        Refused::of(
+            "callback_signature",
+            "/api/whatsapp/webhook",
+            post("/api/whatsapp/webhook"),
+        ),
+        Refused::of(
+            "callback_signature",
+            "/api/hooks/{id}",
+            post(&format!("/api/hooks/{hook}")),
+        ),
+        Refused::of("callback_token", "/api/billing/webhook", post("/api/billing/webhook")),
+    ];
+    for case in cases {
+        case.check(&server, port);
     }
     // A success is no refusal, and neither is an unknown id.
     let total = || scrape(port).sum("recado_refusals_total", &[]).unwrap();
     let before = total();
-    ana.get("/api/tags").ok();
-    ana.get(&format!("/api/contacts/{}", Uuid::new_v4()))
-        .refused(404, "NOT_FOUND");
+    ana.get(tags).ok();
+    let unknown = ana.get(&format!("/api/contacts/{}", Uuid::new_v4()));
+    unknown.refused(404, "NOT_FOUND");
     assert_eq!(total(), before);
 }
 
