@@ -41,6 +41,10 @@ const ROLE_SETTINGS: [(&str, &str); 5] = [
     ("jit", "off"),
 ];
 
+/// The limit of a check at the start. The driver's own timeout ends with the TCP connection, so a server that accepts
+/// it and never responds would hold the start forever.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How often a change of a role is tried: another migration of the cluster may change the same role.
 const TRIES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(100);
@@ -90,12 +94,16 @@ pub(crate) fn problem_query(role: &str) -> String {
 
 /// Checks the role of `TENANT_DATABASE_URL` on a connection of its own.
 pub async fn check_tenant_role(tenant_url: &SecretString, tls: &DatabaseTls) -> Result<(), TenantRoleError> {
-    let mut config = parse(tenant_url)?;
+    let config = parse(tenant_url)?;
     let role = user(&config)?;
-    config.connect_timeout(Duration::from_secs(5));
-    let connected = sqlstate::connect_in_transaction(&config, tls).await;
-    let mut conn = connected.map_err(TenantRoleError::Connect)?;
-    refuse_if(&mut conn, role, "session_user").await
+    let checked = tokio::time::timeout(CHECK_TIMEOUT, async {
+        let connected = sqlstate::connect_in_transaction(&config, tls).await;
+        let mut conn = connected.map_err(TenantRoleError::Connect)?;
+        refuse_if(&mut conn, role, "session_user").await
+    });
+    checked
+        .await
+        .unwrap_or_else(|elapsed| Err(TenantRoleError::Connect(bad_connection(elapsed))))
 }
 
 /// Makes the tenant role's settings the defaults of its sessions. With `TENANT_DATABASE_URL` also makes its role: a
