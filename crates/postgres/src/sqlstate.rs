@@ -100,7 +100,7 @@ pub(crate) async fn connect_in_transaction(
         None => hosts.iter().any(is_unix) || hosts.is_empty(),
     };
     if is_left_to_driver {
-        let (client, connection) = config.connect(NoTls).await.map_err(refused)?;
+        let (client, connection) = config.connect(NoTls).await.map_err(connect_error)?;
         return begin(client, connection).await;
     }
     let mut config = config.clone();
@@ -108,7 +108,7 @@ pub(crate) async fn connect_in_transaction(
     if connector.is_none() {
         config.ssl_negotiation(SslNegotiation::Direct);
     }
-    let (client, connection) = config.connect(Observe(connector)).await.map_err(refused)?;
+    let (client, connection) = config.connect(Observe(connector)).await.map_err(connect_error)?;
     begin(client, connection).await
 }
 
@@ -128,15 +128,19 @@ where
                 Either::Right((None, _)) => break begun.await,
             }
         }
-        .map_err(refused)?;
+        .map_err(connect_error)?;
     }
     AsyncPgConnection::try_from_client_and_connection(client, connection).await
 }
 
-/// The driver's own text of a refused connection is only "db error".
-fn refused(error: tokio_postgres::Error) -> ConnectionError {
-    match error.as_db_error() {
-        Some(refusal) => bad_connection(refusal),
+/// Adds the cause, for example the message of the server or the reason of a failed TLS handshake.
+fn connect_error(error: tokio_postgres::Error) -> ConnectionError {
+    let cause = match error.as_db_error() {
+        Some(database_error) => Some(database_error.message().to_owned()),
+        None => std::error::Error::source(&error).map(ToString::to_string),
+    };
+    match cause {
+        Some(cause) => bad_connection(format!("{error}: {cause}")),
         None => bad_connection(error),
     }
 }

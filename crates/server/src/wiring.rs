@@ -177,13 +177,13 @@ impl Shared {
 
     /// The store of uploaded files, with its own connections.
     fn media_store(&self) -> anyhow::Result<ObjectMedia> {
-        // The configuration has checked that a plain HTTP address is one of a loopback or listed host.
-        let allow_http = [("AWS_ALLOW_HTTP".to_owned(), "true".to_owned())];
-        ObjectMedia::open(
-            self.config.media_store_url.as_deref(),
-            std::env::vars().chain(allow_http),
-        )
-        .map_err(|error| anyhow::anyhow!("configuration: MEDIA_STORE_URL {error}"))
+        // Whether the bucket may be called over plain HTTP is decided by the configuration alone (PLAINTEXT_HOSTS).
+        let name = "AWS_ALLOW_HTTP";
+        let others = std::env::vars().filter(|(other, _)| !other.eq_ignore_ascii_case(name));
+        let is_plain = self.config.tls.targets.contains(&("storage", false));
+        let allow_http = is_plain.then(|| (name.to_owned(), "true".to_owned()));
+        ObjectMedia::open(self.config.media_store_url.as_deref(), others.chain(allow_http))
+            .map_err(|error| anyhow::anyhow!("configuration: MEDIA_STORE_URL {error}"))
     }
 
     /// The uploaded files of templates.

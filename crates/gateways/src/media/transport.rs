@@ -58,7 +58,7 @@ impl fmt::Debug for Transport {
 impl HttpService for Transport {
     async fn call(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
         if request.uri().scheme_str() != Some("https") && !self.allow_http {
-            let error = std::io::Error::other("plain HTTP is not allowed; set AWS_ALLOW_HTTP=true to allow it");
+            let error = std::io::Error::other("plain HTTP is not allowed to this host");
             return Err(HttpError::new(HttpErrorKind::Unknown, error));
         }
         let call = self.meter.begin();

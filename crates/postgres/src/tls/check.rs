@@ -18,6 +18,10 @@ use super::{DatabaseTls, parse_url};
 /// Time limit for one host. A host that does not respond is left to the pools, which retry.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How much of the names of a certificate is shown.
+const MAX_NAMES: usize = 5;
+const MAX_NAME_CHARS: usize = 253;
+
 /// `SSLRequest`: its length and its code.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
@@ -134,7 +138,7 @@ fn reason(error: &TlsError) -> String {
             "its certificate names no host (subjectAltName)".to_owned()
         }
         CertificateError::NotValidForNameContext { presented, .. } => {
-            format!("its certificate is for another name: {}", presented.join(", "))
+            format!("its certificate is for another name: {}", names(presented))
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired".to_owned(),
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
@@ -144,5 +148,42 @@ fn reason(error: &TlsError) -> String {
             "its certificate is that of an authority (CA:TRUE); issue a certificate for the server".to_owned()
         }
         error => format!("its certificate is not valid: {error}"),
+    }
+}
+
+/// The names of a certificate, which rustls describes like `DnsName("db.example")`. The certificate is not trusted, so
+/// only a few printable characters are shown.
+fn names(presented: &[String]) -> String {
+    let bare = |name: &String| -> String {
+        let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+        let inner = inner.unwrap_or(name).trim_matches('"');
+        inner
+            .chars()
+            .filter(char::is_ascii_graphic)
+            .take(MAX_NAME_CHARS)
+            .collect()
+    };
+    let shown: Vec<String> = presented.iter().take(MAX_NAMES).map(bare).collect();
+    shown.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_certificate_are_shown_without_their_type() {
+        let presented = [
+            "DnsName(\"db.example\")",
+            "IpAddress(10.0.0.5)",
+            "DirectoryName",
+            "DnsName(\"a\n\u{1b}b\")",
+        ];
+        let presented = presented.map(str::to_owned);
+        assert_eq!(names(&presented), "db.example, 10.0.0.5, DirectoryName, ab");
+        assert_eq!(
+            names(&vec!["DnsName(\"a\")".to_owned(); 50]).matches('a').count(),
+            MAX_NAMES
+        );
     }
 }

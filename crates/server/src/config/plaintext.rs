@@ -8,8 +8,13 @@ use super::{ConfigError, Source, http_url, invalid};
 
 const NAME: &str = "PLAINTEXT_HOSTS";
 
-/// The variables from which `object_store` reads the address of the bucket's service.
-const BUCKET_ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"];
+/// The variables from which `object_store` reads addresses: of the bucket's service, and of that of its tokens.
+const BUCKET_ENDPOINTS: [&str; 4] = [
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT",
+    "AWS_ENDPOINT_URL_STS",
+];
 
 /// The URL of a system that gets secrets. It must be https, except for loopback hosts and `PLAINTEXT_HOSTS`.
 pub(super) fn secret_url(source: Source<'_>, name: &'static str) -> Result<Option<String>, ConfigError> {
@@ -53,7 +58,7 @@ pub(super) fn is_plain(url: &str) -> bool {
 }
 
 /// `PLAINTEXT_HOSTS`: names and addresses without a scheme or a port.
-fn plaintext_hosts(source: Source<'_>) -> Result<Vec<String>, ConfigError> {
+pub(super) fn plaintext_hosts(source: Source<'_>) -> Result<Vec<String>, ConfigError> {
     let text = source(NAME).unwrap_or_default();
     let hosts = text.split(',').map(str::trim).filter(|host| !host.is_empty());
     hosts

@@ -55,6 +55,8 @@ impl OutgoingTls {
                 targets.push((target, !plaintext::is_plain(url.trim())));
             }
         }
+        // Malformed hosts are an error also if no URL needs them.
+        plaintext::plaintext_hosts(source)?;
         let bucket = plaintext::bucket_url(source)?;
         if source("MEDIA_STORE_URL").is_some_and(|url| url.trim().starts_with("s3://")) {
             targets.push(("storage", !bucket.is_some_and(|url| plaintext::is_plain(url.trim()))));
